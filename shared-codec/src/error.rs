@@ -1,0 +1,103 @@
+//! What can be wrong with bytes, and with the numbers one wants to turn into bytes.
+
+/// Why a byte string is not a frame or a payload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The input ended inside a field.
+    #[error("the input ends inside {field}")]
+    Truncated {
+        /// The field that was being read.
+        field: &'static str,
+    },
+    /// Bytes are left after the last field.
+    #[error("{count} bytes are left after the last field")]
+    TrailingBytes {
+        /// How many.
+        count: usize,
+    },
+    /// The first byte names no frame.
+    #[error("{kind:#04x} is not a frame kind")]
+    UnknownKind {
+        /// The first byte.
+        kind: u8,
+    },
+    /// The handshake does not start with the protocol's four letters.
+    #[error("the handshake does not start with \"OUTR\"")]
+    NotOutrider,
+    /// The peer speaks another version of the protocol.
+    #[error("the peer speaks protocol version {found}, this side version {ours}")]
+    Version {
+        /// The peer's version.
+        found: u16,
+        /// Ours.
+        ours: u16,
+    },
+    /// A field holds a value that the format does not allow.
+    #[error("{field} holds {value}, which the format does not allow")]
+    Value {
+        /// The field.
+        field: &'static str,
+        /// What it holds; saturated to 64 bits.
+        value: u64,
+    },
+    /// A text field is not UTF-8.
+    #[error("{field} is not UTF-8")]
+    Utf8 {
+        /// The field.
+        field: &'static str,
+    },
+    /// The frame is longer than any frame may be.
+    #[error("the frame has {length} bytes, the limit is {limit}")]
+    TooLong {
+        /// Length of the input in bytes.
+        length: usize,
+        /// [`crate::frame::MAX_FRAME_BYTES`].
+        limit: usize,
+    },
+}
+
+/// Why numbers cannot be used as parameters of a scheme, or a distribution cannot be coded with it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// The support size is zero or above the vocabulary size.
+    #[error("support size K = {support_size} is not in 1..={vocab_size}")]
+    SupportSize {
+        /// K.
+        support_size: u32,
+        /// V.
+        vocab_size: u32,
+    },
+    /// The lattice resolution is zero or above the limit.
+    #[error("lattice resolution = {resolution} is not in 1..={limit}")]
+    LatticeResolution {
+        /// ℓ.
+        resolution: u32,
+        /// The largest allowed.
+        limit: u32,
+    },
+    /// The vocabulary is empty or above the limit.
+    #[error("vocabulary size {vocab_size} is not in 1..={limit}")]
+    VocabSize {
+        /// V.
+        vocab_size: u32,
+        /// The largest allowed.
+        limit: u32,
+    },
+    /// The parameters are valid one by one, but coding a token would take too long.
+    #[error("coding a token would take {work} steps, the limit is {limit}: choose a smaller K or lattice resolution")]
+    TooMuchWork {
+        /// Smaller side of the two subsets that are ranked, added up.
+        work: u32,
+        /// The largest allowed.
+        limit: u32,
+    },
+    /// Ids and counts do not make a distribution.
+    #[error("not a draft distribution: {0}")]
+    Distribution(#[from] crate::distribution::DistError),
+    /// The distribution does not fit the scheme's parameters.
+    #[error("the distribution does not fit the scheme: {what}")]
+    DoesNotFit {
+        /// What does not fit.
+        what: &'static str,
+    },
+}

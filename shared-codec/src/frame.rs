@@ -1,0 +1,527 @@
+//! The frames. This module alone knows their byte layout; [`crate::format`] describes it for other languages.
+
+use crate::{
+    error::DecodeError,
+    wire::{ByteReader, put_varint},
+};
+
+/// The protocol version that this crate speaks.
+pub const PROTOCOL_VERSION: u16 = 1;
+/// The longest frame in bytes. A prompt of 128 Ki tokens of three bytes each fits.
+pub const MAX_FRAME_BYTES: usize = 512 * 1024;
+/// The longest text of an [`ErrorFrame`] in bytes; longer ones are cut.
+pub const MAX_ERROR_TEXT: usize = 512;
+/// The most tokens a [`Draft`] carries.
+pub const MAX_DRAFT_TOKENS: u8 = 64;
+
+/// One binary WebSocket message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Frame {
+    /// Edge → cloud, first.
+    Hello(Hello),
+    /// Cloud → edge, the answer to [`Frame::Hello`].
+    Welcome(Welcome),
+    /// Edge → cloud: starts a generation that the edge drafts for.
+    Prompt(Prompt),
+    /// Edge → cloud: starts a generation that the cloud does alone.
+    Generate(Request),
+    /// Edge → cloud: one round of drafts.
+    Draft(Draft),
+    /// Edge → cloud: ends a generation.
+    Cancel {
+        /// Which one.
+        generation: u32,
+    },
+    /// Cloud → edge: the answer to a [`Frame::Draft`].
+    Verdict(Verdict),
+    /// Cloud → edge: one token of a cloud-only generation.
+    Token(Token),
+    /// Cloud → edge: something is wrong.
+    Error(ErrorFrame),
+    /// Either way: the sender is done and closes.
+    Bye,
+}
+
+/// What the edge says first. Its first seven bytes keep their meaning in every version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// V of the draft model.
+    pub vocab_size: u32,
+    /// SHA-256 of what the token ids mean; equal on both ends or no session.
+    pub tokenizer_hash: [u8; 32],
+}
+
+/// What the cloud answers to a [`Hello`] that fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Welcome {
+    /// V of the target model.
+    pub vocab_size: u32,
+    /// The most tokens, prompt included, a generation may have.
+    pub context_length: u32,
+    /// The most tokens a [`Draft`] may carry, at most [`MAX_DRAFT_TOKENS`].
+    pub max_draft_tokens: u8,
+    /// Ids that end a text when committed.
+    pub eos_ids: Vec<u32>,
+}
+
+/// What both kinds of generation need.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Number of the generation within this connection: 1, 2, ….
+    pub generation: u32,
+    /// S(·), applied by both ends.
+    pub sampling: SamplingParameters,
+    /// Seeds the cloud's choices.
+    pub seed: u64,
+    /// The most tokens to commit, at least 1.
+    pub max_new_tokens: u32,
+    /// The prompt's token ids, at least one.
+    pub tokens: Vec<u32>,
+}
+
+/// The sampling transform's parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SamplingParameters {
+    /// T; 0 is greedy. Finite, not negative.
+    pub temperature: f32,
+    /// Keep the k most likely tokens; 0 keeps all.
+    pub top_k: u32,
+    /// Keep the fewest most likely tokens whose mass reaches this; in (0, 1].
+    pub top_p: f32,
+}
+
+/// A generation that the edge drafts for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prompt {
+    /// What is asked for.
+    pub request: Request,
+    /// How the drafts will be coded.
+    pub scheme: SchemeParameters,
+}
+
+/// The uplink scheme and its parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemeParameters {
+    /// See [`crate::k_sqs`].
+    KSqs {
+        /// K.
+        support_size: u32,
+        /// ℓ.
+        lattice_resolution: u32,
+    },
+}
+
+/// One round of drafts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// The generation it belongs to.
+    pub generation: u32,
+    /// 0, 1, … within the generation.
+    pub round: u32,
+    /// Number of drafted tokens; zero asks for one token of the target's own.
+    pub count: u8,
+    /// The tokens in the scheme's bits, filled with zero bits to whole bytes.
+    pub payload: Vec<u8>,
+}
+
+/// The answer to a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// The generation it belongs to.
+    pub generation: u32,
+    /// The round it answers.
+    pub round: u32,
+    /// Number of drafted tokens accepted: the first so many.
+    pub accepted: u8,
+    /// The token after them: resampled if a draft was rejected, else the bonus token. `None` if an accepted
+    /// token ended the text.
+    pub token: Option<u32>,
+    /// Whether the generation is over.
+    pub finish: Option<Finish>,
+}
+
+/// One token of a cloud-only generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// The generation it belongs to.
+    pub generation: u32,
+    /// The token.
+    pub token: u32,
+    /// Whether the generation is over.
+    pub finish: Option<Finish>,
+}
+
+/// Why a generation is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Finish {
+    /// An end-of-text token was committed.
+    Eos = 1,
+    /// `max_new_tokens` were committed.
+    Length = 2,
+    /// The target's context is full.
+    Context = 3,
+}
+
+impl Finish {
+    /// The word used in logs, JSON and the page.
+    pub fn name(self) -> &'static str {
+        match self {
+            Finish::Eos => "eos",
+            Finish::Length => "length",
+            Finish::Context => "context",
+        }
+    }
+}
+
+/// Something is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ErrorFrame {
+    /// The generation that ends; 0 if the connection does.
+    pub generation: u32,
+    /// What.
+    pub code: ErrorCode,
+    /// One sentence for a person.
+    pub text: String,
+}
+
+/// What went wrong, and by the high byte whose fault it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorCode {
+    /// 0x0101: the bytes are no frame or no payload.
+    Malformed,
+    /// 0x0201: a frame that does not belong here.
+    OutOfOrder,
+    /// 0x0202: a draft that breaks its own scheme or the agreed limits.
+    InvalidDraft,
+    /// 0x0203: parameters out of their range.
+    InvalidParameters,
+    /// 0x0301: another protocol version.
+    Version,
+    /// 0x0302: token ids mean something else on the other end.
+    Tokenizer,
+    /// 0x0401: the prompt does not fit the context.
+    PromptTooLong,
+    /// 0x0402: no place for another session.
+    ServerFull,
+    /// 0x0403: the frame is too long.
+    FrameTooLong,
+    /// 0x0404: nothing was heard for too long.
+    Idle,
+    /// 0x0501: the server failed.
+    Internal,
+    /// 0x0502: the server is stopping.
+    ShuttingDown,
+    /// A code of a later version; the fault is still known by the high byte.
+    Other(u16),
+}
+
+const ERROR_CODES: [(ErrorCode, u16, &str); 12] = [
+    (ErrorCode::Malformed, 0x0101, "malformed"),
+    (ErrorCode::OutOfOrder, 0x0201, "out-of-order"),
+    (ErrorCode::InvalidDraft, 0x0202, "invalid-draft"),
+    (ErrorCode::InvalidParameters, 0x0203, "invalid-parameters"),
+    (ErrorCode::Version, 0x0301, "incompatible-version"),
+    (ErrorCode::Tokenizer, 0x0302, "tokenizer-mismatch"),
+    (ErrorCode::PromptTooLong, 0x0401, "prompt-too-long"),
+    (ErrorCode::ServerFull, 0x0402, "server-full"),
+    (ErrorCode::FrameTooLong, 0x0403, "frame-too-long"),
+    (ErrorCode::Idle, 0x0404, "idle"),
+    (ErrorCode::Internal, 0x0501, "internal"),
+    (ErrorCode::ShuttingDown, 0x0502, "shutting-down"),
+];
+
+impl ErrorCode {
+    /// The number on the wire.
+    pub fn number(self) -> u16 {
+        match self {
+            ErrorCode::Other(number) => number,
+            known => ERROR_CODES.iter().find(|row| row.0 == known).map_or(0, |row| row.1),
+        }
+    }
+
+    /// The code of a number.
+    pub fn from_number(number: u16) -> Self {
+        ERROR_CODES.iter().find(|row| row.1 == number).map_or(ErrorCode::Other(number), |row| row.0)
+    }
+
+    /// A stable word for programs: `malformed`, `server-full`, ….
+    pub fn name(self) -> &'static str {
+        ERROR_CODES.iter().find(|row| row.0 == self).map_or("unknown", |row| row.2)
+    }
+}
+
+const HELLO: u8 = 0x01;
+const PROMPT: u8 = 0x02;
+const GENERATE: u8 = 0x03;
+const DRAFT: u8 = 0x04;
+const CANCEL: u8 = 0x05;
+const BYE: u8 = 0x0f;
+const WELCOME: u8 = 0x81;
+const VERDICT: u8 = 0x84;
+const TOKEN: u8 = 0x86;
+const ERROR: u8 = 0x8e;
+const MAGIC: [u8; 4] = *b"OUTR";
+const K_SQS: u8 = 1;
+
+impl Frame {
+    /// The word used in logs and errors.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Frame::Hello(_) => "Hello",
+            Frame::Welcome(_) => "Welcome",
+            Frame::Prompt(_) => "Prompt",
+            Frame::Generate(_) => "Generate",
+            Frame::Draft(_) => "Draft",
+            Frame::Cancel { .. } => "Cancel",
+            Frame::Verdict(_) => "Verdict",
+            Frame::Token(_) => "Token",
+            Frame::Error(_) => "Error",
+            Frame::Bye => "Bye",
+        }
+    }
+
+    /// The frame's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Frame::Hello(hello) => {
+                out.push(HELLO);
+                out.extend(MAGIC);
+                out.extend(PROTOCOL_VERSION.to_le_bytes());
+                out.extend(hello.vocab_size.to_le_bytes());
+                out.extend(hello.tokenizer_hash);
+            }
+            Frame::Welcome(welcome) => {
+                out.push(WELCOME);
+                out.extend(PROTOCOL_VERSION.to_le_bytes());
+                out.extend(welcome.vocab_size.to_le_bytes());
+                out.extend(welcome.context_length.to_le_bytes());
+                out.push(welcome.max_draft_tokens);
+                put_ids(&mut out, &welcome.eos_ids);
+            }
+            Frame::Prompt(prompt) => {
+                out.push(PROMPT);
+                let SchemeParameters::KSqs { support_size, lattice_resolution } = prompt.scheme;
+                out.push(K_SQS);
+                put_varint(&mut out, support_size);
+                put_varint(&mut out, lattice_resolution);
+                put_request(&mut out, &prompt.request);
+            }
+            Frame::Generate(request) => {
+                out.push(GENERATE);
+                put_request(&mut out, request);
+            }
+            Frame::Draft(draft) => {
+                out.push(DRAFT);
+                put_varint(&mut out, draft.generation);
+                put_varint(&mut out, draft.round);
+                out.push(draft.count);
+                out.extend(&draft.payload);
+            }
+            Frame::Cancel { generation } => {
+                out.push(CANCEL);
+                put_varint(&mut out, *generation);
+            }
+            Frame::Verdict(verdict) => {
+                out.push(VERDICT);
+                put_varint(&mut out, verdict.generation);
+                put_varint(&mut out, verdict.round);
+                out.push(verdict.accepted);
+                out.push(u8::from(verdict.token.is_some()) << 4 | finish_bits(verdict.finish));
+                if let Some(token) = verdict.token {
+                    put_varint(&mut out, token);
+                }
+            }
+            Frame::Token(token) => {
+                out.push(TOKEN);
+                put_varint(&mut out, token.generation);
+                out.push(finish_bits(token.finish));
+                put_varint(&mut out, token.token);
+            }
+            Frame::Error(error) => {
+                out.push(ERROR);
+                put_varint(&mut out, error.generation);
+                out.extend(error.code.number().to_le_bytes());
+                let text = cut(&error.text, MAX_ERROR_TEXT);
+                put_varint(&mut out, text.len() as u32);
+                out.extend(text.as_bytes());
+            }
+            Frame::Bye => out.push(BYE),
+        }
+        out
+    }
+
+    /// The frame of a byte string.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() > MAX_FRAME_BYTES {
+            return Err(DecodeError::TooLong { length: bytes.len(), limit: MAX_FRAME_BYTES });
+        }
+        let mut input = ByteReader::new(bytes);
+        let frame = match input.u8("frame kind")? {
+            HELLO => {
+                if input.array("magic")? != MAGIC {
+                    return Err(DecodeError::NotOutrider);
+                }
+                check_version(input.u16("version")?)?;
+                Frame::Hello(Hello {
+                    vocab_size: input.u32("vocabulary size")?,
+                    tokenizer_hash: input.array("tokenizer hash")?,
+                })
+            }
+            WELCOME => {
+                check_version(input.u16("version")?)?;
+                Frame::Welcome(Welcome {
+                    vocab_size: input.u32("vocabulary size")?,
+                    context_length: input.u32("context length")?,
+                    max_draft_tokens: draft_count(input.u8("maximum draft tokens")?, "maximum draft tokens")?,
+                    eos_ids: take_ids(&mut input, "end-of-text ids")?,
+                })
+            }
+            PROMPT => {
+                let scheme = match input.u8("scheme")? {
+                    K_SQS => SchemeParameters::KSqs {
+                        support_size: input.varint("support size")?,
+                        lattice_resolution: input.varint("lattice resolution")?,
+                    },
+                    other => return Err(DecodeError::Value { field: "scheme", value: other.into() }),
+                };
+                Frame::Prompt(Prompt { scheme, request: take_request(&mut input)? })
+            }
+            GENERATE => Frame::Generate(take_request(&mut input)?),
+            DRAFT => Frame::Draft(Draft {
+                generation: take_generation(&mut input)?,
+                round: input.varint("round")?,
+                count: draft_count(input.u8("draft count")?, "draft count")?,
+                payload: input.rest().to_vec(),
+            }),
+            CANCEL => Frame::Cancel { generation: take_generation(&mut input)? },
+            VERDICT => {
+                let (generation, round) = (take_generation(&mut input)?, input.varint("round")?);
+                let accepted = draft_count(input.u8("accepted")?, "accepted")?;
+                let flags = input.u8("verdict flags")?;
+                let has_token = match flags >> 4 {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(DecodeError::Value { field: "verdict flags", value: flags.into() }),
+                };
+                let finish = take_finish(flags & 0x0f)?;
+                let token = if has_token { Some(input.varint("token")?) } else { None };
+                if token.is_none() && finish.is_none() {
+                    // A round always moves the text on.
+                    return Err(DecodeError::Value { field: "verdict flags", value: flags.into() });
+                }
+                Frame::Verdict(Verdict { generation, round, accepted, token, finish })
+            }
+            TOKEN => {
+                let generation = take_generation(&mut input)?;
+                let finish = take_finish(input.u8("token flags")?)?;
+                Frame::Token(Token { generation, finish, token: input.varint("token")? })
+            }
+            ERROR => {
+                let generation = input.varint("generation")?;
+                let code = ErrorCode::from_number(input.u16("error code")?);
+                let length = input.count("error text")?;
+                if length > MAX_ERROR_TEXT {
+                    return Err(DecodeError::Value { field: "error text length", value: length as u64 });
+                }
+                let text = std::str::from_utf8(input.bytes(length, "error text")?)
+                    .map_err(|_| DecodeError::Utf8 { field: "error text" })?;
+                Frame::Error(ErrorFrame { generation, code, text: text.to_owned() })
+            }
+            BYE => Frame::Bye,
+            kind => return Err(DecodeError::UnknownKind { kind }),
+        };
+        input.finish()?;
+        Ok(frame)
+    }
+}
+
+fn put_request(out: &mut Vec<u8>, request: &Request) {
+    put_varint(out, request.generation);
+    out.extend(request.sampling.temperature.to_le_bytes());
+    put_varint(out, request.sampling.top_k);
+    out.extend(request.sampling.top_p.to_le_bytes());
+    out.extend(request.seed.to_le_bytes());
+    put_varint(out, request.max_new_tokens);
+    put_ids(out, &request.tokens);
+}
+
+fn take_request(input: &mut ByteReader<'_>) -> Result<Request, DecodeError> {
+    Ok(Request {
+        generation: take_generation(input)?,
+        sampling: SamplingParameters {
+            temperature: take_float(input, "temperature", |t| t.is_finite() && t.is_sign_positive())?,
+            top_k: input.varint("top-k")?,
+            top_p: take_float(input, "top-p", |p| p > 0.0 && p <= 1.0)?,
+        },
+        seed: input.u64("seed")?,
+        max_new_tokens: match input.varint("maximum new tokens")? {
+            0 => return Err(DecodeError::Value { field: "maximum new tokens", value: 0 }),
+            tokens => tokens,
+        },
+        tokens: match take_ids(input, "prompt tokens")? {
+            empty if empty.is_empty() => return Err(DecodeError::Value { field: "prompt tokens", value: 0 }),
+            tokens => tokens,
+        },
+    })
+}
+
+fn put_ids(out: &mut Vec<u8>, ids: &[u32]) {
+    put_varint(out, ids.len() as u32);
+    for &id in ids {
+        put_varint(out, id);
+    }
+}
+
+fn take_ids(input: &mut ByteReader<'_>, field: &'static str) -> Result<Vec<u32>, DecodeError> {
+    let count = input.count(field)?;
+    (0..count).map(|_| input.varint(field)).collect()
+}
+
+fn take_generation(input: &mut ByteReader<'_>) -> Result<u32, DecodeError> {
+    match input.varint("generation")? {
+        0 => Err(DecodeError::Value { field: "generation", value: 0 }),
+        generation => Ok(generation),
+    }
+}
+
+fn take_float(
+    input: &mut ByteReader<'_>,
+    field: &'static str,
+    allowed: impl Fn(f32) -> bool,
+) -> Result<f32, DecodeError> {
+    let bits = input.u32(field)?;
+    let value = f32::from_bits(bits);
+    if allowed(value) { Ok(value) } else { Err(DecodeError::Value { field, value: bits.into() }) }
+}
+
+fn draft_count(count: u8, field: &'static str) -> Result<u8, DecodeError> {
+    if count > MAX_DRAFT_TOKENS { Err(DecodeError::Value { field, value: count.into() }) } else { Ok(count) }
+}
+
+fn check_version(found: u16) -> Result<(), DecodeError> {
+    if found == PROTOCOL_VERSION { Ok(()) } else { Err(DecodeError::Version { found, ours: PROTOCOL_VERSION }) }
+}
+
+fn finish_bits(finish: Option<Finish>) -> u8 {
+    finish.map_or(0, |finish| finish as u8)
+}
+
+fn take_finish(bits: u8) -> Result<Option<Finish>, DecodeError> {
+    match bits {
+        0 => Ok(None),
+        1 => Ok(Some(Finish::Eos)),
+        2 => Ok(Some(Finish::Length)),
+        3 => Ok(Some(Finish::Context)),
+        other => Err(DecodeError::Value { field: "finish", value: other.into() }),
+    }
+}
+
+/// The longest prefix of `text` that is UTF-8 and has at most `limit` bytes.
+fn cut(text: &str, limit: usize) -> &str {
+    &text[..text.floor_char_boundary(limit)]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+use super::*;
+use crate::{distribution::DraftDist, k_sqs::{DraftToken, KSqs}};
+use proptest::prelude::*;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+fn request() -> Request {
+    Request {
+        generation: 3,
+        sampling: SamplingParameters { temperature: 0.7, top_k: 40, top_p: 0.95 },
+        seed: 0x0123_4567_89ab_cdef,
+        max_new_tokens: 128,
+        tokens: vec![0, 300, 4095],
+    }
+}
+
+fn one_of_each() -> Vec<Frame> {
+    vec![
+        Frame::Hello(Hello { vocab_size: 4096, tokenizer_hash: [7; 32] }),
+        Frame::Welcome(Welcome { vocab_size: 4096, context_length: 512, max_draft_tokens: 16, eos_ids: vec![0, 200] }),
+        Frame::Prompt(Prompt {
+            request: request(),
+            scheme: SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100 },
+        }),
+        Frame::Generate(request()),
+        Frame::Draft(Draft { generation: 3, round: 200, count: 2, payload: vec![1, 2, 3] }),
+        Frame::Cancel { generation: 3 },
+        Frame::Verdict(Verdict { generation: 3, round: 200, accepted: 2, token: Some(4095), finish: None }),
+        Frame::Verdict(Verdict { generation: 3, round: 0, accepted: 1, token: None, finish: Some(Finish::Eos) }),
+        Frame::Token(Token { generation: 1, token: 17, finish: Some(Finish::Length) }),
+        Frame::Error(ErrorFrame { generation: 0, code: ErrorCode::ServerFull, text: "No place is free.".into() }),
+        Frame::Bye,
+    ]
+}
+
+#[test]
+fn every_frame_round_trips_and_starts_with_its_own_byte() {
+    let mut kinds = std::collections::BTreeMap::new();
+    for frame in one_of_each() {
+        let bytes = frame.encode();
+        assert_eq!(Frame::decode(&bytes), Ok(frame.clone()));
+        assert_eq!(*kinds.entry(bytes[0]).or_insert(frame.name()), frame.name());
+    }
+    assert_eq!(kinds.len(), 10);
+}
+
+/// A draft's frame ends in its payload, whose length follows from the count and the scheme: there the prefix fails
+/// in the payload's decoder.
+#[test]
+fn every_proper_prefix_fails() {
+    let scheme = KSqs::new(4096, 2, 100).unwrap();
+    let token = |id| DraftToken { id, dist: DraftDist::new(vec![5, 9], vec![30, 70]).unwrap() };
+    let payload = scheme.encode_round(&[token(5), token(9)]).unwrap();
+    let draft = Frame::Draft(Draft { generation: 3, round: 200, count: 2, payload });
+    for frame in one_of_each().into_iter().chain([draft]) {
+        let bytes = frame.encode();
+        for end in 0..bytes.len() {
+            match Frame::decode(&bytes[..end]) {
+                Err(DecodeError::Truncated { .. }) => {}
+                Ok(Frame::Draft(draft)) => assert!(
+                    matches!(scheme.decode_round(&draft.payload, draft.count), Err(DecodeError::Truncated { .. })),
+                    "{end} of {} bytes of {frame:?}",
+                    bytes.len()
+                ),
+                other => panic!("{end} of {} bytes of {frame:?}: {other:?}", bytes.len()),
+            }
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        match Frame::decode(&longer) {
+            Ok(Frame::Draft(draft)) => assert!(scheme.decode_round(&draft.payload, draft.count).is_err()),
+            other => assert_eq!(other, Err(DecodeError::TrailingBytes { count: 1 }), "{frame:?}"),
+        }
+    }
+}
+
+#[test]
+fn forbidden_values_are_named() {
+    let field = |bytes: &[u8]| match Frame::decode(bytes) {
+        Err(DecodeError::Value { field, .. }) => field,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(field(&[CANCEL, 0]), "generation");
+    assert_eq!(field(&[DRAFT, 1, 0, 65]), "draft count");
+    assert_eq!(field(&[VERDICT, 1, 0, 0, 0]), "verdict flags");
+    assert_eq!(field(&[VERDICT, 1, 0, 0, 0x20]), "verdict flags");
+    assert_eq!(field(&[TOKEN, 1, 4, 0]), "finish");
+    assert_eq!(field(&[PROMPT, 9]), "scheme");
+    for (change, name) in [
+        ((|r: &mut Request| r.sampling.temperature = f32::NAN) as fn(&mut Request), "temperature"),
+        (|r| r.sampling.temperature = -1.0, "temperature"),
+        (|r| r.sampling.top_p = 0.0, "top-p"),
+        (|r| r.sampling.top_p = 1.5, "top-p"),
+        (|r| r.max_new_tokens = 0, "maximum new tokens"),
+        (|r| r.tokens.clear(), "prompt tokens"),
+        (|r| r.generation = 0, "generation"),
+    ] {
+        let mut bad = request();
+        change(&mut bad);
+        assert_eq!(field(&Frame::Generate(bad).encode()), name);
+    }
+    assert_eq!(Frame::decode(&[0x77]), Err(DecodeError::UnknownKind { kind: 0x77 }));
+    assert_eq!(Frame::decode(b"\x01HTTP"), Err(DecodeError::NotOutrider));
+    assert_eq!(Frame::decode(b"\x01OUTR\x09\x00"), Err(DecodeError::Version { found: 9, ours: PROTOCOL_VERSION }));
+    assert_eq!(Frame::decode(b"\x8e\x00\x01\x01\x01\xff"), Err(DecodeError::Utf8 { field: "error text" }));
+    let long = vec![DRAFT; MAX_FRAME_BYTES + 1];
+    assert!(matches!(Frame::decode(&long), Err(DecodeError::TooLong { .. })));
+}
+
+#[test]
+fn a_long_error_text_is_cut_between_characters() {
+    let error = ErrorFrame { generation: 0, code: ErrorCode::Internal, text: "ü".repeat(MAX_ERROR_TEXT) };
+    match Frame::decode(&Frame::Error(error).encode()) {
+        Ok(Frame::Error(error)) => assert_eq!(error.text, "ü".repeat(MAX_ERROR_TEXT / 2)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn error_codes_are_distinct_and_unknown_ones_survive() {
+    for (code, number, name) in ERROR_CODES {
+        assert_eq!((ErrorCode::from_number(number), code.number(), code.name()), (code, number, name));
+    }
+    assert_eq!(ErrorCode::from_number(0x04ff), ErrorCode::Other(0x04ff));
+    assert_eq!(ErrorCode::Other(0x04ff).number(), 0x04ff);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(target_arch = "wasm32") { 256 } else { 20_000 }))]
+
+    /// The oracle: whatever decodes encodes to the same bytes.
+    #[test]
+    fn any_bytes_decode_to_a_frame_or_an_error(kind in prop::sample::select(vec![HELLO, PROMPT, GENERATE, DRAFT, CANCEL, BYE, WELCOME, VERDICT, TOKEN, ERROR, 0x55]), tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80)) {
+        let bytes = [&[kind][..], &tail].concat();
+        if let Ok(frame) = Frame::decode(&bytes) {
+            prop_assert_eq!(frame.encode(), bytes);
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_decodes_canonically_or_fails(which in 0usize..11, position in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let mut bytes = one_of_each()[which].encode();
+        let at = position.index(bytes.len());
+        bytes[at] = to;
+        if let Ok(frame) = Frame::decode(&bytes) {
+            prop_assert_eq!(frame.encode(), bytes);
+        }
+    }
+}

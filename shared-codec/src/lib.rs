@@ -1,0 +1,29 @@
+//! **Bytes.** Everything of Outrider that is a bit or a byte on the link, and nothing else.
+//!
+//! Files follow the data from a rounded distribution to a frame:
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`distribution`] | [`DraftDist`](distribution::DraftDist), the one distribution both ends compute with |
+//! | [`enumerative`] | subsets and compositions as integers, in exactly ⌈log2 count⌉ bits |
+//! | [`k_sqs`] | one drafted token and its distribution in the K-SQS payload |
+//! | [`bits`], [`wire`] | bit and byte readers that name what they lacked |
+//! | [`frame`] | the frames; the only module that knows their byte layout |
+//! | [`format`](mod@format) | the wire format in prose, with examples that are tested |
+//!
+//! No I/O, no clock, no randomness, and no floating-point number decides a bit: whatever two machines
+//! round differently cannot matter here. Every decoder is total: any byte string gives a value or a
+//! [`DecodeError`](error::DecodeError), never a panic, and never an allocation beyond the frame's own size
+//! times a small constant.
+#![forbid(unsafe_code)]
+
+pub mod bits;
+pub mod distribution;
+pub mod enumerative;
+pub mod error;
+pub mod frame;
+pub mod k_sqs;
+pub mod wire;
+
+#[doc = include_str!("../FORMAT.md")]
+pub mod format {}
