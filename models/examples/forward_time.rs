@@ -1,0 +1,56 @@
+//! Times forward passes of a model.
+//!
+//! ```text
+//! cargo run --release -p outrider-models --example forward_time -- MODEL [CACHED]
+//! ```
+//!
+//! MODEL is a `.gguf` file, or a folder with `model.safetensors` and `config.json`. For each number of new
+//! tokens, the median over many passes behind CACHED tokens (64 if not given), with logits for every one.
+#![allow(clippy::print_stdout, reason = "a command-line program")]
+
+use std::{error::Error, path::Path, time::Instant};
+
+use outrider_models::{Chunk, Model};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments
+        .next()
+        .ok_or("usage: forward_time MODEL [CACHED]")?;
+    let cached: usize = arguments.next().map_or(Ok(64), |text| text.parse())?;
+    let model = Model::open(Path::new(&path))?;
+    let mut cache = model.new_cache();
+    let vocab_size = model.config().vocab_size as u32;
+    let tokens: Vec<u32> = (0..512).map(|i| i * 37 % vocab_size).collect();
+    model.forward(&mut [Chunk {
+        cache: &mut cache,
+        tokens: &tokens[..cached],
+        positions: &[],
+    }])?;
+    println!("{path}, {cached} tokens cached");
+    println!("{:>6} {:>12} {:>12}", "rows", "median µs", "tokens/s");
+    for rows in [1, 2, 4, 5, 9, 16, 64] {
+        let positions: Vec<usize> = (0..rows).collect();
+        let mut times = Vec::new();
+        let began = Instant::now();
+        while times.len() < 5 || (began.elapsed().as_millis() < 400 && times.len() < 2000) {
+            let start = Instant::now();
+            let chunk = Chunk {
+                cache: &mut cache,
+                tokens: &tokens[..rows],
+                positions: &positions,
+            };
+            model.forward(&mut [chunk])?;
+            times.push(start.elapsed());
+            cache.truncate(cached);
+        }
+        times.sort_unstable();
+        let median = times[times.len() / 2].as_secs_f64();
+        println!(
+            "{rows:>6} {:>12.1} {:>12.0}",
+            median * 1e6,
+            rows as f64 / median
+        );
+    }
+    Ok(())
+}

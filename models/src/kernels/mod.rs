@@ -1,0 +1,11 @@
+//! Loops over plain slices, written so that the compiler turns them into SIMD code.
+//!
+//! Every reduction runs in an order that depends on the length of its operands alone, never on
+//! how many rows are computed together. That is half of the crate's promise that logits do not
+//! depend on batching; the other half is in [`crate::linear`].
+
+pub(crate) mod dense;
+pub(crate) mod pool;
+mod vector;
+
+pub(crate) use vector::{add_assign, dot, gated_silu, rms_norm, scaled_add, softmax};

@@ -1,0 +1,57 @@
+//! Logits: language models of the Llama architecture with rollback, and their tokenizers.
+//!
+//! Outrider runs this code twice, as the draft model in a browser worker (wasm32) and as the target model
+//! in a server. Both need what general model code does not give: logits for *every* position of a short run of
+//! tokens, a KV cache that can be rolled back to any length, and many sequences in one pass.
+//!
+//! # How a token becomes logits
+//!
+//! ```text
+//! GGUF file ─┐
+//!            ├─ weights ─▶ Model ─ forward(&mut [Chunk]) ─▶ Logits
+//! HF folder ─┘              │
+//!                           ├─ llama      packs all chunks' tokens into one matrix of rows
+//!                           ├─ linear     weights · rows, quantized or not
+//!                           ├─ rope       turns queries and keys by position
+//!                           ├─ cache      stages keys and values, committed if the pass succeeds
+//!                           ├─ attention  each row over its own sequence's cache
+//!                           └─ kernels    loops over slices that compile to SIMD code
+//! ```
+//!
+//! Hidden states are plain `Vec<f32>`; candle supplies the quantized block types and their dot products.
+//!
+//! # Guarantees
+//!
+//! - **Batch invariance.** On one machine and build, the logits of a position have the same bits however its
+//!   tokens were grouped into calls, whatever other sequences are in the batch, and after any rollback and
+//!   refill. Greedy decoding with speculation therefore gives the text of greedy decoding without. It holds
+//!   for all weight types, because each output element is one dot product in an order fixed by its length.
+//! - **A failed forward pass changes nothing** that a later one can see.
+//! - **Any bytes** given to a loader give a model or a typed error; allocations are bounded by the input's size.
+//! - **Nothing is ignored silently**: rope scalings, biases, experts or tensors that the code does not compute
+//!   are refused.
+//!
+//! # Not guaranteed
+//!
+//! - Equal bits across machines, targets or builds: instruction sets sum in different orders.
+//! - Big-endian machines.
+//! - Speed with long contexts: attention is a plain loop, and caches are f32.
+
+mod attention;
+mod cache;
+mod config;
+mod error;
+mod kernels;
+mod linear;
+mod llama;
+mod logits;
+mod rope;
+mod tokenizer;
+mod weights;
+
+pub use cache::KvCache;
+pub use config::{ModelConfig, RopeLayout, RopeScaling};
+pub use error::{EncodeError, LoadError, ModelError};
+pub use llama::{Chunk, Model};
+pub use logits::Logits;
+pub use tokenizer::{TextStream, Tokenizer};

@@ -1,0 +1,80 @@
+//! Rotary position embedding: each pair of elements of a head is a point in a plane, turned by an angle
+//! proportional to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
+
+use crate::config::{ModelConfig, RopeLayout, RopeScaling};
+
+/// The frequencies of a model.
+pub(crate) struct Rope {
+    /// Radians per position, `head_dim / 2` of them.
+    frequencies: Vec<f32>,
+    layout: RopeLayout,
+}
+
+/// Cosines and sines for a list of positions, `[positions, head_dim / 2]` each.
+#[derive(Default)]
+pub(crate) struct Angles {
+    cos: Vec<f32>,
+    sin: Vec<f32>,
+}
+
+impl Rope {
+    pub(crate) fn new(config: &ModelConfig) -> Self {
+        let frequency = |i: usize| {
+            let exponent = 2.0 * i as f64 / config.head_dim as f64;
+            let frequency = f64::from(config.rope_theta).powf(-exponent) as f32;
+            match &config.rope_scaling {
+                RopeScaling::None => frequency,
+                RopeScaling::Linear { factor } => frequency / factor,
+                RopeScaling::PerFrequency { factors } => frequency / factors[i],
+            }
+        };
+        Self {
+            frequencies: (0..config.head_dim / 2).map(frequency).collect(),
+            layout: config.rope_layout,
+        }
+    }
+
+    /// Angles are formed in f32, as the reference implementation does.
+    pub(crate) fn angles(&self, positions: &[usize]) -> Angles {
+        let mut angles = Angles::default();
+        for &position in positions {
+            for frequency in &self.frequencies {
+                let (sin, cos) = (position as f32 * frequency).sin_cos();
+                angles.cos.push(cos);
+                angles.sin.push(sin);
+            }
+        }
+        angles
+    }
+
+    /// Turns every head of every row of `x`, `[rows, heads, head_dim]`; row i by the i-th of `angles`.
+    pub(crate) fn rotate(&self, x: &mut [f32], heads: usize, angles: &Angles) {
+        let half = self.frequencies.len();
+        let turns = angles
+            .cos
+            .chunks_exact(half)
+            .zip(angles.sin.chunks_exact(half));
+        for (row, (cos, sin)) in x.chunks_exact_mut(heads * 2 * half).zip(turns) {
+            for head in row.chunks_exact_mut(2 * half) {
+                match self.layout {
+                    RopeLayout::Interleaved => {
+                        let (pairs, _) = head.as_chunks_mut::<2>();
+                        for ((pair, cos), sin) in pairs.iter_mut().zip(cos).zip(sin) {
+                            let [x, y] = *pair;
+                            *pair = [x * cos - y * sin, y * cos + x * sin];
+                        }
+                    }
+                    RopeLayout::HalfSplit => {
+                        let (first, second) = head.split_at_mut(half);
+                        let pairs = first.iter_mut().zip(second);
+                        for ((pair, cos), sin) in pairs.zip(cos).zip(sin) {
+                            let (x, y) = (*pair.0, *pair.1);
+                            *pair.0 = x * cos - y * sin;
+                            *pair.1 = y * cos + x * sin;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
