@@ -1,0 +1,419 @@
+//! The cloud's side of a session, without a socket, a model or a clock.
+//!
+//! Order of calls:
+//!
+//! 1. [`CloudSession::new`].
+//! 2. Whenever bytes arrive: [`handle_frame`](CloudSession::handle_frame).
+//! 3. After every call: [`poll`](CloudSession::poll) until it gives `None`, doing what it says:
+//!    - `Send`: send these bytes.
+//!    - `Forward`: run the pass and call [`handle_logits`](CloudSession::handle_logits) with the rows it asks for, or
+//!      [`handle_failure`](CloudSession::handle_failure). One pass is under way at a time; frames may arrive meanwhile.
+//!    - `Close`: send nothing more, close the connection, free the cache.
+//!
+//! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix is
+//! fed once and a round feeds the last committed token and its drafts.
+
+use std::collections::VecDeque;
+
+use outrider_codec::{
+    error::DecodeError,
+    frame::{
+        Draft, ErrorCode, ErrorFrame, Finish, Frame, Hello, Request, SamplingParameters, SchemeParameters, Token,
+        Verdict, Welcome,
+    },
+    k_sqs::{DraftToken, KSqs},
+};
+
+use crate::{
+    Forward, acceptance,
+    random::{End, Randomness},
+};
+
+/// The target model, as a session needs to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetInfo {
+    /// V.
+    pub vocab_size: u32,
+    /// SHA-256 of the vocabulary; FORMAT.md says of what exactly.
+    pub tokenizer_hash: [u8; 32],
+    /// The most tokens a generation may have, prompt included.
+    pub context_length: u32,
+    /// The most drafts a round may carry.
+    pub max_draft_tokens: u8,
+    /// Tokens that end a text.
+    pub eos_ids: Vec<u32>,
+}
+
+/// What the driver is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CloudOutput {
+    /// Send these bytes as one binary message.
+    Send(Vec<u8>),
+    /// Run this pass.
+    Forward(Forward),
+    /// Close the connection.
+    Close,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct CloudSession {
+    target: TargetInfo,
+    greeted: bool,
+    closed: bool,
+    outputs: VecDeque<CloudOutput>,
+    /// Largest generation number seen.
+    last_generation: u32,
+    generation: Option<Generation>,
+    /// The generation that the pass under way belongs to.
+    in_flight: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Generation {
+    number: u32,
+    sampling: SamplingParameters,
+    randomness: Randomness,
+    committed: Vec<u32>,
+    /// `committed` may grow to this length.
+    length_limit: usize,
+    /// How many of `committed` the cache holds.
+    cached: usize,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// The edge drafts.
+    Speculative { scheme: KSqs, round: u32, drafts: Option<Vec<DraftToken>> },
+    /// The target goes on alone.
+    CloudOnly,
+}
+
+impl CloudSession {
+    /// A session of a target, waiting for Hello.
+    pub fn new(target: TargetInfo) -> Self {
+        Self {
+            target,
+            greeted: false,
+            closed: false,
+            outputs: VecDeque::new(),
+            last_generation: 0,
+            generation: None,
+            in_flight: None,
+        }
+    }
+
+    /// Whether a generation is under way.
+    pub fn is_generating(&self) -> bool {
+        self.generation.is_some()
+    }
+
+    /// What is to be done next.
+    pub fn poll(&mut self) -> Option<CloudOutput> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        if self.closed || self.in_flight.is_some() {
+            return None;
+        }
+        let generation = self.generation.as_ref()?;
+        let forward = generation.next_pass()?;
+        self.in_flight = Some(generation.number);
+        Some(CloudOutput::Forward(forward))
+    }
+
+    /// Bytes from the edge. Whatever is wrong with them becomes an Error frame; nothing panics.
+    pub fn handle_frame(&mut self, bytes: &[u8]) {
+        if self.closed {
+            return;
+        }
+        if let Err(error) = self.try_frame(bytes) {
+            self.fail(error);
+        }
+    }
+
+    /// The rows that the pass under way was asked for.
+    ///
+    /// Results of a pass whose generation has been cancelled meanwhile are dropped.
+    pub fn handle_logits(&mut self, rows: &[&[f32]]) {
+        let number = self.in_flight.take();
+        let Some(generation) = self.generation.as_mut().filter(|g| Some(g.number) == number) else {
+            return;
+        };
+        match generation.advance(rows, &self.target) {
+            Ok(Some((frame, finished))) => {
+                self.outputs.push_back(CloudOutput::Send(frame.encode()));
+                if finished {
+                    self.generation = None;
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let number = generation.number;
+                self.fail(Failure::generation(number, ErrorCode::Internal, format!("The target model failed: {error}.")));
+            }
+        }
+    }
+
+    /// The pass under way could not be run. The generation ends; the connection goes on.
+    pub fn handle_failure(&mut self, text: &str) {
+        if let Some(number) = self.in_flight.take()
+            && self.generation.as_ref().is_some_and(|g| g.number == number)
+        {
+            self.fail(Failure::generation(number, ErrorCode::Internal, text.to_owned()));
+        }
+    }
+
+    /// Ends the connection for a reason of the driver's (idle, stopping, full, …).
+    pub fn close(&mut self, code: ErrorCode, text: &str) {
+        if !self.closed {
+            self.fail(Failure::connection(code, text.to_owned()));
+        }
+    }
+
+    fn try_frame(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let frame = Frame::decode(bytes)?;
+        match (frame, self.greeted) {
+            (Frame::Hello(hello), false) => self.greet(&hello),
+            (Frame::Bye, _) => {
+                self.closed = true;
+                self.generation = None;
+                self.outputs.push_back(CloudOutput::Close);
+                Ok(())
+            }
+            (Frame::Prompt(prompt), true) => {
+                let SchemeParameters::KSqs { support_size, lattice_resolution } = prompt.scheme;
+                let number = prompt.request.generation;
+                let scheme = KSqs::new(self.target.vocab_size, support_size, lattice_resolution).map_err(|error| {
+                    Failure::generation(number, ErrorCode::InvalidParameters, format!("The scheme cannot be used: {error}."))
+                });
+                self.start(prompt.request, scheme.map(|scheme| Work::Speculative { scheme, round: 0, drafts: None }))
+            }
+            (Frame::Generate(request), true) => self.start(request, Ok(Work::CloudOnly)),
+            (Frame::Draft(draft), true) => self.draft(&draft),
+            (Frame::Cancel { generation }, true) => {
+                if self.generation.as_ref().is_some_and(|g| g.number == generation) {
+                    self.generation = None;
+                    Ok(())
+                } else if generation <= self.last_generation {
+                    // Crossed with the end of that generation.
+                    Ok(())
+                } else {
+                    Err(Failure::out_of_order("Cancel names a generation that never began"))
+                }
+            }
+            (frame, false) => Err(Failure::out_of_order(&format!("{} came before Hello", frame.name()))),
+            (frame, true) => Err(Failure::out_of_order(&format!("{} does not belong here", frame.name()))),
+        }
+    }
+
+    fn greet(&mut self, hello: &Hello) -> Result<(), Failure> {
+        if hello.vocab_size != self.target.vocab_size {
+            return Err(Failure::connection(
+                ErrorCode::Tokenizer,
+                format!(
+                    "The draft has a vocabulary of {} tokens, the target of {}.",
+                    hello.vocab_size, self.target.vocab_size
+                ),
+            ));
+        }
+        if hello.tokenizer_hash != self.target.tokenizer_hash {
+            return Err(Failure::connection(
+                ErrorCode::Tokenizer,
+                "The draft's tokenizer is not the target's: the same ids mean different text.".to_owned(),
+            ));
+        }
+        self.greeted = true;
+        let welcome = Welcome {
+            vocab_size: self.target.vocab_size,
+            context_length: self.target.context_length,
+            max_draft_tokens: self.target.max_draft_tokens,
+            eos_ids: self.target.eos_ids.clone(),
+        };
+        self.outputs.push_back(CloudOutput::Send(Frame::Welcome(welcome).encode()));
+        Ok(())
+    }
+
+    fn start(&mut self, request: Request, work: Result<Work, Failure>) -> Result<(), Failure> {
+        if self.generation.is_some() {
+            return Err(Failure::out_of_order("a generation is under way; cancel it first"));
+        }
+        if request.generation <= self.last_generation {
+            return Err(Failure::out_of_order("generation numbers must ascend"));
+        }
+        let number = request.generation;
+        self.last_generation = number;
+        let work = work?;
+        if let Some(&id) = request.tokens.iter().find(|&&id| id >= self.target.vocab_size) {
+            return Err(Failure::generation(
+                number,
+                ErrorCode::InvalidParameters,
+                format!("Prompt token {id} is outside the vocabulary of {}.", self.target.vocab_size),
+            ));
+        }
+        let context = self.target.context_length as usize;
+        if request.tokens.len() + 1 > context {
+            return Err(Failure::generation(
+                number,
+                ErrorCode::PromptTooLong,
+                format!("The prompt has {} tokens; at most {} fit.", request.tokens.len(), context.saturating_sub(1)),
+            ));
+        }
+        self.generation = Some(Generation {
+            number,
+            sampling: request.sampling,
+            randomness: Randomness::new(request.seed, End::Cloud),
+            length_limit: request.tokens.len().saturating_add(request.max_new_tokens as usize),
+            committed: request.tokens,
+            cached: 0,
+            work,
+        });
+        Ok(())
+    }
+
+    fn draft(&mut self, draft: &Draft) -> Result<(), Failure> {
+        let context = self.target.context_length as usize;
+        let Some(generation) = self.generation.as_mut() else {
+            // The generation may have ended with an error that the edge had not read yet.
+            return if draft.generation <= self.last_generation {
+                Ok(())
+            } else {
+                Err(Failure::out_of_order("Draft came before Prompt"))
+            };
+        };
+        let Work::Speculative { scheme, round, drafts } = &mut generation.work else {
+            return Err(Failure::out_of_order("Draft came in a cloud-only generation"));
+        };
+        if draft.generation != generation.number || draft.round != *round || drafts.is_some() {
+            return Err(Failure::out_of_order(&format!(
+                "Draft {}/{} came while {}/{round} was expected",
+                draft.generation, draft.round, generation.number
+            )));
+        }
+        let count = usize::from(draft.count);
+        let room = generation.length_limit.min(context) - generation.committed.len() - 1;
+        if draft.count > self.target.max_draft_tokens || count > room {
+            return Err(Failure::connection(
+                ErrorCode::InvalidDraft,
+                format!("{count} drafts are more than the {} allowed here.", room.min(self.target.max_draft_tokens.into())),
+            ));
+        }
+        *drafts = Some(scheme.decode_round(&draft.payload, draft.count)?);
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.generation = None;
+        let frame = Frame::Error(ErrorFrame { generation: failure.generation, code: failure.code, text: failure.text });
+        self.outputs.push_back(CloudOutput::Send(frame.encode()));
+        if failure.generation == 0 {
+            self.closed = true;
+            self.outputs.push_back(CloudOutput::Close);
+        }
+    }
+}
+
+impl Generation {
+    /// The pass that moves this generation on, if there is anything to do.
+    fn next_pass(&self) -> Option<Forward> {
+        let pending = &self.committed[self.cached..];
+        match &self.work {
+            Work::CloudOnly => Some(Forward { keep: self.cached, tokens: pending.to_vec(), rows: 1 }),
+            Work::Speculative { drafts: Some(drafts), .. } => {
+                let tokens = pending.iter().copied().chain(drafts.iter().map(|draft| draft.id)).collect();
+                Some(Forward { keep: self.cached, tokens, rows: drafts.len() + 1 })
+            }
+            // Read the prompt while the edge drafts. Its last token waits for the drafts: their row comes with it.
+            Work::Speculative { drafts: None, .. } => {
+                let (_, all_but_last) = pending.split_last()?;
+                (!all_but_last.is_empty()).then(|| Forward {
+                    keep: self.cached,
+                    tokens: all_but_last.to_vec(),
+                    rows: 0,
+                })
+            }
+        }
+    }
+
+    /// Uses the rows of the pass that [`next_pass`](Self::next_pass) asked for; gives the frame to send and whether
+    /// the generation is over with it.
+    fn advance(
+        &mut self,
+        rows: &[&[f32]],
+        target: &TargetInfo,
+    ) -> Result<Option<(Frame, bool)>, crate::sampling::LogitsError> {
+        if rows.is_empty() {
+            self.cached = self.committed.len() - 1;
+            return Ok(None);
+        }
+        let drafts = match &mut self.work {
+            Work::Speculative { drafts, .. } => drafts.take().unwrap_or_default(),
+            Work::CloudOnly => Vec::new(),
+        };
+        let outcome = acceptance::verify(&drafts, rows, &self.sampling, &mut self.randomness)?;
+        // An end-of-text token among the accepted drafts is the last token; what was drafted after it never was.
+        let is_eos = |id: &u32| target.eos_ids.contains(id);
+        let stop = drafts[..outcome.accepted].iter().position(|draft| is_eos(&draft.id));
+        let accepted = stop.map_or(outcome.accepted, |last| last + 1);
+        let token = if stop.is_some() { None } else { Some(outcome.token) };
+        // The cache holds the committed tokens and all drafts; what follows the accepted ones is cut by the next pass.
+        self.cached = self.committed.len() + accepted;
+        self.committed.extend(drafts[..accepted].iter().map(|draft| draft.id));
+        self.committed.extend(token);
+        let finish = if stop.is_some() || token.as_ref().is_some_and(is_eos) {
+            Some(Finish::Eos)
+        } else if self.committed.len() >= self.length_limit {
+            Some(Finish::Length)
+        } else if self.committed.len() >= target.context_length as usize {
+            Some(Finish::Context)
+        } else {
+            None
+        };
+        let generation = self.number;
+        let frame = match &mut self.work {
+            Work::CloudOnly => Frame::Token(Token { generation, token: outcome.token, finish }),
+            Work::Speculative { round, .. } => {
+                let verdict = Verdict { generation, round: *round, accepted: accepted as u8, token, finish };
+                *round += 1;
+                Frame::Verdict(verdict)
+            }
+        };
+        Ok(Some((frame, finish.is_some())))
+    }
+}
+
+/// Something to tell the edge before going on without the generation, or the connection.
+struct Failure {
+    generation: u32,
+    code: ErrorCode,
+    text: String,
+}
+
+impl Failure {
+    fn connection(code: ErrorCode, text: String) -> Self {
+        Self { generation: 0, code, text }
+    }
+
+    fn generation(generation: u32, code: ErrorCode, text: String) -> Self {
+        Self { generation, code, text }
+    }
+
+    fn out_of_order(what: &str) -> Self {
+        Self::connection(ErrorCode::OutOfOrder, format!("Out of order: {what}."))
+    }
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        let code = match error {
+            DecodeError::Version { .. } => ErrorCode::Version,
+            DecodeError::TooLong { .. } => ErrorCode::FrameTooLong,
+            _ => ErrorCode::Malformed,
+        };
+        Self::connection(code, format!("The frame cannot be read: {error}."))
+    }
+}
+
+#[cfg(test)]
+mod tests;

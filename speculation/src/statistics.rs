@@ -1,0 +1,149 @@
+//! What a generation cost, as the edge sees it.
+
+use core::time::Duration;
+
+use serde::Serialize;
+
+/// One round: what was sent, what stood, what it cost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoundRecord {
+    /// 0, 1, ….
+    pub round: u32,
+    /// Drafted token ids.
+    pub drafted: Vec<u32>,
+    /// How many of them stood.
+    pub accepted: usize,
+    /// The token after them, if any.
+    pub token: Option<u32>,
+    /// Bits of the scheme's payload, without the frame's header and filling.
+    pub payload_bits: usize,
+    /// Bits of the Draft frame.
+    pub uplink_bits: usize,
+    /// Bits of the Verdict frame.
+    pub downlink_bits: usize,
+    /// Time from asking for the round's first forward pass to sending the frame, in milliseconds.
+    pub draft_ms: f64,
+    /// Time from sending the frame to the verdict, in milliseconds; the target's pass is part of it.
+    pub round_trip_ms: f64,
+}
+
+/// Totals of a generation; every derived number is finite, zero where there is nothing to divide by.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Statistics {
+    /// Tokens committed after the prompt.
+    pub tokens: usize,
+    /// Rounds with a verdict.
+    pub rounds: usize,
+    /// Tokens drafted in those rounds.
+    pub drafted: usize,
+    /// Of these, accepted.
+    pub accepted: usize,
+    /// Bits of all frames sent since the generation began, the prompt included.
+    pub uplink_bits: usize,
+    /// Bits of the Draft frames among them.
+    pub draft_frame_bits: usize,
+    /// Bits of the payloads in those.
+    pub payload_bits: usize,
+    /// Bits of all frames received since.
+    pub downlink_bits: usize,
+    /// Passes of the target that gave a token or a verdict; reading the prompt is not counted.
+    pub server_passes: usize,
+    /// From the start to the first committed token.
+    pub first_token: Duration,
+    /// From the start to the last committed token.
+    pub elapsed: Duration,
+    /// Of this, spent drafting.
+    pub drafting: Duration,
+    /// The last round trip.
+    pub round_trip: Duration,
+}
+
+/// [`Statistics`] with what follows from them, for JSON and the page. Bits are per what the name says; times are
+/// in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "each is the field or method of Statistics of that name")]
+pub struct Report {
+    pub tokens: usize,
+    pub elapsed_ms: f64,
+    pub first_token_ms: f64,
+    pub tokens_per_second: f64,
+    pub rounds: usize,
+    pub drafted: usize,
+    pub accepted: usize,
+    pub acceptance_rate: f64,
+    pub uplink_bits: usize,
+    pub downlink_bits: usize,
+    pub payload_bits_per_drafted_token: f64,
+    pub uplink_bits_per_drafted_token: f64,
+    pub uplink_bits_per_token: f64,
+    pub downlink_bits_per_token: f64,
+    pub server_passes: usize,
+    pub server_passes_per_token: f64,
+    pub round_trip_ms: f64,
+    pub draft_ms: f64,
+}
+
+impl Statistics {
+    /// Accepted drafts per drafted token.
+    pub fn acceptance_rate(&self) -> f64 {
+        ratio(self.accepted as f64, self.drafted as f64)
+    }
+
+    /// Committed tokens per second since the start.
+    pub fn tokens_per_second(&self) -> f64 {
+        ratio(self.tokens as f64, self.elapsed.as_secs_f64())
+    }
+
+    /// Passes of the target per committed token: what the server pays. 1 without speculation.
+    pub fn server_passes_per_token(&self) -> f64 {
+        ratio(self.server_passes as f64, self.tokens as f64)
+    }
+
+    /// Everything, ready to be shown.
+    pub fn report(&self) -> Report {
+        Report {
+            tokens: self.tokens,
+            elapsed_ms: milliseconds(self.elapsed),
+            first_token_ms: milliseconds(self.first_token),
+            tokens_per_second: self.tokens_per_second(),
+            rounds: self.rounds,
+            drafted: self.drafted,
+            accepted: self.accepted,
+            acceptance_rate: self.acceptance_rate(),
+            uplink_bits: self.uplink_bits,
+            downlink_bits: self.downlink_bits,
+            payload_bits_per_drafted_token: ratio(self.payload_bits as f64, self.drafted as f64),
+            uplink_bits_per_drafted_token: ratio(self.draft_frame_bits as f64, self.drafted as f64),
+            uplink_bits_per_token: ratio(self.uplink_bits as f64, self.tokens as f64),
+            downlink_bits_per_token: ratio(self.downlink_bits as f64, self.tokens as f64),
+            server_passes: self.server_passes,
+            server_passes_per_token: self.server_passes_per_token(),
+            round_trip_ms: milliseconds(self.round_trip),
+            draft_ms: milliseconds(self.drafting),
+        }
+    }
+}
+
+/// A duration as a number for people.
+pub fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_divided_by_nothing_is_zero() {
+        let report = Statistics::default().report();
+        assert_eq!((report.acceptance_rate, report.tokens_per_second, report.server_passes_per_token), (0.0, 0.0, 0.0));
+        let some = Statistics { tokens: 9, rounds: 3, drafted: 8, accepted: 6, server_passes: 3, elapsed: Duration::from_secs(3), ..Default::default() };
+        assert_eq!((some.acceptance_rate(), some.tokens_per_second(), some.server_passes_per_token()), (0.75, 3.0, 1.0 / 3.0));
+    }
+}
