@@ -1,0 +1,212 @@
+//! The command line: what can be asked for, and the text that teaches it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::demo::DemoOptions;
+use crate::test::Step;
+
+/// What `cargo xtask help` prints.
+pub const HELP: &str = "\
+Outrider's build and test commands.
+
+Usage: cargo xtask <command>
+
+  demo                 build the wasm edge, the page and the server, then serve the demo until Ctrl-C
+      --port N         port on 127.0.0.1 (default 8787; 0 takes a free one)
+      --check          instead of waiting for you: open the page in Chromium, generate a text, exit 0 if it worked
+      --screenshot F   with --check: write what Chromium saw to the PNG file F
+
+  test [STEP...]       everything, in this order; naming steps runs only those
+      check            what `cargo xtask check` does
+      native           the Rust tests of all crates on this machine
+      wasm             the tests of the crates that run in a browser, in Chromium
+      page             type check, unit tests and build of web/
+      e2e              the page in Chromium against the real server
+
+  check                formatting, clippy (native and wasm), docs, licences and sources, spelling
+  help                 this text
+
+The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen, wasm-pack, cargo-deny and
+typos under target/tools; npm packages under web/node_modules; on Debian with root also Chromium. Node 20.19 or
+newer has to be there already. Environment variables that are looked at:
+
+  CHROMIUM_PATH, CHROMEDRIVER_PATH   a browser and its driver at an unusual place
+  CARGO_TARGET_DIR                   where everything is built (default: target)
+";
+
+/// One command, fully read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Serve the demo, or check it.
+    Demo(DemoOptions),
+    /// Run these test steps, in their own order.
+    Test(Vec<Step>),
+    /// Run the static checks.
+    Check,
+    /// Print [`HELP`].
+    Help,
+}
+
+impl Request {
+    /// Reads the arguments that follow `cargo xtask`.
+    pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Self> {
+        let mut arguments = arguments.into_iter();
+        let Some(command) = arguments.next() else {
+            return Ok(Self::Help);
+        };
+        let request = match command.to_str() {
+            Some("help" | "--help" | "-h") => return Ok(Self::Help),
+            Some("demo") => return parse_demo(arguments),
+            Some("test") => return parse_test(arguments),
+            Some("check") => Self::Check,
+            _ => bail!(
+                "there is no command {command:?}; `cargo xtask help` lists demo, test, check and help"
+            ),
+        };
+        match arguments.next() {
+            None => Ok(request),
+            Some(argument) if is_help(&argument) => Ok(Self::Help),
+            Some(argument) => bail!("`{}` takes no argument {argument:?}", command.display()),
+        }
+    }
+}
+
+fn parse_demo(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> {
+    let mut options = DemoOptions::default();
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--help" | "-h") => return Ok(Request::Help),
+            Some("--check") => options.check = true,
+            Some("--port") => {
+                let port = arguments
+                    .next()
+                    .context("--port needs a number after it, such as --port 8787")?;
+                options.port = port
+                    .to_str()
+                    .and_then(|port| port.parse().ok())
+                    .with_context(|| {
+                        format!("--port needs a number from 0 to 65535, not {port:?}")
+                    })?;
+            }
+            Some("--screenshot") => {
+                let file = arguments
+                    .next()
+                    .context("--screenshot needs the name of a PNG file after it")?;
+                options.screenshot = Some(PathBuf::from(file));
+            }
+            _ => {
+                bail!("`demo` takes --check, --port N and --screenshot FILE, but not {argument:?}")
+            }
+        }
+    }
+    ensure!(
+        options.check || options.screenshot.is_none(),
+        "--screenshot is taken by the automatic check, so it needs --check as well"
+    );
+    Ok(Request::Demo(options))
+}
+
+fn parse_test(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
+    let mut chosen = Vec::new();
+    for argument in arguments {
+        if is_help(&argument) {
+            return Ok(Request::Help);
+        }
+        let step = argument
+            .to_str()
+            .and_then(Step::from_name)
+            .with_context(|| {
+                let names = Step::ALL.map(Step::name).join(", ");
+                format!("there is no test step {argument:?}; the steps are {names}")
+            })?;
+        chosen.push(step);
+    }
+    // Named steps run in the order of the whole, once each, however they were typed.
+    let steps = Step::ALL
+        .into_iter()
+        .filter(|step| chosen.is_empty() || chosen.contains(step))
+        .collect();
+    Ok(Request::Test(steps))
+}
+
+fn is_help(argument: &OsString) -> bool {
+    argument == "--help" || argument == "-h"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Request> {
+        Request::parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn nothing_and_help_teach() {
+        for line in [
+            "",
+            "help",
+            "--help",
+            "-h",
+            "check --help",
+            "demo -h",
+            "test --help",
+        ] {
+            assert_eq!(parse(line).unwrap(), Request::Help, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn demo_options_in_any_order() {
+        let expected = Request::Demo(DemoOptions {
+            check: true,
+            port: 9000,
+            screenshot: Some(PathBuf::from("page.png")),
+        });
+        assert_eq!(
+            parse("demo --screenshot page.png --port 9000 --check").unwrap(),
+            expected
+        );
+        assert_eq!(
+            parse("demo").unwrap(),
+            Request::Demo(DemoOptions::default())
+        );
+    }
+
+    #[test]
+    fn test_steps_keep_their_order_and_come_once() {
+        assert_eq!(parse("test").unwrap(), Request::Test(Step::ALL.to_vec()));
+        assert_eq!(
+            parse("test wasm native wasm").unwrap(),
+            Request::Test(vec![Step::Native, Step::Wasm])
+        );
+    }
+
+    #[test]
+    fn mistakes_are_told_not_guessed() {
+        for line in [
+            "dmeo",
+            "check now",
+            "demo --port",
+            "demo --port 65536",
+            "demo --port -1",
+            "demo --screenshot",
+            "demo --screenshot page.png",
+            "demo --open",
+            "test everything",
+        ] {
+            assert!(parse(line).is_err(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_test_step() {
+        for step in Step::ALL {
+            let indented = format!("\n      {} ", step.name());
+            assert!(HELP.contains(&indented), "{}", step.name());
+        }
+    }
+}

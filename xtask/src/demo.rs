@@ -1,0 +1,98 @@
+//! `cargo xtask demo`: the page and the server on this machine, to look at or to check.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::chromium;
+use crate::interrupt::Interrupt;
+use crate::page::Page;
+use crate::process::Running;
+use crate::server;
+use crate::wasm;
+use crate::workspace::Workspace;
+
+/// What `demo` was asked to do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct DemoOptions {
+    /// Open the page in Chromium, see whether it works, and end.
+    pub check: bool,
+    /// Port on 127.0.0.1; 0 takes a free one.
+    pub port: u16,
+    /// Where the check writes a picture of the page.
+    pub screenshot: Option<PathBuf>,
+}
+
+impl Default for DemoOptions {
+    fn default() -> Self {
+        Self {
+            check: false,
+            port: 8787,
+            screenshot: None,
+        }
+    }
+}
+
+/// Everything the demo consists of, built.
+#[derive(Debug)]
+pub struct Demo<'a> {
+    /// The page, whose build lies in web/dist.
+    pub page: Page<'a>,
+    /// The server's executable.
+    pub server: PathBuf,
+}
+
+impl<'a> Demo<'a> {
+    /// Builds the edge, the page and the server.
+    pub fn build(workspace: &'a Workspace) -> Result<Self> {
+        // Dependencies first: without Node there is no need to compile for minutes.
+        let page = Page::install(workspace)?;
+        wasm::build_edge(workspace)?;
+        page.build()?;
+        let server = server::build(workspace)?;
+        Ok(Self { page, server })
+    }
+}
+
+/// Builds the demo, then serves it until Ctrl-C or checks it.
+pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
+    // Asked before the build, so that nobody waits minutes for this answer; the port is free again right away.
+    let address = server::free_address(options.port)?;
+    let browser = options.check.then(chromium::browser).transpose()?;
+    let demo = Demo::build(workspace)?;
+
+    let interrupt = Interrupt::listen()?;
+    let mut server = Running::start(&mut server::command(workspace, &demo.server, address))?;
+    server::wait_until_healthy(&mut server, address, &interrupt)?;
+    let url = format!("http://{address}/");
+    let Some(browser) = browser else {
+        println!("\nThe demo is at {url} and ends with Ctrl-C.");
+        return server.wait(&interrupt).context("the server failed");
+    };
+    let mut check = check_command(&demo.page, &browser, &url, options)?;
+    Running::start(&mut check)?
+        .wait(&interrupt)
+        .context("the page in Chromium did not do what it should")?;
+    interrupt.ensure_not_raised()?;
+    println!("The demo works.");
+    Ok(())
+}
+
+/// `node e2e/check.mjs URL [--screenshot FILE]`, which exits with 0 if the page at `url` works.
+fn check_command(
+    page: &Page<'_>,
+    browser: &Path,
+    url: &str,
+    options: &DemoOptions,
+) -> Result<Command> {
+    let mut command = page.node("e2e/check.mjs");
+    command.arg(url).env("CHROMIUM_PATH", browser);
+    if let Some(file) = &options.screenshot {
+        // Relative to whoever called us, not to web/.
+        let file = std::path::absolute(file)
+            .with_context(|| format!("{} is no usable file name", file.display()))?;
+        command.arg("--screenshot").arg(file);
+    }
+    Ok(command)
+}

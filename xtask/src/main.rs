@@ -1,0 +1,56 @@
+//! The repository's habits, as `cargo xtask <command>`: run the demo, run every test, run every check.
+//!
+//! Files by noun: [`cli`] reads the command line; [`demo`], [`test`] and [`check`] are the commands; [`wasm`],
+//! [`page`] and [`server`] build the three things the commands need; [`tools`] and [`chromium`] find or install
+//! what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and [`version`] are
+//! what these stand on. Every failure ends in one sentence on stderr and exit status 1.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool talks to whoever runs it"
+)]
+
+mod check;
+mod chromium;
+mod cli;
+mod debian;
+mod demo;
+mod interrupt;
+mod lockfile;
+mod page;
+mod process;
+mod server;
+mod test;
+mod tools;
+mod version;
+mod wasm;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::Request;
+use crate::workspace::Workspace;
+
+fn main() -> ExitCode {
+    match obey() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn obey() -> Result<()> {
+    match Request::parse(std::env::args_os().skip(1))? {
+        Request::Help => {
+            print!("{}", cli::HELP);
+            Ok(())
+        }
+        Request::Check => check::run(&Workspace::find()?),
+        Request::Test(steps) => test::run(&Workspace::find()?, &steps),
+        Request::Demo(options) => demo::run(&Workspace::find()?, &options),
+    }
+}

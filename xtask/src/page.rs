@@ -1,0 +1,95 @@
+//! The npm package in web/: its dependencies, checks, tests and build.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process;
+use crate::version::Version;
+use crate::workspace::Workspace;
+
+/// The oldest Node that the page's tools run on; `engines` in web/package.json says the same.
+const NODE: Version = Version::new(20, 19, 0);
+
+/// On Windows npm is a script, which is started by its full name only.
+const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
+
+/// The page with its dependencies installed: every npm script can run.
+#[derive(Debug)]
+pub struct Page<'a> {
+    workspace: &'a Workspace,
+    node: PathBuf,
+}
+
+impl<'a> Page<'a> {
+    /// Finds Node and npm, and installs the npm packages if package-lock.json has changed since the last time.
+    pub fn install(workspace: &'a Workspace) -> Result<Self> {
+        let page = Self {
+            workspace,
+            node: find_node()?,
+        };
+        let lock_path = workspace.web().join("package-lock.json");
+        let lock = fs::read(&lock_path)
+            .with_context(|| format!("{} cannot be read", lock_path.display()))?;
+        // A copy of the lock file marks a finished install, so that deleting node_modules starts afresh.
+        let mark = workspace
+            .web()
+            .join("node_modules")
+            .join(".xtask-lock.json");
+        if fs::read(&mark).is_ok_and(|installed| installed == lock) {
+            return Ok(page);
+        }
+        // Install scripts would download browsers and binaries that nothing here uses.
+        process::run(
+            page.npm()?
+                .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
+        )?;
+        fs::write(&mark, lock).with_context(|| format!("{} cannot be written", mark.display()))?;
+        Ok(page)
+    }
+
+    /// `npm run <script>`; the caller may add to its environment before running it.
+    pub fn script(&self, script: &str) -> Result<Command> {
+        let mut command = self.npm()?;
+        command.args(["run", script]);
+        Ok(command)
+    }
+
+    /// `node <file>` with web/ as working folder.
+    pub fn node(&self, file: &str) -> Command {
+        let mut command = self.workspace.command(&self.node);
+        command.current_dir(self.workspace.web()).arg(file);
+        command
+    }
+
+    /// Builds web/dist. The edge has to be built already.
+    pub fn build(&self) -> Result<()> {
+        process::run(&mut self.script("build")?)
+    }
+
+    fn npm(&self) -> Result<Command> {
+        let mut command = self.workspace.command(NPM);
+        command.current_dir(self.workspace.web());
+        if let Some(folder) = self.node.parent() {
+            process::prepend_path(&mut command, folder)?;
+        }
+        Ok(command)
+    }
+}
+
+fn find_node() -> Result<PathBuf> {
+    let node = process::find_on_path("node").with_context(|| {
+        format!("Node {NODE} or newer, with npm, is needed to build the page, and there is no `node` in PATH")
+    })?;
+    let version = Version::in_output(&process::capture(Command::new(&node).arg("--version"))?)?;
+    ensure!(
+        version >= NODE,
+        "Node {NODE} or newer is needed to build the page, and `node` in PATH is {version}"
+    );
+    process::capture(Command::new(NPM).arg("--version")).context(
+        "npm is needed to build the page; it comes with Node or in a package of its own",
+    )?;
+    Ok(node)
+}

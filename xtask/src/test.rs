@@ -1,0 +1,222 @@
+//! `cargo xtask test`: everything, step by step, with a verdict at the end.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::check;
+use crate::chromium;
+use crate::demo::Demo;
+use crate::page::Page;
+use crate::process;
+use crate::wasm;
+use crate::workspace::Workspace;
+
+/// One step of the whole; each brings its own prerequisites, so that it can run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Static checks.
+    Check,
+    /// Rust tests on this machine.
+    Native,
+    /// Rust tests in Chromium.
+    Wasm,
+    /// The npm package's own checks and tests.
+    Page,
+    /// Page and server together in Chromium.
+    EndToEnd,
+}
+
+impl Step {
+    /// Every step, in the order of the whole.
+    pub const ALL: [Self; 5] = [
+        Self::Check,
+        Self::Native,
+        Self::Wasm,
+        Self::Page,
+        Self::EndToEnd,
+    ];
+
+    /// What the step is called on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Native => "native",
+            Self::Wasm => "wasm",
+            Self::Page => "page",
+            Self::EndToEnd => "e2e",
+        }
+    }
+
+    /// The step called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.name() == name)
+    }
+
+    /// What the step does, and what may make it slow.
+    const fn purpose(self) -> &'static str {
+        match self {
+            Self::Check => {
+                "formatting, spelling, licences, clippy and docs.\n\
+                 The first time, cargo-deny and typos are compiled and all dependencies are analysed."
+            }
+            Self::Native => {
+                "the Rust tests of all crates on this machine.\n\
+                 The first time, candle is compiled with optimizations; it is the largest dependency."
+            }
+            Self::Wasm => {
+                "the tests of the crates that run in a browser, in Chromium.\n\
+                 The first time, wasm-bindgen and wasm-pack are compiled, and candle again, for wasm."
+            }
+            Self::Page => {
+                "type check, unit tests and build of the npm package in web/.\n\
+                 The first time, npm packages are fetched and the edge is compiled for wasm."
+            }
+            Self::EndToEnd => {
+                "the page in Chromium, drafting against the real server.\n\
+                 Both models run on this machine's processor."
+            }
+        }
+    }
+
+    fn run(self, workspace: &Workspace) -> Result<()> {
+        match self {
+            Self::Check => check::run(workspace),
+            Self::Native => {
+                process::run(workspace.cargo("test").args(["--release", "--workspace"]))
+            }
+            Self::Wasm => wasm::test(workspace),
+            Self::Page => test_page(workspace),
+            Self::EndToEnd => test_end_to_end(workspace),
+        }
+    }
+}
+
+/// Runs `steps`, stops at the first failure, and ends with the line `N passed, N failed`.
+pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<()> {
+    let mut report = Report::default();
+    for (index, &step) in steps.iter().enumerate() {
+        println!(
+            "\n=== {} ({} of {}): {}\n",
+            step.name(),
+            index + 1,
+            steps.len(),
+            step.purpose()
+        );
+        let start = Instant::now();
+        let outcome = step.run(workspace);
+        let time = start.elapsed();
+        println!("\n=== {} took {}", step.name(), Seconds(time));
+        report.0.push(Row {
+            step,
+            passed: outcome.is_ok(),
+            time,
+        });
+        if outcome.is_err() {
+            print!("\n{report}");
+            return outcome.with_context(|| {
+                let name = step.name();
+                format!("test step `{name}` failed (again, alone: `cargo xtask test {name}`)")
+            });
+        }
+    }
+    print!("\n{report}");
+    Ok(())
+}
+
+fn test_page(workspace: &Workspace) -> Result<()> {
+    let page = Page::install(workspace)?;
+    // The page's types come from the edge.
+    wasm::build_edge(workspace)?;
+    process::run(&mut page.script("check")?)?;
+    process::run(&mut page.script("test")?)?;
+    page.build()
+}
+
+fn test_end_to_end(workspace: &Workspace) -> Result<()> {
+    let browser = chromium::browser()?;
+    let demo = Demo::build(workspace)?;
+    process::run(
+        demo.page
+            .script("e2e")?
+            .env("CHROMIUM_PATH", browser)
+            .env("OUTRIDER_BIN", &demo.server),
+    )
+}
+
+struct Row {
+    step: Step,
+    passed: bool,
+    time: Duration,
+}
+
+#[derive(Default)]
+struct Report(Vec<Row>);
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Row { step, passed, time } in &self.0 {
+            let verdict = if *passed { "PASS" } else { "FAIL" };
+            let time = Seconds(*time).to_string();
+            writeln!(f, "{:<8}{time:>9}  {verdict}", step.name())?;
+        }
+        let total: Duration = self.0.iter().map(|row| row.time).sum();
+        writeln!(f, "{:<8}{:>9}\n", "total", Seconds(total).to_string())?;
+        let passed = self.0.iter().filter(|row| row.passed).count();
+        writeln!(f, "{passed} passed, {} failed", self.0.len() - passed)
+    }
+}
+
+/// A duration for people: `4.2 s`, `7m 05 s`.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        if seconds < 60 {
+            write!(f, "{:.1} s", self.0.as_secs_f64())
+        } else {
+            write!(f, "{}m {:02} s", seconds / 60, seconds % 60)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_their_steps() {
+        for step in Step::ALL {
+            assert_eq!(Step::from_name(step.name()), Some(step));
+        }
+        assert_eq!(Step::from_name("all"), None);
+    }
+
+    #[test]
+    fn the_last_line_counts_steps() {
+        let row = |step, passed, seconds| Row {
+            step,
+            passed,
+            time: Duration::from_secs_f64(seconds),
+        };
+        let report = Report(vec![
+            row(Step::Check, true, 9.25),
+            row(Step::Native, true, 425.0),
+        ]);
+        assert_eq!(
+            report.to_string(),
+            "check       9.2 s  PASS\n\
+             native    7m 05 s  PASS\n\
+             total     7m 14 s\n\
+             \n\
+             2 passed, 0 failed\n"
+        );
+        let report = Report(vec![
+            row(Step::Check, true, 1.0),
+            row(Step::Native, false, 1.0),
+        ]);
+        assert!(report.to_string().ends_with("\n1 passed, 1 failed\n"));
+    }
+}

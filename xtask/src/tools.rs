@@ -1,0 +1,108 @@
+//! The Rust programs that building and checking need: found where they are, else installed under target/tools.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process;
+use crate::version::Version;
+use crate::workspace::Workspace;
+
+/// A program that `cargo install` can make, at the one version that we have seen working.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool {
+    package: &'static str,
+    binary: &'static str,
+    version: Version,
+}
+
+impl Tool {
+    /// Runs the browser tests of a crate.
+    pub const WASM_PACK: Self = Self::new("wasm-pack", "wasm-pack", Version::new(0, 15, 1));
+    /// Checks licences, duplicate crates and where crates come from.
+    pub const CARGO_DENY: Self = Self::new("cargo-deny", "cargo-deny", Version::new(0, 20, 2));
+    /// Finds misspelt words.
+    pub const TYPOS: Self = Self::new("typos-cli", "typos", Version::new(1, 52, 0));
+
+    const fn new(package: &'static str, binary: &'static str, version: Version) -> Self {
+        Self {
+            package,
+            binary,
+            version,
+        }
+    }
+
+    /// Turns what rustc makes for wasm32 into a module with JavaScript glue. Its version has to be that of the
+    /// wasm-bindgen crate to the last digit, so it is read from Cargo.lock and stands nowhere else.
+    pub fn wasm_bindgen(workspace: &Workspace) -> Result<Self> {
+        let version = workspace.locked_version("wasm-bindgen")?;
+        Ok(Self::new("wasm-bindgen-cli", "wasm-bindgen", version))
+    }
+
+    /// The program's path: from PATH if the version is right there, else from target/tools, installed if need be.
+    pub fn find_or_install(&self, workspace: &Workspace) -> Result<PathBuf> {
+        let file = format!("{}{}", self.binary, std::env::consts::EXE_SUFFIX);
+        let installed = workspace.target().join("tools").join("bin").join(file);
+        let known = process::find_on_path(self.binary)
+            .into_iter()
+            .chain([installed.clone()])
+            .find(|path| self.is_at(path));
+        if let Some(path) = known {
+            return Ok(path);
+        }
+        self.install(workspace).with_context(|| {
+            format!(
+                "{} {} is needed and could not be installed",
+                self.package, self.version
+            )
+        })?;
+        ensure!(
+            self.is_at(&installed),
+            "{} was installed as {}, but does not answer as version {}",
+            self.package,
+            installed.display(),
+            self.version
+        );
+        Ok(installed)
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        path.is_file()
+            && process::capture(Command::new(path).arg("--version"))
+                .and_then(|output| Version::in_output(&output))
+                .is_ok_and(|version| version == self.version)
+    }
+
+    fn install(&self, workspace: &Workspace) -> Result<()> {
+        println!(
+            "Installing {} {} under {}: a few minutes, once.",
+            self.package,
+            self.version,
+            workspace.target().join("tools").display()
+        );
+        let locked = process::run(self.install_command(workspace).arg("--locked"));
+        // A lock file may name a version that has been withdrawn since; then newer dependencies have to do.
+        locked.or_else(|error| {
+            println!("{error}; trying once more with the newest versions of its dependencies.");
+            process::run(&mut self.install_command(workspace))
+        })
+    }
+
+    fn install_command(&self, workspace: &Workspace) -> Command {
+        let mut command = workspace.cargo("install");
+        command
+            .arg(self.package)
+            .arg("--version")
+            .arg(self.version.to_string())
+            .arg("--root")
+            .arg(workspace.target().join("tools"))
+            .arg("--target-dir")
+            .arg(workspace.target().join("tools-build"))
+            // These programs run for seconds and compile for minutes: spare the optimizer.
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+        command
+    }
+}

@@ -1,0 +1,284 @@
+//! Building and testing for the browser: a compiler for wasm32-unknown-unknown, wasm-bindgen, wasm-pack.
+//!
+//! The compiler is looked for in this order:
+//! 1. the target's standard library is installed: the usual cargo does it all;
+//! 2. `rustup target add` installs it;
+//! 3. Debian with root packages a compiler together with the sources of the standard library (`rustc-web`), from
+//!    which cargo builds it along. That is an unstable cargo feature, so RUSTC_BOOTSTRAP unlocks it; the linker is
+//!    the usual toolchain's rust-lld, because Debian's compiler brings none.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::chromium;
+use crate::debian;
+use crate::process;
+use crate::tools::Tool;
+use crate::workspace::Workspace;
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// A crate that has to work in a browser.
+#[derive(Clone, Copy, Debug)]
+pub struct BrowserCrate {
+    folder: &'static str,
+    package: &'static str,
+}
+
+/// Every crate that has to work in a browser; clippy and the browser tests go through this list.
+pub const BROWSER_CRATES: [BrowserCrate; 4] = [
+    BrowserCrate {
+        folder: "shared-codec",
+        package: "outrider-codec",
+    },
+    BrowserCrate {
+        folder: "speculation",
+        package: "outrider-speculation",
+    },
+    BrowserCrate {
+        folder: "models",
+        package: "outrider-models",
+    },
+    BrowserCrate {
+        folder: "wasm-edge",
+        package: "outrider-edge",
+    },
+];
+
+/// How this machine compiles for wasm32.
+#[derive(Debug)]
+pub enum Compiler {
+    /// The usual toolchain has the target's standard library.
+    Installed,
+    /// Debian's toolchain builds the standard library along, linking with `linker`.
+    Debian {
+        /// A wasm linker, such as the usual toolchain's rust-lld.
+        linker: PathBuf,
+    },
+}
+
+impl Compiler {
+    /// Finds a compiler, or installs one.
+    pub fn find_or_install(workspace: &Workspace) -> Result<Self> {
+        if has_std(workspace) {
+            return Ok(Self::Installed);
+        }
+        if process::find_on_path("rustup").is_some() {
+            println!("Adding the {TARGET} target to the Rust toolchain.");
+            let added = process::run(workspace.command("rustup").args(["target", "add", TARGET]));
+            if added.is_ok() && has_std(workspace) {
+                return Ok(Self::Installed);
+            }
+        }
+        let sentence = "Rust's wasm32-unknown-unknown target is needed to build the browser's half: install it with `rustup target add wasm32-unknown-unknown`";
+        ensure!(debian::can_install(), sentence);
+        println!("Installing Debian's Rust for wasm with apt-get.");
+        debian::install(&["rustc-web", "cargo-web", "rust-web-src"]).context(sentence)?;
+        let linker = find_linker(workspace).context(sentence)?;
+        Ok(Self::Debian { linker })
+    }
+
+    /// `cargo <subcommand> --target wasm32-unknown-unknown`.
+    pub fn cargo(&self, workspace: &Workspace, subcommand: &str) -> Command {
+        let mut command = match self {
+            Self::Installed => workspace.cargo(subcommand),
+            Self::Debian { .. } => {
+                let mut command = workspace.command(debian_tool("cargo"));
+                command.arg(subcommand);
+                command
+            }
+        };
+        self.set_environment(&mut command, "std,panic_abort");
+        command.args(["--target", TARGET]);
+        command
+    }
+
+    /// Makes the `cargo` that `command` starts by itself build with this compiler.
+    fn adopt(&self, workspace: &Workspace, command: &mut Command) -> Result<()> {
+        if matches!(self, Self::Debian { .. }) {
+            let folder = cargo_alone(workspace)?;
+            process::prepend_path(command, &folder)?;
+        }
+        // Test binaries unwind.
+        self.set_environment(command, "std,panic_unwind,panic_abort");
+        Ok(())
+    }
+
+    fn set_environment(&self, command: &mut Command, std_crates: &str) {
+        if let Self::Debian { linker } = self {
+            command
+                .env("RUSTC", debian_tool("rustc"))
+                .env("RUSTDOC", debian_tool("rustdoc"))
+                .env("RUSTC_BOOTSTRAP", "1")
+                .env("CARGO_UNSTABLE_BUILD_STD", std_crates)
+                .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+        }
+    }
+}
+
+/// Builds the edge as web/src/wasm/outrider_edge.js with its .wasm and .d.ts beside it.
+pub fn build_edge(workspace: &Workspace) -> Result<()> {
+    let compiler = Compiler::find_or_install(workspace)?;
+    let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+    let mut build = compiler.cargo(workspace, "build");
+    process::run(build.args(["--release", "--package", "outrider-edge"]))?;
+    let module = workspace
+        .target()
+        .join(TARGET)
+        .join("release")
+        .join("outrider_edge.wasm");
+    process::run(
+        workspace
+            .command(bindgen)
+            .args(["--target", "web", "--out-name", "outrider_edge"])
+            .arg("--out-dir")
+            .arg(workspace.web().join("src").join("wasm"))
+            .arg(module),
+    )
+}
+
+/// Runs clippy on what only the browser compiles.
+pub fn lint(workspace: &Workspace) -> Result<()> {
+    let compiler = Compiler::find_or_install(workspace)?;
+    let mut command = match compiler {
+        Compiler::Installed => compiler.cargo(workspace, "clippy"),
+        Compiler::Debian { .. } => {
+            println!(
+                "Clippy needs rustup's wasm32 target; Debian's compiler checks that the code compiles."
+            );
+            compiler.cargo(workspace, "check")
+        }
+    };
+    command.args(["--release", "--lib", "--tests"]);
+    for browser_crate in BROWSER_CRATES {
+        command.args(["--package", browser_crate.package]);
+    }
+    if matches!(compiler, Compiler::Installed) {
+        command.args(["--", "--deny", "warnings"]);
+    }
+    process::run(&mut command)
+}
+
+/// Runs the tests of [`BROWSER_CRATES`] in Chromium.
+pub fn test(workspace: &Workspace) -> Result<()> {
+    let compiler = Compiler::find_or_install(workspace)?;
+    let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+    let wasm_pack = Tool::WASM_PACK.find_or_install(workspace)?;
+    let browser = chromium::browser()?;
+    let driver = chromium::driver()?;
+    let webdriver_json = chromium::write_webdriver_json(workspace, &browser)?;
+    for BrowserCrate { folder, package } in BROWSER_CRATES {
+        println!("\n-- {package} in Chromium");
+        let mut command = workspace.command(&wasm_pack);
+        command
+            .arg("test")
+            .arg(workspace.root().join(folder))
+            .args(["--headless", "--chrome", "--chromedriver"])
+            .arg(&driver)
+            // Doc tests run natively; `--tests` keeps the browser to unit and integration tests.
+            .args(["--mode", "no-install", "--release", "--", "--tests"])
+            .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &webdriver_json)
+            // Test files that do not say where they run would be skipped without this.
+            .env("WASM_BINDGEN_USE_BROWSER", "1")
+            // Seconds. A language model on one slow core needs more than the runner's 20.
+            .env("WASM_BINDGEN_TEST_TIMEOUT", "600")
+            .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60");
+        if let Some(tools) = bindgen.parent() {
+            process::prepend_path(&mut command, tools)?;
+        }
+        compiler.adopt(workspace, &mut command)?;
+        let mut passed = 0;
+        process::run_watched(&mut command, |line| passed += tests_passed(line))?;
+        // The runner is content with a crate that has no test for it; a step that names the crate must not be.
+        ensure!(
+            passed > 0,
+            "{package} ran no test in Chromium; its tests for the browser carry #[wasm_bindgen_test]"
+        );
+        println!("{package}: {passed} passed in Chromium");
+    }
+    Ok(())
+}
+
+/// The number in `test result: ok. 12 passed; …`, else 0.
+fn tests_passed(line: &str) -> u64 {
+    line.trim()
+        .strip_prefix("test result: ok. ")
+        .and_then(|counts| counts.split_once(" passed"))
+        .and_then(|(count, _)| count.parse().ok())
+        .unwrap_or(0)
+}
+
+fn has_std(workspace: &Workspace) -> bool {
+    let mut rustc = workspace.command("rustc");
+    rustc.args(["--print", "target-libdir", "--target", TARGET]);
+    process::capture(&mut rustc).is_ok_and(|folder| Path::new(folder.trim()).is_dir())
+}
+
+fn debian_tool(name: &str) -> PathBuf {
+    Path::new("/usr/bin").join(name)
+}
+
+/// The usual toolchain's rust-lld, or LLVM's wasm-ld.
+fn find_linker(workspace: &Workspace) -> Result<PathBuf> {
+    let mut rustc = workspace.command("rustc");
+    rustc.args(["--print", "target-libdir"]);
+    // <sysroot>/lib/rustlib/<host>/lib, beside which lies bin/rust-lld.
+    let rust_lld = process::capture(&mut rustc)
+        .ok()
+        .and_then(|folder| Some(Path::new(folder.trim()).parent()?.join("bin/rust-lld")));
+    rust_lld
+        .filter(|path| path.is_file())
+        .or_else(|| process::find_on_path("wasm-ld"))
+        .context("there is no linker for wasm, neither rust-lld nor wasm-ld")
+}
+
+/// A folder with nothing but Debian's cargo in it, to stand first in PATH.
+#[cfg(unix)]
+fn cargo_alone(workspace: &Workspace) -> Result<PathBuf> {
+    let folder = workspace.scratch()?.join("debian-cargo");
+    let link = folder.join("cargo");
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| match link.exists() {
+            true => Ok(()),
+            false => std::os::unix::fs::symlink(debian_tool("cargo"), &link),
+        })
+        .with_context(|| format!("{} cannot be created", link.display()))?;
+    Ok(folder)
+}
+
+#[cfg(not(unix))]
+fn cargo_alone(_workspace: &Workspace) -> Result<PathBuf> {
+    anyhow::bail!("Debian's compiler is for Debian")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_only_successful_results() {
+        let line = "test result: ok. 12 passed; 0 failed; 0 ignored; 0 filtered out";
+        assert_eq!(tests_passed(line), 12);
+        assert_eq!(tests_passed("    test result: ok. 3 passed; 0 failed\n"), 3);
+        for line in [
+            "",
+            "no tests to run!",
+            "test result: FAILED. 1 passed; 1 failed",
+            "test a::b ... ok",
+        ] {
+            assert_eq!(tests_passed(line), 0, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn browser_crates_are_where_the_list_says() {
+        let workspace = Workspace::find().unwrap();
+        for BrowserCrate { folder, package } in BROWSER_CRATES {
+            let manifest = workspace.root().join(folder).join("Cargo.toml");
+            let text = std::fs::read_to_string(manifest).unwrap();
+            assert!(text.contains(&format!("name = \"{package}\"")), "{folder}");
+        }
+    }
+}
