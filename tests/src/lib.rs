@@ -1,1 +1,12 @@
-//! Placeholder.
+//! **Whole.** What the tests that need more than one crate share.
+//!
+//! | module | for |
+//! |---|---|
+//! | [`toy`] | language models small enough to know their law in closed form |
+//! | [`in_process`] | both session state machines, joined by a virtual link on a virtual clock |
+//! | [`goodness`] | the test whether samples follow a law |
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
+
+pub mod goodness;
+pub mod in_process;
+pub mod toy;
