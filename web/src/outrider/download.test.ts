@@ -1,0 +1,70 @@
+import { expect, test } from 'vitest';
+import { download } from './download.js';
+
+const file = new TextEncoder().encode('the whole file');
+
+/** Answers with the file from where it is asked for; breaks after `breaks[n]` bytes at the n-th request. */
+function server(options: { breaks?: number[]; headers?: Record<string, string>; ranges?: boolean }) {
+  const asked: (string | null)[] = [];
+  const request = (_: unknown, init?: RequestInit): Promise<Response> => {
+    const range = new Headers(init?.headers).get('range');
+    const start = range && options.ranges !== false ? Number(/bytes=(\d+)-/.exec(range)?.[1]) : 0;
+    const breakAfter = options.breaks?.[asked.length];
+    asked.push(range);
+    const body = new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(file.slice(start, breakAfter === undefined ? undefined : start + breakAfter));
+        // Closed short of its length: what a cut connection looks like at its most polite.
+        controller.close();
+      },
+    });
+    const headers = { 'content-length': String(file.length - start), etag: '"1"', ...options.headers };
+    return Promise.resolve(new Response(body, { status: start > 0 ? 206 : 200, headers }));
+  };
+  return { asked, request: request as typeof fetch };
+}
+
+test('a file arrives whole, with its progress', async () => {
+  const progress: [number, number | null][] = [];
+  const bytes = await download('/f', (...at) => progress.push(at), server({}).request);
+  expect(bytes).toEqual(file);
+  expect(progress).toEqual([
+    [0, 14],
+    [14, 14],
+  ]);
+});
+
+test('a broken transfer goes on where it broke', async () => {
+  const { asked, request } = server({ breaks: [5, 3] });
+  expect(await download('/f', undefined, request)).toEqual(file);
+  expect(asked).toEqual([null, 'bytes=5-', 'bytes=8-']);
+});
+
+test('without a strong validator it starts over', async () => {
+  const { asked, request } = server({ breaks: [5], headers: { etag: 'W/"1"' } });
+  expect(await download('/f', undefined, request)).toEqual(file);
+  expect(asked).toEqual([null, null]);
+});
+
+test('a server without ranges sends everything again, and nothing is doubled', async () => {
+  const { request } = server({ breaks: [5], ranges: false });
+  expect(await download('/f', undefined, request)).toEqual(file);
+});
+
+test('a compressed answer has no known length', async () => {
+  const totals: (number | null)[] = [];
+  const { request } = server({ headers: { 'content-encoding': 'gzip', 'content-length': '3' } });
+  expect(await download('/f', (_, total) => totals.push(total), request)).toEqual(file);
+  expect(totals).toEqual([null, null]);
+});
+
+test('a file that is not there fails at once, one that never completes after four attempts', async () => {
+  const missing = () => Promise.resolve(new Response(null, { status: 404, statusText: 'Not Found' }));
+  await expect(download('/f', undefined, missing)).rejects.toMatchObject({
+    code: 'download-failed',
+    message: '/f answered 404 Not Found',
+  });
+  const { asked, request } = server({ breaks: [1, 1, 1, 1, 1] });
+  await expect(download('/f', undefined, request)).rejects.toMatchObject({ code: 'download-failed' });
+  expect(asked).toHaveLength(4);
+});

@@ -1,0 +1,103 @@
+import { OutriderError } from './errors.js';
+
+/** How often a broken transfer is taken up again before giving up. */
+const ATTEMPTS = 4;
+
+/**
+ * Fetches a file, telling how far it is. A transfer that breaks is taken up where it broke if the server can
+ * (`Range` with `If-Range`, so that bytes of two versions never mix), else from the start.
+ *
+ * Memory: the file once, if the server tells its length; at most three times while growing, if not.
+ * @throws {@link OutriderError} `download-failed`
+ */
+export async function download(
+  url: string,
+  onProgress: (loadedBytes: number, totalBytes: number | null) => void = () => {},
+  request: typeof fetch = (...args) => fetch(...args),
+): Promise<Uint8Array> {
+  const file = new Growing();
+  let total: number | null = null;
+  let validator: string | null = null;
+  let cause: unknown;
+
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const resuming: boolean = file.length > 0 && validator !== null;
+    if (!resuming) file.clear();
+    try {
+      const response: Response = await request(url, {
+        headers: resuming ? { Range: `bytes=${file.length}-`, 'If-Range': validator ?? '' } : {},
+      });
+      if (!response.ok) {
+        throw new OutriderError(
+          'download-failed',
+          `${url} answered ${response.status} ${response.statusText}`,
+        );
+      }
+      if (response.status !== 206) {
+        file.clear();
+        total = lengthOf(response);
+        // A weak validator does not promise equal bytes.
+        validator = response.headers.get('etag') ?? response.headers.get('last-modified');
+        if (validator?.startsWith('W/')) validator = null;
+        if (total !== null) file.reserve(total);
+      }
+      onProgress(file.length, total);
+      await drain(response, (chunk) => {
+        file.append(chunk);
+        onProgress(file.length, total);
+      });
+      if (total === null || file.length === total) return file.bytes();
+      cause = new Error(`${file.length} of ${total} bytes arrived`);
+    } catch (error) {
+      if (error instanceof OutriderError) throw error;
+      cause = error;
+    }
+  }
+  const detail = cause instanceof Error ? cause.message : String(cause);
+  throw new OutriderError('download-failed', `${url} could not be fetched: ${detail}`, { cause });
+}
+
+/** The length of the body as it will be read; unknown if it travels compressed. */
+function lengthOf(response: Response): number | null {
+  const encoding = response.headers.get('content-encoding');
+  const length = Number(response.headers.get('content-length') ?? Number.NaN);
+  return Number.isSafeInteger(length) && (encoding === null || encoding === 'identity') ? length : null;
+}
+
+async function drain(response: Response, onChunk: (chunk: Uint8Array) => void): Promise<void> {
+  const reader = response.body?.getReader();
+  if (!reader) return;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    onChunk(value);
+  }
+}
+
+/** Bytes that are appended to. Invariant: the first `length` bytes of `#buffer` are the content. */
+class Growing {
+  length = 0;
+  #buffer = new Uint8Array(0);
+
+  reserve(capacity: number): void {
+    if (capacity <= this.#buffer.length) return;
+    const grown = new Uint8Array(capacity);
+    grown.set(this.#buffer.subarray(0, this.length));
+    this.#buffer = grown;
+  }
+
+  append(chunk: Uint8Array): void {
+    const end = this.length + chunk.length;
+    if (end > this.#buffer.length) this.reserve(Math.max(end, 2 * this.#buffer.length));
+    this.#buffer.set(chunk, this.length);
+    this.length = end;
+  }
+
+  clear(): void {
+    this.length = 0;
+  }
+
+  bytes(): Uint8Array {
+    return this.#buffer.subarray(0, this.length);
+  }
+}

@@ -1,0 +1,76 @@
+/**
+ * What went wrong, as a stable word to switch on. The list names what this version can raise; a newer engine
+ * may add to it, so leave room for others.
+ *
+ * | code | meaning |
+ * |---|---|
+ * | `download-failed` | the draft model or its tokenizer could not be fetched |
+ * | `corrupt-model`, `unsupported-model` | the draft file is damaged, or of a kind the engine cannot run |
+ * | `corrupt-tokenizer` | the tokenizer file is damaged |
+ * | `tokenizer-mismatch` | draft and server do not share one vocabulary |
+ * | `wasm-failed` | this browser could not start the WebAssembly engine |
+ * | `out-of-memory` | the draft does not fit into the memory the browser grants |
+ * | `connection-failed`, `connection-lost` | no server at the address; the server went away |
+ * | `incompatible-version` | page and server speak different versions of the protocol |
+ * | `server-full` | the server holds as many sessions as it allows |
+ * | `worker-crashed`, `worker-unresponsive` | the worker died, or did not stop when told to |
+ * | `invalid-option` | an option is out of range |
+ * | `busy`, `closed` | a generation is already running; the instance was closed |
+ * | `internal` | a fault of ours |
+ */
+export type OutriderErrorCode =
+  | 'download-failed'
+  | 'corrupt-model'
+  | 'unsupported-model'
+  | 'corrupt-tokenizer'
+  | 'tokenizer-mismatch'
+  | 'wasm-failed'
+  | 'out-of-memory'
+  | 'connection-failed'
+  | 'connection-lost'
+  | 'incompatible-version'
+  | 'server-full'
+  | 'worker-crashed'
+  | 'worker-unresponsive'
+  | 'invalid-option'
+  | 'busy'
+  | 'closed'
+  | 'internal'
+  | (string & {});
+
+/** Every error that this package raises, apart from an aborted `load()`, which rejects with the signal's reason. */
+export class OutriderError extends Error {
+  override readonly name = 'OutriderError';
+  /** What went wrong; stable across versions, unlike `message`. */
+  readonly code: OutriderErrorCode;
+
+  constructor(code: OutriderErrorCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** An error as it crosses from the worker: structured cloning would drop the code. */
+export interface PlainError {
+  code: OutriderErrorCode;
+  message: string;
+}
+
+/** Gives anything that was thrown a code. A trapped engine must not be used again and says `worker-crashed`. */
+export function describe(thrown: unknown): PlainError {
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  if (thrown instanceof WebAssembly.RuntimeError) {
+    return { code: 'worker-crashed', message };
+  }
+  if (thrown instanceof WebAssembly.CompileError || thrown instanceof WebAssembly.LinkError) {
+    return { code: 'wasm-failed', message };
+  }
+  if (thrown instanceof RangeError) {
+    // The only size this package asks of the browser is the model's.
+    return { code: 'out-of-memory', message };
+  }
+  if (thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string') {
+    return { code: thrown.code, message };
+  }
+  return { code: 'internal', message };
+}

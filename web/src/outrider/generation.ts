@@ -1,0 +1,120 @@
+import type { Round, Statistics, Summary, Token } from './edge.js';
+
+/**
+ * A generation that runs: iterate it for its tokens, or {@link Generation.rounds} for what each answer of the
+ * server brought. It runs whether or not anybody iterates; an iteration that starts late sees everything from
+ * the first token. Leaving a loop early (`break`, `return`, a throw) stops the generation.
+ */
+export class Generation implements AsyncIterable<Token> {
+  /** The whole text and what it cost. Rejects as the iteration does. */
+  readonly summary: Promise<Summary>;
+
+  readonly #stop: () => void;
+  readonly #rounds: Round[] = [];
+  #ended = false;
+  #settle!: { resolve: (summary: Summary) => void; reject: (error: Error) => void };
+  /** Wakes the iterations that wait for something new. */
+  #waiting: (() => void)[] = [];
+
+  /** @internal */
+  constructor(stop: () => void) {
+    this.#stop = stop;
+    this.summary = new Promise((resolve, reject) => (this.#settle = { resolve, reject }));
+    // Whoever only iterates learns of a failure there; it is then not also an unhandled rejection.
+    this.summary.catch(() => {});
+  }
+
+  /** The totals after the last round; null before the first. */
+  get statistics(): Statistics | null {
+    return this.#rounds.at(-1)?.statistics ?? null;
+  }
+
+  /** Whether the generation is over, in whatever way. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Ends the generation. Iterations end quietly and `summary` has `finish: 'cancelled'`. */
+  stop(): void {
+    if (!this.#ended) this.#stop();
+  }
+
+  /** The tokens one by one, then the summary as the return value. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Token, Summary, void> {
+    for await (const round of this.rounds()) yield* round.tokens;
+    return this.summary;
+  }
+
+  /** The rounds one by one, then the summary as the return value. */
+  async *rounds(): AsyncGenerator<Round, Summary, void> {
+    let complete = false;
+    try {
+      for (let next = 0; ;) {
+        const round = this.#rounds[next];
+        if (round) {
+          next += 1;
+          yield round;
+        } else if (this.#ended) {
+          complete = true;
+          return await this.summary;
+        } else {
+          await new Promise<void>((resolve) => this.#waiting.push(resolve));
+        }
+      }
+    } finally {
+      if (!complete) this.stop();
+    }
+  }
+
+  /** @internal */
+  add(round: Round): void {
+    this.#rounds.push(round);
+    this.#tell();
+  }
+
+  /** @internal */
+  finish(summary: Summary): void {
+    this.#ended = true;
+    this.#settle.resolve(summary);
+    this.#tell();
+  }
+
+  /** @internal */
+  fail(error: Error): void {
+    this.#ended = true;
+    this.#settle.reject(error);
+    this.#tell();
+  }
+
+  #tell(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const wake of waiting) wake();
+  }
+}
+
+/** @internal Of a generation that was stopped before it began. */
+export const emptySummary: Summary = {
+  tokens: 0,
+  elapsedMs: 0,
+  firstTokenMs: 0,
+  tokensPerSecond: 0,
+  rounds: 0,
+  drafted: 0,
+  accepted: 0,
+  acceptanceRate: 0,
+  uplinkBits: 0,
+  downlinkBits: 0,
+  uplinkBitsPerDraftedToken: 0,
+  uplinkBitsPerToken: 0,
+  downlinkBitsPerToken: 0,
+  serverPasses: 0,
+  serverPassesPerToken: 0,
+  roundTripMs: 0,
+  draftMs: 0,
+  text: '',
+  promptTokens: 0,
+  finish: 'cancelled',
+  promptTokenIds: [],
+  tokenIds: [],
+};

@@ -1,0 +1,162 @@
+import { expect, test, vi } from 'vitest';
+import type { Edge, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
+import { emptySummary } from './generation.js';
+import { EdgeHost } from './host.js';
+import type { FromWorker } from './messages.js';
+import { resolveRequest, generationRanges, openLink } from './options.js';
+
+const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
+const request: GenerateRequest = resolveRequest('p', {}, generationRanges);
+const round: Round = { tokens: [{ id: 1, text: 'a', origin: 'accepted' }], statistics: emptySummary };
+const done: Summary = { ...emptySummary, finish: 'length' };
+const coded = (code: string) => Object.assign(new Error(code), { code });
+
+/** A host around a fake engine, loaded; `posts` without the progress. */
+async function loaded(engine: Partial<Edge>) {
+  const posts: FromWorker[] = [];
+  const connect = vi.fn<Edge['connect']>(() => Promise.resolve(session));
+  const edge: Edge = {
+    info: () => ({ vocabSize: 4096, contextLength: 512, weightBytes: 1 }),
+    connect,
+    set_link: vi.fn(),
+    generate: () => Promise.resolve(done),
+    stop: vi.fn(),
+    close: vi.fn(),
+    ...engine,
+  };
+  const exit = vi.fn();
+  const host = new EdgeHost({
+    post: (message) => posts.push(message),
+    exit,
+    loadEngine: () =>
+      Promise.resolve(
+        class {
+          constructor() {
+            return edge;
+          }
+        } as unknown as new () => Edge,
+      ),
+    download: () => Promise.resolve(new Uint8Array()),
+  });
+  const sources = { draft: 'd', tokenizer: 't', session: 'ws://s' };
+  host.receive({ type: 'load', sources, link: openLink, connectTimeoutMs: 50 });
+  await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
+  return { host, posts, edge, connect, exit };
+}
+
+const answer = (posts: FromWorker[]) =>
+  vi.waitFor(() => {
+    const last = posts.at(-1);
+    expect(last?.type).toMatch(/^(done|failed|crashed)$/);
+    return last;
+  });
+
+test('loading tells its stages and applies the link before it connects', async () => {
+  const { posts, edge, connect } = await loaded({});
+  expect(posts.map((post) => (post.type === 'progress' ? post.progress.stage : post.type))).toEqual([
+    'prepare',
+    'connect',
+    'loaded',
+  ]);
+  expect(edge.set_link).toHaveBeenCalledWith(openLink);
+  expect(connect).toHaveBeenCalledWith('ws://s');
+});
+
+test('a server that does not answer fails the load in time', async () => {
+  const { posts } = await loaded({ connect: () => new Promise(() => {}) });
+  expect(posts.at(-1)).toMatchObject({ type: 'load-failed', error: { code: 'connection-failed' } });
+});
+
+test('a connection that died while idle is opened again, unseen', async () => {
+  let calls = 0;
+  const generate: Edge['generate'] = (_, onRound) => {
+    if (calls++ === 0) return Promise.reject(coded('connection-lost'));
+    onRound(round);
+    return Promise.resolve(done);
+  };
+  const { host, posts, connect } = await loaded({ generate });
+  host.receive({ type: 'generate', id: 1, request });
+  expect(await answer(posts)).toEqual({ type: 'done', id: 1, summary: done });
+  expect(connect).toHaveBeenCalledTimes(2);
+  expect(posts.slice(-3).map(({ type }) => type)).toEqual(['reconnected', 'round', 'done']);
+});
+
+test('a connection lost after tokens came fails, and the next generation connects first', async () => {
+  let calls = 0;
+  const generate: Edge['generate'] = (_, onRound) => {
+    onRound(round);
+    return calls++ === 0 ? Promise.reject(coded('connection-lost')) : Promise.resolve(done);
+  };
+  const { host, posts, connect } = await loaded({ generate });
+  host.receive({ type: 'generate', id: 1, request });
+  expect(await answer(posts)).toMatchObject({ type: 'failed', id: 1, error: { code: 'connection-lost' } });
+  expect(connect).toHaveBeenCalledTimes(1);
+  posts.length = 0;
+  host.receive({ type: 'generate', id: 2, request });
+  expect(await answer(posts)).toMatchObject({ type: 'done', id: 2 });
+  expect(connect).toHaveBeenCalledTimes(2);
+});
+
+test('other failures keep the connection', async () => {
+  let calls = 0;
+  const generate: Edge['generate'] = () =>
+    calls++ === 0 ? Promise.reject(coded('prompt-too-long')) : Promise.resolve(done);
+  const { host, posts, connect } = await loaded({ generate });
+  host.receive({ type: 'generate', id: 1, request });
+  expect(await answer(posts)).toMatchObject({ type: 'failed', error: { code: 'prompt-too-long' } });
+  posts.length = 0;
+  host.receive({ type: 'generate', id: 2, request });
+  await answer(posts);
+  expect(connect).toHaveBeenCalledTimes(1);
+});
+
+test('a stop while connecting ends the generation at once', async () => {
+  let calls = 0;
+  const { host, posts, edge } = await loaded({
+    connect: () => (calls++ === 0 ? Promise.resolve(session) : new Promise(() => {})),
+    generate: (_, onRound) => {
+      onRound(round);
+      return Promise.reject(coded('connection-lost'));
+    },
+  });
+  host.receive({ type: 'generate', id: 1, request });
+  await answer(posts);
+  posts.length = 0;
+  host.receive({ type: 'generate', id: 2, request });
+  host.receive({ type: 'stop', id: 2 });
+  expect(await answer(posts)).toEqual({ type: 'done', id: 2, summary: emptySummary });
+  expect(edge.stop).not.toHaveBeenCalled();
+});
+
+test('a stop inside the engine is the engine’s to answer; one for another generation is dropped', async () => {
+  let finish = (_: Summary): void => {};
+  const { host, posts, edge } = await loaded({
+    generate: () => new Promise((resolve) => (finish = resolve)),
+  });
+  host.receive({ type: 'generate', id: 7, request });
+  await Promise.resolve();
+  host.receive({ type: 'stop', id: 6 });
+  expect(edge.stop).not.toHaveBeenCalled();
+  host.receive({ type: 'stop', id: 7 });
+  expect(edge.stop).toHaveBeenCalledOnce();
+  finish({ ...done, finish: 'cancelled' });
+  expect(await answer(posts)).toMatchObject({ type: 'done', summary: { finish: 'cancelled' } });
+});
+
+test('a trap says that the engine is gone', async () => {
+  const { host, posts } = await loaded({
+    generate: () => Promise.reject(new WebAssembly.RuntimeError('unreachable')),
+  });
+  host.receive({ type: 'generate', id: 1, request });
+  expect(await answer(posts)).toEqual({
+    type: 'crashed',
+    error: { code: 'worker-crashed', message: 'unreachable' },
+  });
+});
+
+test('closing says goodbye and ends the worker', async () => {
+  const { host, edge, exit } = await loaded({});
+  host.receive({ type: 'close' });
+  expect(edge.close).toHaveBeenCalledOnce();
+  expect(exit).toHaveBeenCalledOnce();
+});

@@ -1,0 +1,158 @@
+import type { Edge, EdgeConstructor, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
+import { describe, OutriderError } from './errors.js';
+import type { PlainError } from './errors.js';
+import { emptySummary } from './generation.js';
+import type { FromWorker, Sources, ToWorker } from './messages.js';
+
+/** What the host needs from the worker around it; tests bring their own. */
+export interface Surroundings {
+  post(message: FromWorker): void;
+  exit(): void;
+  loadEngine(): Promise<EdgeConstructor>;
+  download(url: string, onProgress?: (loaded: number, total: number | null) => void): Promise<Uint8Array>;
+}
+
+/**
+ * The worker's side: owns the engine and with it the model, the cache and the socket.
+ *
+ * `receive` never throws and never waits; answers go out through `post`. Order: one `load`, then any number of
+ * `generate`, one at a time; `stop`, `link` and `close` at any time.
+ */
+export class EdgeHost {
+  readonly #around: Surroundings;
+  #edge: Edge | null = null;
+  #sessionUrl = '';
+  #connectTimeoutMs = 0;
+  /** Whether the last thing known about the connection is that it stands. */
+  #connected = false;
+  /** The attempt under way; a stopped generation may leave one behind for the next. */
+  #connecting: Promise<SessionInfo> | null = null;
+  /** The generation that runs, and how to end it while it is not yet inside the engine. */
+  #running: { id: number; inEngine: boolean; cancel: () => void } | null = null;
+  #link: Link | null = null;
+
+  constructor(around: Surroundings) {
+    this.#around = around;
+  }
+
+  receive(message: ToWorker): void {
+    switch (message.type) {
+      case 'load':
+        this.#link = message.link;
+        this.#connectTimeoutMs = message.connectTimeoutMs;
+        void this.#load(message.sources);
+        return;
+      case 'generate':
+        void this.#generate(message.id, message.request);
+        return;
+      case 'stop':
+        if (this.#running?.id !== message.id) return;
+        if (this.#running.inEngine) this.#edge?.stop();
+        else this.#running.cancel();
+        return;
+      case 'link':
+        this.#link = message.link;
+        this.#edge?.set_link(message.link);
+        return;
+      case 'close':
+        this.#edge?.close();
+        this.#around.exit();
+    }
+  }
+
+  async #load(sources: Sources): Promise<void> {
+    const { post } = this.#around;
+    try {
+      const [Engine, draft, tokenizer] = await Promise.all([
+        this.#around.loadEngine(),
+        this.#around.download(sources.draft, (loadedBytes, totalBytes) => {
+          post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
+        }),
+        this.#around.download(sources.tokenizer),
+      ]);
+      post({ type: 'progress', progress: { stage: 'prepare' } });
+      const edge = new Engine(draft, tokenizer);
+      if (this.#link) edge.set_link(this.#link);
+      this.#edge = edge;
+      this.#sessionUrl = sources.session;
+      post({ type: 'progress', progress: { stage: 'connect' } });
+      const session = await this.#connect(edge);
+      post({ type: 'loaded', model: edge.info(), session });
+    } catch (error) {
+      post({ type: 'load-failed', error: describe(error) });
+    }
+  }
+
+  async #generate(id: number, request: GenerateRequest): Promise<void> {
+    const { post } = this.#around;
+    const edge = this.#edge;
+    if (!edge) {
+      post({ type: 'failed', id, error: { code: 'internal', message: 'generate before load' } });
+      return;
+    }
+    let cancel = (): void => {};
+    const cancelled = new Promise<'cancelled'>((resolve) => (cancel = () => resolve('cancelled')));
+    const running = { id, inEngine: false, cancel };
+    this.#running = running;
+
+    let rounds = 0;
+    const attempt = async (): Promise<Summary> => {
+      running.inEngine = false;
+      if (!this.#connected) {
+        const session = await Promise.race([this.#connect(edge), cancelled]);
+        if (session === 'cancelled') return emptySummary;
+        post({ type: 'reconnected', session });
+      }
+      running.inEngine = true;
+      return edge.generate(request, (round) => {
+        rounds += 1;
+        post({ type: 'round', id, round });
+      });
+    };
+
+    try {
+      const wasConnected = this.#connected;
+      const summary = await attempt().catch((error: unknown) => {
+        if (isLost(describe(error))) this.#connected = false;
+        // A connection that died while idle is noticed only now. Nothing was generated, so nothing can repeat.
+        if (wasConnected && !this.#connected && rounds === 0) return attempt();
+        throw error;
+      });
+      this.#running = null;
+      post({ type: 'done', id, summary });
+    } catch (thrown) {
+      this.#running = null;
+      const error = describe(thrown);
+      if (isLost(error)) this.#connected = false;
+      if (error.code === 'worker-crashed') post({ type: 'crashed', error });
+      else post({ type: 'failed', id, error });
+    }
+  }
+
+  #connect(edge: Edge): Promise<SessionInfo> {
+    this.#connecting ??= this.#connectOnce(edge).finally(() => (this.#connecting = null));
+    return this.#connecting;
+  }
+
+  async #connectOnce(edge: Edge): Promise<SessionInfo> {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const tooLate = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        const seconds = this.#connectTimeoutMs / 1000;
+        reject(new OutriderError('connection-failed', `the server did not answer within ${seconds} s`));
+      }, this.#connectTimeoutMs);
+    });
+    try {
+      const session = await Promise.race([edge.connect(this.#sessionUrl), tooLate]);
+      this.#connected = true;
+      return session;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+/** After these the engine needs a new connection. */
+function isLost(error: PlainError): boolean {
+  return error.code.startsWith('connection-') || error.code === 'server-full';
+}

@@ -1,0 +1,39 @@
+// What the page and the worker say to each other.
+
+import type { GenerateRequest, Link, ModelInfo, Round, SessionInfo, Summary } from './edge.js';
+import type { PlainError } from './errors.js';
+
+/** Addresses of what the worker loads and connects to. */
+export interface Sources {
+  draft: string;
+  tokenizer: string;
+  session: string;
+}
+
+/** How far `Outrider.load()` is. */
+export type LoadProgress =
+  /** Bytes of the draft model; `totalBytes` is null if the server does not tell the size. */
+  | { stage: 'download'; loadedBytes: number; totalBytes: number | null }
+  /** The bytes are here and become a model. */
+  | { stage: 'prepare' }
+  /** The model stands; the session with the server is being opened. */
+  | { stage: 'connect' };
+
+export type ToWorker =
+  | { type: 'load'; sources: Sources; link: Link; connectTimeoutMs: number }
+  | { type: 'generate'; id: number; request: GenerateRequest }
+  | { type: 'stop'; id: number }
+  | { type: 'link'; link: Link }
+  | { type: 'close' };
+
+export type FromWorker =
+  | { type: 'progress'; progress: LoadProgress }
+  | { type: 'loaded'; model: ModelInfo; session: SessionInfo }
+  | { type: 'load-failed'; error: PlainError }
+  /** Connected anew, after the connection was lost. */
+  | { type: 'reconnected'; session: SessionInfo }
+  | { type: 'round'; id: number; round: Round }
+  | { type: 'done'; id: number; summary: Summary }
+  | { type: 'failed'; id: number; error: PlainError }
+  /** The engine cannot be used any more. */
+  | { type: 'crashed'; error: PlainError };

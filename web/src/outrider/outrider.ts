@@ -1,0 +1,264 @@
+import type { GenerateRequest, Link, ModelInfo, SessionInfo } from './edge.js';
+import { OutriderError } from './errors.js';
+import type { PlainError } from './errors.js';
+import { emptySummary, Generation } from './generation.js';
+import type { FromWorker, LoadProgress, Sources, ToWorker } from './messages.js';
+import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
+import type { GenerateOptions, NumberOption, Range } from './options.js';
+
+/** Where to load from and connect to, and how to follow it. */
+export interface LoadOptions {
+  /** Base address of the server; the page's own origin if not given. */
+  server?: string | URL;
+  /** Address of the draft model, a GGUF file; `pair/draft.gguf` below `server` if not given. */
+  draft?: string | URL;
+  /** Address of its `tokenizer.json`; `pair/tokenizer.json` below `server` if not given. */
+  tokenizer?: string | URL;
+  /** The link to begin with; see {@link Outrider.setLink}. */
+  link?: Partial<Link>;
+  /** Called while the draft is fetched and prepared. */
+  onProgress?: (progress: LoadProgress) => void;
+  /** Gives loading up; `load()` then rejects with the signal's reason. */
+  signal?: AbortSignal;
+  /** How long to wait for the server's handshake, in milliseconds; 20 000 if not given. */
+  connectTimeoutMs?: number;
+}
+
+/** How long a stopped generation may take to end before its worker is given up. */
+const STOP_GRACE_MS = 10_000;
+/** How long a closed worker may take to say goodbye. */
+const CLOSE_GRACE_MS = 1_000;
+
+/**
+ * A draft model in a worker and a session with a server that verifies what it drafts.
+ *
+ * ```ts
+ * const outrider = await Outrider.load({ onProgress: console.log });
+ * const generation = outrider.generate('Once upon a time', { temperature: 0.7 });
+ * for await (const token of generation) page.append(token.text);
+ * const { tokensPerSecond, serverPassesPerToken } = await generation.summary;
+ * ```
+ *
+ * Errors are {@link OutriderError}s. After a lost connection the next `generate()` connects anew; after a
+ * crashed worker it also loads the draft anew (from the browser's HTTP cache, if the server allows).
+ */
+export class Outrider {
+  readonly #sources: Sources;
+  readonly #connectTimeoutMs: number;
+  #link: Link;
+  #worker: Worker | null = null;
+  /** Resolves once `#worker` has loaded; null exactly when there is no worker. */
+  #ready: Promise<void> | null = null;
+  #loading: { resolve: () => void; reject: (reason: unknown) => void } | null = null;
+  #onProgress: (progress: LoadProgress) => void = () => {};
+  #model!: ModelInfo;
+  #session!: SessionInfo;
+  #running: { id: number; generation: Generation; sent: boolean; stopped: boolean } | null = null;
+  #graceTimer: ReturnType<typeof setTimeout> | undefined;
+  #lastId = 0;
+  #closed = false;
+
+  private constructor(options: LoadOptions) {
+    this.#sources = sourcesOf(options);
+    this.#connectTimeoutMs = options.connectTimeoutMs ?? 20_000;
+    this.#link = { ...openLink, ...options.link };
+    checkLink(this.#link);
+  }
+
+  /** Starts a worker, fetches the draft model and its tokenizer, and opens a session with the server. */
+  static async load(options: LoadOptions = {}): Promise<Outrider> {
+    options.signal?.throwIfAborted();
+    const outrider = new Outrider(options);
+    outrider.#onProgress = options.onProgress ?? outrider.#onProgress;
+    const abort = (): void => outrider.#discardWorker(options.signal?.reason);
+    options.signal?.addEventListener('abort', abort, { once: true });
+    try {
+      await outrider.#startWorker();
+      return outrider;
+    } finally {
+      options.signal?.removeEventListener('abort', abort);
+      outrider.#onProgress = () => {};
+    }
+  }
+
+  /** The draft model. */
+  get model(): ModelInfo {
+    return this.#model;
+  }
+
+  /** What the server granted in its last handshake. */
+  get session(): SessionInfo {
+    return this.#session;
+  }
+
+  /** What the options of `generate()` may be with this draft and this server. */
+  get ranges(): Readonly<Record<NumberOption, Range>> {
+    return rangesFor(this.#model, this.#session);
+  }
+
+  /**
+   * Starts to generate. One generation at a time.
+   * @throws {@link OutriderError} at once: `invalid-option`, `busy`, `closed`. Anything later reaches whoever
+   * iterates the generation or awaits its summary.
+   */
+  generate(prompt: string, options: GenerateOptions = {}): Generation {
+    if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
+    if (this.#running) throw new OutriderError('busy', 'a generation is already running');
+    const request = resolveRequest(prompt, options, this.ranges);
+
+    const id = ++this.#lastId;
+    const generation = new Generation(() => this.#stop(id));
+    this.#running = { id, generation, sent: false, stopped: false };
+    if (options.signal) {
+      const { signal } = options;
+      const stop = (): void => generation.stop();
+      signal.addEventListener('abort', stop, { once: true });
+      const forget = (): void => signal.removeEventListener('abort', stop);
+      generation.summary.then(forget, forget);
+      if (signal.aborted) generation.stop();
+    }
+    void this.#run(id, request);
+    return generation;
+  }
+
+  /**
+   * Makes the link slower than it is, for both directions and from now on, also while a generation runs. What
+   * is left out keeps its value; {@link openLink} takes every limit away.
+   */
+  setLink(link: Partial<Link>): void {
+    const changed = { ...this.#link, ...link };
+    checkLink(changed);
+    this.#link = changed;
+    this.#post({ type: 'link', link: changed });
+  }
+
+  /** Ends the session and frees the model. A running generation rejects with `closed`. */
+  close(): void {
+    this.#closed = true;
+    this.#post({ type: 'close' });
+    // The worker ends itself once it has said goodbye to the server; should it be busy, it is not waited for.
+    const worker = this.#worker;
+    this.#worker = null;
+    setTimeout(() => worker?.terminate(), CLOSE_GRACE_MS);
+    this.#discardWorker(new OutriderError('closed', 'this instance was closed'));
+  }
+
+  async #run(id: number, request: GenerateRequest): Promise<void> {
+    try {
+      await (this.#ready ?? this.#startWorker());
+    } catch (error) {
+      this.#end(id, (generation) => generation.fail(error as Error));
+      return;
+    }
+    // It may have been stopped meanwhile.
+    if (this.#running?.id !== id) return;
+    this.#running.sent = true;
+    this.#post({ type: 'generate', id, request });
+  }
+
+  #stop(id: number): void {
+    const running = this.#running;
+    if (running?.id !== id || running.stopped) return;
+    running.stopped = true;
+    if (!running.sent) {
+      // The worker does not know of it. If it is still loading it goes on, for the next generation.
+      this.#end(id, (generation) => generation.finish(emptySummary));
+      return;
+    }
+    this.#post({ type: 'stop', id });
+    this.#graceTimer = setTimeout(() => {
+      this.#discardWorker(new OutriderError('worker-unresponsive', 'the worker did not stop when told to'));
+    }, STOP_GRACE_MS);
+  }
+
+  #startWorker(): Promise<void> {
+    const worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module', name: 'outrider' });
+    worker.addEventListener('message', (event: MessageEvent<FromWorker>) => {
+      // A message may still be under way when its worker has been replaced.
+      if (worker === this.#worker) this.#receive(event.data);
+    });
+    worker.addEventListener('error', (event) => {
+      if (worker !== this.#worker) return;
+      const message = event.message || 'the worker could not be started';
+      this.#discardWorker(new OutriderError('worker-crashed', message));
+    });
+    this.#worker = worker;
+    this.#ready = new Promise((resolve, reject) => (this.#loading = { resolve, reject }));
+    this.#post({
+      type: 'load',
+      sources: this.#sources,
+      link: this.#link,
+      connectTimeoutMs: this.#connectTimeoutMs,
+    });
+    return this.#ready;
+  }
+
+  #receive(message: FromWorker): void {
+    switch (message.type) {
+      case 'progress':
+        this.#onProgress(message.progress);
+        return;
+      case 'loaded':
+        this.#model = message.model;
+        this.#session = message.session;
+        this.#loading?.resolve();
+        this.#loading = null;
+        return;
+      case 'reconnected':
+        this.#session = message.session;
+        return;
+      case 'round':
+        if (this.#running?.id === message.id) this.#running.generation.add(message.round);
+        return;
+      case 'done':
+        this.#end(message.id, (generation) => generation.finish(message.summary));
+        return;
+      case 'failed':
+        this.#end(message.id, (generation) => generation.fail(revive(message.error)));
+        return;
+      case 'load-failed':
+      case 'crashed':
+        this.#discardWorker(revive(message.error));
+    }
+  }
+
+  #end(id: number, settle: (generation: Generation) => void): void {
+    if (this.#running?.id !== id) return;
+    clearTimeout(this.#graceTimer);
+    const { generation } = this.#running;
+    // First, so that whoever is woken by the settling can generate again.
+    this.#running = null;
+    settle(generation);
+  }
+
+  /** Gives the worker up; whatever waits for it fails with `reason`. */
+  #discardWorker(reason: unknown): void {
+    this.#worker?.terminate();
+    this.#worker = null;
+    this.#ready = null;
+    this.#loading?.reject(reason);
+    this.#loading = null;
+    if (this.#running) this.#end(this.#running.id, (generation) => generation.fail(reason as Error));
+  }
+
+  #post(message: ToWorker): void {
+    this.#worker?.postMessage(message);
+  }
+}
+
+function revive(error: PlainError): OutriderError {
+  return new OutriderError(error.code, error.message);
+}
+
+function sourcesOf(options: LoadOptions): Sources {
+  const server = new URL(options.server ?? location.origin, location.href);
+  if (!server.pathname.endsWith('/')) server.pathname += '/';
+  const session = new URL('session', server);
+  session.protocol = session.protocol.replace('http', 'ws');
+  return {
+    draft: new URL(options.draft ?? 'pair/draft.gguf', options.draft ? location.href : server).href,
+    tokenizer: new URL(options.tokenizer ?? 'pair/tokenizer.json', options.tokenizer ? location.href : server)
+      .href,
+    session: session.href,
+  };
+}

@@ -1,0 +1,61 @@
+import type { Mode, Statistics, Summary } from '../outrider/index.js';
+import { comparedCounters, liveCounters, readCounter } from './counters.js';
+import type { Counter } from './counters.js';
+import { element, make } from './elements.js';
+import { comparisonSentence } from './sentences.js';
+
+/**
+ * The live counters and the comparison. Each live value is an element with `data-counter` (the statistic's name)
+ * and `data-value` (the number, or empty while there is none); those of the comparison have `data-compared` and
+ * `data-mode`.
+ */
+export class CountersView {
+  readonly #live = new Map<Counter, HTMLElement>();
+  readonly #compared: { counter: Counter; mode: Mode; cell: HTMLElement }[] = [];
+  readonly #verdict = element('verdict', HTMLElement);
+  readonly #last: Record<Mode, Summary | null> = { speculative: null, 'cloud-only': null };
+
+  constructor() {
+    const list = element('counters', HTMLElement);
+    for (const counter of liveCounters) {
+      const value = make('dd', { 'data-counter': counter.name });
+      this.#live.set(counter, value);
+      list.append(make('div', {}, make('dt', {}, counter.label), value));
+    }
+    const body = element('comparison', HTMLTableElement).tBodies[0];
+    for (const counter of comparedCounters) {
+      const row = make('tr', {}, make('th', { scope: 'row' }, counter.label));
+      for (const mode of ['speculative', 'cloud-only'] as const) {
+        const cell = make('td', { 'data-compared': counter.name, 'data-mode': mode });
+        this.#compared.push({ counter, mode, cell });
+        row.append(cell);
+      }
+      body?.append(row);
+    }
+    this.show(null, 'speculative');
+    this.#compare();
+  }
+
+  show(statistics: Statistics | null, mode: Mode): void {
+    for (const [counter, cell] of this.#live) fill(cell, counter, statistics, mode);
+  }
+
+  /** Keeps a finished run for the comparison. */
+  keep(summary: Summary, mode: Mode): void {
+    if (summary.tokens === 0) return;
+    this.#last[mode] = summary;
+    this.#compare();
+  }
+
+  #compare(): void {
+    for (const { counter, mode, cell } of this.#compared) fill(cell, counter, this.#last[mode], mode);
+    const sentence = comparisonSentence(this.#last.speculative, this.#last['cloud-only']);
+    if (sentence !== null) this.#verdict.textContent = sentence;
+  }
+}
+
+function fill(cell: HTMLElement, counter: Counter, statistics: Statistics | null, mode: Mode): void {
+  const { value, text } = readCounter(counter, statistics, mode);
+  cell.dataset['value'] = value;
+  cell.textContent = text;
+}

@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+import {
+  formatBits,
+  formatBytes,
+  formatCount,
+  formatMilliseconds,
+  formatNumber,
+  formatPercent,
+  formatRate,
+} from './format.js';
+
+test.each([
+  [formatNumber(0), '0'],
+  [formatNumber(0.4123), '0.41'],
+  [formatNumber(38.24), '38.2'],
+  [formatNumber(512.7), '513'],
+  [formatCount(82), '82'],
+  [formatPercent(0.735), '74 %'],
+  [formatMilliseconds(14.4), '14 ms'],
+  [formatMilliseconds(1250), '1.25 s'],
+  [formatBytes(1_856_056), '1.9 MB'],
+  [formatBytes(144_000_000), '144 MB'],
+  [formatRate(1_000), '1 kbit/s'],
+  [formatRate(1_250), '1.3 kbit/s'],
+  [formatRate(100_000_000), '100 Mbit/s'],
+  [formatRate(null), 'unlimited'],
+  [formatBits(240), '240 bits'],
+  [formatBits(81_920), '82 kbit'],
+])('%s', (actual, expected) => {
+  expect(actual).toBe(expected);
+});
+
+test('what is not finite is a dash', () => {
+  for (const format of [formatNumber, formatCount, formatPercent, formatMilliseconds, formatBits]) {
+    expect(format(Number.NaN)).toBe('–');
+    expect(format(Number.POSITIVE_INFINITY)).toBe('–');
+  }
+});

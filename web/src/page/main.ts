@@ -1,0 +1,195 @@
+import { Outrider } from '../outrider/index.js';
+import type { Generation, LoadProgress, Mode } from '../outrider/index.js';
+import { CountersView } from './counters-view.js';
+import { element } from './elements.js';
+import { FieldsView } from './fields-view.js';
+import { formatBytes } from './format.js';
+import { LinkView } from './link-view.js';
+import { endSentence, sentenceFor } from './sentences.js';
+import { queryFromSettings, settingsFromQuery } from './settings.js';
+import { TextView } from './text-view.js';
+
+/**
+ * What the page is doing, in `data-state` of the main element: `loading`, `ready`, `generating`, `finished` (with
+ * `data-finish`), or `failed` (with a sentence in the alert).
+ */
+type State = 'loading' | 'ready' | 'generating' | 'finished' | 'failed';
+
+/** After this long without a round the page says whom it is waiting for. */
+const PATIENCE_MS = 8_000;
+
+const main = element('main', HTMLElement);
+const prompt = element('prompt', HTMLTextAreaElement);
+const generateButton = element('generate', HTMLButtonElement);
+const stopButton = element('stop', HTMLButtonElement);
+const cloudOnlyButton = element('cloud-only', HTMLButtonElement);
+const retryButton = element('retry', HTMLButtonElement);
+const alert = element('alert', HTMLElement);
+const status = element('status', HTMLElement);
+
+const settings = settingsFromQuery(new URLSearchParams(location.search));
+prompt.value = settings.prompt;
+const text = new TextView();
+const counters = new CountersView();
+const fields = new FieldsView(settings.texts, remember);
+const link = new LinkView(settings.link, (changed) => {
+  outrider?.setLink(changed);
+  remember();
+});
+
+let outrider: Outrider | null = null;
+let generation: Generation | null = null;
+
+function setState(state: State): void {
+  main.dataset['state'] = state;
+  // aria-disabled rather than disabled: a button that vanishes from under the focus strands the keyboard.
+  const generating = state === 'generating';
+  const canGenerate = outrider !== null && !generating;
+  generateButton.setAttribute('aria-disabled', String(!canGenerate));
+  cloudOnlyButton.setAttribute('aria-disabled', String(!canGenerate));
+  stopButton.setAttribute('aria-disabled', String(!generating));
+}
+
+function complain(sentence: string): void {
+  alert.textContent = sentence;
+}
+
+async function load(): Promise<void> {
+  complain('');
+  retryButton.hidden = true;
+  setState('loading');
+  try {
+    outrider = await Outrider.load({ link: link.link, onProgress: showProgress });
+    outrider.setLink(link.link);
+    fields.limit(outrider.ranges);
+    const { weightBytes, vocabSize, contextLength } = outrider.model;
+    showLoad(`Draft ready: ${formatBytes(weightBytes)}, ${vocabSize} tokens, context ${contextLength}`, null);
+    setState('ready');
+  } catch (error) {
+    showLoad('No draft model', null);
+    complain(sentenceFor(error));
+    retryButton.hidden = false;
+    setState('failed');
+  }
+}
+
+function showProgress(progress: LoadProgress): void {
+  switch (progress.stage) {
+    case 'download': {
+      const { loadedBytes, totalBytes } = progress;
+      const share = totalBytes ? loadedBytes / totalBytes : undefined;
+      const total = totalBytes === null ? '' : ` of ${formatBytes(totalBytes)}`;
+      showLoad(`Draft model: ${formatBytes(loadedBytes)}${total}`, share);
+      return;
+    }
+    case 'prepare':
+      showLoad('Preparing the draft model', undefined);
+      return;
+    case 'connect':
+      showLoad('Connecting to the server', undefined);
+  }
+}
+
+/** @param share how far, 0 to 1; undefined if nobody knows; null hides the bar */
+function showLoad(words: string, share: number | undefined | null): void {
+  element('load-text', HTMLElement).textContent = words;
+  const bar = element('load-bar', HTMLProgressElement);
+  bar.hidden = share === null;
+  if (typeof share === 'number') bar.value = share;
+  else bar.removeAttribute('value');
+}
+
+async function run(mode: Mode): Promise<void> {
+  if (!outrider || generation) return;
+  complain('');
+  const options = fields.read();
+  if ('reason' in options) {
+    complain(options.reason);
+    return;
+  }
+  delete main.dataset['finish'];
+  const prompted = prompt.value;
+  text.begin(prompted);
+  counters.show(null, mode);
+  const waiting = new Patience(() => {
+    status.textContent = `No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`;
+  });
+  const progress = mode === 'speculative' ? 'Drafting and verifying' : 'The server decodes alone';
+  try {
+    generation = outrider.generate(prompted, { ...options.values, mode });
+    setState('generating');
+    status.textContent = progress;
+    waiting.renew();
+    for await (const round of generation.rounds()) {
+      waiting.renew();
+      if (status.textContent !== progress) status.textContent = progress;
+      text.add(round);
+      counters.show(round.statistics, mode);
+      link.show(round.statistics);
+    }
+    const summary = await generation.summary;
+    if (summary.tokens > 0) counters.show(summary, mode);
+    counters.keep(summary, mode);
+    main.dataset['finish'] = summary.finish;
+    status.textContent = endSentence(summary);
+    generation = null;
+    setState('finished');
+  } catch (error) {
+    generation = null;
+    status.textContent = '';
+    complain(sentenceFor(error));
+    setState('failed');
+  } finally {
+    waiting.end();
+    text.end();
+  }
+}
+
+/** Calls back when nothing has renewed it for {@link PATIENCE_MS}. */
+class Patience {
+  readonly #exhausted: () => void;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(exhausted: () => void) {
+    this.#exhausted = exhausted;
+  }
+
+  renew(): void {
+    this.end();
+    this.#timer = setTimeout(this.#exhausted, PATIENCE_MS);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** Keeps the settings in the page's address, so that a reload or a link repeats them. */
+function remember(): void {
+  const query = queryFromSettings({ prompt: prompt.value, texts: fields.texts, link: link.link }).toString();
+  // Browsers allow a limited number of these per second; sliders exceed it.
+  clearTimeout(rememberTimer);
+  rememberTimer = setTimeout(() => {
+    history.replaceState(null, '', query === '' ? location.pathname : `?${query}`);
+  }, 300);
+}
+let rememberTimer: ReturnType<typeof setTimeout> | undefined;
+
+element('compose', HTMLFormElement).addEventListener('submit', (event) => {
+  event.preventDefault();
+  void run('speculative');
+});
+cloudOnlyButton.addEventListener('click', () => void run('cloud-only'));
+stopButton.addEventListener('click', () => generation?.stop());
+retryButton.addEventListener('click', () => void load());
+prompt.addEventListener('input', remember);
+document.addEventListener('keydown', (event) => {
+  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    void run('speculative');
+  } else if (event.key === 'Escape') {
+    generation?.stop();
+  }
+});
+
+void load();

@@ -1,0 +1,72 @@
+// What the page says: errors, comparisons, states. Sentences only, no DOM.
+
+import { OutriderError } from '../outrider/index.js';
+import type { Finish, Summary } from '../outrider/index.js';
+import { formatNumber, formatPercent } from './format.js';
+
+/** An error as a sentence: what happened, and what to do about it. */
+export function sentenceFor(error: unknown): string {
+  if (!(error instanceof OutriderError)) {
+    return `Something went wrong that should not have: ${error instanceof Error ? error.message : String(error)}.`;
+  }
+  switch (error.code) {
+    case 'download-failed':
+      return 'The draft model could not be downloaded. Check that the server is running and reachable, then try again.';
+    case 'corrupt-model':
+      return 'The draft model file is damaged. Reload the page to download it again; if that does not help, the file on the server needs replacing.';
+    case 'unsupported-model':
+      return `The draft model is of a kind this page cannot run (${error.message}). The server needs to offer another one.`;
+    case 'corrupt-tokenizer':
+      return 'The tokenizer file is damaged. Reload the page; if that does not help, the file on the server needs replacing.';
+    case 'tokenizer-mismatch':
+      return 'The draft model and the server do not use the same vocabulary, so drafts cannot be verified. The server needs to offer the draft that belongs to its model.';
+    case 'wasm-failed':
+      return `This browser could not start the draft engine, which needs WebAssembly with SIMD (${error.message}). Try a current version of Chrome, Edge, Firefox or Safari.`;
+    case 'out-of-memory':
+      return 'The draft model does not fit into the memory this browser allows. Close other tabs and reload the page.';
+    case 'connection-failed':
+      return 'The server could not be reached. Check that it is running, then try again.';
+    case 'connection-lost':
+      return 'The server went away in the middle of the session. Press Generate to connect again.';
+    case 'incompatible-version':
+      return 'This page and the server speak different versions of the protocol. Reload the page to get the version that fits.';
+    case 'server-full':
+      return 'The server is serving as many sessions as it can. Wait a moment, then try again.';
+    case 'worker-crashed':
+      return 'The draft engine crashed. Press Generate to start it again.';
+    case 'worker-unresponsive':
+      return 'The draft engine did not stop in time and was shut down. Press Generate to start it again.';
+    case 'invalid-option':
+      return `That setting is not possible: ${error.message}.`;
+    default:
+      return `That did not work: ${error.message} (${error.code}).`;
+  }
+}
+
+/** How a generation ended, for the status line. */
+export function endSentence(summary: Summary): string {
+  const count = `${summary.tokens} ${summary.tokens === 1 ? 'token' : 'tokens'}`;
+  const reasons: Record<Finish, string> = {
+    eos: `The text came to its end after ${count}`,
+    length: `Done after ${count}`,
+    context: `The context window is full after ${count}`,
+    cancelled: `Stopped after ${count}`,
+  };
+  const rate = summary.tokens > 0 ? `, ${formatNumber(summary.tokensPerSecond)} tokens/s` : '';
+  return `${reasons[summary.finish]}${rate}.`;
+}
+
+/** What the last two runs say about speculation; null while there are not both. */
+export function comparisonSentence(speculative: Summary | null, cloudOnly: Summary | null): string | null {
+  if (!speculative || !cloudOnly) return null;
+  const ratio = speculative.tokensPerSecond / cloudOnly.tokensPerSecond;
+  if (!Number.isFinite(ratio) || ratio === 0) return null;
+  const speed =
+    ratio >= 1.05
+      ? `Speculation was ${formatNumber(ratio)} times as fast as the server alone`
+      : ratio <= 0.95
+        ? `Speculation was slower than the server alone (${formatPercent(ratio)} of its speed)`
+        : 'Speculation was about as fast as the server alone';
+  const passes = formatNumber(speculative.serverPassesPerToken);
+  return `${speed}, with ${passes} server passes per token.`;
+}

@@ -1,0 +1,132 @@
+// What the form holds, apart from the form.
+
+import { generationDefaults, openLink, reasonAgainst } from '../outrider/index.js';
+import type { Link, NumberOption, Range } from '../outrider/index.js';
+
+/** A number field of the form. */
+export interface Field {
+  option: NumberOption;
+  group: 'sampling' | 'drafting';
+  label: string;
+  /** The papers' letter for it, if it has one. */
+  symbol?: string;
+  hint: string;
+  step: number;
+}
+
+export const fields: readonly Field[] = [
+  { option: 'temperature', group: 'sampling', label: 'Temperature', hint: '0 is greedy', step: 0.1 },
+  { option: 'topP', group: 'sampling', label: 'Top-p', hint: '1 is off', step: 0.05 },
+  { option: 'topK', group: 'sampling', label: 'Top-k', hint: '0 is off', step: 1 },
+  { option: 'seed', group: 'sampling', label: 'Seed', hint: 'Repeats a run', step: 1 },
+  { option: 'maxNewTokens', group: 'sampling', label: 'Max new tokens', hint: 'Length limit', step: 1 },
+  {
+    option: 'draftLength',
+    group: 'drafting',
+    label: 'Draft length',
+    symbol: 'γ',
+    hint: 'Tokens per round',
+    step: 1,
+  },
+  {
+    option: 'supportSize',
+    group: 'drafting',
+    label: 'Support size',
+    symbol: 'K',
+    hint: 'Candidates sent per token',
+    step: 1,
+  },
+  {
+    option: 'latticeResolution',
+    group: 'drafting',
+    label: 'Lattice resolution',
+    symbol: 'ℓ',
+    hint: 'Probabilities in steps of 1/ℓ',
+    step: 1,
+  },
+  {
+    option: 'bitBudget',
+    group: 'drafting',
+    label: 'Bit budget',
+    symbol: 'B',
+    hint: 'Uplink bits per round, 0 is off',
+    step: 100,
+  },
+];
+
+/** A field's text as a number, or the reason why it is none, as a sentence. */
+export function parseField(field: Field, text: string, range: Range): number | { reason: string } {
+  const trimmed = text.trim();
+  if (trimmed === '') return { reason: `${field.label} needs a number.` };
+  const value = Number(trimmed);
+  const reason = reasonAgainst(value, range);
+  return reason === null ? value : { reason: `${field.label} ${reason}.` };
+}
+
+/** Everything that can be set on the page. */
+export interface Settings {
+  prompt: string;
+  /** The texts of the number fields; they may be out of range. */
+  texts: Record<NumberOption, string>;
+  link: Link;
+}
+
+export const defaultPrompt = 'Once upon a time';
+
+export function defaultSettings(): Settings {
+  const texts = {} as Record<NumberOption, string>;
+  for (const { option } of fields) texts[option] = String(generationDefaults[option]);
+  return { prompt: defaultPrompt, texts, link: { ...openLink } };
+}
+
+/**
+ * Settings from an address's query: `prompt`, every number option by its name, and `uplink`, `downlink` (bits per
+ * second) and `roundTrip` (milliseconds). What is missing has its default; what is senseless for the link, too.
+ */
+export function settingsFromQuery(query: URLSearchParams): Settings {
+  const settings = defaultSettings();
+  settings.prompt = query.get('prompt') ?? settings.prompt;
+  for (const { option } of fields) settings.texts[option] = query.get(option) ?? settings.texts[option];
+  const positive = (name: string): number | null => {
+    const value = Number(query.get(name) ?? Number.NaN);
+    return Number.isFinite(value) && value > 0 ? value : null;
+  };
+  settings.link = {
+    uplinkBitsPerSecond: positive('uplink'),
+    downlinkBitsPerSecond: positive('downlink'),
+    roundTripMs: positive('roundTrip') ?? 0,
+  };
+  return settings;
+}
+
+/** The query that gives these settings back; only what differs from the defaults. */
+export function queryFromSettings(settings: Settings): URLSearchParams {
+  const query = new URLSearchParams();
+  const defaults = defaultSettings();
+  if (settings.prompt !== defaults.prompt) query.set('prompt', settings.prompt);
+  for (const { option } of fields) {
+    if (settings.texts[option] !== defaults.texts[option]) query.set(option, settings.texts[option]);
+  }
+  const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs } = settings.link;
+  if (uplinkBitsPerSecond !== null) query.set('uplink', String(uplinkBitsPerSecond));
+  if (downlinkBitsPerSecond !== null) query.set('downlink', String(downlinkBitsPerSecond));
+  if (roundTripMs !== 0) query.set('roundTrip', String(roundTripMs));
+  return query;
+}
+
+/** Links to try; roughly what such links give. */
+export const linkPresets: readonly { name: string; link: Link }[] = [
+  { name: 'As it is', link: { ...openLink } },
+  {
+    name: '4G',
+    link: { uplinkBitsPerSecond: 10_000_000, downlinkBitsPerSecond: 40_000_000, roundTripMs: 50 },
+  },
+  {
+    name: 'Satellite',
+    link: { uplinkBitsPerSecond: 3_200_000, downlinkBitsPerSecond: 20_000_000, roundTripMs: 600 },
+  },
+  {
+    name: '2G',
+    link: { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: 40_000, roundTripMs: 400 },
+  },
+];
