@@ -55,3 +55,6 @@ pub use error::{EncodeError, LoadError, ModelError};
 pub use llama::{Chunk, Model};
 pub use logits::Logits;
 pub use tokenizer::{TextStream, Tokenizer};
+
+#[cfg(all(test, target_arch = "wasm32"))]
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);

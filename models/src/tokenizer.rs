@@ -10,6 +10,7 @@ use crate::error::{EncodeError, LoadError};
 /// A tokenizer in Hugging Face's `tokenizer.json` form.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    bytes: Bytes,
     vocab_size: usize,
     fingerprint: [u8; 32],
 }
@@ -29,8 +30,10 @@ impl Tokenizer {
             .collect();
         let vocab_size = entries.last().map_or(0, |(id, _)| *id as usize + 1);
         let fingerprint = fingerprint(&entries);
+        let bytes = Bytes::of(&inner);
         Ok(Self {
             inner,
+            bytes,
             vocab_size,
             fingerprint,
         })
@@ -54,8 +57,10 @@ impl Tokenizer {
     /// become U+FFFD.
     #[must_use]
     pub fn decode(&self, ids: &[u32]) -> String {
-        // A decoder fails only on a malformed configuration, for which there is no text to give.
-        self.inner.decode(ids, true).unwrap_or_default()
+        let mut stream = TextStream::new();
+        let mut text: String = ids.iter().map(|&id| stream.push(self, id)).collect();
+        text.push_str(&stream.finish());
+        text
     }
 
     /// One more than the largest id. Models may have more rows than that, never fewer.
@@ -89,23 +94,71 @@ impl Tokenizer {
     /// An incremental decoder, at the beginning of a text.
     #[must_use]
     pub fn decode_stream(&self) -> TextStream {
-        TextStream::new(self)
+        TextStream::new()
     }
 
-    fn is_byte_level(&self) -> bool {
-        matches!(self.inner.get_decoder(), Some(DecoderWrapper::ByteLevel(_)))
-    }
-
-    /// The bytes a byte-level token stands for; none for special and unknown tokens.
-    fn token_bytes(&self, id: u32) -> Vec<u8> {
-        let Some(token) = self.inner.id_to_token(id) else {
-            return Vec::new();
-        };
+    /// What a token contributes to the text; nothing for special and unknown tokens.
+    fn meaning(&self, id: u32) -> Option<Meaning> {
+        let token = self.inner.id_to_token(id)?;
         if self.inner.get_added_vocabulary().is_special_token(&token) {
-            return Vec::new();
+            return None;
         }
-        let bytes: Option<Vec<u8>> = token.chars().map(byte_of).collect();
-        bytes.unwrap_or_else(|| token.into_bytes())
+        Some(match self.bytes {
+            Bytes::Level => {
+                let bytes: Option<Vec<u8>> = token.chars().map(byte_of).collect();
+                Meaning::Bytes(bytes.unwrap_or_else(|| token.into_bytes()))
+            }
+            Bytes::Fallback => match fallback_byte(&token) {
+                Some(byte) => Meaning::Bytes(vec![byte]),
+                None => Meaning::Text,
+            },
+            Bytes::None => Meaning::Text,
+        })
+    }
+
+    /// The text of a few tokens by the configured decoder.
+    fn joined(&self, ids: &[u32]) -> String {
+        // A decoder fails only on a malformed configuration, for which there is no text to give.
+        self.inner.decode(ids, true).unwrap_or_default()
+    }
+}
+
+/// How a vocabulary spells bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bytes {
+    /// Every token is a string of bytes, each written as a character.
+    Level,
+    /// There is a token `<0x41>` for each byte, and others are text.
+    Fallback,
+    /// All tokens are text.
+    None,
+}
+
+enum Meaning {
+    Bytes(Vec<u8>),
+    Text,
+}
+
+impl Bytes {
+    fn of(tokenizer: &tokenizers::Tokenizer) -> Self {
+        if matches!(tokenizer.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
+            return Self::Level;
+        }
+        // The decoder may be nested in others: see what it does.
+        let capital_a = tokenizer.token_to_id("<0x41>");
+        match capital_a.map(|id| tokenizer.decode(&[id], true)) {
+            Some(Ok(text)) if text == "A" => Self::Fallback,
+            _ => Self::None,
+        }
+    }
+}
+
+/// The byte of a token of the form `<0x41>`.
+fn fallback_byte(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    match digits.len() {
+        2 => u8::from_str_radix(digits, 16).ok(),
+        _ => None,
     }
 }
 
@@ -134,72 +187,50 @@ fn byte_of(c: char) -> Option<u8> {
 /// Decodes token by token without ever giving half a character.
 ///
 /// All pieces together, [`finish`](Self::finish) included, are what [`Tokenizer::decode`] gives for all ids.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct TextStream {
-    state: State,
-}
-
-#[derive(Debug, Clone)]
-enum State {
-    /// Byte-level vocabularies: the bytes that do not yet make a character, fewer than four.
-    Bytes(Vec<u8>),
-    /// Others, whose decoders may look at neighbouring tokens: ids whose text has been given (`..shown`), kept
-    /// as context, and ids whose text has not.
-    Window { ids: Vec<u32>, shown: usize },
+    /// Bytes that do not yet make a character, fewer than four.
+    pending: Vec<u8>,
+    /// The last token with a text, which says how the next one joins on (a first space may be dropped).
+    context: Option<u32>,
 }
 
 impl TextStream {
     /// A stream at the beginning of a text.
     #[must_use]
-    pub fn new(tokenizer: &Tokenizer) -> Self {
-        let state = match tokenizer.is_byte_level() {
-            true => State::Bytes(Vec::new()),
-            false => State::Window {
-                ids: Vec::new(),
-                shown: 0,
-            },
-        };
-        Self { state }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// The text that has become certain with the token `id`; often the token's own, sometimes none.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
-        match &mut self.state {
-            State::Bytes(pending) => {
-                pending.extend(tokenizer.token_bytes(id));
-                take_characters(pending)
+        let Some(meaning) = tokenizer.meaning(id) else {
+            return String::new();
+        };
+        let context = self.context.replace(id);
+        match meaning {
+            Meaning::Bytes(bytes) => {
+                self.pending.extend(bytes);
+                take_characters(&mut self.pending)
             }
-            State::Window { ids, shown } => {
-                ids.push(id);
-                let text = new_text(tokenizer, ids, *shown);
-                if text.is_empty() || text.ends_with(char::REPLACEMENT_CHARACTER) {
-                    return String::new();
-                }
-                ids.drain(..*shown);
-                *shown = ids.len();
+            Meaning::Text => {
+                let mut text = self.finish();
+                let before =
+                    context.map_or_else(String::new, |context| tokenizer.joined(&[context]));
+                let both = context.map_or_else(
+                    || tokenizer.joined(&[id]),
+                    |context| tokenizer.joined(&[context, id]),
+                );
+                text.push_str(both.get(before.len()..).unwrap_or_default());
                 text
             }
         }
     }
 
     /// What remains at the end of the text: U+FFFD for an incomplete character.
-    pub fn finish(&mut self, tokenizer: &Tokenizer) -> String {
-        match &mut self.state {
-            State::Bytes(pending) => String::from_utf8_lossy(&std::mem::take(pending)).into_owned(),
-            State::Window { ids, shown } => {
-                let text = new_text(tokenizer, ids, *shown);
-                *shown = ids.len();
-                text
-            }
-        }
+    pub fn finish(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
     }
-}
-
-/// The text that `ids[shown..]` add to that of `ids[..shown]`.
-fn new_text(tokenizer: &Tokenizer, ids: &[u32], shown: usize) -> String {
-    let before = tokenizer.decode(&ids[..shown]);
-    let text = tokenizer.decode(ids);
-    text.get(before.len()..).unwrap_or_default().to_owned()
 }
 
 /// Takes all complete characters, and U+FFFD for bytes that cannot become one, from the front of `pending`.

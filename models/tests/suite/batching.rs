@@ -1,0 +1,196 @@
+//! Logits do not depend on how tokens are grouped into calls: equality of bits, no tolerance.
+
+use candle_core::quantized::GgmlDType;
+use outrider_models::{Chunk, KvCache, Model};
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use crate::fixture::{BLOCKS, DRAFT, TARGET, gguf, logits_at_all, random_gguf};
+
+/// Every kind of weight, the pair, and rows wide enough for every kernel.
+fn models() -> Vec<Model> {
+    let mut models: Vec<Model> = BLOCKS.iter().map(|(_, bytes)| gguf(bytes)).collect();
+    models.push(gguf(DRAFT));
+    models.push(gguf(TARGET));
+    for dtype in [
+        GgmlDType::Q8_0,
+        GgmlDType::Q4_0,
+        GgmlDType::Q4K,
+        GgmlDType::Q5K,
+        GgmlDType::Q6K,
+        GgmlDType::BF16,
+    ] {
+        models.push(gguf(&random_gguf(dtype, false)));
+    }
+    models
+}
+
+fn tokens(count: usize, seed: u32) -> Vec<u32> {
+    (0..count as u32)
+        .map(|i| (i * 17 + seed * 29 + i * i * 3) % 61)
+        .collect()
+}
+
+fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
+    rows.iter()
+        .map(|row| row.iter().map(|x| x.to_bits()).collect())
+        .collect()
+}
+
+fn assert_same_bits(actual: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert!(expected.iter().flatten().all(|x| x.is_finite()));
+    assert!(bits(actual) == bits(expected), "logits differ");
+}
+
+#[test]
+fn prefill_equals_token_by_token() {
+    for model in models() {
+        let tokens = tokens(47, 1);
+        let whole = logits_at_all(&model, &mut model.new_cache(), &tokens);
+        for step in [1, 2, 3, 9, 32, 40] {
+            let mut cache = model.new_cache();
+            let mut rows = Vec::new();
+            for piece in tokens.chunks(step) {
+                rows.extend(logits_at_all(&model, &mut cache, piece));
+            }
+            assert_eq!(cache.len(), tokens.len());
+            assert_same_bits(&rows, &whole);
+        }
+    }
+}
+
+#[test]
+fn wanted_positions_are_rows_of_the_whole() {
+    for model in models() {
+        let tokens = tokens(20, 2);
+        let whole = logits_at_all(&model, &mut model.new_cache(), &tokens);
+        for wanted in [vec![], vec![19], vec![0], vec![3, 4, 11], vec![0, 19]] {
+            let mut cache = model.new_cache();
+            let chunk = Chunk {
+                cache: &mut cache,
+                tokens: &tokens,
+                positions: &wanted,
+            };
+            let logits = model.forward(&mut [chunk]).unwrap();
+            let expected: Vec<Vec<f32>> = wanted.iter().map(|&i| whole[i].clone()).collect();
+            let rows: Vec<Vec<f32>> = logits[0].iter().map(<[f32]>::to_vec).collect();
+            assert_eq!(
+                (logits[0].len(), logits[0].is_empty()),
+                (wanted.len(), wanted.is_empty())
+            );
+            assert_same_bits(&rows, &expected);
+            // The keys and values are complete, whatever was wanted.
+            let next = logits_at_all(&model, &mut cache, &[7]);
+            let mut reference = model.new_cache();
+            logits_at_all(&model, &mut reference, &tokens);
+            assert_same_bits(&next, &logits_at_all(&model, &mut reference, &[7]));
+        }
+    }
+}
+
+#[test]
+fn ragged_batch_equals_one_by_one() {
+    for model in models() {
+        let pasts = [0, 1, 13, 30];
+        let news = [9, 0, 1, 5];
+        let mut alone: Vec<KvCache> = pasts.iter().map(|_| model.new_cache()).collect();
+        for (seed, (cache, past)) in alone.iter_mut().zip(pasts).enumerate() {
+            logits_at_all(&model, cache, &tokens(past, seed as u32));
+        }
+        let mut together = alone.clone();
+        let new: Vec<Vec<u32>> = news
+            .iter()
+            .map(|&count| tokens(count, 9 + count as u32))
+            .collect();
+        let positions: Vec<Vec<usize>> = news.iter().map(|&count| (0..count).collect()).collect();
+        let expected: Vec<Vec<Vec<f32>>> = alone
+            .iter_mut()
+            .zip(&new)
+            .map(|(cache, new)| logits_at_all(&model, cache, new))
+            .collect();
+        let mut batch: Vec<Chunk<'_>> = together
+            .iter_mut()
+            .zip(new.iter().zip(&positions))
+            .map(|(cache, (tokens, positions))| Chunk {
+                cache,
+                tokens,
+                positions,
+            })
+            .collect();
+        let logits = model.forward(&mut batch).unwrap();
+        for (logits, expected) in logits.iter().zip(&expected) {
+            let rows: Vec<Vec<f32>> = logits.iter().map(<[f32]>::to_vec).collect();
+            assert_same_bits(&rows, expected);
+        }
+        for ((cache, past), new) in together.iter().zip(pasts).zip(news) {
+            assert_eq!(cache.len(), past + new);
+        }
+        // And so is what follows.
+        for (a, b) in alone.iter_mut().zip(&mut together) {
+            assert_same_bits(
+                &logits_at_all(&model, a, &[3, 4]),
+                &logits_at_all(&model, b, &[3, 4]),
+            );
+        }
+    }
+}
+
+#[test]
+fn rollback_and_refill_equal_a_fresh_cache() {
+    for model in models() {
+        let tokens = tokens(40, 3);
+        let whole = logits_at_all(&model, &mut model.new_cache(), &tokens);
+        let mut cache = model.new_cache();
+        logits_at_all(&model, &mut cache, &tokens[..20]);
+        for (keep, wrong) in [(20, 9), (20, 17), (7, 1), (0, 30), (25, 3)] {
+            let from = keep.min(cache.len());
+            cache.truncate(keep);
+            assert_eq!(cache.len(), from);
+            logits_at_all(&model, &mut cache, &vec![60; wrong]);
+            cache.truncate(from);
+            let rows = logits_at_all(&model, &mut cache, &tokens[from..]);
+            assert_same_bits(&rows, &whole[from..]);
+        }
+    }
+}
+
+#[test]
+fn greedy_text_is_the_same_with_and_without_speculation() {
+    let (draft, target) = (gguf(DRAFT), gguf(TARGET));
+    let best = |row: &[f32]| crate::tolerance::argmax(row) as u32;
+    let prompt: Vec<u32> = [&[0], tokens(6, 5).as_slice()].concat();
+    let mut alone = prompt.clone();
+    let mut cache = target.new_cache();
+    let mut pending = prompt.clone();
+    while alone.len() < 100 {
+        let rows = logits_at_all(&target, &mut cache, &pending);
+        pending = vec![best(&rows[pending.len() - 1])];
+        alone.extend(&pending);
+    }
+    let mut text = prompt;
+    let (mut draft_cache, mut target_cache) = (draft.new_cache(), target.new_cache());
+    let mut accepted = 0;
+    while text.len() < 100 {
+        let mut drafted = text.clone();
+        for _ in 0..8 {
+            let known = draft_cache.len();
+            let rows = logits_at_all(&draft, &mut draft_cache, &drafted[known..]);
+            drafted.push(best(&rows[rows.len() - 1]));
+        }
+        let known = target_cache.len();
+        let rows = logits_at_all(&target, &mut target_cache, &drafted[known..]);
+        while text.len() < drafted.len() {
+            let choice = best(&rows[text.len() - known - 1]);
+            let agree = choice == drafted[text.len()];
+            text.push(choice);
+            accepted += usize::from(agree);
+            if !agree {
+                break;
+            }
+        }
+        draft_cache.truncate(text.len() - 1);
+        target_cache.truncate(text.len() - 1);
+    }
+    assert_eq!(text[..100], alone[..100]);
+    assert!(accepted > 10, "the draft was right {accepted} times only");
+}

@@ -1,0 +1,14 @@
+//! The crate from outside: agreement with the reference implementation, independence of batching, hostile files.
+//!
+//! Everything is embedded and nothing touches a file system, so the same tests run on wasm32.
+
+mod batching;
+mod corruption;
+mod fixture;
+mod golden;
+mod limits;
+mod tokenizer;
+mod tolerance;
+
+#[cfg(target_arch = "wasm32")]
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);

@@ -1,0 +1,141 @@
+//! Text to ids and back, streams, and the fingerprint.
+
+use outrider_models::{LoadError, TextStream, Tokenizer};
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use crate::fixture::TOKENIZER;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn text_survives_the_round_trip() {
+    let tokenizer = Tokenizer::from_bytes(TOKENIZER).unwrap();
+    assert_eq!(tokenizer.vocab_size(), 4096);
+    assert_eq!(tokenizer.token_id("<|endoftext|>"), Some(0));
+    assert_eq!(tokenizer.token_id("no such token"), None);
+    for text in [
+        "",
+        "Once upon a time",
+        "  two  spaces\n\nand lines\t",
+        "naïve façade — “quoted” 🦊 日本語",
+    ] {
+        let ids = tokenizer.encode(text).unwrap();
+        assert!(!ids.contains(&0));
+        assert_eq!(tokenizer.decode(&ids), text);
+    }
+    // Special tokens and ids that do not exist have no text.
+    assert_eq!(tokenizer.decode(&[0, 4096, u32::MAX]), "");
+}
+
+fn streamed(tokenizer: &Tokenizer, ids: &[u32]) -> String {
+    let mut stream = TextStream::new();
+    let mut text: String = ids.iter().map(|&id| stream.push(tokenizer, id)).collect();
+    text.push_str(&stream.finish());
+    text
+}
+
+#[test]
+fn streams_give_the_same_text_as_decoding_at_once() {
+    let byte_level = Tokenizer::from_bytes(TOKENIZER).unwrap();
+    let byte_fallback = Tokenizer::from_bytes(BYTE_FALLBACK.as_bytes()).unwrap();
+    for (tokenizer, vocabulary) in [(&byte_level, 4100), (&byte_fallback, 265)] {
+        let mut state = 1u32;
+        for round in 0..400 {
+            let mut ids = Vec::new();
+            for _ in 0..round % 40 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                // Mostly single bytes, so that characters begin, continue and break off in all ways.
+                let range = if state & 3 == 0 { vocabulary } else { 260 };
+                ids.push((state >> 8) % range);
+            }
+            assert_eq!(streamed(tokenizer, &ids), tokenizer.decode(&ids), "{ids:?}");
+        }
+    }
+}
+
+#[test]
+fn well_formed_text_decodes_as_in_the_reference_implementation() {
+    for json in [TOKENIZER, BYTE_FALLBACK.as_bytes()] {
+        let tokenizer = Tokenizer::from_bytes(json).unwrap();
+        let reference = tokenizers::Tokenizer::from_bytes(json).unwrap();
+        for text in ["naïve 🦊🦊 日本語", " a b", "🦊 é\u{fffd}", "the the"] {
+            let text = text.replace(' ', if json == TOKENIZER { " " } else { "▁" });
+            let ids = tokenizer.encode(&text).unwrap();
+            assert_eq!(
+                ids,
+                reference
+                    .encode_fast(text.as_str(), false)
+                    .unwrap()
+                    .get_ids()
+            );
+            assert_eq!(
+                tokenizer.decode(&ids),
+                reference.decode(&ids, true).unwrap()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_stream_never_shows_half_a_character() {
+    let tokenizer = Tokenizer::from_bytes(TOKENIZER).unwrap();
+    let ids = tokenizer.encode("🦊é").unwrap();
+    assert!(ids.len() > 2, "the fox is several tokens");
+    let mut stream = tokenizer.decode_stream();
+    let pieces: Vec<String> = ids.iter().map(|&id| stream.push(&tokenizer, id)).collect();
+    assert!(
+        pieces
+            .iter()
+            .all(|piece| !piece.contains(char::REPLACEMENT_CHARACTER))
+    );
+    assert_eq!(pieces[0], "");
+    assert_eq!(pieces.concat(), "🦊é");
+    let mut cut = tokenizer.decode_stream();
+    assert_eq!(cut.push(&tokenizer, ids[0]), "");
+    assert_eq!(cut.finish(), "\u{fffd}");
+    assert_eq!(cut.finish(), "");
+}
+
+#[test]
+fn the_fingerprint_is_that_of_the_vocabulary() {
+    let tokenizer = Tokenizer::from_bytes(TOKENIZER).unwrap();
+    assert_eq!(hex(&tokenizer.fingerprint()), PAIR_FINGERPRINT);
+
+    // Layout of the JSON and merges do not matter, tokens do.
+    let value: serde_json::Value = serde_json::from_slice(TOKENIZER).unwrap();
+    let compact = Tokenizer::from_bytes(value.to_string().as_bytes()).unwrap();
+    assert_eq!(compact.fingerprint(), tokenizer.fingerprint());
+    let small = |tokens: &str| {
+        let json = format!(
+            r#"{{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+            "pre_tokenizer":null,"post_processor":null,"decoder":null,
+            "model":{{"type":"WordLevel","vocab":{tokens},"unk_token":"a"}}}}"#
+        );
+        Tokenizer::from_bytes(json.as_bytes()).unwrap()
+    };
+    let (one, other) = (small(r#"{"a":0,"bé":1}"#), small(r#"{"bé":1, "a":0}"#));
+    assert_eq!(one.fingerprint(), other.fingerprint());
+    assert_ne!(one.fingerprint(), small(r#"{"a":1,"bé":0}"#).fingerprint());
+    assert_ne!(one.fingerprint(), small(r#"{"a":0,"be":1}"#).fingerprint());
+    // SHA-256 of 00000000 01000000 61 01000000 03000000 62c3a9.
+    assert_eq!(hex(&one.fingerprint()), SMALL_FINGERPRINT);
+}
+
+#[test]
+fn malformed_json_is_an_error() {
+    for json in ["", "{}", "[1]", r#"{"version":"1.0"}"#] {
+        assert!(matches!(
+            Tokenizer::from_bytes(json.as_bytes()),
+            Err(LoadError::Tokenizer(_))
+        ));
+    }
+}
+
+const PAIR_FINGERPRINT: &str = "5d8343c348bd6480b2fd7916cc0509aea9bd31ecb87a5f36097baa7bc191e446";
+const SMALL_FINGERPRINT: &str = "9c5d248d2a869a0baa9121f154f1b8378e3e62c3c1d2c58db1680f3d85efa290";
+
+/// A vocabulary in SentencePiece's manner: all bytes, and a few words with `▁` for a space.
+const BYTE_FALLBACK: &str = include_str!("../golden/byte_fallback.tokenizer.json");
