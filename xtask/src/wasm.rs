@@ -7,6 +7,7 @@
 //!    which cargo builds it along. That is an unstable cargo feature, so RUSTC_BOOTSTRAP unlocks it; the linker is
 //!    the usual toolchain's rust-lld, because Debian's compiler brings none.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -173,12 +174,16 @@ pub fn test(workspace: &Workspace) -> Result<()> {
         println!("\n-- {package} in Chromium");
         let mut command = workspace.command(&wasm_pack);
         command
-            .arg("test")
-            .arg(workspace.root().join(folder))
-            .args(["--headless", "--chrome", "--chromedriver"])
+            .args(["test", "--headless", "--chrome", "--chromedriver"])
             .arg(&driver)
-            // Doc tests run natively; `--tests` keeps the browser to unit and integration tests.
-            .args(["--mode", "no-install", "--release", "--", "--tests"])
+            .args(["--mode", "no-install", "--release"])
+            // wasm-pack passes on everything after the path. Doc tests run natively: naming the other targets leaves
+            // them out here (`--tests` would be shorter, but wasm-pack gives that one itself, and once too often).
+            .arg(workspace.root().join(folder))
+            .arg("--lib")
+            .args(integration_tests(
+                &workspace.root().join(folder).join("tests"),
+            )?)
             .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &webdriver_json)
             // Test files that do not say where they run would be skipped without this.
             .env("WASM_BINDGEN_USE_BROWSER", "1")
@@ -199,6 +204,45 @@ pub fn test(workspace: &Workspace) -> Result<()> {
         println!("{package}: {passed} passed in Chromium");
     }
     Ok(())
+}
+
+/// `--test=NAME` for each integration test, tests/NAME.rs or tests/NAME/main.rs, that has tests for the browser.
+fn integration_tests(tests: &Path) -> Result<Vec<String>> {
+    let mut arguments = Vec::new();
+    for path in entries(tests)? {
+        let files = if path.join("main.rs").is_file() {
+            entries(&path)?
+        } else {
+            vec![path.clone()]
+        };
+        let mut sources = files
+            .iter()
+            .filter(|file| file.extension().is_some_and(|extension| extension == "rs"))
+            .map(|file| {
+                fs::read_to_string(file)
+                    .with_context(|| format!("{} cannot be read", file.display()))
+            });
+        let for_browser = sources.try_fold(false, |found, source| {
+            anyhow::Ok(found || source?.contains("wasm_bindgen_test"))
+        })?;
+        if let Some(name) = path.file_stem().and_then(|stem| stem.to_str())
+            && for_browser
+        {
+            arguments.push(format!("--test={name}"));
+        }
+    }
+    arguments.sort();
+    Ok(arguments)
+}
+
+/// What lies in `folder`; nothing if it is not there.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .with_context(|| format!("{} cannot be read", folder.display()))
 }
 
 /// The number in `test result: ok. 12 passed; …`, else 0.
@@ -239,7 +283,7 @@ fn find_linker(workspace: &Workspace) -> Result<PathBuf> {
 fn cargo_alone(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.scratch()?.join("debian-cargo");
     let link = folder.join("cargo");
-    std::fs::create_dir_all(&folder)
+    fs::create_dir_all(&folder)
         .and_then(|()| match link.exists() {
             true => Ok(()),
             false => std::os::unix::fs::symlink(debian_tool("cargo"), &link),
@@ -273,11 +317,37 @@ mod tests {
     }
 
     #[test]
+    fn integration_tests_for_the_browser_are_told_from_others() {
+        let folder = std::env::temp_dir().join(format!("xtask-tests-{}", std::process::id()));
+        fs::create_dir_all(folder.join("suite")).unwrap();
+        fs::create_dir_all(folder.join("golden")).unwrap();
+        for (name, source) in [
+            (
+                "web.rs",
+                "use wasm_bindgen_test::wasm_bindgen_test as test;",
+            ),
+            ("native.rs", "#[test] fn reads_files() {}"),
+            ("suite/main.rs", "mod rollback;"),
+            ("suite/rollback.rs", "#[wasm_bindgen_test] fn cuts() {}"),
+            ("golden/README.md", "made for wasm_bindgen_test"),
+        ] {
+            fs::write(folder.join(name), source).unwrap();
+        }
+        let found = integration_tests(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.unwrap(), ["--test=suite", "--test=web"]);
+        assert!(
+            integration_tests(&folder).unwrap().is_empty(),
+            "no folder, no tests"
+        );
+    }
+
+    #[test]
     fn browser_crates_are_where_the_list_says() {
         let workspace = Workspace::find().unwrap();
         for BrowserCrate { folder, package } in BROWSER_CRATES {
             let manifest = workspace.root().join(folder).join("Cargo.toml");
-            let text = std::fs::read_to_string(manifest).unwrap();
+            let text = fs::read_to_string(manifest).unwrap();
             assert!(text.contains(&format!("name = \"{package}\"")), "{folder}");
         }
     }
