@@ -16,25 +16,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-codec", &[]),
     ("outrider-speculation", &["outrider-codec"]),
     ("outrider-models", &[]),
-    (
-        "outrider-edge",
-        &["outrider-codec", "outrider-speculation", "outrider-models"],
-    ),
-    (
-        "outrider-cloud",
-        &["outrider-codec", "outrider-speculation", "outrider-models"],
-    ),
+    ("outrider-edge", &["outrider-codec", "outrider-speculation", "outrider-models"]),
+    ("outrider-cloud", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-tests", EVERY_LIBRARY),
     ("xtask", EVERY_LIBRARY),
 ];
 
-const EVERY_LIBRARY: &[&str] = &[
-    "outrider-codec",
-    "outrider-speculation",
-    "outrider-models",
-    "outrider-edge",
-    "outrider-cloud",
-];
+const EVERY_LIBRARY: &[&str] =
+    &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-edge", "outrider-cloud"];
 
 /// Bytes and decisions know neither tensors nor sockets nor the browser, not even through others.
 const PURE: [&str; 2] = ["outrider-codec", "outrider-speculation"];
@@ -53,21 +42,12 @@ struct Edge {
 #[test]
 fn crates_depend_only_downwards() -> Outcome {
     let metadata = metadata()?;
-    let members: Vec<&str> = metadata
-        .workspace_packages()
-        .iter()
-        .map(|package| package.name.as_str())
-        .collect();
+    let members: Vec<&str> = metadata.workspace_packages().iter().map(|package| package.name.as_str()).collect();
     // Dev-dependencies included: what needs more than one crate is tested in this crate, not sideways.
     let edges: Vec<Edge> = metadata
         .workspace_packages()
         .iter()
-        .flat_map(|package| {
-            package
-                .dependencies
-                .iter()
-                .map(|to| edge(&package.name, &to.name))
-        })
+        .flat_map(|package| package.dependencies.iter().map(|to| edge(&package.name, &to.name)))
         .filter(|edge| members.contains(&edge.to.as_str()))
         .collect();
     assert!(
@@ -85,10 +65,7 @@ fn bytes_and_decisions_reach_no_tensor_socket_or_browser() -> Outcome {
     assert!(reachable(&edges, "outrider-models").contains("candle-core"));
     for pure in PURE {
         let reached = reachable(&edges, pure);
-        let impure: Vec<&str> = IMPURE
-            .into_iter()
-            .filter(|name| reached.contains(*name))
-            .collect();
+        let impure: Vec<&str> = IMPURE.into_iter().filter(|name| reached.contains(*name)).collect();
         assert!(impure.is_empty(), "{pure} depends on {impure:?}");
     }
     Ok(())
@@ -98,11 +75,7 @@ fn bytes_and_decisions_reach_no_tensor_socket_or_browser() -> Outcome {
 fn the_byte_crate_forbids_unsafe_code() -> Outcome {
     let root = metadata()?.workspace_root.into_std_path_buf();
     let crate_root = fs::read_to_string(root.join("shared-codec/src/lib.rs"))?;
-    assert!(
-        crate_root
-            .lines()
-            .any(|line| line == "#![forbid(unsafe_code)]")
-    );
+    assert!(crate_root.lines().any(|line| line == "#![forbid(unsafe_code)]"));
     Ok(())
 }
 
@@ -113,11 +86,7 @@ fn unsafe_code_stands_in_kernels_only() -> Outcome {
     let mut files = Vec::new();
     rust_files(root, metadata.target_directory.as_std_path(), &mut files)?;
     let here = root.join(file!());
-    assert!(
-        files.contains(&here),
-        "this file itself was not found: {}",
-        here.display()
-    );
+    assert!(files.contains(&here), "this file itself was not found: {}", here.display());
     for file in files {
         if file.starts_with(root.join(KERNELS)) {
             continue;
@@ -157,26 +126,14 @@ fn a_crate_without_a_layer_and_a_layer_without_a_crate_are_caught() {
     let mut members: Vec<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
     members.push("outrider-utils");
     assert_eq!(violations(&members, &[]), ["outrider-utils has no layer"]);
-    assert_eq!(
-        violations(&members[1..7], &[]),
-        ["outrider-codec is not in the workspace"]
-    );
+    assert_eq!(violations(&members[1..7], &[]), ["outrider-codec is not in the workspace"]);
 }
 
 #[test]
 fn what_is_reached_through_others_is_caught() {
-    let edges = [
-        edge("a", "b"),
-        edge("b", "c"),
-        edge("c", "a"),
-        edge("d", "tokio"),
-    ];
+    let edges = [edge("a", "b"), edge("b", "c"), edge("c", "a"), edge("d", "tokio")];
     let reached: Vec<&str> = reachable(&edges, "a").into_iter().collect();
-    assert_eq!(
-        reached,
-        ["a", "b", "c"],
-        "a cycle must end the search, not repeat it"
-    );
+    assert_eq!(reached, ["a", "b", "c"], "a cycle must end the search, not repeat it");
     assert!(reachable(&edges, "d").contains("tokio"));
 }
 
@@ -210,28 +167,20 @@ fn metadata() -> Result<Metadata, cargo_metadata::Error> {
 }
 
 fn edge(from: &str, to: &str) -> Edge {
-    Edge {
-        from: from.to_owned(),
-        to: to.to_owned(),
-    }
+    Edge { from: from.to_owned(), to: to.to_owned() }
 }
 
 /// A sentence for every way in which `members` and `edges` differ from [`LAYERS`].
 fn violations(members: &[&str], edges: &[Edge]) -> Vec<String> {
     let layer = |name: &str| LAYERS.iter().find(|(member, _)| *member == name);
-    let unplaced = members
-        .iter()
-        .filter(|name| layer(name).is_none())
-        .map(|name| format!("{name} has no layer"));
+    let unplaced = members.iter().filter(|name| layer(name).is_none()).map(|name| format!("{name} has no layer"));
     let missing = LAYERS
         .iter()
         .filter(|(name, _)| !members.contains(name))
         .map(|(name, _)| format!("{name} is not in the workspace"));
     let upwards = edges
         .iter()
-        .filter(|Edge { from, to }| {
-            layer(from).is_some_and(|(_, below)| !below.contains(&to.as_str()))
-        })
+        .filter(|Edge { from, to }| layer(from).is_some_and(|(_, below)| !below.contains(&to.as_str())))
         .map(|Edge { from, to }| format!("{from} must not depend on {to}"));
     unplaced.chain(missing).chain(upwards).collect()
 }
@@ -252,19 +201,13 @@ fn reachable<'a>(edges: &'a [Edge], start: &str) -> BTreeSet<&'a str> {
 
 /// All dependencies among all packages, for every platform. Dev-dependencies are left out: they ship with nothing.
 fn resolved_edges(metadata: &Metadata) -> Result<Vec<Edge>, Box<dyn Error>> {
-    let resolve = metadata
-        .resolve
-        .as_ref()
-        .ok_or("cargo resolved no dependencies")?;
+    let resolve = metadata.resolve.as_ref().ok_or("cargo resolved no dependencies")?;
     let mut edges = Vec::new();
     for node in &resolve.nodes {
         for dependency in &node.deps {
             let ships = |kind| kind != DependencyKind::Development;
             if dependency.dep_kinds.iter().any(|info| ships(info.kind)) {
-                edges.push(edge(
-                    &metadata[&node.id].name,
-                    &metadata[&dependency.pkg].name,
-                ));
+                edges.push(edge(&metadata[&node.id].name, &metadata[&dependency.pkg].name));
             }
         }
     }
@@ -300,11 +243,7 @@ fn keyword() -> String {
 /// The first line of `source` with the keyword in it, unless the whole line is a comment.
 fn line_with_keyword(source: &str) -> Option<&str> {
     let keyword = keyword();
-    source
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .find(|line| {
-            line.split(|character: char| !character.is_alphanumeric() && character != '_')
-                .any(|word| word == keyword)
-        })
+    source.lines().filter(|line| !line.trim_start().starts_with("//")).find(|line| {
+        line.split(|character: char| !character.is_alphanumeric() && character != '_').any(|word| word == keyword)
+    })
 }

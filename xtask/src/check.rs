@@ -44,10 +44,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
 
     heading("docs");
     process::run(
-        workspace
-            .cargo("doc")
-            .args(["--release", "--no-deps", "--workspace"])
-            .env("RUSTDOCFLAGS", "--deny warnings"),
+        workspace.cargo("doc").args(["--release", "--no-deps", "--workspace"]).env("RUSTDOCFLAGS", "--deny warnings"),
     )
 }
 

@@ -45,19 +45,14 @@ pub fn driver() -> Result<PathBuf> {
 /// Writes the file that tells wasm-bindgen's test runner which browser to start and how; gives its path.
 pub fn write_webdriver_json(workspace: &Workspace, browser: &Path) -> Result<PathBuf> {
     let path = workspace.scratch()?.join("webdriver.json");
-    fs::write(&path, webdriver_json(browser)?)
-        .with_context(|| format!("{} cannot be written", path.display()))?;
+    fs::write(&path, webdriver_json(browser)?).with_context(|| format!("{} cannot be written", path.display()))?;
     Ok(path)
 }
 
 fn find(variable: &str, names: &[&str], sentence: &'static str) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(variable) {
         let path = PathBuf::from(path);
-        ensure!(
-            path.is_file(),
-            "{variable} names {}, which is no file",
-            path.display()
-        );
+        ensure!(path.is_file(), "{variable} names {}, which is no file", path.display());
         return Ok(path);
     }
     let on_path = || names.iter().find_map(|name| process::find_on_path(name));
@@ -75,16 +70,10 @@ fn find(variable: &str, names: &[&str], sentence: &'static str) -> Result<PathBu
 
 fn webdriver_json(browser: &Path) -> Result<String> {
     let browser = browser.to_str().with_context(|| {
-        format!(
-            "the browser's path {} is not Unicode, which its driver cannot take",
-            browser.display()
-        )
+        format!("the browser's path {} is not Unicode, which its driver cannot take", browser.display())
     })?;
     let flags = FLAGS.map(json_string).join(", ");
-    Ok(format!(
-        "{{\"goog:chromeOptions\": {{\"binary\": {}, \"args\": [{flags}]}}}}\n",
-        json_string(browser)
-    ))
+    Ok(format!("{{\"goog:chromeOptions\": {{\"binary\": {}, \"args\": [{flags}]}}}}\n", json_string(browser)))
 }
 
 /// `text` as a JSON string: quotes, backslashes and control characters escaped.
@@ -116,9 +105,7 @@ mod tests {
     #[test]
     fn webdriver_json_names_browser_and_flags() {
         let json = webdriver_json(Path::new("/opt/my browser")).unwrap();
-        assert!(json.starts_with(
-            r#"{"goog:chromeOptions": {"binary": "/opt/my browser", "args": ["--headless", "#
-        ));
+        assert!(json.starts_with(r#"{"goog:chromeOptions": {"binary": "/opt/my browser", "args": ["--headless", "#));
         assert!(json.ends_with("\"--disable-sync\"]}}\n"), "{json}");
     }
 }

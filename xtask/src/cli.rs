@@ -62,9 +62,7 @@ impl Request {
             Some("demo") => return parse_demo(arguments),
             Some("test") => return parse_test(arguments),
             Some("check") => Self::Check,
-            _ => bail!(
-                "there is no command {command:?}; `cargo xtask help` lists demo, test, check and help"
-            ),
+            _ => bail!("there is no command {command:?}; `cargo xtask help` lists demo, test, check and help"),
         };
         match arguments.next() {
             None => Ok(request),
@@ -81,20 +79,14 @@ fn parse_demo(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> 
             Some("--help" | "-h") => return Ok(Request::Help),
             Some("--check") => options.check = true,
             Some("--port") => {
-                let port = arguments
-                    .next()
-                    .context("--port needs a number after it, such as --port 8787")?;
+                let port = arguments.next().context("--port needs a number after it, such as --port 8787")?;
                 options.port = port
                     .to_str()
                     .and_then(|port| port.parse().ok())
-                    .with_context(|| {
-                        format!("--port needs a number from 0 to 65535, not {port:?}")
-                    })?;
+                    .with_context(|| format!("--port needs a number from 0 to 65535, not {port:?}"))?;
             }
             Some("--screenshot") => {
-                let file = arguments
-                    .next()
-                    .context("--screenshot needs the name of a PNG file after it")?;
+                let file = arguments.next().context("--screenshot needs the name of a PNG file after it")?;
                 options.screenshot = Some(PathBuf::from(file));
             }
             _ => {
@@ -115,20 +107,14 @@ fn parse_test(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
         if is_help(&argument) {
             return Ok(Request::Help);
         }
-        let step = argument
-            .to_str()
-            .and_then(Step::from_name)
-            .with_context(|| {
-                let names = Step::ALL.map(Step::name).join(", ");
-                format!("there is no test step {argument:?}; the steps are {names}")
-            })?;
+        let step = argument.to_str().and_then(Step::from_name).with_context(|| {
+            let names = Step::ALL.map(Step::name).join(", ");
+            format!("there is no test step {argument:?}; the steps are {names}")
+        })?;
         chosen.push(step);
     }
     // Named steps run in the order of the whole, once each, however they were typed.
-    let steps = Step::ALL
-        .into_iter()
-        .filter(|step| chosen.is_empty() || chosen.contains(step))
-        .collect();
+    let steps = Step::ALL.into_iter().filter(|step| chosen.is_empty() || chosen.contains(step)).collect();
     Ok(Request::Test(steps))
 }
 
@@ -146,43 +132,23 @@ mod tests {
 
     #[test]
     fn nothing_and_help_teach() {
-        for line in [
-            "",
-            "help",
-            "--help",
-            "-h",
-            "check --help",
-            "demo -h",
-            "test --help",
-        ] {
+        for line in ["", "help", "--help", "-h", "check --help", "demo -h", "test --help"] {
             assert_eq!(parse(line).unwrap(), Request::Help, "{line:?}");
         }
     }
 
     #[test]
     fn demo_options_in_any_order() {
-        let expected = Request::Demo(DemoOptions {
-            check: true,
-            port: 9000,
-            screenshot: Some(PathBuf::from("page.png")),
-        });
-        assert_eq!(
-            parse("demo --screenshot page.png --port 9000 --check").unwrap(),
-            expected
-        );
-        assert_eq!(
-            parse("demo").unwrap(),
-            Request::Demo(DemoOptions::default())
-        );
+        let expected =
+            Request::Demo(DemoOptions { check: true, port: 9000, screenshot: Some(PathBuf::from("page.png")) });
+        assert_eq!(parse("demo --screenshot page.png --port 9000 --check").unwrap(), expected);
+        assert_eq!(parse("demo").unwrap(), Request::Demo(DemoOptions::default()));
     }
 
     #[test]
     fn test_steps_keep_their_order_and_come_once() {
         assert_eq!(parse("test").unwrap(), Request::Test(Step::ALL.to_vec()));
-        assert_eq!(
-            parse("test wasm native wasm").unwrap(),
-            Request::Test(vec![Step::Native, Step::Wasm])
-        );
+        assert_eq!(parse("test wasm native wasm").unwrap(), Request::Test(vec![Step::Native, Step::Wasm]));
     }
 
     #[test]

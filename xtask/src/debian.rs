@@ -16,17 +16,9 @@ pub fn can_install() -> bool {
 
 /// Installs `packages` with apt-get.
 pub fn install(packages: &[&str]) -> Result<()> {
-    ensure!(
-        can_install(),
-        "installing {} needs Debian and root",
-        packages.join(", ")
-    );
+    ensure!(can_install(), "installing {} needs Debian and root", packages.join(", "));
     process::run(apt_get().args(["update", "-qq"]))?;
-    process::run(
-        apt_get()
-            .args(["install", "-y", "-qq", "--no-install-recommends"])
-            .args(packages),
-    )
+    process::run(apt_get().args(["install", "-y", "-qq", "--no-install-recommends"]).args(packages))
 }
 
 fn apt_get() -> Command {

@@ -26,11 +26,7 @@ pub struct DemoOptions {
 
 impl Default for DemoOptions {
     fn default() -> Self {
-        Self {
-            check: false,
-            port: 8787,
-            screenshot: None,
-        }
+        Self { check: false, port: 8787, screenshot: None }
     }
 }
 
@@ -71,27 +67,19 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
         return server.wait(&interrupt).context("the server failed");
     };
     let mut check = check_command(&demo.page, &browser, &url, options)?;
-    Running::start(&mut check)?
-        .wait(&interrupt)
-        .context("the page in Chromium did not do what it should")?;
+    Running::start(&mut check)?.wait(&interrupt).context("the page in Chromium did not do what it should")?;
     interrupt.ensure_not_raised()?;
     println!("The demo works.");
     Ok(())
 }
 
 /// `node e2e/check.mjs URL [--screenshot FILE]`, which exits with 0 if the page at `url` works.
-fn check_command(
-    page: &Page<'_>,
-    browser: &Path,
-    url: &str,
-    options: &DemoOptions,
-) -> Result<Command> {
+fn check_command(page: &Page<'_>, browser: &Path, url: &str, options: &DemoOptions) -> Result<Command> {
     let mut command = page.node("e2e/check.mjs");
     command.arg(url).env("CHROMIUM_PATH", browser);
     if let Some(file) = &options.screenshot {
         // Relative to whoever called us, not to web/.
-        let file = std::path::absolute(file)
-            .with_context(|| format!("{} is no usable file name", file.display()))?;
+        let file = std::path::absolute(file).with_context(|| format!("{} is no usable file name", file.display()))?;
         command.arg("--screenshot").arg(file);
     }
     Ok(command)

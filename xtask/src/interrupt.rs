@@ -19,8 +19,7 @@ impl Interrupt {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGHUP, SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&flag))
-                .context("signals cannot be listened for")?;
+            signal_hook::flag::register(signal, Arc::clone(&flag)).context("signals cannot be listened for")?;
         }
         Ok(Self(flag))
     }

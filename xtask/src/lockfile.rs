@@ -15,24 +15,13 @@ pub fn version_of(lock: &str, package: &str) -> Result<Version> {
         .filter(|table| value_of(table, "name") == Some(package))
         .filter_map(|table| value_of(table, "version"))
         .collect();
-    let version = versions
-        .first()
-        .with_context(|| format!("Cargo.lock has no package {package}"))?;
-    ensure!(
-        versions.len() == 1,
-        "Cargo.lock has more than one version of {package}: {}",
-        versions.join(", ")
-    );
-    Version::parse(version)
-        .with_context(|| format!("Cargo.lock gives {package} the version {version:?}"))
+    let version = versions.first().with_context(|| format!("Cargo.lock has no package {package}"))?;
+    ensure!(versions.len() == 1, "Cargo.lock has more than one version of {package}: {}", versions.join(", "));
+    Version::parse(version).with_context(|| format!("Cargo.lock gives {package} the version {version:?}"))
 }
 
 fn value_of<'a>(table: &'a str, key: &str) -> Option<&'a str> {
-    table.lines().find_map(|line| {
-        line.strip_prefix(key)?
-            .strip_prefix(" = \"")?
-            .strip_suffix('"')
-    })
+    table.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"'))
 }
 
 #[cfg(test)]
@@ -65,10 +54,7 @@ version = "0.2.131"
 
     #[test]
     fn finds_exactly_the_named_package() {
-        assert_eq!(
-            version_of(LOCK, "wasm-bindgen").unwrap(),
-            Version::new(0, 2, 130)
-        );
+        assert_eq!(version_of(LOCK, "wasm-bindgen").unwrap(), Version::new(0, 2, 130));
     }
 
     #[test]

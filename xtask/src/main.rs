@@ -4,11 +4,7 @@
 //! [`page`] and [`server`] build the three things the commands need; [`tools`] and [`chromium`] find or install
 //! what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and [`version`] are
 //! what these stand on. Every failure ends in one sentence on stderr and exit status 1.
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command-line tool talks to whoever runs it"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
 
 mod check;
 mod chromium;

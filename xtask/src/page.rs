@@ -26,27 +26,20 @@ pub struct Page<'a> {
 impl<'a> Page<'a> {
     /// Finds Node and npm, and installs the npm packages if package-lock.json has changed since the last time.
     pub fn install(workspace: &'a Workspace) -> Result<Self> {
-        let page = Self {
-            workspace,
-            node: find_node()?,
-        };
+        let page = Self { workspace, node: find_node()? };
         let lock_path = workspace.web().join("package-lock.json");
-        let lock = fs::read(&lock_path)
-            .with_context(|| format!("{} cannot be read", lock_path.display()))?;
+        let lock = fs::read(&lock_path).with_context(|| format!("{} cannot be read", lock_path.display()))?;
         // A copy of the lock file marks a finished install, so that deleting node_modules starts afresh.
-        let mark = workspace
-            .web()
-            .join("node_modules")
-            .join(".xtask-lock.json");
+        let modules = workspace.web().join("node_modules");
+        let mark = modules.join(".xtask-lock.json");
         if fs::read(&mark).is_ok_and(|installed| installed == lock) {
             return Ok(page);
         }
         // Install scripts would download browsers and binaries that nothing here uses.
-        process::run(
-            page.npm()?
-                .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]),
-        )?;
-        fs::write(&mark, lock).with_context(|| format!("{} cannot be written", mark.display()))?;
+        process::run(page.npm()?.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]))?;
+        fs::create_dir_all(&modules)
+            .and_then(|()| fs::write(&mark, lock))
+            .with_context(|| format!("{} cannot be written", mark.display()))?;
         Ok(page)
     }
 
@@ -84,12 +77,8 @@ fn find_node() -> Result<PathBuf> {
         format!("Node {NODE} or newer, with npm, is needed to build the page, and there is no `node` in PATH")
     })?;
     let version = Version::in_output(&process::capture(Command::new(&node).arg("--version"))?)?;
-    ensure!(
-        version >= NODE,
-        "Node {NODE} or newer is needed to build the page, and `node` in PATH is {version}"
-    );
-    process::capture(Command::new(NPM).arg("--version")).context(
-        "npm is needed to build the page; it comes with Node or in a package of its own",
-    )?;
+    ensure!(version >= NODE, "Node {NODE} or newer is needed to build the page, and `node` in PATH is {version}");
+    process::capture(Command::new(NPM).arg("--version"))
+        .context("npm is needed to build the page; it comes with Node or in a package of its own")?;
     Ok(node)
 }

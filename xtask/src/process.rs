@@ -17,14 +17,8 @@ const POLL: Duration = Duration::from_millis(50);
 /// Prints `command`, runs it on our own terminal and fails unless it exits with 0.
 pub fn run(command: &mut Command) -> Result<()> {
     println!("$ {}", shown(command));
-    let status = command
-        .status()
-        .with_context(|| format!("`{}` could not be started", shown(command)))?;
-    ensure!(
-        status.success(),
-        "`{}` failed ({status}); its own messages are above",
-        shown(command)
-    );
+    let status = command.status().with_context(|| format!("`{}` could not be started", shown(command)))?;
+    ensure!(status.success(), "`{}` failed ({status}); its own messages are above", shown(command));
     Ok(())
 }
 
@@ -44,20 +38,14 @@ pub fn run_watched(command: &mut Command, mut line: impl FnMut(&str)) -> Result<
         }
     }
     let status = child.0.wait().context("a child process got lost")?;
-    ensure!(
-        status.success(),
-        "`{}` failed ({status}); its own messages are above",
-        shown(command)
-    );
+    ensure!(status.success(), "`{}` failed ({status}); its own messages are above", shown(command));
     Ok(())
 }
 
 /// Runs `command` silently and gives what it wrote to standard output.
 pub fn capture(command: &mut Command) -> Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("`{}` could not be started", shown(command)))?;
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("`{}` could not be started", shown(command)))?;
     ensure!(
         output.status.success(),
         "`{}` failed ({}): {}",
@@ -71,24 +59,19 @@ pub fn capture(command: &mut Command) -> Result<String> {
 /// The first file called `name` (with the platform's ending) in a folder of PATH.
 pub fn find_on_path(name: &str) -> Option<PathBuf> {
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-    std::env::split_paths(&std::env::var_os("PATH")?)
-        .map(|folder| folder.join(&file))
-        .find(|path| path.is_file())
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(&file)).find(|path| path.is_file())
 }
 
 /// Puts `folder` before everything else on the PATH that `command` sees.
 pub fn prepend_path(command: &mut Command, folder: &Path) -> Result<()> {
     let mut folders = vec![folder.to_path_buf()];
-    let set = command
-        .get_envs()
-        .find(|(name, _)| *name == OsStr::new("PATH"));
+    let set = command.get_envs().find(|(name, _)| *name == OsStr::new("PATH"));
     let path = match set {
         Some((_, path)) => path.map(OsStr::to_os_string),
         None => std::env::var_os("PATH"),
     };
     folders.extend(path.iter().flat_map(std::env::split_paths));
-    let joined = std::env::join_paths(folders)
-        .with_context(|| format!("{} cannot stand in PATH", folder.display()))?;
+    let joined = std::env::join_paths(folders).with_context(|| format!("{} cannot stand in PATH", folder.display()))?;
     command.env("PATH", joined);
     Ok(())
 }
@@ -100,9 +83,7 @@ pub struct Running(Child);
 impl Running {
     /// Starts `command` without waiting for it.
     pub fn start(command: &mut Command) -> Result<Self> {
-        let child = command
-            .spawn()
-            .with_context(|| format!("`{}` could not be started", shown(command)))?;
+        let child = command.spawn().with_context(|| format!("`{}` could not be started", shown(command)))?;
         Ok(Self(child))
     }
 
@@ -111,10 +92,7 @@ impl Running {
         while !interrupt.is_raised() {
             let status = self.0.try_wait().context("a child process got lost")?;
             if let Some(status) = status {
-                ensure!(
-                    status.success(),
-                    "it ended with {status}; its own messages are above"
-                );
+                ensure!(status.success(), "it ended with {status}; its own messages are above");
                 return Ok(());
             }
             thread::sleep(POLL);
@@ -148,11 +126,7 @@ fn shown(command: &Command) -> String {
         .chain(command.get_args())
         .map(|word| {
             let word = word.to_string_lossy();
-            if word.contains(' ') {
-                format!("'{word}'")
-            } else {
-                word.into_owned()
-            }
+            if word.contains(' ') { format!("'{word}'") } else { word.into_owned() }
         })
         .collect::<Vec<_>>()
         .join(" ")
@@ -172,10 +146,7 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_an_error_with_its_name() {
         let error = capture(&mut Command::new("outrider-no-such-program")).unwrap_err();
-        assert!(
-            error.to_string().contains("outrider-no-such-program"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("outrider-no-such-program"), "{error}");
         assert_eq!(find_on_path("outrider-no-such-program"), None);
     }
 

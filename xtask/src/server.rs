@@ -18,36 +18,24 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Builds the server and gives the executable's path.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
-    process::run(
-        workspace
-            .cargo("build")
-            .args(["--release", "--package", "outrider-cloud"]),
-    )?;
+    process::run(workspace.cargo("build").args(["--release", "--package", "outrider-cloud"]))?;
     let file = format!("outrider{}", std::env::consts::EXE_SUFFIX);
     let binary = workspace.target().join("release").join(file);
-    ensure!(
-        binary.is_file(),
-        "the server was built, but is not at {}",
-        binary.display()
-    );
+    ensure!(binary.is_file(), "the server was built, but is not at {}", binary.display());
     Ok(binary)
 }
 
 /// `outrider serve` on `address`, with the built page.
 pub fn command(workspace: &Workspace, binary: &Path, address: SocketAddr) -> Command {
     let mut command = workspace.command(binary);
-    command
-        .args(["serve", "--listen", &address.to_string(), "--web"])
-        .arg(workspace.web().join("dist"));
+    command.args(["serve", "--listen", &address.to_string(), "--web"]).arg(workspace.web().join("dist"));
     command
 }
 
 /// The address of `port` on this machine, or of any free port for 0; fails if the port is taken.
 pub fn free_address(port: u16) -> Result<SocketAddr> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-        Ok(listener) => listener
-            .local_addr()
-            .context("the free port cannot be told"),
+        Ok(listener) => listener.local_addr().context("the free port cannot be told"),
         Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
             "port {port} is taken by another program: end it, or choose a port with --port N (0 takes a free one)"
         ),
@@ -56,17 +44,11 @@ pub fn free_address(port: u16) -> Result<SocketAddr> {
 }
 
 /// Returns once /healthz answers 200, or fails when the server ends or takes more than two minutes.
-pub fn wait_until_healthy(
-    server: &mut Running,
-    address: SocketAddr,
-    interrupt: &Interrupt,
-) -> Result<()> {
+pub fn wait_until_healthy(server: &mut Running, address: SocketAddr, interrupt: &Interrupt) -> Result<()> {
     let start = Instant::now();
     while !is_healthy(address) {
         interrupt.ensure_not_raised()?;
-        server
-            .ensure_alive()
-            .context("the server did not come up")?;
+        server.ensure_alive().context("the server did not come up")?;
         ensure!(
             start.elapsed() < PATIENCE,
             "the server did not answer on http://{address}/healthz within {} seconds",
@@ -103,10 +85,7 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let error = free_address(port).unwrap_err().to_string();
-        assert!(
-            error.starts_with(&format!("port {port} is taken")),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("port {port} is taken")), "{error}");
     }
 
     #[test]
@@ -134,9 +113,6 @@ mod tests {
         assert!(!answer("HTTP/1.1 503 Service Unavailable\r\n\r\n"));
         assert!(!answer("SSH-2.0-OpenSSH\r\n"));
         assert!(!answer("HTTP"));
-        assert!(
-            !is_healthy(free_address(0).unwrap()),
-            "nobody listens there"
-        );
+        assert!(!is_healthy(free_address(0).unwrap()), "nobody listens there");
     }
 }

@@ -30,13 +30,7 @@ pub enum Step {
 
 impl Step {
     /// Every step, in the order of the whole.
-    pub const ALL: [Self; 5] = [
-        Self::Check,
-        Self::Native,
-        Self::Wasm,
-        Self::Page,
-        Self::EndToEnd,
-    ];
+    pub const ALL: [Self; 5] = [Self::Check, Self::Native, Self::Wasm, Self::Page, Self::EndToEnd];
 
     /// What the step is called on the command line.
     pub const fn name(self) -> &'static str {
@@ -83,9 +77,7 @@ impl Step {
     fn run(self, workspace: &Workspace) -> Result<()> {
         match self {
             Self::Check => check::run(workspace),
-            Self::Native => {
-                process::run(workspace.cargo("test").args(["--release", "--workspace"]))
-            }
+            Self::Native => process::run(workspace.cargo("test").args(["--release", "--workspace"])),
             Self::Wasm => wasm::test(workspace),
             Self::Page => test_page(workspace),
             Self::EndToEnd => test_end_to_end(workspace),
@@ -97,22 +89,12 @@ impl Step {
 pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<()> {
     let mut report = Report::default();
     for (index, &step) in steps.iter().enumerate() {
-        println!(
-            "\n=== {} ({} of {}): {}\n",
-            step.name(),
-            index + 1,
-            steps.len(),
-            step.purpose()
-        );
+        println!("\n=== {} ({} of {}): {}\n", step.name(), index + 1, steps.len(), step.purpose());
         let start = Instant::now();
         let outcome = step.run(workspace);
         let time = start.elapsed();
         println!("\n=== {} took {}", step.name(), Seconds(time));
-        report.0.push(Row {
-            step,
-            passed: outcome.is_ok(),
-            time,
-        });
+        report.0.push(Row { step, passed: outcome.is_ok(), time });
         if outcome.is_err() {
             print!("\n{report}");
             return outcome.with_context(|| {
@@ -137,12 +119,7 @@ fn test_page(workspace: &Workspace) -> Result<()> {
 fn test_end_to_end(workspace: &Workspace) -> Result<()> {
     let browser = chromium::browser()?;
     let demo = Demo::build(workspace)?;
-    process::run(
-        demo.page
-            .script("e2e")?
-            .env("CHROMIUM_PATH", browser)
-            .env("OUTRIDER_BIN", &demo.server),
-    )
+    process::run(demo.page.script("e2e")?.env("CHROMIUM_PATH", browser).env("OUTRIDER_BIN", &demo.server))
 }
 
 struct Row {
@@ -196,15 +173,8 @@ mod tests {
 
     #[test]
     fn the_last_line_counts_steps() {
-        let row = |step, passed, seconds| Row {
-            step,
-            passed,
-            time: Duration::from_secs_f64(seconds),
-        };
-        let report = Report(vec![
-            row(Step::Check, true, 9.25),
-            row(Step::Native, true, 425.0),
-        ]);
+        let row = |step, passed, seconds| Row { step, passed, time: Duration::from_secs_f64(seconds) };
+        let report = Report(vec![row(Step::Check, true, 9.25), row(Step::Native, true, 425.0)]);
         assert_eq!(
             report.to_string(),
             "check       9.2 s  PASS\n\
@@ -213,10 +183,7 @@ mod tests {
              \n\
              2 passed, 0 failed\n"
         );
-        let report = Report(vec![
-            row(Step::Check, true, 1.0),
-            row(Step::Native, false, 1.0),
-        ]);
+        let report = Report(vec![row(Step::Check, true, 1.0), row(Step::Native, false, 1.0)]);
         assert!(report.to_string().ends_with("\n1 passed, 1 failed\n"));
     }
 }

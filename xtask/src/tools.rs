@@ -26,11 +26,7 @@ impl Tool {
     pub const TYPOS: Self = Self::new("typos-cli", "typos", Version::new(1, 52, 0));
 
     const fn new(package: &'static str, binary: &'static str, version: Version) -> Self {
-        Self {
-            package,
-            binary,
-            version,
-        }
+        Self { package, binary, version }
     }
 
     /// Turns what rustc makes for wasm32 into a module with JavaScript glue. Its version has to be that of the
@@ -44,19 +40,13 @@ impl Tool {
     pub fn find_or_install(&self, workspace: &Workspace) -> Result<PathBuf> {
         let file = format!("{}{}", self.binary, std::env::consts::EXE_SUFFIX);
         let installed = workspace.target().join("tools").join("bin").join(file);
-        let known = process::find_on_path(self.binary)
-            .into_iter()
-            .chain([installed.clone()])
-            .find(|path| self.is_at(path));
+        let known =
+            process::find_on_path(self.binary).into_iter().chain([installed.clone()]).find(|path| self.is_at(path));
         if let Some(path) = known {
             return Ok(path);
         }
-        self.install(workspace).with_context(|| {
-            format!(
-                "{} {} is needed and could not be installed",
-                self.package, self.version
-            )
-        })?;
+        self.install(workspace)
+            .with_context(|| format!("{} {} is needed and could not be installed", self.package, self.version))?;
         ensure!(
             self.is_at(&installed),
             "{} was installed as {}, but does not answer as version {}",

@@ -18,11 +18,7 @@ pub struct Version {
 impl Version {
     /// A version known beforehand.
     pub const fn new(major: u64, minor: u64, patch: u64) -> Self {
-        Self {
-            major,
-            minor,
-            patch,
-        }
+        Self { major, minor, patch }
     }
 
     /// Reads `1.2.3`, `v1.2.3` or `1.2.3-rc.1`.
@@ -58,14 +54,8 @@ mod tests {
         let cases = [
             ("wasm-bindgen 0.2.130", Version::new(0, 2, 130)),
             ("v20.20.2\n", Version::new(20, 20, 2)),
-            (
-                "rustc 1.95.0-nightly (59807616e 2026-04-14)",
-                Version::new(1, 95, 0),
-            ),
-            (
-                "Chromium 1.2.3.4 typos-cli 1.52.0+build",
-                Version::new(1, 52, 0),
-            ),
+            ("rustc 1.95.0-nightly (59807616e 2026-04-14)", Version::new(1, 95, 0)),
+            ("Chromium 1.2.3.4 typos-cli 1.52.0+build", Version::new(1, 52, 0)),
         ];
         for (output, version) in cases {
             assert_eq!(Version::in_output(output).unwrap(), version, "{output:?}");
@@ -74,9 +64,7 @@ mod tests {
 
     #[test]
     fn rejects_what_is_no_version() {
-        for text in [
-            "", "1", "1.2", "1.2.3.4", "1.2.x", "a.b.c", "1..3", "-1.2.3",
-        ] {
+        for text in ["", "1", "1.2", "1.2.3.4", "1.2.x", "a.b.c", "1..3", "-1.2.3"] {
             assert_eq!(Version::parse(text), None, "{text:?}");
         }
         assert!(Version::in_output("command not found").is_err());

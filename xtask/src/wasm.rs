@@ -30,22 +30,10 @@ pub struct BrowserCrate {
 
 /// Every crate that has to work in a browser; clippy and the browser tests go through this list.
 pub const BROWSER_CRATES: [BrowserCrate; 4] = [
-    BrowserCrate {
-        folder: "shared-codec",
-        package: "outrider-codec",
-    },
-    BrowserCrate {
-        folder: "speculation",
-        package: "outrider-speculation",
-    },
-    BrowserCrate {
-        folder: "models",
-        package: "outrider-models",
-    },
-    BrowserCrate {
-        folder: "wasm-edge",
-        package: "outrider-edge",
-    },
+    BrowserCrate { folder: "shared-codec", package: "outrider-codec" },
+    BrowserCrate { folder: "speculation", package: "outrider-speculation" },
+    BrowserCrate { folder: "models", package: "outrider-models" },
+    BrowserCrate { folder: "wasm-edge", package: "outrider-edge" },
 ];
 
 /// How this machine compiles for wasm32.
@@ -125,11 +113,7 @@ pub fn build_edge(workspace: &Workspace) -> Result<()> {
     let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
     let mut build = compiler.cargo(workspace, "build");
     process::run(build.args(["--release", "--package", "outrider-edge"]))?;
-    let module = workspace
-        .target()
-        .join(TARGET)
-        .join("release")
-        .join("outrider_edge.wasm");
+    let module = workspace.target().join(TARGET).join("release").join("outrider_edge.wasm");
     process::run(
         workspace
             .command(bindgen)
@@ -146,9 +130,7 @@ pub fn lint(workspace: &Workspace) -> Result<()> {
     let mut command = match compiler {
         Compiler::Installed => compiler.cargo(workspace, "clippy"),
         Compiler::Debian { .. } => {
-            println!(
-                "Clippy needs rustup's wasm32 target; Debian's compiler checks that the code compiles."
-            );
+            println!("Clippy needs rustup's wasm32 target; Debian's compiler checks that the code compiles.");
             compiler.cargo(workspace, "check")
         }
     };
@@ -181,9 +163,7 @@ pub fn test(workspace: &Workspace) -> Result<()> {
             // them out here (`--tests` would be shorter, but wasm-pack gives that one itself, and once too often).
             .arg(workspace.root().join(folder))
             .arg("--lib")
-            .args(integration_tests(
-                &workspace.root().join(folder).join("tests"),
-            )?)
+            .args(integration_tests(&workspace.root().join(folder).join("tests"))?)
             .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &webdriver_json)
             // Test files that do not say where they run would be skipped without this.
             .env("WASM_BINDGEN_USE_BROWSER", "1")
@@ -197,10 +177,7 @@ pub fn test(workspace: &Workspace) -> Result<()> {
         let mut passed = 0;
         process::run_watched(&mut command, |line| passed += tests_passed(line))?;
         // The runner is content with a crate that has no test for it; a step that names the crate must not be.
-        ensure!(
-            passed > 0,
-            "{package} ran no test in Chromium; its tests for the browser carry #[wasm_bindgen_test]"
-        );
+        ensure!(passed > 0, "{package} ran no test in Chromium; its tests for the browser carry #[wasm_bindgen_test]");
         println!("{package}: {passed} passed in Chromium");
     }
     Ok(())
@@ -210,21 +187,13 @@ pub fn test(workspace: &Workspace) -> Result<()> {
 fn integration_tests(tests: &Path) -> Result<Vec<String>> {
     let mut arguments = Vec::new();
     for path in entries(tests)? {
-        let files = if path.join("main.rs").is_file() {
-            entries(&path)?
-        } else {
-            vec![path.clone()]
-        };
+        let files = if path.join("main.rs").is_file() { entries(&path)? } else { vec![path.clone()] };
         let mut sources = files
             .iter()
             .filter(|file| file.extension().is_some_and(|extension| extension == "rs"))
-            .map(|file| {
-                fs::read_to_string(file)
-                    .with_context(|| format!("{} cannot be read", file.display()))
-            });
-        let for_browser = sources.try_fold(false, |found, source| {
-            anyhow::Ok(found || source?.contains("wasm_bindgen_test"))
-        })?;
+            .map(|file| fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display())));
+        let for_browser =
+            sources.try_fold(false, |found, source| anyhow::Ok(found || source?.contains("wasm_bindgen_test")))?;
         if let Some(name) = path.file_stem().and_then(|stem| stem.to_str())
             && for_browser
         {
@@ -306,12 +275,7 @@ mod tests {
         let line = "test result: ok. 12 passed; 0 failed; 0 ignored; 0 filtered out";
         assert_eq!(tests_passed(line), 12);
         assert_eq!(tests_passed("    test result: ok. 3 passed; 0 failed\n"), 3);
-        for line in [
-            "",
-            "no tests to run!",
-            "test result: FAILED. 1 passed; 1 failed",
-            "test a::b ... ok",
-        ] {
+        for line in ["", "no tests to run!", "test result: FAILED. 1 passed; 1 failed", "test a::b ... ok"] {
             assert_eq!(tests_passed(line), 0, "{line:?}");
         }
     }
@@ -322,10 +286,7 @@ mod tests {
         fs::create_dir_all(folder.join("suite")).unwrap();
         fs::create_dir_all(folder.join("golden")).unwrap();
         for (name, source) in [
-            (
-                "web.rs",
-                "use wasm_bindgen_test::wasm_bindgen_test as test;",
-            ),
+            ("web.rs", "use wasm_bindgen_test::wasm_bindgen_test as test;"),
             ("native.rs", "#[test] fn reads_files() {}"),
             ("suite/main.rs", "mod rollback;"),
             ("suite/rollback.rs", "#[wasm_bindgen_test] fn cuts() {}"),
@@ -336,10 +297,7 @@ mod tests {
         let found = integration_tests(&folder);
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!(found.unwrap(), ["--test=suite", "--test=web"]);
-        assert!(
-            integration_tests(&folder).unwrap().is_empty(),
-            "no folder, no tests"
-        );
+        assert!(integration_tests(&folder).unwrap().is_empty(), "no folder, no tests");
     }
 
     #[test]

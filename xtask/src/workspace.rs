@@ -28,16 +28,13 @@ impl Workspace {
         // `cargo run` tells where the crate is now; the path at compile time may have been moved since.
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        let root = manifest
-            .parent()
-            .context("xtask has to lie in a folder of the repository")?
-            .to_path_buf();
+        let root = manifest.parent().context("xtask has to lie in a folder of the repository")?.to_path_buf();
         let target = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"]
             .into_iter()
             .find_map(std::env::var_os)
             .map_or_else(|| root.join("target"), PathBuf::from);
-        let target = std::path::absolute(&target)
-            .with_context(|| format!("{} is no usable folder", target.display()))?;
+        let target =
+            std::path::absolute(&target).with_context(|| format!("{} is no usable folder", target.display()))?;
         for name in OVERRIDES {
             if std::env::var_os(name).is_some() {
                 eprintln!(
@@ -66,17 +63,14 @@ impl Workspace {
     /// A folder for what xtask itself writes, created if need be.
     pub fn scratch(&self) -> Result<PathBuf> {
         let folder = self.target.join("xtask");
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("{} cannot be created", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         Ok(folder)
     }
 
     /// `program` with the repository root as working folder and an environment in which cargo behaves as documented.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        command
-            .current_dir(&self.root)
-            .env("CARGO_TARGET_DIR", &self.target);
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         for name in OVERRIDES {
             command.env_remove(name);
         }
@@ -94,8 +88,7 @@ impl Workspace {
     /// The version of `package` that Cargo.lock holds.
     pub fn locked_version(&self, package: &str) -> Result<Version> {
         let path = self.root.join("Cargo.lock");
-        let lock = fs::read_to_string(&path)
-            .with_context(|| format!("{} cannot be read", path.display()))?;
+        let lock = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
         lockfile::version_of(&lock, package)
     }
 }
