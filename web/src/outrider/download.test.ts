@@ -1,7 +1,10 @@
-import { expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { download } from './download.js';
 
 const file = new TextEncoder().encode('the whole file');
+
+beforeAll(() => void vi.stubGlobal('setTimeout', (then: () => void) => queueMicrotask(then)));
+afterAll(() => void vi.unstubAllGlobals());
 
 /** Answers with the file from where it is asked for; breaks after `breaks[n]` bytes at the n-th request. */
 function server(options: { breaks?: number[]; headers?: Record<string, string>; ranges?: boolean }) {

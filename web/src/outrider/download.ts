@@ -1,7 +1,7 @@
 import { OutriderError } from './errors.js';
 
-/** How often a broken transfer is taken up again before giving up. */
-const ATTEMPTS = 4;
+/** How long to wait before each attempt, in milliseconds; a radio link needs seconds to come back. */
+const PAUSES_MS = [0, 250, 1000, 3000];
 
 /**
  * Fetches a file, telling how far it is. A transfer that breaks is taken up where it broke if the server can
@@ -20,7 +20,8 @@ export async function download(
   let validator: string | null = null;
   let cause: unknown;
 
-  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+  for (const pause of PAUSES_MS) {
+    if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
     const resuming: boolean = file.length > 0 && validator !== null;
     if (!resuming) file.clear();
     try {

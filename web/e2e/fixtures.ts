@@ -1,0 +1,143 @@
+// A server per worker, and the page as a person uses it.
+
+import { expect, test as base } from '@playwright/test';
+import type { Locator, Page } from '@playwright/test';
+import { Server } from './server.js';
+
+/** Names of the number fields and of the address's parameters. */
+export type Setting =
+  | 'temperature'
+  | 'topP'
+  | 'topK'
+  | 'seed'
+  | 'maxNewTokens'
+  | 'draftLength'
+  | 'supportSize'
+  | 'latticeResolution'
+  | 'bitBudget';
+
+/** A token as the page shows it. */
+export interface ShownToken {
+  id: number;
+  origin: string;
+  text: string;
+}
+
+/** The demo page. */
+export class Demo {
+  readonly page: Page;
+  readonly main: Locator;
+  readonly alert: Locator;
+
+  constructor(page: Page) {
+    this.page = page;
+    this.main = page.locator('main');
+    this.alert = page.getByRole('alert');
+  }
+
+  /** Opens the page and waits for its draft model. */
+  async open(
+    server: Server,
+    query: Partial<Record<Setting | 'prompt', string | number>> = {},
+  ): Promise<void> {
+    const parameters = Object.entries(query).map(([name, value]) => [name, String(value)]);
+    await this.page.goto(`${server.url}/?${new URLSearchParams(parameters)}`);
+    await expect(this.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
+  }
+
+  async set(setting: Setting, value: number): Promise<void> {
+    await this.page.locator(`#${setting}`).fill(String(value));
+  }
+
+  /** Moves a slider; for the rates `value` is a position. */
+  async slide(slider: 'uplink' | 'downlink' | 'round-trip', value: number): Promise<void> {
+    await this.page.locator(`#${slider}`).fill(String(value));
+  }
+
+  /** Starts a run and does not wait for it. */
+  async start(button: 'Generate' | 'Cloud only' = 'Generate'): Promise<void> {
+    await this.page.getByRole('button', { name: button, exact: true }).click();
+    await expect(this.main).toHaveAttribute('data-state', /generating|finished/);
+  }
+
+  /** Waits for the run's end; it must not be a failure. */
+  async finish(): Promise<void> {
+    await expect(this.main).toHaveAttribute('data-state', /finished|failed/, { timeout: 100_000 });
+    await expect(this.alert).toHaveText('');
+    await expect(this.main).toHaveAttribute('data-state', 'finished');
+  }
+
+  /** Runs to the end. */
+  async run(button: 'Generate' | 'Cloud only' = 'Generate'): Promise<void> {
+    await this.start(button);
+    await this.finish();
+  }
+
+  /** Runs until at least `count` tokens stand there, with other seeds while the text ends before. */
+  async runFor(count: number): Promise<void> {
+    for (let seed = 1; seed <= 10; seed++) {
+      await this.set('seed', seed);
+      await this.run();
+      if ((await this.tokens()).length >= count) return;
+    }
+    throw new Error(`ten texts ended before ${count} tokens`);
+  }
+
+  /** Waits until at least `count` tokens stand there. */
+  async waitForTokens(count: number): Promise<void> {
+    await expect
+      .poll(() => this.page.locator('#output [data-token-id]').count(), { timeout: 60_000 })
+      .toBeGreaterThanOrEqual(count);
+  }
+
+  tokens(): Promise<ShownToken[]> {
+    return this.page.locator('#output [data-token-id]').evaluateAll((spans) =>
+      spans.map((span) => ({
+        id: Number(span.getAttribute('data-token-id')),
+        origin: span.getAttribute('data-origin') ?? '',
+        text: span.textContent ?? '',
+      })),
+    );
+  }
+
+  /** Live counters by name; those that do not apply are NaN. */
+  async counters(): Promise<Record<string, number>> {
+    return Object.fromEntries(
+      await this.page.locator('[data-counter]').evaluateAll((cells) =>
+        cells.map((cell): [string, number] => {
+          const value = cell.getAttribute('data-value') ?? '';
+          return [cell.getAttribute('data-counter') ?? '', value === '' ? Number.NaN : Number(value)];
+        }),
+      ),
+    );
+  }
+
+  async counter(name: string): Promise<number> {
+    return (await this.counters())[name] ?? Number.NaN;
+  }
+}
+
+export const test = base.extend<{ demo: Demo; ownServer: Server }, { server: Server }>({
+  server: [
+    async ({}, use) => {
+      const server = await Server.start();
+      await use(server);
+      await server.kill();
+    },
+    { scope: 'worker', timeout: 90_000 },
+  ],
+  // For tests that mistreat it.
+  ownServer: async ({}, use) => {
+    const server = await Server.start();
+    await use(server);
+    await server.kill();
+  },
+  demo: async ({ page }, use) => {
+    const errors: Error[] = [];
+    page.on('pageerror', (error) => errors.push(error));
+    await use(new Demo(page));
+    expect(errors, 'uncaught errors on the page').toEqual([]);
+  },
+});
+
+export { expect };

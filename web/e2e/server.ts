@@ -1,0 +1,102 @@
+// The server under test, as a process of its own.
+
+import { execFile, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import { promisify } from 'node:util';
+
+const web = path.resolve(import.meta.dirname, '..');
+const repository = path.resolve(web, '..');
+const binary = path.resolve(process.env['OUTRIDER_BIN'] ?? path.join(repository, 'target/release/outrider'));
+
+/** How long the server may take to load its model. */
+const START_MS = 60_000;
+
+/** `outrider serve`, on a free port of this machine. */
+export class Server {
+  /** Where it listens, without a slash at the end. */
+  readonly url: string;
+  #process: ChildProcess;
+
+  private constructor(url: string, process: ChildProcess) {
+    this.url = url;
+    this.#process = process;
+  }
+
+  static async start(): Promise<Server> {
+    const { url, process } = await launch('127.0.0.1:0');
+    return new Server(url, process);
+  }
+
+  /** Ends it as a crash would: no goodbye to anybody. */
+  async kill(): Promise<void> {
+    if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
+    const exited = once(this.#process, 'exit');
+    this.#process.kill('SIGKILL');
+    await exited;
+  }
+
+  /** Starts it again, where it was. */
+  async startAgain(): Promise<void> {
+    this.#process = (await launch(new URL(this.url).host)).process;
+  }
+}
+
+/** Starts the server and waits for the line with its address. */
+async function launch(listen: string): Promise<{ url: string; process: ChildProcess }> {
+  const args = ['serve', '--listen', listen, '--web', path.join(web, 'dist')];
+  const process = spawn(binary, args, { cwd: repository, stdio: ['ignore', 'pipe', 'inherit'] });
+  const lines: string[] = [];
+  const url = await new Promise<string>((resolve, reject) => {
+    const fail = (why: string): void => reject(new Error([`${binary} ${why}`, ...lines].join('\n')));
+    const timer = setTimeout(() => {
+      process.kill('SIGKILL');
+      fail(`did not tell its address within ${START_MS / 1000} s`);
+    }, START_MS);
+    process.once('error', (error) => fail(`could not be started: ${error.message}`));
+    process.once('exit', (code) => fail(`ended with ${code}`));
+    // Read to the end, also when nobody looks any more: a full pipe would stop the server.
+    createInterface({ input: process.stdout }).on('line', (line) => {
+      lines.push(line);
+      const address = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0];
+      if (address) {
+        clearTimeout(timer);
+        resolve(address);
+      }
+    });
+  });
+  return { url, process };
+}
+
+/** What the page is compared with. */
+export interface NativeRequest {
+  prompt: string;
+  maxTokens: number;
+  seed: number;
+  supportSize: number;
+  latticeResolution: number;
+  draftLength: number;
+  cloudOnly?: boolean;
+}
+
+/** The ids that the native client gets from `server` at temperature 0. */
+export async function nativeTokenIds(server: Server, request: NativeRequest): Promise<number[]> {
+  const session = `${server.url.replace('http', 'ws')}/session`;
+  const options = {
+    '--server': session,
+    '--temperature': 0,
+    '--max-tokens': request.maxTokens,
+    '--seed': request.seed,
+    '--support-size': request.supportSize,
+    '--lattice-resolution': request.latticeResolution,
+    '--draft-length': request.draftLength,
+  };
+  const args = ['generate', request.prompt, ...Object.entries(options).flat().map(String), '--json'];
+  if (request.cloudOnly) args.push('--cloud-only');
+  const { stdout } = await promisify(execFile)(binary, args, { cwd: repository });
+  const { token_ids: ids } = JSON.parse(stdout) as { token_ids?: unknown };
+  if (!Array.isArray(ids)) throw new Error(`no token_ids in ${stdout}`);
+  return ids as number[];
+}
