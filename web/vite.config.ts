@@ -1,8 +1,31 @@
+import type { Plugin } from 'vite';
 import { defineConfig } from 'vitest/config';
 
 const server = process.env['OUTRIDER_SERVER'] ?? 'http://127.0.0.1:8787';
 
+/**
+ * Writes the addresses of the worker and of the wasm the way every bundler understands, `new URL('./file',
+ * import.meta.url)`. Vite wraps them in a second URL, behind which the bundlers of those who use the package
+ * would not see that a file is needed.
+ */
+function plainAddresses(): Plugin {
+  const wrapped =
+    /new URL\(\s*(?:\/\*.*?\*\/\s*)?"" \+ new URL\("([^"]+)", import\.meta\.url\)\.href,\s*import\.meta\.url\s*\)/g;
+  const plain = (code: string): string => code.replace(wrapped, 'new URL("./$1", import.meta.url)');
+  return {
+    name: 'plain-addresses',
+    enforce: 'post',
+    generateBundle(_, bundle) {
+      for (const file of Object.values(bundle)) {
+        if (file.type === 'chunk') file.code = plain(file.code);
+        else if (typeof file.source === 'string') file.source = plain(file.source);
+      }
+    },
+  };
+}
+
 export default defineConfig(({ mode }) => ({
+  plugins: mode === 'package' ? [plainAddresses()] : [],
   // Relative, so that the page also works below a path of somebody's own server.
   base: './',
   worker: { format: 'es' },

@@ -41,7 +41,7 @@ export interface SessionInfo {
   vocabSize: number;
 }
 
-/** What a generation cost so far. Ratios whose denominator is still zero are not finite or zero. */
+/** What a generation cost so far. Ratios are zero while there is nothing to divide by. */
 export interface Statistics {
   /** Tokens committed. */
   tokens: number;
@@ -57,6 +57,8 @@ export interface Statistics {
   uplinkBits: number;
   /** Bits received from the server. */
   downlinkBits: number;
+  /** Of the scheme's payload alone, which is what the papers count; frames and prompt excluded. */
+  payloadBitsPerDraftedToken: number;
   uplinkBitsPerDraftedToken: number;
   uplinkBitsPerToken: number;
   downlinkBitsPerToken: number;

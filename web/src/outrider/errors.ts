@@ -12,6 +12,9 @@
  * | `out-of-memory` | the draft does not fit into the memory the browser grants |
  * | `connection-failed`, `connection-lost` | no server at the address; the server went away |
  * | `incompatible-version` | page and server speak different versions of the protocol |
+ * | `shutting-down`, `idle` | the server ended the session, because it stops or heard nothing for too long |
+ * | `prompt-too-long` | the prompt does not fit the context window |
+ * | `invalid-parameters` | the engine or the server cannot work with these options or this prompt |
  * | `server-full` | the server holds as many sessions as it allows |
  * | `worker-crashed`, `worker-unresponsive` | the worker died, or did not stop when told to |
  * | `invalid-option` | an option is out of range |
@@ -30,6 +33,10 @@ export type OutriderErrorCode =
   | 'connection-lost'
   | 'incompatible-version'
   | 'server-full'
+  | 'shutting-down'
+  | 'idle'
+  | 'prompt-too-long'
+  | 'invalid-parameters'
   | 'worker-crashed'
   | 'worker-unresponsive'
   | 'invalid-option'

@@ -105,6 +105,7 @@ export const emptySummary: Summary = {
   acceptanceRate: 0,
   uplinkBits: 0,
   downlinkBits: 0,
+  payloadBitsPerDraftedToken: 0,
   uplinkBitsPerDraftedToken: 0,
   uplinkBitsPerToken: 0,
   downlinkBitsPerToken: 0,

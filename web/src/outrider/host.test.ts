@@ -97,7 +97,7 @@ test('a connection lost after tokens came fails, and the next generation connect
   expect(connect).toHaveBeenCalledTimes(2);
 });
 
-test('other failures keep the connection', async () => {
+test('a refusal keeps the connection', async () => {
   let calls = 0;
   const generate: Edge['generate'] = () =>
     calls++ === 0 ? Promise.reject(coded('prompt-too-long')) : Promise.resolve(done);

@@ -1,6 +1,6 @@
 import type { Edge, EdgeConstructor, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
 import { describe, OutriderError } from './errors.js';
-import type { PlainError } from './errors.js';
+import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import type { FromWorker, Sources, ToWorker } from './messages.js';
 
@@ -113,17 +113,18 @@ export class EdgeHost {
     try {
       const wasConnected = this.#connected;
       const summary = await attempt().catch((error: unknown) => {
-        if (isLost(describe(error))) this.#connected = false;
         // A connection that died while idle is noticed only now. Nothing was generated, so nothing can repeat.
-        if (wasConnected && !this.#connected && rounds === 0) return attempt();
-        throw error;
+        const died = wasConnected && rounds === 0 && endings.includes(describe(error).code);
+        if (!died) throw error;
+        this.#connected = false;
+        return attempt();
       });
       this.#running = null;
       post({ type: 'done', id, summary });
     } catch (thrown) {
       this.#running = null;
       const error = describe(thrown);
-      if (isLost(error)) this.#connected = false;
+      if (!refusals.includes(error.code)) this.#connected = false;
       if (error.code === 'worker-crashed') post({ type: 'crashed', error });
       else post({ type: 'failed', id, error });
     }
@@ -152,7 +153,8 @@ export class EdgeHost {
   }
 }
 
-/** After these the engine needs a new connection. */
-function isLost(error: PlainError): boolean {
-  return error.code.startsWith('connection-') || error.code === 'server-full';
-}
+/** After these the session stands as it did; after anything else the next generation opens another. */
+const refusals: readonly OutriderErrorCode[] = ['prompt-too-long', 'invalid-parameters'];
+
+/** How it shows that the session ended on its own: the link broke, or the server ended what was idle or all. */
+const endings: readonly OutriderErrorCode[] = ['connection-lost', 'not-connected', 'idle', 'shutting-down'];

@@ -32,14 +32,21 @@ export function sentenceFor(error: unknown): string {
       return 'This page and the server speak different versions of the protocol. Reload the page to get the version that fits.';
     case 'server-full':
       return 'The server is serving as many sessions as it can. Wait a moment, then try again.';
+    case 'shutting-down':
+      return 'The server is stopping. Try again once it has been started anew.';
+    case 'idle':
+      return 'The server ended the session because nothing happened for too long. Press Generate to connect again.';
+    case 'prompt-too-long':
+      return `The prompt is too long for the models (${error.message}). Shorten it and try again.`;
     case 'worker-crashed':
       return 'The draft engine crashed. Press Generate to start it again.';
     case 'worker-unresponsive':
       return 'The draft engine did not stop in time and was shut down. Press Generate to start it again.';
     case 'invalid-option':
-      return `That setting is not possible: ${error.message}.`;
+    case 'invalid-parameters':
+      return `That is not possible: ${error.message.replace(/\.$/, '')}.`;
     default:
-      return `That did not work: ${error.message} (${error.code}).`;
+      return `That did not work: ${error.message.replace(/\.$/, '')} (${error.code}).`;
   }
 }
 
