@@ -15,6 +15,7 @@
  * | `shutting-down`, `idle` | the server ended the session, because it stops or heard nothing for too long |
  * | `prompt-too-long` | the prompt does not fit the context window |
  * | `invalid-parameters` | the engine or the server cannot work with these options or this prompt |
+ * | `malformed`, `out-of-order`, `impossible-verdict` | the server sent what cannot be |
  * | `server-full` | the server holds as many sessions as it allows |
  * | `worker-crashed`, `worker-unresponsive` | the worker died, or did not stop when told to |
  * | `invalid-option` | an option is out of range |
@@ -32,6 +33,9 @@ export type OutriderErrorCode =
   | 'connection-failed'
   | 'connection-lost'
   | 'incompatible-version'
+  | 'malformed'
+  | 'out-of-order'
+  | 'impossible-verdict'
   | 'server-full'
   | 'shutting-down'
   | 'idle'

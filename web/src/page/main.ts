@@ -66,7 +66,7 @@ async function load(): Promise<void> {
     showLoad(`Draft ready: ${formatBytes(weightBytes)}, ${vocabSize} tokens, context ${contextLength}`, null);
     setState('ready');
   } catch (error) {
-    showLoad('No draft model', null);
+    showLoad('Not ready', null);
     complain(sentenceFor(error));
     retryButton.hidden = false;
     setState('failed');

@@ -28,6 +28,10 @@ export function sentenceFor(error: unknown): string {
       return 'The server could not be reached. Check that it is running, then try again.';
     case 'connection-lost':
       return 'The server went away in the middle of the session. Press Generate to connect again.';
+    case 'malformed':
+    case 'out-of-order':
+    case 'impossible-verdict':
+      return `The server sent something that this page does not understand (${error.message}). Reload the page; if that does not help, page and server do not belong together.`;
     case 'incompatible-version':
       return 'This page and the server speak different versions of the protocol. Reload the page to get the version that fits.';
     case 'server-full':
