@@ -1,1 +1,21 @@
-//! Placeholder.
+//! **Server.** The target model behind a WebSocket, the `outrider` command line, and a native edge.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`pair`] | where the draft, the target and their tokenizer come from |
+//! | [`engine`] | the one thread that owns the target and runs many sessions' passes together |
+//! | [`session`] | drives one connection: state machine, engine, time limits |
+//! | [`app`] | the axum routes: page, draft model, WebSocket, health |
+//! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
+//! | [`cli`] | `outrider serve` and `outrider generate` |
+//!
+//! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
+//! `outrider-speculation`, takes the pass it asks for to [`engine`], where it waits for the passes of other sessions
+//! to share one run of the target, and sends what the state machine makes of the logits.
+
+pub mod app;
+pub mod cli;
+pub mod edge;
+pub mod engine;
+pub mod pair;
+pub mod session;

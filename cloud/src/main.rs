@@ -1,2 +1,7 @@
-//! Placeholder.
-fn main() {}
+//! The `outrider` command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    outrider_cloud::cli::main()
+}

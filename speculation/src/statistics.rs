@@ -37,6 +37,8 @@ pub struct Statistics {
     pub rounds: usize,
     /// Tokens drafted in those rounds.
     pub drafted: usize,
+    /// Of these, judged: the accepted ones and the first rejected one of each round.
+    pub judged: usize,
     /// Of these, accepted.
     pub accepted: usize,
     /// Bits of all frames sent since the generation began, the prompt included.
@@ -72,7 +74,9 @@ pub struct Report {
     pub rounds: usize,
     pub drafted: usize,
     pub accepted: usize,
+    pub judged: usize,
     pub acceptance_rate: f64,
+    pub accepted_per_drafted: f64,
     pub uplink_bits: usize,
     pub downlink_bits: usize,
     pub payload_bits_per_drafted_token: f64,
@@ -86,8 +90,13 @@ pub struct Report {
 }
 
 impl Statistics {
-    /// Accepted drafts per drafted token.
+    /// Accepted per judged draft: the papers' α, which does not depend on how many are drafted a round.
     pub fn acceptance_rate(&self) -> f64 {
+        ratio(self.accepted as f64, self.judged as f64)
+    }
+
+    /// Accepted per drafted token: what of the drafting was of use. Falls as more are drafted a round.
+    pub fn accepted_per_drafted(&self) -> f64 {
         ratio(self.accepted as f64, self.drafted as f64)
     }
 
@@ -111,7 +120,9 @@ impl Statistics {
             rounds: self.rounds,
             drafted: self.drafted,
             accepted: self.accepted,
+            judged: self.judged,
             acceptance_rate: self.acceptance_rate(),
+            accepted_per_drafted: self.accepted_per_drafted(),
             uplink_bits: self.uplink_bits,
             downlink_bits: self.downlink_bits,
             payload_bits_per_drafted_token: ratio(self.payload_bits as f64, self.drafted as f64),
@@ -143,7 +154,7 @@ mod tests {
     fn nothing_divided_by_nothing_is_zero() {
         let report = Statistics::default().report();
         assert_eq!((report.acceptance_rate, report.tokens_per_second, report.server_passes_per_token), (0.0, 0.0, 0.0));
-        let some = Statistics { tokens: 9, rounds: 3, drafted: 8, accepted: 6, server_passes: 3, elapsed: Duration::from_secs(3), ..Default::default() };
+        let some = Statistics { tokens: 9, rounds: 3, drafted: 12, judged: 8, accepted: 6, server_passes: 3, elapsed: Duration::from_secs(3), ..Default::default() };
         assert_eq!((some.acceptance_rate(), some.tokens_per_second(), some.server_passes_per_token()), (0.75, 3.0, 1.0 / 3.0));
     }
 }

@@ -250,6 +250,9 @@ impl Generation {
             .collect();
         statistics.rounds += 1;
         statistics.drafted += record.drafted.len();
+        // A round that an accepted end-of-text token ended has no rejected draft.
+        let rejected = accepted < record.drafted.len() && verdict.token.is_some();
+        statistics.judged += accepted + usize::from(rejected);
         statistics.accepted += accepted;
         statistics.payload_bits += record.payload_bits;
         statistics.draft_frame_bits += uplink_bits;

@@ -1,0 +1,128 @@
+//! The axum routes.
+//!
+//! | route | what |
+//! |---|---|
+//! | `/` | the page (a folder) |
+//! | `/pair/draft.gguf`, `/pair/tokenizer.json` | the draft model for the browser |
+//! | `/session` | the WebSocket |
+//! | `/healthz` | how full the engine is, as JSON |
+
+use std::{path::PathBuf, sync::Arc};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{
+        State,
+        ws::{Message, WebSocket, WebSocketUpgrade},
+    },
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use futures_util::{SinkExt, StreamExt, future, stream::SplitSink};
+use outrider_codec::frame::MAX_FRAME_BYTES;
+use outrider_speculation::cloud::TargetInfo;
+use tokio::sync::watch;
+use tower_http::{compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer};
+
+use crate::{
+    engine::{Engine, Load},
+    session::{self, Limits},
+};
+
+/// What the routes share.
+#[derive(Debug, Clone)]
+pub struct AppState {
+    /// The target.
+    pub engine: Engine,
+    /// What sessions need to know of it.
+    pub target: TargetInfo,
+    /// Bounds on each session.
+    pub limits: Limits,
+    /// The draft model for browsers.
+    pub draft_gguf: Bytes,
+    /// Its tokenizer.
+    pub tokenizer_json: Bytes,
+    /// Becomes true when the server stops.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// The routes; `page` is the folder of the built page.
+pub fn app(state: AppState, page: PathBuf) -> Router {
+    // The page of anyone may load the draft model and open a session.
+    let any_origin =
+        SetResponseHeaderLayer::overriding(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    // Revalidate: the page and the model behind an address change with the server.
+    let revalidate = SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Router::new()
+        .route("/pair/draft.gguf", get(draft_gguf))
+        .route("/pair/tokenizer.json", get(tokenizer_json))
+        .layer(any_origin)
+        .route("/healthz", get(health))
+        .fallback_service(ServeDir::new(page).fallback(get(no_such_page)))
+        .layer(CompressionLayer::new())
+        .layer(revalidate)
+        // After the layers: none of them is for an upgraded connection.
+        .route("/session", get(upgrade))
+        .with_state(Arc::new(state))
+}
+
+async fn draft_gguf(State(state): State<Arc<AppState>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/octet-stream")], state.draft_gguf.clone())
+}
+
+async fn tokenizer_json(State(state): State<Arc<AppState>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], state.tokenizer_json.clone())
+}
+
+/// The body of `/healthz`.
+#[derive(Debug, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Health {
+    status: &'static str,
+    #[serde(flatten)]
+    load: Load,
+}
+
+async fn health(State(state): State<Arc<AppState>>) -> Json<Health> {
+    let status = if *state.stopping.borrow() { "stopping" } else { "ok" };
+    Json(Health { status, load: state.engine.load() })
+}
+
+async fn no_such_page() -> Response {
+    let text = "There is no such page here. If this is the first page you see, the demo page has not been built: \
+                run `cargo xtask demo`, or give its folder with --web.\n";
+    (axum::http::StatusCode::NOT_FOUND, text).into_response()
+}
+
+async fn upgrade(State(state): State<Arc<AppState>>, upgrade: WebSocketUpgrade) -> Response {
+    // A little over a frame's limit passes, so that the session can say what is wrong; far over ends the connection.
+    upgrade
+        .max_message_size(2 * MAX_FRAME_BYTES)
+        .max_frame_size(2 * MAX_FRAME_BYTES)
+        .on_upgrade(move |socket| converse(socket, state))
+}
+
+async fn converse(socket: WebSocket, state: Arc<AppState>) {
+    let (sink, stream) = socket.split();
+    let outgoing = binary(sink);
+    let Some(seat) = state.engine.seat() else {
+        tracing::warn!("refused a session: no seat is free");
+        return session::refuse(outgoing, state.limits).await;
+    };
+    let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
+        future::ready(match message {
+            Ok(Message::Binary(bytes)) => Some(bytes.to_vec()),
+            // No frame is text; the session refuses it like any other bytes.
+            Ok(Message::Text(text)) => Some(text.as_bytes().to_vec()),
+            _ => None,
+        })
+    });
+    session::run(seat, state.target.clone(), state.limits, incoming, outgoing, state.stopping.clone()).await;
+}
+
+/// Bytes as binary messages.
+fn binary(sink: SplitSink<WebSocket, Message>) -> impl futures_util::Sink<Vec<u8>, Error = axum::Error> + Unpin {
+    sink.with(|bytes: Vec<u8>| future::ready(Ok::<_, axum::Error>(Message::Binary(bytes.into()))))
+}

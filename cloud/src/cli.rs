@@ -1,0 +1,71 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod generate;
+mod serve;
+
+/// Draft text with a small model at the edge, verify it with a large one on a server.
+///
+/// A browser (or `outrider generate`) drafts a few tokens and sends them with their compressed probabilities; the
+/// server checks all of them in one pass of the large model and keeps those the large model might as well have
+/// written itself. The text is distributed exactly as the large model's own.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "\
+Try it:
+  outrider serve                                   the server, on http://127.0.0.1:8787
+  outrider generate \"Once upon a time\"             a native edge that drafts for it
+  outrider generate --local \"Once upon a time\"     both ends in this process
+  outrider generate --local --cloud-only \"Once\"    the large model alone, for comparison
+
+Without --draft, --target and --tokenizer the small pair in the binary is used."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+    Generate(generate::Generate),
+}
+
+/// Parses the arguments and does what they say.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    let result = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| {
+        runtime.block_on(async {
+            match cli.command {
+                Command::Serve(serve) => serve.run().await,
+                Command::Generate(generate) => generate.run().await,
+            }
+        })
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&*error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a command ends with when it fails; shown to the user as one sentence.
+type CommandError = Box<dyn std::error::Error + Send + Sync>;
+
+#[expect(clippy::print_stderr, reason = "this is a command line")]
+fn complain(error: &dyn std::error::Error) {
+    eprintln!("outrider: {error}");
+}

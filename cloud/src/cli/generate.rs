@@ -1,0 +1,205 @@
+//! `outrider generate`.
+
+use std::io::{Write, stdout};
+
+use clap::Args;
+use outrider_codec::frame::{SamplingParameters, SchemeParameters};
+use outrider_models::TextStream;
+use outrider_speculation::{
+    edge::{Mode, Settings},
+    statistics::{Report, RoundRecord},
+};
+use serde::Serialize;
+
+use super::CommandError;
+use crate::{
+    edge::{Generated, NativeEdge, Transport},
+    engine::Engine,
+    pair::{self, PairPaths},
+};
+
+/// Generate text, drafting natively for a server
+#[derive(Debug, Args)]
+pub struct Generate {
+    /// Text to go on from
+    prompt: String,
+    /// Server to draft for
+    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
+    server: String,
+    /// Run both ends in this process, without a server
+    #[arg(long)]
+    local: bool,
+    /// Let the target generate alone, for comparison
+    #[arg(long)]
+    cloud_only: bool,
+    #[command(flatten)]
+    pair: PairPaths,
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// Print one JSON object: token ids, text, settings, statistics and a record per round
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SettingsArgs {
+    /// Most tokens to generate
+    #[arg(long, value_name = "COUNT", default_value_t = 128)]
+    max_tokens: u32,
+    /// 0 is greedy; both ends use it
+    #[arg(long, value_name = "T", default_value_t = 0.7)]
+    temperature: f32,
+    /// Keep the k most likely tokens; 0 keeps all
+    #[arg(long, value_name = "k", default_value_t = 0)]
+    top_k: u32,
+    /// Keep the fewest most likely tokens whose probabilities reach this
+    #[arg(long, value_name = "p", default_value_t = 1.0)]
+    top_p: f32,
+    /// Seeds both ends' choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// K: tokens kept of each draft distribution
+    #[arg(long, value_name = "K", default_value_t = 32)]
+    support_size: u32,
+    /// l: what the integer counts of a draft distribution add up to
+    #[arg(long, value_name = "l", default_value_t = 100)]
+    lattice_resolution: u32,
+    /// gamma: tokens drafted in a round
+    #[arg(long, value_name = "gamma", default_value_t = 4)]
+    draft_length: u32,
+    /// B: most payload bits in a round; 0 is no budget
+    #[arg(long, value_name = "B", default_value_t = 5000)]
+    bit_budget: u32,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Output<'a> {
+    mode: &'static str,
+    prompt: &'a str,
+    prompt_token_ids: &'a [u32],
+    token_ids: &'a [u32],
+    text: &'a str,
+    finish: &'static str,
+    settings: &'a SettingsArgs,
+    statistics: &'a Report,
+    rounds: &'a [RoundRecord],
+}
+
+impl Generate {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
+        let tokenizer = self.pair.tokenizer()?;
+        let draft = self.pair.draft()?;
+        let info = pair::draft_info(&draft, &tokenizer)?;
+        let transport = if self.local { self.local(&tokenizer)? } else { Transport::connect(&self.server).await? };
+        let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, &self.prompt)?;
+
+        let mut edge = NativeEdge::greet(&draft, info, transport).await?;
+        let (mut stream, mut text) = (TextStream::new(), String::new());
+        let (mut token_ids, mut rounds) = (Vec::new(), Vec::new());
+        let generated = edge
+            .generate(prompt.clone(), &self.settings.settings(self.cloud_only), |committed| {
+                for &(id, _) in &committed.tokens {
+                    let piece = stream.push(&tokenizer, id);
+                    self.show(&piece);
+                    text.push_str(&piece);
+                    token_ids.push(id);
+                }
+                rounds.extend(committed.round.clone());
+            })
+            .await?;
+        let rest = stream.finish();
+        self.show(&rest);
+        text.push_str(&rest);
+        edge.close().await;
+
+        let report = generated.statistics.report();
+        if self.json {
+            let output = Output {
+                mode: if self.cloud_only { "cloud-only" } else { "speculative" },
+                prompt: &self.prompt,
+                prompt_token_ids: &prompt,
+                token_ids: &token_ids,
+                text: &text,
+                finish: generated.end.name(),
+                settings: &self.settings,
+                statistics: &report,
+                rounds: &rounds,
+            };
+            print(&format!("{}\n", serde_json::to_string(&output)?));
+        } else {
+            print(&format!("\n\n{}", summary(&generated, &report)));
+        }
+        Ok(())
+    }
+
+    fn local(&self, tokenizer: &outrider_models::Tokenizer) -> Result<Transport, CommandError> {
+        let target = self.pair.target()?;
+        let info = pair::target_info(&target, tokenizer, outrider_codec::frame::MAX_DRAFT_TOKENS)?;
+        let engine = Engine::start(target, 1)?;
+        Transport::local(&engine, info).ok_or_else(|| "the engine has no seat".into())
+    }
+
+    /// Prints a piece of text as it comes, unless JSON was asked for.
+    fn show(&self, piece: &str) {
+        if !self.json {
+            print(piece);
+        }
+    }
+}
+
+impl SettingsArgs {
+    fn settings(&self, cloud_only: bool) -> Settings {
+        let mode = if cloud_only {
+            Mode::CloudOnly
+        } else {
+            Mode::Speculative {
+                scheme: SchemeParameters::KSqs {
+                    support_size: self.support_size,
+                    lattice_resolution: self.lattice_resolution,
+                },
+                draft_length: self.draft_length,
+                bit_budget: (self.bit_budget > 0).then_some(self.bit_budget),
+            }
+        };
+        Settings {
+            mode,
+            sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
+            seed: self.seed,
+            max_new_tokens: self.max_tokens,
+        }
+    }
+}
+
+fn summary(generated: &Generated, report: &Report) -> String {
+    let mut lines = vec![
+        ("tokens", format!("{} ({})", report.tokens, generated.end.name())),
+        ("tokens/s", format!("{:.1}", report.tokens_per_second)),
+        ("server passes per token", format!("{:.3}", report.server_passes_per_token)),
+    ];
+    if report.drafted > 0 {
+        let accepted = format!(
+            "{:.3} ({} of {} judged, {} drafted)",
+            report.acceptance_rate, report.accepted, report.judged, report.drafted
+        );
+        lines.extend([
+            ("acceptance rate", accepted),
+            ("uplink bits per drafted token", format!("{:.1}", report.uplink_bits_per_drafted_token)),
+            ("of these, payload", format!("{:.1}", report.payload_bits_per_drafted_token)),
+        ]);
+    }
+    lines.extend([
+        ("uplink bits per token", format!("{:.1}", report.uplink_bits_per_token)),
+        ("downlink bits per token", format!("{:.1}", report.downlink_bits_per_token)),
+        ("first token", format!("{:.0} ms", report.first_token_ms)),
+    ]);
+    lines.iter().map(|(name, value)| format!("{name:<30} {value}\n")).collect()
+}
+
+/// Prints at once; a reader that has gone away is not an error of ours.
+fn print(text: &str) {
+    let mut out = stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -1,0 +1,131 @@
+//! Where the draft, the target and their tokenizer come from: the command line, or else the pair in the binary.
+
+use std::{
+    borrow::Cow,
+    fs,
+    io::Cursor,
+    path::{Path, PathBuf},
+};
+
+use outrider_models::{LoadError, Model, Tokenizer};
+use outrider_speculation::{cloud::TargetInfo, edge::DraftInfo};
+
+const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
+const TARGET: &[u8] = include_bytes!("../../pair/target/target-q8_0.gguf");
+const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
+
+/// Files in place of those in the binary. Draft and target must share the tokenizer.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct PairPaths {
+    /// Draft model: a GGUF file, or (for `generate` only) a folder with config.json and model.safetensors
+    #[arg(long, value_name = "PATH")]
+    pub draft: Option<PathBuf>,
+    /// Target model: a GGUF file, or a folder with config.json and model.safetensors
+    #[arg(long, value_name = "PATH")]
+    pub target: Option<PathBuf>,
+    /// The tokenizer.json of both
+    #[arg(long, value_name = "PATH")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// Why a model or tokenizer cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// A file cannot be read or is not what it should be.
+    #[error("the {what} {path} cannot be loaded: {error}")]
+    Load {
+        /// Which.
+        what: &'static str,
+        /// Where from.
+        path: String,
+        /// Why not.
+        error: LoadError,
+    },
+    /// The tokenizer has more tokens than the model.
+    #[error("the tokenizer has {tokenizer} tokens, the {what} only {model}: they do not belong together")]
+    Vocabulary {
+        /// Which model.
+        what: &'static str,
+        /// Its vocabulary.
+        model: usize,
+        /// The tokenizer's.
+        tokenizer: usize,
+    },
+}
+
+impl PairPaths {
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> Result<Tokenizer, PairError> {
+        let load = |bytes: Result<Cow<'_, [u8]>, LoadError>| Tokenizer::from_bytes(&bytes?);
+        load(self.tokenizer_json()).map_err(|error| failure("tokenizer", self.tokenizer.as_deref(), error))
+    }
+
+    /// The draft model.
+    pub fn draft(&self) -> Result<Model, PairError> {
+        open("draft model", self.draft.as_deref(), DRAFT)
+    }
+
+    /// The target model.
+    pub fn target(&self) -> Result<Model, PairError> {
+        open("target model", self.target.as_deref(), TARGET)
+    }
+
+    /// The bytes of the tokenizer, for the browser.
+    pub fn tokenizer_json(&self) -> Result<Cow<'static, [u8]>, LoadError> {
+        read(self.tokenizer.as_deref(), TOKENIZER)
+    }
+
+    /// The bytes of the draft model, for the browser.
+    pub fn draft_gguf(&self) -> Result<Cow<'static, [u8]>, PairError> {
+        read(self.draft.as_deref(), DRAFT).map_err(|error| failure("draft model", self.draft.as_deref(), error))
+    }
+}
+
+/// What a session needs to know of a target.
+pub fn target_info(target: &Model, tokenizer: &Tokenizer, max_draft_tokens: u8) -> Result<TargetInfo, PairError> {
+    let config = target.config();
+    check_vocabulary("target model", config.vocab_size, tokenizer)?;
+    Ok(TargetInfo {
+        vocab_size: config.vocab_size as u32,
+        tokenizer_hash: tokenizer.fingerprint(),
+        context_length: config.context_length as u32,
+        max_draft_tokens,
+        eos_ids: config.eos_token_ids.clone(),
+    })
+}
+
+/// What a session needs to know of a draft.
+pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, PairError> {
+    let config = draft.config();
+    check_vocabulary("draft model", config.vocab_size, tokenizer)?;
+    Ok(DraftInfo {
+        vocab_size: config.vocab_size as u32,
+        tokenizer_hash: tokenizer.fingerprint(),
+        context_length: config.context_length as u32,
+    })
+}
+
+fn check_vocabulary(what: &'static str, model: usize, tokenizer: &Tokenizer) -> Result<(), PairError> {
+    let tokenizer = tokenizer.vocab_size();
+    if tokenizer > model { Err(PairError::Vocabulary { what, model, tokenizer }) } else { Ok(()) }
+}
+
+fn open(what: &'static str, path: Option<&Path>, built_in: &[u8]) -> Result<Model, PairError> {
+    let model = match path {
+        Some(path) => Model::open(path),
+        None => Model::from_gguf(&mut Cursor::new(built_in)),
+    };
+    model.map_err(|error| failure(what, path, error))
+}
+
+fn read(path: Option<&Path>, built_in: &'static [u8]) -> Result<Cow<'static, [u8]>, LoadError> {
+    Ok(match path {
+        Some(path) => fs::read(path)?.into(),
+        None => built_in.into(),
+    })
+}
+
+fn failure(what: &'static str, path: Option<&Path>, error: LoadError) -> PairError {
+    let path = path.map_or("in the binary".to_owned(), |path| path.display().to_string());
+    PairError::Load { what, path, error }
+}

@@ -1,0 +1,168 @@
+//! Drives one session: polls the state machine, runs the draft model, hands events on.
+
+use futures_util::{
+    future::{Either, select},
+    pin_mut,
+};
+use outrider_codec::frame::{ErrorFrame, Welcome};
+use outrider_models::{Chunk, KvCache, Model};
+use outrider_speculation::{
+    Forward,
+    edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    statistics::Report,
+};
+
+use crate::{
+    error::Failure,
+    link::{Links, Socket},
+};
+
+/// A session and its socket.
+pub struct Connection {
+    session: EdgeSession,
+    socket: Socket,
+    links: Links,
+    cache: KvCache,
+}
+
+/// What the session wants the user to know, once it has nothing else to do.
+enum Progress {
+    Connected,
+    Committed(Committed),
+    Finished(EndReason),
+    Refused(ErrorFrame),
+    /// Nothing: the server has the word.
+    Waiting,
+}
+
+impl Connection {
+    /// Connects and shakes hands. `first_wait` bounds nothing: the browser reports an unreachable server itself.
+    pub async fn open(url: &str, links: Links, model: &Model, tokenizer_hash: [u8; 32]) -> Result<Self, Failure> {
+        let config = model.config();
+        let session = EdgeSession::new(DraftInfo {
+            vocab_size: config.vocab_size as u32,
+            tokenizer_hash,
+            context_length: config.context_length as u32,
+        });
+        let socket = Socket::open(url, links.clone())?;
+        let mut connection = Self { session, socket, links, cache: model.new_cache() };
+        loop {
+            match connection.advance(model)? {
+                Progress::Connected => return Ok(connection),
+                Progress::Waiting => match connection.socket.receive().await {
+                    Some(bytes) => connection.session.handle_frame(&bytes, connection.links.now())?,
+                    None => return Err(Failure::new("connection-failed", format!("{url} cannot be reached"))),
+                },
+                _ => {}
+            }
+        }
+    }
+
+    /// What the server said of itself.
+    pub fn server(&self) -> Option<&Welcome> {
+        self.session.server()
+    }
+
+    /// The current statistics.
+    pub fn report(&self) -> Report {
+        self.session.statistics().report()
+    }
+
+    /// Runs a generation to its end; `stop` resolves when the user wants it to end sooner.
+    ///
+    /// On `Err(Interruption::Refused)` the connection can be used again, on `Err(Interruption::Broken)` not.
+    pub async fn generate(
+        &mut self,
+        model: &Model,
+        prompt: Vec<u32>,
+        settings: &Settings,
+        stop: impl Future<Output = ()>,
+        mut on_committed: impl FnMut(&Committed, Report),
+    ) -> Result<EndReason, Interruption> {
+        self.session.start(prompt, settings, self.links.now()).map_err(|error| Interruption::Refused(error.into()))?;
+        pin_mut!(stop);
+        let mut stopped = false;
+        loop {
+            match self.advance(model)? {
+                Progress::Committed(committed) => on_committed(&committed, self.report()),
+                Progress::Finished(reason) => return Ok(reason),
+                Progress::Refused(error) => return Err(Interruption::Refused(error.into())),
+                Progress::Connected => {}
+                Progress::Waiting => {
+                    let received = {
+                        let receive = self.socket.receive();
+                        pin_mut!(receive);
+                        if stopped {
+                            receive.await
+                        } else {
+                            match select(stop.as_mut(), receive).await {
+                                Either::Left(((), _)) => {
+                                    stopped = true;
+                                    self.session.cancel();
+                                    continue;
+                                }
+                                Either::Right((received, _)) => received,
+                            }
+                        }
+                    };
+                    let bytes = received.ok_or_else(Failure::connection_lost)?;
+                    self.session.handle_frame(&bytes, self.links.now()).map_err(Failure::from)?;
+                }
+            }
+        }
+    }
+
+    /// Says goodbye; the socket closes when the last bytes have left.
+    pub fn close(&mut self) {
+        self.session.close();
+        while let Ok(Some(output)) = self.session.poll(self.links.now()) {
+            if let EdgeOutput::Send(bytes) = output {
+                self.socket.send(bytes);
+            }
+        }
+    }
+
+    /// Does what the session wants until it has something to tell or waits for the server.
+    fn advance(&mut self, model: &Model) -> Result<Progress, Failure> {
+        loop {
+            match self.session.poll(self.links.now())? {
+                None => return Ok(Progress::Waiting),
+                Some(EdgeOutput::Send(bytes)) => self.socket.send(bytes),
+                Some(EdgeOutput::Forward(forward)) => self.draft(model, &forward)?,
+                Some(EdgeOutput::Event(event)) => match event {
+                    Event::Connected(_) => return Ok(Progress::Connected),
+                    Event::Committed(committed) => return Ok(Progress::Committed(committed)),
+                    Event::Finished(reason) => return Ok(Progress::Finished(reason)),
+                    Event::Refused(error) => return Ok(Progress::Refused(error)),
+                    Event::Closed(Some(error)) => return Err(error.into()),
+                    Event::Closed(None) => return Err(Failure::connection_lost()),
+                },
+            }
+        }
+    }
+
+    fn draft(&mut self, model: &Model, forward: &Forward) -> Result<(), Failure> {
+        self.cache.truncate(forward.keep);
+        let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
+        let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
+        let logits = model.forward(&mut [chunk])?;
+        for row in logits.iter().flat_map(|rows| rows.iter()) {
+            self.session.handle_logits(row)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a generation gave no end.
+pub enum Interruption {
+    /// It was refused; the connection goes on.
+    Refused(Failure),
+    /// The connection is of no use any more.
+    Broken(Failure),
+}
+
+impl From<Failure> for Interruption {
+    fn from(failure: Failure) -> Self {
+        Self::Broken(failure)
+    }
+}

@@ -1,0 +1,165 @@
+//! What JavaScript sees.
+
+use std::{cell::RefCell, io::Cursor, rc::Rc};
+
+use futures_channel::oneshot;
+use outrider_models::{Model, TextStream, Tokenizer};
+use wasm_bindgen::prelude::*;
+
+use crate::{
+    connection::{Connection, Interruption},
+    error::Failure,
+    link::Links,
+    options::{DraftModel, GenerateEvent, GenerateRequest, LinkOptions, ServerInfo, Summary, TokenEvent, to_js},
+};
+
+/// A draft model, and a connection to a server that verifies its drafts.
+#[wasm_bindgen]
+pub struct Edge {
+    model: Model,
+    tokenizer: Tokenizer,
+    weight_bytes: usize,
+    links: Links,
+    /// Taken out while a generation runs.
+    connection: RefCell<Option<Connection>>,
+    stop: Rc<RefCell<Option<oneshot::Sender<()>>>>,
+}
+
+#[wasm_bindgen]
+impl Edge {
+    /// Loads a draft model (GGUF) and its tokenizer (`tokenizer.json`).
+    ///
+    /// Throws an `Error` whose `code` is `corrupt-model`, `unsupported-model`, `corrupt-tokenizer` or
+    /// `tokenizer-mismatch`.
+    #[wasm_bindgen(constructor)]
+    pub fn new(draft_gguf: Vec<u8>, tokenizer_json: &[u8]) -> Result<Edge, JsValue> {
+        console_error_panic_hook::set_once();
+        let weight_bytes = draft_gguf.len();
+        let model = Model::from_gguf(&mut Cursor::new(draft_gguf)).map_err(Failure::from)?;
+        let tokenizer = Tokenizer::from_bytes(tokenizer_json).map_err(|error| Failure::tokenizer(&error))?;
+        if tokenizer.vocab_size() > model.config().vocab_size {
+            return Err(Failure::new(
+                "tokenizer-mismatch",
+                format!(
+                    "the tokenizer has {} tokens, the draft model {}",
+                    tokenizer.vocab_size(),
+                    model.config().vocab_size
+                ),
+            )
+            .into());
+        }
+        Ok(Edge {
+            model,
+            tokenizer,
+            weight_bytes,
+            links: Links::unlimited(),
+            connection: RefCell::new(None),
+            stop: Rc::default(),
+        })
+    }
+
+    /// `{ vocabSize, contextLength, weightBytes }` of the draft model.
+    pub fn info(&self) -> Result<JsValue, JsValue> {
+        let config = self.model.config();
+        Ok(to_js(&DraftModel {
+            vocab_size: config.vocab_size as u32,
+            context_length: config.context_length as u32,
+            weight_bytes: self.weight_bytes,
+        })?)
+    }
+
+    /// Connects to a server's WebSocket, in place of an older connection.
+    /// Resolves to `{ contextLength, maxDraftTokens, vocabSize }`.
+    pub async fn connect(&self, url: &str) -> Result<JsValue, JsValue> {
+        self.close();
+        let connection =
+            Connection::open(url, self.links.clone(), &self.model, self.tokenizer.fingerprint()).await?;
+        let info = connection.server().map(ServerInfo::from);
+        *self.connection.borrow_mut() = Some(connection);
+        Ok(to_js(&info)?)
+    }
+
+    /// Sets rates and delay of the emulated link, from now on.
+    pub fn set_link(&self, link: JsValue) -> Result<(), JsValue> {
+        let link: LinkOptions = serde_wasm_bindgen::from_value(link)
+            .map_err(|error| Failure::new("invalid-parameters", format!("the link cannot be read: {error}")))?;
+        self.links.configure(&link);
+        Ok(())
+    }
+
+    /// Generates; `on_event` is called for every verdict. Resolves to a summary.
+    pub async fn generate(&self, request: JsValue, on_event: js_sys::Function) -> Result<JsValue, JsValue> {
+        let request = GenerateRequest::from_js(request)?;
+        let prompt = self.prompt(&request.prompt)?;
+        let mut connection = self
+            .connection
+            .borrow_mut()
+            .take()
+            .ok_or_else(|| Failure::new("not-connected", "there is no connection, or a generation is under way"))?;
+        let (stop, stopped) = oneshot::channel();
+        *self.stop.borrow_mut() = Some(stop);
+
+        let mut text = TextStream::new();
+        let (mut whole, mut token_ids) = (String::new(), Vec::new());
+        let result = connection
+            .generate(
+                &self.model,
+                prompt.clone(),
+                &request.settings(),
+                async {
+                    // A dropped sender is not a stop.
+                    if stopped.await.is_err() {
+                        std::future::pending::<()>().await;
+                    }
+                },
+                |committed, statistics| {
+                    let tokens = committed.tokens.iter().map(|&(id, origin)| {
+                        let piece = text.push(&self.tokenizer, id);
+                        whole.push_str(&piece);
+                        token_ids.push(id);
+                        TokenEvent { id, text: piece, origin: origin.name() }
+                    });
+                    let event = GenerateEvent { tokens: tokens.collect(), statistics };
+                    if let Ok(event) = to_js(&event) {
+                        // A listener that throws has its own console; the generation goes on.
+                        let _ = on_event.call1(&JsValue::NULL, &event);
+                    }
+                },
+            )
+            .await;
+        whole.push_str(&text.finish());
+        let statistics = connection.report();
+        if !matches!(result, Err(Interruption::Broken(_))) {
+            *self.connection.borrow_mut() = Some(connection);
+        }
+        match result {
+            Ok(reason) => Ok(to_js(&Summary {
+                statistics,
+                text: whole,
+                prompt_tokens: prompt.len(),
+                finish: reason.name(),
+                prompt_token_ids: prompt,
+                token_ids,
+            })?),
+            Err(Interruption::Refused(failure) | Interruption::Broken(failure)) => Err(failure.into()),
+        }
+    }
+
+    /// Ends the running generation; its promise resolves with finish `cancelled`.
+    pub fn stop(&self) {
+        if let Some(stop) = self.stop.borrow_mut().take() {
+            let _ = stop.send(());
+        }
+    }
+
+    /// Closes the connection.
+    pub fn close(&self) {
+        if let Some(mut connection) = self.connection.borrow_mut().take() {
+            connection.close();
+        }
+    }
+
+    fn prompt(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        Ok(self.tokenizer.encode_prompt(self.model.config().bos_token_id, text)?)
+    }
+}

@@ -1,0 +1,114 @@
+//! The socket behind a link of given rate and delay. The link is emulated, its effect is not: bytes wait here.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    time::Duration,
+};
+
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures_util::{SinkExt, StreamExt, stream::SplitStream};
+use gloo_net::websocket::{Message, futures::WebSocket};
+use gloo_timers::future::TimeoutFuture;
+use outrider_speculation::link::Link;
+use wasm_bindgen_futures::spawn_local;
+use web_time::Instant;
+
+use crate::{error::Failure, options::LinkOptions};
+
+/// Both directions; shared, so that it can be changed while bytes are under way.
+#[derive(Debug, Clone)]
+pub struct Links {
+    up: Rc<RefCell<Link>>,
+    down: Rc<RefCell<Link>>,
+    origin: Instant,
+}
+
+impl Links {
+    pub fn unlimited() -> Self {
+        Self {
+            up: Rc::new(RefCell::new(Link::unlimited())),
+            down: Rc::new(RefCell::new(Link::unlimited())),
+            origin: Instant::now(),
+        }
+    }
+
+    /// Half of the round trip's delay lies on each direction.
+    pub fn configure(&self, options: &LinkOptions) {
+        let half = Duration::from_secs_f64((options.round_trip_ms / 2e3).clamp(0.0, 3600.0));
+        self.up.borrow_mut().configure(options.uplink_bits_per_second, half);
+        self.down.borrow_mut().configure(options.downlink_bits_per_second, half);
+    }
+
+    /// Time since these links were made.
+    pub fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// Waits until `time`; not at all for less than half a millisecond, which timers here cannot do.
+    async fn wait_until(&self, time: Duration) {
+        let left = time.saturating_sub(self.now());
+        if left > Duration::from_micros(500) {
+            TimeoutFuture::new(left.as_millis().min(u128::from(u32::MAX)) as u32 + 1).await;
+        }
+    }
+}
+
+/// A connected socket.
+pub struct Socket {
+    links: Links,
+    outgoing: UnboundedSender<(Duration, Vec<u8>)>,
+    incoming: SplitStream<WebSocket>,
+    /// A message that has left the socket and not yet arrived at the end of the link.
+    under_way: Option<(Duration, Vec<u8>)>,
+}
+
+impl Socket {
+    pub fn open(url: &str, links: Links) -> Result<Self, Failure> {
+        let socket = WebSocket::open(url)
+            .map_err(|error| Failure::new("connection-failed", format!("{url} cannot be reached: {error}")))?;
+        let (sink, incoming) = socket.split();
+        let (outgoing, queue) = unbounded();
+        spawn_local(pump(sink, queue, links.clone()));
+        Ok(Self { links, outgoing, incoming, under_way: None })
+    }
+
+    /// Hands bytes to the link and returns at once.
+    pub fn send(&self, bytes: Vec<u8>) {
+        let arrival = self.links.up.borrow_mut().arrival(self.links.now(), bytes.len());
+        // The pump ends when the socket does, which `receive` reports.
+        let _ = self.outgoing.unbounded_send((arrival, bytes));
+    }
+
+    /// The next message, when it has arrived; `None` when the connection is gone. May be dropped and called again.
+    pub async fn receive(&mut self) -> Option<Vec<u8>> {
+        if self.under_way.is_none() {
+            let bytes = match self.incoming.next().await? {
+                Ok(Message::Bytes(bytes)) => bytes,
+                // No frame is text; the session refuses it like any other bytes.
+                Ok(Message::Text(text)) => text.into_bytes(),
+                Err(_) => return None,
+            };
+            let arrival = self.links.down.borrow_mut().arrival(self.links.now(), bytes.len());
+            self.under_way = Some((arrival, bytes));
+        }
+        let arrival = self.under_way.as_ref()?.0;
+        self.links.wait_until(arrival).await;
+        self.under_way.take().map(|(_, bytes)| bytes)
+    }
+}
+
+/// Sends what has come to the end of the uplink, in order.
+async fn pump(
+    mut sink: impl SinkExt<Message> + Unpin,
+    mut queue: UnboundedReceiver<(Duration, Vec<u8>)>,
+    links: Links,
+) {
+    while let Some((arrival, bytes)) = queue.next().await {
+        links.wait_until(arrival).await;
+        if sink.send(Message::Bytes(bytes)).await.is_err() {
+            return;
+        }
+    }
+    let _ = sink.close().await;
+}
