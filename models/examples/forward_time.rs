@@ -14,19 +14,13 @@ use outrider_models::{Chunk, Model};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments
-        .next()
-        .ok_or("usage: forward_time MODEL [CACHED]")?;
+    let path = arguments.next().ok_or("usage: forward_time MODEL [CACHED]")?;
     let cached: usize = arguments.next().map_or(Ok(64), |text| text.parse())?;
     let model = Model::open(Path::new(&path))?;
     let mut cache = model.new_cache();
     let vocab_size = model.config().vocab_size as u32;
     let tokens: Vec<u32> = (0..512).map(|i| i * 37 % vocab_size).collect();
-    model.forward(&mut [Chunk {
-        cache: &mut cache,
-        tokens: &tokens[..cached],
-        positions: &[],
-    }])?;
+    model.forward(&mut [Chunk { cache: &mut cache, tokens: &tokens[..cached], positions: &[] }])?;
     println!("{path}, {cached} tokens cached");
     println!("{:>6} {:>12} {:>12}", "rows", "median µs", "tokens/s");
     for rows in [1, 2, 4, 5, 9, 16, 64] {
@@ -35,22 +29,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         let began = Instant::now();
         while times.len() < 5 || (began.elapsed().as_millis() < 400 && times.len() < 2000) {
             let start = Instant::now();
-            let chunk = Chunk {
-                cache: &mut cache,
-                tokens: &tokens[..rows],
-                positions: &positions,
-            };
+            let chunk = Chunk { cache: &mut cache, tokens: &tokens[..rows], positions: &positions };
             model.forward(&mut [chunk])?;
             times.push(start.elapsed());
             cache.truncate(cached);
         }
         times.sort_unstable();
         let median = times[times.len() / 2].as_secs_f64();
-        println!(
-            "{rows:>6} {:>12.1} {:>12.0}",
-            median * 1e6,
-            rows as f64 / median
-        );
+        println!("{rows:>6} {:>12.1} {:>12.0}", median * 1e6, rows as f64 / median);
     }
     Ok(())
 }

@@ -35,13 +35,7 @@ pub(crate) fn attend(
     });
 }
 
-fn attend_row(
-    config: &ModelConfig,
-    query: &[f32],
-    cache: &LayerCache,
-    visible: usize,
-    out: &mut [f32],
-) {
+fn attend_row(config: &ModelConfig, query: &[f32], cache: &LayerCache, visible: usize, out: &mut [f32]) {
     let head_dim = config.head_dim;
     let stride = config.kv_heads * head_dim;
     let group = config.heads / config.kv_heads;
@@ -49,9 +43,7 @@ fn attend_row(
     let keys = &cache.keys[..visible * stride];
     let values = &cache.values[..visible * stride];
     let mut weights = vec![0.0; visible];
-    let heads = query
-        .chunks_exact(head_dim)
-        .zip(out.chunks_exact_mut(head_dim));
+    let heads = query.chunks_exact(head_dim).zip(out.chunks_exact_mut(head_dim));
     for (head, (query, out)) in heads.enumerate() {
         let offset = head / group * head_dim;
         for (weight, key) in weights.iter_mut().zip(keys.chunks_exact(stride)) {

@@ -49,11 +49,7 @@ impl KvCache {
     /// Bytes allocated for keys and values at present.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let floats: usize = self
-            .layers
-            .iter()
-            .map(|layer| layer.keys.capacity() + layer.values.capacity())
-            .sum();
+        let floats: usize = self.layers.iter().map(|layer| layer.keys.capacity() + layer.values.capacity()).sum();
         floats * size_of::<f32>()
     }
 

@@ -91,30 +91,14 @@ impl ModelConfig {
         if !self.head_dim.is_multiple_of(2) {
             return Err(invalid("head_dim", self.head_dim, "even"));
         }
-        if self
-            .heads
-            .checked_mul(self.head_dim)
-            .is_none_or(|width| width > LARGEST_DIMENSION)
-        {
-            return Err(invalid(
-                "head_dim",
-                self.head_dim,
-                "heads × head_dim at most 2²⁴",
-            ));
+        if self.heads.checked_mul(self.head_dim).is_none_or(|width| width > LARGEST_DIMENSION) {
+            return Err(invalid("head_dim", self.head_dim, "heads × head_dim at most 2²⁴"));
         }
         if !(self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0) {
-            return Err(invalid(
-                "rms_norm_eps",
-                self.rms_norm_eps,
-                "finite and positive",
-            ));
+            return Err(invalid("rms_norm_eps", self.rms_norm_eps, "finite and positive"));
         }
         if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {
-            return Err(invalid(
-                "rope_theta",
-                self.rope_theta,
-                "finite and positive",
-            ));
+            return Err(invalid("rope_theta", self.rope_theta, "finite and positive"));
         }
         let factors: &[f32] = match &self.rope_scaling {
             RopeScaling::None => &[],
@@ -122,11 +106,7 @@ impl ModelConfig {
             RopeScaling::PerFrequency { factors } => factors,
         };
         if let Some(factor) = factors.iter().find(|f| !(f.is_finite() && **f > 0.0)) {
-            return Err(invalid(
-                "rope_scaling",
-                factor,
-                "factors that are finite and positive",
-            ));
+            return Err(invalid("rope_scaling", factor, "factors that are finite and positive"));
         }
         for &id in self.eos_token_ids.iter().chain(&self.bos_token_id) {
             if id as usize >= self.vocab_size {
@@ -182,11 +162,7 @@ impl ModelConfig {
 const LARGEST_DIMENSION: usize = 1 << 24;
 
 pub(crate) fn invalid(key: &str, found: impl ToString, expected: &'static str) -> LoadError {
-    LoadError::InvalidSetting {
-        key: key.to_owned(),
-        found: found.to_string(),
-        expected,
-    }
+    LoadError::InvalidSetting { key: key.to_owned(), found: found.to_string(), expected }
 }
 
 /// The fields of `config.json` that matter here.
@@ -259,43 +235,28 @@ impl RopeParameters {
     fn scaling(&self, theta: f32, head_dim: usize) -> Result<RopeScaling, LoadError> {
         if self.partial_rotary_factor.is_some_and(|part| part != 1.0) {
             let found = format!("{:?}", self.partial_rotary_factor);
-            return Err(LoadError::Unsupported {
-                what: "partial_rotary_factor",
-                found,
-            });
+            return Err(LoadError::Unsupported { what: "partial_rotary_factor", found });
         }
         let need = |value: Option<f32>, key: &str| {
-            value.ok_or_else(|| LoadError::MissingSetting {
-                key: format!("rope_scaling.{key}"),
-            })
+            value.ok_or_else(|| LoadError::MissingSetting { key: format!("rope_scaling.{key}") })
         };
         match self.rope_type.as_deref() {
             None | Some("default") => Ok(RopeScaling::None),
-            Some("linear") => Ok(RopeScaling::Linear {
-                factor: need(self.factor, "factor")?,
-            }),
+            Some("linear") => Ok(RopeScaling::Linear { factor: need(self.factor, "factor")? }),
             Some("llama3") => {
                 let scaling = Llama3Scaling {
                     factor: need(self.factor, "factor")?,
                     low: need(self.low_freq_factor, "low_freq_factor")?,
                     high: need(self.high_freq_factor, "high_freq_factor")?,
-                    context: need(
-                        self.original_max_position_embeddings,
-                        "original_max_position_embeddings",
-                    )?,
+                    context: need(self.original_max_position_embeddings, "original_max_position_embeddings")?,
                 };
                 // Guards the division below; the rest of the head's shape is checked later.
                 if head_dim == 0 || head_dim > LARGEST_DIMENSION {
                     return Err(invalid("head_dim", head_dim, "between 1 and 2²⁴"));
                 }
-                Ok(RopeScaling::PerFrequency {
-                    factors: scaling.factors(theta, head_dim),
-                })
+                Ok(RopeScaling::PerFrequency { factors: scaling.factors(theta, head_dim) })
             }
-            Some(other) => Err(LoadError::Unsupported {
-                what: "rope scaling",
-                found: other.to_owned(),
-            }),
+            Some(other) => Err(LoadError::Unsupported { what: "rope scaling", found: other.to_owned() }),
         }
     }
 }

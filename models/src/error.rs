@@ -11,9 +11,7 @@ pub enum LoadError {
     #[error("reading failed: {0}")]
     Io(#[from] std::io::Error),
     /// The path names neither a `.gguf` nor a `.safetensors` file nor a folder that holds one.
-    #[error(
-        "{path}: not a .gguf or .safetensors file, nor a folder with model.safetensors and config.json"
-    )]
+    #[error("{path}: not a .gguf or .safetensors file, nor a folder with model.safetensors and config.json")]
     UnknownFormat {
         /// The path as it was given.
         path: String,
@@ -156,9 +154,7 @@ pub enum LoadError {
 #[non_exhaustive]
 pub enum ModelError {
     /// A token id outside the vocabulary.
-    #[error(
-        "chunk {chunk}: token {token} at index {index} is outside the vocabulary of {vocab_size}"
-    )]
+    #[error("chunk {chunk}: token {token} at index {index} is outside the vocabulary of {vocab_size}")]
     TokenOutOfRange {
         /// Which chunk of the batch.
         chunk: usize,
@@ -170,9 +166,7 @@ pub enum ModelError {
         vocab_size: usize,
     },
     /// The tokens do not fit behind what the cache already holds.
-    #[error(
-        "chunk {chunk}: {cached} cached and {added} new tokens exceed the context of {context_length}"
-    )]
+    #[error("chunk {chunk}: {cached} cached and {added} new tokens exceed the context of {context_length}")]
     ContextExceeded {
         /// Which chunk of the batch.
         chunk: usize,

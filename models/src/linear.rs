@@ -29,22 +29,14 @@ enum Weights {
 impl Linear {
     /// Unquantized weights; as many as `outputs × inputs`.
     pub(crate) fn dense(weights: DenseWeights, outputs: usize, inputs: usize) -> Self {
-        Self {
-            weights: Weights::Dense(weights),
-            outputs,
-            inputs,
-        }
+        Self { weights: Weights::Dense(weights), outputs, inputs }
     }
 
     /// Blocks as they stand in a GGUF file. The caller has checked that `bytes` holds exactly
     /// `outputs × inputs` elements of `dtype`, that rows are whole blocks, and that it is aligned to 8 bytes.
     pub(crate) fn quantized(dtype: GgmlDType, bytes: &[u8], outputs: usize, inputs: usize) -> Self {
         let weights = Weights::Quantized(dtype.from_data(Cow::Borrowed(bytes)));
-        Self {
-            weights,
-            outputs,
-            inputs,
-        }
+        Self { weights, outputs, inputs }
     }
 
     /// `out = x · weightsᵀ`, with `x`: `[rows, inputs]`, `out`: `[rows, outputs]`.
@@ -73,12 +65,10 @@ impl Linear {
                 }
                 Ok(out)
             }
-            Weights::Quantized(weights) => {
-                match weights.embedding(ids, self.outputs, self.inputs)? {
-                    candle_core::CpuStorage::F32(rows) => Ok(rows),
-                    _ => Err(candle_core::Error::Msg("embedding rows are not f32".into())),
-                }
-            }
+            Weights::Quantized(weights) => match weights.embedding(ids, self.outputs, self.inputs)? {
+                candle_core::CpuStorage::F32(rows) => Ok(rows),
+                _ => Err(candle_core::Error::Msg("embedding rows are not f32".into())),
+            },
         }
     }
 }

@@ -77,9 +77,7 @@ impl Model {
                 let config = std::fs::read(path.with_file_name("config.json"))?;
                 Self::from_safetensors(&config, &std::fs::read(path)?)
             }
-            _ => Err(LoadError::UnknownFormat {
-                path: path.display().to_string(),
-            }),
+            _ => Err(LoadError::UnknownFormat { path: path.display().to_string() }),
         }
     }
 
@@ -118,18 +116,12 @@ impl Model {
         let vocab_size = self.config.vocab_size;
         let mut values = values.into_iter();
         let rows = batch.iter().map(|chunk| chunk.positions.len() * vocab_size);
-        Ok(rows
-            .map(|len| Logits::new(values.by_ref().take(len).collect(), vocab_size))
-            .collect())
+        Ok(rows.map(|len| Logits::new(values.by_ref().take(len).collect(), vocab_size)).collect())
     }
 
     fn new(config: ModelConfig, weights: ModelWeights) -> Self {
         let rope = Rope::new(&config);
-        Self {
-            config,
-            weights,
-            rope,
-        }
+        Self { config, weights, rope }
     }
 
     fn check(&self, chunk_index: usize, chunk: &Chunk<'_>) -> Result<(), ModelError> {
@@ -140,32 +132,18 @@ impl Model {
         let (cached, added) = (chunk.cache.len(), chunk.tokens.len());
         if added > config.context_length - cached {
             let context_length = config.context_length;
-            return Err(ModelError::ContextExceeded {
-                chunk: chunk_index,
-                cached,
-                added,
-                context_length,
-            });
+            return Err(ModelError::ContextExceeded { chunk: chunk_index, cached, added, context_length });
         }
         for (index, &token) in chunk.tokens.iter().enumerate() {
             if token as usize >= config.vocab_size {
                 let vocab_size = config.vocab_size;
-                return Err(ModelError::TokenOutOfRange {
-                    chunk: chunk_index,
-                    index,
-                    token,
-                    vocab_size,
-                });
+                return Err(ModelError::TokenOutOfRange { chunk: chunk_index, index, token, vocab_size });
             }
         }
         let mut lowest = 0;
         for &position in chunk.positions {
             if position < lowest || position >= added {
-                return Err(ModelError::Position {
-                    chunk: chunk_index,
-                    position,
-                    tokens: added,
-                });
+                return Err(ModelError::Position { chunk: chunk_index, position, tokens: added });
             }
             lowest = position + 1;
         }
@@ -199,22 +177,14 @@ struct Scratch {
 
 impl<'m> Pass<'m> {
     fn new(model: &'m Model, batch: &[Chunk<'_>]) -> Self {
-        let mut pass = Self {
-            model,
-            tokens: Vec::new(),
-            spans: Vec::new(),
-            lengths: Vec::new(),
-            wanted: Vec::new(),
-        };
+        let mut pass = Self { model, tokens: Vec::new(), spans: Vec::new(), lengths: Vec::new(), wanted: Vec::new() };
         for (sequence, chunk) in batch.iter().enumerate() {
             let first = pass.tokens.len();
-            pass.wanted
-                .extend(chunk.positions.iter().map(|position| first + position));
+            pass.wanted.extend(chunk.positions.iter().map(|position| first + position));
             pass.lengths.push(chunk.tokens.len());
             pass.tokens.extend(chunk.tokens);
             let visible = (1..=chunk.tokens.len()).map(|new| chunk.cache.len() + new);
-            pass.spans
-                .extend(visible.map(|visible| RowSpan { sequence, visible }));
+            pass.spans.extend(visible.map(|visible| RowSpan { sequence, visible }));
         }
         pass
     }
@@ -242,27 +212,16 @@ impl<'m> Pass<'m> {
                     hidden = gather(&hidden, width, &self.wanted);
                     scratch.normed = gather(&scratch.normed, width, &self.wanted);
                     self.spans = self.wanted.iter().map(|&row| self.spans[row]).collect();
-                    let positions: Vec<usize> =
-                        self.spans.iter().map(|span| span.visible - 1).collect();
+                    let positions: Vec<usize> = self.spans.iter().map(|span| span.visible - 1).collect();
                     angles = model.rope.angles(&positions);
                 }
             }
-            let caches: Vec<&LayerCache> =
-                batch.iter().map(|chunk| chunk.cache.layer(index)).collect();
+            let caches: Vec<&LayerCache> = batch.iter().map(|chunk| chunk.cache.layer(index)).collect();
             self.attention(layer, &mut hidden, &angles, &mut scratch, &caches)?;
             self.feed_forward(layer, &mut hidden, &mut scratch)?;
         }
-        rms_norm(
-            &hidden,
-            &model.weights.norm,
-            model.config.rms_norm_eps,
-            &mut scratch.normed,
-        );
-        let head: &Linear = model
-            .weights
-            .head
-            .as_ref()
-            .unwrap_or(&model.weights.embedding);
+        rms_norm(&hidden, &model.weights.norm, model.config.rms_norm_eps, &mut scratch.normed);
+        let head: &Linear = model.weights.head.as_ref().unwrap_or(&model.weights.embedding);
         let mut logits = Vec::new();
         head.forward(&scratch.normed, &mut logits)?;
         Ok(logits)
@@ -278,17 +237,10 @@ impl<'m> Pass<'m> {
         batch: &mut [Chunk<'_>],
     ) -> Result<(), ModelError> {
         let config = &self.model.config;
-        rms_norm(
-            hidden,
-            &layer.attention_norm,
-            config.rms_norm_eps,
-            &mut scratch.normed,
-        );
+        rms_norm(hidden, &layer.attention_norm, config.rms_norm_eps, &mut scratch.normed);
         layer.key.forward(&scratch.normed, &mut scratch.key)?;
         layer.value.forward(&scratch.normed, &mut scratch.value)?;
-        self.model
-            .rope
-            .rotate(&mut scratch.key, config.kv_heads, angles);
+        self.model.rope.rotate(&mut scratch.key, config.kv_heads, angles);
         let width = config.kv_heads * config.head_dim;
         let (mut keys, mut values) = (scratch.key.as_slice(), scratch.value.as_slice());
         for (chunk, rows) in batch.iter_mut().zip(&self.lengths) {
@@ -311,38 +263,18 @@ impl<'m> Pass<'m> {
     ) -> Result<(), ModelError> {
         let config = &self.model.config;
         layer.query.forward(&scratch.normed, &mut scratch.query)?;
-        self.model
-            .rope
-            .rotate(&mut scratch.query, config.heads, angles);
+        self.model.rope.rotate(&mut scratch.query, config.heads, angles);
         scratch.context.resize(scratch.query.len(), 0.0);
-        attend(
-            config,
-            &scratch.query,
-            &self.spans,
-            caches,
-            &mut scratch.context,
-        );
-        layer
-            .attention_output
-            .forward(&scratch.context, &mut scratch.projected)?;
+        attend(config, &scratch.query, &self.spans, caches, &mut scratch.context);
+        layer.attention_output.forward(&scratch.context, &mut scratch.projected)?;
         add_assign(hidden, &scratch.projected);
         Ok(())
     }
 
     /// `hidden += feed_forward(norm(hidden))`.
-    fn feed_forward(
-        &self,
-        layer: &LayerWeights,
-        hidden: &mut [f32],
-        scratch: &mut Scratch,
-    ) -> Result<(), ModelError> {
+    fn feed_forward(&self, layer: &LayerWeights, hidden: &mut [f32], scratch: &mut Scratch) -> Result<(), ModelError> {
         let epsilon = self.model.config.rms_norm_eps;
-        rms_norm(
-            hidden,
-            &layer.feed_forward_norm,
-            epsilon,
-            &mut scratch.normed,
-        );
+        rms_norm(hidden, &layer.feed_forward_norm, epsilon, &mut scratch.normed);
         layer.gate.forward(&scratch.normed, &mut scratch.gate)?;
         layer.up.forward(&scratch.normed, &mut scratch.up)?;
         gated_silu(&mut scratch.gate, &scratch.up);
@@ -354,8 +286,5 @@ impl<'m> Pass<'m> {
 
 /// The given rows of `x`, `[…, width]`.
 fn gather(x: &[f32], width: usize, rows: &[usize]) -> Vec<f32> {
-    rows.iter()
-        .flat_map(|row| &x[row * width..(row + 1) * width])
-        .copied()
-        .collect()
+    rows.iter().flat_map(|row| &x[row * width..(row + 1) * width]).copied().collect()
 }

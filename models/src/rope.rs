@@ -28,10 +28,7 @@ impl Rope {
                 RopeScaling::PerFrequency { factors } => frequency / factors[i],
             }
         };
-        Self {
-            frequencies: (0..config.head_dim / 2).map(frequency).collect(),
-            layout: config.rope_layout,
-        }
+        Self { frequencies: (0..config.head_dim / 2).map(frequency).collect(), layout: config.rope_layout }
     }
 
     /// Angles are formed in f32, as the reference implementation does.
@@ -50,10 +47,7 @@ impl Rope {
     /// Turns every head of every row of `x`, `[rows, heads, head_dim]`; row i by the i-th of `angles`.
     pub(crate) fn rotate(&self, x: &mut [f32], heads: usize, angles: &Angles) {
         let half = self.frequencies.len();
-        let turns = angles
-            .cos
-            .chunks_exact(half)
-            .zip(angles.sin.chunks_exact(half));
+        let turns = angles.cos.chunks_exact(half).zip(angles.sin.chunks_exact(half));
         for (row, (cos, sin)) in x.chunks_exact_mut(heads * 2 * half).zip(turns) {
             for head in row.chunks_exact_mut(2 * half) {
                 match self.layout {

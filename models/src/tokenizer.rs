@@ -21,22 +21,13 @@ impl Tokenizer {
     /// # Errors
     /// [`LoadError::Tokenizer`] with the parser's message.
     pub fn from_bytes(json: &[u8]) -> Result<Self, LoadError> {
-        let inner = tokenizers::Tokenizer::from_bytes(json)
-            .map_err(|error| LoadError::Tokenizer(error.to_string()))?;
-        let entries: BTreeSet<(u32, String)> = inner
-            .get_vocab(true)
-            .into_iter()
-            .map(|(token, id)| (id, token))
-            .collect();
+        let inner = tokenizers::Tokenizer::from_bytes(json).map_err(|error| LoadError::Tokenizer(error.to_string()))?;
+        let entries: BTreeSet<(u32, String)> =
+            inner.get_vocab(true).into_iter().map(|(token, id)| (id, token)).collect();
         let vocab_size = entries.last().map_or(0, |(id, _)| *id as usize + 1);
         let fingerprint = fingerprint(&entries);
         let bytes = Bytes::of(&inner);
-        Ok(Self {
-            inner,
-            bytes,
-            vocab_size,
-            fingerprint,
-        })
+        Ok(Self { inner, bytes, vocab_size, fingerprint })
     }
 
     /// The token ids of `text`. No token is added at either end: callers put the model's first token
@@ -46,11 +37,18 @@ impl Tokenizer {
     /// # Errors
     /// [`EncodeError`] if the vocabulary cannot express the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
-        let encoding = self
-            .inner
-            .encode_fast(text, false)
-            .map_err(|error| EncodeError(error.to_string()))?;
+        let encoding = self.inner.encode_fast(text, false).map_err(|error| EncodeError(error.to_string()))?;
         Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The ids of a prompt: the model's begin-of-sequence token, if it has one, then the text's.
+    ///
+    /// # Errors
+    /// As for [`encode`](Self::encode).
+    pub fn encode_prompt(&self, bos: Option<u32>, text: &str) -> Result<Vec<u32>, EncodeError> {
+        let mut ids: Vec<u32> = bos.into_iter().collect();
+        ids.extend(self.encode(text)?);
+        Ok(ids)
     }
 
     /// The text of `ids`. Special tokens and ids outside the vocabulary give no text; bytes that are not UTF-8
@@ -178,9 +176,7 @@ fn byte_of(c: char) -> Option<u8> {
     let printable = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     match u32::from(c) {
         code @ 0..=0xff => u8::try_from(code).ok().filter(printable),
-        code => (0..=0xff)
-            .filter(|byte| !printable(byte))
-            .nth(code as usize - 0x100),
+        code => (0..=0xff).filter(|byte| !printable(byte)).nth(code as usize - 0x100),
     }
 }
 
@@ -215,12 +211,8 @@ impl TextStream {
             }
             Meaning::Text => {
                 let mut text = self.finish();
-                let before =
-                    context.map_or_else(String::new, |context| tokenizer.joined(&[context]));
-                let both = context.map_or_else(
-                    || tokenizer.joined(&[id]),
-                    |context| tokenizer.joined(&[context, id]),
-                );
+                let before = context.map_or_else(String::new, |context| tokenizer.joined(&[context]));
+                let both = context.map_or_else(|| tokenizer.joined(&[id]), |context| tokenizer.joined(&[context, id]));
                 text.push_str(both.get(before.len()..).unwrap_or_default());
                 text
             }

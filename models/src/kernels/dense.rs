@@ -22,12 +22,7 @@ pub(crate) enum DenseWeights {
 
 impl DenseWeights {
     /// The `inputs` weights of one output, widened into `scratch` if they are not f32.
-    pub(crate) fn row<'a>(
-        &'a self,
-        index: usize,
-        inputs: usize,
-        scratch: &'a mut [f32],
-    ) -> &'a [f32] {
+    pub(crate) fn row<'a>(&'a self, index: usize, inputs: usize, scratch: &'a mut [f32]) -> &'a [f32] {
         let range = index * inputs..(index + 1) * inputs;
         match self {
             Self::F32(weights) => &weights[range],
@@ -84,20 +79,12 @@ mod tests {
 
     /// Small multiples of 1/8: exact in every type and in every order of addition.
     fn values(count: usize, seed: usize) -> Vec<f32> {
-        (0..count)
-            .map(|i| ((i * 7 + seed * 3) % 17) as f32 / 8.0 - 1.0)
-            .collect()
+        (0..count).map(|i| ((i * 7 + seed * 3) % 17) as f32 / 8.0 - 1.0).collect()
     }
 
     #[test]
     fn matches_the_definition_around_unit_sizes() {
-        for (rows, inputs, outputs) in [
-            (1, 1, 1),
-            (1, 33, 15),
-            (2, 31, 16),
-            (3, 64, 17),
-            (9, 96, 300),
-        ] {
+        for (rows, inputs, outputs) in [(1, 1, 1), (1, 33, 15), (2, 31, 16), (3, 64, 17), (9, 96, 300)] {
             let weights = values(inputs * outputs, 1);
             let x = values(rows * inputs, 2);
             let mut expected = Vec::new();

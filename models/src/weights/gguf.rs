@@ -75,10 +75,7 @@ impl<'r, R: Read + Seek> Gguf<'r, R> {
         let tensor_count = reader.u64("tensor count")?;
         let metadata_count = reader.u64("metadata count")?;
         // Each entry takes at least this many bytes, so a larger count cannot be true.
-        reader.demand(
-            "tensor directory",
-            tensor_count.saturating_mul(8 + 4 + 8 + 4 + 8),
-        )?;
+        reader.demand("tensor directory", tensor_count.saturating_mul(8 + 4 + 8 + 4 + 8))?;
         reader.demand("metadata", metadata_count.saturating_mul(8 + 4 + 1))?;
 
         let mut metadata = HashMap::new();
@@ -111,12 +108,7 @@ impl<'r, R: Read + Seek> Gguf<'r, R> {
         };
         // Cannot overflow: the position is within a file.
         let data_start = reader.position.next_multiple_of(alignment);
-        Ok(Self {
-            reader,
-            metadata,
-            tensors,
-            data_start,
-        })
+        Ok(Self { reader, metadata, tensors, data_start })
     }
 
     /// The bytes of a tensor with `elements` elements of `dtype`, in a buffer aligned to 8 bytes, and their
@@ -133,12 +125,7 @@ impl<'r, R: Read + Seek> Gguf<'r, R> {
         let remaining = self.reader.len.saturating_sub(start);
         if needed > remaining {
             let what = format!("data of tensor {name}");
-            return Err(LoadError::Truncated {
-                what,
-                offset: start,
-                needed,
-                remaining,
-            });
+            return Err(LoadError::Truncated { what, offset: start, needed, remaining });
         }
         let size = usize::try_from(needed).map_err(|_| LoadError::OverLimit {
             what: format!("size of tensor {name}"),
@@ -146,12 +133,8 @@ impl<'r, R: Read + Seek> Gguf<'r, R> {
             limit: usize::MAX as u64,
         })?;
         let mut buffer = vec![0u64; size.div_ceil(8)];
-        self.reader
-            .inner
-            .seek(SeekFrom::Start(self.reader.base + start))?;
-        self.reader
-            .inner
-            .read_exact(&mut bytemuck::cast_slice_mut(&mut buffer)[..size])?;
+        self.reader.inner.seek(SeekFrom::Start(self.reader.base + start))?;
+        self.reader.inner.read_exact(&mut bytemuck::cast_slice_mut(&mut buffer)[..size])?;
         Ok((buffer, size))
     }
 }
@@ -174,10 +157,7 @@ impl TensorInfo {
             14 => GgmlDType::Q6K,
             30 => GgmlDType::BF16,
             code => {
-                return Err(LoadError::TensorType {
-                    name: name.to_owned(),
-                    dtype: format!("GGUF code {code}"),
-                });
+                return Err(LoadError::TensorType { name: name.to_owned(), dtype: format!("GGUF code {code}") });
             }
         };
         Ok(dtype)
@@ -201,12 +181,7 @@ impl<'r, R: Read + Seek> Reader<'r, R> {
         let end = reader.seek(SeekFrom::End(0))?;
         reader.seek(SeekFrom::Start(base))?;
         let len = end.saturating_sub(base);
-        Ok(Self {
-            inner: BufReader::new(reader),
-            base,
-            len,
-            position: 0,
-        })
+        Ok(Self { inner: BufReader::new(reader), base, len, position: 0 })
     }
 
     /// Fails unless `needed` bytes remain.
@@ -215,12 +190,7 @@ impl<'r, R: Read + Seek> Reader<'r, R> {
         if needed <= remaining {
             return Ok(());
         }
-        Err(LoadError::Truncated {
-            what: what.to_owned(),
-            offset: self.position,
-            needed,
-            remaining,
-        })
+        Err(LoadError::Truncated { what: what.to_owned(), offset: self.position, needed, remaining })
     }
 
     fn bytes<const N: usize>(&mut self, what: &str) -> Result<[u8; N], LoadError> {
@@ -250,11 +220,7 @@ impl<'r, R: Read + Seek> Reader<'r, R> {
     fn name(&mut self, what: &str) -> Result<String, LoadError> {
         let len = self.u64(what)?;
         if len > LONGEST_NAME {
-            return Err(LoadError::OverLimit {
-                what: format!("length of {what}"),
-                found: len,
-                limit: LONGEST_NAME,
-            });
+            return Err(LoadError::OverLimit { what: format!("length of {what}"), found: len, limit: LONGEST_NAME });
         }
         self.text(what, len)
     }
@@ -266,10 +232,7 @@ impl<'r, R: Read + Seek> Reader<'r, R> {
         let mut bytes = vec![0; len as usize];
         self.inner.read_exact(&mut bytes)?;
         self.position += len;
-        String::from_utf8(bytes).map_err(|_| LoadError::NotUtf8 {
-            what: what.to_owned(),
-            offset,
-        })
+        String::from_utf8(bytes).map_err(|_| LoadError::NotUtf8 { what: what.to_owned(), offset })
     }
 
     fn value(&mut self, key: &str, code: u32, depth: u32) -> Result<Value, LoadError> {
@@ -307,10 +270,7 @@ impl<'r, R: Read + Seek> Reader<'r, R> {
             11 => Value::Signed(i64::from_le_bytes(self.bytes(key)?)),
             12 => Value::Float(f64::from_le_bytes(self.bytes(key)?)),
             code => {
-                return Err(LoadError::MetadataTypeCode {
-                    key: key.to_owned(),
-                    code,
-                });
+                return Err(LoadError::MetadataTypeCode { key: key.to_owned(), code });
             }
         };
         Ok(value)
@@ -345,10 +305,7 @@ impl<'r, R: Read + Seek> Reader<'r, R> {
                 return Ok(());
             }
             code => {
-                return Err(LoadError::MetadataTypeCode {
-                    key: key.to_owned(),
-                    code,
-                });
+                return Err(LoadError::MetadataTypeCode { key: key.to_owned(), code });
             }
         };
         self.skip(key, count.saturating_mul(fixed_size))
@@ -368,10 +325,6 @@ impl<'r, R: Read + Seek> Reader<'r, R> {
             shape.push(self.u64("dimension")?);
         }
         shape.reverse();
-        Ok(TensorInfo {
-            shape,
-            type_code: self.u32("tensor type")?,
-            offset: self.u64("tensor offset")?,
-        })
+        Ok(TensorInfo { shape, type_code: self.u32("tensor type")?, offset: self.u64("tensor offset")? })
     }
 }

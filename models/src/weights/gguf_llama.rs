@@ -16,9 +16,7 @@ use crate::{
 };
 
 /// Loads a file whose `general.architecture` is `llama`.
-pub(crate) fn load_gguf<R: Read + Seek>(
-    reader: &mut R,
-) -> Result<(ModelConfig, ModelWeights), LoadError> {
+pub(crate) fn load_gguf<R: Read + Seek>(reader: &mut R) -> Result<(ModelConfig, ModelWeights), LoadError> {
     let mut gguf = Gguf::open(reader)?;
     let config = read_config(&mut gguf)?;
     let weights = ModelWeights::load(&config, &mut gguf)?;
@@ -36,15 +34,10 @@ fn read_config<R: Read + Seek>(gguf: &mut Gguf<'_, R>) -> Result<ModelConfig, Lo
     match gguf.text("general.architecture")? {
         Some("llama") => {}
         Some(other) => {
-            return Err(LoadError::Unsupported {
-                what: "architecture",
-                found: other.to_owned(),
-            });
+            return Err(LoadError::Unsupported { what: "architecture", found: other.to_owned() });
         }
         None => {
-            return Err(LoadError::MissingSetting {
-                key: "general.architecture".to_owned(),
-            });
+            return Err(LoadError::MissingSetting { key: "general.architecture".to_owned() });
         }
     }
     refuse_what_is_not_computed(gguf)?;
@@ -68,19 +61,13 @@ fn read_config<R: Read + Seek>(gguf: &mut Gguf<'_, R>) -> Result<ModelConfig, Lo
     };
     for key in ["llama.attention.value_length", "llama.rope.dimension_count"] {
         if let Some(found) = gguf.integer(key)?.filter(|&found| found != head_dim) {
-            return Err(LoadError::Unsupported {
-                what: "head shape",
-                found: format!("{key} = {found}"),
-            });
+            return Err(LoadError::Unsupported { what: "head shape", found: format!("{key} = {found}") });
         }
     }
     let mut config = ModelConfig {
         vocab_size: size("llama.vocab_size", vocab_size)?,
         hidden_size: size("llama.embedding_length", hidden_size)?,
-        intermediate_size: size(
-            "llama.feed_forward_length",
-            gguf.required("llama.feed_forward_length")?,
-        )?,
+        intermediate_size: size("llama.feed_forward_length", gguf.required("llama.feed_forward_length")?)?,
         layers: size("llama.block_count", gguf.required("llama.block_count")?)?,
         heads: size("llama.attention.head_count", heads)?,
         kv_heads: match gguf.integer("llama.attention.head_count_kv")? {
@@ -88,10 +75,7 @@ fn read_config<R: Read + Seek>(gguf: &mut Gguf<'_, R>) -> Result<ModelConfig, Lo
             None => size("llama.attention.head_count", heads)?,
         },
         head_dim: size("llama.attention.key_length", head_dim)?,
-        context_length: size(
-            "llama.context_length",
-            gguf.required("llama.context_length")?,
-        )?,
+        context_length: size("llama.context_length", gguf.required("llama.context_length")?)?,
         rms_norm_eps: match gguf.float("llama.attention.layer_norm_rms_epsilon")? {
             Some(epsilon) => epsilon,
             None => {
@@ -108,25 +92,17 @@ fn read_config<R: Read + Seek>(gguf: &mut Gguf<'_, R>) -> Result<ModelConfig, Lo
     };
     for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
         let id = gguf.token(&format!("tokenizer.ggml.{key}"))?;
-        config
-            .eos_token_ids
-            .extend(id.filter(|id| !config.eos_token_ids.contains(id)));
+        config.eos_token_ids.extend(id.filter(|id| !config.eos_token_ids.contains(id)));
     }
     config.validate()?;
     if gguf.tensors.contains_key(ROPE_FACTORS) {
         if config.rope_scaling != RopeScaling::None {
             let found = format!("{ROPE_FACTORS} and {:?}", config.rope_scaling);
-            return Err(LoadError::Unsupported {
-                what: "two rope scalings",
-                found,
-            });
+            return Err(LoadError::Unsupported { what: "two rope scalings", found });
         }
         let factors = gguf.read(ROPE_FACTORS.to_owned(), &[config.head_dim / 2])?;
         let Tensor::Dense(DenseWeights::F32(factors)) = factors else {
-            return Err(LoadError::TensorType {
-                name: ROPE_FACTORS.to_owned(),
-                dtype: "not F32".to_owned(),
-            });
+            return Err(LoadError::TensorType { name: ROPE_FACTORS.to_owned(), dtype: "not F32".to_owned() });
         };
         config.rope_scaling = RopeScaling::PerFrequency { factors };
         config.validate()?;
@@ -135,23 +111,16 @@ fn read_config<R: Read + Seek>(gguf: &mut Gguf<'_, R>) -> Result<ModelConfig, Lo
 }
 
 fn refuse_what_is_not_computed<R: Read + Seek>(gguf: &Gguf<'_, R>) -> Result<(), LoadError> {
-    for (what, key) in [
-        ("mixture of experts", "llama.expert_count"),
-        ("sliding window", "llama.attention.sliding_window"),
-    ] {
+    for (what, key) in
+        [("mixture of experts", "llama.expert_count"), ("sliding window", "llama.attention.sliding_window")]
+    {
         if let Some(found) = gguf.integer(key)?.filter(|&found| found != 0) {
-            return Err(LoadError::Unsupported {
-                what,
-                found: found.to_string(),
-            });
+            return Err(LoadError::Unsupported { what, found: found.to_string() });
         }
     }
     match gguf.metadata.get("llama.attention.causal") {
         None | Some(Value::Bool(true)) => Ok(()),
-        Some(other) => Err(LoadError::Unsupported {
-            what: "attention.causal",
-            found: format!("{other:?}"),
-        }),
+        Some(other) => Err(LoadError::Unsupported { what: "attention.causal", found: format!("{other:?}") }),
     }
 }
 
@@ -163,24 +132,15 @@ fn rope_scaling<R: Read + Seek>(gguf: &Gguf<'_, R>) -> Result<RopeScaling, LoadE
     match (gguf.text("llama.rope.scaling.type")?, factor) {
         (Some("none"), _) | (None, None) => Ok(RopeScaling::None),
         (None | Some("linear"), Some(factor)) => Ok(RopeScaling::Linear { factor }),
-        (Some("linear"), None) => Err(LoadError::MissingSetting {
-            key: "llama.rope.scaling.factor".to_owned(),
-        }),
-        (Some(other), _) => Err(LoadError::Unsupported {
-            what: "rope scaling",
-            found: other.to_owned(),
-        }),
+        (Some("linear"), None) => Err(LoadError::MissingSetting { key: "llama.rope.scaling.factor".to_owned() }),
+        (Some(other), _) => Err(LoadError::Unsupported { what: "rope scaling", found: other.to_owned() }),
     }
 }
 
 /// A tensor as it stands in the file.
 enum Tensor {
     Dense(DenseWeights),
-    Blocks {
-        dtype: GgmlDType,
-        buffer: Vec<u64>,
-        size: usize,
-    },
+    Blocks { dtype: GgmlDType, buffer: Vec<u64>, size: usize },
 }
 
 impl<R: Read + Seek> Gguf<'_, R> {
@@ -192,16 +152,10 @@ impl<R: Read + Seek> Gguf<'_, R> {
         let dtype = info.dtype(&name)?;
         let columns = expected.last().copied().unwrap_or(0);
         if !columns.is_multiple_of(dtype.block_size()) {
-            return Err(LoadError::PartialBlock {
-                name,
-                columns,
-                block: dtype.block_size(),
-            });
+            return Err(LoadError::PartialBlock { name, columns, block: dtype.block_size() });
         }
         // Dimensions are at most 2²⁴ each, but their product may not fit a 32-bit usize.
-        let elements = expected
-            .iter()
-            .try_fold(1usize, |product, &n| product.checked_mul(n));
+        let elements = expected.iter().try_fold(1usize, |product, &n| product.checked_mul(n));
         let elements = elements.ok_or_else(|| LoadError::OverLimit {
             what: format!("number of elements of tensor {name}"),
             found: u64::MAX,
@@ -210,20 +164,10 @@ impl<R: Read + Seek> Gguf<'_, R> {
         let (buffer, size) = self.data(&name, &info, dtype, elements)?;
         let bytes = &bytemuck::cast_slice::<u64, u8>(&buffer)[..size];
         Ok(match dtype {
-            GgmlDType::F32 => {
-                Tensor::Dense(DenseWeights::F32(bytemuck::cast_slice(bytes).to_vec()))
-            }
-            GgmlDType::F16 => {
-                Tensor::Dense(DenseWeights::F16(bytemuck::cast_slice(bytes).to_vec()))
-            }
-            GgmlDType::BF16 => {
-                Tensor::Dense(DenseWeights::Bf16(bytemuck::cast_slice(bytes).to_vec()))
-            }
-            dtype => Tensor::Blocks {
-                dtype,
-                buffer,
-                size,
-            },
+            GgmlDType::F32 => Tensor::Dense(DenseWeights::F32(bytemuck::cast_slice(bytes).to_vec())),
+            GgmlDType::F16 => Tensor::Dense(DenseWeights::F16(bytemuck::cast_slice(bytes).to_vec())),
+            GgmlDType::BF16 => Tensor::Dense(DenseWeights::Bf16(bytemuck::cast_slice(bytes).to_vec())),
+            dtype => Tensor::Blocks { dtype, buffer, size },
         })
     }
 
@@ -240,18 +184,12 @@ impl<R: Read + Seek> Gguf<'_, R> {
             None => Ok(None),
             Some(Value::Unsigned(n)) => Ok(Some(*n)),
             Some(Value::Signed(n)) if *n >= 0 => Ok(Some(n.unsigned_abs())),
-            Some(other) => Err(invalid(
-                key,
-                format!("{other:?}"),
-                "an integer, not negative",
-            )),
+            Some(other) => Err(invalid(key, format!("{other:?}"), "an integer, not negative")),
         }
     }
 
     fn required(&self, key: &str) -> Result<u64, LoadError> {
-        self.integer(key)?.ok_or_else(|| LoadError::MissingSetting {
-            key: key.to_owned(),
-        })
+        self.integer(key)?.ok_or_else(|| LoadError::MissingSetting { key: key.to_owned() })
     }
 
     fn float(&self, key: &str) -> Result<Option<f32>, LoadError> {
@@ -266,9 +204,7 @@ impl<R: Read + Seek> Gguf<'_, R> {
         let Some(id) = self.integer(key)? else {
             return Ok(None);
         };
-        u32::try_from(id)
-            .map(Some)
-            .map_err(|_| invalid(key, id, "a token id"))
+        u32::try_from(id).map(Some).map_err(|_| invalid(key, id, "a token id"))
     }
 }
 
@@ -276,11 +212,7 @@ impl<R: Read + Seek> TensorSource for Gguf<'_, R> {
     fn matrix(&mut self, role: Role, outputs: usize, inputs: usize) -> Result<Linear, LoadError> {
         Ok(match self.read(name(role), &[outputs, inputs])? {
             Tensor::Dense(weights) => Linear::dense(weights, outputs, inputs),
-            Tensor::Blocks {
-                dtype,
-                buffer,
-                size,
-            } => {
+            Tensor::Blocks { dtype, buffer, size } => {
                 let bytes = &bytemuck::cast_slice(&buffer)[..size];
                 Linear::quantized(dtype, bytes, outputs, inputs)
             }
@@ -294,28 +226,16 @@ impl<R: Read + Seek> TensorSource for Gguf<'_, R> {
                 let mut scratch = vec![0.0; len];
                 Ok(weights.row(0, len, &mut scratch).to_vec())
             }
-            Tensor::Blocks { dtype, .. } => Err(LoadError::TensorType {
-                name,
-                dtype: format!("{dtype:?}"),
-            }),
+            Tensor::Blocks { dtype, .. } => Err(LoadError::TensorType { name, dtype: format!("{dtype:?}") }),
         }
     }
 }
 
 fn check_shape(name: &str, info: &TensorInfo, expected: &[usize]) -> Result<(), LoadError> {
-    if info
-        .shape
-        .iter()
-        .copied()
-        .eq(expected.iter().map(|&n| n as u64))
-    {
+    if info.shape.iter().copied().eq(expected.iter().map(|&n| n as u64)) {
         return Ok(());
     }
-    Err(LoadError::TensorShape {
-        name: name.to_owned(),
-        expected: expected.to_vec(),
-        found: info.shape.clone(),
-    })
+    Err(LoadError::TensorShape { name: name.to_owned(), expected: expected.to_vec(), found: info.shape.clone() })
 }
 
 fn size(key: &str, value: u64) -> Result<usize, LoadError> {

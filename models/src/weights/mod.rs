@@ -65,10 +65,7 @@ pub(crate) trait TensorSource {
 
 impl ModelWeights {
     /// Takes the weights that `config` asks for out of `source`.
-    pub(crate) fn load(
-        config: &ModelConfig,
-        source: &mut impl TensorSource,
-    ) -> Result<Self, LoadError> {
+    pub(crate) fn load(config: &ModelConfig, source: &mut impl TensorSource) -> Result<Self, LoadError> {
         let hidden = config.hidden_size;
         let inner = config.intermediate_size;
         let query_width = config.heads * config.head_dim;
@@ -83,11 +80,7 @@ impl ModelWeights {
                 query: source.matrix(role(LayerRole::Query), query_width, hidden)?,
                 key: source.matrix(role(LayerRole::Key), key_width, hidden)?,
                 value: source.matrix(role(LayerRole::Value), key_width, hidden)?,
-                attention_output: source.matrix(
-                    role(LayerRole::AttentionOutput),
-                    hidden,
-                    query_width,
-                )?,
+                attention_output: source.matrix(role(LayerRole::AttentionOutput), hidden, query_width)?,
                 feed_forward_norm: source.vector(role(LayerRole::FeedForwardNorm), hidden)?,
                 gate: source.matrix(role(LayerRole::Gate), inner, hidden)?,
                 up: source.matrix(role(LayerRole::Up), inner, hidden)?,
@@ -99,11 +92,6 @@ impl ModelWeights {
             true => None,
             false => Some(source.matrix(Role::Head, config.vocab_size, hidden)?),
         };
-        Ok(Self {
-            embedding,
-            layers,
-            norm,
-            head,
-        })
+        Ok(Self { embedding, layers, norm, head })
     }
 }

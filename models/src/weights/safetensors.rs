@@ -9,10 +9,7 @@ use super::{LayerRole, ModelWeights, Role, TensorSource};
 use crate::{config::ModelConfig, error::LoadError, kernels::dense::DenseWeights, linear::Linear};
 
 /// Loads a `LlamaForCausalLM`. F32, F16 and BF16 weights are kept as they are and multiplied in f32.
-pub(crate) fn load_safetensors(
-    config_json: &[u8],
-    weights: &[u8],
-) -> Result<(ModelConfig, ModelWeights), LoadError> {
+pub(crate) fn load_safetensors(config_json: &[u8], weights: &[u8]) -> Result<(ModelConfig, ModelWeights), LoadError> {
     let config = ModelConfig::from_hugging_face(config_json)?;
     let tensors = SafeTensors::deserialize(weights)?;
     let unused = tensors.names().into_iter().map(str::to_owned).collect();
@@ -23,9 +20,7 @@ pub(crate) fn load_safetensors(
     }
     let weights = ModelWeights::load(&config, &mut checkpoint)?;
     // Old checkpoints store the rotary frequencies, which follow from the configuration.
-    checkpoint
-        .unused
-        .retain(|name| !name.ends_with(".rotary_emb.inv_freq"));
+    checkpoint.unused.retain(|name| !name.ends_with(".rotary_emb.inv_freq"));
     match checkpoint.unused.into_iter().next() {
         None => Ok((config, weights)),
         Some(name) => Err(LoadError::UnexpectedTensor { name }),
@@ -45,11 +40,7 @@ impl Checkpoint<'_> {
         };
         if view.shape() != expected {
             let found = view.shape().iter().map(|&n| n as u64).collect();
-            return Err(LoadError::TensorShape {
-                name,
-                expected: expected.to_vec(),
-                found,
-            });
+            return Err(LoadError::TensorShape { name, expected: expected.to_vec(), found });
         }
         // The container has checked that the data is as long as shape and type say; it need not be aligned.
         let bytes = view.data();
@@ -64,18 +55,10 @@ impl Checkpoint<'_> {
             }
             Dtype::BF16 => {
                 let (words, _) = bytes.as_chunks();
-                DenseWeights::Bf16(
-                    words
-                        .iter()
-                        .map(|&word| bf16::from_le_bytes(word))
-                        .collect(),
-                )
+                DenseWeights::Bf16(words.iter().map(|&word| bf16::from_le_bytes(word)).collect())
             }
             other => {
-                return Err(LoadError::TensorType {
-                    name,
-                    dtype: format!("{other:?}"),
-                });
+                return Err(LoadError::TensorType { name, dtype: format!("{other:?}") });
             }
         };
         self.unused.remove(&name);

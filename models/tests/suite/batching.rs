@@ -12,29 +12,18 @@ fn models() -> Vec<Model> {
     let mut models: Vec<Model> = BLOCKS.iter().map(|(_, bytes)| gguf(bytes)).collect();
     models.push(gguf(DRAFT));
     models.push(gguf(TARGET));
-    for dtype in [
-        GgmlDType::Q8_0,
-        GgmlDType::Q4_0,
-        GgmlDType::Q4K,
-        GgmlDType::Q5K,
-        GgmlDType::Q6K,
-        GgmlDType::BF16,
-    ] {
+    for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_0, GgmlDType::Q4K, GgmlDType::Q5K, GgmlDType::Q6K, GgmlDType::BF16] {
         models.push(gguf(&random_gguf(dtype, false)));
     }
     models
 }
 
 fn tokens(count: usize, seed: u32) -> Vec<u32> {
-    (0..count as u32)
-        .map(|i| (i * 17 + seed * 29 + i * i * 3) % 61)
-        .collect()
+    (0..count as u32).map(|i| (i * 17 + seed * 29 + i * i * 3) % 61).collect()
 }
 
 fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
-    rows.iter()
-        .map(|row| row.iter().map(|x| x.to_bits()).collect())
-        .collect()
+    rows.iter().map(|row| row.iter().map(|x| x.to_bits()).collect()).collect()
 }
 
 fn assert_same_bits(actual: &[Vec<f32>], expected: &[Vec<f32>]) {
@@ -66,18 +55,11 @@ fn wanted_positions_are_rows_of_the_whole() {
         let whole = logits_at_all(&model, &mut model.new_cache(), &tokens);
         for wanted in [vec![], vec![19], vec![0], vec![3, 4, 11], vec![0, 19]] {
             let mut cache = model.new_cache();
-            let chunk = Chunk {
-                cache: &mut cache,
-                tokens: &tokens,
-                positions: &wanted,
-            };
+            let chunk = Chunk { cache: &mut cache, tokens: &tokens, positions: &wanted };
             let logits = model.forward(&mut [chunk]).unwrap();
             let expected: Vec<Vec<f32>> = wanted.iter().map(|&i| whole[i].clone()).collect();
             let rows: Vec<Vec<f32>> = logits[0].iter().map(<[f32]>::to_vec).collect();
-            assert_eq!(
-                (logits[0].len(), logits[0].is_empty()),
-                (wanted.len(), wanted.is_empty())
-            );
+            assert_eq!((logits[0].len(), logits[0].is_empty()), (wanted.len(), wanted.is_empty()));
             assert_same_bits(&rows, &expected);
             // The keys and values are complete, whatever was wanted.
             let next = logits_at_all(&model, &mut cache, &[7]);
@@ -98,24 +80,14 @@ fn ragged_batch_equals_one_by_one() {
             logits_at_all(&model, cache, &tokens(past, seed as u32));
         }
         let mut together = alone.clone();
-        let new: Vec<Vec<u32>> = news
-            .iter()
-            .map(|&count| tokens(count, 9 + count as u32))
-            .collect();
+        let new: Vec<Vec<u32>> = news.iter().map(|&count| tokens(count, 9 + count as u32)).collect();
         let positions: Vec<Vec<usize>> = news.iter().map(|&count| (0..count).collect()).collect();
-        let expected: Vec<Vec<Vec<f32>>> = alone
-            .iter_mut()
-            .zip(&new)
-            .map(|(cache, new)| logits_at_all(&model, cache, new))
-            .collect();
+        let expected: Vec<Vec<Vec<f32>>> =
+            alone.iter_mut().zip(&new).map(|(cache, new)| logits_at_all(&model, cache, new)).collect();
         let mut batch: Vec<Chunk<'_>> = together
             .iter_mut()
             .zip(new.iter().zip(&positions))
-            .map(|(cache, (tokens, positions))| Chunk {
-                cache,
-                tokens,
-                positions,
-            })
+            .map(|(cache, (tokens, positions))| Chunk { cache, tokens, positions })
             .collect();
         let logits = model.forward(&mut batch).unwrap();
         for (logits, expected) in logits.iter().zip(&expected) {
@@ -127,10 +99,7 @@ fn ragged_batch_equals_one_by_one() {
         }
         // And so is what follows.
         for (a, b) in alone.iter_mut().zip(&mut together) {
-            assert_same_bits(
-                &logits_at_all(&model, a, &[3, 4]),
-                &logits_at_all(&model, b, &[3, 4]),
-            );
+            assert_same_bits(&logits_at_all(&model, a, &[3, 4]), &logits_at_all(&model, b, &[3, 4]));
         }
     }
 }

@@ -27,11 +27,7 @@ pub fn gguf(bytes: &[u8]) -> Model {
 /// Logits after every one of `tokens`, which follow those in `cache`.
 pub fn logits_at_all(model: &Model, cache: &mut KvCache, tokens: &[u32]) -> Vec<Vec<f32>> {
     let positions: Vec<usize> = (0..tokens.len()).collect();
-    let chunk = Chunk {
-        cache,
-        tokens,
-        positions: &positions,
-    };
+    let chunk = Chunk { cache, tokens, positions: &positions };
     let logits = model.forward(&mut [chunk]).unwrap();
     assert_eq!(logits.len(), 1);
     logits[0].iter().map(<[f32]>::to_vec).collect()
@@ -74,18 +70,9 @@ pub fn random_gguf(dtype: GgmlDType, widened: bool) -> Vec<u8> {
             matrix(&format!("blk.{layer}.{part}"), rows);
         }
     }
-    for name in [
-        "output_norm",
-        "blk.0.attn_norm",
-        "blk.0.ffn_norm",
-        "blk.1.attn_norm",
-        "blk.1.ffn_norm",
-    ] {
+    for name in ["output_norm", "blk.0.attn_norm", "blk.0.ffn_norm", "blk.1.attn_norm", "blk.1.ffn_norm"] {
         let ones = Tensor::from_vec(vec![1.0f32; 256], 256, &Device::Cpu).unwrap();
-        tensors.push((
-            format!("{name}.weight"),
-            QTensor::quantize(&ones, GgmlDType::F32).unwrap(),
-        ));
+        tensors.push((format!("{name}.weight"), QTensor::quantize(&ones, GgmlDType::F32).unwrap()));
     }
     let metadata = [
         ("general.architecture", Value::String("llama".to_owned())),
@@ -98,10 +85,7 @@ pub fn random_gguf(dtype: GgmlDType, widened: bool) -> Vec<u8> {
         ("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5)),
     ];
     let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(key, value)| (*key, value)).collect();
-    let tensors: Vec<(&str, &QTensor)> = tensors
-        .iter()
-        .map(|(name, tensor)| (name.as_str(), tensor))
-        .collect();
+    let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let mut file = Cursor::new(Vec::new());
     gguf_file::write(&mut file, &metadata, &tensors).unwrap();
     file.into_inner()

@@ -23,10 +23,7 @@ struct Rows {
 fn worst_error(model: &Model, tokens: &[u32], expected: &[Vec<f32>], tolerance: f32) -> f32 {
     let actual = logits_at_all(model, &mut model.new_cache(), tokens);
     assert_eq!(actual.len(), expected.len());
-    let errors = actual
-        .iter()
-        .zip(expected)
-        .map(|(a, b)| compare(a, b, tolerance).unwrap());
+    let errors = actual.iter().zip(expected).map(|(a, b)| compare(a, b, tolerance).unwrap());
     errors.fold(0.0, f32::max)
 }
 
@@ -42,29 +39,20 @@ macro_rules! checkpoint {
 
 #[test]
 fn checkpoints_of_odd_shapes_match_to_f32_precision() {
-    for (config, weights, rows) in [
-        checkpoint!("grouped"),
-        checkpoint!("llama3_rope"),
-        checkpoint!("linear_rope"),
-    ] {
+    for (config, weights, rows) in [checkpoint!("grouped"), checkpoint!("llama3_rope"), checkpoint!("linear_rope")] {
         let model = Model::from_safetensors(config, weights).unwrap();
         assert_eq!(model.config().eos_token_ids, [1, 2]);
         assert_eq!(model.config().bos_token_id, Some(0));
         let rows: Rows = serde_json::from_slice(rows).unwrap();
         let error = worst_error(&model, &rows.tokens, &rows.logits, 1e-5);
-        assert!(
-            error > 0.0,
-            "equal to the last bit: was the right model compared?"
-        );
+        assert!(error > 0.0, "equal to the last bit: was the right model compared?");
     }
 }
 
 #[test]
 fn a_wrong_rotary_base_would_be_noticed() {
     let (config, weights, rows) = checkpoint!("grouped");
-    let config = String::from_utf8(config.to_vec())
-        .unwrap()
-        .replace("500000.0", "400000.0");
+    let config = String::from_utf8(config.to_vec()).unwrap().replace("500000.0", "400000.0");
     let model = Model::from_safetensors(config.as_bytes(), weights).unwrap();
     let rows: Rows = serde_json::from_slice(rows).unwrap();
     let actual = logits_at_all(&model, &mut model.new_cache(), &rows.tokens);
@@ -73,8 +61,7 @@ fn a_wrong_rotary_base_would_be_noticed() {
 
 #[test]
 fn gguf_types_match_within_their_activation_rounding() {
-    let golden: serde_json::Value =
-        serde_json::from_slice(include_bytes!("../golden/blocks.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_slice(include_bytes!("../golden/blocks.json")).unwrap();
     let tokens: Vec<u32> = serde_json::from_value(golden["tokens"].clone()).unwrap();
     for (kind, bytes) in BLOCKS {
         let expected: Vec<Vec<f32>> = serde_json::from_value(golden[kind].clone()).unwrap();
@@ -103,17 +90,8 @@ fn every_block_type_agrees_with_its_widened_weights() {
     ] {
         let widened = gguf(&random_gguf(dtype, true));
         let expected = logits_at_all(&widened, &mut widened.new_cache(), &tokens);
-        let tolerance = if matches!(dtype, GgmlDType::F16 | GgmlDType::BF16) {
-            1e-6
-        } else {
-            6e-2
-        };
-        worst_error(
-            &gguf(&random_gguf(dtype, false)),
-            &tokens,
-            &expected,
-            tolerance,
-        );
+        let tolerance = if matches!(dtype, GgmlDType::F16 | GgmlDType::BF16) { 1e-6 } else { 6e-2 };
+        worst_error(&gguf(&random_gguf(dtype, false)), &tokens, &expected, tolerance);
     }
 }
 
@@ -146,11 +124,7 @@ fn the_pair_in_q8_0_stays_close_to_its_f32_source() {
             let actual: Vec<f32> = sample.ids.iter().map(|&id| logits[*position][id]).collect();
             compare(&actual, &sample.logits, 3e-2).unwrap();
         }
-        let agreeing = logits
-            .iter()
-            .zip(&golden.argmax)
-            .filter(|(row, best)| argmax(row) == **best)
-            .count();
+        let agreeing = logits.iter().zip(&golden.argmax).filter(|(row, best)| argmax(row) == **best).count();
         let rate = agreeing as f32 / golden.argmax.len() as f32;
         assert!(rate >= 0.9, "same argmax at {rate} of the positions");
     }

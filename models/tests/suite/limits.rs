@@ -18,70 +18,19 @@ fn a_refused_pass_leaves_all_caches_as_they_were() {
     type Check = fn(&ModelError) -> bool;
     let cases: [(&[u32], &[usize], Check); 5] = [
         (&[1, 64], &[], |error| {
-            matches!(
-                error,
-                ModelError::TokenOutOfRange {
-                    chunk: 1,
-                    index: 1,
-                    token: 64,
-                    vocab_size: 64
-                }
-            )
+            matches!(error, ModelError::TokenOutOfRange { chunk: 1, index: 1, token: 64, vocab_size: 64 })
         }),
         (&long, &[], |error| {
-            matches!(
-                error,
-                ModelError::ContextExceeded {
-                    chunk: 1,
-                    cached: 3,
-                    added: 46,
-                    context_length: 48
-                }
-            )
+            matches!(error, ModelError::ContextExceeded { chunk: 1, cached: 3, added: 46, context_length: 48 })
         }),
-        (&[1, 2], &[2], |error| {
-            matches!(
-                error,
-                ModelError::Position {
-                    chunk: 1,
-                    position: 2,
-                    tokens: 2
-                }
-            )
-        }),
-        (&[1, 2], &[1, 0], |error| {
-            matches!(
-                error,
-                ModelError::Position {
-                    chunk: 1,
-                    position: 0,
-                    tokens: 2
-                }
-            )
-        }),
-        (&[1, 2], &[0, 0], |error| {
-            matches!(
-                error,
-                ModelError::Position {
-                    chunk: 1,
-                    position: 0,
-                    tokens: 2
-                }
-            )
-        }),
+        (&[1, 2], &[2], |error| matches!(error, ModelError::Position { chunk: 1, position: 2, tokens: 2 })),
+        (&[1, 2], &[1, 0], |error| matches!(error, ModelError::Position { chunk: 1, position: 0, tokens: 2 })),
+        (&[1, 2], &[0, 0], |error| matches!(error, ModelError::Position { chunk: 1, position: 0, tokens: 2 })),
     ];
     for (tokens, positions, expected) in cases {
         let mut batch = [
-            Chunk {
-                cache: &mut good,
-                tokens: &[9, 10],
-                positions: &[1],
-            },
-            Chunk {
-                cache: &mut bad,
-                tokens,
-                positions,
-            },
+            Chunk { cache: &mut good, tokens: &[9, 10], positions: &[1] },
+            Chunk { cache: &mut bad, tokens, positions },
         ];
         let error = model.forward(&mut batch).unwrap_err();
         assert!(expected(&error), "{error}");
@@ -98,11 +47,7 @@ fn a_refused_pass_leaves_all_caches_as_they_were() {
 fn a_cache_of_another_model_is_refused() {
     let model = gguf(BLOCKS[0].1);
     let mut cache = gguf(DRAFT).new_cache();
-    let mut batch = [Chunk {
-        cache: &mut cache,
-        tokens: &[1],
-        positions: &[0],
-    }];
+    let mut batch = [Chunk { cache: &mut cache, tokens: &[1], positions: &[0] }];
     let error = model.forward(&mut batch).unwrap_err();
     assert!(matches!(error, ModelError::CacheMismatch { chunk: 0 }));
 }
@@ -112,15 +57,8 @@ fn the_context_can_be_filled_to_the_last_token() {
     let model = gguf(BLOCKS[2].1);
     let mut cache = model.new_cache();
     assert_eq!(logits_at_all(&model, &mut cache, &[1; 48]).len(), 48);
-    let mut batch = [Chunk {
-        cache: &mut cache,
-        tokens: &[1],
-        positions: &[],
-    }];
-    assert!(matches!(
-        model.forward(&mut batch),
-        Err(ModelError::ContextExceeded { .. })
-    ));
+    let mut batch = [Chunk { cache: &mut cache, tokens: &[1], positions: &[] }];
+    assert!(matches!(model.forward(&mut batch), Err(ModelError::ContextExceeded { .. })));
 }
 
 #[test]
@@ -128,11 +66,7 @@ fn nothing_to_do_is_not_an_error() {
     let model = gguf(BLOCKS[2].1);
     assert!(model.forward(&mut []).unwrap().is_empty());
     let mut cache = model.new_cache();
-    let mut batch = [Chunk {
-        cache: &mut cache,
-        tokens: &[],
-        positions: &[],
-    }];
+    let mut batch = [Chunk { cache: &mut cache, tokens: &[], positions: &[] }];
     let logits = model.forward(&mut batch).unwrap();
     assert!(logits.len() == 1 && logits[0].is_empty());
     assert!(cache.is_empty());
@@ -146,11 +80,7 @@ fn caches_grow_with_their_tokens_and_keep_what_they_have() {
     let mut cache = model.new_cache();
     assert_eq!(cache.bytes(), 0);
     logits_at_all(&model, &mut cache, &[1]);
-    assert!(
-        cache.bytes() <= 64 * per_token,
-        "{} bytes for one token",
-        cache.bytes()
-    );
+    assert!(cache.bytes() <= 64 * per_token, "{} bytes for one token", cache.bytes());
     logits_at_all(&model, &mut cache, &[1; 99]);
     assert!((100 * per_token..=200 * per_token).contains(&cache.bytes()));
     logits_at_all(&model, &mut cache, &[1; 400]);

@@ -2,6 +2,8 @@
 //!
 //! Everything is embedded and nothing touches a file system, so the same tests run on wasm32.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 mod batching;
 mod corruption;
 mod fixture;

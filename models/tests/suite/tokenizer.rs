@@ -16,12 +16,8 @@ fn text_survives_the_round_trip() {
     assert_eq!(tokenizer.vocab_size(), 4096);
     assert_eq!(tokenizer.token_id("<|endoftext|>"), Some(0));
     assert_eq!(tokenizer.token_id("no such token"), None);
-    for text in [
-        "",
-        "Once upon a time",
-        "  two  spaces\n\nand lines\t",
-        "naïve façade — “quoted” 🦊 日本語",
-    ] {
+    for text in ["", "Once upon a time", "  two  spaces\n\nand lines\t", "naïve façade — “quoted” 🦊 日本語"]
+    {
         let ids = tokenizer.encode(text).unwrap();
         assert!(!ids.contains(&0));
         assert_eq!(tokenizer.decode(&ids), text);
@@ -64,17 +60,8 @@ fn well_formed_text_decodes_as_in_the_reference_implementation() {
         for text in ["naïve 🦊🦊 日本語", " a b", "🦊 é\u{fffd}", "the the"] {
             let text = text.replace(' ', if json == TOKENIZER { " " } else { "▁" });
             let ids = tokenizer.encode(&text).unwrap();
-            assert_eq!(
-                ids,
-                reference
-                    .encode_fast(text.as_str(), false)
-                    .unwrap()
-                    .get_ids()
-            );
-            assert_eq!(
-                tokenizer.decode(&ids),
-                reference.decode(&ids, true).unwrap()
-            );
+            assert_eq!(ids, reference.encode_fast(text.as_str(), false).unwrap().get_ids());
+            assert_eq!(tokenizer.decode(&ids), reference.decode(&ids, true).unwrap());
         }
     }
 }
@@ -86,11 +73,7 @@ fn a_stream_never_shows_half_a_character() {
     assert!(ids.len() > 2, "the fox is several tokens");
     let mut stream = tokenizer.decode_stream();
     let pieces: Vec<String> = ids.iter().map(|&id| stream.push(&tokenizer, id)).collect();
-    assert!(
-        pieces
-            .iter()
-            .all(|piece| !piece.contains(char::REPLACEMENT_CHARACTER))
-    );
+    assert!(pieces.iter().all(|piece| !piece.contains(char::REPLACEMENT_CHARACTER)));
     assert_eq!(pieces[0], "");
     assert_eq!(pieces.concat(), "🦊é");
     let mut cut = tokenizer.decode_stream();
@@ -127,10 +110,7 @@ fn the_fingerprint_is_that_of_the_vocabulary() {
 #[test]
 fn malformed_json_is_an_error() {
     for json in ["", "{}", "[1]", r#"{"version":"1.0"}"#] {
-        assert!(matches!(
-            Tokenizer::from_bytes(json.as_bytes()),
-            Err(LoadError::Tokenizer(_))
-        ));
+        assert!(matches!(Tokenizer::from_bytes(json.as_bytes()), Err(LoadError::Tokenizer(_))));
     }
 }
 

@@ -4,11 +4,7 @@
 /// wrong otherwise.
 pub fn compare(actual: &[f32], expected: &[f32], tolerance: f32) -> Result<f32, String> {
     if actual.len() != expected.len() {
-        return Err(format!(
-            "{} values, expected {}",
-            actual.len(),
-            expected.len()
-        ));
+        return Err(format!("{} values, expected {}", actual.len(), expected.len()));
     }
     if !actual.iter().chain(expected).all(|x| x.is_finite()) {
         return Err("a value is not finite".to_owned());
@@ -17,9 +13,7 @@ pub fn compare(actual: &[f32], expected: &[f32], tolerance: f32) -> Result<f32, 
     let differences = actual.iter().zip(expected).map(|(a, b)| (a - b).abs());
     let largest = differences.fold(0.0f32, f32::max);
     if largest > tolerance * scale {
-        return Err(format!(
-            "off by {largest} on a scale of {scale}, tolerance {tolerance}"
-        ));
+        return Err(format!("off by {largest} on a scale of {scale}, tolerance {tolerance}"));
     }
     Ok(if scale == 0.0 { 0.0 } else { largest / scale })
 }
