@@ -62,9 +62,12 @@ impl Compiler {
             }
         }
         let sentence = "Rust's wasm32-unknown-unknown target is needed to build the browser's half: install it with `rustup target add wasm32-unknown-unknown`";
-        ensure!(debian::can_install(), sentence);
-        println!("Installing Debian's Rust for wasm with apt-get.");
-        debian::install(&["rustc-web", "cargo-web", "rust-web-src"]).context(sentence)?;
+        let sources = Path::new("/usr/lib/rustlib/src/rust/library/std");
+        if !(sources.is_dir() && debian_tool("cargo").is_file()) {
+            ensure!(debian::can_install(), sentence);
+            println!("Installing Debian's Rust for wasm with apt-get.");
+            debian::install(&["rustc-web", "cargo-web", "rust-web-src"]).context(sentence)?;
+        }
         let linker = find_linker(workspace).context(sentence)?;
         Ok(Self::Debian { linker })
     }
