@@ -193,9 +193,6 @@ pub enum ModelError {
         /// Which chunk of the batch.
         chunk: usize,
     },
-    /// The matrix backend failed.
-    #[error("backend: {0}")]
-    Backend(#[from] candle_core::Error),
 }
 
 /// Why text could not be turned into tokens.

@@ -19,6 +19,8 @@
 //! ```
 //!
 //! Hidden states are plain `Vec<f32>`; candle supplies the quantized block types and their dot products.
+//! Passes that take long enough are split over rayon's global pool (`RAYON_NUM_THREADS`); on wasm32 everything
+//! runs on the calling thread.
 //!
 //! # Guarantees
 //!

@@ -7,7 +7,7 @@ use crate::{
     cache::{KvCache, LayerCache},
     config::ModelConfig,
     error::{LoadError, ModelError},
-    kernels::{add_assign, gated_silu, rms_norm},
+    kernels::{add_assign, gated_silu, pool::in_pool, rms_norm},
     linear::Linear,
     logits::Logits,
     rope::{Angles, Rope},
@@ -109,7 +109,8 @@ impl Model {
             self.check(index, chunk)?;
         }
         let pass = Pass::new(self, batch);
-        let values = pass.run(batch)?;
+        let multiplications = pass.tokens.len() * self.weights.multiplications();
+        let values = in_pool(multiplications, || pass.run(batch));
         for chunk in batch.iter_mut() {
             chunk.cache.commit(chunk.tokens.len());
         }
@@ -190,22 +191,22 @@ impl<'m> Pass<'m> {
     }
 
     /// Stages keys and values in the caches and returns the wanted logits, `[wanted, vocab_size]`.
-    fn run(mut self, batch: &mut [Chunk<'_>]) -> Result<Vec<f32>, ModelError> {
+    fn run(mut self, batch: &mut [Chunk<'_>]) -> Vec<f32> {
         let model = self.model;
         if self.tokens.is_empty() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
-        let mut hidden = model.weights.embedding.embed(&self.tokens)?;
+        let mut hidden = model.weights.embedding.embed(&self.tokens);
         let positions: Vec<usize> = self.spans.iter().map(|span| span.visible - 1).collect();
         let mut angles = model.rope.angles(&positions);
         let mut scratch = Scratch::default();
         let last = model.weights.layers.len() - 1;
         for (index, layer) in model.weights.layers.iter().enumerate() {
-            self.stage_keys_and_values(index, layer, &hidden, &angles, &mut scratch, batch)?;
+            self.stage_keys_and_values(index, layer, &hidden, &angles, &mut scratch, batch);
             if index == last {
                 // From here on only rows that lead to logits matter.
                 if self.wanted.is_empty() {
-                    return Ok(Vec::new());
+                    return Vec::new();
                 }
                 if self.wanted.len() < self.spans.len() {
                     let width = model.config.hidden_size;
@@ -217,14 +218,14 @@ impl<'m> Pass<'m> {
                 }
             }
             let caches: Vec<&LayerCache> = batch.iter().map(|chunk| chunk.cache.layer(index)).collect();
-            self.attention(layer, &mut hidden, &angles, &mut scratch, &caches)?;
-            self.feed_forward(layer, &mut hidden, &mut scratch)?;
+            self.attention(layer, &mut hidden, &angles, &mut scratch, &caches);
+            self.feed_forward(layer, &mut hidden, &mut scratch);
         }
         rms_norm(&hidden, &model.weights.norm, model.config.rms_norm_eps, &mut scratch.normed);
         let head: &Linear = model.weights.head.as_ref().unwrap_or(&model.weights.embedding);
         let mut logits = Vec::new();
-        head.forward(&scratch.normed, &mut logits)?;
-        Ok(logits)
+        head.forward(&scratch.normed, &mut logits);
+        logits
     }
 
     fn stage_keys_and_values(
@@ -235,11 +236,11 @@ impl<'m> Pass<'m> {
         angles: &Angles,
         scratch: &mut Scratch,
         batch: &mut [Chunk<'_>],
-    ) -> Result<(), ModelError> {
+    ) {
         let config = &self.model.config;
         rms_norm(hidden, &layer.attention_norm, config.rms_norm_eps, &mut scratch.normed);
-        layer.key.forward(&scratch.normed, &mut scratch.key)?;
-        layer.value.forward(&scratch.normed, &mut scratch.value)?;
+        layer.key.forward(&scratch.normed, &mut scratch.key);
+        layer.value.forward(&scratch.normed, &mut scratch.value);
         self.model.rope.rotate(&mut scratch.key, config.kv_heads, angles);
         let width = config.kv_heads * config.head_dim;
         let (mut keys, mut values) = (scratch.key.as_slice(), scratch.value.as_slice());
@@ -249,7 +250,6 @@ impl<'m> Pass<'m> {
             chunk.cache.stage(index, own_keys, own_values);
             (keys, values) = (other_keys, other_values);
         }
-        Ok(())
     }
 
     /// `hidden += attention(normed)`; `scratch.normed` holds the normed rows.
@@ -260,27 +260,25 @@ impl<'m> Pass<'m> {
         angles: &Angles,
         scratch: &mut Scratch,
         caches: &[&LayerCache],
-    ) -> Result<(), ModelError> {
+    ) {
         let config = &self.model.config;
-        layer.query.forward(&scratch.normed, &mut scratch.query)?;
+        layer.query.forward(&scratch.normed, &mut scratch.query);
         self.model.rope.rotate(&mut scratch.query, config.heads, angles);
         scratch.context.resize(scratch.query.len(), 0.0);
         attend(config, &scratch.query, &self.spans, caches, &mut scratch.context);
-        layer.attention_output.forward(&scratch.context, &mut scratch.projected)?;
+        layer.attention_output.forward(&scratch.context, &mut scratch.projected);
         add_assign(hidden, &scratch.projected);
-        Ok(())
     }
 
     /// `hidden += feed_forward(norm(hidden))`.
-    fn feed_forward(&self, layer: &LayerWeights, hidden: &mut [f32], scratch: &mut Scratch) -> Result<(), ModelError> {
+    fn feed_forward(&self, layer: &LayerWeights, hidden: &mut [f32], scratch: &mut Scratch) {
         let epsilon = self.model.config.rms_norm_eps;
         rms_norm(hidden, &layer.feed_forward_norm, epsilon, &mut scratch.normed);
-        layer.gate.forward(&scratch.normed, &mut scratch.gate)?;
-        layer.up.forward(&scratch.normed, &mut scratch.up)?;
+        layer.gate.forward(&scratch.normed, &mut scratch.gate);
+        layer.up.forward(&scratch.normed, &mut scratch.up);
         gated_silu(&mut scratch.gate, &scratch.up);
-        layer.down.forward(&scratch.gate, &mut scratch.projected)?;
+        layer.down.forward(&scratch.gate, &mut scratch.projected);
         add_assign(hidden, &scratch.projected);
-        Ok(())
     }
 }
 

@@ -7,10 +7,7 @@
 
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 
-use super::{dot, pool::for_each_chunk};
-
-/// Outputs that one unit of work computes for every row of the batch.
-const COLUMNS: usize = 16;
+use super::{columns::by_columns, dot};
 
 /// Unquantized weights, `[outputs, inputs]`, row-major.
 #[derive(Debug)]
@@ -22,18 +19,21 @@ pub(crate) enum DenseWeights {
 
 impl DenseWeights {
     /// The `inputs` weights of one output, widened into `scratch` if they are not f32.
-    pub(crate) fn row<'a>(&'a self, index: usize, inputs: usize, scratch: &'a mut [f32]) -> &'a [f32] {
-        let range = index * inputs..(index + 1) * inputs;
+    fn row<'a>(&'a self, index: usize, inputs: usize, scratch: &'a mut [f32]) -> &'a [f32] {
+        if let Self::F32(weights) = self {
+            return &weights[index * inputs..(index + 1) * inputs];
+        }
+        self.widen_row(index, scratch);
+        scratch
+    }
+
+    /// One row of weights as f32.
+    pub(crate) fn widen_row(&self, index: usize, out: &mut [f32]) {
+        let range = index * out.len()..(index + 1) * out.len();
         match self {
-            Self::F32(weights) => &weights[range],
-            Self::F16(weights) => {
-                weights[range].convert_to_f32_slice(scratch);
-                scratch
-            }
-            Self::Bf16(weights) => {
-                weights[range].convert_to_f32_slice(scratch);
-                scratch
-            }
+            Self::F32(weights) => out.copy_from_slice(&weights[range]),
+            Self::F16(weights) => weights[range].convert_to_f32_slice(out),
+            Self::Bf16(weights) => weights[range].convert_to_f32_slice(out),
         }
     }
 
@@ -42,32 +42,18 @@ impl DenseWeights {
     /// `x`: `[rows, inputs]`, `out`: `[rows, outputs]`, both row-major.
     pub(crate) fn matmul(&self, x: &[f32], inputs: usize, outputs: usize, out: &mut [f32]) {
         let rows = x.len() / inputs;
-        let work = |columns: usize, chunk: &mut [f32]| {
+        by_columns(rows, outputs, x.len() * outputs, out, |first, products| {
             let mut scratch = match self {
                 Self::F32(_) => Vec::new(),
                 Self::F16(_) | Self::Bf16(_) => vec![0.0; inputs],
             };
-            // chunk: [columns in this unit, rows]
-            for (offset, products) in chunk.chunks_exact_mut(rows).enumerate() {
-                let weights = self.row(columns * COLUMNS + offset, inputs, &mut scratch);
+            for (offset, products) in products.chunks_exact_mut(rows).enumerate() {
+                let weights = self.row(first + offset, inputs, &mut scratch);
                 for (product, x) in products.iter_mut().zip(x.chunks_exact(inputs)) {
                     *product = dot::<32>(weights, x);
                 }
             }
-        };
-        let multiplications = x.len() * outputs;
-        if rows == 1 {
-            for_each_chunk(out, COLUMNS, multiplications, work);
-            return;
-        }
-        // Units write whole columns, so the result is first transposed: [outputs, rows].
-        let mut transposed = vec![0.0; out.len()];
-        for_each_chunk(&mut transposed, COLUMNS * rows, multiplications, work);
-        for (row, out) in out.chunks_exact_mut(outputs).enumerate() {
-            for (out, products) in out.iter_mut().zip(transposed.chunks_exact(rows)) {
-                *out = products[row];
-            }
-        }
+        });
     }
 }
 

@@ -4,6 +4,8 @@
 //! how many rows are computed together. That is half of the crate's promise that logits do not
 //! depend on batching; the other half is in [`crate::linear`].
 
+pub(crate) mod blocks;
+mod columns;
 pub(crate) mod dense;
 pub(crate) mod pool;
 mod vector;

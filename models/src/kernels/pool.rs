@@ -1,33 +1,50 @@
-//! Splitting work over candle's threads without sharing mutable memory.
+//! Splitting a pass over threads.
+//!
+//! candle's own pool waits for its workers by spinning; when the machine has more to do than processors
+//! (a server beside a browser, tests in parallel), each of the hundred products of a pass can then cost
+//! a time slice of the scheduler. rayon's workers take what has not been started yet, and whoever is
+//! ahead does the work of those who are late.
 
-use std::sync::{Mutex, PoisonError};
+/// Products of a pass below which threads cost more than they give.
+#[cfg(not(target_arch = "wasm32"))]
+const PASS_WORTH_SPLITTING: usize = 8 << 20;
+/// The same for one step of a pass.
+#[cfg(not(target_arch = "wasm32"))]
+const STEP_WORTH_SPLITTING: usize = 1 << 19;
 
-/// Below this many multiplications a piece of work is not worth waking threads for.
-const WORTH_SPLITTING: usize = 1 << 16;
-
-/// Calls `work(index, chunk)` for every chunk of `chunk_len` elements of `out`, on several threads if
-/// `multiplications`, an estimate of the whole, is large enough. One after another on wasm32, which has
-/// no threads in this build.
+/// Runs `pass`, whose steps may be split over threads if it takes enough `multiplications`.
 ///
-/// `work` must not call back into the matrix backend.
+/// On wasm32 there are no threads in this build.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn in_pool<T: Send>(multiplications: usize, pass: impl FnOnce() -> T + Send) -> T {
+    match multiplications < PASS_WORTH_SPLITTING {
+        true => pass(),
+        // Inside a scope this is a worker, which takes part in its own steps.
+        false => rayon::scope(|_| pass()),
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn in_pool<T>(_multiplications: usize, pass: impl FnOnce() -> T) -> T {
+    pass()
+}
+
+/// Calls `work(index, chunk)` for every chunk of `chunk_len` elements of `out`: on several threads if this
+/// is part of a pass that is split and `multiplications`, an estimate of the step, is large enough.
 pub(crate) fn for_each_chunk(
     out: &mut [f32],
     chunk_len: usize,
     multiplications: usize,
     work: impl Fn(usize, &mut [f32]) + Sync,
 ) {
-    if multiplications < WORTH_SPLITTING || cfg!(target_arch = "wasm32") {
-        for (index, chunk) in out.chunks_mut(chunk_len).enumerate() {
-            work(index, chunk);
-        }
+    #[cfg(not(target_arch = "wasm32"))]
+    if multiplications >= STEP_WORTH_SPLITTING && rayon::current_thread_index().is_some() {
+        use rayon::prelude::*;
+        out.par_chunks_mut(chunk_len).enumerate().for_each(|(index, chunk)| work(index, chunk));
         return;
     }
-    // Each chunk is taken by exactly one thread; the locks are never waited for.
-    let chunks: Vec<Mutex<&mut [f32]>> = out.chunks_mut(chunk_len).map(Mutex::new).collect();
-    candle_core::utils::barrier_pool().execute_chunked(chunks.len(), |range| {
-        for index in range {
-            let mut chunk = chunks[index].lock().unwrap_or_else(PoisonError::into_inner);
-            work(index, &mut chunk);
-        }
-    });
+    let _ = multiplications;
+    for (index, chunk) in out.chunks_mut(chunk_len).enumerate() {
+        work(index, chunk);
+    }
 }

@@ -213,8 +213,8 @@ impl<R: Read + Seek> TensorSource for Gguf<'_, R> {
         Ok(match self.read(name(role), &[outputs, inputs])? {
             Tensor::Dense(weights) => Linear::dense(weights, outputs, inputs),
             Tensor::Blocks { dtype, buffer, size } => {
-                let bytes = &bytemuck::cast_slice(&buffer)[..size];
-                Linear::quantized(dtype, bytes, outputs, inputs)
+                let blocks = Linear::blocks(dtype, buffer, size, outputs, inputs);
+                blocks.ok_or_else(|| LoadError::TensorType { name: name(role), dtype: format!("{dtype:?}") })?
             }
         })
     }
@@ -223,8 +223,9 @@ impl<R: Read + Seek> TensorSource for Gguf<'_, R> {
         let name = name(role);
         match self.read(name.clone(), &[len])? {
             Tensor::Dense(weights) => {
-                let mut scratch = vec![0.0; len];
-                Ok(weights.row(0, len, &mut scratch).to_vec())
+                let mut vector = vec![0.0; len];
+                weights.widen_row(0, &mut vector);
+                Ok(vector)
             }
             Tensor::Blocks { dtype, .. } => Err(LoadError::TensorType { name, dtype: format!("{dtype:?}") }),
         }

@@ -94,4 +94,18 @@ impl ModelWeights {
         };
         Ok(Self { embedding, layers, norm, head })
     }
+
+    /// Multiplications for one token, attention apart.
+    pub(crate) fn multiplications(&self) -> usize {
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        let layers = self.layers.iter().map(LayerWeights::multiplications).sum::<usize>();
+        head.multiplications() + layers
+    }
+}
+
+impl LayerWeights {
+    fn multiplications(&self) -> usize {
+        let Self { query, key, value, attention_output, gate, up, down, .. } = self;
+        [query, key, value, attention_output, gate, up, down].map(Linear::multiplications).iter().sum()
+    }
 }

@@ -74,8 +74,9 @@ impl TensorSource for Checkpoint<'_> {
 
     fn vector(&mut self, role: Role, len: usize) -> Result<Vec<f32>, LoadError> {
         let weights = self.read(role, &[len])?;
-        let mut scratch = vec![0.0; len];
-        Ok(weights.row(0, len, &mut scratch).to_vec())
+        let mut vector = vec![0.0; len];
+        weights.widen_row(0, &mut vector);
+        Ok(vector)
     }
 }
 
