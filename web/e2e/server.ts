@@ -96,7 +96,7 @@ export async function nativeTokenIds(server: Server, request: NativeRequest): Pr
   const args = ['generate', request.prompt, ...Object.entries(options).flat().map(String), '--json'];
   if (request.cloudOnly) args.push('--cloud-only');
   const { stdout } = await promisify(execFile)(binary, args, { cwd: repository });
-  const { token_ids: ids } = JSON.parse(stdout) as { token_ids?: unknown };
-  if (!Array.isArray(ids)) throw new Error(`no token_ids in ${stdout}`);
-  return ids as number[];
+  const { tokenIds } = JSON.parse(stdout) as { tokenIds?: unknown };
+  if (!Array.isArray(tokenIds)) throw new Error(`no tokenIds in ${stdout}`);
+  return tokenIds as number[];
 }

@@ -8,7 +8,7 @@ export interface Counter {
   name: keyof Statistics;
   label: string;
   format: (value: number) => string;
-  /** Drafting's own numbers mean nothing when the server decodes alone. */
+  /** Without drafts there is nothing to accept, and a stream of tokens has no round trips. */
   speculativeOnly?: boolean;
 }
 
@@ -17,7 +17,7 @@ export const liveCounters: readonly Counter[] = [
   { name: 'tokensPerSecond', label: 'Tokens per second', format: formatNumber },
   { name: 'acceptanceRate', label: 'Drafts accepted', format: formatPercent, speculativeOnly: true },
   { name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber },
-  { name: 'roundTripMs', label: 'Last round trip', format: formatMilliseconds },
+  { name: 'roundTripMs', label: 'Last round trip', format: formatMilliseconds, speculativeOnly: true },
   {
     name: 'uplinkBitsPerDraftedToken',
     label: 'Up, per drafted token',
