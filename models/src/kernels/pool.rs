@@ -10,7 +10,7 @@
 const PASS_WORTH_SPLITTING: usize = 8 << 20;
 /// The same for one step of a pass.
 #[cfg(not(target_arch = "wasm32"))]
-const STEP_WORTH_SPLITTING: usize = 1 << 19;
+const STEP_WORTH_SPLITTING: usize = 1 << 18;
 
 /// Runs `pass`, whose steps may be split over threads if it takes enough `multiplications`.
 ///
