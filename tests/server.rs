@@ -1,0 +1,171 @@
+//! Whatever one client does, it is told what is wrong, and the others go on.
+
+use std::time::Duration;
+
+use outrider_cloud::{
+    edge::{NativeEdge, NativeEdgeError, Transport},
+    pair::draft_info,
+    session::Limits,
+};
+use outrider_codec::frame::{
+    Draft, ErrorCode, Frame, Hello, MAX_FRAME_BYTES, Prompt, Request, SamplingParameters, SchemeParameters,
+};
+use outrider_speculation::edge::{DraftInfo, Mode, Settings};
+use outrider_tests::server::{Edge, RawClient, Server, generate};
+
+const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+const SCHEME: SchemeParameters = SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100 };
+
+fn settings(max_new_tokens: u32) -> Settings {
+    let mode = Mode::Speculative { scheme: SCHEME, draft_length: 4, bit_budget: None };
+    Settings { mode, sampling: SAMPLING, seed: 1, max_new_tokens }
+}
+
+fn hello(info: &DraftInfo) -> Frame {
+    Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash })
+}
+
+fn prompt(generation: u32, tokens: Vec<u32>) -> Frame {
+    let request = Request { generation, sampling: SAMPLING, seed: 1, max_new_tokens: 8, tokens };
+    Frame::Prompt(Prompt { request, scheme: SCHEME })
+}
+
+async fn greeted(server: &Server, info: &DraftInfo) -> RawClient {
+    let mut client = server.raw().await;
+    client.send(hello(info).encode()).await;
+    assert!(matches!(client.receive().await, Some(Frame::Welcome(_))));
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bad_clients_are_told_and_good_ones_never_notice() {
+    let edge = Edge::load();
+    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
+    let server = Server::start(8, Limits::default()).await;
+    let mut good = edge.connect(&server.url).await;
+    let start = edge.prompt("Once upon a time");
+    let (expected, _) = generate(&mut good, start.clone(), &settings(48)).await;
+
+    let misbehave = async {
+        let cases: [(&str, Vec<u8>, ErrorCode); 7] = [
+            ("malformed", b"GET / HTTP/1.1".to_vec(), ErrorCode::Malformed),
+            ("empty", Vec::new(), ErrorCode::Malformed),
+            ("truncated", hello(&info).encode()[..20].to_vec(), ErrorCode::Malformed),
+            ("too long", vec![1; MAX_FRAME_BYTES + 1], ErrorCode::FrameTooLong),
+            ("another version", b"\x01OUTR\x63\x00".to_vec(), ErrorCode::Version),
+            ("another tokenizer", hello(&DraftInfo { tokenizer_hash: [0; 32], ..info.clone() }).encode(), ErrorCode::Tokenizer),
+            ("no hello", prompt(1, vec![0]).encode(), ErrorCode::OutOfOrder),
+        ];
+        for (name, bytes, code) in cases {
+            let mut client = server.raw().await;
+            client.send(bytes).await;
+            client.expect_closing_error(code).await;
+            println!("{name}: {}", code.name());
+        }
+        let mut client = server.raw().await;
+        client.send_text("hello").await;
+        client.expect_closing_error(ErrorCode::Malformed).await;
+
+        let draft = |round, payload| Frame::Draft(Draft { generation: 1, round, count: 1, payload }).encode();
+        for (bytes, code) in [
+            (hello(&info).encode(), ErrorCode::OutOfOrder),
+            (draft(0, vec![0; 15]), ErrorCode::OutOfOrder),
+            (Frame::Cancel { generation: 5 }.encode(), ErrorCode::OutOfOrder),
+            (vec![0x77], ErrorCode::Malformed),
+        ] {
+            let mut client = greeted(&server, &info).await;
+            client.send(bytes).await;
+            client.expect_closing_error(code).await;
+        }
+        for (bytes, code) in [
+            (draft(3, vec![0; 15]), ErrorCode::OutOfOrder),
+            (draft(0, vec![0; 2]), ErrorCode::Malformed),
+            (draft(0, vec![255; 15]), ErrorCode::Malformed),
+            (prompt(2, vec![0]).encode(), ErrorCode::OutOfOrder),
+        ] {
+            let mut client = greeted(&server, &info).await;
+            client.send(prompt(1, vec![0, 1, 2]).encode()).await;
+            client.send(bytes).await;
+            client.expect_closing_error(code).await;
+        }
+        // A client that goes away in the middle of a generation.
+        let mut client = greeted(&server, &info).await;
+        client.send(prompt(1, vec![0; 400]).encode()).await;
+        drop(client);
+
+        // A refused request leaves the connection as it was.
+        let mut client = greeted(&server, &info).await;
+        client.send(prompt(1, vec![0; 512]).encode()).await;
+        client.send(prompt(2, vec![info.vocab_size]).encode()).await;
+        for (generation, code) in [(1, ErrorCode::PromptTooLong), (2, ErrorCode::InvalidParameters)] {
+            match client.receive().await {
+                Some(Frame::Error(error)) => assert_eq!((error.generation, error.code), (generation, code)),
+                other => panic!("{other:?}"),
+            }
+        }
+        client.send(prompt(3, vec![0, 5]).encode()).await;
+        client.send(Frame::Draft(Draft { generation: 3, round: 0, count: 0, payload: vec![] }).encode()).await;
+        assert!(matches!(client.receive().await, Some(Frame::Verdict(verdict)) if verdict.generation == 3));
+    };
+    let go_on = async {
+        for _ in 0..4 {
+            assert_eq!(generate(&mut good, start.clone(), &settings(48)).await.0, expected);
+        }
+    };
+    tokio::join!(misbehave, go_on);
+    good.close().await;
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while server.engine.load().sessions > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("every seat is given up");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_says_so_and_has_room_again() {
+    let edge = Edge::load();
+    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
+    let server = Server::start(1, Limits::default()).await;
+    let mut first = edge.connect(&server.url).await;
+    server.raw().await.expect_closing_error(ErrorCode::ServerFull).await;
+    let refused = NativeEdge::greet(&edge.model, info, Transport::connect(&server.url).await.unwrap()).await;
+    assert!(matches!(refused.err(), Some(NativeEdgeError::Refused(error)) if error.code == ErrorCode::ServerFull));
+    assert_eq!(generate(&mut first, vec![0, 1], &settings(8)).await.0.len(), 8);
+    first.close().await;
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while server.engine.load().sessions > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("the seat is given up");
+    edge.connect(&server.url).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_and_the_servers_end_are_announced() {
+    let edge = Edge::load();
+    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
+    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
+    let server = Server::start(4, limits).await;
+    greeted(&server, &info).await.expect_closing_error(ErrorCode::Idle).await;
+    let server = Server::start(4, Limits::default()).await;
+    let mut client = greeted(&server, &info).await;
+    server.stop();
+    client.expect_closing_error(ErrorCode::ShuttingDown).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_text_ends_at_the_context_and_the_longest_prompt_fits() {
+    let edge = Edge::load();
+    let server = Server::start(2, Limits::default()).await;
+    let mut session = edge.connect(&server.url).await;
+    let context = edge.model.config().context_length;
+    for length in [context - 30, context - 1] {
+        let prompt: Vec<u32> = (0..length as u32).map(|i| 1 + i * 37 % 4000).collect();
+        let (ids, generated) = generate(&mut session, prompt, &settings(100)).await;
+        assert_eq!((ids.len(), generated.end.name()), (context - length, "context"));
+    }
+}
