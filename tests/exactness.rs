@@ -1,6 +1,7 @@
 //! The exactness contract: whatever is drafted, sparsified, quantized and sent, the text is distributed as the
 //! target's own samples. Each law is in closed form, each test is strong enough to see a total-variation error of
 //! 0.01, and each is shown to catch planted errors.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use outrider_codec::{
     distribution::DraftDist,
@@ -171,7 +172,8 @@ fn resampling_from_p_is_caught() {
         let outcome = right_verify(drafts, rows, randomness);
         // The planted error: after a rejection the token is drawn from p, not from the residual.
         if outcome.accepted < drafts.len() {
-            return right_verify(&[], &rows[outcome.accepted..=outcome.accepted], randomness).token_after(outcome.accepted);
+            return right_verify(&[], &rows[outcome.accepted..=outcome.accepted], randomness)
+                .token_after(outcome.accepted);
         }
         outcome
     };

@@ -1,5 +1,6 @@
 //! At temperature 0 the text is the target's own, token for token, whatever is drafted: through a real socket, on the
 //! real pair, several sessions at once.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use futures_util::future::join_all;
 use outrider_cloud::{pair::PairPaths, session::Limits};

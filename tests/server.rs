@@ -53,7 +53,11 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
             ("truncated", hello(&info).encode()[..20].to_vec(), ErrorCode::Malformed),
             ("too long", vec![1; MAX_FRAME_BYTES + 1], ErrorCode::FrameTooLong),
             ("another version", b"\x01OUTR\x63\x00".to_vec(), ErrorCode::Version),
-            ("another tokenizer", hello(&DraftInfo { tokenizer_hash: [0; 32], ..info.clone() }).encode(), ErrorCode::Tokenizer),
+            (
+                "another tokenizer",
+                hello(&DraftInfo { tokenizer_hash: [0; 32], ..info.clone() }).encode(),
+                ErrorCode::Tokenizer,
+            ),
             ("no hello", prompt(1, vec![0]).encode(), ErrorCode::OutOfOrder),
         ];
         for (name, bytes, code) in cases {

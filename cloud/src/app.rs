@@ -54,7 +54,8 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
     let any_origin =
         SetResponseHeaderLayer::overriding(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     // Revalidate: the page and the model behind an address change with the server.
-    let revalidate = SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    let revalidate =
+        SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     Router::new()
         .route("/pair/draft.gguf", get(draft_gguf))
         .route("/pair/tokenizer.json", get(tokenizer_json))

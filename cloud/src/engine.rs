@@ -92,9 +92,10 @@ impl Engine {
 
     /// Takes a seat, if one is free.
     pub fn seat(&self) -> Option<Seat> {
-        let taken = self.counters.seated.fetch_update(Ordering::AcqRel, Ordering::Acquire, |seated| {
-            (seated < self.seats).then_some(seated + 1)
-        });
+        let taken = self
+            .counters
+            .seated
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |seated| (seated < self.seats).then_some(seated + 1));
         taken.ok()?;
         Some(Seat { id: self.counters.next_seat.fetch_add(1, Ordering::Relaxed), engine: self.clone() })
     }
@@ -182,7 +183,8 @@ impl Thread {
         }
         let pieces: Vec<Piece> = self.open.iter().map(Pass::next_piece).collect();
         // Each open pass has its own seat, so each cache is borrowed once.
-        let mut caches: HashMap<u64, &mut KvCache> = self.caches.iter_mut().map(|(&seat, cache)| (seat, cache)).collect();
+        let mut caches: HashMap<u64, &mut KvCache> =
+            self.caches.iter_mut().map(|(&seat, cache)| (seat, cache)).collect();
         let mut chunks: Vec<Chunk<'_>> = Vec::with_capacity(pieces.len());
         for (pass, piece) in self.open.iter().zip(&pieces) {
             if let Some(cache) = caches.remove(&pass.seat) {
@@ -290,13 +292,10 @@ mod tests {
         };
         let engine = engine(2);
         let (long, short) = (engine.seat().unwrap(), engine.seat().unwrap());
-        let (a, b) = tokio::join!(
-            long.forward(pass(0, prompt.clone(), 2)),
-            async {
-                short.forward(pass(0, prompt[..9].to_vec(), 0)).await.unwrap();
-                short.forward(pass(9, prompt[9..20].to_vec(), 2)).await
-            },
-        );
+        let (a, b) = tokio::join!(long.forward(pass(0, prompt.clone(), 2)), async {
+            short.forward(pass(0, prompt[..9].to_vec(), 0)).await.unwrap();
+            short.forward(pass(9, prompt[9..20].to_vec(), 2)).await
+        },);
         for (got, expected) in [(a.unwrap(), rows(&prompt)), (b.unwrap(), rows(&prompt[..20]))] {
             assert_eq!(got.len(), 2);
             assert!(got.iter().eq(expected.iter()));

@@ -356,7 +356,7 @@ mod tests {
                 // are coded by their complement, which reverses it.
                 let mut ranks: Vec<u64> = Vec::new();
                 for mask in masks {
-                    let subset: Vec<u32> = (0..n).filter(|i| mask >> i & 1 == 1).collect();
+                    let subset: Vec<u32> = (0..n).filter(|i| (mask >> i) & 1 == 1).collect();
                     let rank = code.rank(&subset);
                     assert_eq!(code.unrank(rank.clone()).unwrap(), subset);
                     ranks.push(rank.iter_u64_digits().next().unwrap_or(0));
@@ -442,7 +442,7 @@ mod tests {
         fn every_rank_below_the_count_is_used(n in 1u32..60_000, k in 1u32..64, fraction in 0u32..=1 << 20) {
             let k = k.min(n);
             let code = SubsetCode::new(n, k);
-            let rank = (binomial(n, k) - 1u32) * fraction >> 20u32;
+            let rank = ((binomial(n, k) - 1u32) * fraction) >> 20u32;
             let subset = code.unrank(rank.clone()).unwrap();
             prop_assert_eq!(code.rank(&subset), rank);
         }

@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn greedy_accepts_what_the_target_says_and_nothing_else() {
         let mut randomness = Randomness::new(1, End::Cloud);
-        let rows: Vec<Vec<f32>> = [2usize, 0, 1].map(|best| (0..3).map(|i| f32::from(u8::from(i == best))).collect()).to_vec();
+        let rows: Vec<Vec<f32>> =
+            [2usize, 0, 1].map(|best| (0..3).map(|i| f32::from(u8::from(i == best))).collect()).to_vec();
         let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
         let mut outcome = |a, b| verify(&[certain(a), certain(b)], &rows, &GREEDY, &mut randomness).unwrap();
         assert_eq!(outcome(2, 0), Outcome { accepted: 2, token: 1 });

@@ -151,7 +151,11 @@ impl CloudSession {
             Ok(None) => {}
             Err(error) => {
                 let number = generation.number;
-                self.fail(Failure::generation(number, ErrorCode::Internal, format!("The target model failed: {error}.")));
+                self.fail(Failure::generation(
+                    number,
+                    ErrorCode::Internal,
+                    format!("The target model failed: {error}."),
+                ));
             }
         }
     }
@@ -186,7 +190,11 @@ impl CloudSession {
                 let SchemeParameters::KSqs { support_size, lattice_resolution } = prompt.scheme;
                 let number = prompt.request.generation;
                 let scheme = KSqs::new(self.target.vocab_size, support_size, lattice_resolution).map_err(|error| {
-                    Failure::generation(number, ErrorCode::InvalidParameters, format!("The scheme cannot be used: {error}."))
+                    Failure::generation(
+                        number,
+                        ErrorCode::InvalidParameters,
+                        format!("The scheme cannot be used: {error}."),
+                    )
                 });
                 self.start(prompt.request, scheme.map(|scheme| Work::Speculative { scheme, round: 0, drafts: None }))
             }
@@ -296,7 +304,10 @@ impl CloudSession {
         if draft.count > self.target.max_draft_tokens || count > room {
             return Err(Failure::connection(
                 ErrorCode::InvalidDraft,
-                format!("{count} drafts are more than the {} allowed here.", room.min(self.target.max_draft_tokens.into())),
+                format!(
+                    "{count} drafts are more than the {} allowed here.",
+                    room.min(self.target.max_draft_tokens.into())
+                ),
             ));
         }
         *drafts = Some(scheme.decode_round(&draft.payload, draft.count)?);

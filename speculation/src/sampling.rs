@@ -113,7 +113,10 @@ mod tests {
         assert!(close(&s(1.0, 0, 0.75), &[0.0, 0.25, 0.5, 0.25, 0.0]));
         // top-p works on what top-k left, renormalised: 0.6 of {2/3, 1/3} is the first alone.
         assert!(close(&s(1.0, 2, 0.6), &[0.0, 0.0, 1.0, 0.0, 0.0]));
-        assert_eq!(transform(&[1.0, 1.0], &SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 }), Ok(vec![1.0, 0.0]));
+        assert_eq!(
+            transform(&[1.0, 1.0], &SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 }),
+            Ok(vec![1.0, 0.0])
+        );
     }
 
     #[test]

@@ -154,7 +154,19 @@ mod tests {
     fn nothing_divided_by_nothing_is_zero() {
         let report = Statistics::default().report();
         assert_eq!((report.acceptance_rate, report.tokens_per_second, report.server_passes_per_token), (0.0, 0.0, 0.0));
-        let some = Statistics { tokens: 9, rounds: 3, drafted: 12, judged: 8, accepted: 6, server_passes: 3, elapsed: Duration::from_secs(3), ..Default::default() };
-        assert_eq!((some.acceptance_rate(), some.tokens_per_second(), some.server_passes_per_token()), (0.75, 3.0, 1.0 / 3.0));
+        let some = Statistics {
+            tokens: 9,
+            rounds: 3,
+            drafted: 12,
+            judged: 8,
+            accepted: 6,
+            server_passes: 3,
+            elapsed: Duration::from_secs(3),
+            ..Default::default()
+        };
+        assert_eq!(
+            (some.acceptance_rate(), some.tokens_per_second(), some.server_passes_per_token()),
+            (0.75, 3.0, 1.0 / 3.0)
+        );
     }
 }

@@ -49,7 +49,10 @@ impl ToyModel {
                 .into_iter()
                 .flat_map(|(prefix, mass)| {
                     let next = sampling::transform(&self.logits(&prefix), parameters).unwrap();
-                    next.into_iter().zip(0u32..).map(move |(p, id)| ([&prefix[..], &[id]].concat(), mass * p)).collect::<Vec<_>>()
+                    next.into_iter()
+                        .zip(0u32..)
+                        .map(move |(p, id)| ([&prefix[..], &[id]].concat(), mass * p))
+                        .collect::<Vec<_>>()
                 })
                 .collect();
         }

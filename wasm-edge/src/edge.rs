@@ -72,8 +72,7 @@ impl Edge {
     /// Resolves to `{ contextLength, maxDraftTokens, vocabSize }`.
     pub async fn connect(&self, url: &str) -> Result<JsValue, JsValue> {
         self.close();
-        let connection =
-            Connection::open(url, self.links.clone(), &self.model, self.tokenizer.fingerprint()).await?;
+        let connection = Connection::open(url, self.links.clone(), &self.model, self.tokenizer.fingerprint()).await?;
         let info = connection.server().map(ServerInfo::from);
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)

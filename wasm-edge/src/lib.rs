@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`Edge`] | owns the draft model and the connection; what JavaScript sees |
+//! | `edge` | owns the draft model and the connection; what JavaScript sees |
 //! | `connection` | drives one session: polls the state machine, runs the draft model, tells events |
 //! | `link` | the socket behind a link of given rate and delay that really holds bytes back |
 //! | `options` | the plain objects that cross to JavaScript |

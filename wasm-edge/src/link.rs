@@ -1,10 +1,6 @@
 //! The socket behind a link of given rate and delay. The link is emulated, its effect is not: bytes wait here.
 
-use std::{
-    cell::RefCell,
-    rc::Rc,
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::{SinkExt, StreamExt, stream::SplitStream};

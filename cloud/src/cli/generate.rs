@@ -54,7 +54,7 @@ struct SettingsArgs {
     #[arg(long, value_name = "k", default_value_t = 0)]
     top_k: u32,
     /// Keep the fewest most likely tokens whose probabilities reach this
-    #[arg(long, value_name = "p", default_value_t = 1.0)]
+    #[arg(long, value_name = "p", default_value_t = 0.95)]
     top_p: f32,
     /// Seeds both ends' choices
     #[arg(long, default_value_t = 1)]

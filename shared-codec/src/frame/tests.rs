@@ -1,5 +1,8 @@
 use super::*;
-use crate::{distribution::DraftDist, k_sqs::{DraftToken, KSqs}};
+use crate::{
+    distribution::DraftDist,
+    k_sqs::{DraftToken, KSqs},
+};
 use proptest::prelude::*;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;

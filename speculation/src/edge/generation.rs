@@ -138,7 +138,8 @@ impl Generation {
             sampling: settings.sampling,
             scheme,
             randomness: Randomness::new(settings.seed, End::Edge),
-            draft_length: draft_length.min(affordable).min(server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into()) as usize,
+            draft_length: draft_length.min(affordable).min(server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into())
+                as usize,
             length_limit: wanted.min(server.context_length as usize),
             draft_context: draft.context_length as usize,
             cached: 0,
