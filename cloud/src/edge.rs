@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures_channel::mpsc;
 use futures_util::{Sink, SinkExt, Stream, StreamExt, future};
 use outrider_codec::frame::ErrorFrame;
-use outrider_models::{Chunk, Model, ModelError};
+use outrider_models::{Chunk, KvCache, Logits, Model, ModelError};
 use outrider_speculation::{
     Forward,
     cloud::TargetInfo,
@@ -99,7 +99,7 @@ impl Transport {
 /// A draft model with a connection.
 pub struct NativeEdge<'a> {
     model: &'a Model,
-    cache: outrider_models::KvCache,
+    cache: KvCache,
     session: EdgeSession,
     transport: Transport,
     origin: Instant,
@@ -171,7 +171,7 @@ impl<'a> NativeEdge<'a> {
         self.cache.truncate(forward.keep);
         let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
         let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
-        for row in self.model.forward(&mut [chunk])?.iter().flat_map(outrider_models::Logits::iter) {
+        for row in self.model.forward(&mut [chunk])?.iter().flat_map(Logits::iter) {
             self.session.handle_logits(row)?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use futures_util::{
     pin_mut,
 };
 use outrider_codec::frame::{ErrorFrame, Welcome};
-use outrider_models::{Chunk, KvCache, Model};
+use outrider_models::{Chunk, KvCache, Logits, Model};
 use outrider_speculation::{
     Forward,
     edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
@@ -36,7 +36,7 @@ enum Progress {
 }
 
 impl Connection {
-    /// Connects and shakes hands. `first_wait` bounds nothing: the browser reports an unreachable server itself.
+    /// Connects and shakes hands. The browser itself reports a server that cannot be reached.
     pub async fn open(url: &str, links: Links, model: &Model, tokenizer_hash: [u8; 32]) -> Result<Self, Failure> {
         let config = model.config();
         let session = EdgeSession::new(DraftInfo {
@@ -146,7 +146,7 @@ impl Connection {
         let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
         let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
         let logits = model.forward(&mut [chunk])?;
-        for row in logits.iter().flat_map(|rows| rows.iter()) {
+        for row in logits.iter().flat_map(Logits::iter) {
             self.session.handle_logits(row)?;
         }
         Ok(())
