@@ -11,7 +11,7 @@ use outrider_models::{LoadError, Model, Tokenizer};
 use outrider_speculation::{cloud::TargetInfo, edge::DraftInfo};
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
-const TARGET: &[u8] = include_bytes!("../../pair/target/target-q8_0.gguf");
+const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 
 /// Files in place of those in the binary. Draft and target must share the tokenizer.

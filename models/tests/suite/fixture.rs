@@ -9,7 +9,7 @@ use candle_core::{
 use outrider_models::{Chunk, KvCache, Model};
 
 pub const DRAFT: &[u8] = include_bytes!("../../../pair/draft/draft-q8_0.gguf");
-pub const TARGET: &[u8] = include_bytes!("../../../pair/target/target-q8_0.gguf");
+pub const TARGET: &[u8] = include_bytes!("../../../pair/target/target-f16.gguf");
 pub const TOKENIZER: &[u8] = include_bytes!("../../../pair/tokenizer.json");
 
 /// One random model in four element types.

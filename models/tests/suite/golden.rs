@@ -115,17 +115,18 @@ struct Sample {
 }
 
 #[test]
-fn the_pair_in_q8_0_stays_close_to_its_f32_source() {
+fn the_pair_stays_close_to_its_source_in_f32() {
     let pair: Pair = serde_json::from_slice(include_bytes!("../golden/pair.json")).unwrap();
-    for (bytes, golden) in [(DRAFT, pair.draft), (TARGET, pair.target)] {
+    // The draft is rounded to Q8_0; the target has its source's weights, so only the order of additions differs.
+    for (bytes, golden, tolerance, agreement) in [(DRAFT, pair.draft, 3e-2, 0.9), (TARGET, pair.target, 1e-5, 1.0)] {
         let model = gguf(bytes);
         let logits = logits_at_all(&model, &mut model.new_cache(), &pair.tokens);
         for (position, sample) in &golden.rows {
             let actual: Vec<f32> = sample.ids.iter().map(|&id| logits[*position][id]).collect();
-            compare(&actual, &sample.logits, 3e-2).unwrap();
+            compare(&actual, &sample.logits, tolerance).unwrap();
         }
         let agreeing = logits.iter().zip(&golden.argmax).filter(|(row, best)| argmax(row) == **best).count();
         let rate = agreeing as f32 / golden.argmax.len() as f32;
-        assert!(rate >= 0.9, "same argmax at {rate} of the positions");
+        assert!(rate >= agreement, "same argmax at {rate} of the positions");
     }
 }
