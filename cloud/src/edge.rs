@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum NativeEdgeError {
     /// The server cannot be reached.
-    #[error("{url} cannot be reached: {error}")]
+    #[error("{url} cannot be reached ({error}): start `outrider serve` there, or use --local")]
     Unreachable {
         /// Where it should be.
         url: String,

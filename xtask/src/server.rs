@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Builds the server and gives the executable's path.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
-    process::run(workspace.cargo("build").args(["--release", "--package", "outrider-cloud"]))?;
+    // With the features of the whole workspace, as for its tests, so that candle is compiled once for both.
+    process::run(workspace.cargo("build").args(["--release", "--workspace", "--bin", "outrider"]))?;
     let file = format!("outrider{}", std::env::consts::EXE_SUFFIX);
     let binary = workspace.target().join("release").join(file);
     ensure!(binary.is_file(), "the server was built, but is not at {}", binary.display());
