@@ -1,4 +1,5 @@
 //! The `outrider` command as its users run it: what it prints, and how it fails.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::{
     fs,
