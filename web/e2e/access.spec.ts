@@ -24,12 +24,17 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     ...['prompt', 'generate', 'stop', 'cloud-only', 'output'],
     ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
-    ...['draftLength', 'supportSize', 'latticeResolution', 'bitBudget'],
+    ...['scheme', 'code', 'draftLength', 'supportSize', 'latticeResolution', 'bitBudget'],
   ]);
 
   await page.locator('#round-trip').focus();
   for (let step = 0; step < 20; step++) await page.keyboard.press('ArrowRight');
   await expect(page.locator('#round-trip')).toHaveAttribute('aria-valuetext', '200 ms');
+
+  await page.locator('#scheme').focus();
+  await page.keyboard.type('C-S');
+  await expect(page.locator('#scheme')).toHaveValue('c-sqs');
+  await expect(page.locator('#droppedMassTarget')).toBeVisible();
 
   await page.locator('#prompt').focus();
   await page.keyboard.press('ControlOrMeta+a');

@@ -14,7 +14,14 @@ export type Setting =
   | 'draftLength'
   | 'supportSize'
   | 'latticeResolution'
+  | 'droppedMassTarget'
+  | 'stepSize'
+  | 'initialThreshold'
+  | 'downlinkSamples'
   | 'bitBudget';
+
+/** Names of the choices, likewise. */
+export type Choice = 'scheme' | 'code' | 'afterRejection';
 
 /** A token as the page shows it. */
 export interface ShownToken {
@@ -38,7 +45,7 @@ export class Demo {
   /** Opens the page and waits for its draft model. */
   async open(
     server: Server,
-    query: Partial<Record<Setting | 'prompt', string | number>> = {},
+    query: Partial<Record<Setting | Choice | 'prompt', string | number>> = {},
   ): Promise<void> {
     const parameters = Object.entries(query).map(([name, value]) => [name, String(value)]);
     await this.page.goto(`${server.url}/?${new URLSearchParams(parameters)}`);
@@ -47,6 +54,10 @@ export class Demo {
 
   async set(setting: Setting, value: number): Promise<void> {
     await this.page.locator(`#${setting}`).fill(String(value));
+  }
+
+  async choose(choice: Choice, value: string): Promise<void> {
+    await this.page.locator(`#${choice}`).selectOption(value);
   }
 
   /** Moves a slider; for the rates `value` is a position. */

@@ -1,6 +1,8 @@
 // What crosses between JavaScript and the WebAssembly engine (crate `wasm-edge`). Plain objects both ways;
 // whatever the engine throws is an `Error` with a string `code`.
 
+import type { Code, Downlink, Scheme } from './schemes.js';
+
 /** What decides the tokens: drafts checked by the server, or the server alone. */
 export type Mode = 'speculative' | 'cloud-only';
 
@@ -51,8 +53,14 @@ export interface Statistics {
   rounds: number;
   drafted: number;
   accepted: number;
-  /** `accepted / drafted` */
+  /** Drafts that the server decided on; those behind a rejected one it does not look at. */
+  judged: number;
+  /** `accepted / judged`: the papers' α. */
   acceptanceRate: number;
+  /** `accepted / drafted` */
+  acceptedPerDrafted: number;
+  /** Tokens sampled anew in place of a rejected draft. */
+  resampled: number;
   /** Bits sent to the server. */
   uplinkBits: number;
   /** Bits received from the server. */
@@ -69,12 +77,48 @@ export interface Statistics {
   roundTripMs: number;
   /** Time spent drafting. */
   draftMs: number;
+  /** The probability that the support left out, mean over the committed tokens; null for schemes that drop none. */
+  meanDroppedMass: number | null;
+  /** What `meanDroppedMass` cannot exceed, by Theorem 2 of the SQS paper; null for schemes other than `c-sqs`. */
+  droppedMassBound: number | null;
+  /** `dssd`, `sampled`: how often the page could keep no sample and asked for all probabilities. */
+  followUps: number;
+  /** `dssd`: what a rejection brings down, follow-ups included; null while there was none. */
+  downlinkBytesPerRejection: number | null;
+}
+
+/** What the costs of a round are compared for: every scheme, lattices in the papers' code, and K-SQS also in ours. */
+export type ComparedScheme = Scheme | 'k-sqs/adaptive';
+
+/** What one round of drafts cost. */
+export interface RoundRecord {
+  /** Its number within the generation. */
+  round: number;
+  /** The ids that were drafted. */
+  drafted: number[];
+  /** How many of them the server accepted, from the first on. */
+  accepted: number;
+  /** The token that followed them: resampled or bonus. Null if the round ended without. */
+  token: number | null;
+  /** Of the scheme's payload alone. */
+  payloadBits: number;
+  /** With the frame around it. */
+  uplinkBits: number;
+  downlinkBits: number;
+  draftMs: number;
+  roundTripMs: number;
+  /** β after the round; null for schemes other than `c-sqs`. */
+  threshold: number | null;
+  /** The payload that the same drafts would have cost under each scheme; computed here, not sent. */
+  otherBits: Partial<Record<ComparedScheme, number>>;
 }
 
 /** One round: what the server committed with one answer, and the totals after it. */
 export interface Round {
   tokens: Token[];
   statistics: Statistics;
+  /** What the drafts cost; null where there are none, `cloud-only`. */
+  round: RoundRecord | null;
 }
 
 /** The end of a generation. */
@@ -95,8 +139,15 @@ export interface GenerateRequest {
   topK: number;
   topP: number;
   seed: number;
+  scheme: Scheme;
+  code: Code;
   supportSize: number;
   latticeResolution: number;
+  droppedMassTarget: number;
+  stepSize: number;
+  initialThreshold: number;
+  downlink: Downlink;
+  downlinkSamples: number;
   draftLength: number;
   bitBudget: number;
 }

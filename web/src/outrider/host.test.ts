@@ -7,7 +7,11 @@ import { resolveRequest, generationRanges, openLink } from './options.js';
 
 const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
 const request: GenerateRequest = resolveRequest('p', {}, generationRanges);
-const round: Round = { tokens: [{ id: 1, text: 'a', origin: 'accepted' }], statistics: emptySummary };
+const round: Round = {
+  tokens: [{ id: 1, text: 'a', origin: 'accepted' }],
+  statistics: emptySummary,
+  round: null,
+};
 const done: Summary = { ...emptySummary, finish: 'length' };
 const coded = (code: string) => Object.assign(new Error(code), { code });
 

@@ -4,12 +4,14 @@
  */
 
 export type {
+  ComparedScheme,
   Finish,
   Link,
   Mode,
   ModelInfo,
   Origin,
   Round,
+  RoundRecord,
   SessionInfo,
   Statistics,
   Summary,
@@ -19,7 +21,9 @@ export { OutriderError } from './errors.js';
 export type { OutriderErrorCode } from './errors.js';
 export type { Generation } from './generation.js';
 export type { LoadProgress } from './messages.js';
-export { generationDefaults, generationRanges, openLink, reasonAgainst } from './options.js';
-export type { GenerateOptions, NumberOption, Range } from './options.js';
+export { choiceDefaults, generationDefaults, generationRanges, openLink, reasonAgainst } from './options.js';
+export type { ChoiceOption, Choices, GenerateOptions, NumberOption, Range } from './options.js';
 export { Outrider } from './outrider.js';
 export type { LoadOptions } from './outrider.js';
+export { codes, downlinks, schemes } from './schemes.js';
+export type { Code, Description, Downlink, Scheme, SchemeDescription, SchemeOption } from './schemes.js';

@@ -1,14 +1,24 @@
 import type { GenerateRequest, Link, Mode, ModelInfo, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
+import { codes, downlinks, schemes } from './schemes.js';
+import type { Code, Downlink, Scheme } from './schemes.js';
+
+/** The options that are a choice among names, apart from `mode`. */
+export type ChoiceOption = 'scheme' | 'code' | 'downlink';
 
 /** The options that are numbers. */
-export type NumberOption = Exclude<keyof GenerateRequest, 'prompt' | 'mode'>;
+export type NumberOption = Exclude<keyof GenerateRequest, 'prompt' | 'mode' | ChoiceOption>;
+
+/** A name for every choice. */
+export type Choices = Pick<GenerateRequest, ChoiceOption>;
 
 /** The allowed values of an option, bounds included. */
 export interface Range {
   min: number;
   max: number;
   integer: boolean;
+  /** The bound that is itself not allowed. */
+  excluded?: 'min' | 'max';
 }
 
 /** How to generate. Everything has a default; see {@link generationDefaults} and {@link generationRanges}. */
@@ -25,13 +35,27 @@ export interface GenerateOptions {
   topP?: number;
   /** Equal seeds and options repeat a generation. */
   seed?: number;
-  /** K: how many of the draft's most probable tokens travel to the server with each drafted token. */
+  /** What travels to the server with each drafted token; {@link schemes} describes each and names its options. */
+  scheme?: Scheme;
+  /** `qs`, `k-sqs`, `c-sqs`: how what travels becomes bits; see {@link codes}. */
+  code?: Code;
+  /** `k-sqs`, `tk-slt`: K, how many of the draft's most probable tokens travel with each drafted token. */
   supportSize?: number;
-  /** ℓ: the draft's probabilities travel as multiples of 1/ℓ. */
+  /** `qs`, `k-sqs`, `c-sqs`: ℓ, the draft's probabilities travel as multiples of 1/ℓ. */
   latticeResolution?: number;
+  /** `c-sqs`: α, the probability that the tokens left out should have on average. */
+  droppedMassTarget?: number;
+  /** `c-sqs`: η, how far one token moves the threshold. */
+  stepSize?: number;
+  /** `c-sqs`: β₁, the threshold at the beginning; tokens below it are left out. */
+  initialThreshold?: number;
+  /** `dssd`: what comes down after a rejection; see {@link downlinks}. */
+  downlink?: Downlink;
+  /** `dssd` with `downlink: 'sampled'`: m, how many samples come down. */
+  downlinkSamples?: number;
   /** γ: how many tokens to draft per round, at most. */
   draftLength?: number;
-  /** B: how many bits a round may send to the server, at most; 0 is off. */
+  /** B: how many bits of payload a round may send, at most; 0 is off. Where not one draft fits, none is made. */
   bitBudget?: number;
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
   signal?: AbortSignal;
@@ -46,8 +70,19 @@ export const generationDefaults: Readonly<Record<NumberOption, number>> = {
   seed: 1,
   supportSize: 32,
   latticeResolution: 100,
+  droppedMassTarget: 0.0005,
+  stepSize: 0.001,
+  initialThreshold: 0.01,
+  downlinkSamples: 4,
   draftLength: 4,
   bitBudget: 5000,
+};
+
+/** What choices are when not made. */
+export const choiceDefaults: Readonly<Choices> = {
+  scheme: 'k-sqs',
+  code: 'enumerative',
+  downlink: 'sampled',
 };
 
 /** What options may be before a model or server narrows them. */
@@ -60,6 +95,10 @@ export const generationRanges: Readonly<Record<NumberOption, Range>> = {
   // The codec bounds the work per token; 2048 is within it for every vocabulary and resolution.
   supportSize: { min: 1, max: 2048, integer: true },
   latticeResolution: { min: 1, max: 65_536, integer: true },
+  droppedMassTarget: { min: 0, max: 1, integer: false, excluded: 'max' },
+  stepSize: { min: 0, max: 1, integer: false, excluded: 'min' },
+  initialThreshold: { min: 0, max: 1, integer: false },
+  downlinkSamples: { min: 1, max: 64, integer: true },
   draftLength: { min: 1, max: 64, integer: true },
   bitBudget: { min: 0, max: 1_000_000, integer: true },
 };
@@ -91,9 +130,16 @@ export const openLink: Readonly<Link> = {
 export function reasonAgainst(value: number, range: Range): string | null {
   if (!Number.isFinite(value)) return 'must be a number';
   if (range.integer && !Number.isInteger(value)) return 'must be a whole number';
+  if (range.excluded === 'min' && value <= range.min) return `must be above ${range.min}`;
+  if (range.excluded === 'max' && value >= range.max) return `must be below ${range.max}`;
   if (value < range.min) return `must be at least ${range.min}`;
   if (value > range.max) return `must be at most ${range.max}`;
   return null;
+}
+
+/** Whether a text is one of a table's names. */
+function isName<Name extends string>(text: string, names: Record<Name, unknown>): text is Name {
+  return Object.hasOwn(names, text);
 }
 
 /** Fills the defaults in. @throws {@link OutriderError} `invalid-option` */
@@ -115,6 +161,17 @@ export function resolveRequest(
     if (reason !== null) throw new OutriderError('invalid-option', `${option} ${reason}`);
     return given;
   };
+  const choice = <Name extends string>(option: ChoiceOption, names: Record<Name, unknown>): Name => {
+    const given = options[option] ?? choiceDefaults[option];
+    if (!isName(given, names)) {
+      const list = Object.keys(names).map((name) => `'${name}'`);
+      throw new OutriderError(
+        'invalid-option',
+        `${option} must be one of ${list.join(', ')}, not '${given}'`,
+      );
+    }
+    return given;
+  };
   return {
     prompt,
     mode,
@@ -123,8 +180,15 @@ export function resolveRequest(
     topK: number('topK'),
     topP: number('topP'),
     seed: number('seed'),
+    scheme: choice('scheme', schemes),
+    code: choice('code', codes),
     supportSize: number('supportSize'),
     latticeResolution: number('latticeResolution'),
+    droppedMassTarget: number('droppedMassTarget'),
+    stepSize: number('stepSize'),
+    initialThreshold: number('initialThreshold'),
+    downlink: choice('downlink', downlinks),
+    downlinkSamples: number('downlinkSamples'),
     draftLength: number('draftLength'),
     bitBudget: number('bitBudget'),
   };

@@ -9,6 +9,7 @@ const model = { vocabSize: 4096, contextLength: 512, weightBytes: 1 };
 const round = (...texts: string[]): Round => ({
   tokens: texts.map((text, id) => ({ id, text, origin: 'accepted' })),
   statistics: { ...emptySummary, tokens: texts.length },
+  round: null,
 });
 const done: Summary = { ...emptySummary, text: 'ab', finish: 'length' };
 

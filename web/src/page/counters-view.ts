@@ -1,4 +1,4 @@
-import type { Mode, Statistics, Summary } from '../outrider/index.js';
+import type { Choices, Mode, Statistics, Summary } from '../outrider/index.js';
 import { comparedCounters, liveCounters, readCounter } from './counters.js';
 import type { Counter } from './counters.js';
 import { element, make } from './elements.js';
@@ -6,21 +6,23 @@ import { comparisonSentence } from './sentences.js';
 
 /**
  * The live counters and the comparison. Each live value is an element with `data-counter` (the statistic's name)
- * and `data-value` (the number, or empty while there is none); those of the comparison have `data-compared` and
- * `data-mode`.
+ * and `data-value` (the number, or empty while there is none); those that do not concern every scheme
+ * are there only while they have a value. Those of the comparison have `data-compared` and `data-mode`.
  */
 export class CountersView {
-  readonly #live = new Map<Counter, HTMLElement>();
+  readonly #list = element('counters', HTMLElement);
+  readonly #live: { counter: Counter; tile: HTMLElement; value: HTMLElement }[] = [];
   readonly #compared: { counter: Counter; mode: Mode; cell: HTMLElement }[] = [];
   readonly #verdict = element('verdict', HTMLElement);
   readonly #last: Record<Mode, Summary | null> = { speculative: null, 'cloud-only': null };
 
   constructor() {
-    const list = element('counters', HTMLElement);
     for (const counter of liveCounters) {
       const value = make('dd', { 'data-counter': counter.name });
-      this.#live.set(counter, value);
-      list.append(make('div', {}, make('dt', {}, counter.label), value));
+      const tile = make('div', {}, make('dt', {}, counter.label), value);
+      if (counter.concerns) tile.className = 'wide';
+      this.#live.push({ counter, tile, value });
+      this.#list.append(tile);
     }
     const body = element('comparison', HTMLTableElement).tBodies[0];
     for (const counter of comparedCounters) {
@@ -36,8 +38,14 @@ export class CountersView {
     this.#compare();
   }
 
-  show(statistics: Statistics | null, mode: Mode): void {
-    for (const [counter, cell] of this.#live) fill(cell, counter, statistics, mode);
+  show(statistics: Statistics | null, mode: Mode, choices?: Choices): void {
+    for (const { counter, tile, value } of this.#live) {
+      const shown = readCounter(counter, statistics, mode, choices);
+      fill(value, shown);
+      if (!counter.concerns) continue;
+      if (shown.value === '') tile.remove();
+      else if (!tile.isConnected) this.#list.append(tile);
+    }
   }
 
   /** Keeps a finished run for the comparison. */
@@ -48,14 +56,15 @@ export class CountersView {
   }
 
   #compare(): void {
-    for (const { counter, mode, cell } of this.#compared) fill(cell, counter, this.#last[mode], mode);
+    for (const { counter, mode, cell } of this.#compared) {
+      fill(cell, readCounter(counter, this.#last[mode], mode));
+    }
     const sentence = comparisonSentence(this.#last.speculative, this.#last['cloud-only']);
     if (sentence !== null) this.#verdict.textContent = sentence;
   }
 }
 
-function fill(cell: HTMLElement, counter: Counter, statistics: Statistics | null, mode: Mode): void {
-  const { value, text } = readCounter(counter, statistics, mode);
+function fill(cell: HTMLElement, { value, text }: { value: string; text: string }): void {
   cell.dataset['value'] = value;
   cell.textContent = text;
 }

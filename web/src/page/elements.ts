@@ -17,3 +17,15 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   made.append(...children);
   return made;
 }
+
+/** A new element of a drawing. */
+export function draw<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attributes: Readonly<Record<string, string | number>> = {},
+  ...children: (Node | string)[]
+): SVGElementTagNameMap[K] {
+  const drawn = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes)) drawn.setAttribute(name, String(value));
+  drawn.append(...children);
+  return drawn;
+}

@@ -1,11 +1,13 @@
 import { generationRanges } from '../outrider/index.js';
 import type { NumberOption, Range } from '../outrider/index.js';
 import { element, make } from './elements.js';
-import { fields, parseField } from './settings.js';
+import { fields, parseField, stepped } from './settings.js';
 import type { Field } from './settings.js';
 
 interface Row {
   field: Field;
+  /** The whole field; hidden while nothing uses it. */
+  box: HTMLElement;
   input: HTMLInputElement;
   reason: HTMLElement;
 }
@@ -30,7 +32,8 @@ export class FieldsView {
       const label = make('label', { for: option }, field.label);
       if (field.symbol) label.append(' ', make('i', { class: 'symbol' }, field.symbol));
       const hint = make('p', { id: `${option}-hint`, class: 'hint' }, field.hint);
-      const row = { field, input, reason };
+      const box = make('div', { class: 'field' }, label, input, hint, reason);
+      const row = { field, box, input, reason };
       input.addEventListener('input', () => {
         this.#read(row);
         onChange();
@@ -43,9 +46,7 @@ export class FieldsView {
         onChange();
       });
       this.#rows.push(row);
-      element(field.group, HTMLFieldSetElement).append(
-        make('div', { class: 'field' }, label, input, hint, reason),
-      );
+      element(field.group, HTMLFieldSetElement).append(box);
       this.#read(row);
     }
   }
@@ -63,10 +64,16 @@ export class FieldsView {
     for (const row of this.#rows) this.#read(row);
   }
 
-  /** The numbers, or why one is out of range; the first such field is then focused. */
-  read(): { values: Record<NumberOption, number> } | { reason: string } {
-    const values = {} as Record<NumberOption, number>;
+  /** Hides the fields that nothing uses. What stands in them is kept. */
+  show(isUsed: (option: NumberOption) => boolean): void {
+    for (const { field, box } of this.#rows) box.hidden = !isUsed(field.option);
+  }
+
+  /** The numbers in use, or why one is out of range; the first such field is then focused. */
+  read(): { values: Partial<Record<NumberOption, number>> } | { reason: string } {
+    const values: Partial<Record<NumberOption, number>> = {};
     for (const row of this.#rows) {
+      if (row.box.hidden) continue;
       const value = this.#read(row);
       if (typeof value !== 'number') {
         row.input.focus();
@@ -85,14 +92,11 @@ export class FieldsView {
     return value;
   }
 
-  #step(row: Row, direction: number): void {
+  #step(row: Row, direction: 1 | -1): void {
     const { field, input } = row;
-    const { min, max } = this.#ranges[field.option];
     const current = Number(input.value);
     if (!Number.isFinite(current)) return;
-    const stepped = Math.min(max, Math.max(min, current + direction * field.step));
-    // Steps of a tenth must not show binary fractions.
-    input.value = String(Number(stepped.toFixed(4)));
+    input.value = String(stepped(field, current, this.#ranges[field.option], direction));
     this.#read(row);
   }
 }

@@ -2,7 +2,7 @@
 
 const dash = '–';
 
-/** Fixed decimals, fewer as the number grows: 0.412, 3.14, 38.2, 512. */
+/** Fixed decimals, fewer as the number grows: 0.41, 3.14, 38.2, 512. */
 export function formatNumber(value: number): string {
   if (!Number.isFinite(value)) return dash;
   const size = Math.abs(value);
@@ -20,7 +20,15 @@ export function formatPercent(fraction: number): string {
 
 export function formatMilliseconds(value: number): string {
   if (!Number.isFinite(value)) return dash;
-  return value < 1000 ? `${Math.round(value)} ms` : `${(value / 1000).toFixed(2)} s`;
+  if (value > 0 && value < 1) return '< 1 ms';
+  if (value < 999.5) return `${Math.round(value)} ms`;
+  return `${(value / 1000).toFixed(value < 100_000 ? 2 : 0)} s`;
+}
+
+/** Small shares and probabilities, two digits: 0.00052. */
+export function formatProbability(value: number): string {
+  if (!Number.isFinite(value)) return dash;
+  return value === 0 ? '0' : value.toPrecision(2);
 }
 
 /** Decimal units, as files are sized. */
@@ -36,6 +44,13 @@ export function formatRate(bitsPerSecond: number | null): string {
 
 export function formatBits(bits: number): string {
   return withUnit(bits, 1000, ['bits', 'kbit', 'Mbit']);
+}
+
+/** A power of ten on an axis: 10, 100, 1k. */
+export function formatMark(value: number): string {
+  if (!Number.isFinite(value)) return dash;
+  if (value >= 1e6) return `${value / 1e6}M`;
+  return value >= 1e3 ? `${value / 1e3}k` : String(value);
 }
 
 function withUnit(value: number, base: number, units: readonly string[]): string {

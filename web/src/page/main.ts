@@ -1,13 +1,15 @@
 import { Outrider } from '../outrider/index.js';
 import type { Generation, LoadProgress, Mode } from '../outrider/index.js';
+import { ChoicesView } from './choices-view.js';
 import { CountersView } from './counters-view.js';
 import { element } from './elements.js';
 import { FieldsView } from './fields-view.js';
 import { formatBytes } from './format.js';
 import { LinkView } from './link-view.js';
 import { endSentence, sentenceFor } from './sentences.js';
-import { queryFromSettings, settingsFromQuery } from './settings.js';
+import { isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
 import { TextView } from './text-view.js';
+import { UplinkView } from './uplink-view.js';
 
 /**
  * What the page is doing, in `data-state` of the main element: `loading`, `ready`, `generating`, `finished` (with
@@ -31,9 +33,15 @@ const settings = settingsFromQuery(new URLSearchParams(location.search));
 prompt.value = settings.prompt;
 const text = new TextView();
 const counters = new CountersView();
+const choices = new ChoicesView(settings.choices, () => {
+  showUsedFields();
+  remember();
+});
 const fields = new FieldsView(settings.texts, remember);
+const uplink = new UplinkView(settings.link.uplinkBitsPerSecond);
 const link = new LinkView(settings.link, (changed) => {
   outrider?.setLink(changed);
+  uplink.setUplink(changed.uplinkBitsPerSecond);
   remember();
 });
 
@@ -48,6 +56,10 @@ function setState(state: State): void {
   generateButton.setAttribute('aria-disabled', String(!canGenerate));
   cloudOnlyButton.setAttribute('aria-disabled', String(!canGenerate));
   stopButton.setAttribute('aria-disabled', String(!generating));
+}
+
+function showUsedFields(): void {
+  fields.show((option) => isUsed(option, choices.choices));
 }
 
 function complain(sentence: string): void {
@@ -109,14 +121,16 @@ async function run(mode: Mode): Promise<void> {
   }
   delete main.dataset['finish'];
   const prompted = prompt.value;
+  const chosen = choices.choices;
   text.begin(prompted);
-  counters.show(null, mode);
+  counters.show(null, mode, chosen);
+  if (mode === 'speculative') uplink.begin(chosen);
   const waiting = new Patience(() => {
     status.textContent = `No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`;
   });
   const progress = mode === 'speculative' ? 'Drafting and verifying' : 'The server decodes alone';
   try {
-    generation = outrider.generate(prompted, { ...options.values, mode });
+    generation = outrider.generate(prompted, { ...options.values, ...chosen, mode });
     setState('generating');
     status.textContent = progress;
     waiting.renew();
@@ -124,11 +138,12 @@ async function run(mode: Mode): Promise<void> {
       waiting.renew();
       if (status.textContent !== progress) status.textContent = progress;
       text.add(round);
-      counters.show(round.statistics, mode);
+      counters.show(round.statistics, mode, chosen);
       link.show(round.statistics);
+      uplink.add(round);
     }
     const summary = await generation.summary;
-    if (summary.tokens > 0) counters.show(summary, mode);
+    if (summary.tokens > 0) counters.show(summary, mode, chosen);
     counters.keep(summary, mode);
     main.dataset['finish'] = summary.finish;
     status.textContent = endSentence(summary);
@@ -142,6 +157,7 @@ async function run(mode: Mode): Promise<void> {
   } finally {
     waiting.end();
     text.end();
+    uplink.end();
   }
 }
 
@@ -166,7 +182,12 @@ class Patience {
 
 /** Keeps the settings in the page's address, so that a reload or a link repeats them. */
 function remember(): void {
-  const query = queryFromSettings({ prompt: prompt.value, texts: fields.texts, link: link.link }).toString();
+  const query = queryFromSettings({
+    prompt: prompt.value,
+    texts: fields.texts,
+    choices: choices.choices,
+    link: link.link,
+  }).toString();
   // Browsers allow a limited number of these per second; sliders exceed it.
   clearTimeout(rememberTimer);
   rememberTimer = setTimeout(() => {
@@ -192,4 +213,5 @@ document.addEventListener('keydown', (event) => {
   }
 });
 
+showUsedFields();
 void load();

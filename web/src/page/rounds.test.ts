@@ -6,6 +6,7 @@ function round(drafted: number, ...origins: Origin[]): Round {
   return {
     tokens: origins.map((origin, id) => ({ id, text: 'x', origin })),
     statistics: { drafted } as Statistics,
+    round: null,
   };
 }
 

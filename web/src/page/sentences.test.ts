@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { OutriderError } from '../outrider/index.js';
 import type { Summary } from '../outrider/index.js';
-import { comparisonSentence, endSentence, sentenceFor } from './sentences.js';
+import { chartSentence, comparisonSentence, draftsSentence, endSentence, sentenceFor } from './sentences.js';
 
 const at = (tokensPerSecond: number): Summary =>
   ({ tokens: 128, tokensPerSecond, serverPassesPerToken: 0.4, finish: 'length' }) as Summary;
@@ -33,4 +33,19 @@ test('every error is one or more whole sentences, whatever its code', () => {
 test('the end of a run says why', () => {
   expect(endSentence(at(24))).toBe('Done after 128 tokens, 24.0 tokens/s.');
   expect(endSentence({ ...at(0), tokens: 0, finish: 'cancelled' })).toBe('Stopped after 0 tokens.');
+});
+
+test('a chart in words has its range and its end', () => {
+  const digits = (value: number) => value.toFixed(0);
+  expect(chartSentence('Bits', [], digits)).toBe('Bits: nothing yet.');
+  expect(chartSentence('Bits', [null, 3], digits)).toBe('Bits over 2 rounds: from 3 to 3, last 3.');
+  expect(chartSentence('Bits', [7, 3, Number.NaN, 5], digits)).toBe(
+    'Bits over 4 rounds: from 3 to 7, last 5.',
+  );
+});
+
+test('a budget too small for a single draft is said to be', () => {
+  expect(draftsSentence('Dense', 0, 0, 1)).toBe('Dense: nothing drafted yet.');
+  expect(draftsSentence('Dense', 0, 0, 5)).toMatch(/more than the bit budget/);
+  expect(draftsSentence('K-SQS', 10, 4, 5)).toMatch(/^10 drafts of K-SQS, 2.50 a round\. /);
 });

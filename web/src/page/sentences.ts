@@ -2,7 +2,7 @@
 
 import { OutriderError } from '../outrider/index.js';
 import type { Finish, Summary } from '../outrider/index.js';
-import { formatNumber, formatPercent } from './format.js';
+import { formatCount, formatNumber, formatPercent } from './format.js';
 
 /** An error as a sentence: what happened, and what to do about it. */
 export function sentenceFor(error: unknown): string {
@@ -80,4 +80,31 @@ export function comparisonSentence(speculative: Summary | null, cloudOnly: Summa
         : 'Speculation was about as fast as the server alone';
   const passes = formatNumber(speculative.serverPassesPerToken);
   return `${speed}, with ${passes} server passes per token.`;
+}
+
+/** What a line chart shows, for those who do not see it. */
+export function chartSentence(
+  title: string,
+  values: readonly (number | null)[],
+  format: (value: number) => string,
+): string {
+  const numbers = values.filter((value) => value !== null && Number.isFinite(value)) as number[];
+  const last = numbers.at(-1);
+  if (last === undefined) return `${title}: nothing yet.`;
+  const range = `from ${format(Math.min(...numbers))} to ${format(Math.max(...numbers))}`;
+  const rounds = `${values.length} ${values.length === 1 ? 'round' : 'rounds'}`;
+  return `${title} over ${rounds}: ${range}, last ${format(last)}.`;
+}
+
+/** What the comparison of the schemes stands on; `rounds` counts those with drafts. */
+export function draftsSentence(label: string, drafted: number, rounds: number, answers: number): string {
+  if (drafted === 0) {
+    // A round or two may have had no room for drafts; more of them have had no budget.
+    return answers < 3
+      ? `${label}: nothing drafted yet.`
+      : `${label}: nothing is drafted, because one draft costs more than the bit budget. Raise the budget, or set it to 0.`;
+  }
+  const count = `${formatCount(drafted)} ${drafted === 1 ? 'draft' : 'drafts'}`;
+  const each = `${formatNumber(drafted / rounds)} a round`;
+  return `${count} of ${label}, ${each}. What the other schemes would have sent for the same drafts is computed here.`;
 }

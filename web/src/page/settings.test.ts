@@ -1,12 +1,36 @@
 import { expect, test } from 'vitest';
-import { generationDefaults, generationRanges, reasonAgainst } from '../outrider/index.js';
-import { defaultSettings, fields, parseField, queryFromSettings, settingsFromQuery } from './settings.js';
+import {
+  choiceDefaults,
+  codes,
+  downlinks,
+  generationDefaults,
+  generationRanges,
+  schemes,
+} from '../outrider/index.js';
+import type { Choices, Code, Downlink, NumberOption, Scheme } from '../outrider/index.js';
+import {
+  defaultSettings,
+  fields,
+  isUsed,
+  parseField,
+  queryFromSettings,
+  selects,
+  settingsFromQuery,
+  stepped,
+} from './settings.js';
 
-test('every number option has exactly one field, and a default inside its range', () => {
+test('every option has exactly one field', () => {
   expect(fields.map(({ option }) => option).sort()).toEqual(Object.keys(generationDefaults).sort());
-  for (const { option } of fields) {
-    expect(reasonAgainst(generationDefaults[option], generationRanges[option])).toBeNull();
-  }
+  expect(selects.map(({ option }) => option).sort()).toEqual(Object.keys(choiceDefaults).sort());
+});
+
+test('names in the address are all different', () => {
+  const names = [
+    ...['prompt', 'uplink', 'downlink', 'roundTrip'],
+    ...fields.map(({ option }) => option),
+    ...selects.map(({ id }) => id),
+  ];
+  expect(new Set(names).size).toBe(names.length);
 });
 
 test('the defaults need no query', () => {
@@ -21,6 +45,63 @@ test('settings come back from their query', () => {
   settings.texts.supportSize = 'many';
   settings.link = { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: null, roundTripMs: 300 };
   expect(settingsFromQuery(new URLSearchParams(queryFromSettings(settings).toString()))).toEqual(settings);
+});
+
+test('every choice comes back from its query', () => {
+  for (const scheme of Object.keys(schemes) as Scheme[]) {
+    for (const code of Object.keys(codes) as Code[]) {
+      for (const downlink of Object.keys(downlinks) as Downlink[]) {
+        const settings = { ...defaultSettings(), choices: { scheme, code, downlink } };
+        settings.texts.stepSize = '0.5';
+        const query = new URLSearchParams(queryFromSettings(settings).toString());
+        expect(settingsFromQuery(query)).toEqual(settings);
+      }
+    }
+  }
+});
+
+test('a name that is none is the default', () => {
+  const query = new URLSearchParams('scheme=toString&code=zip&afterRejection=&downlink=sampled');
+  expect(settingsFromQuery(query)).toEqual(defaultSettings());
+});
+
+test('only what the scheme uses is shown', () => {
+  const everywhere = ['temperature', 'topP', 'topK', 'seed', 'maxNewTokens', 'draftLength', 'bitBudget'];
+  const shown = (choices: Partial<Choices>): string[] => {
+    const all = { ...choiceDefaults, ...choices };
+    return [...selects, ...fields]
+      .filter(({ option }) => isUsed(option, all))
+      .map(({ option }) => option)
+      .filter((option) => option !== 'scheme' && !everywhere.includes(option))
+      .sort();
+  };
+  for (const option of everywhere) expect(isUsed(option as NumberOption, choiceDefaults)).toBe(true);
+  expect(isUsed('scheme', choiceDefaults)).toBe(true);
+  expect(shown({ scheme: 'dense' })).toEqual([]);
+  expect(shown({ scheme: 'qs' })).toEqual(['code', 'latticeResolution']);
+  expect(shown({ scheme: 'k-sqs' })).toEqual(['code', 'latticeResolution', 'supportSize']);
+  expect(shown({ scheme: 'c-sqs' })).toEqual([
+    ...['code', 'droppedMassTarget', 'initialThreshold'],
+    ...['latticeResolution', 'stepSize'],
+  ]);
+  expect(shown({ scheme: 'tk-slt' })).toEqual(['supportSize']);
+  expect(shown({ scheme: 'dssd' })).toEqual(['downlink', 'downlinkSamples']);
+  expect(shown({ scheme: 'dssd', downlink: 'full' })).toEqual(['downlink']);
+  expect(shown({ scheme: 'coupled' })).toEqual([]);
+});
+
+test('a step stays inside the range, without binary fractions', () => {
+  const step = (option: NumberOption, value: number, direction: 1 | -1): number => {
+    const field = fields.find((candidate) => candidate.option === option);
+    if (!field) throw new Error('no such field');
+    return stepped(field, value, generationRanges[option], direction);
+  };
+  expect(step('temperature', 0.2, 1)).toBe(0.3);
+  expect(step('temperature', 0, -1)).toBe(0);
+  expect(step('droppedMassTarget', 0.0005, 1)).toBe(0.001);
+  expect(step('droppedMassTarget', 0.9996, 1)).toBe(0.9996);
+  expect(step('stepSize', 0.001, -1)).toBe(0.001);
+  expect(step('downlinkSamples', 64, 1)).toBe(64);
 });
 
 test('a senseless link in the query is no link', () => {

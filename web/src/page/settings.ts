@@ -1,7 +1,23 @@
 // What the form holds, apart from the form.
 
-import { generationDefaults, openLink, reasonAgainst } from '../outrider/index.js';
-import type { Link, NumberOption, Range } from '../outrider/index.js';
+import {
+  choiceDefaults,
+  codes,
+  downlinks,
+  generationDefaults,
+  openLink,
+  reasonAgainst,
+  schemes,
+} from '../outrider/index.js';
+import type {
+  ChoiceOption,
+  Choices,
+  Description,
+  Link,
+  NumberOption,
+  Range,
+  SchemeOption,
+} from '../outrider/index.js';
 
 /** A number field of the form. */
 export interface Field {
@@ -45,6 +61,38 @@ export const fields: readonly Field[] = [
     step: 1,
   },
   {
+    option: 'droppedMassTarget',
+    group: 'drafting',
+    label: 'Dropped mass',
+    symbol: 'α',
+    hint: 'Probability left out, on average',
+    step: 0.0005,
+  },
+  {
+    option: 'stepSize',
+    group: 'drafting',
+    label: 'Step size',
+    symbol: 'η',
+    hint: 'How fast the threshold moves',
+    step: 0.001,
+  },
+  {
+    option: 'initialThreshold',
+    group: 'drafting',
+    label: 'First threshold',
+    symbol: 'β₁',
+    hint: 'What is less probable is left out',
+    step: 0.001,
+  },
+  {
+    option: 'downlinkSamples',
+    group: 'drafting',
+    label: 'Samples',
+    symbol: 'm',
+    hint: 'Sent down per rejection',
+    step: 1,
+  },
+  {
     option: 'bitBudget',
     group: 'drafting',
     label: 'Bit budget',
@@ -53,6 +101,41 @@ export const fields: readonly Field[] = [
     step: 100,
   },
 ];
+
+/** A choice of the form. */
+export interface Select {
+  option: ChoiceOption;
+  /** Its id on the page and its name in the address; `downlink` is the link's there. */
+  id: string;
+  label: string;
+  /** How the sentence on what is chosen begins. */
+  lead: string;
+  names: Readonly<Record<string, Description>>;
+}
+
+export const selects: readonly Select[] = [
+  { option: 'scheme', id: 'scheme', label: 'Scheme', lead: 'Per token:', names: schemes },
+  { option: 'code', id: 'code', label: 'Code', lead: 'Written as:', names: codes },
+  {
+    option: 'downlink',
+    id: 'afterRejection',
+    label: 'After a rejection',
+    lead: 'Coming down:',
+    names: downlinks,
+  },
+];
+
+/** Whether an option makes a difference under these choices. */
+export function isUsed(option: NumberOption | ChoiceOption, choices: Choices): boolean {
+  if (!(schemeOptions as ReadonlySet<string>).has(option)) return true;
+  if (option === 'downlinkSamples' && choices.downlink === 'full') return false;
+  return (schemes[choices.scheme].options as readonly string[]).includes(option);
+}
+
+/** The options that not every scheme uses. */
+const schemeOptions: ReadonlySet<SchemeOption> = new Set(
+  Object.values(schemes).flatMap(({ options }) => options),
+);
 
 /** A field's text as a number, or the reason why it is none, as a sentence. */
 export function parseField(field: Field, text: string, range: Range): number | { reason: string } {
@@ -63,11 +146,20 @@ export function parseField(field: Field, text: string, range: Range): number | {
   return reason === null ? value : { reason: `${field.label} ${reason}.` };
 }
 
+/** The next value up (`direction` 1) or down (-1), inside the range. */
+export function stepped(field: Field, value: number, range: Range, direction: 1 | -1): number {
+  const next = Math.min(range.max, Math.max(range.min, value + direction * field.step));
+  // Steps of a tenth must not show binary fractions.
+  const rounded = Number(next.toFixed(6));
+  return reasonAgainst(rounded, range) === null ? rounded : value;
+}
+
 /** Everything that can be set on the page. */
 export interface Settings {
   prompt: string;
   /** The texts of the number fields; they may be out of range. */
   texts: Record<NumberOption, string>;
+  choices: Choices;
   link: Link;
 }
 
@@ -76,17 +168,22 @@ export const defaultPrompt = 'Once upon a time';
 export function defaultSettings(): Settings {
   const texts = {} as Record<NumberOption, string>;
   for (const { option } of fields) texts[option] = String(generationDefaults[option]);
-  return { prompt: defaultPrompt, texts, link: { ...openLink } };
+  return { prompt: defaultPrompt, texts, choices: { ...choiceDefaults }, link: { ...openLink } };
 }
 
 /**
- * Settings from an address's query: `prompt`, every number option by its name, and `uplink`, `downlink` (bits per
- * second) and `roundTrip` (milliseconds). What is missing has its default; what is senseless for the link, too.
+ * Settings from an address's query: `prompt`, every number option by its name, `scheme`, `code`, `afterRejection`, and
+ * `uplink`, `downlink` (bits per second) and `roundTrip` (milliseconds). What is missing has its default; so has what
+ * is senseless for a choice or the link.
  */
 export function settingsFromQuery(query: URLSearchParams): Settings {
   const settings = defaultSettings();
   settings.prompt = query.get('prompt') ?? settings.prompt;
   for (const { option } of fields) settings.texts[option] = query.get(option) ?? settings.texts[option];
+  const { choices } = settings;
+  choices.scheme = chosen(query.get('scheme'), schemes) ?? choices.scheme;
+  choices.code = chosen(query.get('code'), codes) ?? choices.code;
+  choices.downlink = chosen(query.get('afterRejection'), downlinks) ?? choices.downlink;
   const positive = (name: string): number | null => {
     const value = Number(query.get(name) ?? Number.NaN);
     return Number.isFinite(value) && value > 0 ? value : null;
@@ -99,6 +196,14 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
   return settings;
 }
 
+/** A text as one of a table's names; null if it is none. */
+export function chosen<Name extends string>(
+  text: string | null,
+  names: Readonly<Record<Name, unknown>>,
+): Name | null {
+  return text !== null && Object.hasOwn(names, text) ? (text as Name) : null;
+}
+
 /** The query that gives these settings back; only what differs from the defaults. */
 export function queryFromSettings(settings: Settings): URLSearchParams {
   const query = new URLSearchParams();
@@ -106,6 +211,9 @@ export function queryFromSettings(settings: Settings): URLSearchParams {
   if (settings.prompt !== defaults.prompt) query.set('prompt', settings.prompt);
   for (const { option } of fields) {
     if (settings.texts[option] !== defaults.texts[option]) query.set(option, settings.texts[option]);
+  }
+  for (const { option, id } of selects) {
+    if (settings.choices[option] !== defaults.choices[option]) query.set(id, settings.choices[option]);
   }
   const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs } = settings.link;
   if (uplinkBitsPerSecond !== null) query.set('uplink', String(uplinkBitsPerSecond));

@@ -1,0 +1,92 @@
+import { expect, test } from 'vitest';
+import {
+  choiceDefaults,
+  generationDefaults,
+  generationRanges,
+  reasonAgainst,
+  resolveRequest,
+} from './options.js';
+import type { GenerateOptions, NumberOption } from './options.js';
+import { codes, downlinks, schemes } from './schemes.js';
+import type { Scheme } from './schemes.js';
+
+const resolve = (options: GenerateOptions) => resolveRequest('p', options, generationRanges);
+
+test('every default is inside its range', () => {
+  for (const [option, value] of Object.entries(generationDefaults)) {
+    expect(reasonAgainst(value, generationRanges[option as NumberOption]), option).toBeNull();
+  }
+});
+
+test('a request has every field, whatever the scheme', () => {
+  const fields = [
+    ...['prompt', 'mode'],
+    ...Object.keys(generationDefaults),
+    ...Object.keys(choiceDefaults),
+  ].sort();
+  for (const scheme of Object.keys(schemes) as Scheme[]) {
+    const request = resolve({ scheme });
+    expect(Object.keys(request).sort()).toEqual(fields);
+    expect(request).toEqual({
+      ...{ prompt: 'p', mode: 'speculative' },
+      ...generationDefaults,
+      ...choiceDefaults,
+      scheme,
+    });
+  }
+});
+
+test('what is given is what is sent', () => {
+  const options: GenerateOptions = {
+    scheme: 'c-sqs',
+    code: 'adaptive',
+    downlink: 'full',
+    droppedMassTarget: 0,
+    stepSize: 1,
+    initialThreshold: 1,
+    downlinkSamples: 64,
+  };
+  expect(resolve(options)).toMatchObject(options);
+});
+
+test('bounds hold, and those that are excluded are', () => {
+  const wrong: [GenerateOptions, string][] = [
+    [{ droppedMassTarget: 1 }, 'droppedMassTarget must be below 1'],
+    [{ droppedMassTarget: -0.1 }, 'droppedMassTarget must be at least 0'],
+    [{ stepSize: 0 }, 'stepSize must be above 0'],
+    [{ stepSize: 1.1 }, 'stepSize must be at most 1'],
+    [{ initialThreshold: 1.1 }, 'initialThreshold must be at most 1'],
+    [{ downlinkSamples: 0 }, 'downlinkSamples must be at least 1'],
+    [{ downlinkSamples: 65 }, 'downlinkSamples must be at most 64'],
+    [{ downlinkSamples: 1.5 }, 'downlinkSamples must be a whole number'],
+  ];
+  for (const [options, message] of wrong) {
+    expect(() => resolve(options)).toThrow(expect.objectContaining({ code: 'invalid-option', message }));
+  }
+});
+
+test('a name that is none lists those there are', () => {
+  expect(() => resolve({ scheme: 'sqs' as Scheme })).toThrow(
+    "scheme must be one of 'dense', 'qs', 'tk-slt', 'k-sqs', 'c-sqs', 'dssd', 'coupled', not 'sqs'",
+  );
+  // Neither are those that every object has.
+  expect(() => resolve({ scheme: 'toString' as Scheme })).toThrow('scheme must be one of');
+  expect(() => resolve({ code: 'zip' as 'adaptive' })).toThrow(
+    "code must be one of 'enumerative', 'adaptive'",
+  );
+  expect(() => resolve({ downlink: '' as 'full' })).toThrow("downlink must be one of 'full', 'sampled'");
+});
+
+test('everything named is described, and uses options that exist', () => {
+  for (const { label, travels, source } of [schemes, codes, downlinks].flatMap((table) =>
+    Object.values(table),
+  )) {
+    expect(label).not.toBe('');
+    expect(travels).toMatch(/^[a-z].*\.$/);
+    expect(source).not.toBe('');
+  }
+  const request = resolve({});
+  for (const { options } of Object.values(schemes)) {
+    for (const option of options) expect(request).toHaveProperty(option);
+  }
+});

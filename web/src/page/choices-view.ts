@@ -1,0 +1,52 @@
+import type { Choices } from '../outrider/index.js';
+import { element, make } from './elements.js';
+import { isUsed, selects } from './settings.js';
+import type { Select } from './settings.js';
+
+interface Row {
+  select: Select;
+  /** The whole field; hidden while the scheme does not use it. */
+  box: HTMLElement;
+  control: HTMLSelectElement;
+  travels: HTMLElement;
+}
+
+/** The scheme and the choices that belong to it, each with a sentence on what is chosen. */
+export class ChoicesView {
+  readonly #rows: Row[] = [];
+  #choices: Choices;
+
+  constructor(choices: Choices, onChange: (choices: Choices) => void) {
+    this.#choices = { ...choices };
+    for (const select of selects) {
+      const { option, id, label, names } = select;
+      const options = Object.entries(names).map(([name, { label }]) =>
+        make('option', { value: name }, label),
+      );
+      const attributes = { id, autocomplete: 'off', 'aria-describedby': `${id}-travels` };
+      const control = make('select', attributes, ...options);
+      control.value = choices[option];
+      control.addEventListener('change', () => {
+        this.#choices = { ...this.#choices, [option]: control.value };
+        this.#show();
+        onChange(this.choices);
+      });
+      const travels = make('p', { id: `${id}-travels`, class: 'hint' });
+      const box = make('div', { class: 'field wide' }, make('label', { for: id }, label), control, travels);
+      this.#rows.push({ select, box, control, travels });
+      element('drafting', HTMLFieldSetElement).append(box);
+    }
+    this.#show();
+  }
+
+  get choices(): Choices {
+    return this.#choices;
+  }
+
+  #show(): void {
+    for (const { select, box, control, travels } of this.#rows) {
+      box.hidden = !isUsed(select.option, this.#choices);
+      travels.textContent = `${select.lead} ${select.names[control.value]?.travels ?? ''}`;
+    }
+  }
+}

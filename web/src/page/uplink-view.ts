@@ -1,0 +1,78 @@
+import type { Choices, Round, RoundRecord } from '../outrider/index.js';
+import { ChartView } from './chart-view.js';
+import { element } from './elements.js';
+import { formatCount, formatProbability } from './format.js';
+import { SchemeBitsView } from './scheme-bits-view.js';
+import { SchemeBits } from './scheme-bits.js';
+import { draftsSentence } from './sentences.js';
+
+/** What the drafts of the last speculative run cost on the uplink: over its rounds, and beside the other schemes. */
+export class UplinkView {
+  readonly #note = element('uplink-note', HTMLElement);
+  readonly #costs = element('uplink-costs', HTMLElement);
+  readonly #bitsChart = new ChartView({
+    title: 'Uplink bits per drafted token',
+    lines: ['whole frame', 'its payload'],
+    fromZero: true,
+    format: formatCount,
+  });
+  readonly #thresholdChart = new ChartView({
+    title: 'Threshold β',
+    lines: ['β'],
+    fromZero: false,
+    format: formatProbability,
+  });
+  readonly #bars: SchemeBitsView;
+  #bits: SchemeBits | null = null;
+  #records: RoundRecord[] = [];
+  #frame: number | null = null;
+
+  constructor(uplinkBitsPerSecond: number | null) {
+    this.#bars = new SchemeBitsView(uplinkBitsPerSecond);
+    this.#bitsChart.figure.id = 'bits-chart';
+    this.#thresholdChart.figure.id = 'threshold-chart';
+    element('charts', HTMLElement).append(this.#bitsChart.figure, this.#thresholdChart.figure);
+  }
+
+  /** Empties the view for a speculative run with these choices. */
+  begin({ scheme, code }: Choices): void {
+    this.#bits = new SchemeBits(scheme, code);
+    this.#records = [];
+    this.#draw();
+  }
+
+  add({ round }: Round): void {
+    if (!round) return;
+    this.#records.push(round);
+    this.#bits?.add(round);
+    // Rounds may come faster than anybody can see them.
+    this.#frame ??= requestAnimationFrame(() => this.#draw());
+  }
+
+  /** The run is over: what is shown is complete. */
+  end(): void {
+    if (this.#frame !== null) this.#draw();
+  }
+
+  /** The uplink's rate as the slider has it. */
+  setUplink(bitsPerSecond: number | null): void {
+    this.#bars.setUplink(bitsPerSecond);
+  }
+
+  #draw(): void {
+    if (this.#frame !== null) cancelAnimationFrame(this.#frame);
+    this.#frame = null;
+    const bits = this.#bits;
+    if (!bits) return;
+    const records = this.#records;
+    const thresholds = records.map(({ threshold }) => threshold);
+    this.#note.textContent = draftsSentence(bits.label, bits.drafted, bits.rounds, records.length);
+    this.#costs.hidden = bits.drafted === 0;
+    this.#thresholdChart.figure.hidden = thresholds.every((threshold) => threshold === null);
+    const perDraft = (count: 'uplinkBits' | 'payloadBits') =>
+      records.map((record) => (record.drafted.length > 0 ? record[count] / record.drafted.length : null));
+    this.#bitsChart.show([perDraft('uplinkBits'), perDraft('payloadBits')]);
+    this.#thresholdChart.show([thresholds]);
+    this.#bars.show(bits.costs);
+  }
+}
