@@ -4,9 +4,12 @@
 
 use futures_util::future::join_all;
 use outrider_cloud::{pair::PairPaths, session::Limits};
-use outrider_codec::frame::{SamplingParameters, SchemeParameters};
+use outrider_codec::{
+    frame::SamplingParameters,
+    scheme::{Code, SchemeParameters},
+};
 use outrider_models::{Chunk, Model};
-use outrider_speculation::edge::{Mode, Settings};
+use outrider_speculation::edge::{Mode, Settings, Speculation};
 use outrider_tests::server::{Edge, Server, generate};
 
 const TOKENS: u32 = 128;
@@ -61,10 +64,9 @@ async fn the_text_is_the_targets_own() {
     let target = PairPaths::default().target().unwrap();
     let edge = Edge::load();
     let server = Server::start(8, Limits::default()).await;
-    let k_sqs = |support_size, lattice_resolution, draft_length, bit_budget| Mode::Speculative {
-        scheme: SchemeParameters::KSqs { support_size, lattice_resolution },
-        draft_length,
-        bit_budget,
+    let k_sqs = |support_size, lattice_resolution, draft_length, bit_budget| {
+        let scheme = SchemeParameters::KSqs { support_size, lattice_resolution, code: Code::Enumerative };
+        Mode::Speculative(Speculation { bit_budget, ..Speculation::new(scheme, draft_length) })
     };
     let modes = [
         k_sqs(8, 100, 4, Some(5000)),

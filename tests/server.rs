@@ -7,17 +7,19 @@ use outrider_cloud::{
     pair::draft_info,
     session::Limits,
 };
-use outrider_codec::frame::{
-    Draft, ErrorCode, Frame, Hello, MAX_FRAME_BYTES, Prompt, Request, SamplingParameters, SchemeParameters,
+use outrider_codec::{
+    frame::{Draft, ErrorCode, Frame, Hello, MAX_FRAME_BYTES, Prompt, Request, SamplingParameters},
+    scheme::{Code, SchemeParameters},
 };
-use outrider_speculation::edge::{DraftInfo, Mode, Settings};
+use outrider_speculation::edge::{DraftInfo, Mode, Settings, Speculation};
 use outrider_tests::server::{Edge, RawClient, Server, generate};
 
 const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-const SCHEME: SchemeParameters = SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100 };
+const SCHEME: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
 fn settings(max_new_tokens: u32) -> Settings {
-    let mode = Mode::Speculative { scheme: SCHEME, draft_length: 4, bit_budget: None };
+    let mode = Mode::Speculative(Speculation::new(SCHEME, 4));
     Settings { mode, sampling: SAMPLING, seed: 1, max_new_tokens }
 }
 
@@ -70,7 +72,8 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         client.send_text("hello").await;
         client.expect_closing_error(ErrorCode::Malformed).await;
 
-        let draft = |round, payload| Frame::Draft(Draft { generation: 1, round, count: 1, payload }).encode();
+        let draft =
+            |round, payload| Frame::Draft(Draft { generation: 1, round, resampled: None, count: 1, payload }).encode();
         for (bytes, code) in [
             (hello(&info).encode(), ErrorCode::OutOfOrder),
             (draft(0, vec![0; 15]), ErrorCode::OutOfOrder),
@@ -108,7 +111,9 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
             }
         }
         client.send(prompt(3, vec![0, 5]).encode()).await;
-        client.send(Frame::Draft(Draft { generation: 3, round: 0, count: 0, payload: vec![] }).encode()).await;
+        client
+            .send(Frame::Draft(Draft { generation: 3, round: 0, resampled: None, count: 0, payload: vec![] }).encode())
+            .await;
         assert!(matches!(client.receive().await, Some(Frame::Verdict(verdict)) if verdict.generation == 3));
     };
     let go_on = async {

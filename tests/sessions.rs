@@ -4,17 +4,26 @@ use core::time::Duration;
 
 use outrider_codec::{
     enumerative::subset_bits,
-    frame::{Finish, Frame, SamplingParameters, SchemeParameters},
+    frame::{Finish, Frame, Next, SamplingParameters},
+    scheme::{Code, Downlink, SchemeParameters},
 };
-use outrider_speculation::edge::{EndReason, Mode, Origin, Settings, StartError};
-use outrider_tests::{in_process::InProcess, toy::ToyModel};
+use outrider_speculation::{
+    conformal::ThresholdParameters,
+    edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
+    sampling, sparsify,
+};
+use outrider_tests::{in_process::InProcess, schemes, toy::ToyModel};
 use proptest::prelude::*;
 
 const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 
 fn speculative(k: u32, resolution: u32, draft_length: u32) -> Mode {
-    let scheme = SchemeParameters::KSqs { support_size: k, lattice_resolution: resolution };
-    Mode::Speculative { scheme, draft_length, bit_budget: None }
+    Mode::Speculative(k_sqs(k, resolution, draft_length))
+}
+
+fn k_sqs(k: u32, resolution: u32, draft_length: u32) -> Speculation {
+    let scheme = SchemeParameters::KSqs { support_size: k, lattice_resolution: resolution, code: Code::Enumerative };
+    Speculation::new(scheme, draft_length)
 }
 
 fn settings(mode: Mode, temperature: f32, max_new_tokens: u32) -> Settings {
@@ -26,16 +35,14 @@ proptest! {
 
     #[test]
     fn greedy_text_is_the_targets_own(
-        seed in any::<u64>(), difference in 0.0f64..2.0, k in 1u32..8, resolution in 1u32..200, draft_length in 1u32..9,
+        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::COUNT, k in 1u32..8, resolution in 1u32..200, draft_length in 1u32..9,
         budget in prop::option::of(0u32..200), length in 1u32..40, prompt in prop::collection::vec(0u32..23, 1..20), eos in prop::option::of(0u32..23),
     ) {
         let target = ToyModel::target(23, seed);
         let eos: Vec<u32> = eos.into_iter().collect();
         let mut pair = InProcess::connect(target.draft(difference), target.clone(), 48, &eos);
-        let mut settings = settings(speculative(k, resolution, draft_length), 0.0, length);
-        if let Mode::Speculative { bit_budget, .. } = &mut settings.mode {
-            *bit_budget = budget;
-        }
+        let speculation = Speculation::new(schemes::every(k, resolution)[scheme], draft_length);
+        let mut settings = settings(Mode::Speculative(Speculation { bit_budget: budget, ..speculation }), 0.0, length);
         let room = 48 - prompt.len();
         let expected = target.greedy(&prompt, room.min(length as usize), &eos);
         // Twice over one connection: the second generation starts from caches that the first has filled.
@@ -86,6 +93,145 @@ fn bits_on_the_wire_are_the_papers() {
     }
 }
 
+/// The other schemes' formulas, through a session: PAPERS' eqs for the lattice, 16 bits a probability elsewhere.
+#[test]
+fn every_scheme_costs_its_formula() {
+    let (v, k, l) = (300u32, 8u32, 100u32);
+    let log2 = |n: u32| f64::from(n).log2().ceil() as u32;
+    let composition = |k: u32| subset_bits(l + k - 1, k - 1);
+    let formulas = [
+        (SchemeParameters::Dense, 16 * v + log2(v)),
+        (SchemeParameters::Qs { lattice_resolution: l, code: Code::Enumerative }, composition(v) + log2(v)),
+        (SchemeParameters::TkSlt { support_size: k }, k * (log2(v) + 16) + log2(k)),
+        (SchemeParameters::Dssd { downlink: Downlink::Full }, log2(v) + 16 + 25),
+        (SchemeParameters::Coupled, log2(v)),
+    ];
+    for (scheme, bits) in formulas {
+        let target = ToyModel::target(v, 1);
+        let mut pair = InProcess::connect(target.draft(0.5), target, 512, &[]);
+        let run = pair.generate(&[0], &settings(Mode::Speculative(Speculation::new(scheme, 4)), 1.0, 200));
+        for committed in &run.committed {
+            let record = committed.round.as_ref().unwrap();
+            assert_eq!(record.payload_bits, record.drafted.len() * bits as usize, "{scheme:?}");
+        }
+    }
+    // C-SQS: ⌈log2 V⌉ more than K-SQS of the K that the threshold gives.
+    let scheme = SchemeParameters::CSqs { lattice_resolution: l, code: Code::Enumerative };
+    let target = ToyModel::target(v, 1);
+    let draft = target.draft(0.5);
+    let mut pair = InProcess::connect(draft.clone(), target, 512, &[]);
+    let threshold = ThresholdParameters { target: 0.02, step: 0.01, initial: 0.004 };
+    let mode = Mode::Speculative(Speculation { threshold, ..Speculation::new(scheme, 1) });
+    let run = pair.generate(&[0], &settings(mode, 1.0, 100));
+    let mut text = vec![0];
+    let mut beta = threshold.initial;
+    for committed in &run.committed {
+        let record = committed.round.as_ref().unwrap();
+        let q = sampling::transform(&draft.logits(&text), &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
+        let k = sparsify::above(&q, beta).ids.len() as u32;
+        let expected = log2(v) + subset_bits(v, k) + composition(k) + log2(k);
+        assert_eq!(record.payload_bits, record.drafted.len() * expected as usize);
+        text.extend(committed.tokens.iter().map(|token| token.0));
+        // One draft a round: rejected, its update is the committed token's; accepted, the bonus token's follows.
+        beta = record.threshold.unwrap();
+        if record.accepted == 1 {
+            let q = &text[..text.len() - 1];
+            let q = sampling::transform(&draft.logits(q), &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
+            beta = beta - threshold.step * (sparsify::above(&q, beta).dropped_mass() - threshold.target);
+        }
+    }
+}
+
+/// C-SQS's threshold after every round is that of a run over the committed tokens alone; one that rejected drafts have
+/// moved is not.
+#[test]
+fn the_threshold_forgets_rejected_drafts() {
+    let parameters = ThresholdParameters { target: 0.05, step: 0.02, initial: 0.1 };
+    let scheme = SchemeParameters::CSqs { lattice_resolution: 100, code: Code::Enumerative };
+    let target = ToyModel::target(50, 3);
+    let draft = target.draft(1.0);
+    let mut pair = InProcess::connect(draft.clone(), target, 512, &[]);
+    let mode = Mode::Speculative(Speculation { threshold: parameters, ..Speculation::new(scheme, 4) });
+    let settings = settings(mode, 1.0, 300);
+    let run = pair.generate(&[7], &settings);
+
+    let dropped = |prefix: &[u32], beta: f64| {
+        let q = sampling::transform(&draft.logits(prefix), &settings.sampling).unwrap();
+        sparsify::above(&q, beta).dropped_mass()
+    };
+    let step =
+        |beta: f64, prefix: &[u32]| (beta - parameters.step * (dropped(prefix, beta) - parameters.target)).min(1.0);
+    let (mut text, mut updated, mut straight, mut forgetless) = (vec![7], 1, parameters.initial, parameters.initial);
+    let (mut dropped_sum, mut caught) = (0.0, 0);
+    for committed in &run.committed {
+        let record = committed.round.as_ref().unwrap();
+        // The planted error: β keeps what the rejected drafts did to it.
+        let mut drafted = text.clone();
+        for &id in &record.drafted {
+            forgetless = step(forgetless, &drafted);
+            drafted.push(id);
+        }
+        text.extend(committed.tokens.iter().map(|token| token.0));
+        let owed = usize::from(record.accepted == record.drafted.len() && !record.drafted.is_empty());
+        while updated < text.len() - owed {
+            dropped_sum += dropped(&text[..updated], straight);
+            straight = step(straight, &text[..updated]);
+            updated += 1;
+        }
+        let threshold = record.threshold.unwrap();
+        if !record.drafted.is_empty() {
+            assert_eq!(threshold, straight, "round {}", record.round);
+            caught += usize::from(threshold != forgetless);
+        }
+    }
+    assert!(caught > run.committed.len() / 2, "the planted error was seen in {caught} rounds");
+    let statistics = pair.edge.statistics();
+    let (mean, bound) = (statistics.mean_dropped_mass.unwrap(), statistics.dropped_mass_bound.unwrap());
+    assert!((mean - dropped_sum / (updated - 1) as f64).abs() < 1e-9 && mean <= bound, "{mean} {bound}");
+}
+
+/// Under DSSD the edge resamples, says so with its next drafts, and sees where the text ends; the more samples come
+/// down, the fewer distributions are asked for.
+#[test]
+fn dssd_asks_less_the_more_samples_it_gets() {
+    let target = ToyModel::target(50, 3);
+    let run = |downlink| {
+        let mut pair = InProcess::connect(target.draft(1.0), target.clone(), 512, &[9]);
+        pair.keep_frames = true;
+        let scheme = SchemeParameters::Dssd { downlink };
+        let mode = Mode::Speculative(Speculation::new(scheme, 4));
+        let mut follow_ups = (0, 0);
+        for seed in 0..20 {
+            let settings = Settings { seed, ..settings(mode.clone(), 1.0, 60) };
+            let run = pair.generate(&[7], &settings);
+            let last = run.tokens.last().unwrap();
+            let end = if *last == 9 { Finish::Eos } else { Finish::Length };
+            assert_eq!(run.end, Some(EndReason::Finish(end)));
+            let statistics = pair.edge.statistics();
+            let resampled = run.committed.iter().flat_map(|c| &c.tokens).filter(|t| t.1 == Origin::Resampled).count();
+            assert_eq!(statistics.resampled, resampled);
+            follow_ups = (follow_ups.0 + statistics.follow_ups, follow_ups.1 + resampled);
+        }
+        // The token of each rejection travels up with the next round, or the generation is over.
+        let mut due = false;
+        for (_, frame) in &pair.frames {
+            match frame {
+                Frame::Draft(draft) => assert_eq!(draft.resampled.is_some(), std::mem::take(&mut due)),
+                Frame::Verdict(verdict) => due = matches!(verdict.next, Next::Samples(_) | Next::Distribution(_)),
+                Frame::Cancel { .. } => assert!(std::mem::take(&mut due)),
+                _ => {}
+            }
+        }
+        follow_ups
+    };
+    let shares = [Downlink::Full, Downlink::Sampled(1), Downlink::Sampled(4), Downlink::Sampled(16)].map(|downlink| {
+        let (follow_ups, resampled) = run(downlink);
+        follow_ups as f64 / resampled as f64
+    });
+    assert_eq!(shares[0], 0.0);
+    assert!(shares[1] > 1.5 * shares[2] && shares[2] > 1.5 * shares[3], "{shares:?}");
+}
+
 #[test]
 fn a_budget_ends_the_round_before_it_is_exceeded() {
     let target = ToyModel::target(300, 1);
@@ -94,9 +240,7 @@ fn a_budget_ends_the_round_before_it_is_exceeded() {
     // 51 + 35 + 3 = 89 bits a token (57 for the support).
     let token_bits = subset_bits(300, 8) + subset_bits(107, 7) + 3;
     for (budget, expected) in [(token_bits - 1, 0), (token_bits, 1), (3 * token_bits - 1, 2), (3 * token_bits, 3)] {
-        if let Mode::Speculative { bit_budget, .. } = &mut settings.mode {
-            *bit_budget = Some(budget);
-        }
+        settings.mode = Mode::Speculative(k_sqs(8, 100, 16).with_budget(budget));
         let run = pair.generate(&[0], &settings);
         let most = run.committed.iter().map(|c| c.round.as_ref().unwrap().drafted.len()).max();
         assert_eq!(most, Some(expected));

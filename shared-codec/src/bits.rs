@@ -4,6 +4,11 @@ use num_bigint::BigUint;
 
 use crate::error::DecodeError;
 
+/// ⌈log2 n⌉: the bits of an index below `n` ≥ 1.
+pub fn index_bits(n: u32) -> u32 {
+    (n - 1).checked_ilog2().map_or(0, |bits| bits + 1)
+}
+
 /// Appends bits to a growing byte string.
 #[derive(Debug, Default, Clone)]
 pub struct BitWriter {
@@ -124,7 +129,8 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    fn require(&self, width: u32, field: &'static str) -> Result<(), DecodeError> {
+    /// Fails unless `width` more bits are there; `field` names them in the error.
+    pub fn require(&self, width: u32, field: &'static str) -> Result<(), DecodeError> {
         if self.bytes.len() * 8 - self.position < width as usize {
             return Err(DecodeError::Truncated { field });
         }

@@ -89,6 +89,17 @@ impl DraftDist {
     }
 }
 
+/// A drafted token and the distribution it was drawn from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftToken {
+    /// The drafted id; its count in `dist` is at least 1.
+    pub id: u32,
+    /// q̂.
+    pub dist: DraftDist,
+    /// K: the ids the scheme's code keeps room for, with mass or without; at least as many as `dist` has.
+    pub support_size: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

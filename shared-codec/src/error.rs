@@ -91,6 +91,17 @@ pub enum ParameterError {
         /// The largest allowed.
         limit: u32,
     },
+    /// Not even one token would fit into a frame.
+    #[error("a token has {bits} bits, a frame holds {limit}: choose a smaller K, or a scheme that sends less")]
+    TokenTooLong {
+        /// Bits of a token.
+        bits: u32,
+        /// The most payload bits of a frame.
+        limit: usize,
+    },
+    /// DSSD is to send no samples after a rejection.
+    #[error("the downlink has to send at least one sample")]
+    NoSamples,
     /// Ids and counts do not make a distribution.
     #[error("not a draft distribution: {0}")]
     Distribution(#[from] crate::distribution::DistError),

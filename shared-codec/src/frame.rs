@@ -2,13 +2,14 @@
 
 use crate::{
     error::DecodeError,
+    scheme::{Code, Downlink, SchemeParameters},
     wire::{ByteReader, put_varint},
 };
 
 /// The protocol version that this crate speaks.
-pub const PROTOCOL_VERSION: u16 = 1;
-/// The longest frame in bytes. A prompt of 128 Ki tokens of three bytes each fits.
-pub const MAX_FRAME_BYTES: usize = 512 * 1024;
+pub const PROTOCOL_VERSION: u16 = 2;
+/// The longest frame in bytes. Six dense distributions over 151 936 tokens fit, or a prompt of half a million tokens.
+pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
 /// The longest text of an [`ErrorFrame`] in bytes; longer ones are cut.
 pub const MAX_ERROR_TEXT: usize = 512;
 /// The most tokens a [`Draft`] carries.
@@ -32,8 +33,17 @@ pub enum Frame {
         /// Which one.
         generation: u32,
     },
+    /// Edge → cloud: no sample of the verdict survived; asks for the distribution (DSSD).
+    Resample {
+        /// The generation it belongs to.
+        generation: u32,
+        /// The round whose verdict is meant.
+        round: u32,
+    },
     /// Cloud → edge: the answer to a [`Frame::Draft`].
     Verdict(Verdict),
+    /// Cloud → edge: the answer to a [`Frame::Resample`].
+    Distribution(Distribution),
     /// Cloud → edge: one token of a cloud-only generation.
     Token(Token),
     /// Cloud → edge: something is wrong.
@@ -99,18 +109,6 @@ pub struct Prompt {
     pub scheme: SchemeParameters,
 }
 
-/// The uplink scheme and its parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SchemeParameters {
-    /// See [`crate::k_sqs`].
-    KSqs {
-        /// K.
-        support_size: u32,
-        /// ℓ.
-        lattice_resolution: u32,
-    },
-}
-
 /// One round of drafts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
@@ -118,6 +116,8 @@ pub struct Draft {
     pub generation: u32,
     /// 0, 1, … within the generation.
     pub round: u32,
+    /// The token that the edge put in place of the rejected draft of the round before; DSSD only.
+    pub resampled: Option<u32>,
     /// Number of drafted tokens; zero asks for one token of the target's own.
     pub count: u8,
     /// The tokens in the scheme's bits, filled with zero bits to whole bytes.
@@ -125,7 +125,7 @@ pub struct Draft {
 }
 
 /// The answer to a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// The generation it belongs to.
     pub generation: u32,
@@ -133,11 +133,39 @@ pub struct Verdict {
     pub round: u32,
     /// Number of drafted tokens accepted: the first so many.
     pub accepted: u8,
-    /// The token after them: resampled if a draft was rejected, else the bonus token. `None` if an accepted
-    /// token ended the text.
-    pub token: Option<u32>,
+    /// What follows them.
+    pub next: Next,
     /// Whether the generation is over.
     pub finish: Option<Finish>,
+}
+
+/// What follows the accepted drafts of a round.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Nothing: an accepted token ended the text.
+    Nothing,
+    /// The cloud's token: resampled if a draft was rejected, else the bonus token.
+    Token(u32),
+    /// Independent samples y of the target's distribution P at the rejected draft, each with P(y); the edge
+    /// resamples from them (DSSD). At least one.
+    Samples(Vec<(u32, f32)>),
+    /// The target's distribution at the rejected draft; the edge resamples from it (DSSD).
+    Distribution(TargetDist),
+}
+
+/// The target's distribution, sparse: ids ascending, each with its probability above zero; not normalised.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetDist(pub Vec<(u32, f32)>);
+
+/// The target's distribution at the rejected draft of a round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distribution {
+    /// The generation it belongs to.
+    pub generation: u32,
+    /// The round whose verdict is meant.
+    pub round: u32,
+    /// P.
+    pub target: TargetDist,
 }
 
 /// One token of a cloud-only generation.
@@ -258,11 +286,26 @@ const DRAFT: u8 = 0x04;
 const CANCEL: u8 = 0x05;
 const BYE: u8 = 0x0f;
 const WELCOME: u8 = 0x81;
+const RESAMPLE: u8 = 0x06;
 const VERDICT: u8 = 0x84;
+const DISTRIBUTION: u8 = 0x85;
 const TOKEN: u8 = 0x86;
 const ERROR: u8 = 0x8e;
 const MAGIC: [u8; 4] = *b"OUTR";
+/// Layouts of a [`TargetDist`].
+const SPARSE: u8 = 0;
+const DENSE_TARGET: u8 = 1;
+/// In the count of a Draft: a resampled token precedes the payload.
+const HAS_RESAMPLED: u8 = 0x80;
+/// In the first byte of a lattice scheme: the code is adaptive.
+const ADAPTIVE: u8 = 0x80;
 const K_SQS: u8 = 1;
+const QS: u8 = 2;
+const C_SQS: u8 = 3;
+const DENSE: u8 = 4;
+const TK_SLT: u8 = 5;
+const DSSD: u8 = 6;
+const COUPLED: u8 = 7;
 
 impl Frame {
     /// The word used in logs and errors.
@@ -274,7 +317,9 @@ impl Frame {
             Frame::Generate(_) => "Generate",
             Frame::Draft(_) => "Draft",
             Frame::Cancel { .. } => "Cancel",
+            Frame::Resample { .. } => "Resample",
             Frame::Verdict(_) => "Verdict",
+            Frame::Distribution(_) => "Distribution",
             Frame::Token(_) => "Token",
             Frame::Error(_) => "Error",
             Frame::Bye => "Bye",
@@ -302,10 +347,7 @@ impl Frame {
             }
             Frame::Prompt(prompt) => {
                 out.push(PROMPT);
-                let SchemeParameters::KSqs { support_size, lattice_resolution } = prompt.scheme;
-                out.push(K_SQS);
-                put_varint(&mut out, support_size);
-                put_varint(&mut out, lattice_resolution);
+                put_scheme(&mut out, prompt.scheme);
                 put_request(&mut out, &prompt.request);
             }
             Frame::Generate(request) => {
@@ -316,7 +358,13 @@ impl Frame {
                 out.push(DRAFT);
                 put_varint(&mut out, draft.generation);
                 put_varint(&mut out, draft.round);
-                out.push(draft.count);
+                match draft.resampled {
+                    None => out.push(draft.count),
+                    Some(token) => {
+                        out.push(draft.count | HAS_RESAMPLED);
+                        put_varint(&mut out, token);
+                    }
+                }
                 out.extend(&draft.payload);
             }
             Frame::Cancel { generation } => {
@@ -328,10 +376,30 @@ impl Frame {
                 put_varint(&mut out, verdict.generation);
                 put_varint(&mut out, verdict.round);
                 out.push(verdict.accepted);
-                out.push(u8::from(verdict.token.is_some()) << 4 | finish_bits(verdict.finish));
-                if let Some(token) = verdict.token {
-                    put_varint(&mut out, token);
+                let kind = match &verdict.next {
+                    Next::Nothing => 0,
+                    Next::Token(_) => 1,
+                    Next::Samples(_) => 2,
+                    Next::Distribution(_) => 3,
+                };
+                out.push(kind << 4 | finish_bits(verdict.finish));
+                match &verdict.next {
+                    Next::Nothing => {}
+                    Next::Token(token) => put_varint(&mut out, *token),
+                    Next::Samples(samples) => put_samples(&mut out, samples),
+                    Next::Distribution(target) => put_target(&mut out, target),
                 }
+            }
+            Frame::Resample { generation, round } => {
+                out.push(RESAMPLE);
+                put_varint(&mut out, *generation);
+                put_varint(&mut out, *round);
+            }
+            Frame::Distribution(distribution) => {
+                out.push(DISTRIBUTION);
+                put_varint(&mut out, distribution.generation);
+                put_varint(&mut out, distribution.round);
+                put_target(&mut out, &distribution.target);
             }
             Frame::Token(token) => {
                 out.push(TOKEN);
@@ -379,40 +447,47 @@ impl Frame {
                 })
             }
             PROMPT => {
-                let scheme = match input.u8("scheme")? {
-                    K_SQS => SchemeParameters::KSqs {
-                        support_size: input.varint("support size")?,
-                        lattice_resolution: input.varint("lattice resolution")?,
-                    },
-                    other => return Err(DecodeError::Value { field: "scheme", value: other.into() }),
-                };
+                let scheme = take_scheme(&mut input)?;
                 Frame::Prompt(Prompt { scheme, request: take_request(&mut input)? })
             }
             GENERATE => Frame::Generate(take_request(&mut input)?),
-            DRAFT => Frame::Draft(Draft {
-                generation: take_generation(&mut input)?,
-                round: input.varint("round")?,
-                count: draft_count(input.u8("draft count")?, "draft count")?,
-                payload: input.rest().to_vec(),
-            }),
+            DRAFT => {
+                let (generation, round) = (take_generation(&mut input)?, input.varint("round")?);
+                let count = input.u8("draft count")?;
+                let resampled = if count & HAS_RESAMPLED != 0 { Some(input.varint("resampled token")?) } else { None };
+                let count = draft_count(count & !HAS_RESAMPLED, "draft count")?;
+                Frame::Draft(Draft { generation, round, resampled, count, payload: input.rest().to_vec() })
+            }
+            RESAMPLE => Frame::Resample { generation: take_generation(&mut input)?, round: input.varint("round")? },
             CANCEL => Frame::Cancel { generation: take_generation(&mut input)? },
             VERDICT => {
                 let (generation, round) = (take_generation(&mut input)?, input.varint("round")?);
                 let accepted = draft_count(input.u8("accepted")?, "accepted")?;
                 let flags = input.u8("verdict flags")?;
-                let has_token = match flags >> 4 {
-                    0 => false,
-                    1 => true,
+                let finish = take_finish(flags & 0x0f)?;
+                let next = match flags >> 4 {
+                    0 => Next::Nothing,
+                    1 => Next::Token(input.varint("token")?),
+                    2 => Next::Samples(take_samples(&mut input)?),
+                    3 => Next::Distribution(take_target(&mut input)?),
                     _ => return Err(DecodeError::Value { field: "verdict flags", value: flags.into() }),
                 };
-                let finish = take_finish(flags & 0x0f)?;
-                let token = if has_token { Some(input.varint("token")?) } else { None };
-                if token.is_none() && finish.is_none() {
-                    // A round always moves the text on.
+                // A round always moves the text on, and what the edge resamples is not the cloud's to end the text with.
+                let allowed = match next {
+                    Next::Nothing => finish.is_some(),
+                    Next::Token(_) => true,
+                    Next::Samples(_) | Next::Distribution(_) => finish.is_none(),
+                };
+                if !allowed {
                     return Err(DecodeError::Value { field: "verdict flags", value: flags.into() });
                 }
-                Frame::Verdict(Verdict { generation, round, accepted, token, finish })
+                Frame::Verdict(Verdict { generation, round, accepted, next, finish })
             }
+            DISTRIBUTION => Frame::Distribution(Distribution {
+                generation: take_generation(&mut input)?,
+                round: input.varint("round")?,
+                target: take_target(&mut input)?,
+            }),
             TOKEN => {
                 let generation = take_generation(&mut input)?;
                 let finish = take_finish(input.u8("token flags")?)?;
@@ -435,6 +510,152 @@ impl Frame {
         input.finish()?;
         Ok(frame)
     }
+}
+
+fn put_scheme(out: &mut Vec<u8>, scheme: SchemeParameters) {
+    let kind = |kind, code| match code {
+        Code::Enumerative => kind,
+        Code::Adaptive => kind | ADAPTIVE,
+    };
+    match scheme {
+        SchemeParameters::Dense => out.push(DENSE),
+        SchemeParameters::Qs { lattice_resolution, code } => {
+            out.push(kind(QS, code));
+            put_varint(out, lattice_resolution);
+        }
+        SchemeParameters::KSqs { support_size, lattice_resolution, code } => {
+            out.push(kind(K_SQS, code));
+            put_varint(out, support_size);
+            put_varint(out, lattice_resolution);
+        }
+        SchemeParameters::CSqs { lattice_resolution, code } => {
+            out.push(kind(C_SQS, code));
+            put_varint(out, lattice_resolution);
+        }
+        SchemeParameters::TkSlt { support_size } => {
+            out.push(TK_SLT);
+            put_varint(out, support_size);
+        }
+        SchemeParameters::Dssd { downlink } => {
+            out.push(DSSD);
+            out.push(match downlink {
+                Downlink::Full => 0,
+                Downlink::Sampled(samples) => samples,
+            });
+        }
+        SchemeParameters::Coupled => out.push(COUPLED),
+    }
+}
+
+fn take_scheme(input: &mut ByteReader<'_>) -> Result<SchemeParameters, DecodeError> {
+    let kind = input.u8("scheme")?;
+    let code = if kind & ADAPTIVE == 0 { Code::Enumerative } else { Code::Adaptive };
+    Ok(match (kind & !ADAPTIVE, code) {
+        (QS, _) => SchemeParameters::Qs { lattice_resolution: input.varint("lattice resolution")?, code },
+        (K_SQS, _) => SchemeParameters::KSqs {
+            support_size: input.varint("support size")?,
+            lattice_resolution: input.varint("lattice resolution")?,
+            code,
+        },
+        (C_SQS, _) => SchemeParameters::CSqs { lattice_resolution: input.varint("lattice resolution")?, code },
+        (DENSE, Code::Enumerative) => SchemeParameters::Dense,
+        (TK_SLT, Code::Enumerative) => SchemeParameters::TkSlt { support_size: input.varint("support size")? },
+        (DSSD, Code::Enumerative) => SchemeParameters::Dssd {
+            downlink: match input.u8("downlink samples")? {
+                0 => Downlink::Full,
+                samples => Downlink::Sampled(samples),
+            },
+        },
+        (COUPLED, Code::Enumerative) => SchemeParameters::Coupled,
+        _ => return Err(DecodeError::Value { field: "scheme", value: kind.into() }),
+    })
+}
+
+fn put_samples(out: &mut Vec<u8>, samples: &[(u32, f32)]) {
+    put_varint(out, samples.len() as u32);
+    for &(id, p) in samples {
+        put_varint(out, id);
+        out.extend(p.to_le_bytes());
+    }
+}
+
+fn take_samples(input: &mut ByteReader<'_>) -> Result<Vec<(u32, f32)>, DecodeError> {
+    match input.count("samples")? {
+        0 => Err(DecodeError::Value { field: "samples", value: 0 }),
+        count => (0..count).map(|_| Ok((input.varint("sample")?, take_probability(input)?))).collect(),
+    }
+}
+
+/// Two layouts, the shorter is the one that counts: gaps between ids and probabilities, or all ids' probabilities up
+/// to the last that has any.
+fn put_target(out: &mut Vec<u8>, target: &TargetDist) {
+    let mut sparse = vec![SPARSE];
+    put_varint(&mut sparse, target.0.len() as u32);
+    let mut next = 0;
+    for &(id, p) in &target.0 {
+        put_varint(&mut sparse, id - next);
+        sparse.extend(p.to_le_bytes());
+        next = id + 1;
+    }
+    let mut dense = vec![DENSE_TARGET];
+    put_varint(&mut dense, next);
+    if sparse.len() <= dense.len() + 4 * next as usize {
+        out.extend(sparse);
+        return;
+    }
+    next = 0;
+    for &(id, p) in &target.0 {
+        dense.extend((next..id).flat_map(|_| 0f32.to_le_bytes()));
+        dense.extend(p.to_le_bytes());
+        next = id + 1;
+    }
+    out.extend(dense);
+}
+
+fn take_target(input: &mut ByteReader<'_>) -> Result<TargetDist, DecodeError> {
+    let start = input.clone();
+    let mut target = Vec::new();
+    match input.u8("distribution layout")? {
+        SPARSE => {
+            let mut next = 0u32;
+            for _ in 0..input.count("probabilities")? {
+                let gap = input.varint("gap")?;
+                let id = next.checked_add(gap).filter(|&id| id < u32::MAX);
+                let id = id.ok_or(DecodeError::Value { field: "gap", value: gap.into() })?;
+                target.push((id, take_probability(input)?));
+                next = id + 1;
+            }
+        }
+        DENSE_TARGET => {
+            for id in 0..input.count("probabilities")? as u32 {
+                let p = take_float(input, "probability", is_probability)?;
+                if p > 0.0 {
+                    target.push((id, p));
+                }
+            }
+        }
+        layout => return Err(DecodeError::Value { field: "distribution layout", value: layout.into() }),
+    }
+    if target.is_empty() {
+        return Err(DecodeError::Value { field: "probabilities", value: 0 });
+    }
+    let target = TargetDist(target);
+    let mut canonical = Vec::new();
+    put_target(&mut canonical, &target);
+    let used = start.remaining() - input.remaining();
+    if start.clone().bytes(used, "distribution")? != canonical {
+        return Err(DecodeError::Value { field: "distribution layout", value: u64::from(canonical[0] ^ 1) });
+    }
+    Ok(target)
+}
+
+fn take_probability(input: &mut ByteReader<'_>) -> Result<f32, DecodeError> {
+    take_float(input, "probability", |p| p > 0.0 && is_probability(p))
+}
+
+/// Whether an f32 is one of a distribution's probabilities; +0 is, −0 is not.
+fn is_probability(p: f32) -> bool {
+    (0.0..=1.0).contains(&p) && p.is_sign_positive()
 }
 
 fn put_request(out: &mut Vec<u8>, request: &Request) {

@@ -6,7 +6,9 @@
 //! |---|---|
 //! | [`distribution`] | [`DraftDist`](distribution::DraftDist), the one distribution both ends compute with |
 //! | [`enumerative`] | subsets and compositions as integers, in exactly ⌈log2 count⌉ bits |
-//! | [`k_sqs`] | one drafted token and its distribution in the K-SQS payload |
+//! | [`lattice`] | a drafted token on a lattice, in the papers' bits: QS, K-SQS, C-SQS |
+//! | [`half`], [`probabilities`] | a drafted token in f16: dense, TK-SLT, DSSD; or its id alone |
+//! | [`scheme`] | the uplink schemes, and a round of drafts in any of them |
 //! | [`bits`], [`wire`] | bit and byte readers that name what they lacked |
 //! | [`frame`] | the frames; the only module that knows their byte layout |
 //! | [`format`](mod@format) | the wire format in prose, with examples that are tested |
@@ -17,12 +19,16 @@
 //! times a small constant.
 #![forbid(unsafe_code)]
 
+pub mod adaptive;
 pub mod bits;
 pub mod distribution;
 pub mod enumerative;
 pub mod error;
 pub mod frame;
-pub mod k_sqs;
+pub mod half;
+pub mod lattice;
+pub mod probabilities;
+pub mod scheme;
 pub mod wire;
 
 #[doc = include_str!("../FORMAT.md")]

@@ -8,7 +8,10 @@
 //! P(y) = q̂(y)·min(1, p(y)/q̂(y)) + P(reject)·max(0, p(y) − q̂(y))/P(reject) = min(q̂, p)(y) + max(0, p − q̂)(y) = p(y)
 //! ```
 
-use outrider_codec::{distribution::DraftDist, frame::SamplingParameters, k_sqs::DraftToken};
+use outrider_codec::{
+    distribution::{DraftDist, DraftToken},
+    frame::SamplingParameters,
+};
 
 use crate::{
     random::Randomness,
@@ -89,7 +92,7 @@ mod tests {
     const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 
     fn certain(id: u32) -> DraftToken {
-        DraftToken { id, dist: DraftDist::new(vec![id], vec![100]).unwrap() }
+        DraftToken { id, dist: DraftDist::new(vec![id], vec![100]).unwrap(), support_size: 1 }
     }
 
     #[test]

@@ -17,17 +17,14 @@ use std::collections::VecDeque;
 
 use outrider_codec::{
     error::DecodeError,
-    frame::{
-        Draft, ErrorCode, ErrorFrame, Finish, Frame, Hello, Request, SamplingParameters, SchemeParameters, Token,
-        Verdict, Welcome,
-    },
-    k_sqs::{DraftToken, KSqs},
+    frame::{Draft, ErrorCode, ErrorFrame, Frame, Hello, Request, Welcome},
 };
 
-use crate::{
-    Forward, acceptance,
-    random::{End, Randomness},
-};
+use crate::Forward;
+
+mod generation;
+
+use generation::{Generation, Work};
 
 /// The target model, as a session needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,27 +66,6 @@ pub struct CloudSession {
     in_flight: Option<u32>,
 }
 
-#[derive(Debug)]
-struct Generation {
-    number: u32,
-    sampling: SamplingParameters,
-    randomness: Randomness,
-    committed: Vec<u32>,
-    /// `committed` may grow to this length.
-    length_limit: usize,
-    /// How many of `committed` the cache holds.
-    cached: usize,
-    work: Work,
-}
-
-#[derive(Debug)]
-enum Work {
-    /// The edge drafts.
-    Speculative { scheme: KSqs, round: u32, drafts: Option<Vec<DraftToken>> },
-    /// The target goes on alone.
-    CloudOnly,
-}
-
 impl CloudSession {
     /// A session of a target, waiting for Hello.
     pub fn new(target: TargetInfo) -> Self {
@@ -119,7 +95,7 @@ impl CloudSession {
         }
         let generation = self.generation.as_ref()?;
         let forward = generation.next_pass()?;
-        self.in_flight = Some(generation.number);
+        self.in_flight = Some(generation.number());
         Some(CloudOutput::Forward(forward))
     }
 
@@ -138,7 +114,7 @@ impl CloudSession {
     /// Results of a pass whose generation has been cancelled meanwhile are dropped.
     pub fn handle_logits(&mut self, rows: &[&[f32]]) {
         let number = self.in_flight.take();
-        let Some(generation) = self.generation.as_mut().filter(|g| Some(g.number) == number) else {
+        let Some(generation) = self.generation.as_mut().filter(|g| Some(g.number()) == number) else {
             return;
         };
         match generation.advance(rows, &self.target) {
@@ -150,7 +126,7 @@ impl CloudSession {
             }
             Ok(None) => {}
             Err(error) => {
-                let number = generation.number;
+                let number = generation.number();
                 self.fail(Failure::generation(
                     number,
                     ErrorCode::Internal,
@@ -163,7 +139,7 @@ impl CloudSession {
     /// The pass under way could not be run. The generation ends; the connection goes on.
     pub fn handle_failure(&mut self, text: &str) {
         if let Some(number) = self.in_flight.take()
-            && self.generation.as_ref().is_some_and(|g| g.number == number)
+            && self.generation.as_ref().is_some_and(|g| g.number() == number)
         {
             self.fail(Failure::generation(number, ErrorCode::Internal, text.to_owned()));
         }
@@ -187,21 +163,21 @@ impl CloudSession {
                 Ok(())
             }
             (Frame::Prompt(prompt), true) => {
-                let SchemeParameters::KSqs { support_size, lattice_resolution } = prompt.scheme;
                 let number = prompt.request.generation;
-                let scheme = KSqs::new(self.target.vocab_size, support_size, lattice_resolution).map_err(|error| {
+                let work = Work::speculative(prompt.scheme, self.target.vocab_size, &prompt.request).map_err(|error| {
                     Failure::generation(
                         number,
                         ErrorCode::InvalidParameters,
                         format!("The scheme cannot be used: {error}."),
                     )
                 });
-                self.start(prompt.request, scheme.map(|scheme| Work::Speculative { scheme, round: 0, drafts: None }))
+                self.start(prompt.request, work)
             }
             (Frame::Generate(request), true) => self.start(request, Ok(Work::CloudOnly)),
             (Frame::Draft(draft), true) => self.draft(&draft),
+            (Frame::Resample { generation, round }, true) => self.resample(generation, round),
             (Frame::Cancel { generation }, true) => {
-                if self.generation.as_ref().is_some_and(|g| g.number == generation) {
+                if self.generation.as_ref().is_some_and(|g| g.number() == generation) {
                     self.generation = None;
                     Ok(())
                 } else if generation <= self.last_generation {
@@ -268,49 +244,19 @@ impl CloudSession {
                 format!("The prompt has {} tokens; at most {} fit.", request.tokens.len(), context.saturating_sub(1)),
             ));
         }
-        self.generation = Some(Generation {
-            number,
-            sampling: request.sampling,
-            randomness: Randomness::new(request.seed, End::Cloud),
-            length_limit: request.tokens.len().saturating_add(request.max_new_tokens as usize),
-            committed: request.tokens,
-            cached: 0,
-            work,
-        });
+        self.generation = Some(Generation::new(request, work));
         Ok(())
     }
 
     fn draft(&mut self, draft: &Draft) -> Result<(), Failure> {
-        let context = self.target.context_length as usize;
-        let Some(generation) = self.generation.as_mut() else {
-            // The generation may have ended with an error that the edge had not read yet.
-            return if draft.generation <= self.last_generation {
-                Ok(())
-            } else {
-                Err(Failure::out_of_order("Draft came before Prompt"))
-            };
-        };
-        let Work::Speculative { scheme, round, drafts } = &mut generation.work else {
-            return Err(Failure::out_of_order("Draft came in a cloud-only generation"));
-        };
-        if draft.generation != generation.number || draft.round != *round || drafts.is_some() {
-            return Err(Failure::out_of_order(&format!(
-                "Draft {}/{} came while {}/{round} was expected",
-                draft.generation, draft.round, generation.number
-            )));
-        }
-        let count = usize::from(draft.count);
-        let room = generation.length_limit.min(context) - generation.committed.len() - 1;
-        if draft.count > self.target.max_draft_tokens || count > room {
-            return Err(Failure::connection(
-                ErrorCode::InvalidDraft,
-                format!(
-                    "{count} drafts are more than the {} allowed here.",
-                    room.min(self.target.max_draft_tokens.into())
-                ),
-            ));
-        }
-        *drafts = Some(scheme.decode_round(&draft.payload, draft.count)?);
+        let Some(generation) = self.generation.as_mut() else { return late(draft.generation, self.last_generation) };
+        generation.draft(draft, &self.target)
+    }
+
+    fn resample(&mut self, number: u32, round: u32) -> Result<(), Failure> {
+        let Some(generation) = self.generation.as_mut() else { return late(number, self.last_generation) };
+        let frame = generation.resample(number, round)?;
+        self.outputs.push_back(CloudOutput::Send(frame.encode()));
         Ok(())
     }
 
@@ -325,73 +271,9 @@ impl CloudSession {
     }
 }
 
-impl Generation {
-    /// The pass that moves this generation on, if there is anything to do.
-    fn next_pass(&self) -> Option<Forward> {
-        let pending = &self.committed[self.cached..];
-        match &self.work {
-            Work::CloudOnly => Some(Forward { keep: self.cached, tokens: pending.to_vec(), rows: 1 }),
-            Work::Speculative { drafts: Some(drafts), .. } => {
-                let tokens = pending.iter().copied().chain(drafts.iter().map(|draft| draft.id)).collect();
-                Some(Forward { keep: self.cached, tokens, rows: drafts.len() + 1 })
-            }
-            // Read the prompt while the edge drafts. Its last token waits for the drafts: their row comes with it.
-            Work::Speculative { drafts: None, .. } => {
-                let (_, all_but_last) = pending.split_last()?;
-                (!all_but_last.is_empty()).then(|| Forward {
-                    keep: self.cached,
-                    tokens: all_but_last.to_vec(),
-                    rows: 0,
-                })
-            }
-        }
-    }
-
-    /// Uses the rows of the pass that [`next_pass`](Self::next_pass) asked for; gives the frame to send and whether
-    /// the generation is over with it.
-    fn advance(
-        &mut self,
-        rows: &[&[f32]],
-        target: &TargetInfo,
-    ) -> Result<Option<(Frame, bool)>, crate::sampling::LogitsError> {
-        if rows.is_empty() {
-            self.cached = self.committed.len() - 1;
-            return Ok(None);
-        }
-        let drafts = match &mut self.work {
-            Work::Speculative { drafts, .. } => drafts.take().unwrap_or_default(),
-            Work::CloudOnly => Vec::new(),
-        };
-        let outcome = acceptance::verify(&drafts, rows, &self.sampling, &mut self.randomness)?;
-        // An end-of-text token among the accepted drafts is the last token; what was drafted after it never was.
-        let is_eos = |id: &u32| target.eos_ids.contains(id);
-        let stop = drafts[..outcome.accepted].iter().position(|draft| is_eos(&draft.id));
-        let accepted = stop.map_or(outcome.accepted, |last| last + 1);
-        let token = if stop.is_some() { None } else { Some(outcome.token) };
-        // The cache holds the committed tokens and all drafts; what follows the accepted ones is cut by the next pass.
-        self.cached = self.committed.len() + accepted;
-        self.committed.extend(drafts[..accepted].iter().map(|draft| draft.id));
-        self.committed.extend(token);
-        let finish = if stop.is_some() || token.as_ref().is_some_and(is_eos) {
-            Some(Finish::Eos)
-        } else if self.committed.len() >= self.length_limit {
-            Some(Finish::Length)
-        } else if self.committed.len() >= target.context_length as usize {
-            Some(Finish::Context)
-        } else {
-            None
-        };
-        let generation = self.number;
-        let frame = match &mut self.work {
-            Work::CloudOnly => Frame::Token(Token { generation, token: outcome.token, finish }),
-            Work::Speculative { round, .. } => {
-                let verdict = Verdict { generation, round: *round, accepted: accepted as u8, token, finish };
-                *round += 1;
-                Frame::Verdict(verdict)
-            }
-        };
-        Ok(Some((frame, finish.is_some())))
-    }
+/// A frame about a generation that is over: it may have ended with an error that the edge had not read yet.
+fn late(number: u32, last_generation: u32) -> Result<(), Failure> {
+    if number <= last_generation { Ok(()) } else { Err(Failure::out_of_order("a round came before Prompt")) }
 }
 
 /// Something to tell the edge before going on without the generation, or the connection.

@@ -5,17 +5,11 @@
 //! `tests/exactness.rs` plants that error and sees it).
 
 use outrider_codec::{
-    distribution::{DistError, DraftDist},
-    frame::SamplingParameters,
-    k_sqs::DraftToken,
+    distribution::{DistError, DraftDist, DraftToken},
+    scheme::{Scheme, SchemeParameters},
 };
 
-use crate::{
-    lattice,
-    random::Randomness,
-    sampling::{self, LogitsError},
-    sparsify,
-};
+use crate::{half, lattice, random::Randomness, sampling::LogitsError, sparsify};
 
 /// Why no token can be drafted from these logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -28,19 +22,56 @@ pub enum DraftError {
     Distribution(#[from] DistError),
 }
 
-/// q̂ of K-SQS: the `support_size` most likely tokens of S(softmax(logits)) on the lattice of `resolution`.
-pub fn k_sqs(
-    logits: &[f32],
-    parameters: &SamplingParameters,
-    support_size: u32,
-    resolution: u32,
-) -> Result<DraftDist, DraftError> {
-    let q = sampling::transform(logits, parameters)?;
-    Ok(lattice::quantize(&sparsify::top_k(&q, support_size), resolution)?)
+/// A distribution that a token may be drawn from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    /// q̂.
+    pub dist: DraftDist,
+    /// Tokens that were kept, those that rounding left without mass included: the K of the scheme's code.
+    pub support_size: u32,
+    /// The mass of S(q) that was not kept.
+    pub dropped_mass: f64,
+}
+
+/// q̂ of a scheme from S(q) = `q`, V probabilities. `threshold` is C-SQS's; other schemes have none.
+///
+/// # Errors
+/// If `q` has no mass.
+pub fn propose(
+    q: &[f64],
+    parameters: SchemeParameters,
+    scheme: &Scheme,
+    threshold: f64,
+) -> Result<Proposal, DistError> {
+    let mut support = match parameters {
+        SchemeParameters::KSqs { support_size, .. } | SchemeParameters::TkSlt { support_size } => {
+            sparsify::top_k(q, support_size)
+        }
+        SchemeParameters::CSqs { .. } => sparsify::above(q, threshold),
+        SchemeParameters::Dense
+        | SchemeParameters::Qs { .. }
+        | SchemeParameters::Dssd { .. }
+        | SchemeParameters::Coupled => sparsify::all(q),
+    };
+    let kept = support.ids.len() as u32;
+    if scheme.is_widened(kept) {
+        support = sparsify::all(q);
+    }
+    let dist = match parameters {
+        SchemeParameters::Qs { lattice_resolution, .. }
+        | SchemeParameters::KSqs { lattice_resolution, .. }
+        | SchemeParameters::CSqs { lattice_resolution, .. } => lattice::quantize(&support, lattice_resolution)?,
+        SchemeParameters::Dense
+        | SchemeParameters::TkSlt { .. }
+        | SchemeParameters::Dssd { .. }
+        | SchemeParameters::Coupled => half::quantize(&support)?,
+    };
+    Ok(Proposal { support_size: scheme.support_size(kept, &dist), dropped_mass: support.dropped_mass(), dist })
 }
 
 /// Draws a token from q̂, exactly: token i with probability `counts[i] / total`.
-pub fn draw(dist: DraftDist, randomness: &mut Randomness) -> DraftToken {
+pub fn draw(proposal: Proposal, randomness: &mut Randomness) -> DraftToken {
+    let Proposal { dist, support_size, .. } = proposal;
     let mut ticket = randomness.below(dist.total());
     let mut id = 0;
     for (&candidate, &count) in dist.ids().iter().zip(dist.counts()) {
@@ -50,21 +81,23 @@ pub fn draw(dist: DraftDist, randomness: &mut Randomness) -> DraftToken {
             None => break,
         }
     }
-    DraftToken { id, dist }
+    DraftToken { id, dist, support_size }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::random::End;
+    use outrider_codec::scheme::Code;
 
     #[test]
     fn every_ticket_draws_its_token() {
         let dist = DraftDist::new(vec![4, 7, 9], vec![1, 2, 5]).unwrap();
+        let proposal = Proposal { dist: dist.clone(), support_size: 3, dropped_mass: 0.0 };
         let mut randomness = Randomness::new(1, End::Edge);
         let mut seen = [0u32; 3];
         for _ in 0..80_000 {
-            let token = draw(dist.clone(), &mut randomness);
+            let token = draw(proposal.clone(), &mut randomness);
             seen[dist.ids().binary_search(&token.id).unwrap()] += 1;
         }
         for (seen, expected) in seen.into_iter().zip([10_000u32, 20_000, 50_000]) {
@@ -73,9 +106,21 @@ mod tests {
     }
 
     #[test]
-    fn greedy_drafts_are_certain() {
-        let greedy = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-        let dist = k_sqs(&[0.0, 3.0, 1.0], &greedy, 2, 100).unwrap();
-        assert_eq!((dist.ids(), dist.counts()), (&[1][..], &[100][..]));
+    fn each_scheme_keeps_its_own_support() {
+        let q = [0.5, 0.0, 0.25, 0.125, 0.125];
+        let code = Code::Enumerative;
+        let lattice_resolution = 8;
+        for (parameters, ids, counts, support_size, dropped) in [
+            (SchemeParameters::KSqs { support_size: 2, lattice_resolution, code }, &[0, 2][..], &[5, 3][..], 2, 0.25),
+            (SchemeParameters::CSqs { lattice_resolution, code }, &[0, 2], &[5, 3], 2, 0.25),
+            (SchemeParameters::Qs { lattice_resolution, code }, &[0, 2, 3, 4], &[4, 2, 1, 1], 5, 0.0),
+            (SchemeParameters::TkSlt { support_size: 1 }, &[0], &[1 << 24], 1, 0.5),
+            (SchemeParameters::Dense, &[0, 2, 3, 4], &[1 << 23, 1 << 22, 1 << 21, 1 << 21], 5, 0.0),
+        ] {
+            let scheme = Scheme::new(parameters, 5).unwrap();
+            let proposal = propose(&q, parameters, &scheme, 0.2).unwrap();
+            assert_eq!((proposal.dist.ids(), proposal.dist.counts()), (ids, counts), "{parameters:?}");
+            assert_eq!((proposal.support_size, proposal.dropped_mass), (support_size, dropped), "{parameters:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! 1. [`EdgeSession::new`]; it has Hello to send.
 //! 2. [`poll`](EdgeSession::poll) until it gives `None`, doing what it says:
 //!    - `Send`: send these bytes.
-//!    - `Forward`: run the draft model and call [`handle_logits`](EdgeSession::handle_logits) with the row.
+//!    - `Forward`: run the draft model and call [`handle_logits`](EdgeSession::handle_logits) with each row.
 //!    - `Event`: tell the user.
 //! 3. When there is nothing to poll, wait for bytes and call [`handle_frame`](EdgeSession::handle_frame); or, when
 //!    [`is_idle`](EdgeSession::is_idle), [`start`](EdgeSession::start) a generation. Then poll again.
@@ -28,10 +28,11 @@ use crate::{
     statistics::{RoundRecord, Statistics},
 };
 
+mod drafter;
 mod generation;
 
-use generation::Generation;
-pub use generation::{Mode, Settings};
+use generation::{Generation, Reaction};
+pub use generation::{Mode, Settings, Speculation};
 
 /// The draft model, as a session needs to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub struct DraftInfo {
 pub enum EdgeOutput {
     /// Send these bytes as one binary message.
     Send(Vec<u8>),
-    /// Run the draft model; one row of logits is wanted.
+    /// Run the draft model; one or two rows of logits are wanted.
     Forward(Forward),
     /// Something the user wants to know.
     Event(Event),
@@ -84,7 +85,7 @@ pub struct Committed {
 pub enum Origin {
     /// Drafted by the edge and accepted.
     Accepted,
-    /// Drawn by the cloud in place of a rejected draft.
+    /// Drawn in place of a rejected draft, by the cloud or, under DSSD, by the edge.
     Resampled,
     /// Drawn by the cloud after all drafts were accepted.
     Bonus,
@@ -302,7 +303,7 @@ impl EdgeSession {
         })
     }
 
-    /// The row of logits that `Forward` asked for. A row that comes after the generation was cancelled is dropped.
+    /// A row of logits that `Forward` asked for; they come in order. A row that comes after the generation was cancelled is dropped.
     pub fn handle_logits(&mut self, row: &[f32]) -> Result<(), EdgeError> {
         match &mut self.generation {
             Some(generation) => Ok(generation.handle_logits(row)?),
@@ -318,44 +319,48 @@ impl EdgeSession {
         let frame = Frame::decode(bytes)?;
         self.statistics.downlink_bits += bytes.len() * 8;
         let unexpected = EdgeError::Unexpected { frame: frame.name() };
-        let generation = match (frame, &self.server) {
-            (Frame::Welcome(welcome), None) => return self.welcome(welcome),
-            (Frame::Error(error), _) if error.generation == 0 => return self.end(Some(error)),
+        let number = match (&frame, &self.server) {
+            (Frame::Welcome(welcome), None) => return self.welcome(welcome.clone()),
+            (Frame::Error(error), _) if error.generation == 0 => return self.end(Some(error.clone())),
             (Frame::Bye, _) => return self.end(None),
             (_, None) => return Err(unexpected),
-            (Frame::Error(error), Some(_)) => {
-                self.known(error.generation, unexpected)?;
-                if self.current(error.generation).is_some() {
-                    self.generation = None;
-                    self.event(Event::Refused(error));
-                }
-                return Ok(());
-            }
-            (Frame::Verdict(verdict), Some(_)) => {
-                self.known(verdict.generation, unexpected)?;
-                let statistics = &mut self.statistics;
-                let current = self.generation.as_mut().filter(|g| g.number() == verdict.generation);
-                match current {
-                    Some(generation) => generation.handle_verdict(&verdict, bytes.len() * 8, statistics, now)?,
-                    None => return Ok(()),
-                }
-            }
-            (Frame::Token(token), Some(_)) => {
-                self.known(token.generation, unexpected)?;
-                let statistics = &mut self.statistics;
-                let current = self.generation.as_mut().filter(|g| g.number() == token.generation);
-                match current {
-                    Some(generation) => generation.handle_token(&token, statistics, now)?,
-                    None => return Ok(()),
-                }
-            }
+            (Frame::Error(error), Some(_)) => error.generation,
+            (Frame::Verdict(verdict), Some(_)) => verdict.generation,
+            (Frame::Distribution(distribution), Some(_)) => distribution.generation,
+            (Frame::Token(token), Some(_)) => token.generation,
             _ => return Err(unexpected),
         };
-        let (committed, finish) = generation;
-        self.event(Event::Committed(committed));
-        if let Some(finish) = finish {
-            self.generation = None;
-            self.event(Event::Finished(EndReason::Finish(finish)));
+        // A generation that this edge never began is an error; one of the past is not.
+        if number > self.last_generation {
+            return Err(unexpected);
+        }
+        let Some(generation) = self.generation.as_mut().filter(|g| g.number() == number) else {
+            return Ok(());
+        };
+        let (statistics, bits) = (&mut self.statistics, bytes.len() * 8);
+        let reaction = match frame {
+            Frame::Error(error) => {
+                self.generation = None;
+                self.event(Event::Refused(error));
+                return Ok(());
+            }
+            Frame::Verdict(verdict) => generation.handle_verdict(verdict, bits, statistics, now)?,
+            Frame::Distribution(answer) => generation.handle_distribution(&answer, bits, statistics, now)?,
+            Frame::Token(token) => generation.handle_token(&token, statistics, now)?,
+            _ => return Err(unexpected),
+        };
+        match reaction {
+            Reaction::Ask(frame) => self.send(&frame),
+            Reaction::Commit { committed, finish, tell } => {
+                self.event(Event::Committed(committed));
+                if tell {
+                    self.send(&Frame::Cancel { generation: number });
+                }
+                if let Some(finish) = finish {
+                    self.generation = None;
+                    self.event(Event::Finished(EndReason::Finish(finish)));
+                }
+            }
         }
         Ok(())
     }
@@ -374,15 +379,6 @@ impl EdgeSession {
         self.generation = None;
         self.event(Event::Closed(reason));
         Ok(())
-    }
-
-    /// A number of a generation that this edge never began is an error; one of the past is not.
-    fn known(&self, number: u32, unexpected: EdgeError) -> Result<(), EdgeError> {
-        if number > self.last_generation { Err(unexpected) } else { Ok(()) }
-    }
-
-    fn current(&self, number: u32) -> Option<&Generation> {
-        self.generation.as_ref().filter(|g| g.number() == number)
     }
 
     fn send(&mut self, frame: &Frame) {

@@ -6,10 +6,15 @@
 //! |---|---|
 //! | [`sampling`] | S(·): logits → the distribution that is sampled (temperature, top-k, top-p) |
 //! | [`sparsify`] | which tokens of it are kept |
-//! | [`lattice`] | their integer counts: from here on there are no floats on the edge |
-//! | [`draft`] | the three above and the draw, for one token |
+//! | [`conformal`] | C-SQS's threshold for that, with checkpoints that a verdict returns to |
+//! | [`lattice`], [`half`] | their integer counts: from here on there are no floats on the edge |
+//! | [`draft`] | the above and the draw, for one token |
 //! | [`acceptance`] | how many drafts stand and which token follows |
+//! | [`dssd`] | the same where the edge resamples |
+//! | [`coupled`] | the same where both ends choose with shared noise |
+//! | [`comparison`] | what the same drafts would have cost under other schemes |
 //! | [`edge`], [`cloud`] | the two session state machines |
+//! | [`options`] | how to draft, as users say it |
 //! | [`statistics`] | what a generation cost |
 //! | [`link`] | when bytes arrive over a link of given rate and delay |
 //!
@@ -22,10 +27,16 @@
 
 pub mod acceptance;
 pub mod cloud;
+pub mod comparison;
+pub mod conformal;
+pub mod coupled;
 pub mod draft;
+pub mod dssd;
 pub mod edge;
+pub mod half;
 pub mod lattice;
 pub mod link;
+pub mod options;
 pub mod random;
 pub mod sampling;
 pub mod sparsify;

@@ -1,6 +1,7 @@
 //! What a generation cost, as the edge sees it.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -26,6 +27,10 @@ pub struct RoundRecord {
     pub draft_ms: f64,
     /// Time from sending the frame to the verdict, in milliseconds; the target's pass is part of it.
     pub round_trip_ms: f64,
+    /// C-SQS's threshold after the round.
+    pub threshold: Option<f64>,
+    /// Payload bits of the same drafts under other schemes, if that is compared.
+    pub other_bits: BTreeMap<&'static str, usize>,
 }
 
 /// Totals of a generation; every derived number is finite, zero where there is nothing to divide by.
@@ -41,6 +46,16 @@ pub struct Statistics {
     pub judged: usize,
     /// Of these, accepted.
     pub accepted: usize,
+    /// Rounds in which a draft was rejected and a token put in its place.
+    pub resampled: usize,
+    /// Of these, how often none of the cloud's samples survived and its distribution had to be asked for (DSSD).
+    pub follow_ups: usize,
+    /// Bits received for what the edge resampled (DSSD): verdicts of rejections and what followed them.
+    pub rejection_downlink_bits: usize,
+    /// Mean mass that the supports of the committed tokens dropped (C-SQS).
+    pub mean_dropped_mass: Option<f64>,
+    /// What Theorem 2 bounds it by (C-SQS).
+    pub dropped_mass_bound: Option<f64>,
     /// Bits of all frames sent since the generation began, the prompt included.
     pub uplink_bits: usize,
     /// Bits of the Draft frames among them.
@@ -77,6 +92,11 @@ pub struct Report {
     pub judged: usize,
     pub acceptance_rate: f64,
     pub accepted_per_drafted: f64,
+    pub resampled: usize,
+    pub follow_ups: usize,
+    pub downlink_bytes_per_rejection: Option<f64>,
+    pub mean_dropped_mass: Option<f64>,
+    pub dropped_mass_bound: Option<f64>,
     pub uplink_bits: usize,
     pub downlink_bits: usize,
     pub payload_bits_per_drafted_token: f64,
@@ -98,6 +118,11 @@ impl Statistics {
     /// Accepted per drafted token: what of the drafting was of use. Falls as more are drafted a round.
     pub fn accepted_per_drafted(&self) -> f64 {
         ratio(self.accepted as f64, self.drafted as f64)
+    }
+
+    /// Bytes received per rejection that the edge resampled for; `None` where the cloud resamples.
+    pub fn downlink_bytes_per_rejection(&self) -> Option<f64> {
+        (self.rejection_downlink_bits > 0).then(|| self.rejection_downlink_bits as f64 / 8.0 / self.resampled as f64)
     }
 
     /// Committed tokens per second since the start.
@@ -123,6 +148,11 @@ impl Statistics {
             judged: self.judged,
             acceptance_rate: self.acceptance_rate(),
             accepted_per_drafted: self.accepted_per_drafted(),
+            resampled: self.resampled,
+            follow_ups: self.follow_ups,
+            downlink_bytes_per_rejection: self.downlink_bytes_per_rejection(),
+            mean_dropped_mass: self.mean_dropped_mass,
+            dropped_mass_bound: self.dropped_mass_bound,
             uplink_bits: self.uplink_bits,
             downlink_bits: self.downlink_bits,
             payload_bits_per_drafted_token: ratio(self.payload_bits as f64, self.drafted as f64),

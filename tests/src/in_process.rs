@@ -103,8 +103,9 @@ impl InProcess {
                         self.cloud.handle_frame(&bytes);
                     }
                     EdgeOutput::Forward(forward) => {
-                        let rows = self.draft.forward(&forward);
-                        self.edge.handle_logits(&rows[0]).unwrap();
+                        for row in self.draft.forward(&forward) {
+                            self.edge.handle_logits(&row).unwrap();
+                        }
                     }
                     EdgeOutput::Event(Event::Committed(committed)) => {
                         run.tokens.extend(committed.tokens.iter().map(|token| token.0));

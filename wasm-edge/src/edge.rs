@@ -118,7 +118,7 @@ impl Edge {
                         token_ids.push(id);
                         TokenEvent { id, text: piece, origin: origin.name() }
                     });
-                    let event = GenerateEvent { tokens: tokens.collect(), statistics };
+                    let event = GenerateEvent { tokens: tokens.collect(), round: committed.round.clone(), statistics };
                     if let Ok(event) = to_js(&event) {
                         // A listener that throws has its own console; the generation goes on.
                         let _ = on_event.call1(&JsValue::NULL, &event);

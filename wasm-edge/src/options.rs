@@ -1,9 +1,10 @@
 //! The plain objects that cross to JavaScript; `web/src/outrider/edge.ts` declares them there.
 
-use outrider_codec::frame::{SamplingParameters, SchemeParameters, Welcome};
+use outrider_codec::frame::{SamplingParameters, Welcome};
 use outrider_speculation::{
     edge::{Mode, Settings},
-    statistics::Report,
+    options::DraftingOptions,
+    statistics::{Report, RoundRecord},
 };
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::JsValue;
@@ -22,11 +23,8 @@ pub struct GenerateRequest {
     top_k: u32,
     top_p: f32,
     seed: u64,
-    support_size: u32,
-    lattice_resolution: u32,
-    draft_length: u32,
-    /// Bits per round; 0: off.
-    bit_budget: u32,
+    #[serde(flatten)]
+    drafting: DraftingOptions,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -45,14 +43,7 @@ impl GenerateRequest {
     pub fn settings(&self) -> Settings {
         let mode = match self.mode {
             RequestMode::CloudOnly => Mode::CloudOnly,
-            RequestMode::Speculative => Mode::Speculative {
-                scheme: SchemeParameters::KSqs {
-                    support_size: self.support_size,
-                    lattice_resolution: self.lattice_resolution,
-                },
-                draft_length: self.draft_length,
-                bit_budget: (self.bit_budget > 0).then_some(self.bit_budget),
-            },
+            RequestMode::Speculative => Mode::Speculative(self.drafting.compared_speculation()),
         };
         Settings {
             mode,
@@ -116,6 +107,8 @@ pub struct TokenEvent {
 #[serde(rename_all = "camelCase")]
 pub struct GenerateEvent {
     pub tokens: Vec<TokenEvent>,
+    /// `null`: cloud-only.
+    pub round: Option<RoundRecord>,
     pub statistics: Report,
 }
 

@@ -1,12 +1,16 @@
 //! `outrider generate`.
 
-use std::io::{Write, stdout};
+use std::{
+    io::{Write, stdout},
+    str::FromStr,
+};
 
 use clap::Args;
-use outrider_codec::frame::{SamplingParameters, SchemeParameters};
+use outrider_codec::frame::SamplingParameters;
 use outrider_models::TextStream;
 use outrider_speculation::{
     edge::{Mode, Settings},
+    options::{CodeName, DownlinkName, DraftingOptions, SchemeName},
     statistics::{Report, RoundRecord},
 };
 use serde::Serialize;
@@ -59,18 +63,78 @@ struct SettingsArgs {
     /// Seeds both ends' choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// K: tokens kept of each draft distribution
-    #[arg(long, value_name = "K", default_value_t = 32)]
+    #[command(flatten)]
+    #[serde(flatten)]
+    drafting: DraftingArgs,
+}
+
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DraftingArgs {
+    /// What is sent of a draft: dense, qs, k-sqs, c-sqs, tk-slt, dssd or coupled
+    #[arg(long, value_name = "SCHEME", default_value = "k-sqs", value_parser = SchemeName::from_str)]
+    scheme: SchemeName,
+    /// How qs, k-sqs and c-sqs are coded: enumerative (the papers' bits) or adaptive (fewer)
+    #[arg(long, value_name = "CODE", default_value = "enumerative", value_parser = CodeName::from_str)]
+    code: CodeName,
+    /// K: tokens kept of each draft distribution (k-sqs, tk-slt)
+    #[arg(long, value_name = "K", default_value_t = DraftingOptions::default().support_size)]
     support_size: u32,
-    /// l: what the integer counts of a draft distribution add up to
-    #[arg(long, value_name = "l", default_value_t = 100)]
+    /// l: what the integer counts of a draft distribution add up to (qs, k-sqs, c-sqs)
+    #[arg(long, value_name = "l", default_value_t = DraftingOptions::default().lattice_resolution)]
     lattice_resolution: u32,
+    /// alpha: the mean dropped mass that is aimed at (c-sqs)
+    #[arg(long, value_name = "alpha", default_value_t = DraftingOptions::default().dropped_mass_target)]
+    dropped_mass_target: f64,
+    /// eta: how far a token moves the threshold (c-sqs)
+    #[arg(long, value_name = "eta", default_value_t = DraftingOptions::default().step_size)]
+    step_size: f64,
+    /// beta_1: the first threshold (c-sqs)
+    #[arg(long, value_name = "beta", default_value_t = DraftingOptions::default().initial_threshold)]
+    initial_threshold: f64,
+    /// What the server sends after a rejection: full (its distribution) or sampled (dssd)
+    #[arg(long, value_name = "KIND", default_value = "sampled", value_parser = DownlinkName::from_str)]
+    downlink: DownlinkName,
+    /// m: samples that the server sends after a rejection (dssd with --downlink sampled)
+    #[arg(long, value_name = "m", default_value_t = DraftingOptions::default().downlink_samples)]
+    downlink_samples: u8,
     /// gamma: tokens drafted in a round
-    #[arg(long, value_name = "gamma", default_value_t = 4)]
+    #[arg(long, value_name = "gamma", default_value_t = DraftingOptions::default().draft_length)]
     draft_length: u32,
     /// B: most payload bits in a round; 0 is no budget
-    #[arg(long, value_name = "B", default_value_t = 5000)]
+    #[arg(long, value_name = "B", default_value_t = DraftingOptions::default().bit_budget)]
     bit_budget: u32,
+}
+
+impl DraftingArgs {
+    fn options(&self) -> DraftingOptions {
+        let &Self {
+            scheme,
+            code,
+            support_size,
+            lattice_resolution,
+            dropped_mass_target,
+            step_size,
+            initial_threshold,
+            downlink,
+            downlink_samples,
+            draft_length,
+            bit_budget,
+        } = self;
+        DraftingOptions {
+            scheme,
+            code,
+            support_size,
+            lattice_resolution,
+            dropped_mass_target,
+            step_size,
+            initial_threshold,
+            downlink,
+            downlink_samples,
+            draft_length,
+            bit_budget,
+        }
+    }
 }
 
 /// What `--json` prints.
@@ -152,18 +216,7 @@ impl Generate {
 
 impl SettingsArgs {
     fn settings(&self, cloud_only: bool) -> Settings {
-        let mode = if cloud_only {
-            Mode::CloudOnly
-        } else {
-            Mode::Speculative {
-                scheme: SchemeParameters::KSqs {
-                    support_size: self.support_size,
-                    lattice_resolution: self.lattice_resolution,
-                },
-                draft_length: self.draft_length,
-                bit_budget: (self.bit_budget > 0).then_some(self.bit_budget),
-            }
-        };
+        let mode = if cloud_only { Mode::CloudOnly } else { Mode::Speculative(self.drafting.options().speculation()) };
         Settings {
             mode,
             sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
@@ -189,6 +242,13 @@ fn summary(generated: &Generated, report: &Report) -> String {
             ("uplink bits per drafted token", format!("{:.1}", report.uplink_bits_per_drafted_token)),
             ("of these, payload", format!("{:.1}", report.payload_bits_per_drafted_token)),
         ]);
+    }
+    if let (Some(mean), Some(bound)) = (report.mean_dropped_mass, report.dropped_mass_bound) {
+        lines.push(("mean dropped mass", format!("{mean:.6} (Theorem 2 bounds it by {bound:.3})")));
+    }
+    if let Some(bytes) = report.downlink_bytes_per_rejection {
+        let follow_ups = format!("{:.0} ({} of {} asked on)", bytes, report.follow_ups, report.resampled);
+        lines.push(("downlink bytes per rejection", follow_ups));
     }
     lines.extend([
         ("uplink bits per token", format!("{:.1}", report.uplink_bits_per_token)),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    distribution::DraftDist,
-    k_sqs::{DraftToken, KSqs},
+    distribution::{DraftDist, DraftToken},
+    scheme::{Drafts, Scheme},
 };
 use proptest::prelude::*;
 #[cfg(target_arch = "wasm32")]
@@ -18,22 +18,51 @@ fn request() -> Request {
 }
 
 fn one_of_each() -> Vec<Frame> {
-    vec![
+    let mut frames = vec![
         Frame::Hello(Hello { vocab_size: 4096, tokenizer_hash: [7; 32] }),
         Frame::Welcome(Welcome { vocab_size: 4096, context_length: 512, max_draft_tokens: 16, eos_ids: vec![0, 200] }),
-        Frame::Prompt(Prompt {
-            request: request(),
-            scheme: SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100 },
-        }),
         Frame::Generate(request()),
-        Frame::Draft(Draft { generation: 3, round: 200, count: 2, payload: vec![1, 2, 3] }),
+        Frame::Draft(Draft { generation: 3, round: 200, resampled: None, count: 2, payload: vec![1, 2, 3] }),
+        Frame::Draft(Draft { generation: 3, round: 200, resampled: Some(300), count: 0, payload: vec![] }),
         Frame::Cancel { generation: 3 },
-        Frame::Verdict(Verdict { generation: 3, round: 200, accepted: 2, token: Some(4095), finish: None }),
-        Frame::Verdict(Verdict { generation: 3, round: 0, accepted: 1, token: None, finish: Some(Finish::Eos) }),
+        verdict(Next::Token(4095), None),
+        verdict(Next::Nothing, Some(Finish::Eos)),
+        verdict(Next::Samples(vec![(7, 0.5), (4095, 1.0)]), None),
+        verdict(Next::Distribution(sparse()), None),
+        Frame::Resample { generation: 3, round: 200 },
+        Frame::Distribution(Distribution { generation: 3, round: 200, target: dense() }),
         Frame::Token(Token { generation: 1, token: 17, finish: Some(Finish::Length) }),
         Frame::Error(ErrorFrame { generation: 0, code: ErrorCode::ServerFull, text: "No place is free.".into() }),
         Frame::Bye,
-    ]
+    ];
+    let code = Code::Adaptive;
+    let schemes = [
+        SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative },
+        SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code },
+        SchemeParameters::Qs { lattice_resolution: 100, code },
+        SchemeParameters::CSqs { lattice_resolution: 300, code },
+        SchemeParameters::Dense,
+        SchemeParameters::TkSlt { support_size: 32 },
+        SchemeParameters::Dssd { downlink: Downlink::Full },
+        SchemeParameters::Dssd { downlink: Downlink::Sampled(4) },
+        SchemeParameters::Coupled,
+    ];
+    frames.extend(schemes.map(|scheme| Frame::Prompt(Prompt { request: request(), scheme })));
+    frames
+}
+
+fn verdict(next: Next, finish: Option<Finish>) -> Frame {
+    Frame::Verdict(Verdict { generation: 3, round: 200, accepted: 2, next, finish })
+}
+
+/// Shorter by its gaps.
+fn sparse() -> TargetDist {
+    TargetDist(vec![(3, 0.25), (4, 0.5), (4000, 0.25)])
+}
+
+/// Shorter without them.
+fn dense() -> TargetDist {
+    TargetDist((0..20).filter(|id| id % 10 != 5).map(|id| (id, 1.0 / 18.0)).collect())
 }
 
 #[test]
@@ -44,22 +73,26 @@ fn every_frame_round_trips_and_starts_with_its_own_byte() {
         assert_eq!(Frame::decode(&bytes), Ok(frame.clone()));
         assert_eq!(*kinds.entry(bytes[0]).or_insert(frame.name()), frame.name());
     }
-    assert_eq!(kinds.len(), 10);
+    assert_eq!(kinds.len(), 12);
 }
 
 /// A draft's frame ends in its payload, whose length follows from the count and the scheme: there the prefix fails
 /// in the payload's decoder.
 #[test]
 fn every_proper_prefix_fails() {
-    let scheme = KSqs::new(4096, 2, 100).unwrap();
-    let token = |id| DraftToken { id, dist: DraftDist::new(vec![5, 9], vec![30, 70]).unwrap() };
-    let payload = scheme.encode_round(&[token(5), token(9)]).unwrap();
-    let draft = Frame::Draft(Draft { generation: 3, round: 200, count: 2, payload });
-    for frame in one_of_each().into_iter().chain([draft]) {
+    let parameters = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 100, code: Code::Enumerative };
+    let scheme = Scheme::new(parameters, 4096).unwrap();
+    let dist = DraftDist::new(vec![5, 9], vec![30, 70]).unwrap();
+    let token = |id| DraftToken { id, dist: dist.clone(), support_size: 2 };
+    let payload = scheme.encode_round(&Drafts::Distributions(vec![token(5), token(9)])).unwrap();
+    let draft = Frame::Draft(Draft { generation: 3, round: 200, resampled: None, count: 2, payload });
+    for frame in one_of_each().into_iter().chain([draft.clone()]) {
         let bytes = frame.encode();
         for end in 0..bytes.len() {
             match Frame::decode(&bytes[..end]) {
                 Err(DecodeError::Truncated { .. }) => {}
+                // Its payload is a made-up one that no scheme decodes; the real one comes last.
+                Ok(Frame::Draft(short)) if frame != draft => assert_ne!(Frame::Draft(short), frame),
                 Ok(Frame::Draft(draft)) => assert!(
                     matches!(scheme.decode_round(&draft.payload, draft.count), Err(DecodeError::Truncated { .. })),
                     "{end} of {} bytes of {frame:?}",
@@ -85,9 +118,18 @@ fn forbidden_values_are_named() {
     assert_eq!(field(&[CANCEL, 0]), "generation");
     assert_eq!(field(&[DRAFT, 1, 0, 65]), "draft count");
     assert_eq!(field(&[VERDICT, 1, 0, 0, 0]), "verdict flags");
-    assert_eq!(field(&[VERDICT, 1, 0, 0, 0x20]), "verdict flags");
+    assert_eq!(field(&[VERDICT, 1, 0, 0, 0x40]), "verdict flags");
+    assert_eq!(field(&[VERDICT, 1, 0, 0, 0x20, 0]), "samples");
+    assert_eq!(field(&[VERDICT, 1, 0, 0, 0x20, 1, 9, 0, 0, 0, 0]), "probability");
+    assert_eq!(field(&[VERDICT, 1, 0, 0, 0x21, 1, 9, 0, 0, 0x80, 0x3f]), "verdict flags");
+    assert_eq!(field(&[DISTRIBUTION, 1, 0, 0, 0]), "probabilities");
+    assert_eq!(field(&[DISTRIBUTION, 1, 0, 2]), "distribution layout");
+    // Probability 1 of id 0: five bytes with a gap, four without, one more for the layout and one for the count each.
+    assert_eq!(field(&[DISTRIBUTION, 1, 0, 0, 1, 0, 0, 0, 0x80, 0x3f]), "distribution layout");
+    assert_eq!(field(&[DISTRIBUTION, 1, 0, 1, 1, 0, 0, 0, 0x80]), "probability");
     assert_eq!(field(&[TOKEN, 1, 4, 0]), "finish");
     assert_eq!(field(&[PROMPT, 9]), "scheme");
+    assert_eq!(field(&[PROMPT, DENSE | ADAPTIVE]), "scheme");
     for (change, name) in [
         ((|r: &mut Request| r.sampling.temperature = f32::NAN) as fn(&mut Request), "temperature"),
         (|r| r.sampling.temperature = -1.0, "temperature"),
@@ -132,7 +174,7 @@ proptest! {
 
     /// The oracle: whatever decodes encodes to the same bytes.
     #[test]
-    fn any_bytes_decode_to_a_frame_or_an_error(kind in prop::sample::select(vec![HELLO, PROMPT, GENERATE, DRAFT, CANCEL, BYE, WELCOME, VERDICT, TOKEN, ERROR, 0x55]), tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80)) {
+    fn any_bytes_decode_to_a_frame_or_an_error(kind in prop::sample::select(vec![HELLO, PROMPT, GENERATE, DRAFT, RESAMPLE, CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, TOKEN, ERROR, 0x55]), tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80)) {
         let bytes = [&[kind][..], &tail].concat();
         if let Ok(frame) = Frame::decode(&bytes) {
             prop_assert_eq!(frame.encode(), bytes);
@@ -140,8 +182,8 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_decodes_canonically_or_fails(which in 0usize..11, position in any::<prop::sample::Index>(), to in any::<u8>()) {
-        let mut bytes = one_of_each()[which].encode();
+    fn a_changed_byte_decodes_canonically_or_fails(which in any::<prop::sample::Index>(), position in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let mut bytes = which.get(&one_of_each()).encode();
         let at = position.index(bytes.len());
         bytes[at] = to;
         if let Ok(frame) = Frame::decode(&bytes) {

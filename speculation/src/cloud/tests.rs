@@ -1,10 +1,16 @@
-use outrider_codec::frame::{Prompt, Verdict};
+use outrider_codec::{
+    distribution::{DraftDist, DraftToken},
+    frame::{Finish, Next, Prompt, SamplingParameters, Token, Verdict},
+    scheme::{Code, Drafts, Scheme, SchemeParameters},
+};
 
 use super::*;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 const V: u32 = 8;
+const SCHEME: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };
 
 fn target() -> TargetInfo {
     TargetInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, max_draft_tokens: 4, eos_ids: vec![7] }
@@ -20,18 +26,15 @@ fn request(generation: u32, tokens: &[u32]) -> Request {
 }
 
 fn prompt(generation: u32, tokens: &[u32]) -> Vec<u8> {
-    let scheme = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10 };
+    let scheme = SCHEME;
     Frame::Prompt(Prompt { request: request(generation, tokens), scheme }).encode()
 }
 
 fn draft(generation: u32, round: u32, ids: &[u32]) -> Vec<u8> {
-    let scheme = KSqs::new(V, 2, 10).unwrap();
-    let tokens: Vec<DraftToken> = ids
-        .iter()
-        .map(|&id| DraftToken { id, dist: outrider_codec::distribution::DraftDist::new(vec![id], vec![10]).unwrap() })
-        .collect();
-    let payload = scheme.encode_round(&tokens).unwrap();
-    Frame::Draft(Draft { generation, round, count: ids.len() as u8, payload }).encode()
+    let scheme = Scheme::new(SCHEME, V).unwrap();
+    let certain = |id| DraftToken { id, dist: DraftDist::new(vec![id], vec![10]).unwrap(), support_size: 2 };
+    let payload = scheme.encode_round(&Drafts::Distributions(ids.iter().copied().map(certain).collect())).unwrap();
+    Frame::Draft(Draft { generation, round, resampled: None, count: ids.len() as u8, payload }).encode()
 }
 
 fn greeted() -> CloudSession {
@@ -88,20 +91,20 @@ fn a_round_feeds_the_last_token_and_the_drafts() {
     answer(&mut session, &[]);
     assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![2, 3, 4], rows: 3 });
     answer(&mut session, &[3, 5, 6]);
-    let verdict = Verdict { generation: 1, round: 0, accepted: 1, token: Some(5), finish: None };
+    let verdict = Verdict { generation: 1, round: 0, accepted: 1, next: Next::Token(5), finish: None };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
     assert_eq!(session.poll(), None);
     // 0 1 2 3 are in the cache, the rejected 4 is cut, 5 is new.
     session.handle_frame(&draft(1, 1, &[6]));
     assert_eq!(forward(&mut session), Forward { keep: 4, tokens: vec![5, 6], rows: 2 });
     answer(&mut session, &[6, 0]);
-    let verdict = Verdict { generation: 1, round: 1, accepted: 1, token: Some(0), finish: None };
+    let verdict = Verdict { generation: 1, round: 1, accepted: 1, next: Next::Token(0), finish: None };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
     // Four of six tokens are there: a draft of one leaves a place for the cloud's own.
     session.handle_frame(&draft(1, 2, &[1]));
     assert_eq!(forward(&mut session), Forward { keep: 6, tokens: vec![0, 1], rows: 2 });
     answer(&mut session, &[1, 2]);
-    let verdict = Verdict { generation: 1, round: 2, accepted: 1, token: Some(2), finish: Some(Finish::Length) };
+    let verdict = Verdict { generation: 1, round: 2, accepted: 1, next: Next::Token(2), finish: Some(Finish::Length) };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
     assert!(!session.is_generating());
 }
@@ -113,7 +116,7 @@ fn an_accepted_end_of_text_is_the_last_token() {
     session.handle_frame(&draft(1, 0, &[3, 7, 4]));
     forward(&mut session);
     answer(&mut session, &[3, 7, 4, 5]);
-    let verdict = Verdict { generation: 1, round: 0, accepted: 2, token: None, finish: Some(Finish::Eos) };
+    let verdict = Verdict { generation: 1, round: 0, accepted: 2, next: Next::Nothing, finish: Some(Finish::Eos) };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
 }
 
@@ -145,14 +148,14 @@ fn the_context_ends_a_text() {
     session.handle_frame(&draft(1, 0, &[]));
     forward(&mut session);
     answer(&mut session, &[3]);
-    let verdict = Verdict { generation: 1, round: 0, accepted: 0, token: Some(3), finish: Some(Finish::Context) };
+    let verdict = Verdict { generation: 1, round: 0, accepted: 0, next: Next::Token(3), finish: Some(Finish::Context) };
     assert_eq!(sent(&mut session), Frame::Verdict(verdict));
 }
 
 #[test]
 fn wrong_handshakes_are_refused() {
     for (bytes, code) in [
-        (b"\x01OUTR\x02\x00".to_vec(), ErrorCode::Version),
+        (b"\x01OUTR\x09\x00".to_vec(), ErrorCode::Version),
         (Frame::Hello(Hello { vocab_size: V + 1, tokenizer_hash: [1; 32] }).encode(), ErrorCode::Tokenizer),
         (Frame::Hello(Hello { vocab_size: V, tokenizer_hash: [2; 32] }).encode(), ErrorCode::Tokenizer),
         (prompt(1, &[0]), ErrorCode::OutOfOrder),
@@ -204,7 +207,7 @@ fn a_bad_request_ends_the_generation_and_the_session_goes_on() {
     assert_eq!(error(&mut session), (1, ErrorCode::PromptTooLong, false));
     session.handle_frame(&prompt(2, &[V]));
     assert_eq!(error(&mut session), (2, ErrorCode::InvalidParameters, false));
-    let scheme = SchemeParameters::KSqs { support_size: 9, lattice_resolution: 10 };
+    let scheme = SchemeParameters::KSqs { support_size: 9, lattice_resolution: 10, code: Code::Enumerative };
     session.handle_frame(&Frame::Prompt(Prompt { request: request(3, &[0]), scheme }).encode());
     assert_eq!(error(&mut session), (3, ErrorCode::InvalidParameters, false));
     // The edge had sent its first drafts before it read the refusal.

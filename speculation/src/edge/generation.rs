@@ -4,17 +4,17 @@ use core::time::Duration;
 
 use outrider_codec::{
     frame::{
-        Draft, Finish, Frame, MAX_DRAFT_TOKENS, Prompt, Request, SamplingParameters, SchemeParameters, Token, Verdict,
-        Welcome,
+        Distribution, Draft, Finish, Frame, MAX_DRAFT_TOKENS, Next, Prompt, Request, SamplingParameters, TargetDist,
+        Token, Verdict, Welcome,
     },
-    k_sqs::{DraftToken, KSqs},
+    scheme::SchemeParameters,
 };
 
-use super::{Committed, DraftInfo, EdgeError, Origin, StartError};
+use super::{Committed, DraftInfo, EdgeError, Origin, StartError, drafter::Drafter};
 use crate::{
     Forward,
-    draft::{self, DraftError},
-    random::{End, Randomness},
+    comparison::ComparisonParameters,
+    conformal::{Conformal, ThresholdParameters},
     statistics::{RoundRecord, Statistics, milliseconds},
 };
 
@@ -35,23 +35,51 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mode {
     /// The edge.
-    Speculative {
-        /// How drafts are coded.
-        scheme: SchemeParameters,
-        /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room.
-        draft_length: u32,
-        /// B: the most payload bits a round may cost; `None` for no budget. A token that would exceed it is not
-        /// drafted (Bhattacharjee et al., §4).
-        bit_budget: Option<u32>,
-    },
+    Speculative(Speculation),
     /// Nobody: the target generates alone.
     CloudOnly,
+}
+
+/// How the edge drafts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Speculation {
+    /// What is sent of a draft.
+    pub scheme: SchemeParameters,
+    /// C-SQS's threshold; other schemes have none.
+    pub threshold: ThresholdParameters,
+    /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room.
+    pub draft_length: u32,
+    /// B: the most payload bits a round may cost; `None` for no budget but the frame's. A token that could exceed it is
+    /// not drafted (Bhattacharjee et al., §4).
+    pub bit_budget: Option<u32>,
+    /// Works out what the drafts would have cost under other schemes, too.
+    pub compare: Option<ComparisonParameters>,
+}
+
+impl Speculation {
+    /// A scheme with γ = `draft_length`, no budget and no comparison.
+    pub fn new(scheme: SchemeParameters, draft_length: u32) -> Self {
+        Self { scheme, threshold: ThresholdParameters::default(), draft_length, bit_budget: None, compare: None }
+    }
+
+    /// The same with a budget of so many bits a round.
+    pub fn with_budget(self, bits: u32) -> Self {
+        Self { bit_budget: Some(bits), ..self }
+    }
 }
 
 /// What the generation wants done.
 pub(super) enum Step {
     Forward(Forward),
     Send(Vec<u8>),
+}
+
+/// What follows from a frame of the cloud's.
+pub(super) enum Reaction {
+    /// Something has to be asked first.
+    Ask(Frame),
+    /// Tokens are committed, and the generation may be over; `tell` the cloud if it cannot know that itself.
+    Commit { committed: Committed, finish: Option<Finish>, tell: bool },
 }
 
 #[derive(Debug)]
@@ -69,24 +97,31 @@ pub(super) struct Generation {
 /// What a speculative generation has besides.
 #[derive(Debug)]
 struct Drafting {
-    sampling: SamplingParameters,
-    scheme: KSqs,
-    randomness: Randomness,
-    /// γ, already cut to what the budget and the server allow.
+    drafter: Drafter,
+    /// γ, already cut to what the server allows.
     draft_length: usize,
-    /// `committed` may grow to this length: the smaller of the request's and the target's context.
+    /// Where `committed` has to end, and why.
     length_limit: usize,
+    limit: Finish,
     draft_context: usize,
-    /// How many of `committed` followed by `drafts` the draft model's cache holds. What it holds beyond a verdict
+    /// How many of `committed` followed by the drafts the draft model's cache holds. What it holds beyond a verdict
     /// is cut by the next pass.
     cached: usize,
     round: u32,
-    drafts: Vec<DraftToken>,
     phase: Phase,
+    /// The token that the edge put in place of the last round's rejected draft; the cloud does not know it yet.
+    resampled: Option<u32>,
     /// When the round began.
     round_started: Duration,
-    /// Bits of the frame that awaits its verdict, and when it was sent.
-    sent: (usize, Duration),
+    sent: Sent,
+}
+
+/// The frame that awaits its verdict.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at: Duration,
+    frame_bits: usize,
+    payload_bits: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,10 +130,13 @@ enum Phase {
     Fresh,
     /// Drafts are being made.
     Open,
-    /// A pass is under way.
-    AwaitLogits,
+    /// A pass is under way that gives so many rows.
+    AwaitLogits(usize),
     /// The frame is under way.
     AwaitVerdict,
+    /// The verdict has come: so many drafts stand, at a cost of so many bits down. The target's distribution at the next
+    /// has been asked for.
+    AwaitDistribution { accepted: usize, downlink_bits: usize },
 }
 
 impl Generation {
@@ -126,30 +164,27 @@ impl Generation {
             vocab_size: server.vocab_size,
             drafting: None,
         };
-        let Mode::Speculative { scheme: parameters, draft_length, bit_budget } = settings.mode else {
+        let Mode::Speculative(speculation) = &settings.mode else {
             return Ok((generation, Frame::Generate(request)));
         };
-        let SchemeParameters::KSqs { support_size, lattice_resolution } = parameters;
-        let scheme = KSqs::new(draft.vocab_size, support_size, lattice_resolution)?;
-        // Every K-SQS token costs the same, so the budget is a number of tokens.
-        let affordable = bit_budget.map_or(u32::MAX, |budget| budget / scheme.token_bits().max(1));
-        let wanted = generation.committed.len().saturating_add(settings.max_new_tokens as usize);
+        let prompt = &generation.committed;
+        let wanted = prompt.len().saturating_add(settings.max_new_tokens as usize);
+        let context = server.context_length as usize;
+        let drafter = Drafter::new(speculation, draft.vocab_size, prompt, settings.sampling, settings.seed)?;
         generation.drafting = Some(Drafting {
-            sampling: settings.sampling,
-            scheme,
-            randomness: Randomness::new(settings.seed, End::Edge),
-            draft_length: draft_length.min(affordable).min(server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into())
-                as usize,
-            length_limit: wanted.min(server.context_length as usize),
+            drafter,
+            draft_length: speculation.draft_length.min(server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into()) as usize,
+            length_limit: wanted.min(context),
+            limit: if wanted <= context { Finish::Length } else { Finish::Context },
             draft_context: draft.context_length as usize,
             cached: 0,
             round: 0,
-            drafts: Vec::new(),
             phase: Phase::Fresh,
+            resampled: None,
             round_started: now,
-            sent: (0, now),
+            sent: Sent { at: now, frame_bits: 0, payload_bits: 0 },
         });
-        Ok((generation, Frame::Prompt(Prompt { request, scheme: parameters })))
+        Ok((generation, Frame::Prompt(Prompt { request, scheme: speculation.scheme })))
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -167,100 +202,212 @@ impl Generation {
         }
         if drafting.wants_another(&self.committed, &self.eos_ids) {
             let forward = drafting.forward(&self.committed);
-            drafting.phase = Phase::AwaitLogits;
+            drafting.phase = Phase::AwaitLogits(forward.rows);
             return Ok(Some(Step::Forward(forward)));
         }
+        let (payload, payload_bits) = drafting.drafter.payload();
         let frame = Frame::Draft(Draft {
             generation: self.number,
             round: drafting.round,
-            count: drafting.drafts.len() as u8,
-            payload: drafting.scheme.encode_round(&drafting.drafts).map_err(EdgeError::Encode)?,
+            resampled: drafting.resampled.take(),
+            count: drafting.drafter.ids().len() as u8,
+            payload,
         });
         let bytes = frame.encode();
         drafting.phase = Phase::AwaitVerdict;
-        drafting.sent = (bytes.len() * 8, now);
+        drafting.sent = Sent { at: now, frame_bits: bytes.len() * 8, payload_bits };
         Ok(Some(Step::Send(bytes)))
     }
 
-    pub(super) fn handle_logits(&mut self, row: &[f32]) -> Result<(), DraftError> {
-        if let Some(drafting) = self.drafting.as_mut().filter(|drafting| drafting.phase == Phase::AwaitLogits) {
-            let (k, resolution) = (drafting.scheme.support_size(), drafting.scheme.lattice_resolution());
-            let dist = draft::k_sqs(row, &drafting.sampling, k, resolution)?;
-            drafting.cached = self.committed.len() + drafting.drafts.len();
-            drafting.drafts.push(draft::draw(dist, &mut drafting.randomness));
-            drafting.phase = Phase::Open;
+    pub(super) fn handle_logits(&mut self, row: &[f32]) -> Result<(), EdgeError> {
+        let Some(drafting) = &mut self.drafting else { return Ok(()) };
+        match drafting.phase {
+            Phase::AwaitLogits(2..) => {
+                drafting.phase = Phase::AwaitLogits(1);
+                drafting.drafter.bonus_row(row)?;
+            }
+            Phase::AwaitLogits(_) => {
+                let position = self.committed.len() + drafting.drafter.ids().len();
+                drafting.cached = position;
+                drafting.phase = Phase::Open;
+                drafting.drafter.draft(row, position)?;
+            }
+            _ => {}
         }
         Ok(())
     }
 
     pub(super) fn handle_verdict(
         &mut self,
-        verdict: &Verdict,
+        verdict: Verdict,
         downlink_bits: usize,
         statistics: &mut Statistics,
         now: Duration,
-    ) -> Result<(Committed, Option<Finish>), EdgeError> {
+    ) -> Result<Reaction, EdgeError> {
         let Some(drafting) = self.drafting.as_mut().filter(|d| d.phase == Phase::AwaitVerdict) else {
             return Err(EdgeError::Unexpected { frame: "Verdict" });
         };
         let accepted = usize::from(verdict.accepted);
-        let drafted: Vec<u32> = drafting.drafts.drain(..).map(|draft| draft.id).collect();
         let impossible = |what| Err(EdgeError::ImpossibleVerdict { what });
         if verdict.round != drafting.round {
             return impossible("it is for another round");
         }
-        if accepted > drafted.len() {
+        if accepted > drafting.drafter.ids().len() {
             return impossible("it accepts more than was drafted");
         }
-        if verdict.token.is_some_and(|token| token >= self.vocab_size) {
+        let resamples = drafting.drafter.resamples() && accepted < drafting.drafter.ids().len();
+        let token = match verdict.next {
+            Next::Nothing if accepted == 0 => return impossible("it commits nothing"),
+            Next::Nothing => None,
+            // Under DSSD a rejection is the edge's to resample from.
+            Next::Token(_) if resamples => return impossible("it resamples in the edge's place"),
+            Next::Token(token) => Some(token),
+            Next::Samples(_) | Next::Distribution(_) if !resamples => {
+                return impossible("there is nothing to resample");
+            }
+            Next::Samples(samples) => {
+                if samples.iter().any(|sample| sample.0 >= self.vocab_size) {
+                    return impossible("its sample is outside the vocabulary");
+                }
+                let Some(token) = drafting.drafter.survivor(accepted, &samples) else {
+                    drafting.phase = Phase::AwaitDistribution { accepted, downlink_bits };
+                    statistics.follow_ups += 1;
+                    return Ok(Reaction::Ask(Frame::Resample { generation: self.number, round: verdict.round }));
+                };
+                return self.commit_resampled(accepted, token, downlink_bits, statistics, now);
+            }
+            Next::Distribution(target) => {
+                return self.handle_target(accepted, &target, downlink_bits, statistics, now);
+            }
+        };
+        self.commit(accepted, token, verdict.finish, downlink_bits, statistics, now)
+    }
+
+    pub(super) fn handle_distribution(
+        &mut self,
+        answer: &Distribution,
+        downlink_bits: usize,
+        statistics: &mut Statistics,
+        now: Duration,
+    ) -> Result<Reaction, EdgeError> {
+        match &self.drafting {
+            Some(Drafting { phase: Phase::AwaitDistribution { accepted, downlink_bits: before }, round, .. })
+                if *round == answer.round =>
+            {
+                self.handle_target(*accepted, &answer.target, before + downlink_bits, statistics, now)
+            }
+            _ => Err(EdgeError::Unexpected { frame: "Distribution" }),
+        }
+    }
+
+    fn handle_target(
+        &mut self,
+        accepted: usize,
+        target: &TargetDist,
+        downlink_bits: usize,
+        statistics: &mut Statistics,
+        now: Duration,
+    ) -> Result<Reaction, EdgeError> {
+        if target.0.last().is_none_or(|last| last.0 >= self.vocab_size) {
+            return Err(EdgeError::ImpossibleVerdict { what: "its distribution is outside the vocabulary" });
+        }
+        let Some(drafting) = &mut self.drafting else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
+        let token = drafting.drafter.resample(accepted, target);
+        self.commit_resampled(accepted, token, downlink_bits, statistics, now)
+    }
+
+    /// Commits a token that the edge resampled: the edge, not the cloud, sees where the text ends.
+    fn commit_resampled(
+        &mut self,
+        accepted: usize,
+        token: u32,
+        downlink_bits: usize,
+        statistics: &mut Statistics,
+        now: Duration,
+    ) -> Result<Reaction, EdgeError> {
+        statistics.rejection_downlink_bits += downlink_bits;
+        let Some(drafting) = &mut self.drafting else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
+        let finish = if self.eos_ids.contains(&token) {
+            Some(Finish::Eos)
+        } else if self.committed.len() + accepted + 1 >= drafting.length_limit {
+            Some(drafting.limit)
+        } else {
+            None
+        };
+        drafting.resampled = Some(token);
+        let mut reaction = self.commit(accepted, Some(token), finish, downlink_bits, statistics, now)?;
+        if let Reaction::Commit { tell, .. } = &mut reaction {
+            *tell = finish.is_some();
+        }
+        Ok(reaction)
+    }
+
+    /// Ends a round: the first `accepted` drafts stand, then comes `token`.
+    fn commit(
+        &mut self,
+        accepted: usize,
+        token: Option<u32>,
+        finish: Option<Finish>,
+        downlink_bits: usize,
+        statistics: &mut Statistics,
+        now: Duration,
+    ) -> Result<Reaction, EdgeError> {
+        let Some(drafting) = &mut self.drafting else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
+        let impossible = |what| Err(EdgeError::ImpossibleVerdict { what });
+        if token.is_some_and(|token| token >= self.vocab_size) {
             return impossible("its token is outside the vocabulary");
         }
-        if verdict.token.is_none() && accepted == 0 {
-            return impossible("it commits nothing");
-        }
+        let drafted = drafting.drafter.ids().to_vec();
         let prefix = self.committed.len();
-        if prefix + accepted + usize::from(verdict.token.is_some()) > drafting.length_limit {
+        if prefix + accepted + usize::from(token.is_some()) > drafting.length_limit {
             return impossible("it commits more than was asked for");
         }
         drafting.cached = drafting.cached.min(prefix + accepted);
         self.committed.extend(&drafted[..accepted]);
-        self.committed.extend(verdict.token);
-        drafting.phase = Phase::Fresh;
-        drafting.round += 1;
-        if verdict.finish.is_none() && self.committed.len() >= drafting.length_limit {
+        self.committed.extend(token);
+        if finish.is_none() && self.committed.len() >= drafting.length_limit {
             return impossible("it goes on past the end");
         }
-
-        let (uplink_bits, sent_at) = drafting.sent;
+        let other_bits = drafting.drafter.settle(accepted, token);
         let record = RoundRecord {
-            round: verdict.round,
+            round: drafting.round,
             accepted,
-            token: verdict.token,
-            payload_bits: drafted.len() * drafting.scheme.token_bits() as usize,
-            uplink_bits,
+            token,
+            payload_bits: drafting.sent.payload_bits,
+            uplink_bits: drafting.sent.frame_bits,
             downlink_bits,
-            draft_ms: milliseconds(sent_at.saturating_sub(drafting.round_started)),
-            round_trip_ms: milliseconds(now.saturating_sub(sent_at)),
+            draft_ms: milliseconds(drafting.sent.at.saturating_sub(drafting.round_started)),
+            round_trip_ms: milliseconds(now.saturating_sub(drafting.sent.at)),
+            threshold: drafting.drafter.threshold().map(Conformal::threshold),
+            other_bits: other_bits.into_iter().collect(),
             drafted,
         };
-        let origin = if accepted < record.drafted.len() { Origin::Resampled } else { Origin::Bonus };
+        drafting.phase = Phase::Fresh;
+        drafting.round += 1;
+
+        let rejected = accepted < record.drafted.len() && token.is_some();
+        let origin = if rejected { Origin::Resampled } else { Origin::Bonus };
         let tokens: Vec<(u32, Origin)> = record.drafted[..accepted]
             .iter()
             .map(|&id| (id, Origin::Accepted))
-            .chain(verdict.token.map(|id| (id, origin)))
+            .chain(token.map(|id| (id, origin)))
             .collect();
         statistics.rounds += 1;
         statistics.drafted += record.drafted.len();
         // A round that an accepted end-of-text token ended has no rejected draft.
-        let rejected = accepted < record.drafted.len() && verdict.token.is_some();
         statistics.judged += accepted + usize::from(rejected);
         statistics.accepted += accepted;
+        statistics.resampled += usize::from(rejected);
         statistics.payload_bits += record.payload_bits;
-        statistics.draft_frame_bits += uplink_bits;
-        statistics.drafting += sent_at.saturating_sub(drafting.round_started);
-        statistics.round_trip = now.saturating_sub(sent_at);
+        statistics.draft_frame_bits += record.uplink_bits;
+        statistics.drafting += drafting.sent.at.saturating_sub(drafting.round_started);
+        statistics.round_trip = now.saturating_sub(drafting.sent.at);
+        if let Some(threshold) = drafting.drafter.threshold() {
+            statistics.mean_dropped_mass = threshold.mean_dropped_mass();
+            statistics.dropped_mass_bound = threshold.bound();
+        }
         self.count(tokens.len(), statistics, now);
-        Ok((Committed { tokens, round: Some(record) }, verdict.finish))
+        Ok(Reaction::Commit { committed: Committed { tokens, round: Some(record) }, finish, tell: false })
     }
 
     pub(super) fn handle_token(
@@ -268,7 +415,7 @@ impl Generation {
         token: &Token,
         statistics: &mut Statistics,
         now: Duration,
-    ) -> Result<(Committed, Option<Finish>), EdgeError> {
+    ) -> Result<Reaction, EdgeError> {
         if self.drafting.is_some() {
             return Err(EdgeError::Unexpected { frame: "Token" });
         }
@@ -277,7 +424,8 @@ impl Generation {
         }
         self.committed.push(token.token);
         self.count(1, statistics, now);
-        Ok((Committed { tokens: vec![(token.token, Origin::Cloud)], round: None }, token.finish))
+        let committed = Committed { tokens: vec![(token.token, Origin::Cloud)], round: None };
+        Ok(Reaction::Commit { committed, finish: token.finish, tell: false })
     }
 
     fn count(&self, tokens: usize, statistics: &mut Statistics, now: Duration) {
@@ -293,19 +441,22 @@ impl Generation {
 impl Drafting {
     /// Whether another token is to be drafted before the frame is sent.
     fn wants_another(&self, committed: &[u32], eos_ids: &[u32]) -> bool {
-        let length = committed.len() + self.drafts.len();
-        self.drafts.len() < self.draft_length
+        let ids = self.drafter.ids();
+        let length = committed.len() + ids.len();
+        ids.len() < self.draft_length
+            && self.drafter.has_room()
             // One place is the cloud's own token's.
             && length + 1 < self.length_limit
             && length <= self.draft_context
-            && !self.drafts.last().is_some_and(|draft| eos_ids.contains(&draft.id))
+            && !ids.last().is_some_and(|id| eos_ids.contains(id))
     }
 
     /// The pass that gives the next draft's distribution: feeds what the cache lacks.
     fn forward(&self, committed: &[u32]) -> Forward {
-        let drafted = self.drafts.iter().map(|draft| draft.id);
-        let tokens = committed.iter().copied().chain(drafted).skip(self.cached).collect();
-        Forward { keep: self.cached, tokens, rows: 1 }
+        let tokens: Vec<u32> = committed.iter().chain(self.drafter.ids()).copied().skip(self.cached).collect();
+        // The row of the last bonus token is there to be had where the token before it has not been read yet.
+        let rows = 1 + usize::from(self.drafter.wants_bonus_row() && tokens.len() > 1);
+        Forward { keep: self.cached, tokens, rows }
     }
 }
 
@@ -328,8 +479,20 @@ fn check(prompt: &[u32], settings: &Settings, server: &Welcome) -> Result<(), St
     if settings.max_new_tokens == 0 {
         return setting("the number of new tokens", "at least 1");
     }
-    if matches!(settings.mode, Mode::Speculative { draft_length: 0, .. }) {
-        return setting("the draft length", "at least 1");
+    if let Mode::Speculative(Speculation { draft_length, threshold, .. }) = &settings.mode {
+        if *draft_length == 0 {
+            return setting("the draft length", "at least 1");
+        }
+        let ThresholdParameters { target, step, initial } = threshold;
+        if !(0.0..1.0).contains(target) {
+            return setting("the target of the dropped mass", "at least 0 and below 1");
+        }
+        if !(*step > 0.0 && step.is_finite()) {
+            return setting("the step size", "above 0");
+        }
+        if !(0.0..=1.0).contains(initial) {
+            return setting("the initial threshold", "from 0 to 1");
+        }
     }
     Ok(())
 }

@@ -1,0 +1,158 @@
+//! Coupled drafting: both ends choose with the same noise, so nothing but ids has to travel (Daliri, Musco, Suresh,
+//! "Coupling without communication and drafter-invariant speculative decoding", 2024).
+//!
+//! With independent E_x ~ Exp(1) the token argmin E_x/p(x) has law p (the Gumbel trick, in exponentials). The edge
+//! drafts argmin E_x/q(x), the cloud's choice is argmin E_x/p(x) with the same E; a draft stands where they agree. What is
+//! committed is the cloud's choice always, so the text has the target's law whatever the edge drafts, and they agree
+//! with probability at least (1 − TV)/(1 + TV). E depends on seed, position and token alone, and positions never share
+//! noise.
+//!
+//! # The noise
+//!
+//! E_x = −log2(u_x) in fixed point with 40 fraction bits, computed from 64 bits of ChaCha8 in integers: equal on all
+//! machines. (In units of ln 2, which cancel.) The division by the probability, and the comparison, are each end's own
+//! and in floats; where the ends round differently a draft may be rejected that need not be.
+
+use outrider_codec::frame::SamplingParameters;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::{
+    acceptance::Outcome,
+    sampling::{LogitsError, transform},
+};
+
+/// Fraction bits of −log2.
+const FRACTION: u32 = 40;
+/// Streams from here on are the noise of positions; those below are the ends' own.
+const FIRST_STREAM: u64 = 1 << 32;
+
+/// The noise of one generation.
+#[derive(Debug, Clone)]
+pub struct SharedNoise {
+    seed: u64,
+}
+
+impl SharedNoise {
+    /// Both ends have the generation's seed.
+    pub fn new(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    /// argmin E_x/p(x) at a position of the text: a token with law `probabilities` (V of them, at least one above zero).
+    pub fn choose(&self, position: usize, probabilities: &[f64]) -> u32 {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(FIRST_STREAM + position as u64);
+        let (mut best, mut least) = (0, f64::INFINITY);
+        let mut next = 0;
+        for (id, &p) in probabilities.iter().enumerate().filter(|&(_, &p)| p > 0.0) {
+            if id != next {
+                // Two words a token.
+                rng.set_word_pos(2 * id as u128);
+            }
+            next = id + 1;
+            let u = rng.next_u64();
+            // −ln u ≥ 1 − u: most tokens lose before their logarithm is taken.
+            let at_least = (!u >> 24) as f64;
+            if at_least <= least * p {
+                let quotient = minus_log2(u) as f64 / p;
+                if quotient < least {
+                    (best, least) = (id, quotient);
+                }
+            }
+        }
+        best as u32
+    }
+}
+
+/// −log2((u | 1)/2⁶⁴) in fixed point with [`FRACTION`] fraction bits, rounded up; at least 1.
+fn minus_log2(u: u64) -> u64 {
+    let u = u | 1;
+    let zeros = u.leading_zeros();
+    // u = m·2^(−zeros) with m in [2⁶³, 2⁶⁴); −log2(u/2⁶⁴) = zeros + 1 − log2(m/2⁶³).
+    let mut m = u << zeros;
+    let mut log2 = 0;
+    for _ in 0..FRACTION {
+        // Squaring doubles the logarithm: its next bit is whether it reached 1.
+        let square = u128::from(m) * u128::from(m);
+        let carry = (square >> 127) as u64;
+        m = (square >> (63 + carry)) as u64;
+        log2 = log2 << 1 | carry;
+    }
+    (u64::from(zeros + 1) << FRACTION) - log2
+}
+
+/// Judges a round: `rows` are the target's logits after the last committed token and after each of the drafted `ids`;
+/// `position` is that of the first draft in the text.
+///
+/// # Errors
+/// If logits cannot be sampled from.
+pub fn verify(
+    ids: &[u32],
+    rows: &[&[f32]],
+    sampling: &SamplingParameters,
+    noise: &SharedNoise,
+    position: usize,
+) -> Result<Outcome, LogitsError> {
+    assert_eq!(rows.len(), ids.len() + 1, "a round needs one row of logits a draft and one more");
+    for (accepted, (&id, row)) in ids.iter().zip(rows).enumerate() {
+        let token = noise.choose(position + accepted, &transform(row, sampling)?);
+        if token != id {
+            return Ok(Outcome { accepted, token });
+        }
+    }
+    let token = noise.choose(position + ids.len(), &transform(rows[ids.len()], sampling)?);
+    Ok(Outcome { accepted: ids.len(), token })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn the_logarithm_is_right_to_its_last_bits() {
+        let one = (1u64 << FRACTION) as f64;
+        for (u, expected) in [(1 << 63, 1.0), (1 << 62, 2.0), (3 << 62, 2.0 - 3f64.log2()), (0, 64.0), (u64::MAX, 0.0)]
+        {
+            let found = minus_log2(u) as f64 / one;
+            assert!((found - expected).abs() < 1e-11, "{u}: {found} and {expected}");
+        }
+        for i in 1..2000u64 {
+            let u = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i % 40);
+            let expected = 64.0 - ((u | 1) as f64).log2();
+            assert!((minus_log2(u) as f64 / one - expected).abs() < 1e-11);
+        }
+        assert!(minus_log2(u64::MAX) >= 1);
+    }
+
+    /// Fixed numbers: both ends, on any machine, of any version of the libraries, must have them.
+    #[test]
+    fn the_noise_is_the_same_everywhere() {
+        let noise = SharedNoise::new(7);
+        let uniform = [1.0 / 4096.0; 4096];
+        let chosen: Vec<u32> = (0..6).map(|position| noise.choose(position, &uniform)).collect();
+        assert_eq!(chosen, CHOSEN);
+        assert_ne!(SharedNoise::new(8).choose(0, &uniform), chosen[0]);
+    }
+
+    const CHOSEN: [u32; 6] = [156, 1512, 3774, 2651, 2138, 213];
+
+    #[test]
+    fn skipped_tokens_do_not_move_the_noise_of_others() {
+        let noise = SharedNoise::new(3);
+        for position in 0..200 {
+            let all = noise.choose(position, &[0.25; 4]);
+            let mut some = [0.25; 4];
+            some[(all as usize + 1) % 4] = 0.0;
+            assert_eq!(noise.choose(position, &some), all);
+        }
+    }
+
+    #[test]
+    fn certainty_is_chosen() {
+        let noise = SharedNoise::new(1);
+        assert!((0..100).all(|position| noise.choose(position, &[0.0, 0.0, 1.0, 0.0]) == 2));
+    }
+}
