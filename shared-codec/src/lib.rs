@@ -8,6 +8,7 @@
 //! | [`enumerative`] | subsets and compositions as integers, in exactly ⌈log2 count⌉ bits |
 //! | [`lattice`] | a drafted token on a lattice, in the papers' bits: QS, K-SQS, C-SQS |
 //! | [`half`], [`probabilities`] | a drafted token in f16: dense, TK-SLT, DSSD; or its id alone |
+//! | [`range_coder`], [`adaptive`] | a round of drafted tokens on a lattice, entropy-coded under a model that learns |
 //! | [`scheme`] | the uplink schemes, and a round of drafts in any of them |
 //! | [`bits`], [`wire`] | bit and byte readers that name what they lacked |
 //! | [`frame`] | the frames; the only module that knows their byte layout |
@@ -28,6 +29,7 @@ pub mod frame;
 pub mod half;
 pub mod lattice;
 pub mod probabilities;
+pub mod range_coder;
 pub mod scheme;
 pub mod wire;
 

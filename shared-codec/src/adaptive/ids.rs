@@ -1,0 +1,330 @@
+//! The weights of ids, and a group's next id under them.
+
+use std::collections::BTreeMap;
+
+use super::AdaptiveCode;
+
+/// Prior weight of the whole vocabulary / this = weight of one occurrence in the session.
+pub(super) const OCCURRENCES: u32 = 512;
+/// Distributions that are remembered: the last so many that were committed.
+pub(super) const REMEMBERED: usize = 128;
+/// Ids that are remembered of each, those with the largest counts.
+pub(super) const REMEMBERED_IDS: usize = 64;
+/// Remembered distributions that add to the weights.
+pub(super) const NEIGHBOURS: usize = 8;
+
+/// Fixed-point one of shares of weight.
+pub(super) const ONE: u64 = 1 << 31;
+/// The most weight all ids have together, neighbours aside.
+pub(super) const MAX_WEIGHT: u64 = 1 << 31;
+
+/// Likeness of a distribution that followed the same token, without a shared id.
+pub(super) const SAME_TOKEN: u16 = 3;
+/// Occurrences that a neighbour adds, times likeness² / (coded ids + 1).
+pub(super) const NEIGHBOUR_WEIGHT: u64 = 8;
+
+/// The weights of all ids without neighbours, in a Fenwick tree.
+#[derive(Debug, Clone)]
+pub(super) struct Weights {
+    /// Node i, from 1, holds the weights of ids i − (lowest bit of i) .. i.
+    pub(super) tree: Vec<u32>,
+    /// Sum of all; at most [`MAX_WEIGHT`].
+    pub(super) total: u64,
+    /// Weight of one occurrence.
+    pub(super) occurrence: u32,
+}
+
+impl Weights {
+    pub(super) fn new(vocab_size: u32) -> Self {
+        let mut weights = Self { tree: Vec::new(), total: 0, occurrence: 0 };
+        weights.fill((0..vocab_size).map(|id| prior(vocab_size, id)));
+        weights.occurrence = (weights.total / u64::from(OCCURRENCES)).max(1) as u32;
+        weights
+    }
+
+    pub(super) fn vocab_size(&self) -> u32 {
+        self.tree.len() as u32 - 1
+    }
+
+    pub(super) fn fill(&mut self, weights: impl Iterator<Item = u32>) {
+        self.tree.clear();
+        self.tree.push(0);
+        self.tree.extend(weights);
+        self.total = self.tree.iter().map(|&weight| u64::from(weight)).sum();
+        for i in 1..self.tree.len() {
+            let parent = i + (i & i.wrapping_neg());
+            if parent < self.tree.len() {
+                self.tree[parent] += self.tree[i];
+            }
+        }
+    }
+
+    /// Sum of the weights of ids below `end`.
+    pub(super) fn below(&self, end: u32) -> u64 {
+        let mut i = end as usize;
+        let mut sum = 0;
+        while i > 0 {
+            sum += u64::from(self.tree[i]);
+            i &= i - 1;
+        }
+        sum
+    }
+
+    pub(super) fn of(&self, id: u32) -> u64 {
+        self.below(id + 1) - self.below(id)
+    }
+
+    pub(super) fn occurred(&mut self, id: u32) {
+        if self.total + u64::from(self.occurrence) > MAX_WEIGHT {
+            self.halve();
+        }
+        let mut i = id as usize + 1;
+        while i < self.tree.len() {
+            self.tree[i] += self.occurrence;
+            i += i & i.wrapping_neg();
+        }
+        self.total += u64::from(self.occurrence);
+    }
+
+    /// Halves what the session added to each weight.
+    pub(super) fn halve(&mut self) {
+        let vocab_size = self.vocab_size();
+        let halved: Vec<u32> = (0..vocab_size)
+            .map(|id| {
+                let prior = prior(vocab_size, id);
+                prior + (self.of(id) as u32 - prior) / 2
+            })
+            .collect();
+        self.fill(halved.into_iter());
+    }
+}
+
+/// A part for every id, and one that falls like 1/id from the end of the bytes on. Fits 32 bits with all of them.
+pub(super) fn prior(vocab_size: u32, id: u32) -> u32 {
+    4 + 6 * vocab_size / (300 + id.saturating_sub(256))
+}
+
+/// The last committed distributions.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Memory {
+    /// A ring: slot i mod [`REMEMBERED`] holds the i-th.
+    pub(super) slots: Vec<Slot>,
+    /// How many there have been.
+    pub(super) count: usize,
+    /// The slots each id is in, bit i for slot i.
+    pub(super) places: BTreeMap<u32, u128>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Slot {
+    pub(super) ids: Vec<u32>,
+    /// The token before.
+    pub(super) last: Option<u32>,
+}
+
+impl Memory {
+    pub(super) fn remember(&mut self, ids: &[u32], last: Option<u32>) {
+        let ids = ids[..ids.len().min(REMEMBERED_IDS)].to_vec();
+        let at = self.count % REMEMBERED;
+        self.count += 1;
+        for &id in &ids {
+            *self.places.entry(id).or_default() |= 1 << at;
+        }
+        let slot = Slot { ids, last };
+        if self.slots.len() < REMEMBERED {
+            self.slots.push(slot);
+            return;
+        }
+        let old = std::mem::replace(&mut self.slots[at], slot);
+        for id in old.ids {
+            // Unless the new one has it too.
+            if !self.slots[at].ids.contains(&id)
+                && let Some(places) = self.places.get_mut(&id)
+            {
+                *places &= !(1 << at);
+                if *places == 0 {
+                    self.places.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// How many distributions came after the one in a slot.
+    pub(super) fn age(&self, at: usize) -> usize {
+        (self.count - 1 - at) % REMEMBERED
+    }
+}
+
+/// What the weights depend on within a token: the ids that are coded and the neighbours.
+pub(super) struct Context<'a> {
+    pub(super) code: &'a AdaptiveCode,
+    /// [`SAME_TOKEN`] for each that followed the same token, and one for each coded id it has.
+    pub(super) likeness: [u16; REMEMBERED],
+    /// Ids whose groups are complete.
+    pub(super) coded: Vec<u32>,
+    /// Number of them when the neighbours are next looked up.
+    pub(super) next_lookup: usize,
+    /// What neighbours add, ids ascending.
+    pub(super) added: Vec<(u32, u64)>,
+    /// Ids whose weight is not the tree's, ascending; with the sum of differences up to and including each.
+    pub(super) changes: Vec<(u32, i64)>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(code: &'a AdaptiveCode, last: Option<u32>) -> Self {
+        let mut likeness = [0; REMEMBERED];
+        for (likeness, slot) in likeness.iter_mut().zip(&code.memory.slots) {
+            *likeness = if slot.last == last { SAME_TOKEN } else { 0 };
+        }
+        Self { code, likeness, coded: Vec::new(), next_lookup: 0, added: Vec::new(), changes: Vec::new() }
+    }
+
+    /// Before a group.
+    pub(super) fn prepare(&mut self) {
+        if self.coded.len() >= self.next_lookup {
+            self.next_lookup = (2 * self.coded.len()).max(1);
+            self.look_up();
+        }
+        let mut coded = self.coded.clone();
+        coded.sort_unstable();
+        self.changes.clear();
+        let mut sum = 0i64;
+        let mut excluded = coded.into_iter().peekable();
+        let exclude = |id: u32, sum: &mut i64, changes: &mut Vec<(u32, i64)>| {
+            *sum -= self.code.weights.of(id) as i64;
+            changes.push((id, *sum));
+        };
+        for &(id, weight) in &self.added {
+            while let Some(gone) = excluded.next_if(|&gone| gone < id) {
+                exclude(gone, &mut sum, &mut self.changes);
+            }
+            if excluded.next_if_eq(&id).is_some() {
+                exclude(id, &mut sum, &mut self.changes);
+            } else {
+                sum += weight as i64;
+                self.changes.push((id, sum));
+            }
+        }
+        for gone in excluded {
+            exclude(gone, &mut sum, &mut self.changes);
+        }
+    }
+
+    /// After a group.
+    pub(super) fn coded(&mut self, ids: &[u32]) {
+        for id in ids {
+            let mut places = self.code.memory.places.get(id).copied().unwrap_or(0);
+            while places != 0 {
+                self.likeness[places.trailing_zeros() as usize] += 1;
+                places &= places - 1;
+            }
+        }
+        self.coded.extend(ids);
+    }
+
+    pub(super) fn look_up(&mut self) {
+        let memory = &self.code.memory;
+        // The most alike, then the latest.
+        let mut alike: Vec<usize> = (0..memory.slots.len()).filter(|&at| self.likeness[at] > 0).collect();
+        alike.sort_unstable_by_key(|&at| (std::cmp::Reverse(self.likeness[at]), memory.age(at)));
+        alike.truncate(NEIGHBOURS);
+        self.added.clear();
+        let mut list = Vec::new();
+        for at in alike {
+            let likeness = u64::from(self.likeness[at]);
+            let occurrences = NEIGHBOUR_WEIGHT * likeness * likeness / (self.coded.len() as u64 + 1);
+            let weight = occurrences * u64::from(self.code.weights.occurrence);
+            list.extend(memory.slots[at].ids.iter().map(|&id| (id, weight)));
+        }
+        list.sort_unstable_by_key(|&(id, _)| id);
+        for (id, weight) in list {
+            match self.added.last_mut() {
+                Some(last) if last.0 == id => last.1 += weight,
+                _ => self.added.push((id, weight)),
+            }
+        }
+    }
+
+    /// Sum of the weights of ids below `end`, with neighbours and without coded ids.
+    pub(super) fn below(&self, end: u32) -> u64 {
+        self.changed(self.code.weights.below(end), end)
+    }
+
+    pub(super) fn changed(&self, sum: u64, end: u32) -> u64 {
+        let i = self.changes.partition_point(|&(id, _)| id < end);
+        let change = if i == 0 { 0 } else { self.changes[i - 1].1 };
+        sum.wrapping_add_signed(change)
+    }
+}
+
+/// Where the next id of a group lies: cumulative frequencies of ids `start` .. V.
+pub(super) struct Place<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) start: u32,
+    /// Ids of the group that are not coded yet.
+    pub(super) left: u32,
+    /// Weight of all ids.
+    pub(super) all: u64,
+    /// Weight of the ids from `start` on, without `shift` low bits so that at most 32 are left. Zero only if all of them
+    /// are coded, which a decoder has to refuse.
+    pub(super) rest: u64,
+    pub(super) shift: u32,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(context: &'a Context<'a>, start: u32, left: u32) -> Self {
+        let all = context.below(context.code.vocab_size);
+        let rest = all - context.below(start);
+        let shift = (u64::BITS - rest.leading_zeros()).saturating_sub(32);
+        Self { context, start, left, all, rest: rest >> shift, shift }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        ONE + u64::from(self.context.code.vocab_size - self.start)
+    }
+
+    /// Sum of the frequencies of ids `start` .. `end`.
+    pub(super) fn cumulative(&self, end: u32) -> u64 {
+        self.at(end, self.context.below(end))
+    }
+
+    /// 1 − (share of weight from `end` on)^left, and one for each id so that none has frequency zero. Ascends with
+    /// `end`, since every step of the power is monotone.
+    pub(super) fn at(&self, end: u32, below: u64) -> u64 {
+        let beyond = (self.all - below) >> self.shift;
+        ONE - power((beyond << 31) / self.rest, self.left) + u64::from(end - self.start)
+    }
+
+    /// The id whose frequencies hold `target`, which is below the total.
+    pub(super) fn find(&self, target: u64) -> u32 {
+        let tree = &self.context.code.weights.tree;
+        let mut step = tree.len().next_power_of_two() / 2;
+        let (mut end, mut sum) = (0, 0);
+        // The largest end with cumulative(end) ≤ target, or below start.
+        while step > 0 {
+            if end + step < tree.len() {
+                let (next, with) = ((end + step) as u32, sum + u64::from(tree[end + step]));
+                if next <= self.start || self.at(next, self.context.changed(with, next)) <= target {
+                    end += step;
+                    sum = with;
+                }
+            }
+            step /= 2;
+        }
+        // The end V has the total, above the target.
+        end as u32
+    }
+}
+
+/// base^exponent in fixed point, base ≤ [`ONE`].
+pub(super) fn power(mut base: u64, mut exponent: u32) -> u64 {
+    let mut result = ONE;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = (result * base) >> 31;
+        }
+        base = (base * base) >> 31;
+        exponent >>= 1;
+    }
+    result
+}
