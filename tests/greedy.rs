@@ -10,7 +10,10 @@ use outrider_codec::{
 };
 use outrider_models::{Chunk, Model};
 use outrider_speculation::edge::{Mode, Settings, Speculation};
-use outrider_tests::server::{Edge, Server, generate};
+use outrider_tests::{
+    schemes,
+    server::{Edge, Server, generate},
+};
 
 const TOKENS: u32 = 128;
 const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
@@ -63,7 +66,6 @@ fn alone(target: &Model, prompt: &[u32]) -> Vec<u32> {
 async fn the_text_is_the_targets_own() {
     let target = PairPaths::default().target().unwrap();
     let edge = Edge::load();
-    let server = Server::start(8, Limits::default()).await;
     let k_sqs = |support_size, lattice_resolution, draft_length, bit_budget| {
         let scheme = SchemeParameters::KSqs { support_size, lattice_resolution, code: Code::Enumerative };
         Mode::Speculative(Speculation { bit_budget, ..Speculation::new(scheme, draft_length) })
@@ -76,10 +78,12 @@ async fn the_text_is_the_targets_own() {
         k_sqs(16, 20, 6, Some(500)),
         Mode::CloudOnly,
     ];
+    let others = schemes::every(16, 100).map(|scheme| Mode::Speculative(Speculation::new(scheme, 5)));
+    let server = Server::start(modes.len() + schemes::COUNT, Limits::default()).await;
     let expected: Vec<Vec<u32>> = PROMPTS.iter().map(|prompt| alone(&target, &edge.prompt(prompt))).collect();
     assert!(expected.iter().any(|text| text.len() == TOKENS as usize));
     // All modes at once: their passes share runs of the target.
-    join_all(modes.iter().map(async |mode| {
+    join_all(modes.iter().chain(&others).map(async |mode| {
         let mut session = edge.connect(&server.url).await;
         let settings = Settings { mode: mode.clone(), sampling: GREEDY, seed: 1, max_new_tokens: TOKENS };
         for (prompt, expected) in PROMPTS.iter().zip(&expected) {

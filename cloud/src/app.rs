@@ -7,7 +7,7 @@
 //! | `/session` | the WebSocket |
 //! | `/healthz` | how full the engine is, as JSON |
 
-use std::{path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -19,11 +19,12 @@ use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
     routing::get,
+    serve::{Listener, ListenerExt, Serve},
 };
 use futures_util::{SinkExt, StreamExt, future, stream::SplitSink};
 use outrider_codec::frame::MAX_FRAME_BYTES;
 use outrider_speculation::cloud::TargetInfo;
-use tokio::sync::watch;
+use tokio::{net::TcpListener, sync::watch};
 use tower_http::{compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer};
 
 use crate::{
@@ -46,6 +47,19 @@ pub struct AppState {
     pub tokenizer_json: Bytes,
     /// Becomes true when the server stops.
     pub stopping: watch::Receiver<bool>,
+}
+
+/// Serves the routes on a listener.
+///
+/// Every frame is waited for at the other end, so none may wait for the acknowledgement of the one before (Nagle's
+/// algorithm, 40 ms a round with delayed acknowledgements).
+pub fn serve(listener: TcpListener, app: Router) -> Serve<impl Listener<Addr = SocketAddr>, Router, Router> {
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection is slower than it could be");
+        }
+    });
+    axum::serve(listener, app)
 }
 
 /// The routes; `page` is the folder of the built page.

@@ -66,7 +66,8 @@ pub struct Transport {
 impl Transport {
     /// A WebSocket to a server.
     pub async fn connect(url: &str) -> Result<Self, NativeEdgeError> {
-        let (socket, _) = tokio_tungstenite::connect_async(url)
+        // Every frame is waited for: none may wait for the acknowledgement of the one before (Nagle's algorithm).
+        let (socket, _) = tokio_tungstenite::connect_async_with_config(url, None, true)
             .await
             .map_err(|error| NativeEdgeError::Unreachable { url: url.to_owned(), error: Box::new(error) })?;
         let (sink, stream) = socket.split();

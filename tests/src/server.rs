@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
-    app::{AppState, app},
+    app::{self, AppState},
     edge::{Generated, NativeEdge, Transport},
     engine::Engine,
     pair::{PairPaths, draft_info, target_info},
@@ -12,7 +12,7 @@ use outrider_cloud::{
 };
 use outrider_codec::frame::{ErrorCode, Frame};
 use outrider_models::{Model, Tokenizer};
-use outrider_speculation::edge::Settings;
+use outrider_speculation::{cloud::TargetInfo, edge::Settings};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -33,11 +33,17 @@ pub struct Server {
 pub const MAX_DRAFT_TOKENS: u8 = 16;
 
 impl Server {
-    /// Starts on a free port.
+    /// Starts the pair's target on a free port.
     pub async fn start(sessions: usize, limits: Limits) -> Self {
         let pair = PairPaths::default();
         let (tokenizer, target) = (pair.tokenizer().unwrap(), pair.target().unwrap());
         let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS).unwrap();
+        Self::start_with(target, info, sessions, limits).await
+    }
+
+    /// Starts another target on a free port. The draft that it serves is the pair's all the same.
+    pub async fn start_with(target: Model, info: TargetInfo, sessions: usize, limits: Limits) -> Self {
+        let pair = PairPaths::default();
         let engine = Engine::start(target, sessions).unwrap();
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
@@ -50,7 +56,7 @@ impl Server {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}/session", listener.local_addr().unwrap());
-        tokio::spawn(axum::serve(listener, app(state, "no-page".into())).into_future());
+        tokio::spawn(app::serve(listener, app::app(state, "no-page".into())).into_future());
         Self { url, engine, stop }
     }
 

@@ -8,7 +8,7 @@ use tokio::{net::TcpListener, signal, sync::watch, time};
 
 use super::CommandError;
 use crate::{
-    app::{AppState, app},
+    app::{self, AppState},
     engine::Engine,
     pair::{self, PairPaths},
     session::Limits,
@@ -58,7 +58,7 @@ impl Serve {
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
         announce(listener.local_addr()?);
         let mut told = stopping.clone();
-        let serving = axum::serve(listener, app(state, self.web)).with_graceful_shutdown(async move {
+        let serving = app::serve(listener, app::app(state, self.web)).with_graceful_shutdown(async move {
             let _ = told.wait_for(|stopping| *stopping).await;
         });
         let serving = tokio::spawn(serving.into_future());
