@@ -135,7 +135,9 @@ impl LatticePayload {
             _ => return Err(ParameterError::DoesNotFit { what: "the drafted token has no mass" }),
         };
         let codes = self.codes(k);
-        out.put(u64::from(k - 1), self.size_bits());
+        if self.fixed.is_none() {
+            out.put(u64::from(k - 1), self.size_bits());
+        }
         codes.support.encode(&support, out);
         codes.counts.encode(&counts, out);
         out.put(index as u64, index_bits(k));

@@ -57,7 +57,7 @@ impl Source {
 
 #[test]
 fn exact_bytes() {
-    // Also in ADAPTIVE.md.
+    // Also in FORMAT.md.
     let mut code = AdaptiveCode::new(8, 4, 10).unwrap();
     code.prime(&[0, 5]);
     let tokens = [token(5, &[2, 5, 7], &[1, 8, 1]), token(2, &[2], &[10])];
