@@ -74,6 +74,25 @@ fn json_is_one_object_whose_rounds_add_up() {
 }
 
 #[test]
+fn every_scheme_can_be_chosen() {
+    for scheme in ["dense", "qs", "k-sqs", "c-sqs", "tk-slt", "dssd", "coupled"] {
+        for code in ["enumerative", "adaptive"] {
+            let options = ["--scheme", scheme, "--code", code, "--bit-budget", "0"];
+            let arguments =
+                [&["generate", "--local", "--json", "--max-tokens", "16"], &options[..], &[PROMPT]].concat();
+            let run: Value = serde_json::from_str(&stdout(&outrider(&arguments))).unwrap();
+            assert_eq!((&run["settings"]["scheme"], &run["settings"]["code"]), (&scheme.into(), &code.into()));
+            assert!(run["statistics"]["accepted"].as_u64().unwrap() > 0, "{scheme} {code}");
+        }
+    }
+    let printed = stdout(&outrider(&["generate", "--local", "--max-tokens", "4", "--scheme", "dense", PROMPT]));
+    assert!(printed.contains("no token fits into the bit budget"), "{printed}");
+    let output = outrider(&["generate", "--local", "--scheme", "sqs", PROMPT]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("one of dense, qs, k-sqs, c-sqs"));
+}
+
+#[test]
 fn served_and_local_runs_of_one_seed_are_one_text() {
     let server = Server::start();
     let ids = |place: &[&str]| -> Value {

@@ -161,18 +161,12 @@ impl AdaptiveCode {
 
     /// Learns what a verdict committed: the first drafts of the round, and the token after them if there is one.
     pub fn commit(&mut self, accepted: &[DraftToken], token: Option<u32>) {
-        self.commit_round(accepted, accepted.len(), token);
-    }
-
-    /// [`commit`](Self::commit) of the first `accepted` drafts, and learns from the distributions of the others as well.
-    /// Both ends have seen them, and they are distributions of the same model in much the same place.
-    pub fn commit_round(&mut self, drafts: &[DraftToken], accepted: usize, token: Option<u32>) {
         let mut last = self.last;
-        for draft in drafts {
+        for draft in accepted {
             self.learn_distribution(&draft.dist, last);
             last = Some(draft.id);
         }
-        for draft in drafts.iter().take(accepted) {
+        for draft in accepted {
             self.learn_text(draft.id);
         }
         if let Some(id) = token {

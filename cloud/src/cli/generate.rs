@@ -243,6 +243,9 @@ fn summary(generated: &Generated, report: &Report) -> String {
             ("of these, payload", format!("{:.1}", report.payload_bits_per_drafted_token)),
         ]);
     }
+    if report.drafted == 0 && report.rounds > 0 {
+        lines.push(("drafted", "nothing: no token fits into the bit budget (--bit-budget 0 lifts it)".to_owned()));
+    }
     if let (Some(mean), Some(bound)) = (report.mean_dropped_mass, report.dropped_mass_bound) {
         lines.push(("mean dropped mass", format!("{mean:.6} (Theorem 2 bounds it by {bound:.3})")));
     }

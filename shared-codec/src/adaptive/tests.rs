@@ -216,7 +216,7 @@ fn a_rejected_draft_leaves_no_trace() {
     same.commit(&tokens[..2], Some(8));
     assert_eq!(format!("{code:?}"), format!("{same:?}"));
     let mut taught = code.clone();
-    taught.commit_round(&other, 0, None);
+    taught.commit(&other, None);
     assert_ne!(format!("{code:?}"), format!("{taught:?}"));
 }
 
