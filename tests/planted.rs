@@ -35,8 +35,8 @@ struct Ends {
     noise: SharedNoise,
 }
 
-/// Draws one token of a row of the draft's logits at a position.
-type DraftOne<T> = dyn Fn(&[f32], usize, &mut Ends) -> T;
+/// Draws one token of a row of the draft's logits at a position, or ends the round.
+type DraftOne<T> = dyn Fn(&[f32], usize, &mut Ends) -> Option<T>;
 /// Judges drafts, given the target's rows and the position of the first; includes what the edge resamples.
 type Judge<T> = dyn Fn(&[T], &[&[f32]], usize, &mut Ends) -> Outcome;
 
@@ -56,7 +56,7 @@ fn law_of<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) -> (f
             let (mut prefix, mut drafts) = (text.clone(), Vec::new());
             let mut rows = vec![target.logits(&prefix)];
             for _ in 0..GAMMA {
-                let token = draft_one(&draft_model.logits(&prefix), prefix.len(), &mut ends);
+                let Some(token) = draft_one(&draft_model.logits(&prefix), prefix.len(), &mut ends) else { break };
                 prefix.push(id(&token));
                 drafts.push(token);
                 rows.push(target.logits(&prefix));
@@ -100,9 +100,11 @@ fn s(logits: &[f32]) -> Vec<f64> {
 }
 
 /// A draft as the edge makes it, and its way over the wire.
-fn right_draft(parameters: SchemeParameters) -> impl Fn(&[f32], usize, &mut Ends) -> DraftToken {
+fn right_draft(parameters: SchemeParameters) -> impl Fn(&[f32], usize, &mut Ends) -> Option<DraftToken> {
     let scheme = Scheme::new(parameters, V).unwrap();
-    move |logits, _, ends| draft::draw(draft::propose(&s(logits), parameters, &scheme, 0.2).unwrap(), &mut ends.edge)
+    move |logits, _, ends| {
+        Some(draft::draw(draft::propose(&s(logits), parameters, &scheme, 0.2).unwrap(), &mut ends.edge))
+    }
 }
 
 fn right_judge(drafts: &[DraftToken], rows: &[&[f32]], _: usize, ends: &mut Ends) -> Outcome {
@@ -124,7 +126,7 @@ fn drawing_before_quantizing_is_caught() {
         let dist = draft::propose(&q, K_SQS, &scheme, 0.0).unwrap().dist;
         // The planted error: drawn from q cut to the support, while q̂ is what the cloud is told.
         let weights: Vec<f64> = (0..V).map(|id| if dist.count(id) > 0 { q[id as usize] } else { 0.0 }).collect();
-        DraftToken { id: acceptance::sample(&weights, &mut ends.edge), dist, support_size: 2 }
+        Some(DraftToken { id: acceptance::sample(&weights, &mut ends.edge), dist, support_size: 2 })
     };
     assert_caught(token_id, &broken, &right_judge);
 }
@@ -159,6 +161,17 @@ fn resampling_from_p_is_caught() {
         Outcome { accepted: outcome.accepted, ..anew }
     };
     assert_caught(token_id, &right_draft(K_SQS), &broken);
+}
+
+#[test]
+fn a_budget_that_looks_at_the_draw_is_caught() {
+    let draft = right_draft(ADAPTIVE);
+    let broken = move |logits: &[f32], position: usize, ends: &mut Ends| {
+        let token = draft(logits, position, ends)?;
+        // The planted error: the round ends before a token whose index turns out to cost two bits or more.
+        (4 * token.dist.count(token.id) > token.dist.total()).then_some(token)
+    };
+    assert_caught(token_id, &broken, &right_judge);
 }
 
 /// A decoder that reads one count too low and the next too high.
@@ -275,8 +288,8 @@ fn id_of(id: &u32) -> u32 {
     *id
 }
 
-fn coupled_draft(logits: &[f32], position: usize, ends: &mut Ends) -> u32 {
-    ends.noise.choose(position, &s(logits))
+fn coupled_draft(logits: &[f32], position: usize, ends: &mut Ends) -> Option<u32> {
+    Some(ends.noise.choose(position, &s(logits)))
 }
 
 #[test]
@@ -289,7 +302,7 @@ fn coupled_drafting_is_exact() {
 
 #[test]
 fn noise_reused_across_positions_is_caught() {
-    let draft = |logits: &[f32], _: usize, ends: &mut Ends| ends.noise.choose(0, &s(logits));
+    let draft = |logits: &[f32], _: usize, ends: &mut Ends| Some(ends.noise.choose(0, &s(logits)));
     let judge = |ids: &[u32], rows: &[&[f32]], _: usize, ends: &mut Ends| {
         // The planted error: every position has the noise of the first.
         let choice = |row: &[f32]| ends.noise.choose(0, &s(row));

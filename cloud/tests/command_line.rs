@@ -92,6 +92,21 @@ fn every_scheme_can_be_chosen() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("one of dense, qs, k-sqs, c-sqs"));
 }
 
+/// At the default settings: at least 30 % below the papers' 372 bits for the same q̂.
+#[test]
+fn the_adaptive_code_takes_less_than_seven_tenths_of_the_papers_bits() {
+    let (mut bits, mut drafted) = (0, 0);
+    for prompt in [PROMPT, "The old king had three sons", "The wolf looked at the lamb and said"] {
+        let printed = stdout(&outrider(&["generate", "--local", "--json", "--code", "adaptive", prompt]));
+        let run: Value = serde_json::from_str(&printed).unwrap();
+        for round in run["rounds"].as_array().unwrap() {
+            bits += round["payloadBits"].as_u64().unwrap();
+            drafted += round["drafted"].as_array().unwrap().len() as u64;
+        }
+    }
+    assert!(drafted > 300 && 10 * bits < 7 * 372 * drafted, "{bits} bits for {drafted} drafts");
+}
+
 #[test]
 fn served_and_local_runs_of_one_seed_are_one_text() {
     let server = Server::start();
