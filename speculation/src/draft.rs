@@ -17,6 +17,14 @@ pub enum DraftError {
     /// The draft model's logits are unusable.
     #[error("the draft model's output is unusable: {0}")]
     Logits(#[from] LogitsError),
+    /// There is not one logit for each token.
+    #[error("the draft model gave {found} logits for a vocabulary of {vocab_size}")]
+    Length {
+        /// Logits of the row.
+        found: usize,
+        /// V.
+        vocab_size: u32,
+    },
     /// The quantized distribution is not one; follows from unusable logits only.
     #[error("the draft distribution cannot be quantized: {0}")]
     Distribution(#[from] DistError),

@@ -190,6 +190,14 @@ pub enum StartError {
         /// The most that fit.
         limit: usize,
     },
+    /// A prompt token is outside the vocabulary.
+    #[error("prompt token {token} is outside the vocabulary of {vocab_size}")]
+    PromptToken {
+        /// The token.
+        token: u32,
+        /// V.
+        vocab_size: u32,
+    },
     /// A setting is out of its range.
     #[error("{name} must be {range}")]
     Setting {
@@ -209,7 +217,10 @@ impl StartError {
         match self {
             StartError::NotIdle => "not-idle",
             StartError::PromptTooLong { .. } => "prompt-too-long",
-            StartError::EmptyPrompt | StartError::Setting { .. } | StartError::Scheme(_) => "invalid-parameters",
+            StartError::EmptyPrompt
+            | StartError::PromptToken { .. }
+            | StartError::Setting { .. }
+            | StartError::Scheme(_) => "invalid-parameters",
         }
     }
 }
@@ -391,3 +402,6 @@ impl EdgeSession {
         self.outputs.push_back(EdgeOutput::Event(event));
     }
 }
+
+#[cfg(test)]
+mod tests;

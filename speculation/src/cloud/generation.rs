@@ -132,7 +132,7 @@ impl Generation {
             _ => None,
         };
         match expected {
-            Some((next, target)) if number == self.number && round + 1 == next => {
+            Some((next, target)) if number == self.number && next.checked_sub(1) == Some(round) => {
                 Ok(Frame::Distribution(Distribution { generation: number, round, target: target.clone() }))
             }
             _ => Err(Failure::out_of_order("Resample came where there is nothing to resample")),

@@ -1,7 +1,9 @@
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
     frame::{Finish, Next, Prompt, SamplingParameters, Token, Verdict},
-    scheme::{Code, Drafts, Scheme, SchemeParameters},
+    half,
+    probabilities::DraftProbability,
+    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 
 use super::*;
@@ -198,6 +200,29 @@ fn frames_out_of_order_close_the_connection() {
     bad.push(0);
     session.handle_frame(&bad);
     assert_eq!(error(&mut session), (0, ErrorCode::Malformed, true), "a payload with a byte too many");
+}
+
+/// Found by the fuzz target `cloud`: the number of the round after it did not exist.
+#[test]
+fn a_resample_of_the_largest_round_is_out_of_order() {
+    let scheme = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
+    for (round, is_right) in [(0, true), (1, false), (u32::MAX, false)] {
+        let mut session = greeted();
+        session.handle_frame(&Frame::Prompt(Prompt { request: request(1, &[0]), scheme }).encode());
+        let drafted = DraftProbability { id: 3, count: half::ONE, total: half::ONE };
+        let payload = Scheme::new(scheme, V).unwrap().encode_round(&Drafts::Probabilities(vec![drafted])).unwrap();
+        let draft = Draft { generation: 1, round: 0, resampled: None, count: 1, payload };
+        session.handle_frame(&Frame::Draft(draft).encode());
+        forward(&mut session);
+        answer(&mut session, &[4, 4]);
+        assert!(matches!(sent(&mut session), Frame::Verdict(Verdict { next: Next::Samples(_), .. })));
+        session.handle_frame(&Frame::Resample { generation: 1, round }.encode());
+        if is_right {
+            assert!(matches!(sent(&mut session), Frame::Distribution(_)));
+        } else {
+            assert_eq!(error(&mut session), (0, ErrorCode::OutOfOrder, true));
+        }
+    }
 }
 
 #[test]

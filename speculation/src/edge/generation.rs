@@ -15,6 +15,7 @@ use crate::{
     Forward,
     comparison::ComparisonParameters,
     conformal::{Conformal, ThresholdParameters},
+    draft::DraftError,
     statistics::{RoundRecord, Statistics, milliseconds},
 };
 
@@ -90,6 +91,9 @@ pub(super) struct Generation {
     committed: Vec<u32>,
     eos_ids: Vec<u32>,
     vocab_size: u32,
+    /// Where `committed` has to end, and why.
+    length_limit: usize,
+    limit: Finish,
     /// `None`: cloud-only.
     drafting: Option<Drafting>,
 }
@@ -100,9 +104,6 @@ struct Drafting {
     drafter: Drafter,
     /// γ, already cut to what the server allows.
     draft_length: usize,
-    /// Where `committed` has to end, and why.
-    length_limit: usize,
-    limit: Finish,
     draft_context: usize,
     /// How many of `committed` followed by the drafts the draft model's cache holds. What it holds beyond a verdict
     /// is cut by the next pass.
@@ -156,26 +157,26 @@ impl Generation {
             max_new_tokens: settings.max_new_tokens,
             tokens: prompt.clone(),
         };
+        let wanted = prompt.len().saturating_add(settings.max_new_tokens as usize);
+        let context = server.context_length as usize;
         let mut generation = Self {
             number,
             started: now,
             committed: prompt,
             eos_ids: server.eos_ids.clone(),
             vocab_size: server.vocab_size,
+            length_limit: wanted.min(context),
+            limit: if wanted <= context { Finish::Length } else { Finish::Context },
             drafting: None,
         };
         let Mode::Speculative(speculation) = &settings.mode else {
             return Ok((generation, Frame::Generate(request)));
         };
         let prompt = &generation.committed;
-        let wanted = prompt.len().saturating_add(settings.max_new_tokens as usize);
-        let context = server.context_length as usize;
         let drafter = Drafter::new(speculation, draft.vocab_size, prompt, settings.sampling, settings.seed)?;
         generation.drafting = Some(Drafting {
             drafter,
             draft_length: speculation.draft_length.min(server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into()) as usize,
-            length_limit: wanted.min(context),
-            limit: if wanted <= context { Finish::Length } else { Finish::Context },
             draft_context: draft.context_length as usize,
             cached: 0,
             round: 0,
@@ -200,7 +201,7 @@ impl Generation {
         if drafting.phase != Phase::Open {
             return Ok(None);
         }
-        if drafting.wants_another(&self.committed, &self.eos_ids) {
+        if drafting.wants_another(&self.committed, &self.eos_ids, self.length_limit) {
             let forward = drafting.forward(&self.committed);
             drafting.phase = Phase::AwaitLogits(forward.rows);
             return Ok(Some(Step::Forward(forward)));
@@ -221,6 +222,9 @@ impl Generation {
 
     pub(super) fn handle_logits(&mut self, row: &[f32]) -> Result<(), EdgeError> {
         let Some(drafting) = &mut self.drafting else { return Ok(()) };
+        if matches!(drafting.phase, Phase::AwaitLogits(_)) && row.len() != self.vocab_size as usize {
+            return Err(DraftError::Length { found: row.len(), vocab_size: self.vocab_size }.into());
+        }
         match drafting.phase {
             Phase::AwaitLogits(2..) => {
                 drafting.phase = Phase::AwaitLogits(1);
@@ -329,8 +333,8 @@ impl Generation {
         let Some(drafting) = &mut self.drafting else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
         let finish = if self.eos_ids.contains(&token) {
             Some(Finish::Eos)
-        } else if self.committed.len() + accepted + 1 >= drafting.length_limit {
-            Some(drafting.limit)
+        } else if self.committed.len() + accepted + 1 >= self.length_limit {
+            Some(self.limit)
         } else {
             None
         };
@@ -359,13 +363,13 @@ impl Generation {
         }
         let drafted = drafting.drafter.ids().to_vec();
         let prefix = self.committed.len();
-        if prefix + accepted + usize::from(token.is_some()) > drafting.length_limit {
+        if prefix + accepted + usize::from(token.is_some()) > self.length_limit {
             return impossible("it commits more than was asked for");
         }
         drafting.cached = drafting.cached.min(prefix + accepted);
         self.committed.extend(&drafted[..accepted]);
         self.committed.extend(token);
-        if finish.is_none() && self.committed.len() >= drafting.length_limit {
+        if finish.is_none() && self.committed.len() >= self.length_limit {
             return impossible("it goes on past the end");
         }
         let other_bits = drafting.drafter.settle(accepted, token);
@@ -422,7 +426,14 @@ impl Generation {
         if token.token >= self.vocab_size {
             return Err(EdgeError::ImpossibleVerdict { what: "its token is outside the vocabulary" });
         }
+        let impossible = |what| Err(EdgeError::ImpossibleVerdict { what });
+        if self.committed.len() >= self.length_limit {
+            return impossible("it commits more than was asked for");
+        }
         self.committed.push(token.token);
+        if token.finish.is_none() && self.committed.len() >= self.length_limit {
+            return impossible("it goes on past the end");
+        }
         self.count(1, statistics, now);
         let committed = Committed { tokens: vec![(token.token, Origin::Cloud)], round: None };
         Ok(Reaction::Commit { committed, finish: token.finish, tell: false })
@@ -440,13 +451,13 @@ impl Generation {
 
 impl Drafting {
     /// Whether another token is to be drafted before the frame is sent.
-    fn wants_another(&self, committed: &[u32], eos_ids: &[u32]) -> bool {
+    fn wants_another(&self, committed: &[u32], eos_ids: &[u32], length_limit: usize) -> bool {
         let ids = self.drafter.ids();
         let length = committed.len() + ids.len();
         ids.len() < self.draft_length
             && self.drafter.has_room()
             // One place is the cloud's own token's.
-            && length + 1 < self.length_limit
+            && length + 1 < length_limit
             && length <= self.draft_context
             && !ids.last().is_some_and(|id| eos_ids.contains(id))
     }
@@ -468,6 +479,9 @@ fn check(prompt: &[u32], settings: &Settings, server: &Welcome) -> Result<(), St
     let limit = (server.context_length as usize).saturating_sub(1);
     if prompt.len() > limit {
         return Err(StartError::PromptTooLong { tokens: prompt.len(), limit });
+    }
+    if let Some(&token) = prompt.iter().find(|&&id| id >= server.vocab_size) {
+        return Err(StartError::PromptToken { token, vocab_size: server.vocab_size });
     }
     let SamplingParameters { temperature, top_p, .. } = settings.sampling;
     if !(temperature.is_finite() && temperature.is_sign_positive()) {
