@@ -1,0 +1,936 @@
+//! Committed frames and what they mean: they must decode to the same for as long as the protocol's version is the same,
+//! here and in a decoder that was written from FORMAT.md alone. tests/golden/README.md says what is in them.
+//!
+//! `OUTRIDER_REGENERATE_GOLDEN=1` makes the files anew before they are checked.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+use outrider_codec::{
+    bits::BitWriter,
+    distribution::{DraftDist, DraftToken},
+    error::{DecodeError, ParameterError},
+    frame::{
+        Distribution, Draft, ErrorCode, ErrorFrame, Finish, Frame, Hello, Next, Prompt, Request, SamplingParameters,
+        TargetDist, Token, Verdict, Welcome,
+    },
+    probabilities::DraftProbability,
+    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
+};
+use outrider_speculation::{
+    coupled::SharedNoise,
+    edge::{Mode, Settings, Speculation},
+};
+use outrider_tests::{in_process::InProcess, toy::ToyModel};
+use serde_json::{Value, json};
+
+const REGENERATE: &str = "OUTRIDER_REGENERATE_GOLDEN";
+const LARGEST_FOLDER: u64 = 300_000;
+const GENERATION: u32 = 1;
+/// The vocabulary of Qwen's models.
+const LARGE: u32 = 151_936;
+const ENUMERATIVE: Code = Code::Enumerative;
+const ADAPTIVE: Code = Code::Adaptive;
+
+/// The golden files, made anew if that is asked for.
+static FILES: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
+    if std::env::var_os(REGENERATE).is_some_and(|value| value == "1") {
+        for (name, golden) in make() {
+            fs::write(folder.join(format!("{name}.json")), text(&golden)).unwrap();
+        }
+    }
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    files.sort();
+    files
+});
+
+#[test]
+fn golden_files_decode() {
+    let (mut kinds, mut schemes, mut refused) = (BTreeSet::new(), BTreeSet::new(), 0);
+    for path in FILES.iter() {
+        let golden: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        for session in golden["sessions"].as_array().unwrap() {
+            let name = session["name"].as_str().unwrap();
+            let mut reader = Reader::new(session["vocab_size"].as_u64().unwrap() as u32);
+            for (at, step) in session["frames"].as_array().unwrap().iter().enumerate() {
+                let found = reader.step(&from_hex(step["hex"].as_str().unwrap()));
+                // Through text, as what it is compared with: serde_json may miss a number's last bit there.
+                let found: Value = serde_json::from_str(&found.to_string()).unwrap();
+                assert_eq!(&found, step, "frame {at} of {name} in {}", path.display());
+                kinds.insert(found["value"]["frame"].to_string());
+                schemes.insert(found["value"]["parameters"].to_string());
+                refused += usize::from(found.get("error").is_some());
+            }
+        }
+        for law in golden.get("noise").and_then(Value::as_array).into_iter().flatten() {
+            assert_eq!(&noise(law), law, "{}", path.display());
+        }
+    }
+    // What the files must have in them, whoever changes them.
+    for kind in [
+        "Hello",
+        "Welcome",
+        "Prompt",
+        "Generate",
+        "Draft",
+        "Cancel",
+        "Resample",
+        "Verdict",
+        "Distribution",
+        "Token",
+        "Error",
+        "Bye",
+    ] {
+        assert!(kinds.contains(&json!(kind).to_string()), "no {kind}");
+    }
+    for (scheme, code) in [
+        ("K-SQS", "enumerative"),
+        ("K-SQS", "adaptive"),
+        ("QS", "enumerative"),
+        ("QS", "adaptive"),
+        ("C-SQS", "enumerative"),
+        ("C-SQS", "adaptive"),
+        ("dense", ""),
+        ("TK-SLT", ""),
+        ("DSSD", ""),
+        ("coupled", ""),
+    ] {
+        let name = json!(scheme).to_string();
+        assert!(schemes.iter().any(|found| found.contains(&name) && found.contains(code)), "no {scheme} {code}");
+    }
+    assert!(refused >= 60, "{refused}");
+    let size: u64 = FILES.iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+    assert!(size < LARGEST_FOLDER, "{size} bytes");
+}
+
+/// decode.py is the other decoder. It needs nothing but Python; without it this test says so and the other one stands
+/// alone.
+#[test]
+fn a_decoder_written_from_the_format_alone_agrees() {
+    if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        println!("There is no python3 on the PATH: the golden files were not read by tests/golden/decode.py.");
+        return;
+    }
+    let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/decode.py");
+    let output = Command::new("python3").arg(decoder).args(FILES.iter()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said.lines().count(), FILES.len(), "{said}");
+}
+
+/// One end's view of a session: decodes frame after frame.
+struct Reader {
+    vocab_size: u32,
+    scheme: Option<Scheme>,
+    pending: Drafts,
+}
+
+impl Reader {
+    fn new(vocab_size: u32) -> Self {
+        Self { vocab_size, scheme: None, pending: Drafts::Ids(Vec::new()) }
+    }
+
+    /// A line of a golden file.
+    fn step(&mut self, bytes: &[u8]) -> Value {
+        match self.decode(bytes) {
+            Ok(value) => json!({ "hex": hex(bytes), "value": value }),
+            Err(error) => json!({ "hex": hex(bytes), "error": error }),
+        }
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> Result<Value, String> {
+        let frame = Frame::decode(bytes).map_err(|error: DecodeError| format!("{error:?}"))?;
+        assert_eq!(frame.encode(), bytes);
+        match &frame {
+            Frame::Prompt(prompt) => {
+                let mut scheme = Scheme::new(prompt.scheme, self.vocab_size)
+                    .map_err(|error: ParameterError| format!("{error:?}"))?;
+                scheme.prime(&prompt.request.tokens);
+                self.scheme = Some(scheme);
+            }
+            Frame::Draft(draft) => {
+                if let Some(scheme) = &self.scheme {
+                    let drafts =
+                        scheme.decode_round(&draft.payload, draft.count).map_err(|error| format!("{error:?}"))?;
+                    let mut value = frame_value(&frame);
+                    value.as_object_mut().unwrap().remove("payload");
+                    value["drafts"] = drafts_value(&drafts);
+                    self.pending = drafts;
+                    return Ok(value);
+                }
+            }
+            Frame::Verdict(verdict) => {
+                let token = if let Next::Token(token) = verdict.next { Some(token) } else { None };
+                if let Some(scheme) = &mut self.scheme {
+                    scheme.commit(&self.pending, verdict.accepted.into(), token);
+                }
+            }
+            _ => {}
+        }
+        Ok(frame_value(&frame))
+    }
+}
+
+fn frame_value(frame: &Frame) -> Value {
+    let mut value = match frame {
+        Frame::Hello(hello) => {
+            json!({ "vocab_size": hello.vocab_size, "tokenizer_hash": hex(&hello.tokenizer_hash) })
+        }
+        Frame::Welcome(welcome) => json!({
+            "vocab_size": welcome.vocab_size,
+            "context_length": welcome.context_length,
+            "max_draft": welcome.max_draft_tokens,
+            "end_of_text": welcome.eos_ids,
+        }),
+        Frame::Prompt(prompt) => {
+            let mut value = request_value(&prompt.request);
+            value["parameters"] = scheme_value(prompt.scheme);
+            value
+        }
+        Frame::Generate(request) => request_value(request),
+        Frame::Draft(draft) => json!({
+            "generation": draft.generation,
+            "round": draft.round,
+            "count": draft.count,
+            "resampled": draft.resampled,
+            "payload": hex(&draft.payload),
+        }),
+        Frame::Cancel { generation } => json!({ "generation": generation }),
+        Frame::Resample { generation, round } => json!({ "generation": generation, "round": round }),
+        Frame::Verdict(verdict) => {
+            let mut value = json!({
+                "generation": verdict.generation,
+                "round": verdict.round,
+                "accepted": verdict.accepted,
+                "finish": finish_name(verdict.finish),
+            });
+            match &verdict.next {
+                Next::Nothing => {}
+                Next::Token(token) => value["token"] = json!(token),
+                Next::Samples(samples) => value["samples"] = json!(samples),
+                Next::Distribution(target) => value["distribution"] = json!(target.0),
+            }
+            value
+        }
+        Frame::Distribution(distribution) => json!({
+            "generation": distribution.generation,
+            "round": distribution.round,
+            "distribution": distribution.target.0,
+        }),
+        Frame::Token(token) => {
+            json!({ "generation": token.generation, "finish": finish_name(token.finish), "token": token.token })
+        }
+        Frame::Error(error) => {
+            json!({ "generation": error.generation, "code": error.code.number(), "message": error.text })
+        }
+        Frame::Bye => json!({}),
+    };
+    value["frame"] = json!(frame.name());
+    value
+}
+
+fn request_value(request: &Request) -> Value {
+    json!({
+        "generation": request.generation,
+        "temperature": request.sampling.temperature,
+        "top_k": request.sampling.top_k,
+        "top_p": request.sampling.top_p,
+        "seed": request.seed,
+        "max_new_tokens": request.max_new_tokens,
+        "prompt": request.tokens,
+    })
+}
+
+fn scheme_value(scheme: SchemeParameters) -> Value {
+    let code_name = |code| match code {
+        Code::Enumerative => "enumerative",
+        Code::Adaptive => "adaptive",
+    };
+    match scheme {
+        SchemeParameters::Dense => json!({ "scheme": "dense" }),
+        SchemeParameters::Qs { lattice_resolution, code } => {
+            json!({ "scheme": "QS", "lattice_resolution": lattice_resolution, "code": code_name(code) })
+        }
+        SchemeParameters::KSqs { support_size, lattice_resolution, code } => json!({
+            "scheme": "K-SQS",
+            "support_size": support_size,
+            "lattice_resolution": lattice_resolution,
+            "code": code_name(code),
+        }),
+        SchemeParameters::CSqs { lattice_resolution, code } => {
+            json!({ "scheme": "C-SQS", "lattice_resolution": lattice_resolution, "code": code_name(code) })
+        }
+        SchemeParameters::TkSlt { support_size } => json!({ "scheme": "TK-SLT", "support_size": support_size }),
+        SchemeParameters::Dssd { downlink: Downlink::Full } => json!({ "scheme": "DSSD", "samples": 0 }),
+        SchemeParameters::Dssd { downlink: Downlink::Sampled(samples) } => {
+            json!({ "scheme": "DSSD", "samples": samples })
+        }
+        SchemeParameters::Coupled => json!({ "scheme": "coupled" }),
+    }
+}
+
+fn drafts_value(drafts: &Drafts) -> Value {
+    match drafts {
+        Drafts::Distributions(tokens) => tokens
+            .iter()
+            .map(|token| {
+                json!({
+                    "id": token.id,
+                    "ids": token.dist.ids(),
+                    "counts": token.dist.counts(),
+                    "support_size": token.support_size,
+                })
+            })
+            .collect(),
+        Drafts::Probabilities(tokens) => {
+            tokens.iter().map(|token| json!({ "id": token.id, "count": token.count, "total": token.total })).collect()
+        }
+        Drafts::Ids(ids) => json!(ids),
+    }
+}
+
+fn finish_name(finish: Option<Finish>) -> &'static str {
+    match finish {
+        None => "none",
+        Some(Finish::Eos) => "end of text",
+        Some(Finish::Length) => "max new tokens",
+        Some(Finish::Context) => "context full",
+    }
+}
+
+/// A law and the id that is chosen from it; or two ids and, to its last bit, the ratio of their noise.
+fn noise(law: &Value) -> Value {
+    let number = |field: &str| law[field].as_u64().unwrap();
+    let shared = SharedNoise::new(number("seed"));
+    let position = number("position") as usize;
+    let mut found = law.clone();
+    if law["law"] == "pair" {
+        let (first, second) = (number("first") as usize, number("second") as usize);
+        let is_second_chosen = |bits: u64| {
+            let mut law = vec![0.0; second + 1];
+            law[first] = 1.0;
+            law[second] = f64::from_bits(bits);
+            shared.choose(position, &law) == second as u32
+        };
+        // The order of positive floats is that of their bits.
+        let (mut too_small, mut enough) = ((1e-9f64).to_bits(), (1e9f64).to_bits());
+        assert!(first < second && !is_second_chosen(too_small) && is_second_chosen(enough));
+        while enough - too_small > 1 {
+            let middle = too_small.midpoint(enough);
+            if is_second_chosen(middle) {
+                enough = middle;
+            } else {
+                too_small = middle;
+            }
+        }
+        found["least_bits"] = json!(enough);
+    } else {
+        let weight = |id: u64| if law["law"] == "uniform" { 1.0 } else { 1.0 / (id + 1) as f64 };
+        let weights: Vec<f64> = (0..number("vocab_size")).map(weight).collect();
+        found["chosen"] = json!(shared.choose(position, &weights));
+    }
+    found
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    assert!(text.len().is_multiple_of(2));
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
+}
+
+/// A golden file: a frame a line.
+fn text(golden: &Value) -> String {
+    let lines = |list: &Value| {
+        let lines: Vec<String> = list.as_array().unwrap().iter().map(Value::to_string).collect();
+        lines.join(",\n")
+    };
+    let sessions: Vec<String> = golden["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| {
+            format!(
+                "{{\"name\": {}, \"vocab_size\": {}, \"frames\": [\n{}\n]}}",
+                session["name"],
+                session["vocab_size"],
+                lines(&session["frames"])
+            )
+        })
+        .collect();
+    let noise = golden.get("noise").map_or(String::new(), |noise| format!(",\n\"noise\": [\n{}\n]", lines(noise)));
+    format!("{{\"sessions\": [\n{}\n]{noise}}}\n", sessions.join(",\n"))
+}
+
+/// A session that is being written down.
+struct Recorder {
+    name: &'static str,
+    reader: Reader,
+    frames: Vec<Value>,
+    round: u32,
+}
+
+impl Recorder {
+    fn new(name: &'static str, vocab_size: u32) -> Self {
+        Self { name, reader: Reader::new(vocab_size), frames: Vec::new(), round: 0 }
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.frames.push(self.reader.step(bytes));
+    }
+
+    fn malformed(&mut self, bytes: &[u8]) {
+        self.bytes(bytes);
+        let step = self.frames.last().unwrap();
+        assert!(step.get("error").is_some(), "{}: was meant to be malformed: {step}", self.name);
+    }
+
+    fn frame(&mut self, frame: &Frame) {
+        self.bytes(&frame.encode());
+        let step = self.frames.last().unwrap();
+        assert!(step.get("error").is_none(), "{}: was meant to be well-formed: {step}", self.name);
+    }
+
+    fn prompt(&mut self, scheme: SchemeParameters, tokens: &[u32]) {
+        self.frame(&Frame::Prompt(Prompt { scheme, request: request(tokens) }));
+        self.round = 0;
+    }
+
+    fn draft(&self, payload: &[u8], count: usize) -> Vec<u8> {
+        Frame::Draft(Draft {
+            generation: GENERATION,
+            round: self.round,
+            resampled: None,
+            count: count as u8,
+            payload: payload.to_vec(),
+        })
+        .encode()
+    }
+
+    fn payload(&self, drafts: &Drafts) -> Vec<u8> {
+        self.reader.scheme.as_ref().unwrap().encode_round(drafts).unwrap()
+    }
+
+    /// A draft and its verdict; the draft cut short and with a byte more before it.
+    fn round(&mut self, drafts: &Drafts, accepted: u8, token: u32) {
+        let payload = self.payload(drafts);
+        let malformed = |payload: &[u8]| self.draft(payload, drafts.len());
+        let mut wrong = vec![malformed(&[&payload[..], &[0]].concat())];
+        if let Some((_, shorter)) = payload.split_last() {
+            wrong.push(malformed(shorter));
+        }
+        if self.round == 0 {
+            wrong.iter().for_each(|bytes| self.malformed(bytes));
+        }
+        self.bytes(&self.draft(&payload, drafts.len()));
+        assert_eq!(self.reader.pending, *drafts);
+        self.frame(&Frame::Verdict(Verdict {
+            generation: GENERATION,
+            round: self.round,
+            accepted,
+            next: Next::Token(token),
+            finish: None,
+        }));
+        self.round += 1;
+    }
+
+    fn done(self) -> Value {
+        json!({ "name": self.name, "vocab_size": self.reader.vocab_size, "frames": self.frames })
+    }
+}
+
+/// A source of numbers for test data.
+struct Source(u64);
+
+impl Source {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((u64::from((self.0 >> 32) as u32) * u64::from(bound)) >> 32) as u32
+    }
+
+    /// A token of m ids below `range`.
+    fn token(&mut self, scheme: &Scheme, range: u32, m: u32, resolution: u32) -> DraftToken {
+        let mut ids = BTreeSet::new();
+        while ids.len() < m as usize {
+            ids.insert(self.below(range));
+        }
+        let mut counts = vec![1; ids.len()];
+        let mut rest = resolution - m;
+        while rest > 0 {
+            let part = 1 + self.below(rest.div_ceil(3));
+            counts[self.below(m) as usize] += part;
+            rest -= part;
+        }
+        let ids: Vec<u32> = ids.into_iter().collect();
+        let id = ids[self.below(m) as usize];
+        token(scheme, id, &ids, &counts)
+    }
+}
+
+fn token(scheme: &Scheme, id: u32, ids: &[u32], counts: &[u32]) -> DraftToken {
+    let dist = DraftDist::new(ids.to_vec(), counts.to_vec()).unwrap();
+    DraftToken { id, support_size: scheme.support_size(ids.len() as u32, &dist), dist }
+}
+
+fn request(tokens: &[u32]) -> Request {
+    Request {
+        generation: GENERATION,
+        sampling: SamplingParameters { temperature: 0.7, top_k: 40, top_p: 0.95 },
+        seed: 0x0123_4567_89ab_cdef,
+        max_new_tokens: 128,
+        tokens: tokens.to_vec(),
+    }
+}
+
+/// All golden files, by name.
+fn make() -> Vec<(&'static str, Value)> {
+    type Lattice = fn(u32, u32, Code) -> SchemeParameters;
+    let k_sqs: Lattice =
+        |support_size, lattice_resolution, code| SchemeParameters::KSqs { support_size, lattice_resolution, code };
+    let qs: Lattice = |_, lattice_resolution, code| SchemeParameters::Qs { lattice_resolution, code };
+    let c_sqs: Lattice = |_, lattice_resolution, code| SchemeParameters::CSqs { lattice_resolution, code };
+    let frames = [vec![one_of_each(), malformed()], too_large()].concat();
+    let mut files = vec![("frames", json!({ "sessions": frames }))];
+    for (name, scheme, code) in [
+        ("k-sqs", k_sqs, ENUMERATIVE),
+        ("k-sqs-adaptive", k_sqs, ADAPTIVE),
+        ("qs", qs, ENUMERATIVE),
+        ("qs-adaptive", qs, ADAPTIVE),
+        ("c-sqs", c_sqs, ENUMERATIVE),
+        ("c-sqs-adaptive", c_sqs, ADAPTIVE),
+    ] {
+        let scheme = |k, l| scheme(k, l, code);
+        let mut sessions = vec![in_process(300, scheme(8, 100))];
+        sessions.extend(lattice_extremes(scheme));
+        match name {
+            "k-sqs-adaptive" => sessions.extend([long_session(), halved_sessions(), by_ranks()]),
+            "k-sqs" => sessions.push(lattice_malformed()),
+            "c-sqs" => sessions.push(size_malformed()),
+            _ => {}
+        }
+        files.push((name, json!({ "sessions": sessions })));
+    }
+    let sessions = [vec![in_process(24, SchemeParameters::Dense)], dense_extremes()].concat();
+    files.push(("dense", json!({ "sessions": sessions })));
+    let tk_slt = SchemeParameters::TkSlt { support_size: 8 };
+    let sessions = [vec![in_process(300, tk_slt)], tk_slt_extremes()].concat();
+    files.push(("tk-slt", json!({ "sessions": sessions })));
+    let dssd = |downlink| in_process(24, SchemeParameters::Dssd { downlink });
+    let sessions = [dssd(Downlink::Full), dssd(Downlink::Sampled(2)), dssd_extremes()];
+    files.push(("dssd", json!({ "sessions": sessions })));
+    let coupled = SchemeParameters::Coupled;
+    files.push((
+        "coupled",
+        json!({ "sessions": [in_process(300, coupled), coupled_extremes()], "noise": noise_laws() }),
+    ));
+    files
+}
+
+/// What both session state machines say to one another over two toy models.
+fn in_process(vocab_size: u32, scheme: SchemeParameters) -> Value {
+    let target = ToyModel::target(vocab_size, 5);
+    let mut pair = InProcess::connect(target.draft(1.0), target, 64, &[]);
+    pair.keep_frames = true;
+    let settings = Settings {
+        mode: Mode::Speculative(Speculation::new(scheme, 3)),
+        sampling: SamplingParameters { temperature: 0.6, top_k: 0, top_p: 1.0 },
+        seed: 11,
+        max_new_tokens: 16,
+    };
+    pair.generate(&[1, 2, 3, 2, 1], &settings);
+    let mut recorder = Recorder::new("two toy models", vocab_size);
+    for (_, frame) in &pair.frames {
+        recorder.frame(frame);
+    }
+    let accepted: BTreeSet<u64> =
+        recorder.frames.iter().filter_map(|step| step["value"]["accepted"].as_u64()).collect();
+    assert!(accepted.len() > 1, "{scheme:?} accepted always as many");
+    recorder.done()
+}
+
+/// A session that starts with a prompt.
+fn session(name: &'static str, vocab_size: u32, scheme: SchemeParameters, prompt: &[u32]) -> (Recorder, Scheme) {
+    let mut recorder = Recorder::new(name, vocab_size);
+    recorder.prompt(scheme, prompt);
+    (recorder, Scheme::new(scheme, vocab_size).unwrap())
+}
+
+fn lattice_extremes(parameters: impl Fn(u32, u32) -> SchemeParameters) -> Vec<Value> {
+    let mut source = Source(3);
+    [
+        ("V = 1", 1, 1, 1),
+        ("K = 1", 4096, 1, 100),
+        ("K = V", 16, 16, 20),
+        ("l = 1", 4096, 32, 1),
+        ("l = 65536", 40, 8, 1 << 16),
+        ("V = 151936", LARGE, 64, 100),
+    ]
+    .into_iter()
+    .map(|(name, v, k, l)| {
+        let (mut recorder, scheme) = session(name, v, parameters(k, l), &[v - 1, 0, v / 2]);
+        let most = k.min(l);
+        let one_hot = token(&scheme, v - 1, &[v - 1], &[l]);
+        let mut random = |m| source.token(&scheme, v, m, l);
+        for (accepted, tokens) in [
+            (1, vec![one_hot.clone(), random(most)]),
+            (2, vec![random(most), random(most.div_ceil(2))]),
+            (0, vec![]),
+            (0, vec![random(most)]),
+            (1, vec![one_hot]),
+        ] {
+            recorder.round(&Drafts::Distributions(tokens), accepted, v / 3);
+        }
+        recorder.done()
+    })
+    .collect()
+}
+
+/// So many rounds that decisions are halved and distributions forgotten; then what has become so unlikely that ranks
+/// are shorter.
+fn long_session() -> Value {
+    let parameters = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: ADAPTIVE };
+    let (mut recorder, scheme) = session("a long session", 64, parameters, &[9]);
+    let mut source = Source(8);
+    for _ in 0..3 {
+        let tokens = (0..64).map(|_| source.below(4)).map(|id| token(&scheme, id, &[id], &[10])).collect();
+        recorder.round(&Drafts::Distributions(tokens), 64, 1);
+    }
+    let two = |recorder: &mut Recorder, ids: &[u32]| {
+        let drafts = Drafts::Distributions(vec![token(&scheme, ids[1], ids, &[7, 3])]);
+        let first = recorder.payload(&drafts)[0];
+        recorder.round(&drafts, 1, 2);
+        first
+    };
+    assert!(two(&mut recorder, &[61, 63]) >= 0xfc);
+    assert!(two(&mut recorder, &[1, 2]) < 0xfc);
+    recorder.done()
+}
+
+/// So long a prompt that what the session added to the weights is halved.
+fn halved_sessions() -> Value {
+    let parameters = SchemeParameters::KSqs { support_size: 4, lattice_resolution: 10, code: ADAPTIVE };
+    let prompt: Vec<u32> = (0..3600).map(|at| at % 100).collect();
+    let (mut recorder, scheme) = session("halved sessions", 1 << 22, parameters, &prompt);
+    let tokens = vec![token(&scheme, 70, &[5, 70, 4_000_000], &[3, 3, 4])];
+    let payload = recorder.payload(&Drafts::Distributions(tokens));
+    recorder.bytes(&recorder.draft(&payload, 1));
+    recorder.done()
+}
+
+/// A word that the encoder does not choose, as the model's is shorter, but that is one.
+fn by_ranks() -> Value {
+    let parameters = SchemeParameters::KSqs { support_size: 4, lattice_resolution: 10, code: ADAPTIVE };
+    let (mut recorder, scheme) = session("ranks where the model is shorter", 8, parameters, &[0, 5]);
+    let is_longer = |payload: &&[u8; 3]| {
+        scheme.decode_round(&payload[..], 1).is_ok_and(|drafts| scheme.encode_round(&drafts).unwrap().len() < 3)
+    };
+    let words: Vec<[u8; 3]> =
+        (0xfc_0000..=0xff_ffffu32).map(|word| word.to_be_bytes()[1..].try_into().unwrap()).collect();
+    for payload in words.iter().filter(is_longer).step_by(20).take(5) {
+        recorder.bytes(&recorder.draft(payload, 1));
+        assert!(recorder.frames.last().unwrap().get("error").is_none());
+    }
+    for payload in [[0xfc, 0, 0], [0xbb, 0xe0, 0xab], [0xff, 0xff, 0xff]] {
+        recorder.malformed(&recorder.draft(&payload, 2));
+    }
+    recorder.malformed(&recorder.draft(&[0xbb], 0));
+    recorder.done()
+}
+
+/// A payload of these numbers, each in so many bits.
+fn bits(fields: &[(u64, u32)]) -> Vec<u8> {
+    let mut out = BitWriter::new();
+    for &(value, width) in fields {
+        out.put(value, width);
+    }
+    out.into_bytes()
+}
+
+fn refuse_all(mut recorder: Recorder, payloads: &[Vec<u8>]) -> Value {
+    for payload in payloads {
+        recorder.malformed(&recorder.draft(payload, 1));
+    }
+    recorder.done()
+}
+
+fn lattice_malformed() -> Value {
+    let parameters = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: ENUMERATIVE };
+    let (recorder, _) = session("malformed drafts", 100, parameters, &[1]);
+    let draft = |support, counts, index, filling| bits(&[(support, 13), (counts, 4), (index, 1), (filling, 6)]);
+    refuse_all(
+        recorder,
+        &[
+            // C(100, 2) = 4950 supports and C(11, 1) = 11 compositions.
+            draft(4950, 0, 1, 0),
+            draft(41, 11, 1, 0),
+            // Counts (0, 10): the first of the two has no mass, and is not the smallest such id.
+            draft(1, 0, 0, 0),
+            draft(41, 0, 1, 0),
+            draft(41, 3, 1, 1),
+        ],
+    )
+}
+
+fn size_malformed() -> Value {
+    let parameters = SchemeParameters::CSqs { lattice_resolution: 100, code: ENUMERATIVE };
+    let (recorder, _) = session("malformed drafts", 10_000, parameters, &[1]);
+    // K = 10001, 16384, and 5000, which is too large to rank and too small to be V.
+    let draft = |size| [bits(&[(size, 14)]), vec![0; 2000]].concat();
+    refuse_all(recorder, &[draft(10_000), draft(16_383), draft(4_999)])
+}
+
+/// 2²⁴ is probability 1.
+const ONE: u32 = 1 << 24;
+
+fn dense_extremes() -> Vec<Value> {
+    let (mut recorder, scheme) = session("extremes", 5, SchemeParameters::Dense, &[1]);
+    for (id, ids, counts) in [
+        (4, &[4][..], &[ONE][..]),
+        (0, &[0], &[1]),
+        (3, &[0, 1, 2, 3, 4], &[1, 1023, 1024, 2047, 2048]),
+        (1, &[1, 3], &[ONE, ONE - (1 << 13)]),
+    ] {
+        recorder.round(&Drafts::Distributions(vec![token(&scheme, id, ids, counts)]), 0, 2);
+    }
+    let draft = |probabilities: [u64; 5], id| bits(&[probabilities.map(|p| (p, 16)).to_vec(), vec![(id, 3)]].concat());
+    let one = 0x3c00;
+    let malformed = [
+        draft([0; 5], 0),
+        draft([one, one, 0, 0, 0], 0),
+        draft([one + 1, 0, 0, 0, 0], 0),
+        draft([one, 0x8000, 0, 0, 0], 0),
+        draft([one, 0, 0, 0, 0], 1),
+        draft([one, 0, 0, 0, 0], 5),
+    ];
+    let extremes = refuse_all(recorder, &malformed);
+    let (mut recorder, scheme) = session("V = 1", 1, SchemeParameters::Dense, &[0]);
+    recorder.round(&Drafts::Distributions(vec![token(&scheme, 0, &[0], &[3])]), 1, 0);
+    vec![extremes, recorder.done()]
+}
+
+fn tk_slt_extremes() -> Vec<Value> {
+    let mut sessions = Vec::new();
+    for (name, v, k) in [("K = 1", LARGE, 1), ("K = V", 5, 5), ("V = 151936", LARGE, 8)] {
+        let (mut recorder, scheme) = session(name, v, SchemeParameters::TkSlt { support_size: k }, &[1]);
+        let ids: Vec<u32> = (v - k..v).collect();
+        let counts: Vec<u32> = (0..k).map(|at| (1024 + at) << (at % 8)).collect();
+        let whole = token(&scheme, v - 1, &ids, &counts);
+        let one_hot = token(&scheme, v / 2, &[v / 2], &[1]);
+        recorder.round(&Drafts::Distributions(vec![whole, one_hot]), 1, 0);
+        sessions.push(recorder.done());
+    }
+    let (recorder, _) = session("malformed drafts", 5, SchemeParameters::TkSlt { support_size: 2 }, &[1]);
+    let draft = |ids: [u64; 2], [p, q]: [u64; 2], index| {
+        bits(&[(ids[0], 3), (ids[1], 3), (p, 16), (q, 16), (index, 1), (0, 1)])
+    };
+    let one = 0x3c00;
+    let malformed = [
+        draft([3, 1], [one, 1], 0),
+        draft([3, 3], [one, 1], 0),
+        draft([3, 5], [one, 1], 0),
+        draft([3, 4], [one, one], 0),
+        draft([3, 4], [one + 1, 1], 0),
+        draft([3, 4], [0, 0], 0),
+        draft([1, 4], [0, one], 1),
+        draft([0, 4], [0, one], 0),
+    ];
+    sessions.push(refuse_all(recorder, &malformed));
+    sessions
+}
+
+fn dssd_extremes() -> Value {
+    let scheme = SchemeParameters::Dssd { downlink: Downlink::Sampled(255) };
+    let (mut recorder, _) = session("V = 151936", LARGE, scheme, &[1]);
+    let token = |id, count, total| DraftProbability { id, count, total };
+    let tokens = vec![token(LARGE - 1, 1, 1), token(0, ONE, ONE), token(7, 1, 2 * ONE - 1), token(9, 2047, 2048)];
+    recorder.round(&Drafts::Probabilities(tokens), 4, 5);
+    let draft = |id: u32, count, total| bits(&[(id.into(), 18), (count, 16), (total, 25)]);
+    refuse_all(recorder, &[draft(0, 0, 1), draft(0, 2, 1), draft(0, 0x3c01, 1 << 24), draft(LARGE, 1, 1)])
+}
+
+fn coupled_extremes() -> Value {
+    let (mut recorder, _) = session("V = 151936", LARGE, SchemeParameters::Coupled, &[1]);
+    recorder.round(&Drafts::Ids(vec![LARGE - 1, 0, 77]), 3, 5);
+    refuse_all(recorder, &[bits(&[(LARGE.into(), 18)])])
+}
+
+fn noise_laws() -> Vec<Value> {
+    let mut laws = Vec::new();
+    for (seed, position) in [(0, 0), (7, 1), (u64::MAX, 1_000_000), (1 << 40, 5)] {
+        for law in ["uniform", "harmonic"] {
+            laws.push(json!({ "law": law, "vocab_size": 512, "seed": seed, "position": position }));
+        }
+        for (first, second) in [(0, 1), (7, 8), (3, 151_935)] {
+            laws.push(json!({ "law": "pair", "first": first, "second": second, "seed": seed, "position": position }));
+        }
+    }
+    laws.iter().map(noise).collect()
+}
+
+/// Every kind of frame, and of what can be in it.
+fn one_of_each() -> Value {
+    let mut recorder = Recorder::new("one of each frame", 4096);
+    let verdict = |next, finish| Verdict { generation: 3, round: 200, accepted: 2, next, finish };
+    // Shorter by its gaps, and without them.
+    let sparse = TargetDist(vec![(3, 0.25), (4, 0.5), (4000, 0.25)]);
+    let full = TargetDist((0..20).filter(|id| id % 10 != 5).map(|id| (id, 1.0 / 18.0)).collect());
+    let draft = |resampled, count, payload: &[u8]| {
+        Frame::Draft(Draft { generation: 3, round: 200, resampled, count, payload: payload.to_vec() })
+    };
+    let error = |generation, code, text: &str| Frame::Error(ErrorFrame { generation, code, text: text.into() });
+    let distribution =
+        |target: &TargetDist| Frame::Distribution(Distribution { generation: 3, round: 200, target: target.clone() });
+    let frames = [
+        Frame::Hello(Hello { vocab_size: 4096, tokenizer_hash: [7; 32] }),
+        Frame::Welcome(Welcome { vocab_size: 4096, context_length: 512, max_draft_tokens: 64, eos_ids: vec![0, 200] }),
+        Frame::Welcome(Welcome { vocab_size: 1, context_length: u32::MAX, max_draft_tokens: 0, eos_ids: vec![] }),
+        Frame::Generate(request(&[0, 300, 4095])),
+        Frame::Generate(Request {
+            generation: u32::MAX,
+            sampling: SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 },
+            seed: u64::MAX,
+            max_new_tokens: u32::MAX,
+            tokens: vec![0],
+        }),
+        draft(None, 2, &[1, 2, 3]),
+        draft(None, 64, &[]),
+        draft(Some(300), 0, &[]),
+        Frame::Cancel { generation: 3 },
+        Frame::Resample { generation: 3, round: 200 },
+        Frame::Verdict(verdict(Next::Token(4095), None)),
+        Frame::Verdict(verdict(Next::Token(4095), Some(Finish::Eos))),
+        Frame::Verdict(verdict(Next::Token(4095), Some(Finish::Length))),
+        Frame::Verdict(verdict(Next::Nothing, Some(Finish::Context))),
+        Frame::Verdict(verdict(Next::Samples(vec![(7, 0.5), (4095, 1.0), (7, 0.5)]), None)),
+        Frame::Verdict(verdict(Next::Distribution(sparse.clone()), None)),
+        Frame::Verdict(verdict(Next::Distribution(full.clone()), None)),
+        distribution(&sparse),
+        distribution(&full),
+        // Equally long either way.
+        distribution(&TargetDist(vec![(0, 0.5), (1, 0.5), (2, 0.5), (4, 0.5)])),
+        Frame::Token(Token { generation: 1, token: 17, finish: None }),
+        Frame::Token(Token { generation: 1, token: 17, finish: Some(Finish::Length) }),
+        error(0, ErrorCode::ServerFull, "No place is free."),
+        error(2, ErrorCode::Other(0x04ff), "über"),
+        error(2, ErrorCode::Internal, ""),
+        Frame::Bye,
+    ];
+    frames.iter().for_each(|frame| recorder.frame(frame));
+    recorder.done()
+}
+
+/// Frames that are none, and prompts whose scheme is none.
+fn malformed() -> Value {
+    let mut recorder = Recorder::new("malformed", 4096);
+    let half = 0.5f32.to_le_bytes();
+    let generate = Frame::Generate(request(&[1])).encode();
+    let with = |at: usize, bytes: &[u8]| [&generate[..at], bytes, &generate[at + bytes.len()..]].concat();
+    for bytes in [
+        &b""[..],
+        &[0x77],
+        b"\x01HTTP",
+        b"\x01OUTR\x03\x00",
+        b"\x81\x01\x00",
+        &Frame::Welcome(Welcome { vocab_size: 1, context_length: 1, max_draft_tokens: 65, eos_ids: vec![] }).encode(),
+        &[0x0f, 0],
+        // Varints: zero, overlong, too large, cut.
+        &[0x05, 0],
+        &[0x05, 0x81, 0x00],
+        &[0x05, 0xff, 0xff, 0xff, 0xff, 0x1f],
+        &[0x05, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
+        &[0x05, 0x81],
+        &[0x06, 1],
+        // Requests: a temperature that is not a number, negative or -0; a top-p of 0 and above 1.
+        &with(2, &f32::NAN.to_le_bytes()),
+        &with(2, &(-1f32).to_le_bytes()),
+        &with(2, &(-0f32).to_le_bytes()),
+        &with(2, &f32::INFINITY.to_le_bytes()),
+        &with(7, &[0; 4]),
+        &with(7, &1.5f32.to_le_bytes()),
+        &Frame::Generate(Request { max_new_tokens: 0, ..request(&[1]) }).encode(),
+        &Frame::Generate(request(&[])).encode(),
+        // Drafts and verdicts.
+        &[0x04, 1, 0, 65],
+        &[0x04, 1, 0, 0x80 | 65, 1],
+        &[0x04, 1, 0, 0x80],
+        &[0x84, 1, 0, 65, 0x10, 1],
+        &[0x84, 1, 0, 0, 0x00],
+        &[0x84, 1, 0, 0, 0x04],
+        &[0x84, 1, 0, 0, 0x40],
+        &[0x84, 1, 0, 0, 0x20, 0],
+        &[&[0x84, 1, 0, 0, 0x21, 1, 9][..], &half].concat(),
+        &[0x84, 1, 0, 0, 0x20, 1, 9, 0, 0, 0, 0],
+        // Distributions: empty, an unknown layout, the longer layout, a last probability of 0, -0, one above 1.
+        &[0x85, 1, 0, 0, 0],
+        &[0x85, 1, 0, 1, 0],
+        &[0x85, 1, 0, 2, 0],
+        &[&[0x85, 1, 0, 0, 1, 0][..], &half].concat(),
+        &[&[0x85, 1, 0, 1, 2][..], &[0; 4], &half].concat(),
+        &[&[0x85, 1, 0, 1, 3][..], &half, &half, &[0; 4]].concat(),
+        &[&[0x85, 1, 0, 1, 3][..], &half, &[0, 0, 0, 0x80], &half].concat(),
+        &[&[0x85, 1, 0, 1, 1][..], &1.5f32.to_le_bytes()].concat(),
+        &[&[0x85, 1, 0, 1, 1][..], &f32::NAN.to_le_bytes()].concat(),
+        &[&[0x85, 1, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x0f][..], &half].concat(),
+        &[0x86, 1, 4, 0],
+        &[0x8e, 0, 1, 1, 1, 0xff],
+        &[&[0x8e, 0, 1, 1, 0x81, 0x04][..], &[b'a'; 513]].concat(),
+        // Schemes: unknown, and the adaptive code where there is none.
+        &[0x02, 0],
+        &[0x02, 8],
+        &[0x02, 0x84],
+    ] {
+        recorder.malformed(bytes);
+    }
+    let k_sqs =
+        |support_size, lattice_resolution, code| SchemeParameters::KSqs { support_size, lattice_resolution, code };
+    for scheme in [
+        k_sqs(0, 1, ENUMERATIVE),
+        k_sqs(4097, 1, ENUMERATIVE),
+        k_sqs(1, 0, ENUMERATIVE),
+        k_sqs(1, 65_537, ENUMERATIVE),
+        k_sqs(0, 1, ADAPTIVE),
+        k_sqs(4097, 1, ADAPTIVE),
+        k_sqs(1, 0, ADAPTIVE),
+        k_sqs(1, 65_537, ADAPTIVE),
+        k_sqs(2049, 2049, ADAPTIVE),
+        SchemeParameters::Qs { lattice_resolution: 2049, code: ADAPTIVE },
+        SchemeParameters::CSqs { lattice_resolution: 2049, code: ADAPTIVE },
+        SchemeParameters::TkSlt { support_size: 0 },
+        SchemeParameters::TkSlt { support_size: 4097 },
+    ] {
+        recorder.malformed(&Frame::Prompt(Prompt { scheme, request: request(&[1]) }).encode());
+    }
+    recorder.done()
+}
+
+/// Schemes that depend on V.
+fn too_large() -> Vec<Value> {
+    let refuse = |name, vocab_size, schemes: &[SchemeParameters]| {
+        let mut recorder = Recorder::new(name, vocab_size);
+        for &scheme in schemes {
+            recorder.malformed(&Frame::Prompt(Prompt { scheme, request: request(&[1]) }).encode());
+        }
+        recorder.done()
+    };
+    let (coupled, dense) = (SchemeParameters::Coupled, SchemeParameters::Dense);
+    let lattice = [ENUMERATIVE, ADAPTIVE].map(|code| SchemeParameters::CSqs { lattice_resolution: 4097, code });
+    let half = SchemeParameters::KSqs { support_size: 2049, lattice_resolution: 1 << 16, code: ENUMERATIVE };
+    vec![
+        refuse("V above 2^24", (1 << 24) + 1, &[coupled, dense, lattice[0], lattice[1]]),
+        refuse("a token longer than a frame", 1 << 24, &[dense, SchemeParameters::TkSlt { support_size: 1 << 19 }]),
+        refuse("too much work", LARGE, &[lattice[0], lattice[1], half]),
+    ]
+}

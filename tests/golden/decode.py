@@ -1,0 +1,643 @@
+"""A second decoder of the Outrider wire format, written from shared-codec/FORMAT.md alone.
+
+python3 tests/golden/decode.py tests/golden/*.json
+
+Decodes every frame of every golden file, learns what the adaptive code learns, and compares with the values beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+import sys
+from itertools import accumulate
+from typing import Any
+
+VERSION = 2
+MAX_FRAME = 2_097_152
+MAX_TOKEN_BITS = 8 * (MAX_FRAME - 64)
+FINISHES = ["none", "end of text", "max new tokens", "context full"]
+LATTICE = {1: "K-SQS", 2: "QS", 3: "C-SQS"}
+OTHERS = {4: "dense", 5: "TK-SLT", 6: "DSSD", 7: "coupled"}
+
+
+class Refused(Exception):
+    """What FORMAT.md does not allow."""
+
+
+def need(condition: bool, why: str) -> None:
+    """Refuses unless the condition holds."""
+    if not condition:
+        raise Refused(why)
+
+
+class Reader:
+    """The fields of a frame."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, count: int) -> bytes:
+        need(self.at + count <= len(self.data), "truncated")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def rest(self) -> bytes:
+        return self.take(len(self.data) - self.at)
+
+    def uint(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "little")
+
+    def varint(self, least: int = 0, most: int = 2**32 - 1) -> int:
+        value, shift = 0, 0
+        while True:
+            byte = self.uint(1)
+            value |= (byte & 127) << shift
+            need(value < 2**32 and shift < 35, "varint too large")
+            if byte < 128:
+                need(byte > 0 or shift == 0, "varint not in its shortest form")
+                need(least <= value <= most, "varint out of range")
+                return value
+            shift += 7
+
+    def ids(self, least: int = 0) -> list[int]:
+        return [self.varint() for _ in range(self.varint(least))]
+
+    def f32(self) -> float:
+        """A number that is at least 0 (and not −0)."""
+        raw = self.take(4)
+        value = struct.unpack("<f", raw)[0]
+        need(raw[3] < 128 and math.isfinite(value), "negative or not a number")
+        return value
+
+    def probability(self, zero: bool = False) -> float:
+        value = self.f32()
+        need(value <= 1 and (zero or value > 0), "not a probability")
+        return value
+
+
+class Bits:
+    """The fields of a payload: the highest bit first."""
+
+    def __init__(self, data: bytes) -> None:
+        self.value, self.left = int.from_bytes(data, "big"), 8 * len(data)
+
+    def take(self, count: int) -> int:
+        need(count <= self.left, "payload truncated")
+        self.left -= count
+        return (self.value >> self.left) & ((1 << count) - 1)
+
+    def below(self, count: int) -> int:
+        """A number below `count`, in ⌈log2 count⌉ bits."""
+        value = self.take((count - 1).bit_length())
+        need(value < count, "number out of range")
+        return value
+
+    def probability(self) -> int:
+        """A binary16 number in [0, 1], as a multiple of 2^-24."""
+        bits = self.take(16)
+        need(bits <= 0x3C00, "not a binary16 probability")
+        exponent, fraction = bits >> 10, bits & 1023
+        return fraction if exponent == 0 else (1024 + fraction) << (exponent - 1)
+
+    def end(self) -> None:
+        need(self.left < 8 and self.take(self.left) == 0, "bytes or bits after the payload")
+
+
+def subset(n: int, k: int, rank: int) -> list[int]:
+    """The k-subset of 0..n of this rank."""
+    if 2 * k > n:
+        missing = set(subset(n, n - k, rank))
+        return [c for c in range(n) if c not in missing]
+    found, c = [], n - 1
+    binomial = math.comb(c, k) if n else 0
+    for i in range(k, 0, -1):
+        while binomial > rank:
+            binomial, c = binomial * (c - i) // c, c - 1  # C(c − 1, i)
+        rank -= binomial
+        found.append(c)
+        binomial, c = (binomial * i // c if c else 0), c - 1  # C(c − 1, i − 1)
+    return found[::-1]
+
+
+class RangeDecoder:
+    """The range decoder, and beside it the encoder whose word the payload must be."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload, self.at = payload, 7
+        self.low, self.range, self.out = 0, 1 << 56, bytearray()
+        self.offset = int.from_bytes(payload[:7].ljust(7, b"\0"), "big")
+
+    def carry(self) -> None:
+        at = len(self.out) - 1
+        while self.out[at] == 255:
+            self.out[at] = 0
+            at -= 1
+        self.out[at] += 1
+
+    def look(self, total: int) -> int:
+        value = self.offset // (self.range // total)
+        need(value < total, "no symbol holds the value")
+        return value
+
+    def pass_(self, start: int, frequency: int, total: int) -> None:
+        step = self.range // total
+        self.offset -= step * start
+        self.low += step * start
+        self.range = step * frequency
+        if self.low >= 1 << 56:
+            self.low -= 1 << 56
+            self.carry()
+        while self.range <= 1 << 48:
+            self.out.append(self.low >> 48)
+            self.low = (self.low & ((1 << 48) - 1)) << 8
+            self.range <<= 8
+            byte = self.payload[self.at] if self.at < len(self.payload) else 0
+            self.offset, self.at = self.offset << 8 | byte, self.at + 1
+
+    def symbol(self, frequencies: list[int]) -> int:
+        total = sum(frequencies)
+        value, start = self.look(total), 0
+        for which, frequency in enumerate(frequencies):
+            if value < start + frequency:
+                self.pass_(start, frequency, total)
+                return which
+            start += frequency
+        raise AssertionError
+
+    def uniform(self, total: int) -> int:
+        value = self.look(total)
+        self.pass_(value, 1, total)
+        return value
+
+    def rank(self, n: int, k: int) -> list[int]:
+        last = math.comb(n, k) - 1
+        digits = max(0, last.bit_length() - 17) // 16
+        rank = self.uniform((last >> 16 * digits) + 1)
+        for _ in range(digits):
+            rank = rank << 16 | self.uniform(1 << 16)
+        need(rank <= last, "rank out of range")
+        return subset(n, k, rank)
+
+    def end(self) -> None:
+        if (self.low, self.range) != (0, 1 << 56):
+            for size in (48, 40):
+                a = -(-self.low >> size) << size
+                if size == 40 or a + (1 << size) <= self.low + self.range:
+                    break
+            if a >= 1 << 56:
+                a -= 1 << 56
+                self.carry()
+            self.out += (a >> size).to_bytes((56 - size) // 8, "big")
+        need(self.payload == self.out, "not the encoder's word")
+
+
+def learn(pair: list[int], yes: bool) -> None:
+    """A decision adapts to what was decided."""
+    pair[yes] += 32
+    if sum(pair) > 4096:
+        pair[:] = [half // 2 + 1 for half in pair]
+
+
+def power(base: int, exponent: int) -> int:
+    """P of FORMAT.md."""
+    result = 1 << 31
+    while exponent:
+        if exponent & 1:
+            result = result * base >> 31
+        base = base * base >> 31
+        exponent >>= 1
+    return result
+
+
+class Adaptive:
+    """The adaptive code: its state and its rounds."""
+
+    def __init__(self, vocab: int, resolution: int, most: int) -> None:
+        self.vocab, self.resolution, self.most = vocab, resolution, most
+        self.decisions: dict[tuple, list[int]] = {}
+        self.prior = [4 + 6 * vocab // (300 + max(0, i - 256)) for i in range(vocab)]
+        self.session = [0] * vocab
+        self.prior_sum, self.session_sum = sum(self.prior), 0
+        self.occurrence = max(1, self.prior_sum // 512)
+        self.memory: list[tuple[int | None, list[int]]] = []
+        self.last: int | None = None
+
+    # State
+
+    def occurred(self, which: int) -> None:
+        if self.prior_sum + self.session_sum + self.occurrence > 1 << 31:
+            self.session = [value // 2 for value in self.session]
+            self.session_sum = sum(self.session)
+        self.session[which] += self.occurrence
+        self.session_sum += self.occurrence
+
+    def text(self, ids: list[int]) -> None:
+        for which in ids:
+            if which < self.vocab:
+                self.occurred(which)
+                self.last = which
+
+    def verdict(self, accepted: list[dict[str, Any]], token: list[int]) -> None:
+        before = self.last
+        for draft in accepted:
+            shape = sorted(zip(draft["ids"], draft["counts"]), key=lambda pair: -pair[1])
+            self.shape(None, [count for _, count in shape])
+            for which, _ in shape:
+                self.occurred(which)
+            self.memory = (self.memory + [(before, [which for which, _ in shape[:64]])])[-128:]
+            before = draft["id"]
+        self.text([draft["id"] for draft in accepted] + token)
+
+    # Rounds
+
+    def round(self, payload: bytes, count: int) -> list[dict[str, Any]]:
+        if count == 0:
+            need(not payload, "a payload without drafts")
+            return []
+        decoder, drafts, before = RangeDecoder(payload), [], self.last
+        ranks = decoder.symbol([63, 1])
+        for _ in range(count):
+            ids, counts = self.by_ranks(decoder) if ranks else self.by_model(decoder, before)
+            place = decoder.uniform(len(ids)) if ranks else decoder.symbol(counts)
+            drafts.append({"id": ids[place], "ids": ids, "counts": counts, "support_size": len(ids)})
+            before = ids[place]
+        decoder.end()
+        return drafts
+
+    def by_ranks(self, decoder: RangeDecoder) -> tuple[list[int], list[int]]:
+        vocab, resolution, numbers = self.vocab, self.resolution, []
+        left, right = vocab, 1  # C(V, j), C(ℓ − 1, j − 1)
+        for j in range(1, self.most + 1):
+            numbers.append(left * right)
+            left, right = left * (vocab - j) // (j + 1), right * (resolution - j) // j
+        shift = max(0, max(numbers).bit_length() - 20)
+        m = 1 + decoder.symbol([1 + (number >> shift) for number in numbers])
+        ids = decoder.rank(vocab, m)
+        sums = [-1] + decoder.rank(resolution - 1, m - 1) + [resolution - 1]
+        return ids, [b - a for a, b in zip(sums, sums[1:])]
+
+    def by_model(self, decoder: RangeDecoder, before: int | None) -> tuple[list[int], list[int]]:
+        counts = self.shape(decoder, [])
+        found: dict[int, int] = {}
+        added: dict[int, int] = {}
+        looked_at: int | None = None
+        for count in sorted(set(counts), reverse=True):
+            if looked_at is None or len(found) >= max(1, 2 * looked_at):
+                looked_at, added = len(found), self.neighbours(before, set(found))
+            found |= {which: count for which in self.group(decoder, counts.count(count), found, added)}
+        ids = sorted(found)
+        return ids, [found[which] for which in ids]
+
+    def shape(self, decoder: RangeDecoder | None, known: list[int]) -> list[int]:
+        """The counts in descending order: decoded, or the known ones learned."""
+        m = 1 + self.number(0, self.most - 1, decoder, len(known) - 1)
+        counts, rest, previous = [], self.resolution, self.resolution
+        for left in range(m, 0, -1):
+            lowest, highest = -(-rest // left), min(previous, rest - left + 1)
+            context = 1 if not counts else 2 + min(7, (highest - lowest + 1).bit_length() - 1)
+            answer = known[m - left] - lowest if known else 0
+            previous = lowest + self.number(context, highest - lowest, decoder, answer)
+            rest -= previous
+            counts.append(previous)
+        return counts
+
+    def number(self, context: int, limit: int, decoder: RangeDecoder | None, known: int) -> int:
+        def decide(which: tuple, answer: bool) -> bool:
+            pair = self.decisions.setdefault((context, *which), [16, 16]) if which else [1, 1]
+            if decoder is not None:
+                return decoder.symbol(pair) == 1
+            learn(pair, answer)
+            return answer
+
+        limit, e = limit + 1, 0
+        while limit >> (e + 1) > 0 and decide(("A", e), (known + 1) >> (e + 1) > 0):
+            e += 1
+        value = 1 << e
+        for bit in range(e - 1, -1, -1):
+            if value | 1 << bit > limit:
+                continue
+            which = ("B", e) if bit == e - 1 else ("C", value >> (e - 1) & 1, e) if bit == e - 2 else ()
+            if decide(which, (known + 1) >> bit & 1 == 1):
+                value |= 1 << bit
+        return value - 1
+
+    def neighbours(self, before: int | None, coded: set[int]) -> dict[int, int]:
+        likeness = [3 * (token == before) + len(coded.intersection(ids)) for token, ids in self.memory]
+        places = sorted((at for at, like in enumerate(likeness) if like), key=lambda at: (-likeness[at], -at))
+        added: dict[int, int] = {}
+        for at in places[:8]:
+            weight = self.occurrence * (8 * likeness[at] ** 2 // (len(coded) + 1))
+            for which in self.memory[at][1]:
+                added[which] = added.get(which, 0) + weight
+        return added
+
+    def group(self, decoder: RangeDecoder, n: int, coded: dict[int, int], added: dict[int, int]) -> list[int]:
+        weights = [prior + session for prior, session in zip(self.prior, self.session)]
+        for which, more in added.items():
+            weights[which] += more
+        for which in coded:
+            weights[which] = 0
+        after = [0, *accumulate(reversed(weights))][::-1]  # W_rest
+        found, start = [], 0
+        for left in range(n, 0, -1):
+            shift = max(0, after[start].bit_length() - 32)
+            scale = after[start] >> shift
+            need(scale > 0, "no id is left")
+
+            def f(e: int) -> int:
+                return (1 << 31) - power(((after[e] >> shift) << 31) // scale, left) + e - start
+
+            total = (1 << 31) + self.vocab - start
+            value, low, high = decoder.look(total), start, self.vocab
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if f(middle) <= value else (low, middle)
+            need(weights[low] > 0, "an id of weight 0")
+            decoder.pass_(f(low), f(low + 1) - f(low), total)
+            found.append(low)
+            start = low + 1
+        return found
+
+
+class Scheme:
+    """A generation's scheme: what its payloads mean."""
+
+    def __init__(self, parameters: dict[str, Any], vocab: int) -> None:
+        self.name, self.vocab = parameters["scheme"], vocab
+        self.resolution = parameters.get("lattice_resolution", 0)
+        self.size = parameters.get("support_size", vocab)
+        self.adaptive: Adaptive | None = None
+        need(1 <= vocab <= 1 << 24, "V out of range")
+        need(1 <= self.size <= vocab, "K is not in 1..=V")
+        index = (self.size - 1).bit_length()
+        pairs = {"dense": 16 * vocab, "TK-SLT": self.size * (16 + (vocab - 1).bit_length())}
+        token_bits = pairs.get(self.name, 0) + index
+        need(token_bits <= MAX_TOKEN_BITS, "a token does not fit into a frame")
+        if self.name in LATTICE.values():
+            need(1 <= self.resolution <= 65536, "resolution out of range")
+            if parameters["code"] == "adaptive":
+                most = min(self.size, self.resolution)
+                need(most <= 2048, "distributions too large")
+                self.adaptive = Adaptive(vocab, self.resolution, most)
+            else:
+                self.check_size(self.size)
+
+    def check_size(self, size: int) -> None:
+        need(size <= self.vocab, "K above V")
+        need(min(size, self.vocab - size) + min(size - 1, self.resolution) <= 4096, "ranks too large")
+
+    def round(self, payload: bytes, count: int) -> list[Any]:
+        if self.adaptive:
+            return self.adaptive.round(payload, count)
+        bits = Bits(payload)
+        drafts = [self.draft(bits) for _ in range(count)]
+        bits.end()
+        return drafts
+
+    def draft(self, bits: Bits) -> Any:
+        if self.name == "coupled":
+            return bits.below(self.vocab)
+        if self.name == "DSSD":
+            draft = {"id": bits.below(self.vocab), "count": bits.probability(), "total": bits.take(25)}
+            need(1 <= draft["count"] <= draft["total"], "counts")
+            return draft
+        if self.name == "dense":
+            size, ids = self.vocab, list(range(self.vocab))
+            counts = [bits.probability() for _ in ids]
+            index = bits.below(self.vocab)
+        elif self.name == "TK-SLT":
+            size = self.size
+            ids = [bits.below(self.vocab) for _ in range(size)]
+            need(all(a < b for a, b in zip(ids, ids[1:])), "ids do not ascend")
+            counts = [bits.probability() for _ in ids]
+            index = bits.below(size)
+        else:
+            size = 1 + bits.below(self.vocab) if self.name == "C-SQS" else self.size
+            self.check_size(size)
+            ids = subset(self.vocab, size, bits.below(math.comb(self.vocab, size)))
+            slots = self.resolution + size - 1
+            bars = [-1, *subset(slots, size - 1, bits.below(math.comb(slots, size - 1))), slots]
+            counts = [b - a - 1 for a, b in zip(bars, bars[1:])]
+            index = bits.below(size)
+        need(counts[index] > 0, "the draft has no mass")
+        need(sum(counts) < 1 << 25, "sum of the counts")
+        mass = {which: count for which, count in zip(ids, counts) if count}
+        empty = [which for which, count in zip(ids, counts) if not count]
+        smallest = (which for which in range(self.vocab) if which not in mass)
+        need(all(which == small for which, small in zip(empty, smallest)), "filled up with other ids than the smallest")
+        return {"id": ids[index], "ids": list(mass), "counts": list(mass.values()), "support_size": size}
+
+
+def read_scheme(reader: Reader) -> dict[str, Any]:
+    """A scheme's byte and parameters."""
+    byte = reader.uint(1)
+    if byte & 127 in LATTICE:
+        scheme: dict[str, Any] = {"scheme": LATTICE[byte & 127]}
+        if byte & 127 == 1:
+            scheme["support_size"] = reader.varint()
+        scheme |= {"lattice_resolution": reader.varint(), "code": "adaptive" if byte & 128 else "enumerative"}
+        return scheme
+    need(byte in OTHERS, "unknown scheme")
+    scheme = {"scheme": OTHERS[byte]}
+    if byte == 5:
+        scheme["support_size"] = reader.varint()
+    if byte == 6:
+        scheme["samples"] = reader.uint(1)
+    return scheme
+
+
+def read_request(reader: Reader) -> dict[str, Any]:
+    """What Prompt and Generate ask for."""
+    return {
+        "generation": reader.varint(1),
+        "temperature": reader.f32(),
+        "top_k": reader.varint(),
+        "top_p": reader.probability(),
+        "seed": reader.uint(8),
+        "max_new_tokens": reader.varint(1),
+        "prompt": reader.ids(1),
+    }
+
+
+def read_distribution(reader: Reader) -> list[list[Any]]:
+    """The ids that have mass, each with its probability."""
+    layout, begin = reader.uint(1), reader.at
+    need(layout <= 1, "unknown layout")
+    pairs, following = [], 0
+    for _ in range(reader.varint(1)):
+        which = following + (reader.varint() if layout == 0 else 0)
+        need(which < (1 << 32) - 1, "id too large")
+        probability = reader.probability(zero=layout == 1)
+        following = which + 1
+        if probability:
+            pairs.append([which, probability])
+    need(len(pairs) > 0 and pairs[-1][0] + 1 == following, "the last probability is 0")
+
+    def varint_size(value: int) -> int:
+        return max(1, -(-value.bit_length() // 7))
+
+    gaps = [which - before - 1 for (before, _), (which, _) in zip([[-1, 0], *pairs], pairs)]
+    sparse = varint_size(len(pairs)) + sum(varint_size(gap) + 4 for gap in gaps)
+    full = varint_size(following) + 4 * following
+    need((layout == 0) == (sparse <= full), "the longer layout")
+    assert reader.at - begin == (full if layout else sparse)
+    return pairs
+
+
+def read_frame(data: bytes) -> dict[str, Any]:
+    """A frame's fields."""
+    need(len(data) <= MAX_FRAME, "frame too long")
+    reader = Reader(data)
+    kind = reader.uint(1)
+    if kind == 0x01:
+        need(reader.take(4) == b"OUTR", "not a Hello")
+        need(reader.uint(2) == VERSION, "another version")
+        frame = {"frame": "Hello", "vocab_size": reader.uint(4), "tokenizer_hash": reader.take(32).hex()}
+    elif kind == 0x81:
+        need(reader.uint(2) == VERSION, "another version")
+        frame = {"frame": "Welcome", "vocab_size": reader.uint(4), "context_length": reader.uint(4)}
+        frame |= {"max_draft": reader.uint(1), "end_of_text": reader.ids()}
+        need(frame["max_draft"] <= 64, "too many drafts")
+    elif kind == 0x02:
+        frame = {"frame": "Prompt", "parameters": read_scheme(reader), **read_request(reader)}
+    elif kind == 0x03:
+        frame = {"frame": "Generate", **read_request(reader)}
+    elif kind == 0x04:
+        frame = {"frame": "Draft", "generation": reader.varint(1), "round": reader.varint()}
+        count = reader.uint(1)
+        need(count & 127 <= 64, "too many drafts")
+        frame |= {"count": count & 127, "resampled": reader.varint() if count & 128 else None}
+        frame["payload"] = reader.rest()
+    elif kind == 0x05:
+        frame = {"frame": "Cancel", "generation": reader.varint(1)}
+    elif kind == 0x06:
+        frame = {"frame": "Resample", "generation": reader.varint(1), "round": reader.varint()}
+    elif kind == 0x84:
+        frame = {"frame": "Verdict", "generation": reader.varint(1), "round": reader.varint()}
+        frame["accepted"], flags = reader.uint(1), reader.uint(1)
+        need(frame["accepted"] <= 64 and flags & 15 <= 3 and flags >> 4 <= 3, "verdict out of range")
+        frame["finish"] = FINISHES[flags & 15]
+        need(flags >> 4 == 1 or (flags >> 4 == 0) == (flags & 15 != 0), "flags that contradict")
+        if flags >> 4 == 1:
+            frame["token"] = reader.varint()
+        elif flags >> 4 == 2:
+            frame["samples"] = [[reader.varint(), reader.probability()] for _ in range(reader.varint(1))]
+        elif flags >> 4 == 3:
+            frame["distribution"] = read_distribution(reader)
+    elif kind == 0x85:
+        frame = {"frame": "Distribution", "generation": reader.varint(1), "round": reader.varint()}
+        frame["distribution"] = read_distribution(reader)
+    elif kind == 0x86:
+        frame = {"frame": "Token", "generation": reader.varint(1)}
+        finish = reader.uint(1)
+        need(finish <= 3, "unknown finish")
+        frame |= {"finish": FINISHES[finish], "token": reader.varint()}
+    elif kind == 0x8E:
+        frame = {"frame": "Error", "generation": reader.varint(), "code": reader.uint(2)}
+        try:
+            frame["message"] = reader.take(reader.varint(0, 512)).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Refused("not UTF-8") from error
+    else:
+        need(kind == 0x0F, "unknown frame")
+        frame = {"frame": "Bye"}
+    need(reader.at == len(data), "bytes after the last field")
+    return frame
+
+
+def noise(seed: int, position: int, which: int) -> int:
+    """E of coupled drafting."""
+    words = list(struct.unpack("<4I", b"expand 32-byte k")) + [seed & 0xFFFFFFFF, seed >> 32] + [0] * 6
+    nonce = (1 << 32) + position
+    words += [which // 8, 0, nonce & 0xFFFFFFFF, nonce >> 32]
+    state = words[:]
+
+    def mix(a: int, b: int, c: int, d: int) -> None:
+        for first, second, third, turn in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            state[first] = (state[first] + state[second]) & 0xFFFFFFFF
+            mixed = state[third] ^ state[first]
+            state[third] = (mixed << turn | mixed >> (32 - turn)) & 0xFFFFFFFF
+
+    for _ in range(4):
+        for column in range(4):
+            mix(column, 4 + column, 8 + column, 12 + column)
+        for column in range(4):
+            mix(column, 4 + (column + 1) % 4, 8 + (column + 2) % 4, 12 + (column + 3) % 4)
+    stream = struct.pack("<16I", *((a + b) & 0xFFFFFFFF for a, b in zip(state, words)))
+    u = int.from_bytes(stream[8 * (which % 8) :][:8], "little") | 1
+    zeros = 64 - u.bit_length()
+    m, bits = u << zeros, 0
+    for _ in range(40):
+        square = m * m
+        bit = square >> 127
+        m, bits = square >> (63 + bit), bits << 1 | bit
+    return ((zeros + 1) << 40) - bits
+
+
+class Session:
+    """Frames one after the other."""
+
+    def __init__(self, vocab: int) -> None:
+        self.vocab = vocab
+        self.scheme: Scheme | None = None
+        self.pending: list[Any] = []
+
+    def decode(self, data: bytes) -> dict[str, Any]:
+        frame = read_frame(data)
+        if frame["frame"] == "Prompt":
+            self.scheme = Scheme(frame["parameters"], self.vocab)
+            need(all(which < self.vocab for which in frame["prompt"]), "a prompt's id outside the vocabulary")
+            if self.scheme.adaptive:
+                self.scheme.adaptive.text(frame["prompt"])
+        elif frame["frame"] == "Draft" and self.scheme is None:
+            frame["payload"] = frame["payload"].hex()
+        elif frame["frame"] == "Draft":
+            frame["drafts"] = self.pending = self.scheme.round(frame.pop("payload"), frame["count"])
+        elif frame["frame"] == "Verdict" and self.scheme and self.scheme.adaptive:
+            token = [frame["token"]] if "token" in frame else []
+            self.scheme.adaptive.verdict(self.pending[: frame["accepted"]], token)
+        return frame
+
+
+def check_noise(law: dict[str, Any]) -> bool:
+    """The id that a law chooses; or the least probability at which one id is chosen before another of probability 1."""
+
+    def e(which: int) -> int:
+        return noise(law["seed"], law["position"], which)
+
+    if law["law"] == "pair":
+        least = struct.unpack("<d", struct.pack("<Q", law["least_bits"]))[0]
+        first, second = e(law["first"]), e(law["second"])
+        return second / least < first <= second / math.nextafter(least, 0)
+    weight = (lambda which: 1.0) if law["law"] == "uniform" else (lambda which: 1.0 / (which + 1))
+    return min(range(law["vocab_size"]), key=lambda which: e(which) / weight(which)) == law["chosen"]
+
+
+def check(path: str) -> int:
+    """Checks one golden file; how many things it checked."""
+    with open(path, encoding="utf-8") as file:
+        golden = json.load(file)
+    checked = 0
+    for session in golden.get("sessions", []):
+        state = Session(session["vocab_size"])
+        for at, step in enumerate(session["frames"]):
+            place = f"{path}: {session['name']}: frame {at}"
+            try:
+                found = state.decode(bytes.fromhex(step["hex"]))
+            except Refused as why:
+                assert "error" in step, f"{place}: refused: {why}"
+            else:
+                assert "error" not in step, f"{place}: {step['error']} was not refused"
+                assert found == step["value"], f"{place}: found {found}, not {step['value']}"
+            checked += 1
+    for law in golden.get("noise", []):
+        assert check_noise(law), f"{path}: {law}"
+        checked += 1
+    return checked
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        print(f"{argument}: {check(argument)} checked")
