@@ -108,31 +108,18 @@ struct DraftingArgs {
 
 impl DraftingArgs {
     fn options(&self) -> DraftingOptions {
-        let &Self {
-            scheme,
-            code,
-            support_size,
-            lattice_resolution,
-            dropped_mass_target,
-            step_size,
-            initial_threshold,
-            downlink,
-            downlink_samples,
-            draft_length,
-            bit_budget,
-        } = self;
         DraftingOptions {
-            scheme,
-            code,
-            support_size,
-            lattice_resolution,
-            dropped_mass_target,
-            step_size,
-            initial_threshold,
-            downlink,
-            downlink_samples,
-            draft_length,
-            bit_budget,
+            scheme: self.scheme,
+            code: self.code,
+            support_size: self.support_size,
+            lattice_resolution: self.lattice_resolution,
+            dropped_mass_target: self.dropped_mass_target,
+            step_size: self.step_size,
+            initial_threshold: self.initial_threshold,
+            downlink: self.downlink,
+            downlink_samples: self.downlink_samples,
+            draft_length: self.draft_length,
+            bit_budget: self.bit_budget,
         }
     }
 }
