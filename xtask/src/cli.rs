@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::demo::DemoOptions;
+use crate::fuzz::{self, FuzzOptions};
 use crate::test::Step;
 
 /// What `cargo xtask help` prints.
@@ -22,20 +23,28 @@ Usage: cargo xtask <command>
   test [STEP...]       everything, in this order; naming steps runs only those
       check            what `cargo xtask check` does
       native           the Rust tests of all crates on this machine
+      fuzz             what `cargo xtask fuzz` does, ten seconds for each target
       wasm             the tests of the crates that run in a browser, in Chromium
       page             type check, unit tests and build of web/
       e2e              the page in Chromium against the real server
 
+  fuzz [TARGET] [SECONDS]
+                       libFuzzer on the codec and the state machines (default: every target, 60 seconds for each);
+                       the targets are frame, payload, edge, cloud and session
+
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling
   help                 this text
 
-The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen, wasm-pack, cargo-deny and
-typos under target/tools; npm packages under web/node_modules; on Debian with root also Chromium. Node 20.19 or
-newer has to be there already. Environment variables that are looked at:
+The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen, wasm-pack, cargo-deny,
+cargo-fuzz and typos under target/tools; npm packages under web/node_modules; on Debian with root also Chromium and a
+C++ compiler. Node 20.19 or newer has to be there already. Environment variables that are looked at:
 
   CHROMIUM_PATH, CHROMEDRIVER_PATH   a browser and its driver at an unusual place
   CARGO_TARGET_DIR                   where everything is built (default: target)
 ";
+
+/// How long a target is fuzzed if nothing is said: longer than among all tests.
+const FUZZ_SECONDS: u32 = 60;
 
 /// One command, fully read.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,6 +53,8 @@ pub enum Request {
     Demo(DemoOptions),
     /// Run these test steps, in their own order.
     Test(Vec<Step>),
+    /// Run the fuzz targets.
+    Fuzz(FuzzOptions),
     /// Run the static checks.
     Check,
     /// Print [`HELP`].
@@ -61,8 +72,9 @@ impl Request {
             Some("help" | "--help" | "-h") => return Ok(Self::Help),
             Some("demo") => return parse_demo(arguments),
             Some("test") => return parse_test(arguments),
+            Some("fuzz") => return parse_fuzz(arguments),
             Some("check") => Self::Check,
-            _ => bail!("there is no command {command:?}; `cargo xtask help` lists demo, test, check and help"),
+            _ => bail!("there is no command {command:?}; `cargo xtask help` lists demo, test, fuzz, check and help"),
         };
         match arguments.next() {
             None => Ok(request),
@@ -118,6 +130,26 @@ fn parse_test(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
     Ok(Request::Test(steps))
 }
 
+fn parse_fuzz(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
+    let (mut target, mut seconds) = (None, None);
+    for argument in arguments {
+        if is_help(&argument) {
+            return Ok(Request::Help);
+        }
+        let word = argument.to_str().unwrap_or_default();
+        if let Some(name) = fuzz::TARGETS.into_iter().find(|&name| name == word) {
+            ensure!(target.replace(name).is_none(), "`fuzz` takes one target, or none for all");
+        } else {
+            let number = word.parse().ok().filter(|&number| number > 0).with_context(|| {
+                let names = fuzz::TARGETS.join(", ");
+                format!("{argument:?} is neither a number of seconds nor a target; the targets are {names}")
+            })?;
+            ensure!(seconds.replace(number).is_none(), "`fuzz` takes one number of seconds");
+        }
+    }
+    Ok(Request::Fuzz(FuzzOptions { target, seconds: seconds.unwrap_or(FUZZ_SECONDS) }))
+}
+
 fn is_help(argument: &OsString) -> bool {
     argument == "--help" || argument == "-h"
 }
@@ -152,6 +184,17 @@ mod tests {
     }
 
     #[test]
+    fn a_target_and_its_seconds_may_be_named() {
+        let fuzz = |target, seconds| Request::Fuzz(FuzzOptions { target, seconds });
+        assert_eq!(parse("fuzz").unwrap(), fuzz(None, FUZZ_SECONDS));
+        assert_eq!(parse("fuzz edge").unwrap(), fuzz(Some("edge"), FUZZ_SECONDS));
+        assert_eq!(parse("fuzz edge 300").unwrap(), fuzz(Some("edge"), 300));
+        assert_eq!(parse("fuzz 300").unwrap(), fuzz(None, 300));
+        assert_eq!(parse("fuzz --help").unwrap(), Request::Help);
+        assert!(fuzz::TARGETS.iter().all(|target| HELP.contains(target)));
+    }
+
+    #[test]
     fn mistakes_are_told_not_guessed() {
         for line in [
             "dmeo",
@@ -163,6 +206,10 @@ mod tests {
             "demo --screenshot page.png",
             "demo --open",
             "test everything",
+            "fuzz nothing",
+            "fuzz 0",
+            "fuzz 5 6",
+            "fuzz edge cloud",
         ] {
             assert!(parse(line).is_err(), "{line:?}");
         }

@@ -1,6 +1,6 @@
-//! The repository's habits, as `cargo xtask <command>`: run the demo, run every test, run every check.
+//! The repository's habits, as `cargo xtask <command>`: run the demo, run every test, run every check, fuzz.
 //!
-//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`] and [`check`] are the commands; [`wasm`],
+//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`] and [`check`] are the commands; [`wasm`],
 //! [`page`] and [`server`] build the three things the commands need; [`tools`] and [`chromium`] find or install
 //! what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and [`version`] are
 //! what these stand on. Every failure ends in one sentence on stderr and exit status 1.
@@ -11,6 +11,7 @@ mod chromium;
 mod cli;
 mod debian;
 mod demo;
+mod fuzz;
 mod interrupt;
 mod lockfile;
 mod page;
@@ -47,6 +48,7 @@ fn obey() -> Result<()> {
         }
         Request::Check => check::run(&Workspace::find()?),
         Request::Test(steps) => test::run(&Workspace::find()?, &steps),
+        Request::Fuzz(options) => fuzz::run(&Workspace::find()?, &options),
         Request::Demo(options) => demo::run(&Workspace::find()?, &options),
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use crate::check;
 use crate::chromium;
 use crate::demo::Demo;
+use crate::fuzz::{self, FuzzOptions};
 use crate::page::Page;
 use crate::process;
 use crate::wasm;
@@ -20,6 +21,8 @@ pub enum Step {
     Check,
     /// Rust tests on this machine.
     Native,
+    /// The fuzz targets, briefly.
+    Fuzz,
     /// Rust tests in Chromium.
     Wasm,
     /// The npm package's own checks and tests.
@@ -30,13 +33,14 @@ pub enum Step {
 
 impl Step {
     /// Every step, in the order of the whole.
-    pub const ALL: [Self; 5] = [Self::Check, Self::Native, Self::Wasm, Self::Page, Self::EndToEnd];
+    pub const ALL: [Self; 6] = [Self::Check, Self::Native, Self::Fuzz, Self::Wasm, Self::Page, Self::EndToEnd];
 
     /// What the step is called on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
             Self::Native => "native",
+            Self::Fuzz => "fuzz",
             Self::Wasm => "wasm",
             Self::Page => "page",
             Self::EndToEnd => "e2e",
@@ -59,6 +63,10 @@ impl Step {
                 "the Rust tests of all crates on this machine.\n\
                  The first time, candle is compiled with optimizations; it is the largest dependency."
             }
+            Self::Fuzz => {
+                "libFuzzer on the codec and the state machines, ten seconds each.\n\
+                 The first time, cargo-fuzz and libFuzzer are compiled."
+            }
             Self::Wasm => {
                 "the tests of the crates that run in a browser, in Chromium.\n\
                  The first time, wasm-bindgen and wasm-pack are compiled, and candle again, for wasm."
@@ -78,6 +86,7 @@ impl Step {
         match self {
             Self::Check => check::run(workspace),
             Self::Native => process::run(workspace.cargo("test").args(["--release", "--workspace"])),
+            Self::Fuzz => fuzz::run(workspace, &FuzzOptions { target: None, seconds: fuzz::SMOKE_SECONDS }),
             Self::Wasm => wasm::test(workspace),
             Self::Page => test_page(workspace),
             Self::EndToEnd => test_end_to_end(workspace),

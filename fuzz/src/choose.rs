@@ -1,0 +1,210 @@
+//! Parameters from bytes: mostly small ones, sometimes those at a limit, sometimes nonsense.
+//!
+//! All read from the front, and read zeros where the bytes end, so that an input is its choices in order.
+
+use arbitrary::{Result, Unstructured};
+use outrider_codec::{
+    distribution::{DraftDist, DraftToken},
+    frame::SamplingParameters,
+    half,
+    probabilities::DraftProbability,
+    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
+};
+use outrider_speculation::{
+    comparison::ComparisonParameters,
+    conformal::ThresholdParameters,
+    edge::{Mode, Settings, Speculation},
+};
+
+/// One of `values`.
+pub fn one_of<T: Copy>(input: &mut Unstructured<'_>, values: &[T]) -> Result<T> {
+    input.choose(values).copied()
+}
+
+/// True once in `of` times.
+pub fn rarely(input: &mut Unstructured<'_>, of: u8) -> Result<bool> {
+    Ok(input.int_in_range(0..=of - 1)? == of - 1)
+}
+
+/// A number of 0 ..= `most`; now and then one beyond, up to the largest there is.
+pub fn number(input: &mut Unstructured<'_>, most: u32) -> Result<u32> {
+    match input.int_in_range(0..=31u8)? {
+        29 => Ok(most.saturating_add(1)),
+        30 => Ok(u32::MAX),
+        31 => input.arbitrary(),
+        _ => input.int_in_range(0..=most),
+    }
+}
+
+/// Up to `most` token ids of the vocabulary; now and then of any number.
+pub fn ids(input: &mut Unstructured<'_>, most: usize, vocab_size: u32) -> Result<Vec<u32>> {
+    let count = input.int_in_range(0..=most)?;
+    (0..count).map(|_| number(input, vocab_size.saturating_sub(1))).collect()
+}
+
+/// A scheme for a vocabulary of about `vocab_size`; its parameters may be out of range.
+pub fn scheme(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<SchemeParameters> {
+    let kind = input.int_in_range(0..=9u8)?;
+    let code = if kind % 2 == 0 { Code::Enumerative } else { Code::Adaptive };
+    Ok(match kind {
+        0 | 1 => SchemeParameters::KSqs {
+            support_size: number(input, vocab_size.min(64))?,
+            lattice_resolution: lattice_resolution(input)?,
+            code,
+        },
+        2 | 3 => SchemeParameters::CSqs { lattice_resolution: lattice_resolution(input)?, code },
+        4 | 5 => SchemeParameters::Qs { lattice_resolution: lattice_resolution(input)?, code },
+        6 => SchemeParameters::Dense,
+        7 => SchemeParameters::TkSlt { support_size: number(input, vocab_size.min(64))? },
+        8 => SchemeParameters::Dssd {
+            downlink: match input.arbitrary()? {
+                0 => Downlink::Full,
+                samples => Downlink::Sampled(samples),
+            },
+        },
+        _ => SchemeParameters::Coupled,
+    })
+}
+
+/// ℓ.
+pub fn lattice_resolution(input: &mut Unstructured<'_>) -> Result<u32> {
+    if rarely(input, 8)? { one_of(input, &[1 << 16, (1 << 16) + 1, 2047, 1000]) } else { number(input, 130) }
+}
+
+/// S(·): greedy half of the time. Its numbers may be out of range if not `valid`.
+pub fn sampling(input: &mut Unstructured<'_>, valid: bool) -> Result<SamplingParameters> {
+    let greedy = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+    Ok(match input.int_in_range(0..=3u8)? {
+        0 | 1 => greedy,
+        2 => SamplingParameters {
+            temperature: f32::from(input.arbitrary::<u8>()?) / 64.0,
+            top_k: input.int_in_range(0..=8)?,
+            top_p: f32::from(input.int_in_range(1..=64u8)?) / 64.0,
+        },
+        _ => {
+            let any = SamplingParameters {
+                temperature: input.arbitrary()?,
+                top_k: input.arbitrary()?,
+                top_p: input.arbitrary()?,
+            };
+            let fits = any.temperature.is_finite()
+                && any.temperature.is_sign_positive()
+                && any.top_p > 0.0
+                && any.top_p <= 1.0;
+            if fits || !valid { any } else { greedy }
+        }
+    })
+}
+
+/// C-SQS's threshold; may be out of range.
+pub fn threshold(input: &mut Unstructured<'_>) -> Result<ThresholdParameters> {
+    let mut part = |most: f64| -> Result<f64> {
+        let value: u16 = input.arbitrary()?;
+        if value == u16::MAX { input.arbitrary() } else { Ok(f64::from(value) / 65536.0 * most) }
+    };
+    Ok(ThresholdParameters { target: part(0.5)?, step: part(2.0)? + f64::MIN_POSITIVE, initial: part(1.0)? })
+}
+
+/// What to compare with, or nothing.
+pub fn comparison(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Option<ComparisonParameters>> {
+    if !rarely(input, 3)? {
+        return Ok(None);
+    }
+    let support_size = number(input, vocab_size.min(64))?;
+    let lattice_resolution = lattice_resolution(input)?;
+    Ok(Some(ComparisonParameters { support_size, lattice_resolution, threshold: threshold(input)? }))
+}
+
+/// What a generation is asked for; may be out of range.
+pub fn settings(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Settings> {
+    let mode = if rarely(input, 8)? {
+        Mode::CloudOnly
+    } else {
+        Mode::Speculative(Speculation {
+            scheme: scheme(input, vocab_size)?,
+            draft_length: number(input, 9)?,
+            bit_budget: if rarely(input, 4)? { Some(number(input, 2000)?) } else { None },
+            threshold: threshold(input)?,
+            compare: comparison(input, vocab_size)?,
+        })
+    };
+    let (sampling, seed) = (sampling(input, false)?, u64::from(input.arbitrary::<u8>()?));
+    Ok(Settings { mode, sampling, seed, max_new_tokens: number(input, 24)? })
+}
+
+/// Drafts that a scheme with valid parameters can carry; any distributions, any of their ids.
+pub fn drafts(
+    input: &mut Unstructured<'_>,
+    parameters: SchemeParameters,
+    vocab_size: u32,
+    count: usize,
+) -> Result<Drafts> {
+    let (largest, total) = match parameters {
+        SchemeParameters::Coupled => {
+            return Ok(Drafts::Ids((0..count).map(|_| input.int_in_range(0..=vocab_size - 1)).collect::<Result<_>>()?));
+        }
+        SchemeParameters::Dense | SchemeParameters::Dssd { .. } => (vocab_size, None),
+        SchemeParameters::TkSlt { support_size } => (support_size, None),
+        SchemeParameters::KSqs { support_size, lattice_resolution, .. } => (support_size, Some(lattice_resolution)),
+        SchemeParameters::Qs { lattice_resolution, .. } | SchemeParameters::CSqs { lattice_resolution, .. } => {
+            (vocab_size, Some(lattice_resolution))
+        }
+    };
+    let tokens = (0..count).map(|_| draft_token(input, vocab_size, largest, total)).collect::<Result<Vec<_>>>()?;
+    Ok(match parameters {
+        SchemeParameters::Dssd { .. } => Drafts::Probabilities(tokens.iter().map(DraftProbability::from).collect()),
+        _ => Drafts::Distributions(tokens),
+    })
+}
+
+/// A token of at most `largest` ids, its counts adding up to `total`, or to what probabilities in f16 may.
+/// `support_size` is the number of ids.
+fn draft_token(input: &mut Unstructured<'_>, vocab_size: u32, largest: u32, total: Option<u32>) -> Result<DraftToken> {
+    let most = largest.min(vocab_size).min(total.unwrap_or(u32::MAX)).clamp(1, 48);
+    let size = input.int_in_range(1..=most)?;
+    let mut ids = Vec::new();
+    let mut next = 0;
+    for left in (0..size).rev() {
+        // Gaps are small, but for some.
+        let room = vocab_size - 1 - left - next;
+        let gap =
+            if rarely(input, 4)? { input.int_in_range(0..=room)? } else { input.int_in_range(0..=room.min(3))? };
+        ids.push(next + gap);
+        next += gap + 1;
+    }
+    let mut counts = Vec::new();
+    match total {
+        Some(total) => {
+            let mut rest = total - (size - 1);
+            for _ in 1..size {
+                let more = input.int_in_range(0..=rest - 1)?;
+                counts.push(more + 1);
+                rest -= more;
+            }
+            counts.push(rest);
+        }
+        // Each at most 2⁻⁶ of what f16 counts have as one: 48 of them are less than one.
+        None => {
+            for _ in 0..size {
+                let bits = input.int_in_range(1..=0x2400u16)?;
+                counts.push(half::to_count(bits).expect("these are the f16 numbers up to 2^-6"));
+            }
+        }
+    }
+    let drafted = ids[input.int_in_range(0..=size - 1)? as usize];
+    let dist = DraftDist::new(ids, counts).expect("ids ascend, counts are positive");
+    Ok(DraftToken { id: drafted, dist, support_size: size })
+}
+
+/// `drafts` with the K that `parameters` code them with.
+pub fn fit(drafts: Drafts, scheme: &Scheme) -> Drafts {
+    match drafts {
+        Drafts::Distributions(mut tokens) => {
+            for token in &mut tokens {
+                token.support_size = scheme.support_size(token.support_size, &token.dist);
+            }
+            Drafts::Distributions(tokens)
+        }
+        other => other,
+    }
+}

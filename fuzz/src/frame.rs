@@ -1,0 +1,25 @@
+//! Any bytes as a message.
+
+use outrider_codec::{
+    error::DecodeError,
+    frame::{Frame, MAX_FRAME_BYTES},
+};
+
+/// Decodes `bytes`. A frame has to be encoded to the same bytes, and no longer or shorter string may be one; an error
+/// has to be a sentence.
+pub fn check(bytes: &[u8]) {
+    match Frame::decode(bytes) {
+        Ok(frame) => {
+            assert!(bytes.len() <= MAX_FRAME_BYTES);
+            assert_eq!(frame.encode(), bytes, "{frame:?}");
+            assert!(!frame.name().is_empty());
+            // A Draft ends with whatever is left: its scheme, which the frame does not know, says how long it is.
+            if !matches!(frame, Frame::Draft(_)) {
+                assert!(Frame::decode(&bytes[..bytes.len() - 1]).is_err(), "{frame:?} decodes without its last byte");
+                let longer = [bytes, &[0]].concat();
+                assert_eq!(Frame::decode(&longer), Err(DecodeError::TrailingBytes { count: 1 }), "{frame:?}");
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}

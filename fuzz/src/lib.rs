@@ -1,0 +1,23 @@
+//! **Whole.** What a fuzz target does with its bytes, and the oracle that says whether it went well.
+//!
+//! | module | its bytes are | what must hold |
+//! |---|---|---|
+//! | [`frame`] | a message | it decodes to a frame whose bytes they are, or to an error |
+//! | [`payload`] | a scheme and rounds | the same for payloads; drafts come back as they were, within the bound |
+//! | [`edge`] | calls and a server that may lie | no panic; what is committed, sent and counted is right |
+//! | [`cloud`] | calls and an edge that may lie | no panic; the cache, what is committed and what is sent are right |
+//! | [`session`] | settings, delays, cancellations | both ends agree; at temperature 0 the text is the target's |
+//!
+//! Each has one function, `check`, which panics if something is wrong. libFuzzer calls it through the files in
+//! `targets/`; `tests/corpus.rs` calls it with the committed corpus. README.md says how to run both.
+//!
+//! [`choose`] turns bytes into parameters, [`toy`] into models.
+#![expect(clippy::expect_used, reason = "a panic is how an oracle speaks")]
+
+pub mod choose;
+pub mod cloud;
+pub mod edge;
+pub mod frame;
+pub mod payload;
+pub mod session;
+pub mod toy;

@@ -1,0 +1,172 @@
+//! A scheme, and rounds of it: payloads of any bytes, and drafts of any kind.
+
+use arbitrary::{Result, Unstructured};
+use outrider_codec::scheme::{Code, Drafts, RoundEncoder, Scheme, SchemeParameters};
+
+use crate::choose;
+
+/// More rounds teach the adaptive code nothing that a few do not.
+const MOST_ROUNDS: usize = 8;
+const MOST_DRAFTS: usize = 4;
+
+/// The enumerative code's bits may be exceeded by so many a round (six of the mode, nine of the end, rounding).
+const ADAPTIVE_EXCESS: usize = 16;
+
+/// Chooses a scheme. Each round is then either bytes, which decode to drafts with the same bytes or to an error, or
+/// drafts, which have to be encoded within the bound and decoded to the same drafts. Both teach the two ends' codes.
+pub fn check(bytes: &[u8]) {
+    // Unstructured never runs out: where bytes end it goes on with zeros.
+    let _ = play(&mut Unstructured::new(bytes));
+}
+
+fn play(input: &mut Unstructured<'_>) -> Result<()> {
+    let vocab_size = if choose::rarely(input, 6)? {
+        choose::one_of(input, &[0, 1, 4096, 50_257, 151_936, 1 << 24, (1 << 24) + 1, u32::MAX])?
+    } else {
+        choose::one_of(input, &[1, 2, 3, 5, 12, 64, 300])?
+    };
+    let parameters = choose::scheme(input, vocab_size)?;
+    // A weight for each of 2^24 ids is 64 MiB, and no wiser than one for each of 150 000.
+    if vocab_size == 1 << 24 && is_adaptive(parameters) {
+        return Ok(());
+    }
+    let Ok(mut edge) = Scheme::new(parameters, vocab_size) else { return Ok(()) };
+    let mut cloud = Scheme::new(parameters, vocab_size).expect("what could be made once can be made again");
+    let prompt = choose::ids(input, 4, vocab_size)?;
+    edge.prime(&prompt);
+    cloud.prime(&prompt);
+    for _ in 0..MOST_ROUNDS {
+        if input.is_empty() {
+            break;
+        }
+        let drafts = if input.ratio(1, 2u8)? {
+            let count = input.int_in_range(0..=MOST_DRAFTS)?;
+            let drafts = choose::fit(choose::drafts(input, parameters, vocab_size, count)?, &edge);
+            sent(&drafts, parameters, vocab_size, &edge, &cloud);
+            drafts
+        } else {
+            let count = if choose::rarely(input, 8)? { input.arbitrary()? } else { input.int_in_range(0..=3)? };
+            let length: u8 = input.arbitrary()?;
+            let length = if length == u8::MAX { input.len() } else { input.len().min(length.into()) };
+            let Some(drafts) = received(input.bytes(length)?, count, parameters, vocab_size, &cloud) else {
+                continue;
+            };
+            drafts
+        };
+        let accepted = input.int_in_range(0..=drafts.len())?;
+        let token = if choose::rarely(input, 4)? { None } else { Some(choose::number(input, vocab_size - 1)?) };
+        edge.commit(&drafts, accepted, token);
+        cloud.commit(&drafts, accepted, token);
+    }
+    Ok(())
+}
+
+/// Drafts that the edge made.
+fn sent(drafts: &Drafts, parameters: SchemeParameters, vocab_size: u32, edge: &Scheme, cloud: &Scheme) {
+    let round = encoded(drafts, edge);
+    let bits = round.bits();
+    let (payload, used) = round.finish();
+    if let Some(fixed) = edge.fixed_token_bits() {
+        assert_eq!(used, fixed as usize * drafts.len());
+    }
+    if is_adaptive(parameters) {
+        assert!(payload.len() <= (bits + 1).div_ceil(8), "{} bytes for {bits} bits", payload.len());
+        // The guarantee is about a fixed K. Where K varies, that is the largest: QS.
+        let reference = match parameters {
+            SchemeParameters::CSqs { lattice_resolution, .. } => {
+                SchemeParameters::Qs { lattice_resolution, code: Code::Enumerative }
+            }
+            other => enumerative(other),
+        };
+        if let Ok(scheme) = Scheme::new(reference, vocab_size) {
+            let most = encoded(&choose::fit(drafts.clone(), &scheme), &scheme).bits() + ADAPTIVE_EXCESS;
+            assert!(used <= most, "{used} bits, the enumerative code's allow {most}: {drafts:?}");
+        }
+    } else {
+        assert_eq!((used, used.div_ceil(8)), (bits, payload.len()));
+    }
+    assert_eq!(edge.encode_round(drafts).as_ref(), Ok(&payload));
+    let count = drafts.len() as u8;
+    assert_eq!(cloud.decode_round(&payload, count).as_ref(), Ok(drafts));
+    strict(&payload, count, cloud);
+}
+
+/// Bytes that the cloud got.
+fn received(
+    payload: &[u8],
+    count: u8,
+    parameters: SchemeParameters,
+    vocab_size: u32,
+    cloud: &Scheme,
+) -> Option<Drafts> {
+    let drafts = match cloud.decode_round(payload, count) {
+        Ok(drafts) => drafts,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return None;
+        }
+    };
+    assert_eq!(drafts.len(), usize::from(count));
+    assert!(drafts.ids().iter().all(|&id| id < vocab_size), "{drafts:?}");
+    if let Drafts::Distributions(tokens) = &drafts {
+        assert!(tokens.iter().all(|token| token.dist.count(token.id) > 0), "{drafts:?}");
+    }
+    let again = cloud.encode_round(&drafts).expect("what was decoded can be encoded");
+    if is_adaptive(parameters) {
+        // The encoder has a choice between two words and takes the shorter.
+        assert!(again.len() <= payload.len(), "{} bytes became {}", payload.len(), again.len());
+        assert_eq!(cloud.decode_round(&again, count).as_ref(), Ok(&drafts));
+    } else {
+        assert_eq!(again, payload, "{drafts:?}");
+    }
+    strict(payload, count, cloud);
+    Some(drafts)
+}
+
+/// Neither a byte less nor a byte more is a payload of as many drafts.
+fn strict(payload: &[u8], count: u8, cloud: &Scheme) {
+    if let Some((_, shorter)) = payload.split_last() {
+        assert!(cloud.decode_round(shorter, count).is_err(), "{payload:?} decodes without its last byte");
+    }
+    for more in [0, 0xff] {
+        assert!(cloud.decode_round(&[payload, &[more]].concat(), count).is_err(), "{payload:?} decodes with {more}");
+    }
+}
+
+/// Encodes token by token, each within what was announced for it.
+fn encoded(drafts: &Drafts, scheme: &Scheme) -> RoundEncoder {
+    const FITS: &str = "the drafts were made to fit";
+    let mut round = scheme.round();
+    match drafts {
+        Drafts::Distributions(tokens) => {
+            for token in tokens {
+                let bound = round.bound(scheme, &token.dist, token.support_size).expect(FITS);
+                round.push(scheme, token).expect(FITS);
+                assert!(round.bits() <= bound, "{} bits, {bound} announced", round.bits());
+            }
+        }
+        Drafts::Probabilities(tokens) => {
+            tokens.iter().for_each(|token| round.push_probability(scheme, token).expect(FITS));
+        }
+        Drafts::Ids(ids) => ids.iter().for_each(|&id| round.push_id(scheme, id).expect(FITS)),
+    }
+    round
+}
+
+/// Whether its code is adaptive.
+pub(crate) fn is_adaptive(parameters: SchemeParameters) -> bool {
+    enumerative(parameters) != parameters
+}
+
+/// The same scheme in the papers' bits.
+fn enumerative(parameters: SchemeParameters) -> SchemeParameters {
+    let code = Code::Enumerative;
+    match parameters {
+        SchemeParameters::Qs { lattice_resolution, .. } => SchemeParameters::Qs { lattice_resolution, code },
+        SchemeParameters::CSqs { lattice_resolution, .. } => SchemeParameters::CSqs { lattice_resolution, code },
+        SchemeParameters::KSqs { support_size, lattice_resolution, .. } => {
+            SchemeParameters::KSqs { support_size, lattice_resolution, code }
+        }
+        other => other,
+    }
+}

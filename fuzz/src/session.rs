@@ -1,0 +1,185 @@
+//! Both state machines, joined by queues that deliver when the input says so.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use arbitrary::{Result, Unstructured};
+use outrider_codec::frame::Finish;
+use outrider_speculation::{
+    Forward,
+    cloud::{CloudOutput, CloudSession, TargetInfo},
+    edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+};
+
+use crate::{
+    choose,
+    toy::{Cache, Toy},
+};
+
+const TOKENIZER_HASH: [u8; 32] = [7; 32];
+/// More than any run of these sizes takes; a run that takes more never ends.
+const MOST_STEPS: usize = 20_000;
+
+/// Runs a few generations, some cancelled, in one connection, in any order of events that the contracts of both ends
+/// allow. Each has to end, for a reason that is true; at temperature 0 its text has to be the target's own.
+pub fn check(bytes: &[u8]) {
+    // Unstructured never runs out: where bytes end it goes on with zeros.
+    let _ = play(&mut Unstructured::new(bytes));
+}
+
+fn play(input: &mut Unstructured<'_>) -> Result<()> {
+    let vocab_size = choose::one_of(input, &[8, 1, 2, 3, 40, 300])?;
+    let target = Toy { vocab_size, seed: input.arbitrary()?, difference: 0 };
+    let draft = Toy { difference: choose::one_of(input, &[3, 0, 8, 200])?, ..target };
+    let context_length = input.int_in_range(1..=48)?;
+    let info = TargetInfo {
+        vocab_size,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length,
+        max_draft_tokens: input.int_in_range(0..=10)?,
+        eos_ids: choose::ids(input, 2, vocab_size)?,
+    };
+    let draft_info =
+        DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length: input.int_in_range(0..=48)? };
+    let mut pair = Pair {
+        edge: EdgeSession::new(draft_info),
+        cloud: CloudSession::new(info.clone()),
+        models: [draft, target],
+        caches: Default::default(),
+        queues: Default::default(),
+        pass: None,
+        now: Duration::ZERO,
+        steps: 0,
+        tokens: Vec::new(),
+        end: None,
+    };
+    pair.settle();
+    assert!(pair.edge.is_idle(), "the handshake failed");
+    for _ in 0..3 {
+        let prompt = choose::ids(input, 6, vocab_size)?;
+        let settings = choose::settings(input, vocab_size)?;
+        if pair.edge.start(prompt.clone(), &settings, pair.now).is_err() {
+            assert!(pair.edge.is_idle());
+            continue;
+        }
+        (pair.tokens, pair.end) = (Vec::new(), None);
+        let disturbances = input.int_in_range(0..=24u8)?;
+        for _ in 0..disturbances {
+            match input.int_in_range(0..=15u8)? {
+                15 => pair.edge.cancel(),
+                14 => pair.now += Duration::from_millis(input.arbitrary::<u16>()?.into()),
+                other => {
+                    pair.step(other.into());
+                }
+            }
+        }
+        pair.settle();
+        assert!(pair.edge.is_idle() && !pair.cloud.is_generating(), "the generation came to a halt without an end");
+        pair.judge(&prompt, &settings, &info);
+        if input.is_empty() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+struct Pair {
+    edge: EdgeSession,
+    cloud: CloudSession,
+    /// Draft, target.
+    models: [Toy; 2],
+    caches: [Cache; 2],
+    /// Up, down.
+    queues: [VecDeque<Vec<u8>>; 2],
+    /// The target's pass under way.
+    pass: Option<Forward>,
+    now: Duration,
+    steps: usize,
+    tokens: Vec<u32>,
+    end: Option<EndReason>,
+}
+
+impl Pair {
+    /// Steps until nothing moves.
+    fn settle(&mut self) {
+        while (0..5).any(|which| self.step(which)) {}
+    }
+
+    /// One step of one of the five that can move; whether it did.
+    fn step(&mut self, which: usize) -> bool {
+        self.steps += 1;
+        assert!(self.steps < MOST_STEPS, "this never ends");
+        match which % 5 {
+            0 => self.poll_edge(),
+            1 => {
+                let Some(bytes) = self.queues[0].pop_front() else { return false };
+                self.cloud.handle_frame(&bytes);
+                true
+            }
+            2 => self.poll_cloud(),
+            3 => {
+                let Some(forward) = self.pass.take() else { return false };
+                let rows = self.caches[1].forward(&forward, &self.models[1]);
+                self.cloud.handle_logits(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>());
+                true
+            }
+            _ => {
+                let Some(bytes) = self.queues[1].pop_front() else { return false };
+                self.edge.handle_frame(&bytes, self.now).expect("the cloud keeps the protocol");
+                true
+            }
+        }
+    }
+
+    fn poll_edge(&mut self) -> bool {
+        match self.edge.poll(self.now).expect("the draft's logits are sound") {
+            None => return false,
+            Some(EdgeOutput::Send(bytes)) => self.queues[0].push_back(bytes),
+            Some(EdgeOutput::Forward(forward)) => {
+                for row in self.caches[0].forward(&forward, &self.models[0]) {
+                    self.edge.handle_logits(&row).expect("the draft's logits are sound");
+                }
+            }
+            Some(EdgeOutput::Event(Event::Committed(committed))) => {
+                assert_eq!(self.end, None, "tokens came after the end");
+                self.tokens.extend(committed.tokens.iter().map(|token| token.0));
+            }
+            Some(EdgeOutput::Event(Event::Finished(end))) => assert_eq!(self.end.replace(end), None),
+            Some(EdgeOutput::Event(Event::Connected(_))) => {}
+            Some(EdgeOutput::Event(other)) => panic!("what the edge let pass is refused: {other:?}"),
+        }
+        true
+    }
+
+    fn poll_cloud(&mut self) -> bool {
+        match self.cloud.poll() {
+            None => return false,
+            Some(CloudOutput::Send(bytes)) => self.queues[1].push_back(bytes),
+            Some(CloudOutput::Forward(forward)) => assert_eq!(self.pass.replace(forward), None, "two passes at a time"),
+            Some(CloudOutput::Close) => panic!("the cloud closed"),
+        }
+        true
+    }
+
+    fn judge(&self, prompt: &[u32], settings: &Settings, info: &TargetInfo) {
+        let ended_by_eos = self.tokens.last().is_some_and(|id| info.eos_ids.contains(id));
+        let length = self.tokens.len();
+        match self.end.expect("an idle edge has told of the end") {
+            EndReason::Finish(Finish::Eos) => assert!(ended_by_eos),
+            EndReason::Finish(Finish::Length) => assert_eq!(length, settings.max_new_tokens as usize),
+            EndReason::Finish(Finish::Context) => assert_eq!(prompt.len() + length, info.context_length as usize),
+            EndReason::Cancelled => {}
+        }
+        assert!(length <= settings.max_new_tokens as usize && prompt.len() + length <= info.context_length as usize);
+        let within = &self.tokens[..length.saturating_sub(1)];
+        assert!(!within.iter().any(|id| info.eos_ids.contains(id)), "the text goes on after its end");
+        assert_eq!(self.edge.statistics().tokens, length);
+        if settings.sampling.temperature == 0.0 {
+            let mut text = prompt.to_vec();
+            for &token in &self.tokens {
+                assert_eq!(token, self.models[1].greedy(&text), "the target's token after {text:?}");
+                text.push(token);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `cargo xtask fuzz`: libFuzzer on the targets of fuzz/, by the stable toolchain.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::debian;
+use crate::process;
+use crate::tools::Tool;
+use crate::workspace::Workspace;
+
+/// The targets of fuzz/Cargo.toml, from the bytes outwards.
+pub const TARGETS: [&str; 5] = ["frame", "payload", "edge", "cloud", "session"];
+
+/// How long each target is run as part of all tests.
+pub const SMOKE_SECONDS: u32 = 10;
+
+/// An input that takes longer has found something as well.
+const INPUT_SECONDS: u32 = 20;
+
+/// What to run, and for how long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FuzzOptions {
+    /// One of [`TARGETS`], or all.
+    pub target: Option<&'static str>,
+    /// Seconds for each.
+    pub seconds: u32,
+}
+
+/// Runs each chosen target over its corpus and goes on from there; stops at the first that finds something.
+///
+/// What is found anew is kept under target/fuzz/corpus for the next time; the committed corpus is only read.
+pub fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<()> {
+    let folder = workspace.target().join("fuzz");
+    let host = host()?;
+    ensure_cxx()?;
+    let cargo_fuzz = Tool::CARGO_FUZZ.find_or_install(workspace)?;
+    // No sanitizer: they need a nightly toolchain, and look for what safe code cannot do.
+    process::run(
+        workspace
+            .command(cargo_fuzz)
+            .args(["build", "--sanitizer", "none", "--features", "libfuzzer", "--target", &host, "--target-dir"])
+            .arg(&folder),
+    )?;
+    let binaries = folder.join(&host).join("release");
+    for target in TARGETS.into_iter().filter(|&target| options.target.is_none_or(|chosen| chosen == target)) {
+        println!("\n-- {target}");
+        fuzz(workspace, &folder, &binaries, target, options.seconds)?;
+    }
+    Ok(())
+}
+
+fn fuzz(workspace: &Workspace, folder: &Path, binaries: &Path, target: &str, seconds: u32) -> Result<()> {
+    let found = created(folder.join("corpus").join(target))?;
+    let crashes = created(folder.join("artifacts").join(target))?;
+    // libFuzzer says a lot; of a run that found nothing, two numbers are of interest.
+    let log = folder.join(format!("{target}.log"));
+    let output = fs::File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
+    let mut fuzzer = workspace.command(binaries.join(target));
+    fuzzer
+        // New inputs go into the first folder.
+        .args([&found, &workspace.root().join("fuzz/corpus").join(target)])
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-timeout={INPUT_SECONDS}"))
+        // A folder, so it ends with a separator.
+        .arg(format!("-artifact_prefix={}/", crashes.display()))
+        .arg("-print_final_stats=1")
+        .stderr(output);
+    let outcome = process::run(&mut fuzzer);
+    let said = String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
+    outcome.with_context(|| {
+        eprintln!("{}", last_lines(&said));
+        format!(
+            "fuzzing `{target}` has found something: the input is the newest file in {}, and fuzz/README.md says what to do with it",
+            crashes.display()
+        )
+    })?;
+    let number = |name| statistic(&said, name).unwrap_or("?");
+    println!("{} inputs tried, {} kept", number("number_of_executed_units"), number("new_units_added"));
+    Ok(())
+}
+
+/// The end of what a fuzzer said: the panic and where it came from.
+fn last_lines(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(80)..].join("\n")
+}
+
+/// A number that libFuzzer ends with, such as `stat::new_units_added:          730`.
+fn statistic<'a>(said: &'a str, name: &str) -> Option<&'a str> {
+    said.lines().find_map(|line| Some(line.strip_prefix("stat::")?.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+fn created(folder: PathBuf) -> Result<PathBuf> {
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+    Ok(folder)
+}
+
+/// This machine's name among Rust's targets: it is part of the path of what is built.
+fn host() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let version = process::capture(Command::new(rustc).arg("-vV"))?;
+    host_in(&version).map(str::to_owned)
+}
+
+fn host_in(version: &str) -> Result<&str> {
+    version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc does not say which machine it is for")
+}
+
+/// libFuzzer is compiled from C++.
+fn ensure_cxx() -> Result<()> {
+    const SENTENCE: &str =
+        "a C++ compiler is needed to build libFuzzer: install one (Debian: apt-get install g++) or set CXX to it";
+    let found = || std::env::var_os("CXX").is_some() || process::find_on_path("c++").is_some();
+    if found() {
+        return Ok(());
+    }
+    if !debian::can_install() {
+        bail!(SENTENCE);
+    }
+    println!("Installing g++ with apt-get.");
+    debian::install(&["g++"]).context(SENTENCE)?;
+    ensure!(found(), SENTENCE);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_has_a_corpus_and_a_place_in_the_manifest() {
+        let workspace = Workspace::find().unwrap();
+        let manifest = fs::read_to_string(workspace.root().join("fuzz/Cargo.toml")).unwrap();
+        assert_eq!(manifest.matches("[[bin]]").count(), TARGETS.len());
+        for target in TARGETS {
+            assert!(manifest.contains(&format!("name = \"{target}\"\n")), "{target}");
+            assert!(workspace.root().join("fuzz/corpus").join(target).is_dir(), "{target}");
+        }
+    }
+
+    #[test]
+    fn statistics_are_found_and_the_end_is_kept() {
+        let said = "INFO: Seed: 1\nstat::new_units_added:          730\nstat::peak_rss_mb:              35\n";
+        assert_eq!(statistic(said, "new_units_added"), Some("730"));
+        assert_eq!(statistic(said, "new_units"), None);
+        assert_eq!(last_lines(said), said.trim_end());
+        assert_eq!(last_lines(&"a line\n".repeat(200)).lines().count(), 80);
+    }
+
+    #[test]
+    fn the_host_is_read_from_what_rustc_prints() {
+        let version =
+            "rustc 1.95.0 (59807616e 2026-04-14)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1.95.0\n";
+        assert_eq!(host_in(version).unwrap(), "x86_64-unknown-linux-gnu");
+        assert!(host_in("rustc 1.95.0").is_err());
+    }
+}
