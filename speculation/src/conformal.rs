@@ -18,6 +18,8 @@
 //! Where that is below the proof's −(1 + ηα), for steps η > 1/(1 − 2α), the theorem as printed does not hold; η(1−α) then
 //! stands in place of 1 + ηα.
 
+use crate::theory::sqs::dropped_mass_bound;
+
 /// The parameters of C-SQS that concern the edge alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThresholdParameters {
@@ -122,11 +124,7 @@ impl Conformal {
 
     /// What Theorem 2, with the erratum above, bounds it by; `None` before the first.
     pub fn bound(&self) -> Option<f64> {
-        let ThresholdParameters { target, step, initial } = self.parameters;
-        let tokens = self.updates as f64;
-        // How far below zero the threshold can fall.
-        let lowest = (1.0 + step * target).max(step * (1.0 - target));
-        (self.updates > 0).then(|| target + (initial.abs() + lowest) / (step * tokens))
+        (self.updates > 0).then(|| dropped_mass_bound(&self.parameters, self.updates))
     }
 
     fn updated(&self, threshold: f64, dropped: f64) -> f64 {

@@ -17,6 +17,7 @@
 //! | [`options`] | how to draft, as users say it |
 //! | [`statistics`] | what a generation cost |
 //! | [`link`] | when bytes arrive over a link of given rate and delay |
+//! | [`theory`] | the papers' closed forms: what all this should cost and gain |
 //!
 //! Nothing here sees a tensor, a socket or a clock: logits come as `&[f32]`, time as a [`Duration`] since any
 //! fixed moment, randomness from a seed. So both ends run together in one process on a virtual clock, and the
@@ -41,6 +42,7 @@ pub mod random;
 pub mod sampling;
 pub mod sparsify;
 pub mod statistics;
+pub mod theory;
 
 /// What one forward pass of a model is asked for.
 ///
