@@ -391,3 +391,6 @@ impl RoundEncoder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
