@@ -114,7 +114,7 @@ fn golden_files_decode() {
     assert!(size < LARGEST_FOLDER, "{size} bytes");
 }
 
-/// decode.py is the other decoder. It needs nothing but Python; without it this test says so and the other one stands
+/// decode.py, with adaptive.py, is the other decoder. It needs nothing but Python; without it this test says so and the other one stands
 /// alone.
 #[test]
 fn a_decoder_written_from_the_format_alone_agrees() {
