@@ -1,11 +1,15 @@
 //! The command line.
 
-use std::process::ExitCode;
+use std::{
+    io::{Write, stdout},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
 mod generate;
 mod serve;
+mod theory;
 
 /// Draft text with a small model at the edge, verify it with a large one on a server.
 ///
@@ -21,6 +25,7 @@ Try it:
   outrider generate \"Once upon a time\"             a native edge that drafts for it
   outrider generate --local \"Once upon a time\"     both ends in this process
   outrider generate --local --cloud-only \"Once\"    the large model alone, for comparison
+  outrider theory                                  the papers' tables, from their closed forms
 
 Without --draft, --target and --tokenizer the small pair in the binary is used."
 )]
@@ -33,6 +38,7 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     Generate(generate::Generate),
+    Theory(theory::Theory),
 }
 
 /// Parses the arguments and does what they say.
@@ -50,6 +56,7 @@ pub fn main() -> ExitCode {
             match cli.command {
                 Command::Serve(serve) => serve.run().await,
                 Command::Generate(generate) => generate.run().await,
+                Command::Theory(theory) => theory.run(),
             }
         })
     });
@@ -64,6 +71,12 @@ pub fn main() -> ExitCode {
 
 /// What a command ends with when it fails; shown to the user as one sentence.
 type CommandError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Prints at once; a reader that has gone away is not an error of ours.
+fn print(text: &str) {
+    let mut out = stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
 
 #[expect(clippy::print_stderr, reason = "this is a command line")]
 fn complain(error: &dyn std::error::Error) {

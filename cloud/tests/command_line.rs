@@ -39,7 +39,7 @@ fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn help_teaches_both_commands() {
+fn help_teaches_every_command() {
     let help = stdout(&outrider(&["--help"]));
     assert!(help.contains("serve") && help.contains("generate"), "{help}");
     let help = stdout(&outrider(&["generate", "--help"]));
@@ -47,6 +47,53 @@ fn help_teaches_both_commands() {
         assert!(help.contains(option), "{option} in {help}");
     }
     assert!(stdout(&outrider(&["serve", "--help"])).contains("--listen"));
+    let help = stdout(&outrider(&["theory", "--help"]));
+    for symbol in ["--json", "alpha ", "gamma ", "S_inf ", "AS2 ", "T_comm ", "eta_TP ", "E[N] "] {
+        assert!(help.contains(symbol), "{symbol} in {help}");
+    }
+}
+
+/// The digits that the papers print. Of the stars of Table I, (0.4, 0.4) has none in the paper: see `theory::tk_slt`.
+#[test]
+fn theory_prints_the_papers_tables() {
+    let printed = stdout(&outrider(&["theory"]));
+    let lines: Vec<String> =
+        printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let below = |title: &str, rows: &[&str]| {
+        let start = lines.iter().position(|line| line.starts_with(title)).unwrap();
+        assert_eq!(lines[start + 1..][..rows.len()], *rows, "{title}");
+    };
+    below(
+        "TK-SLT, Table I:",
+        &["alpha \\ L 0.01 0.1 0.2 0.4 0.6", "0.4 4 2 1 1* 1*", "0.6 7 3 2 1 1*", "0.8 14 6 4 2 1"],
+    );
+    below("TK-SLT, Table II:", &["K 3 32 320 3200 32000", "L 0.0700 0.0702 0.0723 0.0930 0.3000"]);
+    below(
+        "DSSD, Table 1:",
+        &[
+            "gamma \\ alpha 0.5 0.6 0.7 0.8 0.9 0.99",
+            "2 0.75 (26.00) 0.64 (25.12) 0.51 (24.08) 0.36 (22.88) 0.19 (21.52) 0.02 (20.16)",
+            "4 0.94 (27.50) 0.87 (26.96) 0.76 (26.08) 0.59 (24.72) 0.34 (22.75) 0.04 (20.32)",
+            "6 0.98 (27.88) 0.95 (27.63) 0.88 (27.06) 0.74 (25.90) 0.47 (23.75) 0.06 (20.47)",
+            "8 1.00 (27.97) 0.98 (27.87) 0.94 (27.54) 0.83 (26.66) 0.57 (24.56) 0.08 (20.62)",
+        ],
+    );
+    // The gaps reach what the text of SPRINTER says that they do not exceed: 1 token, and t_d = 0.1.
+    below("SPRINTER, Figure 5:", &["eta_TP \\ eta_FP 0 0.5 gap", "0.0 0.000 0.000 0.000"]);
+    assert!(lines.contains(&"1.0 5.000 6.000 1.000".to_owned()), "{printed}");
+    below("SPRINTER, Figure 6:", &["eta_TP \\ eta_FP 0 0.5 gap", "0.0 0.100 0.100 0.000"]);
+    assert!(lines.contains(&"1.0 0.600 0.700 0.100".to_owned()), "{printed}");
+}
+
+#[test]
+fn theory_prints_json_of_the_same_cells() {
+    let tables: Value = serde_json::from_str(&stdout(&outrider(&["theory", "--json"]))).unwrap();
+    let cells = |paper: &str, table: &str| tables[paper][table].as_array().unwrap().len();
+    assert_eq!((cells("tkSlt", "table1"), cells("tkSlt", "table2"), cells("dssd", "table1")), (15, 5, 24));
+    assert_eq!((cells("sprinter", "figure5"), cells("sprinter", "figure6")), (22, 22));
+    let best = &tables["tkSlt"]["table1"][10];
+    assert_eq!((&best["draftLength"], &best["speculates"]), (&14.into(), &true.into()), "{best}");
+    assert_eq!(tables["dssd"]["table1"][0]["communicationMs"], 26.0);
 }
 
 #[test]

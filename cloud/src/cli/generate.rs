@@ -1,9 +1,6 @@
 //! `outrider generate`.
 
-use std::{
-    io::{Write, stdout},
-    str::FromStr,
-};
+use std::str::FromStr;
 
 use clap::Args;
 use outrider_codec::frame::SamplingParameters;
@@ -15,7 +12,7 @@ use outrider_speculation::{
 };
 use serde::Serialize;
 
-use super::CommandError;
+use super::{CommandError, print};
 use crate::{
     edge::{Generated, NativeEdge, Transport},
     engine::Engine,
@@ -246,10 +243,4 @@ fn summary(generated: &Generated, report: &Report) -> String {
         ("first token", format!("{:.0} ms", report.first_token_ms)),
     ]);
     lines.iter().map(|(name, value)| format!("{name:<30} {value}\n")).collect()
-}
-
-/// Prints at once; a reader that has gone away is not an error of ours.
-fn print(text: &str) {
-    let mut out = stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
