@@ -24,8 +24,8 @@
 //!
 //! # Cost
 //!
-//! With s = min(k, n−k): O(s²) multiplications of a big integer by a machine word at worst, O(s + Σ gaps) when
-//! consecutive elements are close. A subset with k > n/2 is coded as its complement.
+//! With s = min(k, n−k): O(s²) factors and divisors at worst, O(s + Σ gaps) when consecutive elements are close. As many
+//! as fit into a machine word are applied to the big integer at once. A subset with k > n/2 is coded as its complement.
 //!
 //! Cover, "Enumerative source encoding", IEEE Trans. Inf. Theory 19(1), 1973.
 
@@ -34,6 +34,7 @@ use num_bigint::BigUint;
 use crate::{
     bits::{BitReader, BitWriter},
     error::DecodeError,
+    natural::Natural,
 };
 
 /// C(n, k).
@@ -41,7 +42,7 @@ pub fn binomial(n: u32, k: u32) -> BigUint {
     if k > n {
         return BigUint::ZERO;
     }
-    Cursor::new(n, k.min(n - k)).value
+    BigUint::from(&Cursor::new(n, k.min(n - k)).value)
 }
 
 /// ⌈log2 C(n, k)⌉: the bits of the largest rank.
@@ -83,7 +84,8 @@ impl SubsetCode {
         debug_assert_eq!(subset.len(), self.k as usize);
         debug_assert!(subset.windows(2).all(|pair| pair[0] < pair[1]));
         debug_assert!(subset.last().is_none_or(|&last| last < self.n));
-        if self.is_complemented() { rank(&complement(self.n, subset)) } else { rank(subset) }
+        let rank = if self.is_complemented() { rank(&complement(self.n, subset)) } else { rank(subset) };
+        BigUint::from(&rank)
     }
 
     /// The subset of a rank; `None` if the rank is not below C(n, k).
@@ -91,6 +93,7 @@ impl SubsetCode {
         if rank >= self.count {
             return None;
         }
+        let rank = Natural::from(&rank);
         Some(if self.is_complemented() {
             complement(self.n, &unrank(rank, self.n, self.n - self.k))
         } else {
@@ -185,8 +188,8 @@ fn complement(n: u32, subset: &[u32]) -> Vec<u32> {
     out
 }
 
-fn rank(subset: &[u32]) -> BigUint {
-    let mut sum = BigUint::ZERO;
+fn rank(subset: &[u32]) -> Natural {
+    let mut sum = Natural::zero();
     let mut cursor: Option<Cursor> = None;
     for (&c, i) in subset.iter().rev().zip((1..=subset.len() as u32).rev()) {
         // The elements 0, 1, …, i−1 that are left contribute C(c, c+1) = 0 each.
@@ -200,18 +203,18 @@ fn rank(subset: &[u32]) -> BigUint {
             }
             None => Cursor::new(c, i),
         };
-        sum += &at.value;
+        sum.add(&at.value);
         cursor = Some(at);
     }
     sum
 }
 
-fn unrank(mut rest: BigUint, n: u32, k: u32) -> Vec<u32> {
+fn unrank(mut rest: Natural, n: u32, k: u32) -> Vec<u32> {
     let mut subset = vec![0; k as usize];
     // C(n, k) > rest: the search for c_k starts above it.
     let mut cursor = Cursor::new(n, k);
     for i in (1..=k).rev() {
-        if rest == BigUint::ZERO {
+        if rest.is_zero() {
             // All that is left is 0, 1, …, i−1.
             for (slot, element) in subset.iter_mut().zip(0..i) {
                 *slot = element;
@@ -219,79 +222,115 @@ fn unrank(mut rest: BigUint, n: u32, k: u32) -> Vec<u32> {
             break;
         }
         cursor.seek(&rest, i);
-        rest -= &cursor.value;
+        rest.subtract(&cursor.value);
         subset[i as usize - 1] = cursor.n;
     }
     subset
 }
 
-/// C(n, k) with its neighbours one multiplication and one division away. Invariant: k ≤ n, so value ≥ 1.
+/// C(n, k) with its neighbours one factor and one divisor away. Invariant: k ≤ n, so it is at least 1.
+///
+/// Passes over the digits of the value are what takes time. So factors and divisors wait in a machine word each, until
+/// it is full:
+///
+/// ```text
+/// C(n, k) = value · factors / divisors
+/// ```
+///
+/// Both sides are integers for every n and k on the way, so dividing value · factors by the divisors leaves no rest
+/// whenever it is done.
 #[derive(Debug, Clone)]
 struct Cursor {
     n: u32,
     k: u32,
-    value: BigUint,
+    value: Natural,
+    factors: u64,
+    divisors: u64,
 }
 
 impl Cursor {
+    /// C(n, k), settled.
     fn new(n: u32, k: u32) -> Self {
-        let mut value = BigUint::from(1u32);
-        let short = k.min(n - k);
-        // C(n−short+j, j) for j = 1, 2, …: every division is exact.
-        for j in 1..=short {
-            value *= n - short + j;
-            value /= j;
-        }
-        Self { n, k, value }
+        let mut cursor = Self { n, k, value: Natural::one(), factors: 1, divisors: 1 };
+        cursor.start_at(n, k);
+        cursor
     }
 
-    /// C(n, k) → C(n′, k′) for k′ ≤ n′, by the shorter of walking and starting anew.
+    /// C(n, k), settled, whatever it was before.
+    fn start_at(&mut self, n: u32, k: u32) {
+        (self.n, self.k) = (n, k);
+        self.value.set_one();
+        let short = k.min(n - k);
+        // C(n−short+j, j) for j = 1, 2, …
+        for j in 1..=short {
+            self.times(n - short + j, j);
+        }
+        self.settle();
+    }
+
+    /// C(n, k) → C(n, k)·factor/divisor, which has to be the neighbour that the caller moves to.
+    fn times(&mut self, factor: u32, divisor: u32) {
+        match self.divisors.checked_mul(divisor.into()) {
+            Some(divisors) => self.divisors = divisors,
+            None => {
+                self.settle();
+                self.divisors = divisor.into();
+            }
+        }
+        match self.factors.checked_mul(factor.into()) {
+            Some(factors) => self.factors = factors,
+            None => {
+                self.value.multiply(self.factors);
+                self.factors = factor.into();
+            }
+        }
+    }
+
+    /// Makes `value` C(n, k).
+    fn settle(&mut self) {
+        if self.factors > 1 {
+            self.value.multiply(std::mem::replace(&mut self.factors, 1));
+        }
+        if self.divisors > 1 {
+            self.value.divide_exactly(std::mem::replace(&mut self.divisors, 1));
+        }
+    }
+
+    /// C(n, k) → C(n′, k′) for k′ ≤ n′ and k′ ≤ k, settled; by the shorter of walking and starting anew.
     fn move_to(&mut self, n: u32, k: u32) {
-        let walk = u64::from(self.n.abs_diff(n)) + u64::from(self.k.abs_diff(k));
-        if walk > u64::from(k.min(n - k)) {
-            *self = Self::new(n, k);
+        debug_assert!(k <= self.k, "ranks are read from the largest element down");
+        let walk = u64::from(self.n.abs_diff(n)) + u64::from(self.k - k);
+        // A new start is on smaller integers all the way and has small divisors, of which more fit into a word.
+        if 4 * walk > u64::from(k.min(n - k)) {
+            self.start_at(n, k);
             return;
         }
         // Down in k first and down in n last, so that k ≤ n holds all the way.
         while self.k > k {
             // C(n, k−1) = C(n, k)·k/(n−k+1)
-            self.value *= self.k;
-            self.value /= self.n - self.k + 1;
+            self.times(self.k, self.n - self.k + 1);
             self.k -= 1;
         }
         while self.n < n {
-            self.up();
+            // C(n+1, k) = C(n, k)·(n+1)/(n+1−k)
+            self.times(self.n + 1, self.n + 1 - self.k);
+            self.n += 1;
         }
         while self.n > n {
-            self.down();
+            // C(n−1, k) = C(n, k)·(n−k)/n
+            self.times(self.n - self.k, self.n);
+            self.n -= 1;
         }
-        debug_assert_eq!(self.k, k, "ranks are read from the largest element down");
-    }
-
-    /// C(n, k) → C(n+1, k) = C(n, k)·(n+1)/(n+1−k).
-    fn up(&mut self) {
-        self.value *= self.n + 1;
-        self.value /= self.n + 1 - self.k;
-        self.n += 1;
-    }
-
-    /// C(n, k) → C(n−1, k) = C(n, k)·(n−k)/n; needs k < n.
-    fn down(&mut self) {
-        self.value *= self.n - self.k;
-        self.value /= self.n;
-        self.n -= 1;
+        self.settle();
     }
 
     /// Moves to the largest n with C(n, i) ≤ `rest`, where 1 ≤ `rest` < C(self.n, i) and i ≤ self.k.
     ///
     /// A float guess says where to look first; the integers decide. A bad guess costs steps, never a wrong answer.
-    fn seek(&mut self, rest: &BigUint, i: u32) {
+    fn seek(&mut self, rest: &Natural, i: u32) {
         // Invariant: C(below, i) ≤ rest < C(above, i). C(i, i) = 1 ≤ rest.
         let (mut below, mut above) = (i, self.n);
-        let k = self.k;
-        if k > i {
-            self.move_to(self.n, i);
-        }
+        self.move_to(self.n, i);
         loop {
             let guess = self.guess(rest).clamp(below, above - 1);
             self.move_to(guess, i);
@@ -303,30 +342,24 @@ impl Cursor {
             if below + 1 == above {
                 return;
             }
-            self.up();
-            if self.value > *rest {
-                self.down();
+            let mut next = self.value.clone();
+            next.multiply((self.n + 1).into());
+            next.divide_exactly((self.n + 1 - i).into());
+            if next > *rest {
                 return;
             }
+            self.value = next;
+            self.n += 1;
             below = self.n;
         }
     }
 
     /// About the n′ with C(n′, k) = `rest`: C(n, k) ≈ (n − (k−1)/2)^k / k!, scaled to be exact at the cursor.
-    fn guess(&self, rest: &BigUint) -> u32 {
+    fn guess(&self, rest: &Natural) -> u32 {
         let middle = f64::from(self.k - 1) / 2.0;
-        let ratio = (log2(rest) - log2(&self.value)) / f64::from(self.k);
+        let ratio = (rest.log2() - self.value.log2()) / f64::from(self.k);
         ((f64::from(self.n) - middle) * ratio.exp2() + middle) as u32
     }
-}
-
-/// log2 of a positive integer, to about 50 bits.
-fn log2(value: &BigUint) -> f64 {
-    let mut digits = value.iter_u64_digits().rev();
-    let high = digits.next().unwrap_or(1) as f64;
-    let low = digits.next().unwrap_or(0) as f64;
-    let lower_digits = value.iter_u64_digits().len() as f64 - 1.0;
-    (high + low / 2f64.powi(64)).log2() + 64.0 * lower_digits
 }
 
 #[cfg(test)]

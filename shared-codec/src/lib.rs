@@ -28,6 +28,7 @@ pub mod error;
 pub mod frame;
 pub mod half;
 pub mod lattice;
+mod natural;
 pub mod probabilities;
 pub mod range_coder;
 pub mod scheme;

@@ -160,14 +160,16 @@ pub(super) struct Context<'a> {
     pub(super) code: &'a AdaptiveCode,
     /// [`SAME_TOKEN`] for each that followed the same token, and one for each coded id it has.
     pub(super) likeness: [u16; REMEMBERED],
-    /// Ids whose groups are complete.
-    pub(super) coded: Vec<u32>,
+    /// Ids whose groups are complete, ascending, with their weights in the tree.
+    pub(super) coded: Vec<(u32, u64)>,
     /// Number of them when the neighbours are next looked up.
     pub(super) next_lookup: usize,
     /// What neighbours add, ids ascending.
     pub(super) added: Vec<(u32, u64)>,
     /// Ids whose weight is not the tree's, ascending; with the sum of differences up to and including each.
     pub(super) changes: Vec<(u32, i64)>,
+    /// Weight of all ids.
+    pub(super) all: u64,
 }
 
 impl<'a> Context<'a> {
@@ -176,7 +178,8 @@ impl<'a> Context<'a> {
         for (likeness, slot) in likeness.iter_mut().zip(&code.memory.slots) {
             *likeness = if slot.last == last { SAME_TOKEN } else { 0 };
         }
-        Self { code, likeness, coded: Vec::new(), next_lookup: 0, added: Vec::new(), changes: Vec::new() }
+        let all = code.weights.total;
+        Self { code, likeness, coded: Vec::new(), next_lookup: 0, added: Vec::new(), changes: Vec::new(), all }
     }
 
     /// Before a group.
@@ -185,29 +188,25 @@ impl<'a> Context<'a> {
             self.next_lookup = (2 * self.coded.len()).max(1);
             self.look_up();
         }
-        let mut coded = self.coded.clone();
-        coded.sort_unstable();
         self.changes.clear();
         let mut sum = 0i64;
-        let mut excluded = coded.into_iter().peekable();
-        let exclude = |id: u32, sum: &mut i64, changes: &mut Vec<(u32, i64)>| {
-            *sum -= self.code.weights.of(id) as i64;
-            changes.push((id, *sum));
-        };
-        for &(id, weight) in &self.added {
-            while let Some(gone) = excluded.next_if(|&gone| gone < id) {
-                exclude(gone, &mut sum, &mut self.changes);
+        let mut excluded = self.coded.iter().peekable();
+        for &(id, added) in &self.added {
+            while let Some(&(gone, weight)) = excluded.next_if(|&&(gone, _)| gone < id) {
+                sum -= weight as i64;
+                self.changes.push((gone, sum));
             }
-            if excluded.next_if_eq(&id).is_some() {
-                exclude(id, &mut sum, &mut self.changes);
-            } else {
-                sum += weight as i64;
-                self.changes.push((id, sum));
-            }
+            sum += match excluded.next_if(|&&(gone, _)| gone == id) {
+                Some(&(_, weight)) => -(weight as i64),
+                None => added as i64,
+            };
+            self.changes.push((id, sum));
         }
-        for gone in excluded {
-            exclude(gone, &mut sum, &mut self.changes);
+        for &(gone, weight) in excluded {
+            sum -= weight as i64;
+            self.changes.push((gone, sum));
         }
+        self.all = self.code.weights.total.wrapping_add_signed(sum);
     }
 
     /// After a group.
@@ -219,25 +218,32 @@ impl<'a> Context<'a> {
                 places &= places - 1;
             }
         }
-        self.coded.extend(ids);
+        self.coded.extend(ids.iter().map(|&id| (id, self.code.weights.of(id))));
+        self.coded.sort_unstable();
     }
 
     pub(super) fn look_up(&mut self) {
         let memory = &self.code.memory;
-        // The most alike, then the latest.
+        // The most alike, then the latest; no two are equal in both.
         let mut alike: Vec<usize> = (0..memory.slots.len()).filter(|&at| self.likeness[at] > 0).collect();
-        alike.sort_unstable_by_key(|&at| (std::cmp::Reverse(self.likeness[at]), memory.age(at)));
-        alike.truncate(NEIGHBOURS);
-        self.added.clear();
-        let mut list = Vec::new();
-        for at in alike {
+        if alike.len() > NEIGHBOURS {
+            let order = |&at: &usize| (std::cmp::Reverse(self.likeness[at]), memory.age(at));
+            alike.select_nth_unstable_by_key(NEIGHBOURS, order);
+            alike.truncate(NEIGHBOURS);
+        }
+        // The ids of all neighbours in one sort, each with its neighbour's number behind it. Ids have 24 bits at most.
+        let mut weights = [0; NEIGHBOURS];
+        let mut list: Vec<u32> = Vec::new();
+        for (i, at) in alike.into_iter().enumerate() {
             let likeness = u64::from(self.likeness[at]);
             let occurrences = NEIGHBOUR_WEIGHT * likeness * likeness / (self.coded.len() as u64 + 1);
-            let weight = occurrences * u64::from(self.code.weights.occurrence);
-            list.extend(memory.slots[at].ids.iter().map(|&id| (id, weight)));
+            weights[i] = occurrences * u64::from(self.code.weights.occurrence);
+            list.extend(memory.slots[at].ids.iter().map(|&id| id * NEIGHBOURS as u32 + i as u32));
         }
-        list.sort_unstable_by_key(|&(id, _)| id);
-        for (id, weight) in list {
+        list.sort_unstable();
+        self.added.clear();
+        for key in list {
+            let (id, weight) = (key / NEIGHBOURS as u32, weights[key as usize % NEIGHBOURS]);
             match self.added.last_mut() {
                 Some(last) if last.0 == id => last.1 += weight,
                 _ => self.added.push((id, weight)),
@@ -273,7 +279,7 @@ pub(super) struct Place<'a> {
 
 impl<'a> Place<'a> {
     pub(super) fn new(context: &'a Context<'a>, start: u32, left: u32) -> Self {
-        let all = context.below(context.code.vocab_size);
+        let all = context.all;
         let rest = all - context.below(start);
         let shift = (u64::BITS - rest.leading_zeros()).saturating_sub(32);
         Self { context, start, left, all, rest: rest >> shift, shift }
