@@ -74,7 +74,8 @@ mod tests {
         assert_eq!(dropped_mass_bound(&paper, 0), f64::INFINITY);
         // 0.0005 + 1.0100005/0.001 = 1010.001.
         assert!((dropped_mass_bound(&paper, 1) - 1010.001).abs() < 1e-9);
-        assert!((dropped_mass_bound(&paper, usize::MAX) - 0.0005).abs() < 1e-12);
+        // About 2.4e-7 above it where usize has 32 bits.
+        assert!((dropped_mass_bound(&paper, usize::MAX) - 0.0005).abs() < 1e-6);
         assert_eq!(dropped_mass_bound(&ThresholdParameters { step: 0.0, ..paper }, 9), f64::INFINITY);
         // From β₁ just above 0 one token may drop nearly all; as printed, the bound would be 0.1 + 1.4/4 = 0.45.
         let leap = ThresholdParameters { target: 0.1, step: 4.0, initial: 0.0 };
