@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::bench::Bench;
 use crate::demo::DemoOptions;
 use crate::fuzz::{self, FuzzOptions};
 use crate::test::Step;
@@ -32,6 +33,10 @@ Usage: cargo xtask <command>
                        libFuzzer on the codec and the state machines (default: every target, 60 seconds for each);
                        the targets are frame, payload, edge, cloud and session
 
+  bench WHAT           measurements, as tables and plots in target/bench
+      codec            bits and time per token of the codes, here and in Chromium
+      schemes          every uplink scheme on the default pair: acceptance, bits, passes
+
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling
   help                 this text
 
@@ -55,6 +60,8 @@ pub enum Request {
     Test(Vec<Step>),
     /// Run the fuzz targets.
     Fuzz(FuzzOptions),
+    /// Measure something.
+    Bench(Bench),
     /// Run the static checks.
     Check,
     /// Print [`HELP`].
@@ -73,8 +80,11 @@ impl Request {
             Some("demo") => return parse_demo(arguments),
             Some("test") => return parse_test(arguments),
             Some("fuzz") => return parse_fuzz(arguments),
+            Some("bench") => return parse_bench(arguments),
             Some("check") => Self::Check,
-            _ => bail!("there is no command {command:?}; `cargo xtask help` lists demo, test, fuzz, check and help"),
+            _ => bail!(
+                "there is no command {command:?}; `cargo xtask help` lists demo, test, fuzz, bench, check and help"
+            ),
         };
         match arguments.next() {
             None => Ok(request),
@@ -150,6 +160,23 @@ fn parse_fuzz(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
     Ok(Request::Fuzz(FuzzOptions { target, seconds: seconds.unwrap_or(FUZZ_SECONDS) }))
 }
 
+fn parse_bench(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> {
+    let names = Bench::ALL.map(Bench::name).join(", ");
+    let argument = arguments.next().with_context(|| format!("`bench` needs to know what to measure: {names}"))?;
+    if is_help(&argument) {
+        return Ok(Request::Help);
+    }
+    let bench = argument
+        .to_str()
+        .and_then(Bench::from_name)
+        .with_context(|| format!("`bench` measures {names}, but not {argument:?}"))?;
+    match arguments.next() {
+        None => Ok(Request::Bench(bench)),
+        Some(argument) if is_help(&argument) => Ok(Request::Help),
+        Some(argument) => bail!("`bench {}` takes no argument {argument:?}", bench.name()),
+    }
+}
+
 fn is_help(argument: &OsString) -> bool {
     argument == "--help" || argument == "-h"
 }
@@ -195,6 +222,15 @@ mod tests {
     }
 
     #[test]
+    fn a_measurement_is_named() {
+        for bench in Bench::ALL {
+            assert_eq!(parse(&format!("bench {}", bench.name())).unwrap(), Request::Bench(bench));
+            assert!(HELP.contains(&format!("\n      {} ", bench.name())), "{}", bench.name());
+        }
+        assert_eq!(parse("bench codec -h").unwrap(), Request::Help);
+    }
+
+    #[test]
     fn mistakes_are_told_not_guessed() {
         for line in [
             "dmeo",
@@ -210,6 +246,9 @@ mod tests {
             "fuzz 0",
             "fuzz 5 6",
             "fuzz edge cloud",
+            "bench",
+            "bench speed",
+            "bench codec schemes",
         ] {
             assert!(parse(line).is_err(), "{line:?}");
         }

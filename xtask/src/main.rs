@@ -1,11 +1,13 @@
-//! The repository's habits, as `cargo xtask <command>`: run the demo, run every test, run every check, fuzz.
+//! The repository's habits, as `cargo xtask <command>`: run the demo, run every test, run every check, fuzz,
+//! measure.
 //!
-//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`] and [`check`] are the commands; [`wasm`],
-//! [`page`] and [`server`] build the three things the commands need; [`tools`] and [`chromium`] find or install
-//! what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and [`version`] are
-//! what these stand on. Every failure ends in one sentence on stderr and exit status 1.
+//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`bench`] and [`check`] are the
+//! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`] and [`chromium`]
+//! find or install what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and
+//! [`version`] are what these stand on. Every failure ends in one sentence on stderr and exit status 1.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
 
+mod bench;
 mod check;
 mod chromium;
 mod cli;
@@ -49,6 +51,7 @@ fn obey() -> Result<()> {
         Request::Check => check::run(&Workspace::find()?),
         Request::Test(steps) => test::run(&Workspace::find()?, &steps),
         Request::Fuzz(options) => fuzz::run(&Workspace::find()?, &options),
+        Request::Bench(bench) => bench.run(&Workspace::find()?),
         Request::Demo(options) => demo::run(&Workspace::find()?, &options),
     }
 }

@@ -127,6 +127,16 @@ pub fn build_edge(workspace: &Workspace) -> Result<()> {
     )
 }
 
+/// Builds the browser's half of `bench codec`, as the edge is built: codec_bench.js and its .wasm in `folder`.
+pub fn build_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let compiler = Compiler::find_or_install(workspace)?;
+    let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+    let mut build = compiler.cargo(workspace, "build");
+    process::run(build.args(["--release", "--package", "outrider-edge", "--example", "codec_bench"]))?;
+    let module = workspace.target().join(TARGET).join("release").join("examples").join("codec_bench.wasm");
+    process::run(workspace.command(bindgen).args(["--target", "no-modules", "--out-dir"]).arg(folder).arg(module))
+}
+
 /// Runs clippy on what only the browser compiles.
 pub fn lint(workspace: &Workspace) -> Result<()> {
     let compiler = Compiler::find_or_install(workspace)?;
