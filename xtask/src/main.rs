@@ -1,7 +1,7 @@
 //! The repository's habits, as `cargo xtask <command>`: run the demo, run every test, run every check, fuzz,
 //! measure.
 //!
-//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`bench`] and [`check`] are the
+//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`] and [`check`] are the
 //! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`] and [`chromium`]
 //! find or install what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and
 //! [`version`] are what these stand on. Every failure ends in one sentence on stderr and exit status 1.
