@@ -1,7 +1,6 @@
 //! The exactness contract: whatever is drafted, sparsified, quantized and sent, the text is distributed as the
 //! target's own samples. Each law is in closed form, each test is strong enough to see a total-variation error of
 //! 0.01. `planted.rs` shows that they catch errors.
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use outrider_codec::{
     distribution::DraftDist,
