@@ -68,7 +68,7 @@ pub fn scheme(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<SchemePar
 
 /// ℓ.
 pub fn lattice_resolution(input: &mut Unstructured<'_>) -> Result<u32> {
-    if rarely(input, 8)? { one_of(input, &[1 << 16, (1 << 16) + 1, 2047, 1000]) } else { number(input, 130) }
+    if rarely(input, 32)? { one_of(input, &[1 << 16, (1 << 16) + 1, 2047, 1000]) } else { number(input, 130) }
 }
 
 /// S(·): greedy half of the time. Its numbers may be out of range if not `valid`.

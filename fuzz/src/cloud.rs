@@ -221,8 +221,9 @@ impl Driver {
         };
         Ok(match input.int_in_range(0..=9u8)? {
             0..=4 => {
-                let round =
-                    if choose::rarely(input, 6)? { choose::number(input, next)? } else { next.saturating_sub(1) };
+                let last = next.saturating_sub(1);
+                let other = [next, last.wrapping_sub(1), u32::MAX];
+                let round = if choose::rarely(input, 6)? { choose::one_of(input, &other)? } else { last };
                 Frame::Resample { generation, round }
             }
             5..=7 => Frame::Cancel { generation },
@@ -397,6 +398,8 @@ impl Driver {
         if greedy && rejects && verdict.next != Next::Nothing {
             assert_ne!(ids[accepted], self.model.greedy(&current.text), "the target's own token was rejected");
         }
+        let last = accepted - usize::from(token.is_none() && !drafting.due && accepted > 0);
+        assert!(!ids[..last].iter().any(|id| target.eos_ids.contains(id)), "the text goes on after its end");
         current.text.extend(token);
         drafting.scheme.commit(&drafts, accepted, token);
         drafting.round += 1;

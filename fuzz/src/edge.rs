@@ -19,8 +19,8 @@ use crate::{
     toy::{self, Cache, Toy},
 };
 
-/// More outputs than one call can leave to be polled.
-const MOST_OUTPUTS: usize = 16;
+/// More outputs than one operation can leave to be polled.
+const MOST_OUTPUTS: usize = 8;
 
 /// Calls the session in any order that its contract allows. What it commits, sends and counts is compared with what
 /// the bytes that went in and out say; after an error it may do as it likes, but not panic.
@@ -44,6 +44,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         generation: None,
         expected: Statistics::default(),
         sound_rows: true,
+        undrained: 0,
         failed: false,
         closed: false,
     };
@@ -53,6 +54,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     }
     while !input.is_empty() {
         driver.operate(input)?;
+        driver.undrained += 1;
         if !choose::rarely(input, 8)? {
             driver.drain();
         }
@@ -76,6 +78,8 @@ struct Driver {
     expected: Statistics,
     /// All rows of logits of this generation were the model's.
     sound_rows: bool,
+    /// Operations since the session was polled until it had nothing to say.
+    undrained: usize,
     failed: bool,
     closed: bool,
 }
@@ -332,7 +336,7 @@ impl Driver {
 
     /// Does what the session says until it says nothing, passes of the model aside.
     fn drain(&mut self) {
-        for _ in 0..MOST_OUTPUTS {
+        for _ in 0..MOST_OUTPUTS * (1 + std::mem::take(&mut self.undrained)) {
             match self.session.poll(self.now) {
                 Ok(None) => {
                     if !self.failed {

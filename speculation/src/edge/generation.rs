@@ -426,13 +426,9 @@ impl Generation {
         if token.token >= self.vocab_size {
             return Err(EdgeError::ImpossibleVerdict { what: "its token is outside the vocabulary" });
         }
-        let impossible = |what| Err(EdgeError::ImpossibleVerdict { what });
-        if self.committed.len() >= self.length_limit {
-            return impossible("it commits more than was asked for");
-        }
         self.committed.push(token.token);
         if token.finish.is_none() && self.committed.len() >= self.length_limit {
-            return impossible("it goes on past the end");
+            return Err(EdgeError::ImpossibleVerdict { what: "it goes on past the end" });
         }
         self.count(1, statistics, now);
         let committed = Committed { tokens: vec![(token.token, Origin::Cloud)], round: None };
