@@ -64,7 +64,7 @@ fn law_of<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) -> (f
             let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
             let outcome = judge(&drafts, &rows, text.len(), &mut ends);
             text.extend(drafts[..outcome.accepted].iter().map(id));
-            text.push(outcome.token);
+            text.extend(outcome.token);
         }
         let cell =
             text[PROMPT.len()..PROMPT.len() + LENGTH].iter().fold(0, |cell, &id| cell * V as usize + id as usize);
@@ -108,7 +108,7 @@ fn right_draft(parameters: SchemeParameters) -> impl Fn(&[f32], usize, &mut Ends
 }
 
 fn right_judge(drafts: &[DraftToken], rows: &[&[f32]], _: usize, ends: &mut Ends) -> Outcome {
-    acceptance::verify(drafts, rows, &S, &mut ends.cloud).unwrap()
+    acceptance::Judge::exact(S, &mut ends.cloud).verify(drafts, &[], rows).unwrap()
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn an_inverted_ratio_is_caught() {
             // The planted error, printed in two of the papers: q/p in place of p/q.
             if ends.cloud.unit() * p[draft.id as usize] >= q {
                 let token = acceptance::sample(&acceptance::residual(&p, &draft.dist), &mut ends.cloud);
-                return Outcome { accepted, token };
+                return Outcome { accepted, token: Some(token) };
             }
         }
         let bonus = right_judge(&[], &rows[drafts.len()..], position, ends);
@@ -242,7 +242,7 @@ fn dssd_judge(
         match dssd::verify(&sent, rows, &S, &mut ends.cloud).unwrap() {
             Judgement::Accepted(outcome) => outcome,
             Judgement::Rejected { accepted, target } => {
-                Outcome { accepted, token: resample(&drafts[accepted], &target, ends) }
+                Outcome { accepted, token: Some(resample(&drafts[accepted], &target, ends)) }
             }
         }
     }
@@ -307,7 +307,7 @@ fn noise_reused_across_positions_is_caught() {
         // The planted error: every position has the noise of the first.
         let choice = |row: &[f32]| ends.noise.choose(0, &s(row));
         let accepted = ids.iter().zip(rows).take_while(|(id, row)| **id == choice(row)).count();
-        Outcome { accepted, token: choice(rows[accepted]) }
+        Outcome { accepted, token: Some(choice(rows[accepted])) }
     };
     assert_caught(id_of, &draft, &judge);
 }

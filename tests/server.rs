@@ -29,7 +29,7 @@ fn hello(info: &DraftInfo) -> Frame {
 
 fn prompt(generation: u32, tokens: Vec<u32>) -> Frame {
     let request = Request { generation, sampling: SAMPLING, seed: 1, max_new_tokens: 8, tokens };
-    Frame::Prompt(Prompt { request, scheme: SCHEME })
+    Frame::Prompt(Prompt::exact(SCHEME, request))
 }
 
 async fn greeted(server: &Server, info: &DraftInfo) -> RawClient {
@@ -73,7 +73,7 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         client.expect_closing_error(ErrorCode::Malformed).await;
 
         let draft =
-            |round, payload| Frame::Draft(Draft { generation: 1, round, resampled: None, count: 1, payload }).encode();
+            |round, payload| Frame::Draft(Draft { generation: 1, round, count: 1, payload, ..Draft::default() }).encode();
         for (bytes, code) in [
             (hello(&info).encode(), ErrorCode::OutOfOrder),
             (draft(0, vec![0; 15]), ErrorCode::OutOfOrder),
@@ -112,7 +112,7 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         }
         client.send(prompt(3, vec![0, 5]).encode()).await;
         client
-            .send(Frame::Draft(Draft { generation: 3, round: 0, resampled: None, count: 0, payload: vec![] }).encode())
+            .send(Frame::Draft(Draft { generation: 3, ..Draft::default() }).encode())
             .await;
         assert!(matches!(client.receive().await, Some(Frame::Verdict(verdict)) if verdict.generation == 3));
     };

@@ -173,7 +173,7 @@ impl<'a> NativeEdge<'a> {
         let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
         let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
         for row in self.model.forward(&mut [chunk])?.iter().flat_map(Logits::iter) {
-            self.session.handle_logits(row)?;
+            self.session.handle_logits(row, &[], self.origin.elapsed())?;
         }
         Ok(())
     }

@@ -102,6 +102,7 @@ pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, Pai
         vocab_size: config.vocab_size as u32,
         tokenizer_hash: tokenizer.fingerprint(),
         context_length: config.context_length as u32,
+        heads: None,
     })
 }
 

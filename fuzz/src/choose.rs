@@ -120,12 +120,16 @@ pub fn settings(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Setting
     let mode = if rarely(input, 8)? {
         Mode::CloudOnly
     } else {
+        let scheme = scheme(input, vocab_size)?;
+        let draft_length = number(input, 9)?;
+        let bit_budget = if rarely(input, 4)? { Some(number(input, 2000)?) } else { None };
+        let threshold = threshold(input)?;
+        let compare = comparison(input, vocab_size)?;
         Mode::Speculative(Speculation {
-            scheme: scheme(input, vocab_size)?,
-            draft_length: number(input, 9)?,
-            bit_budget: if rarely(input, 4)? { Some(number(input, 2000)?) } else { None },
-            threshold: threshold(input)?,
-            compare: comparison(input, vocab_size)?,
+            bit_budget,
+            threshold,
+            compare,
+            ..Speculation::new(scheme, draft_length)
         })
     };
     let (sampling, seed) = (sampling(input, false)?, u64::from(input.arbitrary::<u8>()?));

@@ -172,7 +172,7 @@ impl Driver {
         Ok(if choose::rarely(input, 6)? {
             Frame::Generate(request)
         } else {
-            Frame::Prompt(Prompt { scheme: choose::scheme(input, vocab_size)?, request })
+            Frame::Prompt(Prompt::exact(choose::scheme(input, vocab_size)?, request))
         })
     }
 
@@ -187,7 +187,7 @@ impl Driver {
             _ => (self.reference.last_generation.max(1), None),
         };
         let Some((text, drafting)) = drafting else {
-            return Ok(Frame::Draft(Draft { generation, round: 0, resampled: None, count: 0, payload: Vec::new() }));
+            return Ok(Frame::Draft(Draft { generation, ..Draft::default() }));
         };
         let resampled = if drafting.due != (lies && choose::rarely(input, 3)?) {
             Some(choose::number(input, vocab_size - 1)?)
@@ -207,7 +207,7 @@ impl Driver {
         }
         let payload = drafting.scheme.encode_round(&choose::fit(drafts, &drafting.scheme)).expect("they fit");
         let round = if lies { choose::number(input, drafting.round)? } else { drafting.round };
-        Ok(Frame::Draft(Draft { generation, round, resampled, count: count as u8, payload }))
+        Ok(Frame::Draft(Draft { generation, round, resampled, count: count as u8, payload, ..Draft::default() }))
     }
 
     /// A Resample, a Cancel, a Bye, or a frame that an edge never sends.

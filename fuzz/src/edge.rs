@@ -31,7 +31,7 @@ pub fn check(bytes: &[u8]) {
 
 fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let vocab_size = choose::one_of(input, &[8, 1, 2, 3, 40, 300])?;
-    let draft = DraftInfo { vocab_size, tokenizer_hash: [7; 32], context_length: choose::number(input, 40)? };
+    let draft = DraftInfo { vocab_size, tokenizer_hash: [7; 32], context_length: choose::number(input, 40)?, heads: None };
     let model = Toy { vocab_size, seed: input.arbitrary()?, difference: 0 };
     let mut driver = Driver {
         session: EdgeSession::new(draft),
@@ -130,7 +130,7 @@ impl Driver {
                     // Nobody asked for it.
                     let logits = self.model.logits(&[]);
                     if self.wanted.is_none() {
-                        self.note(|driver| driver.session.handle_logits(&logits));
+                        self.note(|driver| driver.session.handle_logits(&logits, &[], driver.now));
                     }
                 }
             }
@@ -190,7 +190,7 @@ impl Driver {
             let Some(forward) = self.wanted.take() else { return };
             let rows = self.cache.forward(&forward, &self.model);
             for row in rows {
-                self.note(|driver| driver.session.handle_logits(&row));
+                self.note(|driver| driver.session.handle_logits(&row, &[], driver.now));
             }
             self.drain();
         }
@@ -204,7 +204,7 @@ impl Driver {
         self.cache.forward(&forward, &self.model);
         for _ in 0..forward.rows {
             let row = toy::odd_row(input, self.model.vocab_size)?;
-            self.note(|driver| driver.session.handle_logits(&row));
+            self.note(|driver| driver.session.handle_logits(&row, &[], driver.now));
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let draft_info =
-        DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length: input.int_in_range(0..=48)? };
+        DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length: input.int_in_range(0..=48)?, heads: None };
     let mut pair = Pair {
         edge: EdgeSession::new(draft_info),
         cloud: CloudSession::new(info.clone()),
@@ -137,7 +137,7 @@ impl Pair {
             Some(EdgeOutput::Send(bytes)) => self.queues[0].push_back(bytes),
             Some(EdgeOutput::Forward(forward)) => {
                 for row in self.caches[0].forward(&forward, &self.models[0]) {
-                    self.edge.handle_logits(&row).expect("the draft's logits are sound");
+                    self.edge.handle_logits(&row, &[], self.now).expect("the draft's logits are sound");
                 }
             }
             Some(EdgeOutput::Event(Event::Committed(committed))) => {

@@ -2,12 +2,13 @@
 
 use crate::{
     error::DecodeError,
+    rule::RuleParameters,
     scheme::{Code, Downlink, SchemeParameters},
     wire::{ByteReader, put_varint},
 };
 
 /// The protocol version that this crate speaks.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 /// The longest frame in bytes. Six dense distributions over 151 936 tokens fit, or a prompt of half a million tokens.
 pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
 /// The longest text of an [`ErrorFrame`] in bytes; longer ones are cut.
@@ -44,7 +45,9 @@ pub enum Frame {
     Verdict(Verdict),
     /// Cloud → edge: the answer to a [`Frame::Resample`].
     Distribution(Distribution),
-    /// Cloud → edge: one token of a cloud-only generation.
+    /// Cloud → edge: what a draft was judged by.
+    Evidence(Evidence),
+    /// Cloud → edge: one token that the target wrote alone.
     Token(Token),
     /// Cloud → edge: something is wrong.
     Error(ErrorFrame),
@@ -107,10 +110,21 @@ pub struct Prompt {
     pub request: Request,
     /// How the drafts will be coded.
     pub scheme: SchemeParameters,
+    /// How they are to be judged.
+    pub rule: RuleParameters,
+    /// Whether the cloud is to send [`Evidence`].
+    pub evidence: bool,
+}
+
+impl Prompt {
+    /// Under the exact rule, without evidence.
+    pub fn exact(scheme: SchemeParameters, request: Request) -> Self {
+        Self { request, scheme, rule: RuleParameters::EXACT, evidence: false }
+    }
 }
 
 /// One round of drafts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Draft {
     /// The generation it belongs to.
     pub generation: u32,
@@ -118,9 +132,14 @@ pub struct Draft {
     pub round: u32,
     /// The token that the edge put in place of the rejected draft of the round before; DSSD only.
     pub resampled: Option<u32>,
+    /// Tokens that the edge has committed without asking, since the round before; they come before the drafts.
+    pub passed: Vec<u32>,
+    /// Number of tokens that the target is to write alone, in [`Token`] frames; none is drafted then. Zero is a round.
+    pub stream: u32,
     /// Number of drafted tokens; zero asks for one token of the target's own.
     pub count: u8,
-    /// The tokens in the scheme's bits, filled with zero bits to whole bytes.
+    /// The statistics that the rule needs (see [`crate::rule`]), then the tokens in the scheme's bits, filled with zero
+    /// bits to whole bytes.
     pub payload: Vec<u8>,
 }
 
@@ -142,7 +161,7 @@ pub struct Verdict {
 /// What follows the accepted drafts of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Nothing: an accepted token ended the text.
+    /// Nothing: an accepted token ended the text, or all drafts stand and the rule has no bonus token.
     Nothing,
     /// The cloud's token: resampled if a draft was rejected, else the bonus token.
     Token(u32),
@@ -168,7 +187,25 @@ pub struct Distribution {
     pub target: TargetDist,
 }
 
-/// One token of a cloud-only generation.
+/// What a judged draft was judged by, for those who ask: comes before the Verdict, once for each draft that stands and
+/// once for the first that falls.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// The generation it belongs to.
+    pub generation: u32,
+    /// The round.
+    pub round: u32,
+    /// Place of the draft in the round.
+    pub index: u8,
+    /// The probability that a draft is rejected here, before it is drawn; in [0, 1].
+    pub rejection: f32,
+    /// Total variation between the law of the token committed here and the target's; in [0, 1].
+    pub divergence: f32,
+    /// The target's distribution.
+    pub target: TargetDist,
+}
+
+/// One token that the target wrote alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     /// The generation it belongs to.
@@ -287,9 +324,12 @@ const CANCEL: u8 = 0x05;
 const BYE: u8 = 0x0f;
 const WELCOME: u8 = 0x81;
 const RESAMPLE: u8 = 0x06;
+/// A Draft with passed tokens, or one that asks the target to write alone.
+const LONG_DRAFT: u8 = 0x07;
 const VERDICT: u8 = 0x84;
 const DISTRIBUTION: u8 = 0x85;
 const TOKEN: u8 = 0x86;
+const EVIDENCE: u8 = 0x87;
 const ERROR: u8 = 0x8e;
 const MAGIC: [u8; 4] = *b"OUTR";
 /// Layouts of a [`TargetDist`].
@@ -297,6 +337,8 @@ const SPARSE: u8 = 0;
 const DENSE_TARGET: u8 = 1;
 /// In the count of a Draft: a resampled token precedes the payload.
 const HAS_RESAMPLED: u8 = 0x80;
+/// In the number of a rule: the edge asks for evidence.
+const WANTS_EVIDENCE: u8 = 0x80;
 /// In the first byte of a lattice scheme: the code is adaptive.
 const ADAPTIVE: u8 = 0x80;
 const K_SQS: u8 = 1;
@@ -320,6 +362,7 @@ impl Frame {
             Frame::Resample { .. } => "Resample",
             Frame::Verdict(_) => "Verdict",
             Frame::Distribution(_) => "Distribution",
+            Frame::Evidence(_) => "Evidence",
             Frame::Token(_) => "Token",
             Frame::Error(_) => "Error",
             Frame::Bye => "Bye",
@@ -348,6 +391,7 @@ impl Frame {
             Frame::Prompt(prompt) => {
                 out.push(PROMPT);
                 put_scheme(&mut out, prompt.scheme);
+                put_rule(&mut out, prompt.rule, prompt.evidence);
                 put_request(&mut out, &prompt.request);
             }
             Frame::Generate(request) => {
@@ -355,7 +399,8 @@ impl Frame {
                 put_request(&mut out, request);
             }
             Frame::Draft(draft) => {
-                out.push(DRAFT);
+                let is_long = draft.stream > 0 || !draft.passed.is_empty();
+                out.push(if is_long { LONG_DRAFT } else { DRAFT });
                 put_varint(&mut out, draft.generation);
                 put_varint(&mut out, draft.round);
                 match draft.resampled {
@@ -364,6 +409,10 @@ impl Frame {
                         out.push(draft.count | HAS_RESAMPLED);
                         put_varint(&mut out, token);
                     }
+                }
+                if is_long {
+                    put_varint(&mut out, draft.stream);
+                    put_ids(&mut out, &draft.passed);
                 }
                 out.extend(&draft.payload);
             }
@@ -400,6 +449,15 @@ impl Frame {
                 put_varint(&mut out, distribution.generation);
                 put_varint(&mut out, distribution.round);
                 put_target(&mut out, &distribution.target);
+            }
+            Frame::Evidence(evidence) => {
+                out.push(EVIDENCE);
+                put_varint(&mut out, evidence.generation);
+                put_varint(&mut out, evidence.round);
+                out.push(evidence.index);
+                out.extend(evidence.rejection.to_le_bytes());
+                out.extend(evidence.divergence.to_le_bytes());
+                put_target(&mut out, &evidence.target);
             }
             Frame::Token(token) => {
                 out.push(TOKEN);
@@ -448,15 +506,25 @@ impl Frame {
             }
             PROMPT => {
                 let scheme = take_scheme(&mut input)?;
-                Frame::Prompt(Prompt { scheme, request: take_request(&mut input)? })
+                let (rule, evidence) = take_rule(&mut input)?;
+                Frame::Prompt(Prompt { scheme, rule, evidence, request: take_request(&mut input)? })
             }
             GENERATE => Frame::Generate(take_request(&mut input)?),
-            DRAFT => {
+            kind @ (DRAFT | LONG_DRAFT) => {
                 let (generation, round) = (take_generation(&mut input)?, input.varint("round")?);
                 let count = input.u8("draft count")?;
                 let resampled = if count & HAS_RESAMPLED != 0 { Some(input.varint("resampled token")?) } else { None };
                 let count = draft_count(count & !HAS_RESAMPLED, "draft count")?;
-                Frame::Draft(Draft { generation, round, resampled, count, payload: input.rest().to_vec() })
+                let (stream, passed) = match kind {
+                    DRAFT => (0, Vec::new()),
+                    _ => (input.varint("stream")?, take_ids(&mut input, "passed tokens")?),
+                };
+                if kind == LONG_DRAFT && stream == 0 && passed.is_empty() || stream > 0 && count > 0 {
+                    return Err(DecodeError::Value { field: "stream", value: stream.into() });
+                }
+                // Without drafts to come, nothing more may follow.
+                let payload = if stream > 0 { Vec::new() } else { input.rest().to_vec() };
+                Frame::Draft(Draft { generation, round, resampled, passed, stream, count, payload })
             }
             RESAMPLE => Frame::Resample { generation: take_generation(&mut input)?, round: input.varint("round")? },
             CANCEL => Frame::Cancel { generation: take_generation(&mut input)? },
@@ -472,9 +540,9 @@ impl Frame {
                     3 => Next::Distribution(take_target(&mut input)?),
                     _ => return Err(DecodeError::Value { field: "verdict flags", value: flags.into() }),
                 };
-                // A round always moves the text on, and what the edge resamples is not the cloud's to end the text with.
+                // A verdict moves the text on, and what the edge resamples is not the cloud's to end the text with.
                 let allowed = match next {
-                    Next::Nothing => finish.is_some(),
+                    Next::Nothing => finish.is_some() || accepted > 0,
                     Next::Token(_) => true,
                     Next::Samples(_) | Next::Distribution(_) => finish.is_none(),
                 };
@@ -486,6 +554,17 @@ impl Frame {
             DISTRIBUTION => Frame::Distribution(Distribution {
                 generation: take_generation(&mut input)?,
                 round: input.varint("round")?,
+                target: take_target(&mut input)?,
+            }),
+            EVIDENCE => Frame::Evidence(Evidence {
+                generation: take_generation(&mut input)?,
+                round: input.varint("round")?,
+                index: match input.u8("index")? {
+                    index if index < MAX_DRAFT_TOKENS => index,
+                    index => return Err(DecodeError::Value { field: "index", value: index.into() }),
+                },
+                rejection: take_float(&mut input, "rejection", is_probability)?,
+                divergence: take_float(&mut input, "divergence", is_probability)?,
                 target: take_target(&mut input)?,
             }),
             TOKEN => {
@@ -569,6 +648,23 @@ fn take_scheme(input: &mut ByteReader<'_>) -> Result<SchemeParameters, DecodeErr
         (COUPLED, Code::Enumerative) => SchemeParameters::Coupled,
         _ => return Err(DecodeError::Value { field: "scheme", value: kind.into() }),
     })
+}
+
+fn put_rule(out: &mut Vec<u8>, rule: RuleParameters, evidence: bool) {
+    out.push(if evidence { rule.number | WANTS_EVIDENCE } else { rule.number });
+    if rule.number != RuleParameters::EXACT.number {
+        out.extend(rule.parameter.to_le_bytes());
+    }
+}
+
+fn take_rule(input: &mut ByteReader<'_>) -> Result<(RuleParameters, bool), DecodeError> {
+    let byte = input.u8("rule")?;
+    let (number, evidence) = (byte & !WANTS_EVIDENCE, byte & WANTS_EVIDENCE != 0);
+    if number == RuleParameters::EXACT.number {
+        return Ok((RuleParameters::EXACT, evidence));
+    }
+    let parameter = take_float(input, "rule's parameter", |value| value.is_finite() && value.is_sign_positive())?;
+    Ok((RuleParameters { number, parameter }, evidence))
 }
 
 fn put_samples(out: &mut Vec<u8>, samples: &[(u32, f32)]) {

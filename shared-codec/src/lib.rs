@@ -10,6 +10,7 @@
 //! | [`half`], [`probabilities`] | a drafted token in f16: dense, TK-SLT, DSSD; or its id alone |
 //! | [`range_coder`], [`adaptive`] | a round of drafted tokens on a lattice, entropy-coded under a model that learns |
 //! | [`scheme`] | the uplink schemes, and a round of drafts in any of them |
+//! | [`rule`] | what travels for an acceptance rule |
 //! | [`bits`], [`wire`] | bit and byte readers that name what they lacked |
 //! | [`frame`] | the frames; the only module that knows their byte layout |
 //! | [`format`](mod@format) | the wire format in prose, with examples that are tested |
@@ -31,6 +32,7 @@ pub mod lattice;
 mod natural;
 pub mod probabilities;
 pub mod range_coder;
+pub mod rule;
 pub mod scheme;
 pub mod wire;
 

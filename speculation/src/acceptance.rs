@@ -1,12 +1,16 @@
-//! The exact acceptance rule (Leviathan et al. 2023; Chen et al. 2023).
+//! Acceptance of a round under a rule (Leviathan et al. 2023; Chen et al. 2023; Narasimhan et al., Algorithm 4).
 //!
-//! With p = S(target) and q̂ the draft distribution: draft x stands with probability min(1, p(x)/q̂(x)). At the first
-//! that falls the token is drawn from norm(max(0, p − q̂)); if all stand, one more is drawn from p after the last. Then
-//! every committed token is distributed as p:
+//! With q̂ the draft distribution and π what the [rule](crate::rules) makes of it and of the target's p: draft x stands with
+//! probability min(1, π(x)/q̂(x)). At the first that falls the token is drawn from norm(max(0, π − q̂)). Then every
+//! committed token is distributed as π:
 //!
 //! ```text
-//! P(y) = q̂(y)·min(1, p(y)/q̂(y)) + P(reject)·max(0, p(y) − q̂(y))/P(reject) = min(q̂, p)(y) + max(0, p − q̂)(y) = p(y)
+//! P(y) = q̂(y)·min(1, π(y)/q̂(y)) + P(reject)·max(0, π(y) − q̂(y))/P(reject) = min(q̂, π)(y) + max(0, π − q̂)(y) = π(y)
 //! ```
+//!
+//! Under the exact rule π = p, and if all stand one more token is drawn from p. Under most others the π of that token needs
+//! a q̂ that was not sent, so none follows; nothing is lost by that: the row of logits which the bonus token would come from
+//! judges one draft more.
 
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
@@ -15,7 +19,9 @@ use outrider_codec::{
 
 use crate::{
     random::Randomness,
+    rules::{Decision, Position, Rule, Statistic},
     sampling::{LogitsError, transform},
+    theory::total_variation,
 };
 
 /// What became of a round.
@@ -23,36 +29,104 @@ use crate::{
 pub struct Outcome {
     /// The first so many drafts stand.
     pub accepted: usize,
-    /// The token after them; resampled if `accepted` is less than the number of drafts, else the bonus token.
-    pub token: u32,
+    /// The token after them: resampled if `accepted` is less than the number of drafts, else the bonus token, which not
+    /// every rule has.
+    pub token: Option<u32>,
 }
 
-/// Judges a round under the exact rule. `rows` are the target's logits after the last committed token and after each
-/// draft: one row more than `drafts`, V logits each.
-pub fn verify(
-    drafts: &[DraftToken],
+/// What a draft was judged by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// The probability that a draft is rejected here, before it is drawn.
+    pub rejection: f64,
+    /// Total variation between the law of the token committed here and p.
+    pub divergence: f64,
+    /// p: V probabilities.
+    pub target: Vec<f64>,
+}
+
+/// How many rows of logits a round of so many drafts needs: after the last committed token and after each draft, but the last
+/// where nothing is drawn after it.
+pub fn rows(drafts: usize, rule: &Rule) -> usize {
+    if rule.has_bonus() || drafts == 0 { drafts + 1 } else { drafts }
+}
+
+/// What judges a round.
+#[derive(Debug)]
+pub struct Judge<'a> {
+    /// The rule.
+    pub rule: Rule,
+    /// S(·).
+    pub sampling: SamplingParameters,
+    /// The cloud's.
+    pub randomness: &'a mut Randomness,
+    /// Where it is noted what the drafts were judged by: those that stand and the first that falls.
+    pub judged: Option<&'a mut Vec<Judged>>,
+}
+
+impl<'a> Judge<'a> {
+    /// The exact rule's, without notes.
+    pub fn exact(sampling: SamplingParameters, randomness: &'a mut Randomness) -> Self {
+        Self { rule: Rule::EXACT, sampling, randomness, judged: None }
+    }
+
+    /// Judges a round. `statistics` has what the rule needs of the draft model's own distribution, for each of the `drafts`;
+    /// nothing is needed by the exact rule. `rows` has as many rows of V logits as [`rows`] says. A round of no drafts gives
+    /// a token of the target's.
+    ///
+    /// # Errors
+    /// If logits cannot be sampled from.
+    pub fn verify(
+        self,
+        drafts: &[DraftToken],
+        statistics: &[Statistic],
+        rows: &[&[f32]],
+    ) -> Result<Outcome, LogitsError> {
+        let Self { rule, sampling, randomness, mut judged } = self;
+        assert_eq!(rows.len(), self::rows(drafts.len(), &rule), "a round needs its rows of logits");
+        for (accepted, (draft, logits)) in drafts.iter().zip(rows).enumerate() {
+            let q = &draft.dist;
+            let p = transform(logits, &sampling)?;
+            let statistic = statistics.get(accepted).unwrap_or(&Statistic::Nothing);
+            let decision = rule.judge(&Position { q, statistic, logits, p: &p, sampling: &sampling });
+            if let Some(judged) = &mut judged {
+                judged.push(Judged::new(&decision, q, p.clone()));
+            }
+            // Always one coin a draft, so that the stream of coins does not depend on the outcome of the comparison.
+            if randomness.unit() >= decision.acceptance(q, draft.id) {
+                let token = sample(&decision.replacement(q, &p), randomness);
+                return Ok(Outcome { accepted, token: Some(token) });
+            }
+        }
+        let bonus = rows.get(drafts.len()).map(|row| transform(row, &sampling)).transpose()?;
+        Ok(Outcome { accepted: drafts.len(), token: bonus.map(|p| sample(&p, randomness)) })
+    }
+}
+
+/// What was judged by where the cloud has not all of q̂: the target's distributions alone, for the drafts that stand and the
+/// first of the `drafted` that falls. The edge can work out the rest.
+///
+/// # Errors
+/// If logits cannot be sampled from.
+pub fn witness(
+    accepted: usize,
+    drafted: usize,
     rows: &[&[f32]],
     sampling: &SamplingParameters,
-    randomness: &mut Randomness,
-) -> Result<Outcome, LogitsError> {
-    assert_eq!(rows.len(), drafts.len() + 1, "a round needs one row of logits a draft and one more");
-    for (accepted, (draft, row)) in drafts.iter().zip(rows).enumerate() {
-        let p = transform(row, sampling)?;
-        if !stands(draft, &p, randomness) {
-            let token = sample(&residual(&p, &draft.dist), randomness);
-            return Ok(Outcome { accepted, token });
-        }
+    judged: Option<&mut Vec<Judged>>,
+) -> Result<(), LogitsError> {
+    let Some(judged) = judged else { return Ok(()) };
+    for row in &rows[..drafted.min(accepted + 1)] {
+        judged.push(Judged { rejection: 0.0, divergence: 0.0, target: transform(row, sampling)? });
     }
-    let p = transform(rows[drafts.len()], sampling)?;
-    Ok(Outcome { accepted: drafts.len(), token: sample(&p, randomness) })
+    Ok(())
 }
 
-/// One coin: true with probability min(1, p(x)/q̂(x)).
-fn stands(draft: &DraftToken, p: &[f64], randomness: &mut Randomness) -> bool {
-    let q = f64::from(draft.dist.count(draft.id)) / f64::from(draft.dist.total());
-    let p = p.get(draft.id as usize).copied().unwrap_or(0.0);
-    // Always one coin a draft, so that the stream of coins does not depend on the outcome of the comparison.
-    randomness.unit() * q < p
+impl Judged {
+    fn new(decision: &Decision, q: &DraftDist, p: Vec<f64>) -> Self {
+        let divergence = total_variation(&decision.law(q, &p), &p);
+        Self { rejection: decision.rejection_rate(q), divergence, target: p }
+    }
 }
 
 /// max(0, p − q̂), not normalised. Where rounding leaves nothing (p = q̂ to the last bit), p itself.
@@ -101,11 +175,14 @@ mod tests {
         let rows: Vec<Vec<f32>> =
             [2usize, 0, 1].map(|best| (0..3).map(|i| f32::from(u8::from(i == best))).collect()).to_vec();
         let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
-        let mut outcome = |a, b| verify(&[certain(a), certain(b)], &rows, &GREEDY, &mut randomness).unwrap();
-        assert_eq!(outcome(2, 0), Outcome { accepted: 2, token: 1 });
-        assert_eq!(outcome(2, 1), Outcome { accepted: 1, token: 0 });
-        assert_eq!(outcome(0, 0), Outcome { accepted: 0, token: 2 });
-        assert_eq!(verify(&[], &rows[..1], &GREEDY, &mut randomness), Ok(Outcome { accepted: 0, token: 2 }));
+        let mut outcome = |drafts: &[u32]| {
+            let drafts: Vec<_> = drafts.iter().map(|&id| certain(id)).collect();
+            Judge::exact(GREEDY, &mut randomness).verify(&drafts, &[], &rows[..=drafts.len()]).unwrap()
+        };
+        assert_eq!(outcome(&[2, 0]), Outcome { accepted: 2, token: Some(1) });
+        assert_eq!(outcome(&[2, 1]), Outcome { accepted: 1, token: Some(0) });
+        assert_eq!(outcome(&[0, 0]), Outcome { accepted: 0, token: Some(2) });
+        assert_eq!(outcome(&[]), Outcome { accepted: 0, token: Some(2) });
     }
 
     #[test]

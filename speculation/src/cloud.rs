@@ -118,13 +118,12 @@ impl CloudSession {
             return;
         };
         match generation.advance(rows, &self.target) {
-            Ok(Some((frame, finished))) => {
-                self.outputs.push_back(CloudOutput::Send(frame.encode()));
+            Ok((frames, finished)) => {
+                self.outputs.extend(frames.iter().map(|frame| CloudOutput::Send(frame.encode())));
                 if finished {
                     self.generation = None;
                 }
             }
-            Ok(None) => {}
             Err(error) => {
                 let number = generation.number();
                 self.fail(Failure::generation(
@@ -163,14 +162,7 @@ impl CloudSession {
                 Ok(())
             }
             (Frame::Prompt(prompt), true) => {
-                let number = prompt.request.generation;
-                let work = Work::speculative(prompt.scheme, self.target.vocab_size, &prompt.request).map_err(|error| {
-                    Failure::generation(
-                        number,
-                        ErrorCode::InvalidParameters,
-                        format!("The scheme cannot be used: {error}."),
-                    )
-                });
+                let work = Work::speculative(&prompt, self.target.vocab_size);
                 self.start(prompt.request, work)
             }
             (Frame::Generate(request), true) => self.start(request, Ok(Work::CloudOnly)),

@@ -118,6 +118,31 @@ impl Comparison {
         Ok(())
     }
 
+    /// The token `id` from `q` was committed without being sent.
+    ///
+    /// # Errors
+    /// If `q` has no mass.
+    pub fn passed(&mut self, q: &[f64], id: u32) -> Result<(), DistError> {
+        if let Some(trial) = &self.c_sqs {
+            self.threshold.passed(trial.propose(q, self.threshold.threshold())?.dropped_mass);
+        }
+        self.read(id);
+        Ok(())
+    }
+
+    /// The target wrote a token alone.
+    pub fn streamed(&mut self, id: u32) {
+        self.threshold.forgive();
+        self.read(id);
+    }
+
+    fn read(&mut self, id: u32) {
+        for trial in self.c_sqs.iter_mut().chain(&mut self.adaptive) {
+            trial.scheme.prime(&[id]);
+            trial.round = trial.scheme.round();
+        }
+    }
+
     /// Ends the round and gives each scheme's payload bits for it.
     pub fn settle(&mut self, accepted: usize, token: Option<u32>) -> Vec<(&'static str, usize)> {
         self.threshold.verdict(accepted, token.is_some());

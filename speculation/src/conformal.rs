@@ -89,6 +89,16 @@ impl Conformal {
         self.undrafted = Some(dropped);
     }
 
+    /// A token was committed without being sent, and its support would have dropped so much.
+    pub fn passed(&mut self, dropped: f64) {
+        self.bonus(dropped);
+    }
+
+    /// The bonus token's distribution, if one is owed, will not be known: the target has written on alone.
+    pub fn forgive(&mut self) {
+        self.owes = false;
+    }
+
     /// The verdict: so many drafts stand, and a token was `added` after them, or none.
     pub fn verdict(&mut self, accepted: usize, added: bool) {
         let drafted = self.checkpoints.len();

@@ -42,7 +42,7 @@ pub enum Judgement {
     },
 }
 
-/// Judges a round on the cloud. `rows` as for [`acceptance::verify`].
+/// Judges a round on the cloud. `rows`: one more than there are drafts, as for the exact rule.
 ///
 /// # Errors
 /// If logits cannot be sampled from.
@@ -62,13 +62,17 @@ pub fn verify(
     }
     let p = transform(rows[drafts.len()], sampling)?;
     let token = acceptance::sample(&p, randomness);
-    Ok(Judgement::Accepted(Outcome { accepted: drafts.len(), token }))
+    Ok(Judgement::Accepted(Outcome { accepted: drafts.len(), token: Some(token) }))
 }
 
 /// P in f32, as it is sent.
 pub fn target_dist(row: &[f32], sampling: &SamplingParameters) -> Result<TargetDist, LogitsError> {
-    let p = transform(row, sampling)?;
-    Ok(TargetDist((0u32..).zip(p).map(|(id, p)| (id, p as f32)).filter(|&(_, p)| p > 0.0).collect()))
+    Ok(sparse(&transform(row, sampling)?))
+}
+
+/// V probabilities in f32, those that are not zero.
+pub fn sparse(p: &[f64]) -> TargetDist {
+    TargetDist((0u32..).zip(p).map(|(id, &p)| (id, p as f32)).filter(|&(_, p)| p > 0.0).collect())
 }
 
 /// `count` independent samples of P with their probabilities.
@@ -113,7 +117,7 @@ mod tests {
         let mut randomness = Randomness::new(1, End::Cloud);
         let rows = [&[0.0, 1.0, 0.0][..], &[5.0, 1.0, 0.0]];
         let certain = |id| DraftProbability { id, count: 1 << 24, total: 1 << 24 };
-        let accepted = Judgement::Accepted(Outcome { accepted: 1, token: 0 });
+        let accepted = Judgement::Accepted(Outcome { accepted: 1, token: Some(0) });
         assert_eq!(verify(&[certain(1)], &rows, &GREEDY, &mut randomness), Ok(accepted));
         let target = TargetDist(vec![(1, 1.0)]);
         let rejected = Judgement::Rejected { accepted: 0, target: target.clone() };

@@ -15,7 +15,7 @@
 //! After an `Err` the session is of no use any more: close the connection and make a new one.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::{
     error::{DecodeError, ParameterError},
@@ -25,17 +25,21 @@ use outrider_codec::{
 use crate::{
     Forward,
     draft::DraftError,
+    explanation::Explanation,
+    gate::Heads,
+    unscaled::Incompatible,
     statistics::{RoundRecord, Statistics},
 };
 
 mod drafter;
 mod generation;
+mod settings;
 
-use generation::{Generation, Reaction};
-pub use generation::{Mode, Settings, Speculation};
+use generation::{Generation, Learned, Reaction};
+pub use settings::{Mode, Settings, Speculation};
 
 /// The draft model, as a session needs to know it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DraftInfo {
     /// V.
     pub vocab_size: u32,
@@ -43,6 +47,8 @@ pub struct DraftInfo {
     pub tokenizer_hash: [u8; 32],
     /// The most tokens the draft model can read.
     pub context_length: u32,
+    /// Trained heads on its hidden states, if it has any.
+    pub heads: Option<Arc<Heads>>,
 }
 
 /// What the driver is to do.
@@ -71,12 +77,12 @@ pub enum Event {
     Closed(Option<ErrorFrame>),
 }
 
-/// Tokens committed by one verdict, or one token of a cloud-only generation.
+/// Tokens committed by one verdict; or without one, tokens that passed or that the target wrote alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Committed {
     /// Ids and where each came from.
     pub tokens: Vec<(u32, Origin)>,
-    /// The round, unless the generation is cloud-only.
+    /// The round, if there was one.
     pub round: Option<RoundRecord>,
 }
 
@@ -85,6 +91,8 @@ pub struct Committed {
 pub enum Origin {
     /// Drafted by the edge and accepted.
     Accepted,
+    /// Drawn by the edge and never verified.
+    Passed,
     /// Drawn in place of a rejected draft, by the cloud or, under DSSD, by the edge.
     Resampled,
     /// Drawn by the cloud after all drafts were accepted.
@@ -98,6 +106,7 @@ impl Origin {
     pub fn name(self) -> &'static str {
         match self {
             Origin::Accepted => "accepted",
+            Origin::Passed => "passed",
             Origin::Resampled => "resampled",
             Origin::Bonus => "bonus",
             Origin::Cloud => "cloud",
@@ -209,6 +218,17 @@ pub enum StartError {
     /// The scheme's parameters are out of their range.
     #[error(transparent)]
     Scheme(#[from] ParameterError),
+    /// The rule cannot be used with the scheme.
+    #[error(transparent)]
+    Rule(#[from] Incompatible),
+    /// The draft model has no trained head for what was asked.
+    #[error("{what} needs a trained {head}, which this draft model does not have")]
+    NoHead {
+        /// What was asked for.
+        what: &'static str,
+        /// What it needs.
+        head: &'static str,
+    },
 }
 
 impl StartError {
@@ -220,7 +240,9 @@ impl StartError {
             StartError::EmptyPrompt
             | StartError::PromptToken { .. }
             | StartError::Setting { .. }
-            | StartError::Scheme(_) => "invalid-parameters",
+            | StartError::Scheme(_)
+            | StartError::Rule(_)
+            | StartError::NoHead { .. } => "invalid-parameters",
         }
     }
 }
@@ -234,6 +256,8 @@ pub struct EdgeSession {
     closed: bool,
     last_generation: u32,
     generation: Option<Generation>,
+    /// The last generation's.
+    learned: Option<Learned>,
     statistics: Statistics,
 }
 
@@ -248,6 +272,7 @@ impl EdgeSession {
             closed: false,
             last_generation: 0,
             generation: None,
+            learned: None,
             statistics: Statistics::default(),
         }
     }
@@ -272,19 +297,25 @@ impl EdgeSession {
         let Some(server) = self.server.as_ref().filter(|_| self.generation.is_none() && !self.closed) else {
             return Err(StartError::NotIdle);
         };
+        settings::check(&prompt, settings, &self.draft, server)?;
         let number = self.last_generation + 1;
-        let (generation, frame) = Generation::new(number, prompt, settings, &self.draft, server, now)?;
+        let (generation, frame) =
+            Generation::new(number, prompt, settings, &self.draft, server, self.learned.take(), now)?;
+        let explain = matches!(&settings.mode, Mode::Speculative(speculation) if speculation.explain);
         self.last_generation = number;
         self.generation = Some(generation);
-        self.statistics = Statistics::default();
+        self.statistics =
+            Statistics { explanation: explain.then(Explanation::default), ..Statistics::default() };
         self.send(&frame);
         Ok(())
     }
 
     /// Ends the generation, if one is under way.
     pub fn cancel(&mut self) {
-        if let Some(generation) = self.generation.take() {
-            self.send(&Frame::Cancel { generation: generation.number() });
+        if let Some(generation) = self.generation.as_ref() {
+            let generation = generation.number();
+            self.end_generation();
+            self.send(&Frame::Cancel { generation });
             self.event(Event::Finished(EndReason::Cancelled));
         }
     }
@@ -292,7 +323,7 @@ impl EdgeSession {
     /// Says goodbye. Poll once more for the frame, then close the connection.
     pub fn close(&mut self) {
         if !self.closed {
-            self.generation = None;
+            self.end_generation();
             self.send(&Frame::Bye);
             self.closed = true;
         }
@@ -314,12 +345,13 @@ impl EdgeSession {
         })
     }
 
-    /// A row of logits that `Forward` asked for; they come in order. A row that comes after the generation was cancelled is dropped.
-    pub fn handle_logits(&mut self, row: &[f32]) -> Result<(), EdgeError> {
-        match &mut self.generation {
-            Some(generation) => Ok(generation.handle_logits(row)?),
-            None => Ok(()),
-        }
+    /// A row of logits that `Forward` asked for, and the hidden state that they were made of (empty where there are no
+    /// heads); they come in order. A row that comes after the generation was cancelled is dropped.
+    pub fn handle_logits(&mut self, row: &[f32], hidden: &[f32], now: Duration) -> Result<(), EdgeError> {
+        let Some(generation) = &mut self.generation else { return Ok(()) };
+        let reaction = generation.handle_logits(row, hidden, &mut self.statistics, now)?;
+        self.react(reaction);
+        Ok(())
     }
 
     /// Bytes from the server.
@@ -338,6 +370,7 @@ impl EdgeSession {
             (Frame::Error(error), Some(_)) => error.generation,
             (Frame::Verdict(verdict), Some(_)) => verdict.generation,
             (Frame::Distribution(distribution), Some(_)) => distribution.generation,
+            (Frame::Evidence(evidence), Some(_)) => evidence.generation,
             (Frame::Token(token), Some(_)) => token.generation,
             _ => return Err(unexpected),
         };
@@ -351,29 +384,45 @@ impl EdgeSession {
         let (statistics, bits) = (&mut self.statistics, bytes.len() * 8);
         let reaction = match frame {
             Frame::Error(error) => {
-                self.generation = None;
+                self.end_generation();
                 self.event(Event::Refused(error));
                 return Ok(());
             }
             Frame::Verdict(verdict) => generation.handle_verdict(verdict, bits, statistics, now)?,
             Frame::Distribution(answer) => generation.handle_distribution(&answer, bits, statistics, now)?,
+            Frame::Evidence(evidence) => generation.handle_evidence(evidence)?,
             Frame::Token(token) => generation.handle_token(&token, statistics, now)?,
             _ => return Err(unexpected),
         };
+        self.react(reaction);
+        Ok(())
+    }
+
+    /// Does what follows from a frame or from logits.
+    fn react(&mut self, reaction: Reaction) {
         match reaction {
+            Reaction::Wait => {}
             Reaction::Ask(frame) => self.send(&frame),
+            Reaction::Send(bytes) => {
+                self.statistics.uplink_bits += bytes.len() * 8;
+                self.outputs.push_back(EdgeOutput::Send(bytes));
+            }
             Reaction::Commit { committed, finish, tell } => {
                 self.event(Event::Committed(committed));
                 if tell {
-                    self.send(&Frame::Cancel { generation: number });
+                    self.send(&Frame::Cancel { generation: self.last_generation });
                 }
                 if let Some(finish) = finish {
-                    self.generation = None;
+                    self.end_generation();
                     self.event(Event::Finished(EndReason::Finish(finish)));
                 }
             }
         }
-        Ok(())
+    }
+
+    fn end_generation(&mut self) {
+        let learned = self.generation.take().and_then(Generation::into_learned);
+        self.learned = learned.or(self.learned.take());
     }
 
     fn welcome(&mut self, welcome: Welcome) -> Result<(), EdgeError> {
@@ -387,7 +436,7 @@ impl EdgeSession {
 
     fn end(&mut self, reason: Option<ErrorFrame>) -> Result<(), EdgeError> {
         self.closed = true;
-        self.generation = None;
+        self.end_generation();
         self.event(Event::Closed(reason));
         Ok(())
     }

@@ -13,9 +13,13 @@
 //! | [`dssd`] | the same where the edge resamples |
 //! | [`coupled`] | the same where both ends choose with shared noise |
 //! | [`comparison`] | what the same drafts would have cost under other schemes |
+//! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
+//! | [`gate`], [`passing`] | which tokens the edge commits without asking |
+//! | [`control`] | when a round of drafts ends, and whether to draft at all |
 //! | [`edge`], [`cloud`] | the two session state machines |
 //! | [`options`] | how to draft, as users say it |
 //! | [`statistics`] | what a generation cost |
+//! | [`explanation`] | what the closed forms predict of it |
 //! | [`link`] | when bytes arrive over a link of given rate and delay |
 //! | [`theory`] | the papers' closed forms: what all this should cost and gain |
 //!
@@ -30,19 +34,25 @@ pub mod acceptance;
 pub mod cloud;
 pub mod comparison;
 pub mod conformal;
+pub mod control;
 pub mod coupled;
 pub mod draft;
 pub mod dssd;
 pub mod edge;
+pub mod explanation;
+pub mod gate;
 pub mod half;
 pub mod lattice;
 pub mod link;
 pub mod options;
+pub mod passing;
 pub mod random;
+pub mod rules;
 pub mod sampling;
 pub mod sparsify;
 pub mod statistics;
 pub mod theory;
+pub mod unscaled;
 
 /// What one forward pass of a model is asked for.
 ///

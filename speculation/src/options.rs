@@ -5,11 +5,18 @@ use core::str::FromStr;
 use outrider_codec::scheme::{Code, Downlink, SchemeParameters};
 use serde::{Deserialize, Serialize};
 
-use crate::{comparison::ComparisonParameters, conformal::ThresholdParameters, edge::Speculation};
+use crate::{
+    comparison::ComparisonParameters,
+    conformal::ThresholdParameters,
+    control::StopRule,
+    edge::Speculation,
+    passing::Passing,
+    rules::{Rule, RuleError},
+};
 
-/// Everything that can be said of drafting. Schemes ignore what they do not use.
+/// Everything that can be said of drafting. Schemes ignore what they do not use; what is not said has its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct DraftingOptions {
     /// What is sent of a draft.
     pub scheme: SchemeName,
@@ -29,8 +36,22 @@ pub struct DraftingOptions {
     pub downlink: DownlinkName,
     /// m: samples that follow a rejection (dssd with the sampled downlink).
     pub downlink_samples: u8,
+    /// The acceptance rule's name.
+    pub rule: String,
+    /// Its parameter; `None` for its default.
+    pub rule_parameter: Option<f64>,
+    /// Which tokens are committed without asking the cloud.
+    pub gate: GateName,
+    /// τ of SPRINTER, α of the cascades.
+    pub gate_threshold: Option<f64>,
     /// γ: drafts per round.
     pub draft_length: u32,
+    /// What else ends a round.
+    pub stop_rule: StopName,
+    /// λ of AdaEDL, h of SpecDec++, α of BiLD's fallback.
+    pub stop_threshold: Option<f64>,
+    /// Whether the target writes alone where that is faster (AS²).
+    pub adaptive_mode: bool,
     /// B: the most payload bits of a round; 0 is no budget.
     pub bit_budget: u32,
 }
@@ -48,7 +69,14 @@ impl Default for DraftingOptions {
             initial_threshold: threshold.initial,
             downlink: DownlinkName::Sampled,
             downlink_samples: 4,
+            rule: Rule::EXACT.name().to_owned(),
+            rule_parameter: None,
+            gate: GateName::None,
+            gate_threshold: None,
             draft_length: 4,
+            stop_rule: StopName::Fixed,
+            stop_threshold: None,
+            adaptive_mode: false,
             bit_budget: 5000,
         }
     }
@@ -78,25 +106,63 @@ impl DraftingOptions {
         }
     }
 
+    /// The acceptance rule.
+    ///
+    /// # Errors
+    /// If there is none of that name, or its parameter is out of its range.
+    pub fn rule(&self) -> Result<Rule, RuleError> {
+        let info = Rule::all().iter().find(|info| info.name == self.rule);
+        Rule::new(&self.rule, self.rule_parameter.or(info.map(|info| info.default)).unwrap_or(0.0))
+    }
+
     /// How the edge is to draft.
-    pub fn speculation(&self) -> Speculation {
-        Speculation {
-            scheme: self.scheme(),
+    ///
+    /// # Errors
+    /// Those of [`rule`](Self::rule).
+    pub fn speculation(&self) -> Result<Speculation, RuleError> {
+        Ok(Speculation {
             threshold: self.threshold(),
-            draft_length: self.draft_length,
+            rule: self.rule()?,
+            passing: self.passing(),
+            stop: self.stop(),
+            adaptive_mode: self.adaptive_mode,
             bit_budget: (self.bit_budget > 0).then_some(self.bit_budget),
-            compare: None,
-        }
+            ..Speculation::new(self.scheme(), self.draft_length)
+        })
     }
 
     /// The same, with a comparison to what other schemes would cost.
-    pub fn compared_speculation(&self) -> Speculation {
+    ///
+    /// # Errors
+    /// Those of [`rule`](Self::rule).
+    pub fn compared_speculation(&self) -> Result<Speculation, RuleError> {
         let compare = ComparisonParameters {
             support_size: self.support_size,
             lattice_resolution: self.lattice_resolution,
             threshold: self.threshold(),
         };
-        Speculation { compare: Some(compare), ..self.speculation() }
+        Ok(Speculation { compare: Some(compare), ..self.speculation()? })
+    }
+
+    fn passing(&self) -> Passing {
+        let threshold = self.gate_threshold.unwrap_or(0.5);
+        match self.gate {
+            GateName::None => Passing::Never,
+            GateName::Sprinter => Passing::Sprinter { threshold },
+            GateName::TokenCascade => Passing::TokenCascade { alpha: threshold },
+            GateName::SequenceCascade => Passing::SequenceCascade { alpha: threshold },
+        }
+    }
+
+    fn stop(&self) -> StopRule {
+        let threshold = |default| self.stop_threshold.unwrap_or(default);
+        match self.stop_rule {
+            StopName::Fixed => StopRule::Fixed,
+            StopName::Odld => StopRule::Odld,
+            StopName::AdaEdl => StopRule::AdaEdl { scale: 0.2, threshold: threshold(0.2) },
+            StopName::SpecDec => StopRule::SpecDec { threshold: threshold(0.5) },
+            StopName::Bild => StopRule::Bild { fallback: threshold(0.6) },
+        }
     }
 
     fn threshold(&self) -> ThresholdParameters {
@@ -148,6 +214,36 @@ names! {
         Dssd = "dssd",
         /// Ids alone; both ends choose with the same noise.
         Coupled = "coupled",
+    }
+}
+
+names! {
+    /// What decides which tokens the edge commits without asking; see [`Passing`].
+    GateName {
+        /// Every token is verified.
+        None = "none",
+        /// A trained classifier.
+        Sprinter = "sprinter",
+        /// Chow's rule, token by token.
+        TokenCascade = "token-cascade",
+        /// Chow's rule for the whole text.
+        SequenceCascade = "sequence-cascade",
+    }
+}
+
+names! {
+    /// What ends a round; see [`StopRule`].
+    StopName {
+        /// γ drafts.
+        Fixed = "fixed",
+        /// The best γ for what is measured.
+        Odld = "odld",
+        /// Uncertain drafts, by entropy.
+        AdaEdl = "adaedl",
+        /// Doubtful rounds, by a trained head.
+        SpecDec = "specdec",
+        /// Drafts that the small model is unsure of, which the target then writes.
+        Bild = "bild",
     }
 }
 

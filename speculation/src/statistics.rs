@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::{
+    control::Estimates,
+    explanation::Explanation,
+};
+
 /// One round: what was sent, what stood, what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -38,6 +43,10 @@ pub struct RoundRecord {
 pub struct Statistics {
     /// Tokens committed after the prompt.
     pub tokens: usize,
+    /// Of these, committed by the edge without asking.
+    pub passed: usize,
+    /// Of these, written by the target alone in a generation that the edge drafts for.
+    pub streamed: usize,
     /// Rounds with a verdict.
     pub rounds: usize,
     /// Tokens drafted in those rounds.
@@ -74,6 +83,10 @@ pub struct Statistics {
     pub drafting: Duration,
     /// The last round trip.
     pub round_trip: Duration,
+    /// What the controller makes of it all.
+    pub estimates: Estimates,
+    /// What the closed forms predict, if that was asked for.
+    pub explanation: Option<Explanation>,
 }
 
 /// [`Statistics`] with what follows from them, for JSON and the page. Bits are per what the name says; times are
@@ -83,6 +96,8 @@ pub struct Statistics {
 #[expect(missing_docs, reason = "each is the field or method of Statistics of that name")]
 pub struct Report {
     pub tokens: usize,
+    pub passed: usize,
+    pub streamed: usize,
     pub elapsed_ms: f64,
     pub first_token_ms: f64,
     pub tokens_per_second: f64,
@@ -107,6 +122,12 @@ pub struct Report {
     pub server_passes_per_token: f64,
     pub round_trip_ms: f64,
     pub draft_ms: f64,
+    pub tokens_per_round: f64,
+    pub cost_ratio: Option<f64>,
+    pub optimal_draft_length: Option<u32>,
+    pub predicted_speedup: Option<f64>,
+    pub predicted_acceptance_rate: Option<f64>,
+    pub divergence: Option<f64>,
 }
 
 impl Statistics {
@@ -130,6 +151,11 @@ impl Statistics {
         ratio(self.tokens as f64, self.elapsed.as_secs_f64())
     }
 
+    /// Tokens that a round commits, those that stand and the one after them.
+    pub fn tokens_per_round(&self) -> f64 {
+        ratio((self.tokens - self.passed - self.streamed) as f64, self.rounds as f64)
+    }
+
     /// Passes of the target per committed token: what the server pays. 1 without speculation.
     pub fn server_passes_per_token(&self) -> f64 {
         ratio(self.server_passes as f64, self.tokens as f64)
@@ -139,6 +165,8 @@ impl Statistics {
     pub fn report(&self) -> Report {
         Report {
             tokens: self.tokens,
+            passed: self.passed,
+            streamed: self.streamed,
             elapsed_ms: milliseconds(self.elapsed),
             first_token_ms: milliseconds(self.first_token),
             tokens_per_second: self.tokens_per_second(),
@@ -163,6 +191,12 @@ impl Statistics {
             server_passes_per_token: self.server_passes_per_token(),
             round_trip_ms: milliseconds(self.round_trip),
             draft_ms: milliseconds(self.drafting),
+            tokens_per_round: self.tokens_per_round(),
+            cost_ratio: self.estimates.cost_ratio,
+            optimal_draft_length: self.estimates.draft_length,
+            predicted_speedup: self.estimates.speedup,
+            predicted_acceptance_rate: self.explanation.as_ref().and_then(Explanation::acceptance_rate),
+            divergence: self.explanation.as_ref().and_then(Explanation::mean_divergence),
         }
     }
 }

@@ -36,14 +36,14 @@ fn geometric_sum(ratio: f64, terms: u32) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     /// Distributions over six tokens, of any peakedness; some tokens have no mass.
-    pub(super) fn distribution() -> impl Strategy<Value = Vec<f64>> {
+    pub(crate) fn distribution() -> impl Strategy<Value = Vec<f64>> {
         let weights = prop::collection::vec(prop_oneof![1 => Just(0.0), 4 => 1e-3f64..1.0], 6);
         (weights, 0.2f64..20.0).prop_filter_map("no mass", |(weights, power)| {
             let weights: Vec<f64> = weights.iter().map(|weight| weight.powf(power)).collect();

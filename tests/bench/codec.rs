@@ -217,7 +217,7 @@ fn sessions() -> Result<Vec<(u32, f64, f64)>, Failure> {
     let mut rows = Vec::new();
     for support_size in SUPPORT_SIZES {
         let options = DraftingOptions { support_size, code: CodeName::Adaptive, bit_budget: 0, ..Default::default() };
-        let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()))?;
+        let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()?))?;
         let bits: usize = sessions.iter().map(|session| session.statistics.payload_bits).sum();
         let drafted: usize = sessions.iter().map(|session| session.statistics.drafted).sum();
         let papers = DraftingOptions { code: CodeName::Enumerative, ..options };

@@ -39,7 +39,7 @@ fn main() -> Result<(), Failure> {
     );
     let mut notes = String::new();
     for (name, options) in variants() {
-        let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()))?;
+        let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()?))?;
         let total = Total::of(&sessions);
         writeln!(
             table,

@@ -17,12 +17,16 @@ sys.dont_write_bytecode = True  # Before the other half is imported: no folder o
 
 from adaptive import Adaptive, Refused, need, subset
 
-VERSION = 2
+VERSION = 3
 MAX_FRAME = 2_097_152
 MAX_TOKEN_BITS = 8 * (MAX_FRAME - 64)
 FINISHES = ["none", "end of text", "max new tokens", "context full"]
 LATTICE = {1: "K-SQS", 2: "QS", 3: "C-SQS"}
 OTHERS = {4: "dense", 5: "TK-SLT", 6: "DSSD", 7: "coupled"}
+# The largest parameter of a rule, and whether it may be that.
+RULES = {1: (1, False), 2: (1, False), 3: (1, True), 5: (1, True), 7: (1, True), 9: (1, True), 10: (1, True), 11: (1, True), 15: (1, True)}
+ANY_PARAMETER = {4, 6, 8, 12, 13, 14}
+ONE_STATISTIC, MANY_STATISTICS = {3, 4, 5, 6, 7, 8, 15}, {9, 12, 13}
 
 
 class Reader:
@@ -125,6 +129,11 @@ class Scheme:
         need(size <= self.vocab, "K above V")
         need(min(size, self.vocab - size) + min(size - 1, self.resolution) <= 4096, "ranks too large")
 
+    def text(self, ids: list[int]) -> None:
+        """Tokens that were committed without a round."""
+        if self.adaptive:
+            self.adaptive.text(ids)
+
     def round(self, payload: bytes, count: int) -> list[Any]:
         if self.adaptive:
             return self.adaptive.round(payload, count)
@@ -185,6 +194,33 @@ def read_scheme(reader: Reader) -> dict[str, Any]:
     return scheme
 
 
+def read_rule(reader: Reader) -> dict[str, Any]:
+    """A rule's byte and parameter."""
+    byte = reader.uint(1)
+    number = byte & 127
+    return {"rule": {"number": number, "parameter": reader.f32() if number else 0.0}, "evidence": byte > 127}
+
+
+def check_rule(frame: dict[str, Any]) -> None:
+    """Whether the rule of a Prompt is one."""
+    number, parameter = frame["rule"]["number"], frame["rule"]["parameter"]
+    most, inclusive = RULES.get(number, (0, True))
+    need(number in ANY_PARAMETER or parameter < most or inclusive and parameter == most, "rule out of range")
+    need(number in RULES or number in ANY_PARAMETER or number == 0, "unknown rule")
+
+
+def read_statistics(payload: bytes, count: int, rule: int) -> tuple[list[list[int]], bytes]:
+    """What precedes the drafts, and the rest."""
+    reader, statistics = Reader(payload), []
+    if rule in ONE_STATISTIC or rule in MANY_STATISTICS:
+        for _ in range(count):
+            numbers = reader.varint() if rule in MANY_STATISTICS else 1
+            need(numbers <= len(payload), "truncated")
+            statistics.append([reader.uint(2) for _ in range(numbers)])
+    need(all(number < 0x7C00 for numbers in statistics for number in numbers), "not a statistic")
+    return statistics, reader.rest()
+
+
 def read_request(reader: Reader) -> dict[str, Any]:
     """What Prompt and Generate ask for."""
     return {
@@ -238,15 +274,20 @@ def read_frame(data: bytes) -> dict[str, Any]:
         frame |= {"max_draft": reader.uint(1), "end_of_text": reader.ids()}
         need(frame["max_draft"] <= 64, "too many drafts")
     elif kind == 0x02:
-        frame = {"frame": "Prompt", "parameters": read_scheme(reader), **read_request(reader)}
+        frame = {"frame": "Prompt", "parameters": read_scheme(reader), **read_rule(reader), **read_request(reader)}
     elif kind == 0x03:
         frame = {"frame": "Generate", **read_request(reader)}
-    elif kind == 0x04:
+    elif kind in (0x04, 0x07):
         frame = {"frame": "Draft", "generation": reader.varint(1), "round": reader.varint()}
         count = reader.uint(1)
         need(count & 127 <= 64, "too many drafts")
         frame |= {"count": count & 127, "resampled": reader.varint() if count & 128 else None}
-        frame["payload"] = reader.rest()
+        frame |= {"stream": 0, "passed": []}
+        if kind == 0x07:
+            frame |= {"stream": reader.varint(), "passed": reader.ids()}
+            need(frame["stream"] > 0 or len(frame["passed"]) > 0, "long for nothing")
+            need(frame["stream"] == 0 or frame["count"] == 0, "drafts and a stream")
+        frame["payload"] = reader.rest() if frame["stream"] == 0 else b""
     elif kind == 0x05:
         frame = {"frame": "Cancel", "generation": reader.varint(1)}
     elif kind == 0x06:
@@ -256,7 +297,8 @@ def read_frame(data: bytes) -> dict[str, Any]:
         frame["accepted"], flags = reader.uint(1), reader.uint(1)
         need(frame["accepted"] <= 64 and flags & 15 <= 3 and flags >> 4 <= 3, "verdict out of range")
         frame["finish"] = FINISHES[flags & 15]
-        need(flags >> 4 == 1 or (flags >> 4 == 0) == (flags & 15 != 0), "flags that contradict")
+        need(flags >> 4 < 2 or flags & 15 == 0, "a finish with what the edge resamples")
+        need(flags > 0 or frame["accepted"] > 0, "a verdict of nothing")
         if flags >> 4 == 1:
             frame["token"] = reader.varint()
         elif flags >> 4 == 2:
@@ -265,6 +307,11 @@ def read_frame(data: bytes) -> dict[str, Any]:
             frame["distribution"] = read_distribution(reader)
     elif kind == 0x85:
         frame = {"frame": "Distribution", "generation": reader.varint(1), "round": reader.varint()}
+        frame["distribution"] = read_distribution(reader)
+    elif kind == 0x87:
+        frame = {"frame": "Evidence", "generation": reader.varint(1), "round": reader.varint(), "index": reader.uint(1)}
+        need(frame["index"] < 64, "index out of range")
+        frame |= {"rejection": reader.probability(zero=True), "divergence": reader.probability(zero=True)}
         frame["distribution"] = read_distribution(reader)
     elif kind == 0x86:
         frame = {"frame": "Token", "generation": reader.varint(1)}
@@ -319,22 +366,32 @@ class Session:
     def __init__(self, vocab: int) -> None:
         self.vocab = vocab
         self.scheme: Scheme | None = None
+        self.rule = 0
         self.pending: list[Any] = []
 
     def decode(self, data: bytes) -> dict[str, Any]:
         frame = read_frame(data)
         if frame["frame"] == "Prompt":
             self.scheme = Scheme(frame["parameters"], self.vocab)
+            check_rule(frame)
+            neutral = frame["temperature"] == 1 and frame["top_k"] == 0 and frame["top_p"] == 1
+            self.rule = 0 if neutral else frame["rule"]["number"]
             need(all(which < self.vocab for which in frame["prompt"]), "a prompt's id outside the vocabulary")
-            if self.scheme.adaptive:
-                self.scheme.adaptive.text(frame["prompt"])
+            self.scheme.text(frame["prompt"])
         elif frame["frame"] == "Draft" and self.scheme is None:
             frame["payload"] = frame["payload"].hex()
         elif frame["frame"] == "Draft":
-            frame["drafts"] = self.pending = self.scheme.round(frame.pop("payload"), frame["count"])
+            self.scheme.text(frame["passed"])
+            frame["statistics"], payload = read_statistics(frame.pop("payload"), frame["count"], self.rule)
+            frame["drafts"] = self.pending = self.scheme.round(payload, frame["count"])
+            if self.rule in MANY_STATISTICS:
+                sizes = [len(draft["ids"]) for draft in self.pending]
+                need([len(numbers) for numbers in frame["statistics"]] == sizes, "statistics of other ids")
         elif frame["frame"] == "Verdict" and self.scheme and self.scheme.adaptive:
             token = [frame["token"]] if "token" in frame else []
             self.scheme.adaptive.verdict(self.pending[: frame["accepted"]], token)
+        elif frame["frame"] == "Token" and self.scheme:
+            self.scheme.text([frame["token"]])
         return frame
 
 

@@ -17,7 +17,7 @@ use outrider_codec::{
     frame::{Finish, Frame, Next, Request},
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
-use outrider_speculation::coupled::SharedNoise;
+use outrider_speculation::{coupled::SharedNoise, rules::Rule, unscaled::Transport};
 use serde_json::{Value, json};
 
 mod record;
@@ -75,6 +75,7 @@ fn golden_files_decode() {
         "Resample",
         "Verdict",
         "Distribution",
+        "Evidence",
         "Token",
         "Error",
         "Bye",
@@ -120,12 +121,13 @@ fn a_decoder_written_from_the_format_alone_agrees() {
 struct Reader {
     vocab_size: u32,
     scheme: Option<Scheme>,
+    statistics: Option<Transport>,
     pending: Drafts,
 }
 
 impl Reader {
     fn new(vocab_size: u32) -> Self {
-        Self { vocab_size, scheme: None, pending: Drafts::Ids(Vec::new()) }
+        Self { vocab_size, scheme: None, statistics: None, pending: Drafts::Ids(Vec::new()) }
     }
 
     /// A line of a golden file.
@@ -145,15 +147,25 @@ impl Reader {
                     .map_err(|error: ParameterError| format!("{error:?}"))?;
                 scheme.prime(&prompt.request.tokens);
                 self.scheme = Some(scheme);
+                let rule = Rule::from_wire(prompt.rule.number, prompt.rule.parameter)
+                    .map_err(|error| format!("{error:?}"))?;
+                self.statistics = Some(Transport::new(&rule, &prompt.request.sampling));
             }
             Frame::Draft(draft) => {
-                if let Some(scheme) = &self.scheme {
-                    let drafts =
-                        scheme.decode_round(&draft.payload, draft.count).map_err(|error| format!("{error:?}"))?;
+                if let (Some(scheme), Some(transport)) = (&mut self.scheme, &self.statistics) {
+                    let mut taught = scheme.clone();
+                    taught.prime(&draft.passed);
+                    let malformed = |error: DecodeError| format!("{error:?}");
+                    let (statistics, payload) =
+                        transport.decode(&draft.payload, draft.count).map_err(malformed)?;
+                    let drafts = taught.decode_round(payload, draft.count).map_err(malformed)?;
+                    transport.complete(statistics.clone(), &drafts).map_err(malformed)?;
                     let mut value = frame_value(&frame);
                     value.as_object_mut().unwrap().remove("payload");
+                    value["statistics"] = json!(statistics);
                     value["drafts"] = drafts_value(&drafts);
                     self.pending = drafts;
+                    *scheme = taught;
                     return Ok(value);
                 }
             }
@@ -161,6 +173,11 @@ impl Reader {
                 let token = if let Next::Token(token) = verdict.next { Some(token) } else { None };
                 if let Some(scheme) = &mut self.scheme {
                     scheme.commit(&self.pending, verdict.accepted.into(), token);
+                }
+            }
+            Frame::Token(token) => {
+                if let Some(scheme) = &mut self.scheme {
+                    scheme.prime(&[token.token]);
                 }
             }
             _ => {}
@@ -183,6 +200,8 @@ fn frame_value(frame: &Frame) -> Value {
         Frame::Prompt(prompt) => {
             let mut value = request_value(&prompt.request);
             value["parameters"] = scheme_value(prompt.scheme);
+            value["rule"] = json!({ "number": prompt.rule.number, "parameter": prompt.rule.parameter });
+            value["evidence"] = json!(prompt.evidence);
             value
         }
         Frame::Generate(request) => request_value(request),
@@ -191,6 +210,8 @@ fn frame_value(frame: &Frame) -> Value {
             "round": draft.round,
             "count": draft.count,
             "resampled": draft.resampled,
+            "stream": draft.stream,
+            "passed": draft.passed,
             "payload": hex(&draft.payload),
         }),
         Frame::Cancel { generation } => json!({ "generation": generation }),
@@ -214,6 +235,14 @@ fn frame_value(frame: &Frame) -> Value {
             "generation": distribution.generation,
             "round": distribution.round,
             "distribution": distribution.target.0,
+        }),
+        Frame::Evidence(evidence) => json!({
+            "generation": evidence.generation,
+            "round": evidence.round,
+            "index": evidence.index,
+            "rejection": evidence.rejection,
+            "divergence": evidence.divergence,
+            "distribution": evidence.target.0,
         }),
         Frame::Token(token) => {
             json!({ "generation": token.generation, "finish": finish_name(token.finish), "token": token.token })

@@ -59,6 +59,7 @@ impl InProcess {
             vocab_size: draft.vocab_size(),
             tokenizer_hash: TOKENIZER_HASH,
             context_length,
+            heads: None,
         });
         let mut pair = Self {
             edge,
@@ -104,7 +105,7 @@ impl InProcess {
                     }
                     EdgeOutput::Forward(forward) => {
                         for row in self.draft.forward(&forward) {
-                            self.edge.handle_logits(&row).unwrap();
+                            self.edge.handle_logits(&row, &[], self.now).unwrap();
                         }
                     }
                     EdgeOutput::Event(Event::Committed(committed)) => {

@@ -43,6 +43,7 @@ impl Connection {
             vocab_size: config.vocab_size as u32,
             tokenizer_hash,
             context_length: config.context_length as u32,
+            heads: None,
         });
         let socket = Socket::open(url, links.clone())?;
         let mut connection = Self { session, socket, links, cache: model.new_cache() };
@@ -147,7 +148,7 @@ impl Connection {
         let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
         let logits = model.forward(&mut [chunk])?;
         for row in logits.iter().flat_map(Logits::iter) {
-            self.session.handle_logits(row)?;
+            self.session.handle_logits(row, &[], self.links.now())?;
         }
         Ok(())
     }

@@ -89,6 +89,7 @@ impl Edge {
     /// Generates; `on_event` is called for every verdict. Resolves to a summary.
     pub async fn generate(&self, request: JsValue, on_event: js_sys::Function) -> Result<JsValue, JsValue> {
         let request = GenerateRequest::from_js(request)?;
+        let settings = request.settings()?;
         let prompt = self.prompt(&request.prompt)?;
         let mut connection = self
             .connection
@@ -104,7 +105,7 @@ impl Edge {
             .generate(
                 &self.model,
                 prompt.clone(),
-                &request.settings(),
+                &settings,
                 async {
                     // A dropped sender is not a stop.
                     if stopped.await.is_err() {

@@ -40,17 +40,17 @@ impl GenerateRequest {
             .map_err(|error| Failure::new("invalid-parameters", format!("the request cannot be read: {error}")))
     }
 
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> Result<Settings, Failure> {
         let mode = match self.mode {
             RequestMode::CloudOnly => Mode::CloudOnly,
-            RequestMode::Speculative => Mode::Speculative(self.drafting.compared_speculation()),
+            RequestMode::Speculative => Mode::Speculative(self.drafting.compared_speculation().map_err(|error| Failure::new("invalid-parameters", error.to_string()))?),
         };
-        Settings {
+        Ok(Settings {
             mode,
             sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
             seed: self.seed,
             max_new_tokens: self.max_new_tokens,
-        }
+        })
     }
 }
 

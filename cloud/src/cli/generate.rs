@@ -7,7 +7,8 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_models::TextStream;
 use outrider_speculation::{
     edge::{Mode, Settings},
-    options::{CodeName, DownlinkName, DraftingOptions, SchemeName},
+    options::{CodeName, DownlinkName, DraftingOptions, GateName, SchemeName, StopName},
+    rules::{Rule, RuleError},
     statistics::{Report, RoundRecord},
 };
 use serde::Serialize;
@@ -95,6 +96,27 @@ struct DraftingArgs {
     /// m: samples that the server sends after a rejection (dssd with --downlink sampled)
     #[arg(long, value_name = "m", default_value_t = DraftingOptions::default().downlink_samples)]
     downlink_samples: u8,
+    /// How the server judges drafts: exact, or a lossy rule (outrider rules lists them)
+    #[arg(long, value_name = "RULE", default_value = Rule::EXACT.name())]
+    rule: String,
+    /// The rule's parameter, alpha or D; each rule has its default
+    #[arg(long, value_name = "VALUE")]
+    rule_parameter: Option<f64>,
+    /// Which tokens are committed without asking: none, sprinter, token-cascade or sequence-cascade; all but none are lossy
+    #[arg(long, value_name = "GATE", default_value = "none", value_parser = GateName::from_str)]
+    gate: GateName,
+    /// tau of sprinter, alpha of the cascades; 0.5 if not given
+    #[arg(long, value_name = "VALUE")]
+    gate_threshold: Option<f64>,
+    /// What else ends a round: fixed, odld, adaedl, specdec or bild
+    #[arg(long, value_name = "RULE", default_value = "fixed", value_parser = StopName::from_str)]
+    stop_rule: StopName,
+    /// lambda of adaedl, h of specdec, the fallback's alpha of bild
+    #[arg(long, value_name = "VALUE")]
+    stop_threshold: Option<f64>,
+    /// Let the target write alone while that is faster (AS2)
+    #[arg(long)]
+    adaptive_mode: bool,
     /// gamma: tokens drafted in a round
     #[arg(long, value_name = "gamma", default_value_t = DraftingOptions::default().draft_length)]
     draft_length: u32,
@@ -115,6 +137,13 @@ impl DraftingArgs {
             initial_threshold: self.initial_threshold,
             downlink: self.downlink,
             downlink_samples: self.downlink_samples,
+            rule: self.rule.clone(),
+            rule_parameter: self.rule_parameter,
+            gate: self.gate,
+            gate_threshold: self.gate_threshold,
+            stop_rule: self.stop_rule,
+            stop_threshold: self.stop_threshold,
+            adaptive_mode: self.adaptive_mode,
             draft_length: self.draft_length,
             bit_budget: self.bit_budget,
         }
@@ -138,6 +167,7 @@ struct Output<'a> {
 
 impl Generate {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        let settings = self.settings.settings(self.cloud_only)?;
         let tokenizer = self.pair.tokenizer()?;
         let draft = self.pair.draft()?;
         let info = pair::draft_info(&draft, &tokenizer)?;
@@ -148,7 +178,7 @@ impl Generate {
         let (mut stream, mut text) = (TextStream::new(), String::new());
         let (mut token_ids, mut rounds) = (Vec::new(), Vec::new());
         let generated = edge
-            .generate(prompt.clone(), &self.settings.settings(self.cloud_only), |committed| {
+            .generate(prompt.clone(), &settings, |committed| {
                 for &(id, _) in &committed.tokens {
                     let piece = stream.push(&tokenizer, id);
                     self.show(&piece);
@@ -199,14 +229,15 @@ impl Generate {
 }
 
 impl SettingsArgs {
-    fn settings(&self, cloud_only: bool) -> Settings {
-        let mode = if cloud_only { Mode::CloudOnly } else { Mode::Speculative(self.drafting.options().speculation()) };
-        Settings {
+    fn settings(&self, cloud_only: bool) -> Result<Settings, RuleError> {
+        let mode =
+            if cloud_only { Mode::CloudOnly } else { Mode::Speculative(self.drafting.options().speculation()?) };
+        Ok(Settings {
             mode,
             sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
             seed: self.seed,
             max_new_tokens: self.max_tokens,
-        }
+        })
     }
 }
 

@@ -22,15 +22,26 @@ fn one_of_each() -> Vec<Frame> {
         Frame::Hello(Hello { vocab_size: 4096, tokenizer_hash: [7; 32] }),
         Frame::Welcome(Welcome { vocab_size: 4096, context_length: 512, max_draft_tokens: 16, eos_ids: vec![0, 200] }),
         Frame::Generate(request()),
-        Frame::Draft(Draft { generation: 3, round: 200, resampled: None, count: 2, payload: vec![1, 2, 3] }),
-        Frame::Draft(Draft { generation: 3, round: 200, resampled: Some(300), count: 0, payload: vec![] }),
+        Frame::Draft(Draft { generation: 3, round: 200, count: 2, payload: vec![1, 2, 3], ..Draft::default() }),
+        Frame::Draft(Draft { generation: 3, round: 200, resampled: Some(300), ..Draft::default() }),
+        Frame::Draft(Draft { generation: 3, round: 200, resampled: Some(300), stream: 16, ..Draft::default() }),
+        Frame::Draft(Draft { generation: 3, round: 200, passed: vec![300, 5], count: 1, payload: vec![9], ..Draft::default() }),
         Frame::Cancel { generation: 3 },
         verdict(Next::Token(4095), None),
         verdict(Next::Nothing, Some(Finish::Eos)),
+        verdict(Next::Nothing, None),
         verdict(Next::Samples(vec![(7, 0.5), (4095, 1.0)]), None),
         verdict(Next::Distribution(sparse()), None),
         Frame::Resample { generation: 3, round: 200 },
         Frame::Distribution(Distribution { generation: 3, round: 200, target: dense() }),
+        Frame::Evidence(Evidence {
+            generation: 3,
+            round: 200,
+            index: 1,
+            rejection: 0.25,
+            divergence: 0.0,
+            target: sparse(),
+        }),
         Frame::Token(Token { generation: 1, token: 17, finish: Some(Finish::Length) }),
         Frame::Error(ErrorFrame { generation: 0, code: ErrorCode::ServerFull, text: "No place is free.".into() }),
         Frame::Bye,
@@ -47,8 +58,14 @@ fn one_of_each() -> Vec<Frame> {
         SchemeParameters::Dssd { downlink: Downlink::Sampled(4) },
         SchemeParameters::Coupled,
     ];
-    frames.extend(schemes.map(|scheme| Frame::Prompt(Prompt { request: request(), scheme })));
+    frames.extend(schemes.map(|scheme| prompt(scheme, RuleParameters::EXACT, false)));
+    frames.push(prompt(SchemeParameters::Dense, RuleParameters::EXACT, true));
+    frames.push(prompt(SchemeParameters::Dense, RuleParameters { number: 127, parameter: 0.25 }, false));
     frames
+}
+
+fn prompt(scheme: SchemeParameters, rule: RuleParameters, evidence: bool) -> Frame {
+    Frame::Prompt(Prompt { request: request(), scheme, rule, evidence })
 }
 
 fn verdict(next: Next, finish: Option<Finish>) -> Frame {
@@ -73,7 +90,7 @@ fn every_frame_round_trips_and_starts_with_its_own_byte() {
         assert_eq!(Frame::decode(&bytes), Ok(frame.clone()));
         assert_eq!(*kinds.entry(bytes[0]).or_insert(frame.name()), frame.name());
     }
-    assert_eq!(kinds.len(), 12);
+    assert_eq!(kinds.len(), 14);
 }
 
 /// A draft's frame ends in its payload, whose length follows from the count and the scheme: there the prefix fails
@@ -85,7 +102,7 @@ fn every_proper_prefix_fails() {
     let dist = DraftDist::new(vec![5, 9], vec![30, 70]).unwrap();
     let token = |id| DraftToken { id, dist: dist.clone(), support_size: 2 };
     let payload = scheme.encode_round(&Drafts::Distributions(vec![token(5), token(9)])).unwrap();
-    let draft = Frame::Draft(Draft { generation: 3, round: 200, resampled: None, count: 2, payload });
+    let draft = Frame::Draft(Draft { generation: 3, round: 200, count: 2, payload, ..Draft::default() });
     for frame in one_of_each().into_iter().chain([draft.clone()]) {
         let bytes = frame.encode();
         for end in 0..bytes.len() {
@@ -117,6 +134,12 @@ fn forbidden_values_are_named() {
     };
     assert_eq!(field(&[CANCEL, 0]), "generation");
     assert_eq!(field(&[DRAFT, 1, 0, 65]), "draft count");
+    assert_eq!(field(&[LONG_DRAFT, 1, 0, 0, 0, 0]), "stream");
+    assert_eq!(field(&[LONG_DRAFT, 1, 0, 1, 9, 0]), "stream");
+    assert_eq!(field(&[EVIDENCE, 1, 0, 64]), "index");
+    assert_eq!(field(&[EVIDENCE, 1, 0, 0, 0, 0, 0, 0x40]), "rejection");
+    assert_eq!(field(&[PROMPT, DENSE, 1, 0, 0, 0x80, 0x7f]), "rule's parameter");
+    assert_eq!(field(&[PROMPT, DENSE, 1, 0, 0, 0, 0x80]), "rule's parameter");
     assert_eq!(field(&[VERDICT, 1, 0, 0, 0]), "verdict flags");
     assert_eq!(field(&[VERDICT, 1, 0, 0, 0x40]), "verdict flags");
     assert_eq!(field(&[VERDICT, 1, 0, 0, 0x20, 0]), "samples");
@@ -174,7 +197,7 @@ proptest! {
 
     /// The oracle: whatever decodes encodes to the same bytes.
     #[test]
-    fn any_bytes_decode_to_a_frame_or_an_error(kind in prop::sample::select(vec![HELLO, PROMPT, GENERATE, DRAFT, RESAMPLE, CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, TOKEN, ERROR, 0x55]), tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80)) {
+    fn any_bytes_decode_to_a_frame_or_an_error(kind in prop::sample::select(vec![HELLO, PROMPT, GENERATE, DRAFT, LONG_DRAFT, RESAMPLE, CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, EVIDENCE, TOKEN, ERROR, 0x55]), tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80)) {
         let bytes = [&[kind][..], &tail].concat();
         if let Ok(frame) = Frame::decode(&bytes) {
             prop_assert_eq!(frame.encode(), bytes);

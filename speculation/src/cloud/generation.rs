@@ -1,20 +1,23 @@
 //! One generation on the cloud: the committed tokens, the drafts under verification, and what follows from a pass.
 
 use outrider_codec::{
-    error::ParameterError,
     frame::{
-        Distribution, Draft, ErrorCode, Finish, Frame, Next, Request, SamplingParameters, TargetDist, Token, Verdict,
+        Distribution, Draft, ErrorCode, Evidence, Finish, Frame, Next, Prompt, Request, SamplingParameters, TargetDist,
+        Token, Verdict,
     },
     scheme::{Downlink, Drafts, Scheme, SchemeParameters},
 };
 
 use super::{Failure, TargetInfo};
 use crate::{
-    Forward, acceptance,
+    Forward,
+    acceptance::{self, Judge, Judged},
     coupled::{self, SharedNoise},
     dssd::{self, Judgement},
     random::{End, Randomness},
-    sampling::LogitsError,
+    rules::{Rule, Statistic},
+    sampling::{LogitsError, transform},
+    unscaled::{self, Transport},
 };
 
 #[derive(Debug)]
@@ -43,29 +46,43 @@ pub(super) enum Work {
 pub(super) struct Verification {
     parameters: SchemeParameters,
     scheme: Scheme,
+    rule: Rule,
+    /// How the statistics that the rule needs come.
+    statistics: Transport,
+    /// Whether the edge wants to know what was judged by.
+    evidence: bool,
     /// Coupled drafting's.
     noise: SharedNoise,
     round: u32,
-    drafts: Option<Drafts>,
+    drafts: Option<(Drafts, Vec<Statistic>)>,
+    /// Tokens that the target is to write alone before the next round.
+    stream: u32,
     /// DSSD: the edge resamples the token that comes next, from this, and says with its next drafts what it is.
     edge_resamples: Option<TargetDist>,
 }
 
 impl Work {
-    /// Verification of drafts under a scheme.
-    pub(super) fn speculative(
-        parameters: SchemeParameters,
-        vocab_size: u32,
-        request: &Request,
-    ) -> Result<Self, ParameterError> {
-        let mut scheme = Scheme::new(parameters, vocab_size)?;
+    /// Verification of drafts under a scheme and a rule.
+    pub(super) fn speculative(prompt: &Prompt, vocab_size: u32) -> Result<Self, Failure> {
+        let Prompt { request, scheme: parameters, rule, evidence } = prompt;
+        let refuse = |text| Failure::generation(request.generation, ErrorCode::InvalidParameters, text);
+        let mut scheme = Scheme::new(*parameters, vocab_size)
+            .map_err(|error| refuse(format!("The scheme cannot be used: {error}.")))?;
         scheme.prime(&request.tokens);
+        let rule = Rule::from_wire(rule.number, rule.parameter)
+            .map_err(|error| refuse(format!("The acceptance rule cannot be used: {error}.")))?;
+        unscaled::check(&rule, *parameters)
+            .map_err(|error| refuse(format!("The acceptance rule cannot be used: {error}.")))?;
         Ok(Self::Speculative(Box::new(Verification {
-            parameters,
+            parameters: *parameters,
             scheme,
+            statistics: Transport::new(&rule, &request.sampling),
+            rule,
+            evidence: *evidence,
             noise: SharedNoise::new(request.seed),
             round: 0,
             drafts: None,
+            stream: 0,
             edge_resamples: None,
         })))
     }
@@ -94,7 +111,8 @@ impl Generation {
             return Err(Failure::out_of_order("Draft came in a cloud-only generation"));
         };
         let round = verification.round;
-        if draft.generation != self.number || draft.round != round || verification.drafts.is_some() {
+        let busy = verification.drafts.is_some() || verification.stream > 0;
+        if draft.generation != self.number || draft.round != round || busy {
             return Err(Failure::out_of_order(&format!(
                 "Draft {}/{} came while {}/{round} was expected",
                 draft.generation, draft.round, self.number
@@ -113,13 +131,27 @@ impl Generation {
                 self.committed.push(id);
             }
         }
-        let room = limit - self.committed.len() - 1;
+        // What ends the text the edge sees, and cancels.
+        let dead_end = |id: &u32| *id >= target.vocab_size || target.eos_ids.contains(id);
+        if draft.passed.iter().any(dead_end) || self.committed.len() + draft.passed.len() >= limit {
+            return Err(Failure::invalid_draft("the passed tokens cannot be gone on from".to_owned()));
+        }
+        self.committed.extend(&draft.passed);
+        verification.scheme.prime(&draft.passed);
+        if draft.stream > 0 {
+            verification.stream = draft.stream;
+            return Ok(());
+        }
+        let room = limit - self.committed.len() - usize::from(verification.rule.has_bonus());
         let count = usize::from(draft.count);
         if draft.count > target.max_draft_tokens || count > room {
             let allowed = room.min(target.max_draft_tokens.into());
             return Err(Failure::invalid_draft(format!("{count} drafts are more than the {allowed} allowed here")));
         }
-        verification.drafts = Some(verification.scheme.decode_round(&draft.payload, draft.count)?);
+        let (statistics, payload) = verification.statistics.decode(&draft.payload, draft.count)?;
+        let drafts = verification.scheme.decode_round(payload, draft.count)?;
+        let statistics = verification.statistics.complete(statistics, &drafts)?;
+        verification.drafts = Some((drafts, statistics));
         Ok(())
     }
 
@@ -142,12 +174,15 @@ impl Generation {
     /// The pass that moves this generation on, if there is anything to do.
     pub(super) fn next_pass(&self) -> Option<Forward> {
         let pending = &self.committed[self.cached..];
+        let alone = || Some(Forward { keep: self.cached, tokens: pending.to_vec(), rows: 1 });
         match &self.work {
-            Work::CloudOnly => Some(Forward { keep: self.cached, tokens: pending.to_vec(), rows: 1 }),
+            Work::CloudOnly => alone(),
             Work::Speculative(verification) => match &verification.drafts {
-                Some(drafts) => {
-                    let tokens = pending.iter().copied().chain(drafts.ids()).collect();
-                    Some(Forward { keep: self.cached, tokens, rows: drafts.len() + 1 })
+                _ if verification.stream > 0 => alone(),
+                Some((drafts, _)) => {
+                    let rows = verification.rows(drafts);
+                    let tokens = pending.iter().copied().chain(drafts.ids().into_iter().take(rows - 1)).collect();
+                    Some(Forward { keep: self.cached, tokens, rows })
                 }
                 // Read the prompt while the edge drafts. Its last token waits for the drafts: their row comes with it.
                 None => {
@@ -159,27 +194,36 @@ impl Generation {
         }
     }
 
-    /// Uses the rows of the pass that [`next_pass`](Self::next_pass) asked for; gives the frame to send and whether
-    /// the generation is over with it.
-    pub(super) fn advance(
-        &mut self,
-        rows: &[&[f32]],
-        target: &TargetInfo,
-    ) -> Result<Option<(Frame, bool)>, LogitsError> {
-        if rows.is_empty() {
+    /// Uses the rows of the pass that [`next_pass`](Self::next_pass) asked for; gives the frames to send and whether
+    /// the generation is over with them.
+    pub(super) fn advance(&mut self, rows: &[&[f32]], target: &TargetInfo) -> Result<(Vec<Frame>, bool), LogitsError> {
+        let Some(row) = rows.first() else {
             self.cached = self.committed.len() - 1;
-            return Ok(None);
-        }
-        let generation = self.number;
-        let Work::Speculative(verification) = &mut self.work else {
-            let token = acceptance::verify(&[], rows, &self.sampling, &mut self.randomness)?.token;
-            self.cached = self.committed.len();
-            let finish = self.commit(&[], Some(token), target);
-            return Ok(Some((Frame::Token(Token { generation, token, finish }), finish.is_some())));
+            return Ok((Vec::new(), false));
         };
-        let drafts = verification.drafts.take().unwrap_or(Drafts::Ids(Vec::new()));
-        let (stand, next) =
-            verification.judge(&drafts, rows, &self.sampling, self.committed.len(), &mut self.randomness)?;
+        let generation = self.number;
+        let verification = match &mut self.work {
+            Work::Speculative(verification) if verification.stream == 0 => verification,
+            work => {
+                let token = acceptance::sample(&transform(row, &self.sampling)?, &mut self.randomness);
+                if let Work::Speculative(verification) = work {
+                    verification.streamed(token);
+                }
+                self.cached = self.committed.len();
+                let finish = self.commit(&[], Some(token), target);
+                return Ok((vec![Frame::Token(Token { generation, token, finish })], finish.is_some()));
+            }
+        };
+        let (drafts, statistics) = verification.drafts.take().unwrap_or((Drafts::Ids(Vec::new()), Vec::new()));
+        let mut judged = Vec::new();
+        let (stand, next) = verification.judge(
+            (&drafts, &statistics),
+            rows,
+            &self.sampling,
+            self.committed.len(),
+            &mut self.randomness,
+            &mut judged,
+        )?;
         let ids = drafts.ids();
         // An end-of-text token among the accepted drafts is the last token; what was drafted after it never was.
         let stop = ids[..stand].iter().position(|id| target.eos_ids.contains(id));
@@ -194,8 +238,9 @@ impl Generation {
         verification.scheme.commit(&drafts, accepted, token);
         let round = verification.round;
         verification.round += 1;
-        // The cache holds the committed tokens and all drafts; what follows the accepted ones is cut by the next pass.
-        self.cached = self.committed.len() + accepted;
+        // The cache holds the committed tokens and the drafts that were fed; what follows the accepted ones is cut by the
+        // next pass.
+        self.cached = self.committed.len() + accepted.min(rows.len() - 1);
         let finish = match next {
             // The edge sees the token, and whether it ends the text, first.
             Next::Samples(_) | Next::Distribution(_) => {
@@ -204,8 +249,18 @@ impl Generation {
             }
             _ => self.commit(&ids[..accepted], token, target),
         };
-        let verdict = Verdict { generation, round, accepted: accepted as u8, next, finish };
-        Ok(Some((Frame::Verdict(verdict), finish.is_some())))
+        let evidence = judged.iter().zip(0u8..).map(|(judged, index)| {
+            Frame::Evidence(Evidence {
+                generation,
+                round,
+                index,
+                rejection: probability(judged.rejection),
+                divergence: probability(judged.divergence),
+                target: dssd::sparse(&judged.target),
+            })
+        });
+        let verdict = Frame::Verdict(Verdict { generation, round, accepted: accepted as u8, next, finish });
+        Ok((evidence.chain([verdict]).collect(), finish.is_some()))
     }
 
     /// Commits tokens, and says why the generation is over if it is.
@@ -225,21 +280,46 @@ impl Generation {
 }
 
 impl Verification {
+    /// Rows of logits that a round needs.
+    fn rows(&self, drafts: &Drafts) -> usize {
+        acceptance::rows(drafts.len(), &self.rule)
+    }
+
+    /// The target wrote a token alone; the next round follows when it has written all.
+    fn streamed(&mut self, token: u32) {
+        self.scheme.prime(&[token]);
+        self.stream -= 1;
+        self.round += u32::from(self.stream == 0);
+    }
+
     /// How many drafts stand, and what follows them. `position` is the first draft's in the text.
     fn judge(
         &mut self,
-        drafts: &Drafts,
+        (drafts, statistics): (&Drafts, &[Statistic]),
         rows: &[&[f32]],
         sampling: &SamplingParameters,
         position: usize,
         randomness: &mut Randomness,
+        judged: &mut Vec<Judged>,
     ) -> Result<(usize, Next), LogitsError> {
+        let judged = self.evidence.then_some(judged);
         let outcome = match drafts {
-            Drafts::Distributions(tokens) => acceptance::verify(tokens, rows, sampling, randomness)?,
-            Drafts::Ids(ids) => coupled::verify(ids, rows, sampling, &self.noise, position)?,
+            Drafts::Distributions(tokens) => {
+                let judge = Judge { rule: self.rule, sampling: *sampling, randomness, judged };
+                judge.verify(tokens, statistics, rows)?
+            }
+            Drafts::Ids(ids) => {
+                let outcome = coupled::verify(ids, rows, sampling, &self.noise, position)?;
+                acceptance::witness(outcome.accepted, ids.len(), rows, sampling, judged)?;
+                outcome
+            }
             Drafts::Probabilities(tokens) => match dssd::verify(tokens, rows, sampling, randomness)? {
-                Judgement::Accepted(outcome) => outcome,
+                Judgement::Accepted(outcome) => {
+                    acceptance::witness(outcome.accepted, tokens.len(), rows, sampling, judged)?;
+                    outcome
+                }
                 Judgement::Rejected { accepted, target } => {
+                    acceptance::witness(accepted, tokens.len(), rows, sampling, judged)?;
                     let next = match self.parameters {
                         SchemeParameters::Dssd { downlink: Downlink::Sampled(count) } => {
                             Next::Samples(dssd::samples(&target, count, randomness))
@@ -251,12 +331,17 @@ impl Verification {
                 }
             },
         };
-        Ok((outcome.accepted, Next::Token(outcome.token)))
+        Ok((outcome.accepted, outcome.token.map_or(Next::Nothing, Next::Token)))
     }
 
     fn sends_samples(&self) -> bool {
         matches!(self.parameters, SchemeParameters::Dssd { downlink: Downlink::Sampled(_) })
     }
+}
+
+/// Rounding leaves what is computed as a probability a little outside of [0, 1].
+fn probability(value: f64) -> f32 {
+    value.clamp(0.0, 1.0) as f32
 }
 
 impl Failure {

@@ -29,14 +29,14 @@ fn request(generation: u32, tokens: &[u32]) -> Request {
 
 fn prompt(generation: u32, tokens: &[u32]) -> Vec<u8> {
     let scheme = SCHEME;
-    Frame::Prompt(Prompt { request: request(generation, tokens), scheme }).encode()
+    Frame::Prompt(Prompt::exact(scheme, request(generation, tokens))).encode()
 }
 
 fn draft(generation: u32, round: u32, ids: &[u32]) -> Vec<u8> {
     let scheme = Scheme::new(SCHEME, V).unwrap();
     let certain = |id| DraftToken { id, dist: DraftDist::new(vec![id], vec![10]).unwrap(), support_size: 2 };
     let payload = scheme.encode_round(&Drafts::Distributions(ids.iter().copied().map(certain).collect())).unwrap();
-    Frame::Draft(Draft { generation, round, resampled: None, count: ids.len() as u8, payload }).encode()
+    Frame::Draft(Draft { generation, round, count: ids.len() as u8, payload, ..Draft::default() }).encode()
 }
 
 fn greeted() -> CloudSession {
@@ -208,10 +208,10 @@ fn a_resample_of_the_largest_round_is_out_of_order() {
     let scheme = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
     for (round, is_right) in [(0, true), (1, false), (u32::MAX, false)] {
         let mut session = greeted();
-        session.handle_frame(&Frame::Prompt(Prompt { request: request(1, &[0]), scheme }).encode());
+        session.handle_frame(&Frame::Prompt(Prompt::exact(scheme, request(1, &[0]))).encode());
         let drafted = DraftProbability { id: 3, count: half::ONE, total: half::ONE };
         let payload = Scheme::new(scheme, V).unwrap().encode_round(&Drafts::Probabilities(vec![drafted])).unwrap();
-        let draft = Draft { generation: 1, round: 0, resampled: None, count: 1, payload };
+        let draft = Draft { generation: 1, count: 1, payload, ..Draft::default() };
         session.handle_frame(&Frame::Draft(draft).encode());
         forward(&mut session);
         answer(&mut session, &[4, 4]);
@@ -233,7 +233,7 @@ fn a_bad_request_ends_the_generation_and_the_session_goes_on() {
     session.handle_frame(&prompt(2, &[V]));
     assert_eq!(error(&mut session), (2, ErrorCode::InvalidParameters, false));
     let scheme = SchemeParameters::KSqs { support_size: 9, lattice_resolution: 10, code: Code::Enumerative };
-    session.handle_frame(&Frame::Prompt(Prompt { request: request(3, &[0]), scheme }).encode());
+    session.handle_frame(&Frame::Prompt(Prompt::exact(scheme, request(3, &[0]))).encode());
     assert_eq!(error(&mut session), (3, ErrorCode::InvalidParameters, false));
     // The edge had sent its first drafts before it read the refusal.
     session.handle_frame(&draft(3, 0, &[1]));

@@ -1,7 +1,9 @@
 //! One round's drafts: proposed, checked against the budget, drawn, coded; and settled by the verdict.
 
+use std::sync::Arc;
+
 use outrider_codec::{
-    distribution::DraftToken,
+    distribution::{DraftDist, DraftToken},
     error::ParameterError,
     frame::{SamplingParameters, TargetDist},
     probabilities::DraftProbability,
@@ -12,12 +14,30 @@ use super::{EdgeError, Speculation};
 use crate::{
     comparison::Comparison,
     conformal::Conformal,
+    control::{Advice, Controller, Outlook},
     coupled::SharedNoise,
     draft::{self, DraftError},
     dssd,
+    explanation::Drawn,
+    gate::Heads,
+    passing::{Doubt, Passing},
     random::{End, Randomness},
+    rules::{Need, Statistic},
     sampling,
+    theory::sqs,
+    unscaled::Transport,
 };
+
+/// What came of a row of logits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Choice {
+    /// A token was drafted.
+    Drafted,
+    /// A token of this probability passes without being sent.
+    Passed { token: u32, probability: f64 },
+    /// The round ends before this token.
+    Declined,
+}
 
 /// Drafts tokens under one scheme.
 #[derive(Debug)]
@@ -31,14 +51,21 @@ pub(super) struct Drafter {
     /// C-SQS's.
     threshold: Option<Conformal>,
     comparison: Option<Comparison>,
+    /// How the statistics travel that the rule needs, and those of the round.
+    transport: Transport,
+    statistics: Vec<u8>,
+    passing: Passing,
+    heads: Option<Arc<Heads>>,
+    /// What the round's drafts were drawn from, where the generation is to be explained.
+    drawn: Option<Vec<Drawn>>,
     /// The most payload bits of a round.
     budget: usize,
     round: RoundEncoder,
     ids: Vec<u32>,
     /// The drafts with their distributions; none under coupled drafting.
     tokens: Vec<DraftToken>,
-    /// The budget ended the round.
-    spent: bool,
+    /// The round takes no more drafts.
+    full: bool,
 }
 
 impl Drafter {
@@ -48,6 +75,7 @@ impl Drafter {
         prompt: &[u32],
         sampling: SamplingParameters,
         seed: u64,
+        heads: Option<Arc<Heads>>,
     ) -> Result<Self, ParameterError> {
         let parameters = speculation.scheme;
         let mut scheme = Scheme::new(parameters, vocab_size)?;
@@ -64,10 +92,15 @@ impl Drafter {
             noise: SharedNoise::new(seed),
             threshold,
             comparison: speculation.compare.map(|with| Comparison::new(with, vocab_size, prompt)),
+            transport: Transport::new(&speculation.rule, &sampling),
+            statistics: Vec::new(),
+            passing: speculation.passing,
+            heads,
+            drawn: speculation.explain.then(Vec::new),
             budget,
             ids: Vec::new(),
             tokens: Vec::new(),
-            spent: false,
+            full: false,
         })
     }
 
@@ -79,7 +112,7 @@ impl Drafter {
     /// Whether the budget has room for another token, as far as that is known before its distribution.
     pub(super) fn has_room(&self) -> bool {
         let fixed = self.scheme.fixed_token_bits();
-        !self.spent && fixed.is_none_or(|bits| self.round.bits() + bits as usize <= self.budget)
+        !self.full && fixed.is_none_or(|bits| self.bits() + bits as usize <= self.budget)
     }
 
     /// Whether the row of logits before the round's first is wanted too: a bonus token's.
@@ -102,56 +135,164 @@ impl Drafter {
         Ok(())
     }
 
-    /// Drafts a token from a row of logits, if the budget allows; `position` is its place in the text.
+    /// Drafts a token from a row of logits and the hidden state they were made of, lets it pass, or ends the round before it;
+    /// `position` is its place in the text, and so many bits of the frame are taken already.
     ///
-    /// Whether it does is decided before the draw and whatever it gives. Otherwise short codes, that is likely tokens,
+    /// Which of these is decided before the draw and whatever it gives. Otherwise short codes, that is likely tokens,
     /// would be drafted more often than q̂ says.
-    pub(super) fn draft(&mut self, row: &[f32], position: usize) -> Result<(), EdgeError> {
+    pub(super) fn choose(
+        &mut self,
+        row: &[f32],
+        hidden: &[f32],
+        position: usize,
+        taken: usize,
+        controller: &mut Controller,
+    ) -> Result<Choice, EdgeError> {
         let q = sampling::transform(row, &self.sampling).map_err(DraftError::from)?;
-        let id = if self.parameters == SchemeParameters::Coupled {
-            let id = self.noise.choose(position, &q);
-            self.round.push_id(&self.scheme, id).map_err(EdgeError::Encode)?;
-            id
+        let doubt = if self.ids.is_empty() {
+            self.passing.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, row))
         } else {
-            let beta = self.threshold.as_ref().map_or(0.0, Conformal::threshold);
-            let proposal = draft::propose(&q, self.parameters, &self.scheme, beta).map_err(DraftError::from)?;
-            let bound = self.round.bound(&self.scheme, &proposal.dist, proposal.support_size);
-            let dropped_mass = proposal.dropped_mass;
-            if bound.map_err(EdgeError::Encode)? > self.budget {
-                self.spent = true;
-                if let Some(threshold) = &mut self.threshold {
-                    threshold.declined(dropped_mass);
-                }
-                if let Some(comparison) = &mut self.comparison {
-                    comparison.declined(&q).map_err(DraftError::from)?;
-                }
-                return Ok(());
-            }
-            let token = draft::draw(proposal, &mut self.randomness);
-            let pushed = match self.parameters {
-                SchemeParameters::Dssd { .. } => {
-                    self.round.push_probability(&self.scheme, &DraftProbability::from(&token))
-                }
-                _ => self.round.push(&self.scheme, &token),
-            };
-            pushed.map_err(EdgeError::Encode)?;
-            if let Some(threshold) = &mut self.threshold {
-                threshold.drafted(dropped_mass);
-            }
-            let id = token.id;
-            self.tokens.push(token);
-            id
+            Doubt::Verify
         };
+        let advice = match doubt {
+            Doubt::Verify if controller.needs_outlook() => {
+                let head = self.heads.as_ref().and_then(|heads| heads.stop.as_ref());
+                controller.consider(self.ids.len(), &Outlook {
+                    peak: scalar(Need::Peak, row),
+                    entropy: scalar(Need::Entropy, row),
+                    stop_score: head.map(|head| head.score(hidden)),
+                })
+            }
+            Doubt::Verify | Doubt::None => Advice::Draft,
+            Doubt::Defer => Advice::Decline,
+        };
+        let beta = self.threshold.as_ref().map_or(0.0, Conformal::threshold);
+        if self.parameters == SchemeParameters::Coupled {
+            if advice == Advice::Decline {
+                return self.decline(&q, 0.0);
+            }
+            let id = self.noise.choose(position, &q);
+            if doubt == Doubt::None {
+                return self.pass(&q, id, q[id as usize], 0.0);
+            }
+            self.round.push_id(&self.scheme, id).map_err(EdgeError::Encode)?;
+            return self.drafted(q, id, None, 0.0, advice);
+        }
+        let proposal = draft::propose(&q, self.parameters, &self.scheme, beta).map_err(DraftError::from)?;
+        let dropped_mass = proposal.dropped_mass;
+        if advice == Advice::Decline {
+            return self.decline(&q, dropped_mass);
+        }
+        if doubt == Doubt::None {
+            let token = draft::draw(proposal, &mut self.randomness);
+            let probability = f64::from(token.dist.count(token.id)) / f64::from(token.dist.total());
+            return self.pass(&q, token.id, probability, dropped_mass);
+        }
+        let bound = self.round.bound(&self.scheme, &proposal.dist, proposal.support_size).map_err(EdgeError::Encode)?;
+        let bits = bound + self.statistics.len() * 8 + self.transport.bits(&proposal.dist);
+        if bits > self.budget.min(MAX_PAYLOAD_BITS.saturating_sub(taken)) {
+            return self.decline(&q, dropped_mass);
+        }
+        self.transport.put(&mut self.statistics, row, &proposal.dist);
+        let distortion = self.distortion(&proposal);
+        let token = draft::draw(proposal, &mut self.randomness);
+        let pushed = match self.parameters {
+            SchemeParameters::Dssd { .. } => self.round.push_probability(&self.scheme, &DraftProbability::from(&token)),
+            _ => self.round.push(&self.scheme, &token),
+        };
+        pushed.map_err(EdgeError::Encode)?;
+        if let Some(threshold) = &mut self.threshold {
+            threshold.drafted(dropped_mass);
+        }
+        let (id, dist) = (token.id, self.drawn.is_some().then(|| token.dist.clone()));
+        self.tokens.push(token);
+        self.drafted(q, id, dist, distortion, advice)
+    }
+
+    fn drafted(
+        &mut self,
+        q: Vec<f64>,
+        id: u32,
+        dist: Option<DraftDist>,
+        distortion: f64,
+        advice: Advice,
+    ) -> Result<Choice, EdgeError> {
         self.ids.push(id);
+        self.full = advice == Advice::DraftAndStop;
         if let Some(comparison) = &mut self.comparison {
             comparison.drafted(&q, id).map_err(DraftError::from)?;
         }
-        Ok(())
+        if let Some(drawn) = &mut self.drawn {
+            let is_known = !matches!(self.parameters, SchemeParameters::Dssd { .. } | SchemeParameters::Coupled);
+            drawn.push(Drawn { q, dist, distortion, is_known });
+        }
+        Ok(Choice::Drafted)
+    }
+
+    fn decline(&mut self, q: &[f64], dropped_mass: f64) -> Result<Choice, EdgeError> {
+        self.full = true;
+        if let Some(threshold) = &mut self.threshold {
+            threshold.declined(dropped_mass);
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.declined(q).map_err(DraftError::from)?;
+        }
+        Ok(Choice::Declined)
+    }
+
+    fn pass(&mut self, q: &[f64], token: u32, probability: f64, dropped_mass: f64) -> Result<Choice, EdgeError> {
+        if let Some(threshold) = &mut self.threshold {
+            threshold.passed(dropped_mass);
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.passed(q, token).map_err(DraftError::from)?;
+        }
+        self.read(token);
+        Ok(Choice::Passed { token, probability })
+    }
+
+    /// The target wrote a token alone.
+    pub(super) fn streamed(&mut self, token: u32) {
+        if let Some(threshold) = &mut self.threshold {
+            threshold.forgive();
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.streamed(token);
+        }
+        self.read(token);
+    }
+
+    /// A token was committed that was not in a round.
+    fn read(&mut self, token: u32) {
+        self.scheme.prime(&[token]);
+        self.round = self.scheme.round();
+    }
+
+    /// α_n + K_n/4ℓ of Theorem 1; without a lattice the dropped mass alone.
+    fn distortion(&self, proposal: &draft::Proposal) -> f64 {
+        match self.parameters {
+            SchemeParameters::Qs { lattice_resolution, .. }
+            | SchemeParameters::KSqs { lattice_resolution, .. }
+            | SchemeParameters::CSqs { lattice_resolution, .. } => {
+                sqs::distortion(proposal.dropped_mass, proposal.support_size, lattice_resolution)
+            }
+            _ => proposal.dropped_mass,
+        }
+    }
+
+    fn bits(&self) -> usize {
+        self.statistics.len() * 8 + self.round.bits()
     }
 
     /// The round's payload and its bits.
     pub(super) fn payload(&self) -> (Vec<u8>, usize) {
-        self.round.clone().finish()
+        let (round, bits) = self.round.clone().finish();
+        ([&self.statistics[..], &round].concat(), self.statistics.len() * 8 + bits)
+    }
+
+    /// What the round's drafts were drawn from, where the generation is to be explained.
+    pub(super) fn drawn(&self) -> &[Drawn] {
+        self.drawn.as_deref().unwrap_or_default()
     }
 
     /// DSSD: the token in place of the rejected draft, from the cloud's samples; `None` if none survives.
@@ -176,7 +317,11 @@ impl Drafter {
             self.scheme.commit(&drafts, accepted, token);
         }
         self.ids.clear();
-        self.spent = false;
+        self.statistics.clear();
+        self.full = false;
+        if let Some(drawn) = &mut self.drawn {
+            drawn.clear();
+        }
         self.round = self.scheme.round();
         others.unwrap_or_default()
     }
@@ -190,4 +335,9 @@ impl Drafter {
     pub(super) fn resamples(&self) -> bool {
         matches!(self.parameters, SchemeParameters::Dssd { .. })
     }
+}
+
+/// A statistic of the draft model's own distribution.
+fn scalar(need: Need, row: &[f32]) -> f64 {
+    if let Statistic::Scalar(value) = need.of_logits(row, &[]) { value } else { 0.0 }
 }

@@ -4,70 +4,26 @@ use core::time::Duration;
 
 use outrider_codec::{
     frame::{
-        Distribution, Draft, Finish, Frame, MAX_DRAFT_TOKENS, Next, Prompt, Request, SamplingParameters, TargetDist,
-        Token, Verdict, Welcome,
+        Distribution, Draft, Evidence, Finish, Frame, MAX_DRAFT_TOKENS, Next, Prompt, Request, TargetDist, Token,
+        Verdict, Welcome,
     },
-    scheme::SchemeParameters,
+    rule::RuleParameters,
 };
 
-use super::{Committed, DraftInfo, EdgeError, Origin, StartError, drafter::Drafter};
+use super::{
+    Committed, DraftInfo, EdgeError, Origin, StartError,
+    drafter::{Choice, Drafter},
+    settings::{Mode, Settings, Speculation},
+};
 use crate::{
     Forward,
-    comparison::ComparisonParameters,
-    conformal::{Conformal, ThresholdParameters},
+    conformal::Conformal,
+    control::{ControlParameters, Controller, Move, RoundTimes},
     draft::DraftError,
+    passing::{Held, Passing},
+    rules::Rule,
     statistics::{RoundRecord, Statistics, milliseconds},
 };
-
-/// What a generation is asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    /// Who drafts.
-    pub mode: Mode,
-    /// S(·), for both ends.
-    pub sampling: SamplingParameters,
-    /// Seeds both ends' choices, each its own.
-    pub seed: u64,
-    /// The most tokens to commit, at least 1.
-    pub max_new_tokens: u32,
-}
-
-/// Who drafts.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Mode {
-    /// The edge.
-    Speculative(Speculation),
-    /// Nobody: the target generates alone.
-    CloudOnly,
-}
-
-/// How the edge drafts.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Speculation {
-    /// What is sent of a draft.
-    pub scheme: SchemeParameters,
-    /// C-SQS's threshold; other schemes have none.
-    pub threshold: ThresholdParameters,
-    /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room.
-    pub draft_length: u32,
-    /// B: the most payload bits a round may cost; `None` for no budget but the frame's. A token that could exceed it is
-    /// not drafted (Bhattacharjee et al., §4).
-    pub bit_budget: Option<u32>,
-    /// Works out what the drafts would have cost under other schemes, too.
-    pub compare: Option<ComparisonParameters>,
-}
-
-impl Speculation {
-    /// A scheme with γ = `draft_length`, no budget and no comparison.
-    pub fn new(scheme: SchemeParameters, draft_length: u32) -> Self {
-        Self { scheme, threshold: ThresholdParameters::default(), draft_length, bit_budget: None, compare: None }
-    }
-
-    /// The same with a budget of so many bits a round.
-    pub fn with_budget(self, bits: u32) -> Self {
-        Self { bit_budget: Some(bits), ..self }
-    }
-}
 
 /// What the generation wants done.
 pub(super) enum Step {
@@ -79,8 +35,12 @@ pub(super) enum Step {
 pub(super) enum Reaction {
     /// Something has to be asked first.
     Ask(Frame),
+    /// These bytes are to be sent.
+    Send(Vec<u8>),
     /// Tokens are committed, and the generation may be over; `tell` the cloud if it cannot know that itself.
     Commit { committed: Committed, finish: Option<Finish>, tell: bool },
+    /// Nothing yet.
+    Wait,
 }
 
 #[derive(Debug)]
@@ -98,12 +58,18 @@ pub(super) struct Generation {
     drafting: Option<Drafting>,
 }
 
+/// What a generation has learned of the link and the models, and under what parameters.
+pub(super) type Learned = (ControlParameters, Controller);
+
 /// What a speculative generation has besides.
 #[derive(Debug)]
 struct Drafting {
     drafter: Drafter,
-    /// γ, already cut to what the server allows.
-    draft_length: usize,
+    learned: Learned,
+    rule: Rule,
+    passing: Passing,
+    /// The most drafts that the server takes.
+    longest: usize,
     draft_context: usize,
     /// How many of `committed` followed by the drafts the draft model's cache holds. What it holds beyond a verdict
     /// is cut by the next pass.
@@ -112,6 +78,14 @@ struct Drafting {
     phase: Phase,
     /// The token that the edge put in place of the last round's rejected draft; the cloud does not know it yet.
     resampled: Option<u32>,
+    /// Tokens committed without asking since the last round; the cloud does not know them yet.
+    passed: Vec<u32>,
+    /// What a sequence cascade has committed here and told nobody.
+    held: Option<Held>,
+    /// What the round's drafts were judged by.
+    evidence: Vec<Evidence>,
+    /// When the last streamed token came.
+    streamed_at: Option<Duration>,
     /// When the round began.
     round_started: Duration,
     sent: Sent,
@@ -135,6 +109,8 @@ enum Phase {
     AwaitLogits(usize),
     /// The frame is under way.
     AwaitVerdict,
+    /// The target writes so many tokens alone.
+    AwaitTokens(u32),
     /// The verdict has come: so many drafts stand, at a cost of so many bits down. The target's distribution at the next
     /// has been asked for.
     AwaitDistribution { accepted: usize, downlink_bits: usize },
@@ -147,9 +123,9 @@ impl Generation {
         settings: &Settings,
         draft: &DraftInfo,
         server: &Welcome,
+        learned: Option<Learned>,
         now: Duration,
     ) -> Result<(Self, Frame), StartError> {
-        check(&prompt, settings, server)?;
         let request = Request {
             generation: number,
             sampling: settings.sampling,
@@ -173,19 +149,35 @@ impl Generation {
             return Ok((generation, Frame::Generate(request)));
         };
         let prompt = &generation.committed;
-        let drafter = Drafter::new(speculation, draft.vocab_size, prompt, settings.sampling, settings.seed)?;
+        let heads = draft.heads.clone();
+        let drafter = Drafter::new(speculation, draft.vocab_size, prompt, settings.sampling, settings.seed, heads)?;
+        let longest = server.max_draft_tokens.min(MAX_DRAFT_TOKENS);
         generation.drafting = Some(Drafting {
             drafter,
-            draft_length: speculation.draft_length.min(server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into()) as usize,
+            learned: learn(control(speculation, server), learned),
+            rule: speculation.rule,
+            passing: speculation.passing,
+            longest: longest.into(),
             draft_context: draft.context_length as usize,
             cached: 0,
             round: 0,
             phase: Phase::Fresh,
             resampled: None,
+            passed: Vec::new(),
+            held: matches!(speculation.passing, Passing::SequenceCascade { .. }).then(Held::default),
+            evidence: Vec::new(),
+            streamed_at: None,
             round_started: now,
             sent: Sent { at: now, frame_bits: 0, payload_bits: 0 },
         });
-        Ok((generation, Frame::Prompt(Prompt { request, scheme: speculation.scheme })))
+        let rule = RuleParameters { number: speculation.rule.number(), parameter: speculation.rule.parameter() as f32 };
+        let prompt = Prompt { request, scheme: speculation.scheme, rule, evidence: speculation.explain };
+        Ok((generation, Frame::Prompt(prompt)))
+    }
+
+    /// What has been learned of the link and the models, for the next generation.
+    pub(super) fn into_learned(self) -> Option<Learned> {
+        self.drafting.map(|drafting| drafting.learned)
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -197,6 +189,12 @@ impl Generation {
         if drafting.phase == Phase::Fresh {
             drafting.phase = Phase::Open;
             drafting.round_started = now;
+            // A cascade has its own way of choosing the target.
+            let is_cascade = matches!(drafting.passing, Passing::TokenCascade { .. } | Passing::SequenceCascade { .. });
+            if !is_cascade && let Move::Stream { tokens } = drafting.learned.1.next_move() {
+                let left = (self.length_limit - self.committed.len()).min(u32::MAX as usize) as u32;
+                return Ok(Some(Step::Send(drafting.stream(self.number, tokens.clamp(1, left), now))));
+            }
         }
         if drafting.phase != Phase::Open {
             return Ok(None);
@@ -211,6 +209,8 @@ impl Generation {
             generation: self.number,
             round: drafting.round,
             resampled: drafting.resampled.take(),
+            passed: std::mem::take(&mut drafting.passed),
+            stream: 0,
             count: drafting.drafter.ids().len() as u8,
             payload,
         });
@@ -220,8 +220,14 @@ impl Generation {
         Ok(Some(Step::Send(bytes)))
     }
 
-    pub(super) fn handle_logits(&mut self, row: &[f32]) -> Result<(), EdgeError> {
-        let Some(drafting) = &mut self.drafting else { return Ok(()) };
+    pub(super) fn handle_logits(
+        &mut self,
+        row: &[f32],
+        hidden: &[f32],
+        statistics: &mut Statistics,
+        now: Duration,
+    ) -> Result<Reaction, EdgeError> {
+        let Some(drafting) = &mut self.drafting else { return Ok(Reaction::Wait) };
         if matches!(drafting.phase, Phase::AwaitLogits(_)) && row.len() != self.vocab_size as usize {
             return Err(DraftError::Length { found: row.len(), vocab_size: self.vocab_size }.into());
         }
@@ -234,11 +240,50 @@ impl Generation {
                 let position = self.committed.len() + drafting.drafter.ids().len();
                 drafting.cached = position;
                 drafting.phase = Phase::Open;
-                drafting.drafter.draft(row, position)?;
+                // At most five bytes an id, and a few more.
+                let taken = 40 * (drafting.passed.len() + 2);
+                let choice = drafting.drafter.choose(row, hidden, position, taken, &mut drafting.learned.1)?;
+                if let Choice::Passed { token, probability } = choice {
+                    return Ok(self.pass(token, probability, statistics, now));
+                }
             }
             _ => {}
         }
-        Ok(())
+        Ok(Reaction::Wait)
+    }
+
+    /// Commits a token without asking.
+    fn pass(&mut self, token: u32, probability: f64, statistics: &mut Statistics, now: Duration) -> Reaction {
+        let Some(drafting) = &mut self.drafting else { return Reaction::Wait };
+        self.committed.push(token);
+        let finish = ending(token, self.committed.len(), &self.eos_ids, self.length_limit, self.limit);
+        drafting.passed.push(token);
+        let tokens = if let Some(held) = &mut drafting.held {
+            held.add(probability);
+            let Some(_) = finish else { return Reaction::Wait };
+            let Passing::SequenceCascade { alpha } = drafting.passing else { return Reaction::Wait };
+            if held.confidence() < 1.0 - alpha {
+                return self.discard(now);
+            }
+            std::mem::take(&mut drafting.passed)
+        } else {
+            vec![token]
+        };
+        statistics.passed += tokens.len();
+        self.count(tokens.len(), 0, statistics, now);
+        let tokens = tokens.into_iter().map(|id| (id, Origin::Passed)).collect();
+        Reaction::Commit { committed: Committed { tokens, round: None }, finish, tell: finish.is_some() }
+    }
+
+    /// A sequence cascade does not trust what it wrote: the target writes it anew.
+    fn discard(&mut self, now: Duration) -> Reaction {
+        let Some(drafting) = &mut self.drafting else { return Reaction::Wait };
+        let written = std::mem::take(&mut drafting.passed).len();
+        self.committed.truncate(self.committed.len() - written);
+        drafting.held = None;
+        drafting.cached = drafting.cached.min(self.committed.len());
+        let bytes = drafting.stream(self.number, written.max(self.length_limit - self.committed.len()) as u32, now);
+        Reaction::Send(bytes)
     }
 
     pub(super) fn handle_verdict(
@@ -262,7 +307,16 @@ impl Generation {
         let resamples = drafting.drafter.resamples() && accepted < drafting.drafter.ids().len();
         let token = match verdict.next {
             Next::Nothing if accepted == 0 => return impossible("it commits nothing"),
+            Next::Nothing if verdict.finish.is_none() && accepted < drafting.drafter.ids().len() => {
+                return impossible("it rejects a draft and puts nothing in its place");
+            }
+            Next::Nothing if verdict.finish.is_none() && drafting.rule.has_bonus() => {
+                return impossible("its bonus token is missing");
+            }
             Next::Nothing => None,
+            Next::Token(_) if !drafting.rule.has_bonus() && accepted > 0 && accepted == drafting.drafter.ids().len() => {
+                return impossible("its rule has no bonus token");
+            }
             // Under DSSD a rejection is the edge's to resample from.
             Next::Token(_) if resamples => return impossible("it resamples in the edge's place"),
             Next::Token(token) => Some(token),
@@ -331,13 +385,8 @@ impl Generation {
     ) -> Result<Reaction, EdgeError> {
         statistics.rejection_downlink_bits += downlink_bits;
         let Some(drafting) = &mut self.drafting else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
-        let finish = if self.eos_ids.contains(&token) {
-            Some(Finish::Eos)
-        } else if self.committed.len() + accepted + 1 >= self.length_limit {
-            Some(self.limit)
-        } else {
-            None
-        };
+        let length = self.committed.len() + accepted + 1;
+        let finish = ending(token, length, &self.eos_ids, self.length_limit, self.limit);
         drafting.resampled = Some(token);
         let mut reaction = self.commit(accepted, Some(token), finish, downlink_bits, statistics, now)?;
         if let Reaction::Commit { tell, .. } = &mut reaction {
@@ -372,7 +421,25 @@ impl Generation {
         if finish.is_none() && self.committed.len() >= self.length_limit {
             return impossible("it goes on past the end");
         }
+        let rejected = accepted < drafted.len() && token.is_some();
+        let judged = accepted + usize::from(rejected);
+        let evidence = std::mem::take(&mut drafting.evidence);
+        if let Some(explanation) = &mut statistics.explanation {
+            for (drawn, evidence) in drafting.drafter.drawn().iter().zip(&evidence).take(judged) {
+                explanation.add(drawn, evidence);
+            }
+        }
         let other_bits = drafting.drafter.settle(accepted, token);
+        let drafting_time = drafting.sent.at.saturating_sub(drafting.round_started);
+        let round_trip = now.saturating_sub(drafting.sent.at);
+        drafting.learned.1.round_done(&RoundTimes {
+            drafted: drafted.len(),
+            judged,
+            accepted,
+            drafting: drafting_time,
+            round_trip,
+        });
+        statistics.estimates = drafting.learned.1.estimates();
         let record = RoundRecord {
             round: drafting.round,
             accepted,
@@ -380,8 +447,8 @@ impl Generation {
             payload_bits: drafting.sent.payload_bits,
             uplink_bits: drafting.sent.frame_bits,
             downlink_bits,
-            draft_ms: milliseconds(drafting.sent.at.saturating_sub(drafting.round_started)),
-            round_trip_ms: milliseconds(now.saturating_sub(drafting.sent.at)),
+            draft_ms: milliseconds(drafting_time),
+            round_trip_ms: milliseconds(round_trip),
             threshold: drafting.drafter.threshold().map(Conformal::threshold),
             other_bits: other_bits.into_iter().collect(),
             drafted,
@@ -389,7 +456,6 @@ impl Generation {
         drafting.phase = Phase::Fresh;
         drafting.round += 1;
 
-        let rejected = accepted < record.drafted.len() && token.is_some();
         let origin = if rejected { Origin::Resampled } else { Origin::Bonus };
         let tokens: Vec<(u32, Origin)> = record.drafted[..accepted]
             .iter()
@@ -399,18 +465,18 @@ impl Generation {
         statistics.rounds += 1;
         statistics.drafted += record.drafted.len();
         // A round that an accepted end-of-text token ended has no rejected draft.
-        statistics.judged += accepted + usize::from(rejected);
+        statistics.judged += judged;
         statistics.accepted += accepted;
         statistics.resampled += usize::from(rejected);
         statistics.payload_bits += record.payload_bits;
         statistics.draft_frame_bits += record.uplink_bits;
-        statistics.drafting += drafting.sent.at.saturating_sub(drafting.round_started);
-        statistics.round_trip = now.saturating_sub(drafting.sent.at);
+        statistics.drafting += drafting_time;
+        statistics.round_trip = round_trip;
         if let Some(threshold) = drafting.drafter.threshold() {
             statistics.mean_dropped_mass = threshold.mean_dropped_mass();
             statistics.dropped_mass_bound = threshold.bound();
         }
-        self.count(tokens.len(), statistics, now);
+        self.count(tokens.len(), 1, statistics, now);
         Ok(Reaction::Commit { committed: Committed { tokens, round: Some(record) }, finish, tell: false })
     }
 
@@ -420,7 +486,7 @@ impl Generation {
         statistics: &mut Statistics,
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
-        if self.drafting.is_some() {
+        if !matches!(&self.drafting, None | Some(Drafting { phase: Phase::AwaitTokens(_), .. })) {
             return Err(EdgeError::Unexpected { frame: "Token" });
         }
         if token.token >= self.vocab_size {
@@ -430,13 +496,37 @@ impl Generation {
         if token.finish.is_none() && self.committed.len() >= self.length_limit {
             return Err(EdgeError::ImpossibleVerdict { what: "it goes on past the end" });
         }
-        self.count(1, statistics, now);
+        if let Some(drafting) = &mut self.drafting {
+            drafting.streamed(token.token, now);
+            statistics.streamed += 1;
+            statistics.estimates = drafting.learned.1.estimates();
+        }
+        self.count(1, 1, statistics, now);
         let committed = Committed { tokens: vec![(token.token, Origin::Cloud)], round: None };
         Ok(Reaction::Commit { committed, finish: token.finish, tell: false })
     }
 
-    fn count(&self, tokens: usize, statistics: &mut Statistics, now: Duration) {
-        statistics.server_passes += 1;
+    /// What a draft of the round under way is judged by.
+    pub(super) fn handle_evidence(&mut self, evidence: Evidence) -> Result<Reaction, EdgeError> {
+        match &mut self.drafting {
+            Some(drafting)
+                if drafting.phase == Phase::AwaitVerdict
+                    && evidence.round == drafting.round
+                    && usize::from(evidence.index) == drafting.evidence.len()
+                    && drafting.evidence.len() < drafting.drafter.drawn().len() =>
+            {
+                if evidence.target.0.last().is_none_or(|last| last.0 >= self.vocab_size) {
+                    return Err(EdgeError::ImpossibleVerdict { what: "its distribution is outside the vocabulary" });
+                }
+                drafting.evidence.push(evidence);
+                Ok(Reaction::Wait)
+            }
+            _ => Err(EdgeError::Unexpected { frame: "Evidence" }),
+        }
+    }
+
+    fn count(&self, tokens: usize, passes: usize, statistics: &mut Statistics, now: Duration) {
+        statistics.server_passes += passes;
         statistics.elapsed = now.saturating_sub(self.started);
         if statistics.tokens == 0 {
             statistics.first_token = statistics.elapsed;
@@ -450,12 +540,42 @@ impl Drafting {
     fn wants_another(&self, committed: &[u32], eos_ids: &[u32], length_limit: usize) -> bool {
         let ids = self.drafter.ids();
         let length = committed.len() + ids.len();
-        ids.len() < self.draft_length
+        // One place is the cloud's own token's, where it has one.
+        let places = length_limit - usize::from(self.rule.has_bonus());
+        ids.len() < self.longest
+            && self.learned.1.wants(ids.len())
             && self.drafter.has_room()
-            // One place is the cloud's own token's.
-            && length + 1 < length_limit
+            && length < places
             && length <= self.draft_context
             && !ids.last().is_some_and(|id| eos_ids.contains(id))
+    }
+
+    /// Asks the target to write so many tokens alone.
+    fn stream(&mut self, generation: u32, tokens: u32, now: Duration) -> Vec<u8> {
+        let frame = Frame::Draft(Draft {
+            generation,
+            round: self.round,
+            resampled: self.resampled.take(),
+            passed: std::mem::take(&mut self.passed),
+            stream: tokens,
+            ..Draft::default()
+        });
+        let bytes = frame.encode();
+        self.phase = Phase::AwaitTokens(tokens);
+        self.streamed_at = None;
+        self.sent = Sent { at: now, frame_bits: bytes.len() * 8, payload_bits: 0 };
+        bytes
+    }
+
+    /// A token came that the target wrote alone.
+    fn streamed(&mut self, token: u32, now: Duration) {
+        self.drafter.streamed(token);
+        self.learned.1.token_streamed(self.streamed_at.map(|last| now.saturating_sub(last)));
+        self.streamed_at = Some(now);
+        if let Phase::AwaitTokens(left) = self.phase {
+            self.phase = if left > 1 { Phase::AwaitTokens(left - 1) } else { Phase::Fresh };
+            self.round += u32::from(left == 1);
+        }
     }
 
     /// The pass that gives the next draft's distribution: feeds what the cache lacks.
@@ -467,42 +587,29 @@ impl Drafting {
     }
 }
 
-fn check(prompt: &[u32], settings: &Settings, server: &Welcome) -> Result<(), StartError> {
-    let setting = |name, range| Err(StartError::Setting { name, range });
-    if prompt.is_empty() {
-        return Err(StartError::EmptyPrompt);
+/// Why the text is over after a token that the edge committed itself, `length` tokens long now.
+fn ending(token: u32, length: usize, eos_ids: &[u32], length_limit: usize, limit: Finish) -> Option<Finish> {
+    if eos_ids.contains(&token) {
+        Some(Finish::Eos)
+    } else {
+        (length >= length_limit).then_some(limit)
     }
-    let limit = (server.context_length as usize).saturating_sub(1);
-    if prompt.len() > limit {
-        return Err(StartError::PromptTooLong { tokens: prompt.len(), limit });
+}
+
+/// Goes on from what was learned under the same parameters.
+fn learn(parameters: ControlParameters, learned: Option<Learned>) -> Learned {
+    let learned = learned.filter(|learned| learned.0 == parameters).map(|learned| learned.1);
+    let mut controller = learned.unwrap_or_else(|| Controller::new(parameters));
+    controller.next_generation();
+    (parameters, controller)
+}
+
+/// What the controller has to know.
+fn control(speculation: &Speculation, server: &Welcome) -> ControlParameters {
+    ControlParameters {
+        stop: speculation.stop,
+        draft_length: speculation.draft_length,
+        longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
+        adaptive_mode: speculation.adaptive_mode,
     }
-    if let Some(&token) = prompt.iter().find(|&&id| id >= server.vocab_size) {
-        return Err(StartError::PromptToken { token, vocab_size: server.vocab_size });
-    }
-    let SamplingParameters { temperature, top_p, .. } = settings.sampling;
-    if !(temperature.is_finite() && temperature.is_sign_positive()) {
-        return setting("temperature", "0 or more");
-    }
-    if !(top_p > 0.0 && top_p <= 1.0) {
-        return setting("top-p", "above 0 and at most 1");
-    }
-    if settings.max_new_tokens == 0 {
-        return setting("the number of new tokens", "at least 1");
-    }
-    if let Mode::Speculative(Speculation { draft_length, threshold, .. }) = &settings.mode {
-        if *draft_length == 0 {
-            return setting("the draft length", "at least 1");
-        }
-        let ThresholdParameters { target, step, initial } = threshold;
-        if !(0.0..1.0).contains(target) {
-            return setting("the target of the dropped mass", "at least 0 and below 1");
-        }
-        if !(*step > 0.0 && step.is_finite()) {
-            return setting("the step size", "above 0");
-        }
-        if !(0.0..=1.0).contains(initial) {
-            return setting("the initial threshold", "from 0 to 1");
-        }
-    }
-    Ok(())
 }

@@ -16,7 +16,7 @@ fn settings(max_new_tokens: u32) -> Settings {
 }
 
 fn connected(context_length: u32) -> EdgeSession {
-    let mut session = EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16 });
+    let mut session = EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
     let welcome = Welcome { vocab_size: V, context_length, max_draft_tokens: 4, eos_ids: vec![7] };
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
     session
@@ -65,6 +65,6 @@ fn rows_of_another_length_are_an_error() {
         while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
         let length = EdgeError::Draft(DraftError::Length { found, vocab_size: V });
         let expected = if found == V as usize { Ok(()) } else { Err(length) };
-        assert_eq!(session.handle_logits(&vec![0.0; found]), expected);
+        assert_eq!(session.handle_logits(&vec![0.0; found], &[], NOW), expected);
     }
 }
