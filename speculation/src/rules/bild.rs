@@ -43,7 +43,7 @@ fn discrepancy(position: &Position<'_>) -> f64 {
     let p = Softmax::of(position.logits);
     let loss = |&id: &u32| -p.log_probability(position.logits[id as usize]);
     if position.sampling.temperature == 0.0 {
-        // q̂ is the draft model's most likely token alone.
+        // q̂ is the draft model's most likely token alone. How sure of it the draft model is plays no part.
         return position.q.ids().first().map_or(f64::INFINITY, loss);
     }
     let q = position.support();

@@ -15,8 +15,8 @@
 
 use super::Position;
 
-/// The largest b. p/b is then below the rounding of 1, so that a larger one would change nothing, but for tokens that
-/// would have no mass at all where p has some.
+/// The largest b of a divergence. p/b is then below the rounding of 1: a larger one would change nothing but that tokens
+/// lose all their mass where p has some.
 const MOST: f64 = (1u64 << 60) as f64;
 
 /// q̂ and p at one position.
@@ -73,12 +73,12 @@ impl Ratios {
         (above.p_above / b - above.q_above).max(0.0)
     }
 
-    /// The b whose shortfall is `mass`, at most 2⁶⁰.
+    /// The b whose shortfall is `mass`; ∞ where none is, as `mass` is 0 and p has mass outside of q̂'s support.
     pub(super) fn bound_of_shortfall(&self, mass: f64) -> f64 {
         // Between neighbouring ratios the shortfall is P/b − Q, with P and Q of the tokens above.
         let cut = self.first(|i| self.shortfall(self.ratios[i]) <= mass);
         let above = self.sums[cut];
-        (above.p_above / (mass + above.q_above)).min(MOST)
+        above.p_above / (mass + above.q_above)
     }
 
     /// KL(p‖π) in nats for π = max{min{q̂, p/a}, p/b}, 0 ≤ a ≤ b, with π > 0 wherever p > 0.

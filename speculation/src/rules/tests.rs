@@ -208,6 +208,21 @@ fn ties_keep_the_draft() {
     assert_eq!(certain.judge(&Rule::new("chow", 0.0).unwrap()), Decision::Keep);
 }
 
+/// At T = 0 BiLD's discrepancy is −ln p(argmax q), whatever the draft model says of itself: here ln 4.
+#[test]
+fn greedy_bild_asks_the_target_alone() {
+    let case = Case::new(vec![0.0, 1.0, 0.0], vec![2f32.ln(), 0.0, 0.0], GREEDY, None);
+    let Case { q, logits, p, sampling, .. } = &case;
+    for own in [0.0, 0.5, 1.0] {
+        let statistic = &Statistic::Support(vec![own]);
+        let judge =
+            |name, alpha| Rule::new(name, alpha).unwrap().judge(&Position { q, statistic, logits, p, sampling });
+        assert_eq!((judge("bild", 1.39), judge("bild", 1.38)), (Decision::Keep, Decision::Replace), "{own}");
+        assert_eq!(judge("bild-star", 1.39), Decision::Keep);
+        assert_eq!(judge("bild-star", 1.38), case.judge(&Rule::EXACT));
+    }
+}
+
 #[test]
 #[should_panic(expected = "the rule needs Peak")]
 fn a_statistic_of_another_kind_is_refused() {
