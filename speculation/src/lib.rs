@@ -10,6 +10,7 @@
 //! | [`lattice`], [`half`] | their integer counts: from here on there are no floats on the edge |
 //! | [`draft`] | the above and the draw, for one token |
 //! | [`acceptance`] | how many drafts stand and which token follows |
+//! | [`rules`] | the same for every acceptance rule, exact or lossy, at one position |
 //! | [`dssd`] | the same where the edge resamples |
 //! | [`coupled`] | the same where both ends choose with shared noise |
 //! | [`comparison`] | what the same drafts would have cost under other schemes |

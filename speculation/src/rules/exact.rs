@@ -1,0 +1,21 @@
+//! The exact rule (Leviathan et al. 2023; Chen et al. 2023): π = p.
+
+use super::{Decision, Need, Position, Range, RuleInfo};
+
+/// exact.
+pub(super) const EXACT: RuleInfo = RuleInfo {
+    name: "exact",
+    symbol: None,
+    default: 0.0,
+    range: Range::UpTo(0.0),
+    explanation: "The text has the target model's own law.",
+    paper: "Leviathan et al. 2023; Chen et al. 2023",
+    lossy: false,
+    need: Need::Nothing,
+    has_bonus: true,
+    judge: exact,
+};
+
+fn exact(position: &Position<'_>, _: f64) -> Decision {
+    Decision::Speculate(position.target())
+}

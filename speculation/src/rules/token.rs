@@ -1,0 +1,69 @@
+//! Token-specific speculative cascades (Narasimhan et al., §5, eqs 11–16, Algorithm 6): δ for each token by itself.
+//!
+//! ```text
+//! π(v) = q̂(v)·(1 − r(v)) + p(v)·η,   η = Σ r·q̂,   r(v) = 1 where v is not good enough:
+//!
+//! token-v1    q(v) < max p − α          (eq. 13)
+//! token-v2    p(v) < max p − α          (eq. 14)
+//! token-v3    p(v) < max p·(1 − α)      (eq. 15)
+//! ```
+//!
+//! η makes π add up to 1. r is measured unscaled, and applied to q̂ and p after S(·) (App. C.1): so r matters on q̂'s
+//! support alone. At T = 0 token-v3 is the lossy greedy rule of Leviathan et al. 2023, App. A.5: the draft stands if and
+//! only if p(v) ≥ (1 − α)·max p (Lemma 7).
+
+use super::{Decision, Interleaving, Need, Position, Range, RuleInfo, statistic::Softmax};
+
+/// token-v1.
+pub(super) const TOKEN_V1: RuleInfo = RuleInfo {
+    name: "token-v1",
+    symbol: Some("α"),
+    default: 0.3,
+    range: Range::UpTo(1.0),
+    explanation: "Keep the tokens that the draft model gives at least what the target gives its best one, less α.",
+    paper: "Narasimhan et al., Faster Cascades via Speculative Decoding",
+    lossy: true,
+    need: Need::Support,
+    has_bonus: false,
+    judge: |position, alpha| {
+        let least = Softmax::of(position.logits).peak() - alpha;
+        interleave(position, position.support().iter().map(|&q| q < least))
+    },
+};
+
+/// token-v2.
+pub(super) const TOKEN_V2: RuleInfo = RuleInfo {
+    name: "token-v2",
+    explanation: "Keep the tokens that the target gives at least what it gives its best one, less α.",
+    need: Need::Nothing,
+    judge: |position, alpha| by_target(position, |peak| peak - alpha),
+    ..TOKEN_V1
+};
+
+/// token-v3.
+pub(super) const TOKEN_V3: RuleInfo = RuleInfo {
+    name: "token-v3",
+    explanation: "Keep the tokens that the target gives at least 1 − α times what it gives its best one.",
+    judge: |position, alpha| by_target(position, |peak| peak * (1.0 - alpha)),
+    ..TOKEN_V2
+};
+
+/// r(v) = 1 where the target gives v less than `least` of what it gives its most likely token.
+fn by_target(position: &Position<'_>, least: impl Fn(f64) -> f64) -> Decision {
+    let p = Softmax::of(position.logits);
+    let least = least(p.peak());
+    interleave(position, position.q.ids().iter().map(|&id| p.probability(position.logits[id as usize]) < least))
+}
+
+/// π of eq. 11, with r of each token of q̂'s support.
+fn interleave(position: &Position<'_>, deferred: impl Iterator<Item = bool>) -> Decision {
+    let deferred: Vec<bool> = deferred.collect();
+    // η = Σ r·q̂
+    let mass: f64 = position.pairs().zip(&deferred).filter(|&(_, &deferred)| deferred).map(|((q, _), _)| q).sum();
+    if mass == 0.0 {
+        return Decision::Keep;
+    }
+    let pi = position.pairs().zip(deferred);
+    let pi = pi.map(|((q, p), deferred)| if deferred { 0.0 } else { q } + p * mass);
+    Decision::Speculate(Interleaving::new(pi.collect(), mass))
+}
