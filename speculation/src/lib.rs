@@ -12,6 +12,7 @@
 //! | [`acceptance`] | how many drafts stand and which token follows |
 //! | [`dssd`] | the same where the edge resamples |
 //! | [`coupled`] | the same where both ends choose with shared noise |
+//! | [`control`] | how long to draft, and whether to draft at all |
 //! | [`comparison`] | what the same drafts would have cost under other schemes |
 //! | [`edge`], [`cloud`] | the two session state machines |
 //! | [`options`] | how to draft, as users say it |
@@ -30,6 +31,7 @@ pub mod acceptance;
 pub mod cloud;
 pub mod comparison;
 pub mod conformal;
+pub mod control;
 pub mod coupled;
 pub mod draft;
 pub mod dssd;
