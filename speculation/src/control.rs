@@ -7,7 +7,8 @@
 //! them, which are kept as rounds go by:
 //!
 //! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be told apart;
-//!   then a round now and then is a quarter longer or shorter, by one draft at least. From one round to the next γ* at
+//!   then a round now and
+//!   then, and more often while times drift, is a quarter longer or shorter, by one draft at least. From one round to the next γ* at
 //!   most doubles, so that a bad guess costs little.
 //! - **AS²**: the target alone takes T_alone for a token. Where a round's tokens times T_alone is no more than the round's
 //!   time, the target writes alone for a while, and drafting is tried again later.
@@ -32,9 +33,6 @@ use stop::{Survival, Threshold};
 pub use stop::acceptance_bound;
 
 use crate::theory::tk_slt::{optimal_draft_length, tokens_per_round};
-
-/// Below such a spread of the numbers of drafts, a round's length is varied.
-const WANTED_SPREAD: f64 = 2.0;
 
 /// Which rule ends a round. A bit budget is apart from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -154,8 +152,8 @@ pub struct Controller {
     threshold: Threshold,
     /// SpecDec++'s.
     survival: Survival,
-    /// ODLD's γ*.
-    chosen: u32,
+    /// ODLD's γ*; `None` until there are estimates.
+    chosen: Option<u32>,
     /// The next round's length under ODLD: γ*, or a trial near it.
     planned: u32,
     /// What the times of the next round hold besides the round.
@@ -186,7 +184,7 @@ impl Controller {
             selection: Selection::new(),
             threshold: Threshold::new(threshold),
             survival: Survival::new(),
-            chosen: draft_length,
+            chosen: None,
             planned: draft_length,
             reading: Reading::Prompt,
         }
@@ -268,9 +266,9 @@ impl Controller {
         self.threshold.round_done(drafted, accepted);
         self.selection.round_done();
         if let Some(length) = self.optimal_length() {
-            self.chosen = length.min(self.chosen.saturating_mul(2));
+            self.chosen = Some(length.min(self.length().saturating_mul(2)));
         }
-        self.planned = self.trial().unwrap_or(self.chosen);
+        self.planned = self.trial().unwrap_or(self.length());
     }
 
     /// The target alone wrote a token, so long after the one before; `None` for the first of a stream, whose wait has
@@ -281,14 +279,17 @@ impl Controller {
 
     /// What is thought of the session now.
     pub fn estimates(&self) -> Estimates {
-        let length = self.optimal_length();
-        let odld = self.parameters.stop == StopRule::Odld;
         Estimates {
             acceptance_rate: self.acceptance.rate(),
             cost_ratio: self.cost_ratio(),
-            draft_length: length.map(|length| if odld { self.chosen } else { length }),
+            draft_length: if self.parameters.stop == StopRule::Odld { self.chosen } else { self.optimal_length() },
             speedup: self.speedup(),
         }
+    }
+
+    /// γ*, or γ until that is known.
+    fn length(&self) -> u32 {
+        self.chosen.unwrap_or(self.parameters.draft_length)
     }
 
     /// L.
@@ -302,15 +303,16 @@ impl Controller {
         Some(optimal_draft_length(self.acceptance.rate()?, self.cost_ratio()?, self.parameters.longest))
     }
 
-    /// A length near γ* that rounds have not had lately, if they were too much alike.
+    /// A length near γ* that is far from the last round's, if rounds were too much alike.
     fn trial(&self) -> Option<u32> {
-        if self.line.spread() >= WANTED_SPREAD {
+        if !self.line.wants_another_length() {
             return None;
         }
-        let (seen, _) = self.line.mean()?;
-        let step = (self.chosen / 4).max(1);
-        let lengths = [self.chosen.saturating_sub(step).max(1), self.chosen, self.chosen.saturating_add(step)];
-        let off = |length: &u32| (f64::from(*length) - seen).abs();
+        let last = self.line.last_drafted()?;
+        let chosen = self.length();
+        let step = (chosen / 4).max(1);
+        let lengths = [chosen.saturating_sub(step).max(1), chosen, chosen.saturating_add(step)];
+        let off = |length: &u32| (f64::from(*length) - last).abs();
         lengths.into_iter().filter(|&length| length <= self.parameters.longest).max_by(|a, b| off(a).total_cmp(&off(b)))
     }
 
@@ -330,7 +332,7 @@ impl Controller {
     /// The drafts of a round under ODLD: γ*, or as many as there were lately where its costs are not known.
     fn expected_length(&self) -> Option<u32> {
         match self.line.fit() {
-            Some(_) => Some(self.chosen),
+            Some(_) => Some(self.length()),
             None => self.line.mean().map(|(drafted, _)| drafted.round() as u32),
         }
     }
@@ -338,7 +340,7 @@ impl Controller {
     /// Seconds of a round as [`speedup`](Self::speedup) counts it.
     fn seconds_per_round(&self) -> Option<f64> {
         if let (StopRule::Odld, Some(fit)) = (self.parameters.stop, self.line.fit()) {
-            return Some(fit.fixed + f64::from(self.chosen) * (self.pace.per_token()? + fit.per_draft));
+            return Some(fit.fixed + f64::from(self.length()) * (self.pace.per_token()? + fit.per_draft));
         }
         let (_, round_trip) = self.line.mean()?;
         Some(round_trip + self.pace.per_round()?)

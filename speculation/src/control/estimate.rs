@@ -17,10 +17,12 @@
 
 use core::time::Duration;
 
-/// What a round leaves of the weight of those before it: in [`Acceptance`], [`Pace`] and [`Line`].
+/// What a round leaves of the weight of those before it: in [`Acceptance`], [`Pace`], and in the slope and level of
+/// [`Line`].
 const ACCEPTANCE_MEMORY: f64 = 0.97;
 const PACE_MEMORY: f64 = 0.9;
-const LINE_MEMORY: f64 = 0.95;
+const SLOPE_MEMORY: f64 = 0.85;
+const LEVEL_MEMORY: f64 = 0.85;
 
 /// The part of the mean deviation that each new one makes up.
 const DEVIATION_STEP: f64 = 0.2;
@@ -31,9 +33,14 @@ const FAR: f64 = 4.0;
 /// What is never far off, as the logarithm of a ratio.
 const NEVER_FAR: f64 = 0.05;
 
-/// Sum of (n − mean n)² from which on the slope of a [`Line`] is known, and how many rounds it takes at least.
+/// Σ Δn² from which on the slope of a [`Line`] is known.
 const SPREAD_FOR_SLOPE: f64 = 1.0;
-const ROUNDS_FOR_SLOPE: f64 = 2.5;
+/// A line wants rounds to vary after so many of one length.
+const EQUAL_ROUNDS: u32 = 8;
+
+/// A drift: the mean deviation with its sign is so much of that without, and more than what never is one.
+const ONE_SIDED: f64 = 0.8;
+const NEVER_DRIFT: f64 = 0.005;
 
 /// A duration in seconds, from a microsecond to an hour: so that logarithms and squares stay finite.
 pub(super) fn seconds(duration: Duration) -> f64 {
@@ -56,13 +63,15 @@ enum Sighting {
 struct Watch {
     /// Mean |ln(observed/expected)|.
     deviation: f64,
+    /// Mean ln(observed/expected): off zero where what is expected lags behind.
+    drift: f64,
     /// The last observation was put aside; whether it was above what was expected.
     suspect: Option<bool>,
 }
 
 impl Watch {
     fn new() -> Self {
-        Self { deviation: FIRST_DEVIATION, suspect: None }
+        Self { deviation: FIRST_DEVIATION, drift: 0.0, suspect: None }
     }
 
     /// Compares an observation with the range that it was expected in; all above zero.
@@ -72,6 +81,7 @@ impl Watch {
         // A range says nothing of how far off its observations are.
         if low == high || off.abs() > limit {
             self.deviation += DEVIATION_STEP * (off.abs().min(limit) - self.deviation);
+            self.drift += DEVIATION_STEP * (off.clamp(-limit, limit) - self.drift);
         }
         let above = off > 0.0;
         if off.abs() <= limit {
@@ -84,6 +94,11 @@ impl Watch {
             self.suspect = Some(above);
             Sighting::Suspect
         }
+    }
+
+    /// Whether observations lie to one side of what was expected.
+    fn drifts(&self) -> bool {
+        self.drift.abs() > (ONE_SIDED * self.deviation).max(NEVER_DRIFT)
     }
 }
 
@@ -170,19 +185,26 @@ pub(super) struct Fit {
     pub(super) per_draft: f64,
 }
 
-/// Round trips against numbers of drafts, F + n·t_n, by least squares with exponential forgetting.
+/// Round trips against numbers of drafts, F + n·t_n, with exponential forgetting.
 ///
-/// Invariant: `squares` and `products` are the weighted sums of (n − mean n)² and (n − mean n)(y − mean y) over what
-/// was observed, `weight` the sum of the weights. An observation (n, y) of weight 1 moves the mean by (n − mean)/weight
-/// and adds (n − mean before)·(n − mean after) to the squares (Welford).
+/// t_n is the least squares slope of the differences from each round to the next: Σ Δn·Δy / Σ Δn². Of the rounds
+/// themselves it would be more exact where nothing changes. But where a link grows slower, round trips rise while ODLD
+/// shortens the rounds; the line through both then falls, t_n seems to be nothing, and rounds grow without end. From
+/// one round to the next little changes but n. F then follows from the means of the last rounds.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
     watch: Watch,
-    weight: f64,
-    mean_drafted: f64,
-    mean_seconds: f64,
+    /// The last round that counted: its drafts and seconds.
+    last: Option<(f64, f64)>,
+    /// Rounds since the last of another length.
+    equal_rounds: u32,
+    /// Σ Δn² and Σ Δn·Δy over changes of length, weighted.
     squares: f64,
     products: f64,
+    /// Weighted sums over rounds: of one, n, and y.
+    weight: f64,
+    drafted: f64,
+    seconds: f64,
 }
 
 impl Line {
@@ -191,60 +213,82 @@ impl Line {
     }
 
     fn watched_by(watch: Watch) -> Self {
-        Self { watch, weight: 0.0, mean_drafted: 0.0, mean_seconds: 0.0, squares: 0.0, products: 0.0 }
+        Self {
+            watch,
+            last: None,
+            equal_rounds: 0,
+            squares: 0.0,
+            products: 0.0,
+            weight: 0.0,
+            drafted: 0.0,
+            seconds: 0.0,
+        }
     }
 
     /// The round trip of so many drafts.
     pub(super) fn observe(&mut self, drafted: usize, round_trip: Duration) {
         let drafted = drafted as f64;
         let seconds = seconds(round_trip);
-        if self.weight > 0.0 {
-            let (low, high) = self.expected(drafted);
+        if let Some((low, high)) = self.expected(drafted) {
             match self.watch.sight(seconds, low, high) {
                 Sighting::InLine => {}
                 Sighting::Suspect => return,
                 Sighting::Change => *self = Self::watched_by(self.watch.clone()),
             }
         }
-        let off = drafted - self.mean_drafted;
-        self.weight = LINE_MEMORY * self.weight + 1.0;
-        self.mean_drafted += off / self.weight;
-        self.mean_seconds += (seconds - self.mean_seconds) / self.weight;
-        self.squares = LINE_MEMORY * self.squares + off * (drafted - self.mean_drafted);
-        self.products = LINE_MEMORY * self.products + off * (seconds - self.mean_seconds);
+        if let Some((last_drafted, last_seconds)) = self.last.replace((drafted, seconds)) {
+            let step = drafted - last_drafted;
+            if step == 0.0 {
+                self.equal_rounds = self.equal_rounds.saturating_add(1);
+            } else {
+                self.equal_rounds = 0;
+                self.squares = SLOPE_MEMORY * self.squares + step * step;
+                self.products = SLOPE_MEMORY * self.products + step * (seconds - last_seconds);
+            }
+        }
+        self.weight = LEVEL_MEMORY * self.weight + 1.0;
+        self.drafted = LEVEL_MEMORY * self.drafted + drafted;
+        self.seconds = LEVEL_MEMORY * self.seconds + seconds;
     }
 
-    /// The range that a round trip of so many drafts is expected in. Where the slope is not known it may be anything
-    /// from a fixed cost alone to a cost per draft alone.
-    fn expected(&self, drafted: f64) -> (f64, f64) {
+    /// The range that a round trip of so many drafts is expected in; `None` before any. Where the slope is not known it
+    /// may be anything from a fixed cost alone to a cost per draft alone.
+    fn expected(&self, drafted: f64) -> Option<(f64, f64)> {
         if let Some(fit) = self.fit() {
             let expected = fit.fixed + drafted * fit.per_draft;
-            return (expected, expected);
+            return Some((expected, expected));
         }
-        let in_proportion = self.mean_seconds * (drafted.max(0.1) / self.mean_drafted.max(0.1));
-        (self.mean_seconds.min(in_proportion), self.mean_seconds.max(in_proportion))
+        let (mean_drafted, mean_seconds) = self.mean()?;
+        let in_proportion = mean_seconds * (drafted.max(0.1) / mean_drafted.max(0.1));
+        Some((mean_seconds.min(in_proportion), mean_seconds.max(in_proportion)))
     }
 
-    /// How widely the numbers of drafts vary: the weighted sum of (n − mean n)².
-    pub(super) fn spread(&self) -> f64 {
-        self.squares
+    /// Whether a round of another length would tell much: the slope is not known, is old, or the times drift and it may
+    /// be the cause.
+    pub(super) fn wants_another_length(&self) -> bool {
+        self.squares < SPREAD_FOR_SLOPE || self.equal_rounds >= EQUAL_ROUNDS || self.watch.drifts()
+    }
+
+    /// The drafts of the last round that counted.
+    pub(super) fn last_drafted(&self) -> Option<f64> {
+        self.last.map(|(drafted, _)| drafted)
     }
 
     /// Mean number of drafts and mean seconds; `None` before any round.
     pub(super) fn mean(&self) -> Option<(f64, f64)> {
-        (self.weight > 0.0).then_some((self.mean_drafted, self.mean_seconds))
+        (self.weight > 0.0).then(|| (self.drafted / self.weight, self.seconds / self.weight))
     }
 
     /// F and t_n; `None` while the number of drafts has varied too little to tell them apart.
     ///
     /// The line goes through the mean. Its slope is kept where t_n ≥ 0 and F is at least a hundredth of the mean.
     pub(super) fn fit(&self) -> Option<Fit> {
-        if self.squares < SPREAD_FOR_SLOPE || self.weight < ROUNDS_FOR_SLOPE {
+        let (mean_drafted, mean_seconds) = self.mean()?;
+        if self.squares < SPREAD_FOR_SLOPE {
             return None;
         }
-        let steepest = 0.99 * self.mean_seconds / self.mean_drafted;
-        let per_draft = (self.products / self.squares).min(steepest).max(0.0);
-        Some(Fit { fixed: self.mean_seconds - per_draft * self.mean_drafted, per_draft })
+        let per_draft = (self.products / self.squares).min(0.99 * mean_seconds / mean_drafted).max(0.0);
+        Some(Fit { fixed: mean_seconds - per_draft * mean_drafted, per_draft })
     }
 }
 
@@ -277,28 +321,45 @@ mod tests {
 
     #[test]
     fn points_on_a_line_give_it() {
-        assert!(line(2).fit().is_none());
-        assert_fits(&line(3), 100.0, 10.0);
+        assert!(line(1).fit().is_none());
+        assert_fits(&line(4), 100.0, 10.0);
         assert_fits(&line(500), 100.0, 10.0);
     }
 
     #[test]
     fn forgotten_rounds_weigh_as_their_age_says() {
-        // Weighted least squares, from the definition.
-        let rounds = [(3, 120.0), (5, 150.0), (4, 130.0), (3, 115.0), (6, 165.0)];
+        let rounds = [(3.0, 120.0), (5.0, 150.0), (4.0, 130.0), (3.0, 115.0), (6.0, 165.0)];
         let mut line = Line::new();
-        let weights = (0..5).rev().map(|age| LINE_MEMORY.powi(age));
-        let weighted: Vec<_> = weights.zip(rounds).map(|(w, (n, y))| (w, f64::from(n), y)).collect();
         for (n, y) in rounds {
             line.observe(n as usize, ms(y));
         }
-        let weight: f64 = weighted.iter().map(|t| t.0).sum();
-        let n = weighted.iter().map(|t| t.0 * t.1).sum::<f64>() / weight;
-        let y = weighted.iter().map(|t| t.0 * t.2).sum::<f64>() / weight;
-        let squares: f64 = weighted.iter().map(|t| t.0 * (t.1 - n).powi(2)).sum();
-        let slope = weighted.iter().map(|t| t.0 * (t.1 - n) * (t.2 - y)).sum::<f64>() / squares;
-        assert_fits(&line, y - slope * n, slope);
-        assert!((line.spread() - squares).abs() < 1e-9);
+        // Each sum from its definition.
+        let weigh = |memory: f64, index: usize| memory.powi(4 - index as i32);
+        let (mut squares, mut products, mut weight, mut n, mut y) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        // All rounds differ from the one before.
+        for (index, pair) in rounds.windows(2).enumerate() {
+            let (step, rise) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+            squares += weigh(SLOPE_MEMORY, index + 1) * step * step;
+            products += weigh(SLOPE_MEMORY, index + 1) * step * rise;
+        }
+        for (index, round) in rounds.iter().enumerate() {
+            weight += weigh(LEVEL_MEMORY, index);
+            n += weigh(LEVEL_MEMORY, index) * round.0;
+            y += weigh(LEVEL_MEMORY, index) * round.1;
+        }
+        assert_fits(&line, (y - products / squares * n) / weight, products / squares);
+    }
+
+    /// Rounds grow shorter and slower at once. The line through them falls; that through their steps does not.
+    #[test]
+    fn a_link_that_grows_slower_does_not_look_free() {
+        let mut line = Line::new();
+        for round in 0..40 {
+            let drafted = 16 - round / 3 + round % 2;
+            line.observe(drafted, ms((100.0 + 10.0 * drafted as f64) * 1.02f64.powi(round as i32)));
+        }
+        let fit = line.fit().unwrap();
+        assert!(fit.per_draft * 1e3 > 10.0 && fit.per_draft * 1e3 < 30.0, "{fit:?}");
     }
 
     #[test]
@@ -362,7 +423,6 @@ mod tests {
                     prop_assert!(fit.per_draft >= 0.0 && fit.per_draft.is_finite(), "{:?}", fit);
                     prop_assert!(fit.fixed > 0.0 && fit.fixed.is_finite(), "{:?}", fit);
                 }
-                prop_assert!(line.spread() >= 0.0);
             }
         }
     }

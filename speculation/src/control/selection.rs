@@ -223,9 +223,10 @@ mod tests {
         assert_eq!(moves(&mut selection, LOSES, 4), [8, 0, 0, 16]);
         // Two rounds of 3 s lose 3 s: a tenth of 600 tokens' time.
         let slow = Prospect { round: Some(3.0), ..LOSES };
-        assert_eq!(moves(&mut selection, slow, 18).into_iter().filter(|&n| n > 0).collect::<Vec<_>>(), [
-            32, 64, 128, 256, 512, 600
-        ]);
+        assert_eq!(
+            moves(&mut selection, slow, 18).into_iter().filter(|&n| n > 0).collect::<Vec<_>>(),
+            [32, 64, 128, 256, 512, 600]
+        );
         // A probe goes on where it has not seen enough.
         assert_eq!(moves(&mut selection, Prospect { unsettled: true, ..LOSES }, 5), [0, 0, 0, 0, 600]);
     }

@@ -36,8 +36,7 @@ pub(super) struct Threshold {
 
 impl Threshold {
     pub(super) fn new(initial: f64) -> Self {
-        // NaN becomes 0: a threshold that stops nothing.
-        Self { value: initial.max(0.0).min(1.0), rate: None }
+        Self { value: initial.clamp(0.0, 1.0), rate: None }
     }
 
     pub(super) fn value(&self) -> f64 {
@@ -143,7 +142,8 @@ mod tests {
     #[test]
     fn survival_is_a_product() {
         let mut survival = Survival::new();
-        for (score, rejected) in [(Some(0.9), 0.1), (None, 0.1), (Some(0.5), 0.55), (Some(f64::NAN), 0.55), (Some(-1.0), 1.0)]
+        for (score, rejected) in
+            [(Some(0.9), 0.1), (None, 0.1), (Some(0.5), 0.55), (Some(f64::NAN), 0.55), (Some(-1.0), 1.0)]
         {
             survival.add(score);
             assert!((survival.any_rejected() - rejected).abs() < 1e-12);
