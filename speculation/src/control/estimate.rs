@@ -400,6 +400,17 @@ mod tests {
     }
 
     #[test]
+    fn an_old_pace_is_forgotten_without_an_outlier() {
+        let mut pace = Pace::new();
+        for round in 0..350 {
+            let slower = if round < 300 { 1.0 } else { 1.2 };
+            let noise = if round % 2 == 0 { 0.8 } else { 1.2 };
+            pace.observe(4, ms(40.0 * slower * noise));
+        }
+        assert!((pace.per_token().unwrap() * 1e3 / 12.0 - 1.0).abs() < 0.03, "{pace:?}");
+    }
+
+    #[test]
     fn acceptance_is_of_judged_drafts() {
         let mut acceptance = Acceptance::default();
         assert_eq!((acceptance.rate(), acceptance.per_round()), (None, 0.0));

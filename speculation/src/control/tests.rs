@@ -35,6 +35,21 @@ fn a_fixed_round_has_gamma_drafts() {
     assert_eq!(controller.next_move(), Move::Draft);
 }
 
+/// The first fit may say that drafts are free and all stand. γ* then doubles, and does not leap to the longest.
+#[test]
+fn odld_lengthens_rounds_step_by_step() {
+    let mut controller = controller(StopRule::Odld);
+    let mut lengths = vec![controller.length()];
+    while controller.length() < LONGEST {
+        let drafted = controller.planned as usize;
+        let (drafting, round_trip) = (ms(drafted as f64), ms(200.0));
+        controller.round_done(&RoundTimes { drafted, judged: drafted, accepted: drafted, drafting, round_trip });
+        lengths.push(controller.length());
+    }
+    lengths.dedup();
+    assert_eq!(lengths, [4, 8, 16]);
+}
+
 #[test]
 fn adaedl_stops_after_a_draft_that_is_too_uncertain() {
     let mut controller = controller(StopRule::AdaEdl { scale: 0.2, threshold: 0.5 });
