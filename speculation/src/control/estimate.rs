@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Acceptance`] | accepted of judged drafts | about 33 rounds |
 //! | [`Pace`] | time spent drafting | about 10 rounds |
-//! | [`Line`] | round trips against numbers of drafts, by least squares | about 20 rounds |
+//! | [`Line`] | round trips against numbers of drafts, by least squares | level: about 7 rounds; slope: about 7 changes of length |
 //!
 //! Times can be wrong without anything having changed: a tab in the background stalls, a packet is lost. So times pass
 //! a [`Watch`] first. It compares each with what was expected, as a ratio. One that is far off is put aside and does
@@ -13,7 +13,8 @@
 //! not far off counts fully, and drifts are followed by forgetting.
 //!
 //! "Far off" is four times the mean deviation seen, and 5 % at least. A time that was put aside widens this a little,
-//! so that on a link that leaps often its leaps become what is expected.
+//! so that on a link that leaps often its leaps become what is expected. Where times lie to one side of what was expected,
+//! though not far off, they drift; then rounds vary more in length, to learn which of the two parts drifts.
 
 use core::time::Duration;
 
