@@ -1,0 +1,347 @@
+//! When a round ends, and whether to draft at all.
+//!
+//! A round of n drafts takes n·t_d to draft and F + n·t_n for its round trip, and gives 1 + α + … + α^n tokens in the
+//! mean. F is what a round costs however short it is: propagation and the target's pass. t_n is a further draft's part
+//! of the link and of that pass. With L = (t_d + t_n)/F and F as the unit of time, this is Zheng & Yang's eq. 7; without
+//! propagation L is their b + c. So what [`theory::tk_slt`](crate::theory::tk_slt) says of α and L holds of estimates of
+//! them, which are kept as rounds go by:
+//!
+//! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be told apart;
+//!   so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one draft at least.
+//!   From one round to the next γ* at most doubles, so that a bad guess costs little.
+//! - **AS²**: the target alone takes T_alone for a token. Where a round's tokens times T_alone is no more than the round's
+//!   time, the target writes alone for a while, and drafting is tried again later.
+//!
+//! Other rules look at each token's distribution and end the round where a rejection is likely.
+//!
+//! Nothing here sees a draw before it is made. A rule that did would favour some tokens over others, and what is drafted
+//! would no longer follow the distribution that is sent.
+
+use core::time::Duration;
+
+mod estimate;
+mod selection;
+mod stop;
+#[cfg(test)]
+mod tests;
+
+use estimate::{Acceptance, Line, Pace};
+use selection::{Prospect, Selection};
+use stop::{Survival, Threshold};
+
+pub use stop::acceptance_bound;
+
+use crate::theory::tk_slt::{optimal_draft_length, tokens_per_round};
+
+/// Which rule ends a round. A bit budget is apart from it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StopRule {
+    /// γ drafts.
+    Fixed,
+    /// γ* drafts, from estimates as they are; γ until there are any (Zheng & Yang, Algorithm 1).
+    Odld,
+    /// Ends after the first draft whose acceptance is bounded by less than λ (Agrawal, Jeon, Lee 2024).
+    AdaEdl {
+        /// γ of the paper, 0.2 there; at least 0.
+        scale: f64,
+        /// λ at first, in [0, 1]. It moves with the acceptance seen.
+        threshold: f64,
+    },
+    /// Ends after the draft with which a rejection is likelier than the threshold (SpecDec++, Huang, Guo, Wang 2024).
+    SpecDec {
+        /// In [0, 1].
+        threshold: f64,
+    },
+    /// Ends before a token of which the draft model is not sure, or with ten drafts: the target writes it (BiLD,
+    /// Kim et al. 2023).
+    Bild {
+        /// α_f in [0, 1]: not sure is max q < 1 − α_f.
+        fallback: f64,
+    },
+}
+
+/// How a session drafts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ControlParameters {
+    /// Which rule ends a round.
+    pub stop: StopRule,
+    /// γ, at least 1; the rule says what it is for.
+    pub draft_length: u32,
+    /// The most drafts of any round, at least 1.
+    pub longest: u32,
+    /// AS²: leave the text to the target where that is faster.
+    pub adaptive_mode: bool,
+}
+
+/// What is known of a position before its token is drawn: all of the draft model's own distribution q, unscaled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outlook {
+    /// max q.
+    pub peak: f64,
+    /// H(q) in nats.
+    pub entropy: f64,
+    /// The probability that the draft stands, where a trained head gives it.
+    pub stop_score: Option<f64>,
+}
+
+/// What to do with a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Draft it.
+    Draft,
+    /// Draft it, and no more in this round.
+    DraftAndStop,
+    /// Leave it to the target: send what there is, even if that is nothing.
+    Decline,
+}
+
+/// Who writes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// The draft model, for a round.
+    Draft,
+    /// The target alone.
+    Stream {
+        /// For so many tokens, at least 1.
+        tokens: u32,
+    },
+}
+
+/// A round and its times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoundTimes {
+    /// Tokens that were drafted.
+    pub drafted: usize,
+    /// Of these, judged: those accepted and, if any was rejected, the first that was.
+    pub judged: usize,
+    /// Of these, accepted.
+    pub accepted: usize,
+    /// From asking for the first forward pass to sending the frame.
+    pub drafting: Duration,
+    /// From sending the frame to the verdict.
+    pub round_trip: Duration,
+}
+
+/// What is thought of a session; each is `None` until it is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Estimates {
+    /// α: accepted per judged draft.
+    pub acceptance_rate: Option<f64>,
+    /// L: what a further draft costs, as a multiple of what a round costs without any.
+    pub cost_ratio: Option<f64>,
+    /// γ*; under ODLD the length of the next round, but for trials.
+    pub draft_length: Option<u32>,
+    /// Tokens per unit of time, as a multiple of the target alone; only under AS².
+    pub speedup: Option<f64>,
+}
+
+/// Decides for one generation, or for those of a session one after the other.
+///
+/// For each round: [`next_move`](Self::next_move); where it says `Draft`, as long as [`wants`](Self::wants): a forward
+/// pass, [`consider`](Self::consider), and the draw if so advised; then [`round_done`](Self::round_done). Where it says
+/// `Stream`, [`token_streamed`](Self::token_streamed) for each token.
+#[derive(Debug, Clone)]
+pub struct Controller {
+    parameters: ControlParameters,
+    acceptance: Acceptance,
+    pace: Pace,
+    line: Line,
+    selection: Selection,
+    /// AdaEDL's.
+    threshold: Threshold,
+    /// SpecDec++'s.
+    survival: Survival,
+    /// ODLD's γ*; `None` until there are estimates.
+    chosen: Option<u32>,
+    /// The next round's length under ODLD: γ*, or a trial near it.
+    planned: u32,
+    /// What the times of the next round hold besides the round.
+    reading: Reading,
+}
+
+/// What a model reads in a round that other rounds have not to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Nothing,
+    /// The draft model reads what the target wrote alone.
+    Stream,
+    /// Both models read the prompt.
+    Prompt,
+}
+
+impl Controller {
+    /// At the start of a session. Lengths below 1 count as 1, and γ is at most the longest.
+    pub fn new(parameters: ControlParameters) -> Self {
+        let longest = parameters.longest.max(1);
+        let draft_length = parameters.draft_length.clamp(1, longest);
+        let threshold = if let StopRule::AdaEdl { threshold, .. } = parameters.stop { threshold } else { 0.0 };
+        Self {
+            parameters: ControlParameters { draft_length, longest, ..parameters },
+            acceptance: Acceptance::default(),
+            pace: Pace::new(),
+            line: Line::new(),
+            selection: Selection::new(),
+            threshold: Threshold::new(threshold),
+            survival: Survival::new(),
+            chosen: None,
+            planned: draft_length,
+            reading: Reading::Prompt,
+        }
+    }
+
+    /// The generation has ended, and another of the same session follows. Estimates stay.
+    pub fn next_generation(&mut self) {
+        self.selection.next_generation();
+        self.reading = Reading::Prompt;
+    }
+
+    /// Whether the round may have a further token after so many; the first always. Asked before its forward pass.
+    pub fn wants(&self, drafted: usize) -> bool {
+        let ControlParameters { stop, draft_length, longest, .. } = self.parameters;
+        let most = match stop {
+            StopRule::Fixed => draft_length,
+            StopRule::Odld => self.planned,
+            StopRule::AdaEdl { .. } | StopRule::SpecDec { .. } => longest,
+            StopRule::Bild { .. } => longest.min(stop::LONGEST_BILD),
+        };
+        drafted < most as usize
+    }
+
+    /// Whether [`consider`](Self::consider) looks at the outlook. Working one out takes a pass over the logits; where it
+    /// is not needed, any will do.
+    pub fn needs_outlook(&self) -> bool {
+        !matches!(self.parameters.stop, StopRule::Fixed | StopRule::Odld)
+    }
+
+    /// What to do with the token after so many drafts of the round. Asked once for each, before the draw.
+    pub fn consider(&mut self, drafted: usize, outlook: &Outlook) -> Advice {
+        let stops = match self.parameters.stop {
+            StopRule::Fixed | StopRule::Odld => false,
+            StopRule::AdaEdl { scale, .. } => acceptance_bound(scale, outlook.entropy) < self.threshold.value(),
+            StopRule::SpecDec { threshold } => {
+                if drafted == 0 {
+                    self.survival = Survival::new();
+                }
+                self.survival.add(outlook.stop_score);
+                self.survival.any_rejected() > threshold
+            }
+            StopRule::Bild { fallback } if stop::falls_back(outlook.peak, fallback) => return Advice::Decline,
+            StopRule::Bild { .. } => false,
+        };
+        if stops { Advice::DraftAndStop } else { Advice::Draft }
+    }
+
+    /// Who writes next. Asked once at the start of each round and after each stream.
+    pub fn next_move(&mut self) -> Move {
+        if !self.parameters.adaptive_mode {
+            return Move::Draft;
+        }
+        self.selection.end_stream();
+        let prospect = Prospect {
+            speedup: self.speedup(),
+            round: self.seconds_per_round(),
+            unsettled: self.parameters.stop == StopRule::Odld && self.line.fit().is_none(),
+        };
+        let next = self.selection.next_move(prospect);
+        if next != Move::Draft && self.reading == Reading::Nothing {
+            self.reading = Reading::Stream;
+        }
+        next
+    }
+
+    /// A round is over. What could not be (more judged than drafted, more accepted than judged) is cut to what can.
+    pub fn round_done(&mut self, round: &RoundTimes) {
+        let drafted = round.drafted.min(self.parameters.longest as usize);
+        let judged = round.judged.min(drafted);
+        let accepted = round.accepted.min(judged);
+        self.acceptance.observe(judged, accepted);
+        if self.reading != Reading::Prompt {
+            self.line.observe(drafted, round.round_trip);
+        }
+        if self.reading == Reading::Nothing {
+            self.pace.observe(drafted, round.drafting);
+        }
+        self.reading = Reading::Nothing;
+        self.threshold.round_done(drafted, accepted);
+        self.selection.round_done();
+        if let Some(length) = self.optimal_length() {
+            self.chosen = Some(length.min(self.length().saturating_mul(2)));
+        }
+        self.planned = self.trial().unwrap_or(self.length());
+    }
+
+    /// The target alone wrote a token, so long after the one before; `None` for the first of a stream, whose wait has
+    /// the round trip in it.
+    pub fn token_streamed(&mut self, since_last: Option<Duration>) {
+        self.selection.token_streamed(since_last);
+    }
+
+    /// What is thought of the session now.
+    pub fn estimates(&self) -> Estimates {
+        Estimates {
+            acceptance_rate: self.acceptance.rate(),
+            cost_ratio: self.cost_ratio(),
+            draft_length: if self.parameters.stop == StopRule::Odld { self.chosen } else { self.optimal_length() },
+            speedup: self.speedup(),
+        }
+    }
+
+    /// γ*, or γ until that is known.
+    fn length(&self) -> u32 {
+        self.chosen.unwrap_or(self.parameters.draft_length)
+    }
+
+    /// L.
+    fn cost_ratio(&self) -> Option<f64> {
+        let fit = self.line.fit()?;
+        Some((self.pace.per_token()? + fit.per_draft) / fit.fixed)
+    }
+
+    /// γ*.
+    fn optimal_length(&self) -> Option<u32> {
+        Some(optimal_draft_length(self.acceptance.rate()?, self.cost_ratio()?, self.parameters.longest))
+    }
+
+    /// A length near γ* that is far from the last round's, if rounds were too much alike.
+    fn trial(&self) -> Option<u32> {
+        if !self.line.wants_another_length() {
+            return None;
+        }
+        let last = self.line.last_drafted()?;
+        let chosen = self.length();
+        let step = (chosen / 4).max(1);
+        let lengths = [chosen.saturating_sub(step).max(1), chosen, chosen.saturating_add(step)];
+        let off = |length: &u32| (f64::from(*length) - last).abs();
+        lengths.into_iter().filter(|&length| length <= self.parameters.longest).max_by(|a, b| off(a).total_cmp(&off(b)))
+    }
+
+    /// Tokens of a round times T_alone, by the time of a round.
+    ///
+    /// Under ODLD both are those of γ*, once its costs are known. Otherwise they are as seen: rules that look at each
+    /// token do better than α and their mean length would say.
+    fn speedup(&self) -> Option<f64> {
+        let alone = self.selection.seconds_alone()?;
+        let tokens = match (self.parameters.stop, self.acceptance.rate()) {
+            (StopRule::Odld, Some(rate)) => tokens_per_round(rate, self.expected_length()?),
+            _ => 1.0 + self.acceptance.per_round(),
+        };
+        Some(tokens * alone / self.seconds_per_round()?)
+    }
+
+    /// The drafts of a round under ODLD: γ*, or as many as there were lately where its costs are not known.
+    fn expected_length(&self) -> Option<u32> {
+        match self.line.fit() {
+            Some(_) => Some(self.length()),
+            None => self.line.mean().map(|(drafted, _)| drafted.round() as u32),
+        }
+    }
+
+    /// Seconds of a round as [`speedup`](Self::speedup) counts it.
+    fn seconds_per_round(&self) -> Option<f64> {
+        if let (StopRule::Odld, Some(fit)) = (self.parameters.stop, self.line.fit()) {
+            return Some(fit.fixed + f64::from(self.length()) * (self.pace.per_token()? + fit.per_draft));
+        }
+        let (_, round_trip) = self.line.mean()?;
+        Some(round_trip + self.pace.per_round()?)
+    }
+}
