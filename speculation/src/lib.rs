@@ -9,6 +9,7 @@
 //! | [`conformal`] | C-SQS's threshold for that, with checkpoints that a verdict returns to |
 //! | [`lattice`], [`half`] | their integer counts: from here on there are no floats on the edge |
 //! | [`draft`] | the above and the draw, for one token |
+//! | [`gate`] | what the draft's hidden state tells of a token: pass it unverified? draft on? |
 //! | [`acceptance`] | how many drafts stand and which token follows |
 //! | [`dssd`] | the same where the edge resamples |
 //! | [`coupled`] | the same where both ends choose with shared noise |
@@ -34,6 +35,7 @@ pub mod coupled;
 pub mod draft;
 pub mod dssd;
 pub mod edge;
+pub mod gate;
 pub mod half;
 pub mod lattice;
 pub mod link;
