@@ -18,13 +18,16 @@
 //!                           └─ kernels    loops over slices that compile to SIMD code
 //! ```
 //!
+//! [`Logits`] also has the hidden state that each row comes from. [`HeadsFile`] reads small linear heads that were
+//! trained on it.
+//!
 //! Hidden states are plain `Vec<f32>`; candle supplies the quantized block types and their dot products.
 //! Passes that take long enough are split over rayon's global pool (`RAYON_NUM_THREADS`); on wasm32 everything
 //! runs on the calling thread.
 //!
 //! # Guarantees
 //!
-//! - **Batch invariance.** On one machine and build, the logits of a position have the same bits however its
+//! - **Batch invariance.** On one machine and build, the logits and hidden state of a position have the same bits however its
 //!   tokens were grouped into calls, whatever other sequences are in the batch, and after any rollback and
 //!   refill. Greedy decoding with speculation therefore gives the text of greedy decoding without. It holds
 //!   for all weight types, because each output element is one dot product in an order fixed by its length.
@@ -43,6 +46,7 @@ mod attention;
 mod cache;
 mod config;
 mod error;
+mod heads;
 mod kernels;
 mod linear;
 mod llama;
@@ -54,6 +58,7 @@ mod weights;
 pub use cache::KvCache;
 pub use config::{ModelConfig, RopeLayout, RopeScaling};
 pub use error::{EncodeError, LoadError, ModelError};
+pub use heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead};
 pub use llama::{Chunk, Model};
 pub use logits::Logits;
 pub use tokenizer::{TextStream, Tokenizer};

@@ -94,7 +94,7 @@ impl Model {
     }
 
     /// Runs the tokens of all chunks through the model together and returns, for each chunk, a row of
-    /// logits per wanted position.
+    /// logits and the hidden state it comes from per wanted position.
     ///
     /// The tokens of all chunks form one matrix in the linear layers; attention is per sequence. The logits
     /// of a position are bit-identical however its tokens were grouped into calls and whatever other
@@ -110,14 +110,19 @@ impl Model {
         }
         let pass = Pass::new(self, batch);
         let multiplications = pass.tokens.len() * self.weights.multiplications();
-        let values = in_pool(multiplications, || pass.run(batch));
+        let (values, hidden) = in_pool(multiplications, || pass.run(batch));
         for chunk in batch.iter_mut() {
             chunk.cache.commit(chunk.tokens.len());
         }
-        let vocab_size = self.config.vocab_size;
-        let mut values = values.into_iter();
-        let rows = batch.iter().map(|chunk| chunk.positions.len() * vocab_size);
-        Ok(rows.map(|len| Logits::new(values.by_ref().take(len).collect(), vocab_size)).collect())
+        let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
+        let (mut values, mut hidden) = (values.into_iter(), hidden.into_iter());
+        let logits = |chunk: &Chunk<'_>| {
+            let rows = chunk.positions.len();
+            let values = values.by_ref().take(rows * vocab_size).collect();
+            let hidden = hidden.by_ref().take(rows * hidden_size).collect();
+            Logits::new(values, vocab_size, hidden, hidden_size)
+        };
+        Ok(batch.iter().map(logits).collect())
     }
 
     fn new(config: ModelConfig, weights: ModelWeights) -> Self {
@@ -190,11 +195,12 @@ impl<'m> Pass<'m> {
         pass
     }
 
-    /// Stages keys and values in the caches and returns the wanted logits, `[wanted, vocab_size]`.
-    fn run(mut self, batch: &mut [Chunk<'_>]) -> Vec<f32> {
+    /// Stages keys and values in the caches and returns the wanted logits, `[wanted, vocab_size]`, and the normed
+    /// hidden states that the head makes them from, `[wanted, hidden_size]`.
+    fn run(mut self, batch: &mut [Chunk<'_>]) -> (Vec<f32>, Vec<f32>) {
         let model = self.model;
         if self.tokens.is_empty() {
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         }
         let mut hidden = model.weights.embedding.embed(&self.tokens);
         let positions: Vec<usize> = self.spans.iter().map(|span| span.visible - 1).collect();
@@ -206,7 +212,7 @@ impl<'m> Pass<'m> {
             if index == last {
                 // From here on only rows that lead to logits matter.
                 if self.wanted.is_empty() {
-                    return Vec::new();
+                    return (Vec::new(), Vec::new());
                 }
                 if self.wanted.len() < self.spans.len() {
                     let width = model.config.hidden_size;
@@ -225,7 +231,7 @@ impl<'m> Pass<'m> {
         let head: &Linear = model.weights.head.as_ref().unwrap_or(&model.weights.embedding);
         let mut logits = Vec::new();
         head.forward(&scratch.normed, &mut logits);
-        logits
+        (logits, scratch.normed)
     }
 
     fn stage_keys_and_values(

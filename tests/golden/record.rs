@@ -207,6 +207,7 @@ fn rules() -> Vec<Value> {
     let passing = Passing::TokenCascade { alpha: 0.75 };
     sessions.push(in_process_with("token cascade", 24, Speculation { passing, ..Speculation::new(adaptive, 3) }));
     let (mut recorder, mut scheme) = session("passed and streamed tokens", 24, adaptive, &[1, 2]);
+    scheme.prime(&[1, 2]);
     let mut source = Source(9);
     for round in 0..4 {
         let passed = vec![source.below(24); 1 + round as usize];

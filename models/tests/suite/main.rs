@@ -8,6 +8,8 @@ mod batching;
 mod corruption;
 mod fixture;
 mod golden;
+mod heads;
+mod hidden;
 mod limits;
 mod tokenizer;
 mod tolerance;
