@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{comparison::ComparisonParameters, conformal::ThresholdParameters, edge::Speculation};
 
-/// Everything that can be said of drafting. Schemes ignore what they do not use.
+/// Everything that can be said of drafting. Schemes ignore what they do not use; what is not said has its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 pub struct DraftingOptions {
     /// What is sent of a draft.
     pub scheme: SchemeName,
