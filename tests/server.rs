@@ -72,8 +72,9 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         client.send_text("hello").await;
         client.expect_closing_error(ErrorCode::Malformed).await;
 
-        let draft =
-            |round, payload| Frame::Draft(Draft { generation: 1, round, count: 1, payload, ..Draft::default() }).encode();
+        let draft = |round, payload| {
+            Frame::Draft(Draft { generation: 1, round, count: 1, payload, ..Draft::default() }).encode()
+        };
         for (bytes, code) in [
             (hello(&info).encode(), ErrorCode::OutOfOrder),
             (draft(0, vec![0; 15]), ErrorCode::OutOfOrder),
@@ -111,9 +112,7 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
             }
         }
         client.send(prompt(3, vec![0, 5]).encode()).await;
-        client
-            .send(Frame::Draft(Draft { generation: 3, ..Draft::default() }).encode())
-            .await;
+        client.send(Frame::Draft(Draft { generation: 3, ..Draft::default() }).encode()).await;
         assert!(matches!(client.receive().await, Some(Frame::Verdict(verdict)) if verdict.generation == 3));
     };
     let go_on = async {

@@ -70,6 +70,7 @@ async fn every_scheme_is_exact_through_a_real_socket() {
         vocab_size: info.vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
         context_length: draft.config().context_length as u32,
+        heads: None,
     };
     let server = Server::start_with(target, info, 1, Limits::default()).await;
     for scheme in schemes::every(2, 12) {

@@ -125,12 +125,7 @@ pub fn settings(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Setting
         let bit_budget = if rarely(input, 4)? { Some(number(input, 2000)?) } else { None };
         let threshold = threshold(input)?;
         let compare = comparison(input, vocab_size)?;
-        Mode::Speculative(Speculation {
-            bit_budget,
-            threshold,
-            compare,
-            ..Speculation::new(scheme, draft_length)
-        })
+        Mode::Speculative(Speculation { bit_budget, threshold, compare, ..Speculation::new(scheme, draft_length) })
     };
     let (sampling, seed) = (sampling(input, false)?, u64::from(input.arbitrary::<u8>()?));
     Ok(Settings { mode, sampling, seed, max_new_tokens: number(input, 24)? })

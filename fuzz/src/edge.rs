@@ -31,7 +31,8 @@ pub fn check(bytes: &[u8]) {
 
 fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let vocab_size = choose::one_of(input, &[8, 1, 2, 3, 40, 300])?;
-    let draft = DraftInfo { vocab_size, tokenizer_hash: [7; 32], context_length: choose::number(input, 40)?, heads: None };
+    let draft =
+        DraftInfo { vocab_size, tokenizer_hash: [7; 32], context_length: choose::number(input, 40)?, heads: None };
     let model = Toy { vocab_size, seed: input.arbitrary()?, difference: 0 };
     let mut driver = Driver {
         session: EdgeSession::new(draft),

@@ -39,8 +39,12 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         max_draft_tokens: input.int_in_range(0..=10)?,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
-    let draft_info =
-        DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length: input.int_in_range(0..=48)?, heads: None };
+    let draft_info = DraftInfo {
+        vocab_size,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length: input.int_in_range(0..=48)?,
+        heads: None,
+    };
     let mut pair = Pair {
         edge: EdgeSession::new(draft_info),
         cloud: CloudSession::new(info.clone()),

@@ -88,7 +88,10 @@ mod tests {
     fn what_no_distribution_has_is_refused() {
         for bits in [0x8000u16, 0xbc00, 0x7c00, 0x7e00] {
             let bytes = bits.to_le_bytes();
-            assert_eq!(StatisticKind::Scalar.take(&bytes, 1), Err(DecodeError::Value { field: "statistic", value: bits.into() }));
+            assert_eq!(
+                StatisticKind::Scalar.take(&bytes, 1),
+                Err(DecodeError::Value { field: "statistic", value: bits.into() })
+            );
         }
         assert!(matches!(StatisticKind::Support.take(&[200, 1, 0, 0], 1), Err(DecodeError::Truncated { .. })));
     }

@@ -118,7 +118,8 @@ pub fn verify(
 /// exponentials is each with probability in proportion to its rate.)
 pub fn agreement(q: &[f64], p: &[f64]) -> f64 {
     // By descending q/p the maximum is q(y)/q(x) for every y up to x, and p(y)/p(x) for every y after it.
-    let mut pairs: Vec<(f64, f64)> = q.iter().copied().zip(p.iter().copied()).filter(|&(q, p)| q > 0.0 || p > 0.0).collect();
+    let mut pairs: Vec<(f64, f64)> =
+        q.iter().copied().zip(p.iter().copied()).filter(|&(q, p)| q > 0.0 || p > 0.0).collect();
     pairs.sort_unstable_by(|a, b| (b.0 * a.1).total_cmp(&(a.0 * b.1)));
     let mut behind: f64 = pairs.iter().map(|pair| pair.1).sum();
     let mut before = 0.0;

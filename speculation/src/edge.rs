@@ -27,8 +27,8 @@ use crate::{
     draft::DraftError,
     explanation::Explanation,
     gate::Heads,
-    unscaled::Incompatible,
     statistics::{RoundRecord, Statistics},
+    unscaled::Incompatible,
 };
 
 mod drafter;
@@ -304,8 +304,7 @@ impl EdgeSession {
         let explain = matches!(&settings.mode, Mode::Speculative(speculation) if speculation.explain);
         self.last_generation = number;
         self.generation = Some(generation);
-        self.statistics =
-            Statistics { explanation: explain.then(Explanation::default), ..Statistics::default() };
+        self.statistics = Statistics { explanation: explain.then(Explanation::default), ..Statistics::default() };
         self.send(&frame);
         Ok(())
     }

@@ -10,10 +10,8 @@
 //! | [`lattice`], [`half`] | their integer counts: from here on there are no floats on the edge |
 //! | [`draft`] | the above and the draw, for one token |
 //! | [`acceptance`] | how many drafts stand and which token follows |
-//! | [`rules`] | the same for every acceptance rule, exact or lossy, at one position |
 //! | [`dssd`] | the same where the edge resamples |
 //! | [`coupled`] | the same where both ends choose with shared noise |
-//! | [`control`] | how long to draft, and whether to draft at all |
 //! | [`comparison`] | what the same drafts would have cost under other schemes |
 //! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
 //! | [`gate`], [`passing`] | which tokens the edge commits without asking |

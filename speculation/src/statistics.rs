@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{
-    control::Estimates,
-    explanation::Explanation,
-};
+use crate::{control::Estimates, explanation::Explanation};
 
 /// One round: what was sent, what stood, what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -102,9 +102,7 @@ impl Transport {
                 StatisticKind::Support if bits.len() == token.dist.ids().len() => {
                     Ok(Statistic::Support(numbers.collect()))
                 }
-                StatisticKind::Support => {
-                    Err(DecodeError::Value { field: "statistics", value: bits.len() as u64 })
-                }
+                StatisticKind::Support => Err(DecodeError::Value { field: "statistics", value: bits.len() as u64 }),
             }
         });
         statistics.collect()

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 mod record;
 
 const REGENERATE: &str = "OUTRIDER_REGENERATE_GOLDEN";
-const LARGEST_FOLDER: u64 = 300_000;
+const LARGEST_FOLDER: u64 = 350_000;
 
 /// The golden files, made anew if that is asked for.
 static FILES: LazyLock<Vec<PathBuf>> = LazyLock::new(|| {
@@ -147,8 +147,8 @@ impl Reader {
                     .map_err(|error: ParameterError| format!("{error:?}"))?;
                 scheme.prime(&prompt.request.tokens);
                 self.scheme = Some(scheme);
-                let rule = Rule::from_wire(prompt.rule.number, prompt.rule.parameter)
-                    .map_err(|error| format!("{error:?}"))?;
+                let rule =
+                    Rule::from_wire(prompt.rule.number, prompt.rule.parameter).map_err(|error| format!("{error:?}"))?;
                 self.statistics = Some(Transport::new(&rule, &prompt.request.sampling));
             }
             Frame::Draft(draft) => {
@@ -156,8 +156,7 @@ impl Reader {
                     let mut taught = scheme.clone();
                     taught.prime(&draft.passed);
                     let malformed = |error: DecodeError| format!("{error:?}");
-                    let (statistics, payload) =
-                        transport.decode(&draft.payload, draft.count).map_err(malformed)?;
+                    let (statistics, payload) = transport.decode(&draft.payload, draft.count).map_err(malformed)?;
                     let drafts = taught.decode_round(payload, draft.count).map_err(malformed)?;
                     transport.complete(statistics.clone(), &drafts).map_err(malformed)?;
                     let mut value = frame_value(&frame);

@@ -6,8 +6,8 @@ use outrider_codec::{
     bits::BitWriter,
     distribution::{DraftDist, DraftToken},
     frame::{
-        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, Next, Prompt, Request, SamplingParameters,
-        TargetDist, Token, Verdict, Welcome,
+        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, Next, Prompt, Request,
+        SamplingParameters, TargetDist, Token, Verdict, Welcome,
     },
     probabilities::DraftProbability,
     rule::RuleParameters,
@@ -197,11 +197,12 @@ pub fn make() -> Vec<(&'static str, Value)> {
 /// Rules with each kind of statistic, evidence, passed tokens and streams.
 fn rules() -> Vec<Value> {
     let adaptive = SchemeParameters::KSqs { support_size: 6, lattice_resolution: 20, code: ADAPTIVE };
-    let speculation = Speculation { explain: true, ..Speculation::new(adaptive, 3) };
+    let speculation = Speculation::new(adaptive, 3);
     let mut sessions: Vec<Value> = [("chow", 0.6), ("token-v1", 0.2), ("lossy", 0.3), ("bild", 2.4)]
         .map(|(name, parameter)| {
             let rule = Rule::new(name, parameter).unwrap();
-            in_process_with(name, 24, speculation.clone().with_rule(rule))
+            let explain = name == "bild";
+            in_process_with(name, 24, Speculation { explain, ..speculation.clone() }.with_rule(rule))
         })
         .to_vec();
     let passing = Passing::TokenCascade { alpha: 0.75 };
@@ -216,7 +217,14 @@ fn rules() -> Vec<Value> {
         let drafts = Drafts::Distributions(vec![token]);
         let payload = scheme.encode_round(&drafts).unwrap();
         let generation = GENERATION;
-        recorder.frame(&Frame::Draft(Draft { generation, round: 2 * round, passed, count: 1, payload, ..Draft::default() }));
+        recorder.frame(&Frame::Draft(Draft {
+            generation,
+            round: 2 * round,
+            passed,
+            count: 1,
+            payload,
+            ..Draft::default()
+        }));
         let next = Next::Token(7);
         recorder.frame(&Frame::Verdict(Verdict { generation, round: 2 * round, accepted: 1, next, finish: None }));
         scheme.commit(&drafts, 1, Some(7));
@@ -484,7 +492,14 @@ fn one_of_each() -> Value {
     let sparse = TargetDist(vec![(3, 0.25), (4, 0.5), (4000, 0.25)]);
     let full = TargetDist((0..20).filter(|id| id % 10 != 5).map(|id| (id, 1.0 / 18.0)).collect());
     let draft = |resampled, count, payload: &[u8]| {
-        Frame::Draft(Draft { generation: 3, round: 200, resampled, count, payload: payload.to_vec(), ..Draft::default() })
+        Frame::Draft(Draft {
+            generation: 3,
+            round: 200,
+            resampled,
+            count,
+            payload: payload.to_vec(),
+            ..Draft::default()
+        })
     };
     let error = |generation, code, text: &str| Frame::Error(ErrorFrame { generation, code, text: text.into() });
     let distribution =

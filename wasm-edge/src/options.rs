@@ -43,7 +43,11 @@ impl GenerateRequest {
     pub fn settings(&self) -> Result<Settings, Failure> {
         let mode = match self.mode {
             RequestMode::CloudOnly => Mode::CloudOnly,
-            RequestMode::Speculative => Mode::Speculative(self.drafting.compared_speculation().map_err(|error| Failure::new("invalid-parameters", error.to_string()))?),
+            RequestMode::Speculative => Mode::Speculative(
+                self.drafting
+                    .compared_speculation()
+                    .map_err(|error| Failure::new("invalid-parameters", error.to_string()))?,
+            ),
         };
         Ok(Settings {
             mode,

@@ -230,8 +230,7 @@ impl Generate {
 
 impl SettingsArgs {
     fn settings(&self, cloud_only: bool) -> Result<Settings, RuleError> {
-        let mode =
-            if cloud_only { Mode::CloudOnly } else { Mode::Speculative(self.drafting.options().speculation()?) };
+        let mode = if cloud_only { Mode::CloudOnly } else { Mode::Speculative(self.drafting.options().speculation()?) };
         Ok(Settings {
             mode,
             sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },

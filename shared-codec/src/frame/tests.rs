@@ -25,7 +25,14 @@ fn one_of_each() -> Vec<Frame> {
         Frame::Draft(Draft { generation: 3, round: 200, count: 2, payload: vec![1, 2, 3], ..Draft::default() }),
         Frame::Draft(Draft { generation: 3, round: 200, resampled: Some(300), ..Draft::default() }),
         Frame::Draft(Draft { generation: 3, round: 200, resampled: Some(300), stream: 16, ..Draft::default() }),
-        Frame::Draft(Draft { generation: 3, round: 200, passed: vec![300, 5], count: 1, payload: vec![9], ..Draft::default() }),
+        Frame::Draft(Draft {
+            generation: 3,
+            round: 200,
+            passed: vec![300, 5],
+            count: 1,
+            payload: vec![9],
+            ..Draft::default()
+        }),
         Frame::Cancel { generation: 3 },
         verdict(Next::Token(4095), None),
         verdict(Next::Nothing, Some(Finish::Eos)),

@@ -157,11 +157,14 @@ impl Drafter {
         let advice = match doubt {
             Doubt::Verify if controller.needs_outlook() => {
                 let head = self.heads.as_ref().and_then(|heads| heads.stop.as_ref());
-                controller.consider(self.ids.len(), &Outlook {
-                    peak: scalar(Need::Peak, row),
-                    entropy: scalar(Need::Entropy, row),
-                    stop_score: head.map(|head| head.score(hidden)),
-                })
+                controller.consider(
+                    self.ids.len(),
+                    &Outlook {
+                        peak: scalar(Need::Peak, row),
+                        entropy: scalar(Need::Entropy, row),
+                        stop_score: head.map(|head| head.score(hidden)),
+                    },
+                )
             }
             Doubt::Verify | Doubt::None => Advice::Draft,
             Doubt::Defer => Advice::Decline,

@@ -314,7 +314,9 @@ impl Generation {
                 return impossible("its bonus token is missing");
             }
             Next::Nothing => None,
-            Next::Token(_) if !drafting.rule.has_bonus() && accepted > 0 && accepted == drafting.drafter.ids().len() => {
+            Next::Token(_)
+                if !drafting.rule.has_bonus() && accepted > 0 && accepted == drafting.drafter.ids().len() =>
+            {
                 return impossible("its rule has no bonus token");
             }
             // Under DSSD a rejection is the edge's to resample from.
@@ -589,11 +591,7 @@ impl Drafting {
 
 /// Why the text is over after a token that the edge committed itself, `length` tokens long now.
 fn ending(token: u32, length: usize, eos_ids: &[u32], length_limit: usize, limit: Finish) -> Option<Finish> {
-    if eos_ids.contains(&token) {
-        Some(Finish::Eos)
-    } else {
-        (length >= length_limit).then_some(limit)
-    }
+    if eos_ids.contains(&token) { Some(Finish::Eos) } else { (length >= length_limit).then_some(limit) }
 }
 
 /// Goes on from what was learned under the same parameters.

@@ -145,7 +145,9 @@ pub(super) fn check(
         StopRule::SpecDec { threshold } if !(0.0..=1.0).contains(&threshold) => {
             setting("SpecDec++'s threshold", "from 0 to 1")
         }
-        StopRule::AdaEdl { scale, threshold } if !(scale >= 0.0 && scale.is_finite() && (0.0..=1.0).contains(&threshold)) => {
+        StopRule::AdaEdl { scale, threshold }
+            if !(scale >= 0.0 && scale.is_finite() && (0.0..=1.0).contains(&threshold)) =>
+        {
             setting("AdaEDL's scale and threshold", "at least 0, and from 0 to 1")
         }
         StopRule::Bild { fallback } if !(0.0..=1.0).contains(&fallback) => setting("BiLD's fallback α", "from 0 to 1"),

@@ -16,7 +16,8 @@ fn settings(max_new_tokens: u32) -> Settings {
 }
 
 fn connected(context_length: u32) -> EdgeSession {
-    let mut session = EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
+    let mut session =
+        EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
     let welcome = Welcome { vocab_size: V, context_length, max_draft_tokens: 4, eos_ids: vec![7] };
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
     session
