@@ -24,7 +24,9 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     ...['prompt', 'generate', 'stop', 'cloud-only', 'output'],
     ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
-    ...['scheme', 'code', 'draftLength', 'supportSize', 'latticeResolution', 'bitBudget'],
+    ...['rule', 'gate'],
+    ...['scheme', 'code', 'supportSize', 'latticeResolution'],
+    ...['draftLength', 'bitBudget', 'stopRule', 'adaptiveMode'],
   ]);
 
   await page.locator('#round-trip').focus();
@@ -79,7 +81,7 @@ test('the measure of contrast finds what is faint', async ({ page }) => {
 for (const colorScheme of ['light', 'dark'] as const) {
   test(`text has enough contrast in ${colorScheme} mode`, async ({ demo, server }, info) => {
     await demo.page.emulateMedia({ colorScheme });
-    await demo.open(server, { maxNewTokens: 64 });
+    await demo.open(server, { maxNewTokens: 64, rule: 'lossy', gate: 'token-cascade', gateThreshold: 0.8 });
     await demo.run();
     expect(await faintTexts(demo.page)).toEqual([]);
     await demo.page.screenshot({ path: info.outputPath(`${colorScheme}.png`), fullPage: true });

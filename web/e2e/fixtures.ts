@@ -18,10 +18,13 @@ export type Setting =
   | 'stepSize'
   | 'initialThreshold'
   | 'downlinkSamples'
+  | 'ruleParameter'
+  | 'gateThreshold'
+  | 'stopThreshold'
   | 'bitBudget';
 
 /** Names of the choices, likewise. */
-export type Choice = 'scheme' | 'code' | 'afterRejection';
+export type Choice = 'scheme' | 'code' | 'afterRejection' | 'rule' | 'gate' | 'stopRule';
 
 /** A token as the page shows it. */
 export interface ShownToken {
@@ -45,7 +48,7 @@ export class Demo {
   /** Opens the page and waits for its draft model. */
   async open(
     server: Server,
-    query: Partial<Record<Setting | Choice | 'prompt', string | number>> = {},
+    query: Partial<Record<Setting | Choice | 'prompt' | 'adaptiveMode', string | number>> = {},
   ): Promise<void> {
     const parameters = Object.entries(query).map(([name, value]) => [name, String(value)]);
     await this.page.goto(`${server.url}/?${new URLSearchParams(parameters)}`);

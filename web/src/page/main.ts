@@ -47,6 +47,7 @@ const choices = new ChoicesView(settings.choices, ({ scheme }) => {
 const fields = new FieldsView(settings.texts, remember);
 const policies = new PoliciesView(settings.policies, settings.choices.scheme, () => {
   showUsedFields();
+  promise();
   remember();
 });
 const prediction = new PredictionView(settings.link);
@@ -60,6 +61,7 @@ const link = new LinkView(settings.link, (changed) => {
 
 let outrider: Outrider | null = null;
 let generation: Generation | null = null;
+let hasText = false;
 
 function setState(state: State): void {
   main.dataset['state'] = state;
@@ -76,6 +78,11 @@ function showUsedFields(): void {
   fields.show((option) => isUsed(option, choices.choices, stopRule));
 }
 
+/** Until there is a text, what is said of its law is said of the next. */
+function promise(): void {
+  if (!hasText && policies.law) showLaw(law, policies.law, true);
+}
+
 function complain(sentence: string): void {
   alert.textContent = sentence;
 }
@@ -90,6 +97,7 @@ async function load(): Promise<void> {
     fields.limit(outrider.ranges);
     policies.offer(outrider.policies, outrider.model);
     showUsedFields();
+    promise();
     const { weightBytes, vocabSize, contextLength } = outrider.model;
     showLoad(`Draft ready: ${formatBytes(weightBytes)}, ${vocabSize} tokens, context ${contextLength}`, null);
     setState('ready');
@@ -155,6 +163,7 @@ async function run(mode: Mode): Promise<void> {
     uplink.begin(chosen, chosen.gate);
     prediction.begin(chosenPolicies);
   }
+  hasText = true;
   showLaw(law, lawOf(chosenPolicies), true);
   const waiting = new Patience(() => {
     status.textContent = `No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`;

@@ -1,16 +1,9 @@
 import { policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
-import type {
-  ModelInfo,
-  Policies,
-  Policy,
-  PolicyNeeds,
-  PolicyParameterOption,
-  Scheme,
-} from '../outrider/index.js';
+import type { ModelInfo, Policies, Policy, PolicyNeeds, Scheme } from '../outrider/index.js';
 import { addField, element, make } from './elements.js';
 import { showLaw } from './law-view.js';
 import { lawOf, missingSentence, policiesOf, policyOf, policySelects, rangeHint } from './policies.js';
-import type { ChosenPolicies, PolicySelect, PolicySettings } from './policies.js';
+import type { ChosenPolicies, Law, PolicySelect, PolicySettings } from './policies.js';
 import { parseNumber, stepped } from './settings.js';
 
 /** How far an arrow key moves a parameter. */
@@ -42,6 +35,7 @@ export class PoliciesView {
   #settings: PolicySettings;
   #scheme: Scheme;
   #needs: PolicyNeeds | null = null;
+  #law: Law | null = null;
 
   constructor(settings: PolicySettings, scheme: Scheme, onChange: () => void) {
     this.#settings = structuredClone(settings);
@@ -58,6 +52,11 @@ export class PoliciesView {
   /** As chosen; numbers that are a policy's default are left out. */
   get settings(): PolicySettings {
     return this.#settings;
+  }
+
+  /** What the next text will promise; null before the engine is there. */
+  get law(): Law | null {
+    return this.#law;
   }
 
   /** Fills the selectors with what the engine knows. Names that it does not know become the default. */
@@ -86,7 +85,7 @@ export class PoliciesView {
     const needs = this.#needs;
     if (!needs) return { reason: 'The draft engine is not ready.' };
     const policies = {} as ChosenPolicies['policies'];
-    const values: Partial<Record<PolicyParameterOption, number>> = {};
+    const values: ChosenPolicies['values'] = {};
     for (const row of this.#rows) {
       const { option } = row.select;
       const policy = this.#chosen(row, needs);
@@ -208,15 +207,18 @@ export class PoliciesView {
     const needs = this.#needs;
     if (!needs) return;
     const policies = {} as ChosenPolicies['policies'];
+    const numbers: ChosenPolicies['values'] = {};
     for (const row of this.#rows) {
       const policy = this.#chosen(row, needs);
       policies[row.select.option] = policy;
       const value = this.#value(row, policy);
+      if (typeof value === 'number') numbers[policyOptions[row.select.option].parameter] = value;
       const wrong = value !== null && typeof value !== 'number';
       row.input.setAttribute('aria-invalid', String(wrong));
       row.inputReason.textContent = wrong ? value.reason : '';
     }
-    showLaw(element('law-chosen', HTMLElement), lawOf({ policies, values: {} }));
+    this.#law = lawOf({ policies, values: numbers });
+    showLaw(element('law-chosen', HTMLElement), this.#law);
   }
 }
 

@@ -61,9 +61,9 @@ test('a name that is none is the default', () => {
 
 test('a range says whether its end belongs to it', () => {
   const range = { min: 0, max: 1, integer: false };
-  expect(rangeHint(range, 0.5)).toBe('0 to 1, first 0.5');
-  expect(rangeHint({ ...range, excluded: 'max' }, 0.3)).toBe('0 to below 1, first 0.3');
-  expect(rangeHint({ ...range, max: Infinity }, 3)).toBe('0 or more, first 3');
+  expect(rangeHint(range, 0.5)).toBe('0 to 1; default 0.5');
+  expect(rangeHint({ ...range, excluded: 'max' }, 0.3)).toBe('0 to below 1; default 0.3');
+  expect(rangeHint({ ...range, max: Infinity }, 3)).toBe('0 or more; default 3');
 });
 
 test('settings come back from their query, and the defaults need none', () => {

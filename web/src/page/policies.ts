@@ -98,11 +98,11 @@ export function policyName({ name, parameter }: Policy, value: number | undefine
   return parameter === null ? name : `${name}, ${parameter.symbol} = ${value ?? parameter.default}`;
 }
 
-/** Where a number may be, and where it starts. */
-export function rangeHint({ min, max, excluded }: Range, start: number): string {
+/** Where a number may be, and what it is when not given. */
+export function rangeHint({ min, max, excluded }: Range, usual: number): string {
   const range =
     max === Infinity ? `${min} or more` : excluded === 'max' ? `${min} to below ${max}` : `${min} to ${max}`;
-  return `${range}, first ${start}`;
+  return `${range}; default ${usual}`;
 }
 
 /** The policies of a run. */

@@ -21,7 +21,7 @@ export class PredictionView {
   /** The last run of the server alone, and the link that it was on. */
   #alone: { tokensPerSecond: number; link: Link } | null = null;
   #link: Link;
-  #run: PredictedRun | null = null;
+  #run: (PredictedRun & { isAdaptive: boolean }) | null = null;
   #times = new RoundTimes();
   #statistics: Statistics | null = null;
 
@@ -41,8 +41,12 @@ export class PredictionView {
   }
 
   /** A speculative run under these policies begins. */
-  begin({ policies }: ChosenPolicies): void {
-    this.#run = { hasBonus: (policies.rule as RulePolicy).hasBonus, hasGate: policies.gate.name !== 'none' };
+  begin({ policies, adaptiveMode }: ChosenPolicies): void {
+    this.#run = {
+      hasBonus: (policies.rule as RulePolicy).hasBonus,
+      hasGate: policies.gate.name !== 'none',
+      isAdaptive: adaptiveMode,
+    };
     this.#times = new RoundTimes();
     this.#statistics = null;
     this.#show();
@@ -76,6 +80,10 @@ export class PredictionView {
       cell.dataset['value'] = Number.isFinite(value) ? String(value) : '';
       cell.textContent = formatNumber(value);
     }
-    this.#note.textContent = predictionSentence(alone !== null, this.#run?.hasGate ?? false);
+    this.#note.textContent = predictionSentence({
+      isAloneKnown: alone !== null,
+      hasGate: this.#run?.hasGate ?? false,
+      isAdaptive: this.#run?.isAdaptive ?? false,
+    });
   }
 }

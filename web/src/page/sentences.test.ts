@@ -65,8 +65,10 @@ test('where a gate leaves nothing to draft, the budget is not blamed', () => {
   );
 });
 
-test('a prediction says what it lacks', () => {
-  expect(predictionSentence(false, false)).toMatch(/^Run Cloud only once on this link/);
-  expect(predictionSentence(true, true)).toMatch(/measured only/);
-  expect(predictionSentence(true, false)).toMatch(/^Predicted: /);
+test('a prediction says what it stands on, or what it lacks', () => {
+  const run = { isAloneKnown: true, hasGate: false, isAdaptive: false };
+  expect(predictionSentence(run)).toMatch(/^Predicted: /);
+  expect(predictionSentence({ ...run, isAdaptive: true })).toMatch(/^Predicted is drafting on its own/);
+  expect(predictionSentence({ ...run, hasGate: true })).toMatch(/measured only/);
+  expect(predictionSentence({ ...run, isAloneKnown: false })).toMatch(/^Run Cloud only once on this link/);
 });

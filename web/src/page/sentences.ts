@@ -123,9 +123,19 @@ export function draftsSentence(
 }
 
 /** What the prediction stands on, or what it lacks. */
-export function predictionSentence(isAloneKnown: boolean, hasGate: boolean): string {
-  if (!isAloneKnown)
+export function predictionSentence(run: {
+  isAloneKnown: boolean;
+  hasGate: boolean;
+  isAdaptive: boolean;
+}): string {
+  if (!run.isAloneKnown) {
     return 'Run Cloud only once on this link to compare: the speed-up is over its tokens per second.';
-  if (hasGate) return 'Passed tokens are outside of the closed form, so that the speed-up is measured only.';
+  }
+  if (run.hasGate) {
+    return 'Passed tokens are outside of the closed form, so that the speed-up is measured only.';
+  }
+  if (run.isAdaptive) {
+    return 'Predicted is drafting on its own, which AS² decides by (Zheng and Yang, eqs. 11 and 12); measured is the text with what the server wrote alone.';
+  }
   return 'Predicted: the tokens of a round by the closed form, times the server’s own time for a token, over the time of a round (Zheng and Yang, eqs. 11 and 12).';
 }

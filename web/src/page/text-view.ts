@@ -6,7 +6,7 @@ const origins: Readonly<Record<Origin, { name: string; meaning: string }>> = {
   accepted: { name: 'Accepted', meaning: 'drafted here, accepted by the server' },
   passed: { name: 'Passed', meaning: 'written here, never verified' },
   resampled: { name: 'Resampled', meaning: 'the server’s, for a rejected draft' },
-  bonus: { name: 'Bonus', meaning: 'the server’s, after a full draft' },
+  bonus: { name: 'Bonus', meaning: 'the server’s, nothing was rejected' },
   cloud: { name: 'Cloud', meaning: 'decoded by the server alone' },
 };
 
