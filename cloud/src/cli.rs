@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 mod generate;
 mod serve;
 mod theory;
+mod train_gate;
 
 /// Draft text with a small model at the edge, verify it with a large one on a server.
 ///
@@ -26,6 +27,7 @@ Try it:
   outrider generate --local \"Once upon a time\"     both ends in this process
   outrider generate --local --cloud-only \"Once\"    the large model alone, for comparison
   outrider theory                                  the papers' tables, from their closed forms
+  outrider train-gate --out gate.safetensors       train what lets tokens pass unverified
 
 Without --draft, --target and --tokenizer the small pair in the binary is used."
 )]
@@ -39,6 +41,7 @@ enum Command {
     Serve(serve::Serve),
     Generate(generate::Generate),
     Theory(theory::Theory),
+    TrainGate(train_gate::TrainGate),
 }
 
 /// Parses the arguments and does what they say.
@@ -57,6 +60,7 @@ pub fn main() -> ExitCode {
                 Command::Serve(serve) => serve.run().await,
                 Command::Generate(generate) => generate.run().await,
                 Command::Theory(theory) => theory.run(),
+                Command::TrainGate(train_gate) => train_gate.run(),
             }
         })
     });

@@ -53,6 +53,32 @@ fn help_teaches_every_command() {
     }
 }
 
+#[test]
+fn a_gate_is_trained_again_to_the_same_bytes() {
+    let file = scratch("gate.safetensors", b"");
+    let arguments =
+        ["train-gate", "--texts", "24", "--length", "24", "--lambda", "1.5", "--out", file.to_str().unwrap()];
+    let printed = stdout(&outrider(&arguments));
+    for figure in ["AU-ROC of the gate", "eta_TP, eta_FP at tau = 0.5", "(Theorem A.4)", "eta_TP 1 |", "written to"] {
+        assert!(printed.contains(figure), "{figure} in {printed}");
+    }
+    let bytes = fs::read(&file).unwrap();
+    let output = outrider(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    // Without a terminal progress is lines.
+    assert!(String::from_utf8_lossy(&output.stderr).lines().any(|line| line == "drafting and judging: 24 of 24"));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&report["lambda"], &report["texts"], &report["seed"]), (&1.5.into(), &24.into(), &1.into()));
+    assert!(report["auRoc"].as_f64().unwrap() > 0.0 && report["curve"].as_array().unwrap().len() == 21, "{report}");
+    outrider(&[&arguments[..], &["--seed", "2"]].concat());
+    assert_ne!(fs::read(&file).unwrap(), bytes);
+
+    let lines = scratch("lines.txt", b"Once upon a time there was a king.\nHe had no sons.\n");
+    let prompts = [&arguments[..], &["--prompts", lines.to_str().unwrap()]].concat();
+    assert!(complaint(&prompts).contains("2 prompts"));
+    assert!(complaint(&["train-gate", "--out", "/nowhere/gate.safetensors"]).contains("no folder /nowhere"));
+}
+
 /// The digits that the papers print. Of the stars of Table I, (0.4, 0.4) has none in the paper: see `theory::tk_slt`.
 #[test]
 fn theory_prints_the_papers_tables() {
