@@ -161,7 +161,7 @@ impl DraftingOptions {
             StopName::Odld => StopRule::Odld,
             StopName::AdaEdl => StopRule::AdaEdl { scale: 0.2, threshold: threshold(0.2) },
             StopName::SpecDec => StopRule::SpecDec { threshold: threshold(0.5) },
-            StopName::Bild => StopRule::Bild { fallback: threshold(0.6) },
+            StopName::Bild => StopRule::Bild { fallback: threshold(0.8) },
         }
     }
 

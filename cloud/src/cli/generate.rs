@@ -170,7 +170,8 @@ impl Generate {
         let settings = self.settings.settings(self.cloud_only)?;
         let tokenizer = self.pair.tokenizer()?;
         let draft = self.pair.draft()?;
-        let info = pair::draft_info(&draft, &tokenizer)?;
+        let mut info = pair::draft_info(&draft, &tokenizer)?;
+        info.heads = self.pair.heads(&draft, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
         let transport = if self.local { self.local(&tokenizer)? } else { Transport::connect(&self.server).await? };
         let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, &self.prompt)?;
 

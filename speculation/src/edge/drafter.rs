@@ -19,7 +19,7 @@ use crate::{
     draft::{self, DraftError},
     dssd,
     explanation::Drawn,
-    gate::Heads,
+    gate::{HeadError, Heads},
     passing::{Doubt, Passing},
     random::{End, Randomness},
     rules::{Need, Statistic},
@@ -149,6 +149,7 @@ impl Drafter {
         controller: &mut Controller,
     ) -> Result<Choice, EdgeError> {
         let q = sampling::transform(row, &self.sampling).map_err(DraftError::from)?;
+        self.check_width(hidden)?;
         let doubt = if self.ids.is_empty() {
             self.passing.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, row))
         } else {
@@ -210,6 +211,16 @@ impl Drafter {
         let (id, dist) = (token.id, self.drawn.is_some().then(|| token.dist.clone()));
         self.tokens.push(token);
         self.drafted(q, id, dist, distortion, advice)
+    }
+
+    fn check_width(&self, hidden: &[f32]) -> Result<(), DraftError> {
+        let width = self.heads.as_ref().map(|heads| heads.check_width(hidden.len()));
+        match width {
+            Some(Err(HeadError::Width { head: expected, hidden: found })) => {
+                Err(DraftError::Hidden { found, expected })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn drafted(

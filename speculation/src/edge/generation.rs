@@ -190,8 +190,9 @@ impl Generation {
             drafting.phase = Phase::Open;
             drafting.round_started = now;
             // A cascade has its own way of choosing the target.
-            let is_cascade = matches!(drafting.passing, Passing::TokenCascade { .. } | Passing::SequenceCascade { .. });
-            if !is_cascade && let Move::Stream { tokens } = drafting.learned.1.next_move() {
+            if !drafting.passing.is_cascade()
+                && let Move::Stream { tokens } = drafting.learned.1.next_move()
+            {
                 let left = (self.length_limit - self.committed.len()).min(u32::MAX as usize) as u32;
                 return Ok(Some(Step::Send(drafting.stream(self.number, tokens.clamp(1, left), now))));
             }
@@ -542,8 +543,8 @@ impl Drafting {
     fn wants_another(&self, committed: &[u32], eos_ids: &[u32], length_limit: usize) -> bool {
         let ids = self.drafter.ids();
         let length = committed.len() + ids.len();
-        // One place is the cloud's own token's, where it has one.
-        let places = length_limit - usize::from(self.rule.has_bonus());
+        // One place is the cloud's own token's, where it has one. A cascade drafts nothing that would need one.
+        let places = length_limit - usize::from(self.rule.has_bonus() && !self.passing.is_cascade());
         ids.len() < self.longest
             && self.learned.1.wants(ids.len())
             && self.drafter.has_room()
