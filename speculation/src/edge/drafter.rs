@@ -115,6 +115,11 @@ impl Drafter {
         !self.full && fixed.is_none_or(|bits| self.bits() + bits as usize <= self.budget)
     }
 
+    /// Whether the round has ended before a token that was looked at.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Whether the row of logits before the round's first is wanted too: a bonus token's.
     pub(super) fn wants_bonus_row(&self) -> bool {
         self.ids.is_empty()
@@ -136,7 +141,8 @@ impl Drafter {
     }
 
     /// Drafts a token from a row of logits and the hidden state they were made of, lets it pass, or ends the round before it;
-    /// `position` is its place in the text, and so many bits of the frame are taken already.
+    /// `position` is its place in the text, so many bits of the frame are `taken` already, and it may be drafted only if
+    /// `may_draft`.
     ///
     /// Which of these is decided before the draw and whatever it gives. Otherwise short codes, that is likely tokens,
     /// would be drafted more often than q̂ says.
@@ -146,6 +152,7 @@ impl Drafter {
         hidden: &[f32],
         position: usize,
         taken: usize,
+        may_draft: bool,
         controller: &mut Controller,
     ) -> Result<Choice, EdgeError> {
         let q = sampling::transform(row, &self.sampling).map_err(DraftError::from)?;
@@ -156,6 +163,7 @@ impl Drafter {
             Doubt::Verify
         };
         let advice = match doubt {
+            Doubt::Verify if !may_draft => Advice::Decline,
             Doubt::Verify if controller.needs_outlook() => {
                 let head = self.heads.as_ref().and_then(|heads| heads.stop.as_ref());
                 controller.consider(

@@ -205,6 +205,10 @@ impl Generation {
             drafting.phase = Phase::AwaitLogits(forward.rows);
             return Ok(Some(Step::Forward(forward)));
         }
+        if drafting.held.is_some() && !drafting.passed.is_empty() {
+            // The text goes on beyond what the draft model can read.
+            return Ok(Some(Step::Send(self.discard(now))));
+        }
         let (payload, payload_bits) = drafting.drafter.payload();
         let frame = Frame::Draft(Draft {
             generation: self.number,
@@ -243,7 +247,9 @@ impl Generation {
                 drafting.phase = Phase::Open;
                 // At most five bytes an id, and a few more.
                 let taken = 40 * (drafting.passed.len() + 2);
-                let choice = drafting.drafter.choose(row, hidden, position, taken, &mut drafting.learned.1)?;
+                let may_draft = drafting.may_draft(position, self.length_limit);
+                let controller = &mut drafting.learned.1;
+                let choice = drafting.drafter.choose(row, hidden, position, taken, may_draft, controller)?;
                 if let Choice::Passed { token, probability } = choice {
                     return Ok(self.pass(token, probability, statistics, now));
                 }
@@ -264,7 +270,7 @@ impl Generation {
             let Some(_) = finish else { return Reaction::Wait };
             let Passing::SequenceCascade { alpha } = drafting.passing else { return Reaction::Wait };
             if held.confidence() < 1.0 - alpha {
-                return self.discard(now);
+                return Reaction::Send(self.discard(now));
             }
             std::mem::take(&mut drafting.passed)
         } else {
@@ -277,14 +283,13 @@ impl Generation {
     }
 
     /// A sequence cascade does not trust what it wrote: the target writes it anew.
-    fn discard(&mut self, now: Duration) -> Reaction {
-        let Some(drafting) = &mut self.drafting else { return Reaction::Wait };
+    fn discard(&mut self, now: Duration) -> Vec<u8> {
+        let Some(drafting) = &mut self.drafting else { return Vec::new() };
         let written = std::mem::take(&mut drafting.passed).len();
         self.committed.truncate(self.committed.len() - written);
         drafting.held = None;
         drafting.cached = drafting.cached.min(self.committed.len());
-        let bytes = drafting.stream(self.number, written.max(self.length_limit - self.committed.len()) as u32, now);
-        Reaction::Send(bytes)
+        drafting.stream(self.number, (self.length_limit - self.committed.len()) as u32, now)
     }
 
     pub(super) fn handle_verdict(
@@ -539,18 +544,27 @@ impl Generation {
 }
 
 impl Drafting {
-    /// Whether another token is to be drafted before the frame is sent.
+    /// Whether another token is to be drafted, or to pass, before the frame is sent.
     fn wants_another(&self, committed: &[u32], eos_ids: &[u32], length_limit: usize) -> bool {
         let ids = self.drafter.ids();
         let length = committed.len() + ids.len();
-        // One place is the cloud's own token's, where it has one. A cascade drafts nothing that would need one.
-        let places = length_limit - usize::from(self.rule.has_bonus() && !self.passing.is_cascade());
-        ids.len() < self.longest
-            && self.learned.1.wants(ids.len())
-            && self.drafter.has_room()
-            && length < places
+        (self.may_pass(length, length_limit) || self.may_draft(length, length_limit))
             && length <= self.draft_context
             && !ids.last().is_some_and(|id| eos_ids.contains(id))
+    }
+
+    /// Whether a token may pass, `length` tokens into the text. It takes nothing of the round, and may be the last.
+    fn may_pass(&self, length: usize, length_limit: usize) -> bool {
+        let at_start = self.drafter.ids().is_empty() && !self.drafter.is_full();
+        self.passing != Passing::Never && at_start && length < length_limit
+    }
+
+    /// Whether the round has room for a draft, `length` tokens into the text.
+    fn may_draft(&self, length: usize, length_limit: usize) -> bool {
+        let drafted = self.drafter.ids().len();
+        // One place is the cloud's own token's, where it has one.
+        let places = length_limit - usize::from(self.rule.has_bonus());
+        drafted < self.longest && self.learned.1.wants(drafted) && self.drafter.has_room() && length < places
     }
 
     /// Asks the target to write so many tokens alone.
