@@ -1,14 +1,17 @@
 //! Drives one session: polls the state machine, runs the draft model, hands events on.
 
+use std::sync::Arc;
+
 use futures_util::{
     future::{Either, select},
     pin_mut,
 };
 use outrider_codec::frame::{ErrorFrame, Welcome};
-use outrider_models::{Chunk, KvCache, Logits, Model};
+use outrider_models::{Chunk, KvCache, Model};
 use outrider_speculation::{
     Forward,
     edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    gate::Heads,
     statistics::Report,
 };
 
@@ -37,13 +40,19 @@ enum Progress {
 
 impl Connection {
     /// Connects and shakes hands. The browser itself reports a server that cannot be reached.
-    pub async fn open(url: &str, links: Links, model: &Model, tokenizer_hash: [u8; 32]) -> Result<Self, Failure> {
+    pub async fn open(
+        url: &str,
+        links: Links,
+        model: &Model,
+        tokenizer_hash: [u8; 32],
+        heads: Option<Arc<Heads>>,
+    ) -> Result<Self, Failure> {
         let config = model.config();
         let session = EdgeSession::new(DraftInfo {
             vocab_size: config.vocab_size as u32,
             tokenizer_hash,
             context_length: config.context_length as u32,
-            heads: None,
+            heads,
         });
         let socket = Socket::open(url, links.clone())?;
         let mut connection = Self { session, socket, links, cache: model.new_cache() };
@@ -147,8 +156,10 @@ impl Connection {
         let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
         let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
         let logits = model.forward(&mut [chunk])?;
-        for row in logits.iter().flat_map(Logits::iter) {
-            self.session.handle_logits(row, &[], self.links.now())?;
+        for logits in &logits {
+            for index in 0..logits.len() {
+                self.session.handle_logits(logits.row(index), logits.hidden(index), self.links.now())?;
+            }
         }
         Ok(())
     }

@@ -1,16 +1,19 @@
 //! What JavaScript sees.
 
-use std::{cell::RefCell, io::Cursor, rc::Rc};
+use std::{cell::RefCell, io::Cursor, rc::Rc, sync::Arc};
 
 use futures_channel::oneshot;
 use outrider_models::{Model, TextStream, Tokenizer};
+use outrider_speculation::gate::Heads;
 use wasm_bindgen::prelude::*;
 
 use crate::{
     connection::{Connection, Interruption},
     error::Failure,
+    heads,
     link::Links,
     options::{DraftModel, GenerateEvent, GenerateRequest, LinkOptions, ServerInfo, Summary, TokenEvent, to_js},
+    policies::{HeadsInfo, Policies},
 };
 
 /// A draft model, and a connection to a server that verifies its drafts.
@@ -19,6 +22,7 @@ pub struct Edge {
     model: Model,
     tokenizer: Tokenizer,
     weight_bytes: usize,
+    heads: Option<Arc<Heads>>,
     links: Links,
     /// Taken out while a generation runs.
     connection: RefCell<Option<Connection>>,
@@ -27,12 +31,17 @@ pub struct Edge {
 
 #[wasm_bindgen]
 impl Edge {
-    /// Loads a draft model (GGUF) and its tokenizer (`tokenizer.json`).
+    /// Loads a draft model (GGUF), its tokenizer (`tokenizer.json`) and, if there are any, the heads that were trained
+    /// on its hidden states (`heads.safetensors`).
     ///
-    /// Throws an `Error` whose `code` is `corrupt-model`, `unsupported-model`, `corrupt-tokenizer` or
-    /// `tokenizer-mismatch`.
+    /// Throws an `Error` whose `code` is `corrupt-model`, `unsupported-model`, `corrupt-tokenizer`,
+    /// `tokenizer-mismatch`, `corrupt-heads` or `heads-mismatch`.
     #[wasm_bindgen(constructor)]
-    pub fn new(draft_gguf: Vec<u8>, tokenizer_json: &[u8]) -> Result<Edge, JsValue> {
+    pub fn new(
+        draft_gguf: Vec<u8>,
+        tokenizer_json: &[u8],
+        heads_safetensors: Option<Vec<u8>>,
+    ) -> Result<Edge, JsValue> {
         console_error_panic_hook::set_once();
         let weight_bytes = draft_gguf.len();
         let model = Model::from_gguf(&mut Cursor::new(draft_gguf)).map_err(Failure::from)?;
@@ -48,23 +57,31 @@ impl Edge {
             )
             .into());
         }
+        let heads = heads_safetensors.map(|bytes| heads::read(&bytes, &model, &tokenizer)).transpose()?;
         Ok(Edge {
             model,
             tokenizer,
             weight_bytes,
+            heads: heads.map(Arc::new),
             links: Links::unlimited(),
             connection: RefCell::new(None),
             stop: Rc::default(),
         })
     }
 
-    /// `{ vocabSize, contextLength, weightBytes }` of the draft model.
+    /// What one can choose to judge, pass and stop by: `{ rules, gates, stopRules, exactSchemes }`.
+    pub fn policies() -> Result<JsValue, JsValue> {
+        Ok(to_js(&Policies::all())?)
+    }
+
+    /// `{ vocabSize, contextLength, weightBytes, heads: { gate, stop } }` of the draft model.
     pub fn info(&self) -> Result<JsValue, JsValue> {
         let config = self.model.config();
         Ok(to_js(&DraftModel {
             vocab_size: config.vocab_size as u32,
             context_length: config.context_length as u32,
             weight_bytes: self.weight_bytes,
+            heads: self.heads.as_deref().map(HeadsInfo::from).unwrap_or_default(),
         })?)
     }
 
@@ -72,7 +89,9 @@ impl Edge {
     /// Resolves to `{ contextLength, maxDraftTokens, vocabSize }`.
     pub async fn connect(&self, url: &str) -> Result<JsValue, JsValue> {
         self.close();
-        let connection = Connection::open(url, self.links.clone(), &self.model, self.tokenizer.fingerprint()).await?;
+        let connection =
+            Connection::open(url, self.links.clone(), &self.model, self.tokenizer.fingerprint(), self.heads.clone())
+                .await?;
         let info = connection.server().map(ServerInfo::from);
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)

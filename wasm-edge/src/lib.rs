@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `edge` | owns the draft model and the connection; what JavaScript sees |
 //! | `connection` | drives one session: polls the state machine, runs the draft model, tells events |
+//! | `heads` | trained heads, from their file to what the session decides by |
 //! | `link` | the socket behind a link of given rate and delay that really holds bytes back |
 //! | `options` | the plain objects that cross to JavaScript |
+//! | `policies` | what one can choose to judge, pass and stop by, in words |
 //! | `error` | errors with a stable `code` |
 //!
 //! No decision is made here. Builds for wasm32 only; on other targets the crate is empty.
@@ -14,7 +16,9 @@
 mod connection;
 mod edge;
 mod error;
+mod heads;
 mod link;
 mod options;
+mod policies;
 
 pub use edge::Edge;

@@ -9,7 +9,7 @@ use outrider_speculation::{
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::JsValue;
 
-use crate::error::Failure;
+use crate::{error::Failure, policies::HeadsInfo};
 
 /// What a generation is asked for.
 #[derive(Debug, Deserialize)]
@@ -77,6 +77,8 @@ pub struct DraftModel {
     pub context_length: u32,
     /// Bytes of the weights' file.
     pub weight_bytes: usize,
+    /// The trained heads that it has.
+    pub heads: HeadsInfo,
 }
 
 /// What the server said of itself.

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { download } from './download.js';
+import { download, downloadOptional } from './download.js';
 
 const file = new TextEncoder().encode('the whole file');
 
@@ -70,4 +70,11 @@ test('a file that is not there fails at once, one that never completes after fou
   const { asked, request } = server({ breaks: [1, 1, 1, 1, 1] });
   await expect(download('/f', undefined, request)).rejects.toMatchObject({ code: 'download-failed' });
   expect(asked).toHaveLength(4);
+});
+
+test('a file that may be missing is null where it is, and an error for any other reason', async () => {
+  const answers = (status: number) => (() => Promise.resolve(new Response(null, { status }))) as typeof fetch;
+  expect(await downloadOptional('u', answers(404))).toBeNull();
+  await expect(downloadOptional('u', answers(500))).rejects.toMatchObject({ code: 'download-failed' });
+  expect(await downloadOptional('u', server({}).request)).toEqual(file);
 });

@@ -32,6 +32,7 @@ export async function download(
         throw new OutriderError(
           'download-failed',
           `${url} answered ${response.status} ${response.statusText}`,
+          { cause: response.status },
         );
       }
       if (response.status !== 206) {
@@ -56,6 +57,16 @@ export async function download(
   }
   const detail = cause instanceof Error ? cause.message : String(cause);
   throw new OutriderError('download-failed', `${url} could not be fetched: ${detail}`, { cause });
+}
+
+/** {@link download} of a file that may not be there: null if the server answers that it is not. */
+export async function downloadOptional(url: string, request?: typeof fetch): Promise<Uint8Array | null> {
+  try {
+    return await download(url, undefined, request);
+  } catch (error) {
+    if (error instanceof OutriderError && error.cause === 404) return null;
+    throw error;
+  }
 }
 
 /** The length of the body as it will be read; unknown if it travels compressed. */

@@ -1,16 +1,18 @@
 // What crosses between JavaScript and the WebAssembly engine (crate `wasm-edge`). Plain objects both ways;
 // whatever the engine throws is an `Error` with a string `code`.
 
+import type { Head, Policies } from './policies.js';
 import type { Code, Downlink, Scheme } from './schemes.js';
 
 /** What decides the tokens: drafts checked by the server, or the server alone. */
 export type Mode = 'speculative' | 'cloud-only';
 
 /**
- * Where a token comes from: drafted here and `accepted` by the server; `resampled` by the server in place of
- * the first draft it rejected; a `bonus` after a round without rejection; or from the server alone (`cloud`).
+ * Where a token comes from: drafted here and `accepted` by the server; written here and `passed` without asking it;
+ * `resampled` by the server in place of the first draft it rejected; a `bonus` after a round without rejection; or
+ * from the server alone (`cloud`).
  */
-export type Origin = 'accepted' | 'resampled' | 'bonus' | 'cloud';
+export type Origin = 'accepted' | 'passed' | 'resampled' | 'bonus' | 'cloud';
 
 /** Why a generation ended: an end-of-text token, `maxNewTokens`, a full context window, or a stop. */
 export type Finish = 'eos' | 'length' | 'context' | 'cancelled';
@@ -34,6 +36,8 @@ export interface ModelInfo {
   vocabSize: number;
   contextLength: number;
   weightBytes: number;
+  /** The trained heads that it has. */
+  heads: Readonly<Record<Head, boolean>>;
 }
 
 /** What the server granted in the handshake. */
@@ -47,6 +51,10 @@ export interface SessionInfo {
 export interface Statistics {
   /** Tokens committed. */
   tokens: number;
+  /** Of these, written here and never verified: those that a gate let pass. */
+  passed: number;
+  /** Of these, written by the server alone where that is faster: `adaptiveMode`. */
+  streamed: number;
   elapsedMs: number;
   firstTokenMs: number;
   tokensPerSecond: number;
@@ -85,6 +93,18 @@ export interface Statistics {
   followUps: number;
   /** `dssd`: what a rejection brings down, follow-ups included; null while there was none. */
   downlinkBytesPerRejection: number | null;
+  /** Tokens that a round commits: the drafts that stand and the one after them. */
+  tokensPerRound: number;
+  /** L: what a further draft costs, as a multiple of a round without any; null until rounds of different lengths tell. */
+  costRatio: number | null;
+  /** γ*: the best draft length for what was measured; null until that is known. */
+  optimalDraftLength: number | null;
+  /** Tokens per unit of time, as a multiple of the server alone, by the closed form; null without `adaptiveMode`. */
+  predictedSpeedup: number | null;
+  /** α by the closed form; null unless the server explains its verdicts. */
+  predictedAcceptanceRate: number | null;
+  /** How far the text's law is from the server's model, in total variation; null unless the server explains its verdicts. */
+  divergence: number | null;
 }
 
 /** What the costs of a round are compared for: every scheme, lattices in the papers' code, and K-SQS also in ours. */
@@ -148,7 +168,17 @@ export interface GenerateRequest {
   initialThreshold: number;
   downlink: Downlink;
   downlinkSamples: number;
+  rule: string;
+  /** Null where the rule has no parameter. */
+  ruleParameter: number | null;
+  gate: string;
+  /** Null where the gate has no threshold. */
+  gateThreshold: number | null;
   draftLength: number;
+  stopRule: string;
+  /** Null where the rule has no threshold. */
+  stopThreshold: number | null;
+  adaptiveMode: boolean;
   bitBudget: number;
 }
 
@@ -162,5 +192,8 @@ export interface Edge {
   close(): void;
 }
 
-/** Makes an engine from the bytes of a GGUF file and of a `tokenizer.json`. */
-export type EdgeConstructor = new (draft: Uint8Array, tokenizer: Uint8Array) => Edge;
+/** Makes an engine from the bytes of a GGUF file, of a `tokenizer.json` and, if there is one, of a `heads.safetensors`. */
+export interface EdgeConstructor {
+  new (draft: Uint8Array, tokenizer: Uint8Array, heads?: Uint8Array): Edge;
+  policies(): Policies;
+}

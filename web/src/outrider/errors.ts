@@ -8,6 +8,7 @@
  * | `corrupt-model`, `unsupported-model` | the draft file is damaged, or of a kind the engine cannot run |
  * | `corrupt-tokenizer` | the tokenizer file is damaged |
  * | `tokenizer-mismatch` | draft and server do not share one vocabulary |
+ * | `corrupt-heads`, `heads-mismatch` | the file of trained heads is damaged, or belongs to another draft |
  * | `wasm-failed` | this browser could not start the WebAssembly engine |
  * | `out-of-memory` | the draft does not fit into the memory the browser grants |
  * | `connection-failed`, `connection-lost` | no server at the address; the server went away |
@@ -28,6 +29,8 @@ export type OutriderErrorCode =
   | 'unsupported-model'
   | 'corrupt-tokenizer'
   | 'tokenizer-mismatch'
+  | 'corrupt-heads'
+  | 'heads-mismatch'
   | 'wasm-failed'
   | 'out-of-memory'
   | 'connection-failed'

@@ -96,6 +96,8 @@ export class Generation implements AsyncIterable<Token> {
 /** @internal Of a generation that was stopped before it began. */
 export const emptySummary: Summary = {
   tokens: 0,
+  passed: 0,
+  streamed: 0,
   elapsedMs: 0,
   firstTokenMs: 0,
   tokensPerSecond: 0,
@@ -120,6 +122,12 @@ export const emptySummary: Summary = {
   droppedMassBound: null,
   followUps: 0,
   downlinkBytesPerRejection: null,
+  tokensPerRound: 0,
+  costRatio: null,
+  optimalDraftLength: null,
+  predictedSpeedup: null,
+  predictedAcceptanceRate: null,
+  divergence: null,
   text: '',
   promptTokens: 0,
   finish: 'cancelled',

@@ -1,12 +1,13 @@
 import { expect, test, vi } from 'vitest';
-import type { Edge, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
+import type { Edge, EdgeConstructor, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker } from './messages.js';
 import { resolveRequest, generationRanges, openLink } from './options.js';
+import { sampleNeeds, samplePolicies } from './sample-policies.js';
 
 const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
-const request: GenerateRequest = resolveRequest('p', {}, generationRanges);
+const request: GenerateRequest = resolveRequest('p', {}, generationRanges, sampleNeeds);
 const round: Round = {
   tokens: [{ id: 1, text: 'a', origin: 'accepted' }],
   statistics: emptySummary,
@@ -16,11 +17,11 @@ const done: Summary = { ...emptySummary, finish: 'length' };
 const coded = (code: string) => Object.assign(new Error(code), { code });
 
 /** A host around a fake engine, loaded; `posts` without the progress. */
-async function loaded(engine: Partial<Edge>) {
+async function loaded(engine: Partial<Edge>, heads: Uint8Array | null = null) {
   const posts: FromWorker[] = [];
   const connect = vi.fn<Edge['connect']>(() => Promise.resolve(session));
   const edge: Edge = {
-    info: () => ({ vocabSize: 4096, contextLength: 512, weightBytes: 1 }),
+    info: () => ({ vocabSize: 4096, contextLength: 512, weightBytes: 1, heads: sampleNeeds.heads }),
     connect,
     set_link: vi.fn(),
     generate: () => Promise.resolve(done),
@@ -29,23 +30,27 @@ async function loaded(engine: Partial<Edge>) {
     ...engine,
   };
   const exit = vi.fn();
+  const made = vi.fn();
   const host = new EdgeHost({
     post: (message) => posts.push(message),
     exit,
     loadEngine: () =>
       Promise.resolve(
         class {
-          constructor() {
+          static policies = () => samplePolicies;
+          constructor(...files: unknown[]) {
+            made(...files);
             return edge;
           }
-        } as unknown as new () => Edge,
+        } as unknown as EdgeConstructor,
       ),
     download: () => Promise.resolve(new Uint8Array()),
+    downloadOptional: () => Promise.resolve(heads),
   });
-  const sources = { draft: 'd', tokenizer: 't', session: 'ws://s' };
+  const sources = { draft: 'd', tokenizer: 't', heads: 'h', session: 'ws://s' };
   host.receive({ type: 'load', sources, link: openLink, connectTimeoutMs: 50 });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
-  return { host, posts, edge, connect, exit };
+  return { host, posts, edge, connect, exit, made };
 }
 
 const answer = (posts: FromWorker[]) =>
@@ -64,6 +69,14 @@ test('loading tells its stages and applies the link before it connects', async (
   ]);
   expect(edge.set_link).toHaveBeenCalledWith(openLink);
   expect(connect).toHaveBeenCalledWith('ws://s');
+});
+
+test('heads reach the engine if there are any, and the page learns what can be chosen', async () => {
+  const { posts, made } = await loaded({});
+  expect(made).toHaveBeenCalledWith(new Uint8Array(), new Uint8Array(), undefined);
+  expect(posts.at(-1)).toMatchObject({ type: 'loaded', policies: samplePolicies });
+  const heads = new Uint8Array([1]);
+  expect((await loaded({}, heads)).made).toHaveBeenCalledWith(new Uint8Array(), new Uint8Array(), heads);
 });
 
 test('a server that does not answer fails the load in time', async () => {

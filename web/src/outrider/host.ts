@@ -10,6 +10,8 @@ export interface Surroundings {
   exit(): void;
   loadEngine(): Promise<EdgeConstructor>;
   download(url: string, onProgress?: (loaded: number, total: number | null) => void): Promise<Uint8Array>;
+  /** Null if there is no such file. */
+  downloadOptional(url: string): Promise<Uint8Array | null>;
 }
 
 /**
@@ -63,21 +65,22 @@ export class EdgeHost {
   async #load(sources: Sources): Promise<void> {
     const { post } = this.#around;
     try {
-      const [Engine, draft, tokenizer] = await Promise.all([
+      const [Engine, draft, tokenizer, heads] = await Promise.all([
         this.#around.loadEngine(),
         this.#around.download(sources.draft, (loadedBytes, totalBytes) => {
           post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
         }),
         this.#around.download(sources.tokenizer),
+        this.#around.downloadOptional(sources.heads),
       ]);
       post({ type: 'progress', progress: { stage: 'prepare' } });
-      const edge = new Engine(draft, tokenizer);
+      const edge = new Engine(draft, tokenizer, heads ?? undefined);
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
-      post({ type: 'loaded', model: edge.info(), session });
+      post({ type: 'loaded', model: edge.info(), session, policies: Engine.policies() });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }

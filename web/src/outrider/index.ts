@@ -21,9 +21,27 @@ export { OutriderError } from './errors.js';
 export type { OutriderErrorCode } from './errors.js';
 export type { Generation } from './generation.js';
 export type { LoadProgress } from './messages.js';
-export { choiceDefaults, generationDefaults, generationRanges, openLink, reasonAgainst } from './options.js';
+export {
+  choiceDefaults,
+  generationDefaults,
+  generationRanges,
+  openLink,
+  policyDefaults,
+  reasonAgainst,
+} from './options.js';
 export type { ChoiceOption, Choices, GenerateOptions, NumberOption, Range } from './options.js';
 export { Outrider } from './outrider.js';
 export type { LoadOptions } from './outrider.js';
+export { policyOptions, reasonAgainstPolicy } from './policies.js';
+export type {
+  Head,
+  Policies,
+  Policy,
+  PolicyNeeds,
+  PolicyOption,
+  PolicyParameter,
+  PolicyParameterOption,
+  RulePolicy,
+} from './policies.js';
 export { codes, downlinks, schemes } from './schemes.js';
 export type { Code, Description, Downlink, Scheme, SchemeDescription, SchemeOption } from './schemes.js';

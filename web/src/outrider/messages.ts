@@ -2,11 +2,14 @@
 
 import type { GenerateRequest, Link, ModelInfo, Round, SessionInfo, Summary } from './edge.js';
 import type { PlainError } from './errors.js';
+import type { Policies } from './policies.js';
 
 /** Addresses of what the worker loads and connects to. */
 export interface Sources {
   draft: string;
   tokenizer: string;
+  /** May not be there. */
+  heads: string;
   session: string;
 }
 
@@ -28,7 +31,7 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: 'progress'; progress: LoadProgress }
-  | { type: 'loaded'; model: ModelInfo; session: SessionInfo }
+  | { type: 'loaded'; model: ModelInfo; session: SessionInfo; policies: Policies }
   | { type: 'load-failed'; error: PlainError }
   /** Connected anew, after the connection was lost. */
   | { type: 'reconnected'; session: SessionInfo }

@@ -7,10 +7,12 @@ import {
   resolveRequest,
 } from './options.js';
 import type { GenerateOptions, NumberOption } from './options.js';
+import { policyOptions } from './policies.js';
+import { sampleNeeds } from './sample-policies.js';
 import { codes, downlinks, schemes } from './schemes.js';
 import type { Scheme } from './schemes.js';
 
-const resolve = (options: GenerateOptions) => resolveRequest('p', options, generationRanges);
+const resolve = (options: GenerateOptions) => resolveRequest('p', options, generationRanges, sampleNeeds);
 
 test('every default is inside its range', () => {
   for (const [option, value] of Object.entries(generationDefaults)) {
@@ -23,11 +25,13 @@ test('a request has every field, whatever the scheme', () => {
     ...['prompt', 'mode'],
     ...Object.keys(generationDefaults),
     ...Object.keys(choiceDefaults),
+    ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),
+    'adaptiveMode',
   ].sort();
   for (const scheme of Object.keys(schemes) as Scheme[]) {
     const request = resolve({ scheme });
     expect(Object.keys(request).sort()).toEqual(fields);
-    expect(request).toEqual({
+    expect(request).toMatchObject({
       ...{ prompt: 'p', mode: 'speculative' },
       ...generationDefaults,
       ...choiceDefaults,

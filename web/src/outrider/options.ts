@@ -1,13 +1,18 @@
 import type { GenerateRequest, Link, Mode, ModelInfo, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
+import { policyNamed, policyOptions, reasonAgainstPolicy } from './policies.js';
+import type { PolicyNeeds, PolicyOption, PolicyParameterOption } from './policies.js';
 import { codes, downlinks, schemes } from './schemes.js';
 import type { Code, Downlink, Scheme } from './schemes.js';
 
 /** The options that are a choice among names, apart from `mode`. */
 export type ChoiceOption = 'scheme' | 'code' | 'downlink';
 
-/** The options that are numbers. */
-export type NumberOption = Exclude<keyof GenerateRequest, 'prompt' | 'mode' | ChoiceOption>;
+/** The options that are numbers of their own; those that come with a policy have its bounds. */
+export type NumberOption = Exclude<
+  keyof GenerateRequest,
+  'prompt' | 'mode' | 'adaptiveMode' | ChoiceOption | PolicyOption | PolicyParameterOption
+>;
 
 /** A name for every choice. */
 export type Choices = Pick<GenerateRequest, ChoiceOption>;
@@ -53,7 +58,21 @@ export interface GenerateOptions {
   downlink?: Downlink;
   /** `dssd` with `downlink: 'sampled'`: m, how many samples come down. */
   downlinkSamples?: number;
-  /** γ: how many tokens to draft per round, at most. */
+  /** How the server judges drafts. `exact` keeps its model's own law, all others are lossy; see {@link Outrider.policies}. */
+  rule?: string;
+  /** The rule's number: α, or D of `mentored`. Each rule has its own range and default. */
+  ruleParameter?: number;
+  /** Which tokens are committed without asking the server; all but `none` are lossy. `sprinter` needs a trained gate. */
+  gate?: 'none' | 'sprinter' | 'token-cascade' | 'sequence-cascade' | (string & {});
+  /** The gate's number: τ of `sprinter`, α of the cascades. */
+  gateThreshold?: number;
+  /** What ends a round sooner than `draftLength`, or later. The text's law stays. `specdec` needs a trained stop head. */
+  stopRule?: 'fixed' | 'odld' | 'adaedl' | 'specdec' | 'bild' | (string & {});
+  /** The stop rule's number: λ of `adaedl`, h of `specdec`, α of `bild`. */
+  stopThreshold?: number;
+  /** Lets the server write alone as long as that is faster (AS²). */
+  adaptiveMode?: boolean;
+  /** γ: how many tokens to draft per round; a stop rule may have it end elsewhere. */
   draftLength?: number;
   /** B: how many bits of payload a round may send, at most; 0 is off. Where not one draft fits, none is made. */
   bitBudget?: number;
@@ -83,6 +102,13 @@ export const choiceDefaults: Readonly<Choices> = {
   scheme: 'k-sqs',
   code: 'enumerative',
   downlink: 'sampled',
+};
+
+/** What names of policies are when not given. */
+export const policyDefaults: Readonly<Record<PolicyOption, string>> = {
+  rule: 'exact',
+  gate: 'none',
+  stopRule: 'fixed',
 };
 
 /** What options may be before a model or server narrows them. */
@@ -147,6 +173,7 @@ export function resolveRequest(
   prompt: string,
   options: GenerateOptions,
   ranges: Readonly<Record<NumberOption, Range>>,
+  needs: PolicyNeeds,
 ): GenerateRequest {
   const mode = options.mode ?? 'speculative';
   if (mode !== 'speculative' && mode !== 'cloud-only') {
@@ -172,6 +199,25 @@ export function resolveRequest(
     }
     return given;
   };
+  const scheme = choice('scheme', schemes);
+  const policy = (option: PolicyOption): { name: string; parameter: number | null } => {
+    const chosen = policyNamed(needs.policies, option, options[option] ?? policyDefaults[option]);
+    const { name, parameter } = chosen;
+    // The server alone drafts nothing; what it does not need may be missing.
+    const missing = mode === 'speculative' ? reasonAgainstPolicy(chosen, option, scheme, needs) : null;
+    if (missing !== null) throw new OutriderError('invalid-option', `${option} '${name}' ${missing}`);
+    if (parameter === null) return { name, parameter };
+    const { parameter: parameterOption } = policyOptions[option];
+    const given = options[parameterOption] ?? parameter.default;
+    const reason = reasonAgainst(given, parameter.range);
+    if (reason !== null) {
+      throw new OutriderError('invalid-option', `${parameterOption} of '${name}' ${reason}`);
+    }
+    return { name, parameter: given };
+  };
+  const rule = policy('rule');
+  const gate = policy('gate');
+  const stop = policy('stopRule');
   return {
     prompt,
     mode,
@@ -180,7 +226,7 @@ export function resolveRequest(
     topK: number('topK'),
     topP: number('topP'),
     seed: number('seed'),
-    scheme: choice('scheme', schemes),
+    scheme,
     code: choice('code', codes),
     supportSize: number('supportSize'),
     latticeResolution: number('latticeResolution'),
@@ -189,7 +235,14 @@ export function resolveRequest(
     initialThreshold: number('initialThreshold'),
     downlink: choice('downlink', downlinks),
     downlinkSamples: number('downlinkSamples'),
+    rule: rule.name,
+    ruleParameter: rule.parameter,
+    gate: gate.name,
+    gateThreshold: gate.parameter,
     draftLength: number('draftLength'),
+    stopRule: stop.name,
+    stopThreshold: stop.parameter,
+    adaptiveMode: options.adaptiveMode ?? false,
     bitBudget: number('bitBudget'),
   };
 }

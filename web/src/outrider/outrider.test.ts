@@ -3,9 +3,10 @@ import type { Round, SessionInfo, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
 import type { FromWorker, ToWorker } from './messages.js';
+import { samplePolicies } from './sample-policies.js';
 
 const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
-const model = { vocabSize: 4096, contextLength: 512, weightBytes: 1 };
+const model = { vocabSize: 4096, contextLength: 512, weightBytes: 1, heads: { gate: false, stop: false } };
 const round = (...texts: string[]): Round => ({
   tokens: texts.map((text, id) => ({ id, text, origin: 'accepted' })),
   statistics: { ...emptySummary, tokens: texts.length },
@@ -34,7 +35,7 @@ class FakeWorker extends EventTarget {
   postMessage(message: ToWorker): void {
     this.sent.push(message);
     if (message.type === 'load' && FakeWorker.loads) {
-      queueMicrotask(() => this.say({ type: 'loaded', model, session }));
+      queueMicrotask(() => this.say({ type: 'loaded', model, session, policies: samplePolicies }));
     }
   }
 
@@ -67,6 +68,7 @@ test('addresses follow the server, and each can be given', async () => {
     sources: {
       draft: 'https://example.org/pair/draft.gguf',
       tokenizer: 'https://example.org/pair/tokenizer.json',
+      heads: 'https://example.org/pair/heads.safetensors',
       session: 'wss://example.org/session',
     },
   });
@@ -75,6 +77,8 @@ test('addresses follow the server, and each can be given', async () => {
     sources: {
       draft: 'https://example.org/page/small.gguf',
       tokenizer: 'http://host:8787/base/pair/tokenizer.json',
+      // Beside the draft that they were trained for, wherever that is.
+      heads: 'https://example.org/page/heads.safetensors',
       session: 'ws://host:8787/base/session',
     },
   });

@@ -5,6 +5,7 @@ import { emptySummary, Generation } from './generation.js';
 import type { FromWorker, LoadProgress, Sources, ToWorker } from './messages.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { GenerateOptions, NumberOption, Range } from './options.js';
+import type { Policies } from './policies.js';
 
 /** Where to load from and connect to, and how to follow it. */
 export interface LoadOptions {
@@ -14,6 +15,11 @@ export interface LoadOptions {
   draft?: string | URL;
   /** Address of its `tokenizer.json`; `pair/tokenizer.json` below `server` if not given. */
   tokenizer?: string | URL;
+  /**
+   * Address of the heads that were trained for the draft model; `heads.safetensors` beside it if not given. Where the
+   * server answers 404 there are none.
+   */
+  heads?: string | URL;
   /** The link to begin with; see {@link Outrider.setLink}. */
   link?: Partial<Link>;
   /** Called while the draft is fetched and prepared. */
@@ -53,6 +59,7 @@ export class Outrider {
   #onProgress: (progress: LoadProgress) => void = () => {};
   #model!: ModelInfo;
   #session!: SessionInfo;
+  #policies!: Policies;
   #running: { id: number; generation: Generation; sent: boolean; stopped: boolean } | null = null;
   #graceTimer: ReturnType<typeof setTimeout> | undefined;
   #lastId = 0;
@@ -91,6 +98,11 @@ export class Outrider {
     return this.#session;
   }
 
+  /** The acceptance rules, gates and stop rules that `generate()` can be asked for, in words and with their ranges. */
+  get policies(): Policies {
+    return this.#policies;
+  }
+
   /** What the options of `generate()` may be with this draft and this server. */
   get ranges(): Readonly<Record<NumberOption, Range>> {
     return rangesFor(this.#model, this.#session);
@@ -104,7 +116,10 @@ export class Outrider {
   generate(prompt: string, options: GenerateOptions = {}): Generation {
     if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
     if (this.#running) throw new OutriderError('busy', 'a generation is already running');
-    const request = resolveRequest(prompt, options, this.ranges);
+    const request = resolveRequest(prompt, options, this.ranges, {
+      policies: this.#policies,
+      heads: this.#model.heads,
+    });
 
     const id = ++this.#lastId;
     const generation = new Generation(() => this.#stop(id));
@@ -201,6 +216,7 @@ export class Outrider {
       case 'loaded':
         this.#model = message.model;
         this.#session = message.session;
+        this.#policies = message.policies;
         this.#loading?.resolve();
         this.#loading = null;
         return;
@@ -255,10 +271,12 @@ function sourcesOf(options: LoadOptions): Sources {
   if (!server.pathname.endsWith('/')) server.pathname += '/';
   const session = new URL('session', server);
   session.protocol = session.protocol.replace('http', 'ws');
+  const draft = new URL(options.draft ?? 'pair/draft.gguf', options.draft ? location.href : server);
   return {
-    draft: new URL(options.draft ?? 'pair/draft.gguf', options.draft ? location.href : server).href,
+    draft: draft.href,
     tokenizer: new URL(options.tokenizer ?? 'pair/tokenizer.json', options.tokenizer ? location.href : server)
       .href,
+    heads: new URL(options.heads ?? 'heads.safetensors', options.heads ? location.href : draft).href,
     session: session.href,
   };
 }

@@ -1,7 +1,7 @@
 // The dedicated worker. Everything it does is in `host.ts`; here it is tied to the worker's global scope.
 
 import init, * as engine from '../wasm/outrider_edge.js';
-import { download } from './download.js';
+import { download, downloadOptional } from './download.js';
 import type { EdgeConstructor } from './edge.js';
 import { describe, OutriderError } from './errors.js';
 import { EdgeHost } from './host.js';
@@ -32,6 +32,7 @@ const host = new EdgeHost({
   exit: () => scope.close(),
   loadEngine,
   download,
+  downloadOptional,
 });
 
 scope.addEventListener('message', (event) => host.receive(event.data));

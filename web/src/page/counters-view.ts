@@ -1,12 +1,12 @@
-import type { Choices, Mode, Statistics, Summary } from '../outrider/index.js';
+import type { Mode, Statistics, Summary } from '../outrider/index.js';
 import { comparedCounters, liveCounters, readCounter } from './counters.js';
-import type { Counter } from './counters.js';
+import type { Counter, RunChoices } from './counters.js';
 import { element, make } from './elements.js';
 import { comparisonSentence } from './sentences.js';
 
 /**
  * The live counters and the comparison. Each live value is an element with `data-counter` (the statistic's name)
- * and `data-value` (the number, or empty while there is none); those that do not concern every scheme
+ * and `data-value` (the number, or empty while there is none); those that do not concern every run
  * are there only while they have a value. Those of the comparison have `data-compared` and `data-mode`.
  */
 export class CountersView {
@@ -38,7 +38,7 @@ export class CountersView {
     this.#compare();
   }
 
-  show(statistics: Statistics | null, mode: Mode, choices?: Choices): void {
+  show(statistics: Statistics | null, mode: Mode, choices?: RunChoices): void {
     for (const { counter, tile, value } of this.#live) {
       const shown = readCounter(counter, statistics, mode, choices);
       fill(value, shown);

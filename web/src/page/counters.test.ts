@@ -1,10 +1,16 @@
 import { expect, test } from 'vitest';
-import { choiceDefaults } from '../outrider/index.js';
-import type { Choices, Mode, Statistics } from '../outrider/index.js';
+import { choiceDefaults, policyDefaults } from '../outrider/index.js';
+import type { Mode, Statistics } from '../outrider/index.js';
 import { liveCounters, readCounter } from './counters.js';
+import type { RunChoices } from './counters.js';
 
 const statistics = {
   tokens: 9,
+  judged: 4,
+  passed: 3,
+  streamed: 0,
+  optimalDraftLength: 6,
+  costRatio: 0.1,
   acceptanceRate: 0.5,
   meanDroppedMass: 0.000_52,
   droppedMassBound: 0.034,
@@ -13,8 +19,8 @@ const statistics = {
 } as Statistics;
 
 /** The counters that have a value. */
-function shown(choices: Partial<Choices>, mode: Mode = 'speculative', of = statistics): string[] {
-  const all = { ...choiceDefaults, ...choices };
+function shown(choices: Partial<RunChoices>, mode: Mode = 'speculative', of = statistics): string[] {
+  const all = { ...choiceDefaults, ...policyDefaults, adaptiveMode: false, ...choices };
   return liveCounters
     .filter((counter) => readCounter(counter, of, mode, all).value !== '')
     .map(({ name }) => name);
@@ -29,8 +35,20 @@ test('what concerns one scheme is shown under no other', () => {
   expect(shown({ scheme: 'dssd', downlink: 'full' })).toEqual([...always, 'downlinkBytesPerRejection']);
 });
 
+test('what concerns a gate, a stop rule or AS² is shown under these', () => {
+  const always = ['acceptanceRate', 'tokens'];
+  expect(shown({ gate: 'token-cascade' })).toEqual([...always, 'passed']);
+  expect(shown({ adaptiveMode: true })).toEqual([...always, 'streamed']);
+  expect(shown({ stopRule: 'odld' })).toEqual([...always, 'optimalDraftLength', 'costRatio']);
+  expect(shown({ rule: 'opt', stopRule: 'bild' })).toEqual(always);
+});
+
+test('a share of nothing is no value', () => {
+  expect(shown({}, 'speculative', { ...statistics, judged: 0 })).toEqual(['tokens']);
+});
+
 test('the server alone has none of it', () => {
-  expect(shown({ scheme: 'c-sqs' }, 'cloud-only')).toEqual(['tokens']);
+  expect(shown({ scheme: 'c-sqs', gate: 'sprinter', adaptiveMode: true }, 'cloud-only')).toEqual(['tokens']);
 });
 
 test('null is no value', () => {

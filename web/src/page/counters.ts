@@ -1,6 +1,6 @@
 // The live counters and the comparison: which numbers, and how they read.
 
-import type { Choices, Mode, Statistics } from '../outrider/index.js';
+import type { Choices, Mode, PolicyOption, Statistics } from '../outrider/index.js';
 import {
   formatBits,
   formatBytes,
@@ -11,6 +11,9 @@ import {
   formatProbability,
 } from './format.js';
 
+/** What a run was asked for, as far as it decides what there is to count. */
+export type RunChoices = Choices & Readonly<Record<PolicyOption, string>> & { adaptiveMode: boolean };
+
 /** A number out of the statistics. */
 export interface Counter {
   name: keyof Statistics;
@@ -18,21 +21,36 @@ export interface Counter {
   format: (value: number) => string;
   /** Without drafts there is nothing to accept, and a stream of tokens has no round trips. */
   speculativeOnly?: boolean;
-  /** Which schemes it says something about, if not all. Nothing is shown of it while there is no value. */
-  concerns?: (choices: Choices) => boolean;
+  /** What it is a share or a mean of; there is no value while there is nothing of that. */
+  of?: 'judged' | 'drafted' | 'rounds';
+  /** Which runs it says something about, if not all. Nothing is shown of it while there is no value. */
+  concerns?: (choices: RunChoices) => boolean;
 }
 
 /** The tiles above the text. */
 export const liveCounters: readonly Counter[] = [
   { name: 'tokensPerSecond', label: 'Tokens per second', format: formatNumber },
-  { name: 'acceptanceRate', label: 'Drafts accepted', format: formatPercent, speculativeOnly: true },
+  {
+    name: 'acceptanceRate',
+    label: 'Drafts accepted',
+    format: formatPercent,
+    speculativeOnly: true,
+    of: 'judged',
+  },
   { name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber },
-  { name: 'roundTripMs', label: 'Last round trip', format: formatMilliseconds, speculativeOnly: true },
+  {
+    name: 'roundTripMs',
+    label: 'Last round trip',
+    format: formatMilliseconds,
+    speculativeOnly: true,
+    of: 'rounds',
+  },
   {
     name: 'uplinkBitsPerDraftedToken',
     label: 'Up, per drafted token',
     format: formatBits,
     speculativeOnly: true,
+    of: 'drafted',
   },
   { name: 'uplinkBitsPerToken', label: 'Up, per token', format: formatBits },
   { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits },
@@ -46,6 +64,10 @@ export const liveCounters: readonly Counter[] = [
   },
   { name: 'followUps', label: 'Follow-ups, no sample kept', format: formatCount, concerns: isSampled },
   { name: 'downlinkBytesPerRejection', label: 'Down, per rejection', format: formatBytes, concerns: isSplit },
+  { name: 'passed', label: 'Passed unverified', format: formatCount, concerns: hasGate },
+  { name: 'streamed', label: 'Written by the server alone', format: formatCount, concerns: isAdaptive },
+  { name: 'optimalDraftLength', label: 'Best draft length γ*', format: formatCount, concerns: isOptimized },
+  { name: 'costRatio', label: 'Cost of one more draft, L', format: formatNumber, concerns: isOptimized },
 ];
 
 /** The rows of the comparison. */
@@ -55,7 +77,13 @@ export const comparedCounters: readonly Counter[] = [
   { name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber },
   { name: 'uplinkBitsPerToken', label: 'Up, per token', format: formatBits },
   { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits },
-  { name: 'acceptanceRate', label: 'Drafts accepted', format: formatPercent, speculativeOnly: true },
+  {
+    name: 'acceptanceRate',
+    label: 'Drafts accepted',
+    format: formatPercent,
+    speculativeOnly: true,
+    of: 'judged',
+  },
   { name: 'tokens', label: 'Tokens', format: formatCount },
 ];
 
@@ -64,25 +92,38 @@ export function readCounter(
   counter: Counter,
   statistics: Statistics | null,
   mode: Mode,
-  choices?: Choices,
+  choices?: RunChoices,
 ): { value: string; text: string } {
   const value = statistics?.[counter.name] ?? Number.NaN;
-  const { concerns } = counter;
+  const { concerns, of } = counter;
   const applies =
     Number.isFinite(value) &&
+    (!of || statistics?.[of] !== 0) &&
     !((counter.speculativeOnly || concerns) && mode === 'cloud-only') &&
     (!concerns || (choices !== undefined && concerns(choices)));
   return applies ? { value: String(value), text: counter.format(value) } : { value: '', text: '–' };
 }
 
-function isConformal({ scheme }: Choices): boolean {
+function isConformal({ scheme }: RunChoices): boolean {
   return scheme === 'c-sqs';
 }
 
-function isSplit({ scheme }: Choices): boolean {
+function isSplit({ scheme }: RunChoices): boolean {
   return scheme === 'dssd';
 }
 
-function isSampled(choices: Choices): boolean {
+function isSampled(choices: RunChoices): boolean {
   return isSplit(choices) && choices.downlink === 'sampled';
+}
+
+function hasGate({ gate }: RunChoices): boolean {
+  return gate !== 'none';
+}
+
+function isAdaptive({ adaptiveMode }: RunChoices): boolean {
+  return adaptiveMode;
+}
+
+function isOptimized({ stopRule }: RunChoices): boolean {
+  return stopRule === 'odld';
 }

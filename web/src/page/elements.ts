@@ -18,6 +18,12 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
+/** Adds a field to a panel, before the panel's switch if it has one. */
+export function addField(panel: string, field: HTMLElement): void {
+  const fieldset = element(panel, HTMLFieldSetElement);
+  fieldset.insertBefore(field, fieldset.querySelector(':scope > .switch'));
+}
+
 /** A new element of a drawing. */
 export function draw<K extends keyof SVGElementTagNameMap>(
   tag: K,

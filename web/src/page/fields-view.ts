@@ -1,6 +1,6 @@
 import { generationRanges } from '../outrider/index.js';
 import type { NumberOption, Range } from '../outrider/index.js';
-import { element, make } from './elements.js';
+import { addField, make } from './elements.js';
 import { fields, parseField, stepped } from './settings.js';
 import type { Field } from './settings.js';
 
@@ -46,7 +46,7 @@ export class FieldsView {
         onChange();
       });
       this.#rows.push(row);
-      element(field.group, HTMLFieldSetElement).append(box);
+      addField(field.group, box);
       this.#read(row);
     }
   }

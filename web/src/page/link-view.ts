@@ -1,6 +1,7 @@
 import type { Link, Statistics } from '../outrider/index.js';
 import { element, make } from './elements.js';
 import { formatBits, formatMilliseconds, formatRate } from './format.js';
+import { sameLink } from './prediction.js';
 import { positionOf, rateAt, rateSteps } from './scale.js';
 import { linkPresets } from './settings.js';
 
@@ -80,12 +81,4 @@ function showSlider(slider: HTMLInputElement, position: number, words: string): 
   const share = slider.valueAsNumber / Number(slider.max);
   slider.style.setProperty('--share', String(share));
   element(`${slider.id}-value`, HTMLOutputElement).textContent = words;
-}
-
-function sameLink(one: Link, other: Link): boolean {
-  return (
-    one.uplinkBitsPerSecond === other.uplinkBitsPerSecond &&
-    one.downlinkBitsPerSecond === other.downlinkBitsPerSecond &&
-    one.roundTripMs === other.roundTripMs
-  );
 }

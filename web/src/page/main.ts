@@ -5,7 +5,12 @@ import { CountersView } from './counters-view.js';
 import { element } from './elements.js';
 import { FieldsView } from './fields-view.js';
 import { formatBytes } from './format.js';
+import { showLaw } from './law-view.js';
 import { LinkView } from './link-view.js';
+import { PoliciesView } from './policies-view.js';
+import { lawOf, optionsFrom } from './policies.js';
+import { PredictionView } from './prediction-view.js';
+import { sameLink } from './prediction.js';
 import { endSentence, sentenceFor } from './sentences.js';
 import { isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
 import { TextView } from './text-view.js';
@@ -28,20 +33,28 @@ const cloudOnlyButton = element('cloud-only', HTMLButtonElement);
 const retryButton = element('retry', HTMLButtonElement);
 const alert = element('alert', HTMLElement);
 const status = element('status', HTMLElement);
+const law = element('law', HTMLElement);
 
 const settings = settingsFromQuery(new URLSearchParams(location.search));
 prompt.value = settings.prompt;
 const text = new TextView();
 const counters = new CountersView();
-const choices = new ChoicesView(settings.choices, () => {
+const choices = new ChoicesView(settings.choices, ({ scheme }) => {
+  policies.setScheme(scheme);
   showUsedFields();
   remember();
 });
 const fields = new FieldsView(settings.texts, remember);
+const policies = new PoliciesView(settings.policies, settings.choices.scheme, () => {
+  showUsedFields();
+  remember();
+});
+const prediction = new PredictionView(settings.link);
 const uplink = new UplinkView(settings.link.uplinkBitsPerSecond);
 const link = new LinkView(settings.link, (changed) => {
   outrider?.setLink(changed);
   uplink.setUplink(changed.uplinkBitsPerSecond);
+  prediction.setLink(changed);
   remember();
 });
 
@@ -59,7 +72,8 @@ function setState(state: State): void {
 }
 
 function showUsedFields(): void {
-  fields.show((option) => isUsed(option, choices.choices));
+  const { stopRule } = policies.settings.names;
+  fields.show((option) => isUsed(option, choices.choices, stopRule));
 }
 
 function complain(sentence: string): void {
@@ -74,6 +88,8 @@ async function load(): Promise<void> {
     outrider = await Outrider.load({ link: link.link, onProgress: showProgress });
     outrider.setLink(link.link);
     fields.limit(outrider.ranges);
+    policies.offer(outrider.policies, outrider.model);
+    showUsedFields();
     const { weightBytes, vocabSize, contextLength } = outrider.model;
     showLoad(`Draft ready: ${formatBytes(weightBytes)}, ${vocabSize} tokens, context ${contextLength}`, null);
     setState('ready');
@@ -119,18 +135,38 @@ async function run(mode: Mode): Promise<void> {
     complain(options.reason);
     return;
   }
+  // The server alone needs none of them.
+  const chosenPolicies = mode === 'speculative' ? policies.read() : null;
+  if (chosenPolicies && 'reason' in chosenPolicies) {
+    complain(chosenPolicies.reason);
+    return;
+  }
   delete main.dataset['finish'];
   const prompted = prompt.value;
-  const chosen = choices.choices;
+  const linkAtFirst = link.link;
+  const chosen = {
+    ...choices.choices,
+    ...policies.settings.names,
+    adaptiveMode: policies.settings.adaptiveMode,
+  };
   text.begin(prompted);
   counters.show(null, mode, chosen);
-  if (mode === 'speculative') uplink.begin(chosen);
+  if (chosenPolicies) {
+    uplink.begin(chosen, chosen.gate);
+    prediction.begin(chosenPolicies);
+  }
+  showLaw(law, lawOf(chosenPolicies), true);
   const waiting = new Patience(() => {
     status.textContent = `No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`;
   });
   const progress = mode === 'speculative' ? 'Drafting and verifying' : 'The server decodes alone';
   try {
-    generation = outrider.generate(prompted, { ...options.values, ...chosen, mode });
+    generation = outrider.generate(prompted, {
+      ...options.values,
+      ...choices.choices,
+      ...(chosenPolicies && optionsFrom(chosenPolicies)),
+      mode,
+    });
     setState('generating');
     status.textContent = progress;
     waiting.renew();
@@ -141,10 +177,15 @@ async function run(mode: Mode): Promise<void> {
       counters.show(round.statistics, mode, chosen);
       link.show(round.statistics);
       uplink.add(round);
+      if (mode === 'speculative') prediction.add(round);
     }
     const summary = await generation.summary;
     if (summary.tokens > 0) counters.show(summary, mode, chosen);
     counters.keep(summary, mode);
+    // A link that changed meanwhile was two links.
+    if (mode === 'cloud-only' && sameLink(linkAtFirst, link.link)) {
+      prediction.compareWith(summary, linkAtFirst);
+    }
     main.dataset['finish'] = summary.finish;
     status.textContent = endSentence(summary);
     generation = null;
@@ -186,6 +227,7 @@ function remember(): void {
     prompt: prompt.value,
     texts: fields.texts,
     choices: choices.choices,
+    policies: policies.settings,
     link: link.link,
   }).toString();
   // Browsers allow a limited number of these per second; sliders exceed it.

@@ -32,3 +32,8 @@ test('the totals before the round are taken off', () => {
 test('the server alone drafts nothing', () => {
   expect(cellsOf(round(0, 'cloud'), round(0).statistics)).toEqual(['cloud']);
 });
+
+test('passed tokens stand for themselves', () => {
+  const before = round(10).statistics;
+  expect(cellsOf(round(10, 'passed', 'passed'), before)).toEqual(['passed', 'passed']);
+});

@@ -1,7 +1,14 @@
 import { expect, test } from 'vitest';
 import { OutriderError } from '../outrider/index.js';
 import type { Summary } from '../outrider/index.js';
-import { chartSentence, comparisonSentence, draftsSentence, endSentence, sentenceFor } from './sentences.js';
+import {
+  chartSentence,
+  comparisonSentence,
+  draftsSentence,
+  endSentence,
+  predictionSentence,
+  sentenceFor,
+} from './sentences.js';
 
 const at = (tokensPerSecond: number): Summary =>
   ({ tokens: 128, tokensPerSecond, serverPassesPerToken: 0.4, finish: 'length' }) as Summary;
@@ -21,6 +28,8 @@ test('every error is one or more whole sentences, whatever its code', () => {
   for (const code of [
     'connection-lost',
     'corrupt-model',
+    'corrupt-heads',
+    'heads-mismatch',
     'server-full',
     'worker-crashed',
     'never-heard-of',
@@ -48,4 +57,16 @@ test('a budget too small for a single draft is said to be', () => {
   expect(draftsSentence('Dense', 0, 0, 1)).toBe('Dense: nothing drafted yet.');
   expect(draftsSentence('Dense', 0, 0, 5)).toMatch(/more than the bit budget/);
   expect(draftsSentence('K-SQS', 10, 4, 5)).toMatch(/^10 drafts of K-SQS, 2.50 a round\. /);
+});
+
+test('where a gate leaves nothing to draft, the budget is not blamed', () => {
+  expect(draftsSentence('K-SQS', 0, 0, 9, 'token-cascade')).toMatch(
+    /^K-SQS: nothing is drafted under token-cascade/,
+  );
+});
+
+test('a prediction says what it lacks', () => {
+  expect(predictionSentence(false, false)).toMatch(/^Run Cloud only once on this link/);
+  expect(predictionSentence(true, true)).toMatch(/measured only/);
+  expect(predictionSentence(true, false)).toMatch(/^Predicted: /);
 });

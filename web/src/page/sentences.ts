@@ -20,6 +20,10 @@ export function sentenceFor(error: unknown): string {
       return 'The tokenizer file is damaged. Reload the page; if that does not help, the file on the server needs replacing.';
     case 'tokenizer-mismatch':
       return 'The draft model and the server do not use the same vocabulary, so drafts cannot be verified. The server needs to offer the draft that belongs to its model.';
+    case 'corrupt-heads':
+      return 'The file of trained heads is damaged. Reload the page; if that does not help, the file on the server needs replacing.';
+    case 'heads-mismatch':
+      return `The trained heads belong to another draft model (${error.message}). The server needs to offer those of its own.`;
     case 'wasm-failed':
       return `This browser could not start the draft engine, which needs WebAssembly with SIMD (${error.message}). Try a current version of Chrome, Edge, Firefox or Safari.`;
     case 'out-of-memory':
@@ -97,7 +101,16 @@ export function chartSentence(
 }
 
 /** What the comparison of the schemes stands on; `rounds` counts those with drafts. */
-export function draftsSentence(label: string, drafted: number, rounds: number, answers: number): string {
+export function draftsSentence(
+  label: string,
+  drafted: number,
+  rounds: number,
+  answers: number,
+  gate = 'none',
+): string {
+  if (drafted === 0 && gate !== 'none') {
+    return `${label}: nothing is drafted under ${gate} but what it does not let pass.`;
+  }
   if (drafted === 0) {
     // A round or two may have had no room for drafts; more of them have had no budget.
     return answers < 3
@@ -107,4 +120,12 @@ export function draftsSentence(label: string, drafted: number, rounds: number, a
   const count = `${formatCount(drafted)} ${drafted === 1 ? 'draft' : 'drafts'}`;
   const each = `${formatNumber(drafted / rounds)} a round`;
   return `${count} of ${label}, ${each}. What the other schemes would have sent for the same drafts is computed here.`;
+}
+
+/** What the prediction stands on, or what it lacks. */
+export function predictionSentence(isAloneKnown: boolean, hasGate: boolean): string {
+  if (!isAloneKnown)
+    return 'Run Cloud only once on this link to compare: the speed-up is over its tokens per second.';
+  if (hasGate) return 'Passed tokens are outside of the closed form, so that the speed-up is measured only.';
+  return 'Predicted: the tokens of a round by the closed form, times the server’s own time for a token, over the time of a round (Zheng and Yang, eqs. 11 and 12).';
 }

@@ -5,6 +5,7 @@ import {
   downlinks,
   generationDefaults,
   generationRanges,
+  policyOptions,
   schemes,
 } from '../outrider/index.js';
 import type { Choices, Code, Downlink, NumberOption, Scheme } from '../outrider/index.js';
@@ -29,6 +30,8 @@ test('names in the address are all different', () => {
     ...['prompt', 'uplink', 'downlink', 'roundTrip'],
     ...fields.map(({ option }) => option),
     ...selects.map(({ id }) => id),
+    ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),
+    'adaptiveMode',
   ];
   expect(new Set(names).size).toBe(names.length);
 });
@@ -43,6 +46,8 @@ test('settings come back from their query', () => {
   settings.prompt = 'The fox & the crow = ?';
   settings.texts.temperature = '0';
   settings.texts.supportSize = 'many';
+  settings.policies.names.rule = 'opt';
+  settings.policies.texts.rule = '0.7';
   settings.link = { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: null, roundTripMs: 300 };
   expect(settingsFromQuery(new URLSearchParams(queryFromSettings(settings).toString()))).toEqual(settings);
 });
@@ -88,6 +93,12 @@ test('only what the scheme uses is shown', () => {
   expect(shown({ scheme: 'dssd' })).toEqual(['downlink', 'downlinkSamples']);
   expect(shown({ scheme: 'dssd', downlink: 'full' })).toEqual(['downlink']);
   expect(shown({ scheme: 'coupled' })).toEqual([]);
+});
+
+test('γ is shown to the stop rules that go by it', () => {
+  const shown = (stopRule?: string) => isUsed('draftLength', choiceDefaults, stopRule);
+  expect([shown(), shown('fixed'), shown('odld')]).toEqual([true, true, true]);
+  expect([shown('adaedl'), shown('specdec'), shown('bild')]).toEqual([false, false, false]);
 });
 
 test('a step stays inside the range, without binary fractions', () => {

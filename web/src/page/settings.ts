@@ -6,9 +6,12 @@ import {
   downlinks,
   generationDefaults,
   openLink,
+  policyDefaults,
   reasonAgainst,
   schemes,
 } from '../outrider/index.js';
+import { addPolicies, defaultPolicySettings, policySettingsFromQuery } from './policies.js';
+import type { PolicySettings } from './policies.js';
 import type {
   ChoiceOption,
   Choices,
@@ -22,7 +25,7 @@ import type {
 /** A number field of the form. */
 export interface Field {
   option: NumberOption;
-  group: 'sampling' | 'drafting';
+  group: 'sampling' | 'drafting' | 'rounds';
   label: string;
   /** The papers' letter for it, if it has one. */
   symbol?: string;
@@ -36,14 +39,6 @@ export const fields: readonly Field[] = [
   { option: 'topK', group: 'sampling', label: 'Top-k', hint: '0 is off', step: 1 },
   { option: 'seed', group: 'sampling', label: 'Seed', hint: 'Repeats a run', step: 1 },
   { option: 'maxNewTokens', group: 'sampling', label: 'Max new tokens', hint: 'Length limit', step: 1 },
-  {
-    option: 'draftLength',
-    group: 'drafting',
-    label: 'Draft length',
-    symbol: 'γ',
-    hint: 'Tokens per round',
-    step: 1,
-  },
   {
     option: 'supportSize',
     group: 'drafting',
@@ -93,8 +88,16 @@ export const fields: readonly Field[] = [
     step: 1,
   },
   {
+    option: 'draftLength',
+    group: 'rounds',
+    label: 'Draft length',
+    symbol: 'γ',
+    hint: 'Tokens per round',
+    step: 1,
+  },
+  {
     option: 'bitBudget',
-    group: 'drafting',
+    group: 'rounds',
     label: 'Bit budget',
     symbol: 'B',
     hint: 'Uplink bits per round, 0 is off',
@@ -125,8 +128,16 @@ export const selects: readonly Select[] = [
   },
 ];
 
+/** Stop rules that draft γ tokens, or begin with γ; the others end rounds by what the drafts are. */
+const rulesOfLength: readonly string[] = ['fixed', 'odld'];
+
 /** Whether an option makes a difference under these choices. */
-export function isUsed(option: NumberOption | ChoiceOption, choices: Choices): boolean {
+export function isUsed(
+  option: NumberOption | ChoiceOption,
+  choices: Choices,
+  stopRule: string = policyDefaults.stopRule,
+): boolean {
+  if (option === 'draftLength') return rulesOfLength.includes(stopRule);
   if (!(schemeOptions as ReadonlySet<string>).has(option)) return true;
   if (option === 'downlinkSamples' && choices.downlink === 'full') return false;
   return (schemes[choices.scheme].options as readonly string[]).includes(option);
@@ -139,15 +150,20 @@ const schemeOptions: ReadonlySet<SchemeOption> = new Set(
 
 /** A field's text as a number, or the reason why it is none, as a sentence. */
 export function parseField(field: Field, text: string, range: Range): number | { reason: string } {
+  return parseNumber(field.label, text, range);
+}
+
+/** The same for any number that has a name. */
+export function parseNumber(label: string, text: string, range: Range): number | { reason: string } {
   const trimmed = text.trim();
-  if (trimmed === '') return { reason: `${field.label} needs a number.` };
+  if (trimmed === '') return { reason: `${label} needs a number.` };
   const value = Number(trimmed);
   const reason = reasonAgainst(value, range);
-  return reason === null ? value : { reason: `${field.label} ${reason}.` };
+  return reason === null ? value : { reason: `${label} ${reason}.` };
 }
 
 /** The next value up (`direction` 1) or down (-1), inside the range. */
-export function stepped(field: Field, value: number, range: Range, direction: 1 | -1): number {
+export function stepped(field: Pick<Field, 'step'>, value: number, range: Range, direction: 1 | -1): number {
   const next = Math.min(range.max, Math.max(range.min, value + direction * field.step));
   // Steps of a tenth must not show binary fractions.
   const rounded = Number(next.toFixed(6));
@@ -160,6 +176,7 @@ export interface Settings {
   /** The texts of the number fields; they may be out of range. */
   texts: Record<NumberOption, string>;
   choices: Choices;
+  policies: PolicySettings;
   link: Link;
 }
 
@@ -168,12 +185,18 @@ export const defaultPrompt = 'Once upon a time';
 export function defaultSettings(): Settings {
   const texts = {} as Record<NumberOption, string>;
   for (const { option } of fields) texts[option] = String(generationDefaults[option]);
-  return { prompt: defaultPrompt, texts, choices: { ...choiceDefaults }, link: { ...openLink } };
+  return {
+    prompt: defaultPrompt,
+    texts,
+    choices: { ...choiceDefaults },
+    policies: defaultPolicySettings(),
+    link: { ...openLink },
+  };
 }
 
 /**
- * Settings from an address's query: `prompt`, every number option by its name, `scheme`, `code`, `afterRejection`, and
- * `uplink`, `downlink` (bits per second) and `roundTrip` (milliseconds). What is missing has its default; so has what
+ * Settings from an address's query: `prompt`, every number option by its name, `scheme`, `code`, `afterRejection`, the
+ * policies with their numbers, `adaptiveMode`, and `uplink`, `downlink` (bits per second) and `roundTrip` (milliseconds). What is missing has its default; so has what
  * is senseless for a choice or the link.
  */
 export function settingsFromQuery(query: URLSearchParams): Settings {
@@ -184,6 +207,7 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
   choices.scheme = chosen(query.get('scheme'), schemes) ?? choices.scheme;
   choices.code = chosen(query.get('code'), codes) ?? choices.code;
   choices.downlink = chosen(query.get('afterRejection'), downlinks) ?? choices.downlink;
+  settings.policies = policySettingsFromQuery(query);
   const positive = (name: string): number | null => {
     const value = Number(query.get(name) ?? Number.NaN);
     return Number.isFinite(value) && value > 0 ? value : null;
@@ -215,6 +239,7 @@ export function queryFromSettings(settings: Settings): URLSearchParams {
   for (const { option, id } of selects) {
     if (settings.choices[option] !== defaults.choices[option]) query.set(id, settings.choices[option]);
   }
+  addPolicies(settings.policies, query);
   const { uplinkBitsPerSecond, downlinkBitsPerSecond, roundTripMs } = settings.link;
   if (uplinkBitsPerSecond !== null) query.set('uplink', String(uplinkBitsPerSecond));
   if (downlinkBitsPerSecond !== null) query.set('downlink', String(downlinkBitsPerSecond));

@@ -4,9 +4,18 @@ import { cellsOf } from './rounds.js';
 
 const origins: Readonly<Record<Origin, { name: string; meaning: string }>> = {
   accepted: { name: 'Accepted', meaning: 'drafted here, accepted by the server' },
+  passed: { name: 'Passed', meaning: 'written here, never verified' },
   resampled: { name: 'Resampled', meaning: 'the server’s, for a rejected draft' },
   bonus: { name: 'Bonus', meaning: 'the server’s, after a full draft' },
   cloud: { name: 'Cloud', meaning: 'decoded by the server alone' },
+};
+
+const noTallies: Readonly<Record<Origin, number>> = {
+  accepted: 0,
+  passed: 0,
+  resampled: 0,
+  bonus: 0,
+  cloud: 0,
 };
 
 /** Columns of the strip; older ones are dropped. */
@@ -18,7 +27,7 @@ export class TextView {
   readonly #strip = element('strip', HTMLElement);
   readonly #legend = element('legend', HTMLElement);
   readonly #counts = new Map<Origin, HTMLElement>();
-  #tallies: Record<Origin, number> = { accepted: 0, resampled: 0, bonus: 0, cloud: 0 };
+  #tallies: Record<Origin, number> = { ...noTallies };
   #text: HTMLElement | null = null;
   #before: Statistics | null = null;
 
@@ -33,7 +42,7 @@ export class TextView {
 
   /** Empties the view and shows the prompt that is being continued. */
   begin(prompt: string): void {
-    this.#tallies = { accepted: 0, resampled: 0, bonus: 0, cloud: 0 };
+    this.#tallies = { ...noTallies };
     this.#before = null;
     this.#text = make('p', { class: 'text' }, make('span', { class: 'given', title: 'the prompt' }, prompt));
     this.#output.replaceChildren(this.#text);

@@ -25,6 +25,7 @@ export class UplinkView {
   readonly #bars: SchemeBitsView;
   #bits: SchemeBits | null = null;
   #records: RoundRecord[] = [];
+  #gate = 'none';
   #frame: number | null = null;
 
   constructor(uplinkBitsPerSecond: number | null) {
@@ -35,7 +36,8 @@ export class UplinkView {
   }
 
   /** Empties the view for a speculative run with these choices. */
-  begin({ scheme, code }: Choices): void {
+  begin({ scheme, code }: Choices, gate: string): void {
+    this.#gate = gate;
     this.#bits = new SchemeBits(scheme, code);
     this.#records = [];
     this.#draw();
@@ -66,7 +68,13 @@ export class UplinkView {
     if (!bits) return;
     const records = this.#records;
     const thresholds = records.map(({ threshold }) => threshold);
-    this.#note.textContent = draftsSentence(bits.label, bits.drafted, bits.rounds, records.length);
+    this.#note.textContent = draftsSentence(
+      bits.label,
+      bits.drafted,
+      bits.rounds,
+      records.length,
+      this.#gate,
+    );
     this.#costs.hidden = bits.drafted === 0;
     this.#thresholdChart.figure.hidden = thresholds.every((threshold) => threshold === null);
     const perDraft = (count: 'uplinkBits' | 'payloadBits') =>

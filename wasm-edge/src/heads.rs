@@ -1,0 +1,24 @@
+//! Trained heads for the draft model: from their file to what the session decides by.
+
+use outrider_models::{HeadsError, HeadsFile, LinearHead, Model, Tokenizer};
+use outrider_speculation::gate::{Head, HeadError, Heads};
+
+use crate::error::Failure;
+
+/// Reads `heads.safetensors` and checks that it belongs to this draft model.
+///
+/// Fails with the code `corrupt-heads` or `heads-mismatch`.
+pub fn read(bytes: &[u8], model: &Model, tokenizer: &Tokenizer) -> Result<Heads, Failure> {
+    let file = HeadsFile::from_bytes(bytes).map_err(corrupt)?;
+    file.check_draft(model.config(), tokenizer).map_err(|error| match error {
+        HeadsError::OtherDraft { .. } => Failure::new("heads-mismatch", error.to_string()),
+        _ => corrupt(error),
+    })?;
+    let head = |head: Option<LinearHead>| head.map(|head| Head::new(head.weights, head.bias)).transpose();
+    let heads = (|| Ok(Heads { gate: head(file.gate)?, stop: head(file.stop)?, threshold: file.metadata.tau }))();
+    heads.map_err(|error: HeadError| Failure::new("corrupt-heads", error.to_string()))
+}
+
+fn corrupt(error: HeadsError) -> Failure {
+    Failure::new("corrupt-heads", error.to_string())
+}

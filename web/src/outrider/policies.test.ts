@@ -1,0 +1,75 @@
+import { expect, test } from 'vitest';
+import { generationRanges, policyDefaults, resolveRequest } from './options.js';
+import type { GenerateOptions } from './options.js';
+import { policyOptions, reasonAgainstPolicy } from './policies.js';
+import type { PolicyOption } from './policies.js';
+import { sampleNeeds, samplePolicies } from './sample-policies.js';
+
+const resolve = (options: GenerateOptions, needs = sampleNeeds) =>
+  resolveRequest('p', options, generationRanges, needs);
+
+test('what is not given is the first of each kind', () => {
+  for (const [option, { list }] of Object.entries(policyOptions)) {
+    expect(samplePolicies[list][0]?.name).toBe(policyDefaults[option as PolicyOption]);
+  }
+  expect(resolve({})).toMatchObject({
+    ...policyDefaults,
+    ...{ ruleParameter: null, gateThreshold: null, stopThreshold: null },
+    adaptiveMode: false,
+  });
+});
+
+test('a number that is not given is the policy’s own', () => {
+  expect(resolve({ rule: 'opt', gate: 'token-cascade' })).toMatchObject({
+    ...{ rule: 'opt', ruleParameter: 0.3 },
+    ...{ gate: 'token-cascade', gateThreshold: 0.5 },
+  });
+  expect(resolve({ rule: 'opt', ruleParameter: 0, adaptiveMode: true })).toMatchObject({
+    ruleParameter: 0,
+    adaptiveMode: true,
+  });
+  expect(resolve({ rule: 'exact', ruleParameter: 9 })).toMatchObject({ ruleParameter: null });
+});
+
+test('numbers out of a policy’s range are refused, each by its own range', () => {
+  const wrong: [GenerateOptions, string][] = [
+    [{ rule: 'lossy', ruleParameter: 1 }, "ruleParameter of 'lossy' must be below 1"],
+    [{ rule: 'opt', ruleParameter: -0.1 }, "ruleParameter of 'opt' must be at least 0"],
+    [{ rule: 'opt', ruleParameter: Infinity }, "ruleParameter of 'opt' must be a number"],
+    [{ gate: 'token-cascade', gateThreshold: 1.1 }, "gateThreshold of 'token-cascade' must be at most 1"],
+    [{ rule: 'strict' }, "rule must be one of 'exact', 'lossy', 'opt', not 'strict'"],
+    [{ stopRule: 'late' }, "stopRule must be one of 'fixed', 'specdec', not 'late'"],
+  ];
+  for (const [options, message] of wrong) {
+    expect(() => resolve(options)).toThrow(expect.objectContaining({ code: 'invalid-option', message }));
+  }
+  expect(resolve({ rule: 'opt', ruleParameter: 7 })).toMatchObject({ ruleParameter: 7 });
+});
+
+test('what needs a head that is not there is refused, and had with it', () => {
+  expect(() => resolve({ gate: 'sprinter' })).toThrow(
+    "gate 'sprinter' needs a trained gate, which this draft model does not have",
+  );
+  expect(() => resolve({ stopRule: 'specdec' })).toThrow("stopRule 'specdec' needs a trained stop head");
+  const heads = { gate: true, stop: false };
+  expect(resolve({ gate: 'sprinter' }, { ...sampleNeeds, heads })).toMatchObject({ gateThreshold: 0.5 });
+  expect(() => resolve({ stopRule: 'specdec' }, { ...sampleNeeds, heads })).toThrow('stop head');
+});
+
+test('lossy rules need the probabilities; gates and the exact rule do not', () => {
+  for (const scheme of ['dssd', 'coupled'] as const) {
+    expect(() => resolve({ scheme, rule: 'opt' })).toThrow(
+      `rule 'opt' needs the draft’s probabilities, which the scheme ${scheme} does not send`,
+    );
+    expect(resolve({ scheme, gate: 'token-cascade' })).toMatchObject({ scheme, rule: 'exact' });
+  }
+  for (const policy of samplePolicies.rules) {
+    expect(reasonAgainstPolicy(policy, 'rule', 'k-sqs', sampleNeeds)).toBeNull();
+  }
+});
+
+test('the server alone needs none of it, but names must be names', () => {
+  const alone = { mode: 'cloud-only' } as const;
+  expect(resolve({ ...alone, gate: 'sprinter', scheme: 'dssd', rule: 'opt' }).mode).toBe('cloud-only');
+  expect(() => resolve({ ...alone, gate: 'fence' })).toThrow('gate must be one of');
+});

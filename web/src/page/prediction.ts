@@ -1,0 +1,106 @@
+// What the closed form makes of a run, to stand beside what was measured.
+
+import type { Link, RoundRecord, Statistics } from '../outrider/index.js';
+
+/** A number by the closed form and as it came out; NaN while there is none. */
+export interface Compared {
+  predicted: number;
+  measured: number;
+}
+
+/** What is compared. */
+export interface Prediction {
+  /** Tokens per second, as a multiple of the server alone. */
+  speedup: Compared;
+  tokensPerRound: Compared;
+}
+
+/**
+ * Expected tokens of a round with so many drafts, each of which stands with probability `acceptanceRate`, independently
+ * of the others: those that stand and the one after them, 1 + α + … + α^n (Zheng and Yang, eq. 12). Where nothing follows
+ * a round in which all stand, the last term is missing.
+ */
+export function expectedTokens(acceptanceRate: number, drafts: number, hasBonus: boolean): number {
+  const terms = drafts === 0 || hasBonus ? drafts + 1 : drafts;
+  let tokens = 0;
+  for (let exponent = 0; exponent < terms; exponent++) tokens += acceptanceRate ** exponent;
+  return tokens;
+}
+
+/** The rounds of one run, added up. */
+export class RoundTimes {
+  /** How many rounds had so many drafts. */
+  readonly #lengths = new Map<number, number>();
+  #rounds = 0;
+  #timed = 0;
+  #milliseconds = 0;
+
+  add({ round, drafted, draftMs, roundTripMs }: RoundRecord): void {
+    this.#rounds += 1;
+    this.#lengths.set(drafted.length, (this.#lengths.get(drafted.length) ?? 0) + 1);
+    // In the first one both models read the prompt.
+    if (round === 0) return;
+    this.#timed += 1;
+    this.#milliseconds += draftMs + roundTripMs;
+  }
+
+  /** Of a round, mean; NaN before the second. */
+  get milliseconds(): number {
+    return this.#milliseconds / this.#timed;
+  }
+
+  /** {@link expectedTokens} of these rounds, mean; NaN before the first. */
+  expectedTokens(acceptanceRate: number, hasBonus: boolean): number {
+    let tokens = 0;
+    for (const [drafts, rounds] of this.#lengths) {
+      tokens += rounds * expectedTokens(acceptanceRate, drafts, hasBonus);
+    }
+    return tokens / this.#rounds;
+  }
+}
+
+/** What a run is, for the closed form. */
+export interface PredictedRun {
+  hasBonus: boolean;
+  /** Passed tokens are outside of the closed form. */
+  hasGate: boolean;
+}
+
+/**
+ * Both sides of the comparison. The speed-up is tokens of a round · time of the server alone for a token / time of a
+ * round, which is eqs. 11 and 12 with all times as measured; under AS² the engine's own estimate, which knows rounds and
+ * the server alone from the same minute.
+ * @param aloneTokensPerSecond of the server alone on this link; null while unknown
+ */
+export function predict(
+  statistics: Statistics,
+  times: RoundTimes,
+  { hasBonus, hasGate }: PredictedRun,
+  aloneTokensPerSecond: number | null,
+): Prediction {
+  const alone = aloneTokensPerSecond ?? Number.NaN;
+  const tokens =
+    hasGate || statistics.judged === 0
+      ? Number.NaN
+      : times.expectedTokens(statistics.acceptanceRate, hasBonus);
+  const byTimes = (tokens * (1000 / alone)) / times.milliseconds;
+  return {
+    speedup: {
+      predicted: hasGate ? Number.NaN : (statistics.predictedSpeedup ?? byTimes),
+      measured: statistics.tokens > 0 ? statistics.tokensPerSecond / alone : Number.NaN,
+    },
+    tokensPerRound: {
+      predicted: tokens,
+      measured: statistics.rounds > 0 ? statistics.tokensPerRound : Number.NaN,
+    },
+  };
+}
+
+/** Whether two links are the same. */
+export function sameLink(one: Link, other: Link): boolean {
+  return (
+    one.uplinkBitsPerSecond === other.uplinkBitsPerSecond &&
+    one.downlinkBitsPerSecond === other.downlinkBitsPerSecond &&
+    one.roundTripMs === other.roundTripMs
+  );
+}
