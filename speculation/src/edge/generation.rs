@@ -59,7 +59,11 @@ pub(super) struct Generation {
 }
 
 /// What a generation has learned of the link and the models, and under what parameters.
-pub(super) type Learned = (ControlParameters, Controller);
+#[derive(Debug)]
+pub(super) struct Learned {
+    parameters: ControlParameters,
+    controller: Controller,
+}
 
 /// What a speculative generation has besides.
 #[derive(Debug)]
@@ -154,7 +158,7 @@ impl Generation {
         let longest = server.max_draft_tokens.min(MAX_DRAFT_TOKENS);
         generation.drafting = Some(Drafting {
             drafter,
-            learned: learn(control(speculation, server), learned),
+            learned: Learned::new(control(speculation, server), learned),
             rule: speculation.rule,
             passing: speculation.passing,
             longest: longest.into(),
@@ -191,7 +195,7 @@ impl Generation {
             drafting.round_started = now;
             // A cascade has its own way of choosing the target.
             if !drafting.passing.is_cascade()
-                && let Move::Stream { tokens } = drafting.learned.1.next_move()
+                && let Move::Stream { tokens } = drafting.learned.controller.next_move()
             {
                 let left = (self.length_limit - self.committed.len()).min(u32::MAX as usize) as u32;
                 return Ok(Some(Step::Send(drafting.stream(self.number, tokens.clamp(1, left), now))));
@@ -248,7 +252,7 @@ impl Generation {
                 // At most five bytes an id, and a few more.
                 let taken = 40 * (drafting.passed.len() + 2);
                 let may_draft = drafting.may_draft(position, self.length_limit);
-                let controller = &mut drafting.learned.1;
+                let controller = &mut drafting.learned.controller;
                 let choice = drafting.drafter.choose(row, hidden, position, taken, may_draft, controller)?;
                 if let Choice::Passed { token, probability } = choice {
                     return Ok(self.pass(token, probability, statistics, now));
@@ -440,14 +444,14 @@ impl Generation {
         let other_bits = drafting.drafter.settle(accepted, token);
         let drafting_time = drafting.sent.at.saturating_sub(drafting.round_started);
         let round_trip = now.saturating_sub(drafting.sent.at);
-        drafting.learned.1.round_done(&RoundTimes {
+        drafting.learned.controller.round_done(&RoundTimes {
             drafted: drafted.len(),
             judged,
             accepted,
             drafting: drafting_time,
             round_trip,
         });
-        statistics.estimates = drafting.learned.1.estimates();
+        statistics.estimates = drafting.learned.controller.estimates();
         let record = RoundRecord {
             round: drafting.round,
             accepted,
@@ -507,7 +511,7 @@ impl Generation {
         if let Some(drafting) = &mut self.drafting {
             drafting.streamed(token.token, now);
             statistics.streamed += 1;
-            statistics.estimates = drafting.learned.1.estimates();
+            statistics.estimates = drafting.learned.controller.estimates();
         }
         self.count(1, 1, statistics, now);
         let committed = Committed { tokens: vec![(token.token, Origin::Cloud)], round: None };
@@ -564,7 +568,7 @@ impl Drafting {
         let drafted = self.drafter.ids().len();
         // One place is the cloud's own token's, where it has one.
         let places = length_limit - usize::from(self.rule.has_bonus());
-        drafted < self.longest && self.learned.1.wants(drafted) && self.drafter.has_room() && length < places
+        drafted < self.longest && self.learned.controller.wants(drafted) && self.drafter.has_room() && length < places
     }
 
     /// Asks the target to write so many tokens alone.
@@ -587,7 +591,7 @@ impl Drafting {
     /// A token came that the target wrote alone.
     fn streamed(&mut self, token: u32, now: Duration) {
         self.drafter.streamed(token);
-        self.learned.1.token_streamed(self.streamed_at.map(|last| now.saturating_sub(last)));
+        self.learned.controller.token_streamed(self.streamed_at.map(|last| now.saturating_sub(last)));
         self.streamed_at = Some(now);
         if let Phase::AwaitTokens(left) = self.phase {
             self.phase = if left > 1 { Phase::AwaitTokens(left - 1) } else { Phase::Fresh };
@@ -609,12 +613,14 @@ fn ending(token: u32, length: usize, eos_ids: &[u32], length_limit: usize, limit
     if eos_ids.contains(&token) { Some(Finish::Eos) } else { (length >= length_limit).then_some(limit) }
 }
 
-/// Goes on from what was learned under the same parameters.
-fn learn(parameters: ControlParameters, learned: Option<Learned>) -> Learned {
-    let learned = learned.filter(|learned| learned.0 == parameters).map(|learned| learned.1);
-    let mut controller = learned.unwrap_or_else(|| Controller::new(parameters));
-    controller.next_generation();
-    (parameters, controller)
+impl Learned {
+    /// Goes on from what an earlier generation learned, if its parameters were the same.
+    fn new(parameters: ControlParameters, earlier: Option<Self>) -> Self {
+        let earlier = earlier.filter(|earlier| earlier.parameters == parameters);
+        let mut learned = earlier.unwrap_or_else(|| Self { parameters, controller: Controller::new(parameters) });
+        learned.controller.next_generation();
+        learned
+    }
 }
 
 /// What the controller has to know.

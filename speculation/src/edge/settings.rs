@@ -133,10 +133,6 @@ pub(super) fn check(
     if !(0.0..=1.0).contains(&initial) {
         return setting("the initial threshold", "from 0 to 1");
     }
-    let length = prompt.len().saturating_add(settings.max_new_tokens as usize).min(server.context_length as usize);
-    if matches!(speculation.passing, Passing::SequenceCascade { .. }) && length > draft.context_length as usize {
-        return setting("the number of new tokens under a sequence cascade", "no more than the draft model can write");
-    }
     unscaled::check(&speculation.rule, speculation.scheme)?;
     match speculation.passing {
         Passing::TokenCascade { alpha } | Passing::SequenceCascade { alpha } if !(0.0..=1.0).contains(&alpha) => {
