@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `/` | the page (a folder) |
 //! | `/pair/draft.gguf`, `/pair/tokenizer.json` | the draft model for the browser |
+//! | `/pair/heads.safetensors` | its trained heads, if it has any |
 //! | `/session` | the WebSocket |
 //! | `/healthz` | how full the engine is, as JSON |
 
@@ -45,6 +46,8 @@ pub struct AppState {
     pub draft_gguf: Bytes,
     /// Its tokenizer.
     pub tokenizer_json: Bytes,
+    /// Its trained heads, if it has any.
+    pub heads_safetensors: Option<Bytes>,
     /// Becomes true when the server stops.
     pub stopping: watch::Receiver<bool>,
 }
@@ -73,6 +76,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
     Router::new()
         .route("/pair/draft.gguf", get(draft_gguf))
         .route("/pair/tokenizer.json", get(tokenizer_json))
+        .route("/pair/heads.safetensors", get(heads_safetensors))
         .layer(any_origin)
         .route("/healthz", get(health))
         .fallback_service(ServeDir::new(page).fallback(get(no_such_page)))
@@ -89,6 +93,13 @@ async fn draft_gguf(State(state): State<Arc<AppState>>) -> impl IntoResponse {
 
 async fn tokenizer_json(State(state): State<Arc<AppState>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], state.tokenizer_json.clone())
+}
+
+async fn heads_safetensors(State(state): State<Arc<AppState>>) -> Response {
+    match &state.heads_safetensors {
+        Some(bytes) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.clone()).into_response(),
+        None => (axum::http::StatusCode::NOT_FOUND, "The draft model has no trained heads.\n").into_response(),
+    }
 }
 
 /// The body of `/healthz`.

@@ -7,9 +7,12 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
+mod explain;
 mod generate;
+mod rules;
 mod serve;
 mod theory;
+mod train_gate;
 
 /// Draft text with a small model at the edge, verify it with a large one on a server.
 ///
@@ -25,7 +28,10 @@ Try it:
   outrider generate \"Once upon a time\"             a native edge that drafts for it
   outrider generate --local \"Once upon a time\"     both ends in this process
   outrider generate --local --cloud-only \"Once\"    the large model alone, for comparison
+  outrider generate --local --explain \"Once\"       what the papers' formulas predict, beside what was measured
+  outrider rules                                   the acceptance rules, gates and stop rules
   outrider theory                                  the papers' tables, from their closed forms
+  outrider train-gate --out gate.safetensors       train what lets tokens pass unverified
 
 Without --draft, --target and --tokenizer the small pair in the binary is used."
 )]
@@ -38,7 +44,9 @@ struct Cli {
 enum Command {
     Serve(serve::Serve),
     Generate(generate::Generate),
+    Rules(rules::Rules),
     Theory(theory::Theory),
+    TrainGate(train_gate::TrainGate),
 }
 
 /// Parses the arguments and does what they say.
@@ -56,7 +64,9 @@ pub fn main() -> ExitCode {
             match cli.command {
                 Command::Serve(serve) => serve.run().await,
                 Command::Generate(generate) => generate.run().await,
+                Command::Rules(rules) => rules.run(),
                 Command::Theory(theory) => theory.run(),
+                Command::TrainGate(train_gate) => train_gate.run(),
             }
         })
     });

@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures_channel::mpsc;
 use futures_util::{Sink, SinkExt, Stream, StreamExt, future};
 use outrider_codec::frame::ErrorFrame;
-use outrider_models::{Chunk, KvCache, Logits, Model, ModelError};
+use outrider_models::{Chunk, KvCache, Model, ModelError};
 use outrider_speculation::{
     Forward,
     cloud::TargetInfo,
@@ -172,8 +172,10 @@ impl<'a> NativeEdge<'a> {
         self.cache.truncate(forward.keep);
         let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
         let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
-        for row in self.model.forward(&mut [chunk])?.iter().flat_map(Logits::iter) {
-            self.session.handle_logits(row, &[], self.origin.elapsed())?;
+        for logits in self.model.forward(&mut [chunk])? {
+            for (index, row) in logits.iter().enumerate() {
+                self.session.handle_logits(row, logits.hidden(index), self.origin.elapsed())?;
+            }
         }
         Ok(())
     }

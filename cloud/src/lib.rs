@@ -7,7 +7,8 @@
 //! | [`session`] | drives one connection: state machine, engine, time limits |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, health |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
-//! | [`cli`] | `outrider serve` and `outrider generate` |
+//! | [`training`] | trains the heads that score a draft's hidden state |
+//! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `train-gate` |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
 //! `outrider-speculation`, takes the pass it asks for to [`engine`], where it waits for the passes of other sessions
@@ -19,3 +20,4 @@ pub mod edge;
 pub mod engine;
 pub mod pair;
 pub mod session;
+pub mod training;

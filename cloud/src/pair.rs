@@ -5,12 +5,18 @@ use std::{
     fs,
     io::Cursor,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use outrider_models::{LoadError, Model, Tokenizer};
-use outrider_speculation::{cloud::TargetInfo, edge::DraftInfo};
+use outrider_models::{HeadsError, HeadsFile, LinearHead, LoadError, Model, Tokenizer};
+use outrider_speculation::{
+    cloud::TargetInfo,
+    edge::DraftInfo,
+    gate::{Head, HeadError, Heads},
+};
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
+const HEADS: &[u8] = include_bytes!("../../pair/draft/gate.safetensors");
 const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 
@@ -26,6 +32,9 @@ pub struct PairPaths {
     /// The tokenizer.json of both
     #[arg(long, value_name = "PATH")]
     pub tokenizer: Option<PathBuf>,
+    /// Heads trained on the draft's hidden state (train-gate writes them); a draft given by path has none without
+    #[arg(long, value_name = "PATH")]
+    pub heads: Option<PathBuf>,
 }
 
 /// Why a model or tokenizer cannot be had.
@@ -40,6 +49,14 @@ pub enum PairError {
         path: String,
         /// Why not.
         error: LoadError,
+    },
+    /// The file of heads cannot be read, or they are another draft's.
+    #[error("the heads {path} cannot be used: {error}")]
+    Heads {
+        /// Where from.
+        path: String,
+        /// Why not.
+        error: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The tokenizer has more tokens than the model.
     #[error("the tokenizer has {tokenizer} tokens, the {what} only {model}: they do not belong together")]
@@ -68,6 +85,30 @@ impl PairPaths {
     /// The target model.
     pub fn target(&self) -> Result<Model, PairError> {
         open("target model", self.target.as_deref(), TARGET)
+    }
+
+    /// The draft's trained heads, if it has any.
+    pub fn heads(&self, draft: &Model, tokenizer: &Tokenizer) -> Result<Option<HeadsFile>, PairError> {
+        let Some(bytes) = self.heads_safetensors()? else { return Ok(None) };
+        let checked = |bytes: &[u8]| -> Result<HeadsFile, HeadsError> {
+            let heads = HeadsFile::from_bytes(bytes)?;
+            heads.check_draft(draft.config(), tokenizer)?;
+            Ok(heads)
+        };
+        checked(&bytes).map(Some).map_err(|error| self.heads_failure(error.into()))
+    }
+
+    /// Their bytes, for the browser.
+    pub fn heads_safetensors(&self) -> Result<Option<Cow<'static, [u8]>>, PairError> {
+        match (&self.heads, &self.draft) {
+            (Some(path), _) => Ok(Some(fs::read(path).map_err(|error| self.heads_failure(error.into()))?.into())),
+            (None, None) => Ok(Some(HEADS.into())),
+            (None, Some(_)) => Ok(None),
+        }
+    }
+
+    fn heads_failure(&self, error: Box<dyn std::error::Error + Send + Sync>) -> PairError {
+        PairError::Heads { path: place(self.heads.as_deref()), error }
     }
 
     /// The bytes of the tokenizer, for the browser.
@@ -106,6 +147,16 @@ pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, Pai
     })
 }
 
+/// Heads as sessions use them.
+///
+/// # Errors
+/// If their numbers are none that score anything.
+pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
+    let head =
+        |head: &Option<LinearHead>| head.as_ref().map(|head| Head::new(head.weights.clone(), head.bias)).transpose();
+    Ok(Arc::new(Heads { gate: head(&file.gate)?, stop: head(&file.stop)?, threshold: file.metadata.tau }))
+}
+
 fn check_vocabulary(what: &'static str, model: usize, tokenizer: &Tokenizer) -> Result<(), PairError> {
     let tokenizer = tokenizer.vocab_size();
     if tokenizer > model { Err(PairError::Vocabulary { what, model, tokenizer }) } else { Ok(()) }
@@ -127,6 +178,9 @@ fn read(path: Option<&Path>, built_in: &'static [u8]) -> Result<Cow<'static, [u8
 }
 
 fn failure(what: &'static str, path: Option<&Path>, error: LoadError) -> PairError {
-    let path = path.map_or("in the binary".to_owned(), |path| path.display().to_string());
-    PairError::Load { what, path, error }
+    PairError::Load { what, path: place(path), error }
+}
+
+fn place(path: Option<&Path>) -> String {
+    path.map_or("in the binary".to_owned(), |path| path.display().to_string())
 }

@@ -53,6 +53,32 @@ fn help_teaches_every_command() {
     }
 }
 
+#[test]
+fn a_gate_is_trained_again_to_the_same_bytes() {
+    let file = scratch("gate.safetensors", b"");
+    let arguments =
+        ["train-gate", "--texts", "24", "--length", "24", "--lambda", "1.5", "--out", file.to_str().unwrap()];
+    let printed = stdout(&outrider(&arguments));
+    for figure in ["AU-ROC of the gate", "eta_TP, eta_FP at tau = 0.5", "(Theorem A.4)", "eta_TP 1 |", "written to"] {
+        assert!(printed.contains(figure), "{figure} in {printed}");
+    }
+    let bytes = fs::read(&file).unwrap();
+    let output = outrider(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+    // Without a terminal progress is lines.
+    assert!(String::from_utf8_lossy(&output.stderr).lines().any(|line| line == "drafting and judging: 24 of 24"));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&report["lambda"], &report["texts"], &report["seed"]), (&1.5.into(), &24.into(), &1.into()));
+    assert!(report["auRoc"].as_f64().unwrap() > 0.0 && report["curve"].as_array().unwrap().len() == 21, "{report}");
+    outrider(&[&arguments[..], &["--seed", "2"]].concat());
+    assert_ne!(fs::read(&file).unwrap(), bytes);
+
+    let lines = scratch("lines.txt", b"Once upon a time there was a king.\nHe had no sons.\n");
+    let prompts = [&arguments[..], &["--prompts", lines.to_str().unwrap()]].concat();
+    assert!(complaint(&prompts).contains("2 prompts"));
+    assert!(complaint(&["train-gate", "--out", "/nowhere/gate.safetensors"]).contains("no folder /nowhere"));
+}
+
 /// The digits that the papers print. Of the stars of Table I, (0.4, 0.4) has none in the paper: see `theory::tk_slt`.
 #[test]
 fn theory_prints_the_papers_tables() {
@@ -118,6 +144,122 @@ fn json_is_one_object_whose_rounds_add_up() {
     assert_eq!(run["statistics"]["rounds"], rounds.len());
     let drafted: usize = rounds.iter().map(|round| round["drafted"].as_array().unwrap().len()).sum();
     assert_eq!(run["statistics"]["drafted"], drafted);
+}
+
+#[test]
+fn rules_lists_what_can_be_chosen() {
+    let printed = stdout(&outrider(&["rules"]));
+    for line in ["exact             exact", "lossy   α in [0, 1), 0.3 if it is not given", "Narasimhan et al., Faster"]
+    {
+        assert!(printed.contains(line), "{line} in {printed}");
+    }
+    assert!(
+        printed.contains("token-cascade     A token passes where") && printed.contains("fixed             A round has")
+    );
+    let listing: Value = serde_json::from_str(&stdout(&outrider(&["rules", "--json"]))).unwrap();
+    let names = |list: &str| -> Vec<&str> {
+        listing[list].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect()
+    };
+    assert_eq!(names("rules").len(), 16);
+    assert_eq!(names("gates"), ["none", "sprinter", "token-cascade", "sequence-cascade"]);
+    assert_eq!(names("stopRules"), ["fixed", "odld", "adaedl", "specdec", "bild"]);
+    let exact = listing["rules"].as_array().unwrap().iter().filter(|rule| rule["lossy"] == false);
+    assert_eq!(exact.map(|rule| &rule["name"]).collect::<Vec<_>>(), ["exact"]);
+    assert_eq!(listing["rules"][1]["parameter"]["symbol"], "α");
+    assert!(listing["rules"][0]["parameter"].is_null());
+}
+
+#[test]
+fn every_rule_on_the_list_can_be_chosen() {
+    let listing: Value = serde_json::from_str(&stdout(&outrider(&["rules", "--json"]))).unwrap();
+    for rule in listing["rules"].as_array().unwrap() {
+        let name = rule["name"].as_str().unwrap();
+        let printed = stdout(&outrider(&["generate", "--local", "--max-tokens", "8", "--rule", name, PROMPT]));
+        assert_eq!(printed.contains("(lossy)"), rule["lossy"] == true, "{name}: {printed}");
+    }
+}
+
+/// Five standard deviations: by chance this fails once in more than a million seeds, and the seed stays the same.
+#[test]
+fn what_is_explained_agrees_with_what_is_measured() {
+    for (rule, scheme) in
+        [("exact", "k-sqs"), ("exact", "c-sqs"), ("exact", "dssd"), ("exact", "coupled"), ("opt", "k-sqs")]
+    {
+        let options = ["--explain", "--max-tokens", "400", "--rule", rule, "--scheme", scheme];
+        let arguments = [&["generate", "--local", "--json"], &options[..], &[PROMPT]].concat();
+        let run: Value = serde_json::from_str(&stdout(&outrider(&arguments))).unwrap();
+        let number = |path: &str| run["explained"].pointer(path).and_then(Value::as_f64);
+        let [predicted, measured, deviation] =
+            ["predicted", "measured", "deviation"].map(|key| number(&format!("/acceptanceRate/{key}")).unwrap());
+        assert!(deviation > 0.0 && deviation < 0.05, "{deviation}");
+        assert!((predicted - measured).abs() < 5.0 * deviation, "{rule} {scheme}: {predicted} {measured}");
+        assert_eq!(run["statistics"]["acceptanceRate"], measured);
+        let [expected, resampled] =
+            ["predicted", "measured"].map(|key| number(&format!("/resamplingRate/{key}")).unwrap());
+        let judged_per_round =
+            run["statistics"]["judged"].as_f64().unwrap() / run["statistics"]["rounds"].as_f64().unwrap();
+        assert!((expected - (1.0 - predicted) * judged_per_round).abs() < 1e-9);
+        match number("/resamplingRate/bound/total") {
+            Some(bound) => {
+                let parts = number("/resamplingRate/bound/discrepancy").unwrap()
+                    + number("/resamplingRate/bound/distortion").unwrap();
+                assert!((bound - parts).abs() < 1e-9);
+                // The target's probabilities travel as f32.
+                assert!(expected <= bound + 1e-4, "{rule} {scheme}: {expected} {bound}");
+                assert!(
+                    resampled <= bound + 5.0 * deviation * judged_per_round,
+                    "{rule} {scheme}: {resampled} {bound}"
+                );
+            }
+            None => assert!(rule != "exact" || scheme == "coupled"),
+        }
+        assert_eq!(number("/divergence").is_some(), rule != "exact");
+        // The closed form knows nothing of how positions differ; it is near, no more.
+        let [expected, seen] = ["predicted", "measured"].map(|key| number(&format!("/tokensPerRound/{key}")).unwrap());
+        assert!((expected / seen - 1.0).abs() < 0.2, "{rule} {scheme}: {expected} {seen}");
+        assert!(number("/speedup/measured").unwrap() > 0.0 && number("/speedup/predicted").unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn explained_runs_have_a_table_and_departures_a_line() {
+    let run = |options: &[&str]| {
+        stdout(&outrider(&[&["generate", "--local", "--max-tokens", "48"], options, &[PROMPT]].concat()))
+    };
+    let printed = run(&["--explain"]);
+    for row in ["predicted       measured", "1 - mean TV(q, p)", "S_inf at c = ", "Theorem 1: TV(q, p)"] {
+        assert!(printed.contains(row), "{row} in {printed}");
+    }
+    assert!(!printed.contains("lossy") && !printed.contains("divergence"), "{printed}");
+    let printed = run(&["--explain", "--rule", "token-v3", "--rule-parameter", "0.8"]);
+    assert!(
+        printed.contains("token-v3, α = 0.8 (lossy)") && printed.contains("divergence from the target"),
+        "{printed}"
+    );
+    let printed = run(&["--explain", "--gate", "token-cascade", "--gate-threshold", "0.8"]);
+    for line in ["passed without verification", "no draft was verified"] {
+        assert!(printed.contains(line), "{line} in {printed}");
+    }
+    assert!(!printed.contains("bit budget"), "{printed}");
+    let printed = run(&["--stop-rule", "odld", "--adaptive-mode"]);
+    for line in ["best draft length (gamma*)", "speed-up, as estimated", "written by the target alone"] {
+        assert!(printed.contains(line), "{line} in {printed}");
+    }
+    assert!(!printed.contains("predicted"), "{printed}");
+    assert!(stdout(&outrider(&["generate", "--help"])).contains("makes the server send"));
+    assert!(!outrider(&["generate", "--explain", "--cloud-only", PROMPT]).status.success());
+}
+
+#[test]
+fn impossible_rules_get_a_sentence() {
+    let line = complaint(&["generate", "--local", "--rule", "cascade", PROMPT]);
+    assert!(line.contains("no acceptance rule \"cascade\"") && line.contains("token-v3"), "{line}");
+    let line = complaint(&["generate", "--local", "--rule", "lossy", "--rule-parameter", "1", PROMPT]);
+    assert!(line.contains("α of the acceptance rule lossy is in [0, 1), not 1"), "{line}");
+    let line = complaint(&["generate", "--local", "--rule", "chow", "--scheme", "dssd", PROMPT]);
+    assert!(line.contains("chow") && line.contains("dssd") && line.contains("only the exact rule"), "{line}");
+    let line = complaint(&["generate", "--local", "--gate", "token-cascade", "--gate-threshold", "2", PROMPT]);
+    assert!(line.contains("cascade's α must be from 0 to 1"), "{line}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl CloudSession {
         if self.closed || self.in_flight.is_some() {
             return None;
         }
-        let generation = self.generation.as_ref()?;
+        let generation = self.generation.as_mut()?;
         let forward = generation.next_pass()?;
         self.in_flight = Some(generation.number());
         Some(CloudOutput::Forward(forward))

@@ -25,6 +25,14 @@ pub enum DraftError {
         /// V.
         vocab_size: u32,
     },
+    /// The hidden state is not what the heads were trained on.
+    #[error("the draft model gave a hidden state of {found} numbers to heads for {expected}")]
+    Hidden {
+        /// Numbers of the hidden state.
+        found: usize,
+        /// Those that the heads want.
+        expected: usize,
+    },
     /// The quantized distribution is not one; follows from unusable logits only.
     #[error("the draft distribution cannot be quantized: {0}")]
     Distribution(#[from] DistError),

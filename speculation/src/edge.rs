@@ -301,10 +301,16 @@ impl EdgeSession {
         let number = self.last_generation + 1;
         let (generation, frame) =
             Generation::new(number, prompt, settings, &self.draft, server, self.learned.take(), now)?;
-        let explain = matches!(&settings.mode, Mode::Speculative(speculation) if speculation.explain);
         self.last_generation = number;
         self.generation = Some(generation);
-        self.statistics = Statistics { explanation: explain.then(Explanation::default), ..Statistics::default() };
+        self.statistics = match &settings.mode {
+            Mode::CloudOnly => Statistics::default(),
+            Mode::Speculative(speculation) => Statistics {
+                law: Some(speculation.law()),
+                explanation: speculation.explain.then(Explanation::default),
+                ..Statistics::default()
+            },
+        };
         self.send(&frame);
         Ok(())
     }

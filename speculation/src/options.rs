@@ -161,7 +161,7 @@ impl DraftingOptions {
             StopName::Odld => StopRule::Odld,
             StopName::AdaEdl => StopRule::AdaEdl { scale: 0.2, threshold: threshold(0.2) },
             StopName::SpecDec => StopRule::SpecDec { threshold: threshold(0.5) },
-            StopName::Bild => StopRule::Bild { fallback: threshold(0.6) },
+            StopName::Bild => StopRule::Bild { fallback: threshold(0.8) },
         }
     }
 
@@ -170,18 +170,20 @@ impl DraftingOptions {
     }
 }
 
-/// Declares an enum whose variants have names for users.
+/// Declares an enum whose variants have names for users. What documents a variant explains it to users, too.
 macro_rules! names {
-    ($(#[$meta:meta])* $type:ident { $($(#[$note:meta])* $variant:ident = $name:literal),+ $(,)? }) => {
+    ($(#[$meta:meta])* $type:ident { $($(#[doc = $line:literal])+ $variant:ident = $name:literal),+ $(,)? }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
         pub enum $type {
-            $($(#[$note])* #[serde(rename = $name)] $variant,)+
+            $($(#[doc = $line])+ #[serde(rename = $name)] $variant,)+
         }
 
         impl $type {
             /// Every name, in the order of the papers.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
+            /// What each name stands for, in a sentence; in the same order.
+            pub const EXPLANATIONS: &'static [&'static str] = &[$(concat!($($line),+).trim_ascii_start()),+];
         }
 
         impl FromStr for $type {
@@ -218,15 +220,18 @@ names! {
 }
 
 names! {
-    /// What decides which tokens the edge commits without asking; see [`Passing`].
+    /// What decides which tokens the edge commits without asking; see [`Passing`]. All but `none` are lossy.
     GateName {
         /// Every token is verified.
         None = "none",
-        /// A trained classifier.
+        /// A token passes while a trained head trusts the draft model by τ or more; the first that it does not is verified
+        /// (Zhong et al., SPRINTER).
         Sprinter = "sprinter",
-        /// Chow's rule, token by token.
+        /// A token passes where the draft model is sure, its most likely token having at least 1 − α; elsewhere the target
+        /// writes it (Chow's rule).
         TokenCascade = "token-cascade",
-        /// Chow's rule for the whole text.
+        /// The draft model writes the whole text, which stands if the geometric mean of its tokens' probabilities is at
+        /// least 1 − α; or else the target writes it anew.
         SequenceCascade = "sequence-cascade",
     }
 }
@@ -234,15 +239,19 @@ names! {
 names! {
     /// What ends a round; see [`StopRule`].
     StopName {
-        /// γ drafts.
+        /// A round has γ drafts.
         Fixed = "fixed",
-        /// The best γ for what is measured.
+        /// A round has γ* drafts, the best length for the acceptance and the times as they are measured (Zheng & Yang,
+        /// TK-SLT).
         Odld = "odld",
-        /// Uncertain drafts, by entropy.
+        /// A round ends with a draft whose acceptance is bounded by less than λ, by the draft model's entropy (Agrawal et
+        /// al. 2024, AdaEDL).
         AdaEdl = "adaedl",
-        /// Doubtful rounds, by a trained head.
+        /// A round ends when, as a trained head says, some draft falls with a probability above h (Huang et al. 2024,
+        /// SpecDec++).
         SpecDec = "specdec",
-        /// Drafts that the small model is unsure of, which the target then writes.
+        /// A round ends before a token of which the draft model is unsure, its most likely token having less than 1 − α; the
+        /// target writes it (Kim et al. 2023, BiLD).
         Bild = "bild",
     }
 }
@@ -272,10 +281,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_the_schemes() {
+    fn names_are_those_of_the_schemes_and_have_a_sentence() {
         for &name in SchemeName::NAMES {
             let options = DraftingOptions { scheme: name.parse().unwrap(), ..Default::default() };
             assert_eq!(options.scheme().name(), name);
+        }
+        for (names, explanations) in
+            [(GateName::NAMES, GateName::EXPLANATIONS), (StopName::NAMES, StopName::EXPLANATIONS)]
+        {
+            assert_eq!(names.len(), explanations.len());
+            for sentence in explanations {
+                let runs_on = sentence.contains("  ") || sentence.starts_with(' ');
+                assert!(sentence.ends_with('.') && !runs_on, "{sentence:?}");
+            }
         }
         assert!("sqs".parse::<SchemeName>().unwrap_err().contains("k-sqs, c-sqs"));
     }

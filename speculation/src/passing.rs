@@ -45,6 +45,11 @@ pub enum Doubt {
 }
 
 impl Passing {
+    /// Whether nothing is ever drafted: tokens pass or are the target's.
+    pub fn is_cascade(&self) -> bool {
+        matches!(self, Passing::TokenCascade { .. } | Passing::SequenceCascade { .. })
+    }
+
     /// What becomes of a token from its hidden state and `peak`, max q.
     pub fn doubt(&self, heads: Option<&Heads>, hidden: &[f32], peak: impl FnOnce() -> f64) -> Doubt {
         match *self {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::{control::Estimates, explanation::Explanation};
+use crate::{control::Estimates, explanation::Explanation, rules::Rule};
 
 /// One round: what was sent, what stood, what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -35,9 +35,20 @@ pub struct RoundRecord {
     pub other_bits: BTreeMap<&'static str, usize>,
 }
 
+/// Under what a text came about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Law {
+    /// The acceptance rule.
+    pub rule: Rule,
+    /// Whether the text may be distributed otherwise than the target's own: by the rule, or because tokens passed unverified.
+    pub lossy: bool,
+}
+
 /// Totals of a generation; every derived number is finite, zero where there is nothing to divide by.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Statistics {
+    /// Under what the text came about; `None` if the target wrote it alone from the start.
+    pub law: Option<Law>,
     /// Tokens committed after the prompt.
     pub tokens: usize,
     /// Of these, committed by the edge without asking.
@@ -92,6 +103,9 @@ pub struct Statistics {
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "each is the field or method of Statistics of that name")]
 pub struct Report {
+    pub rule: Option<&'static str>,
+    pub rule_parameter: Option<f64>,
+    pub lossy: bool,
     pub tokens: usize,
     pub passed: usize,
     pub streamed: usize,
@@ -161,6 +175,9 @@ impl Statistics {
     /// Everything, ready to be shown.
     pub fn report(&self) -> Report {
         Report {
+            rule: self.law.map(|law| law.rule.name()),
+            rule_parameter: self.law.filter(|law| !law.rule.is_exact()).map(|law| law.rule.parameter()),
+            lossy: self.law.is_some_and(|law| law.lossy),
             tokens: self.tokens,
             passed: self.passed,
             streamed: self.streamed,

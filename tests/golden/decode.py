@@ -23,9 +23,9 @@ MAX_TOKEN_BITS = 8 * (MAX_FRAME - 64)
 FINISHES = ["none", "end of text", "max new tokens", "context full"]
 LATTICE = {1: "K-SQS", 2: "QS", 3: "C-SQS"}
 OTHERS = {4: "dense", 5: "TK-SLT", 6: "DSSD", 7: "coupled"}
-# The largest parameter of a rule, and whether it may be that.
-RULES = {1: (1, False), 2: (1, False), 3: (1, True), 5: (1, True), 7: (1, True), 9: (1, True), 10: (1, True), 11: (1, True), 15: (1, True)}
-ANY_PARAMETER = {4, 6, 8, 12, 13, 14}
+# The bound of a rule's parameter, and whether it may be that.
+RULES = {1: (1, False), 2: (1, False), 3: (1, True), 5: (1, True), 9: (1, True), 10: (1, True), 11: (1, True), 15: (1, True)}
+ANY_PARAMETER = {4, 6, 7, 8, 12, 13, 14}
 ONE_STATISTIC, MANY_STATISTICS = {3, 4, 5, 6, 7, 8, 15}, {9, 12, 13}
 
 

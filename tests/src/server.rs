@@ -52,6 +52,7 @@ impl Server {
             limits,
             draft_gguf: pair.draft_gguf().unwrap().into_owned().into(),
             tokenizer_json: pair.tokenizer_json().unwrap().into_owned().into(),
+            heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| bytes.into_owned().into()),
             stopping,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

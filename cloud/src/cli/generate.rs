@@ -6,14 +6,16 @@ use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::TextStream;
 use outrider_speculation::{
-    edge::{Mode, Settings},
+    control::StopRule,
+    edge::{Mode, Settings, Speculation},
     options::{CodeName, DownlinkName, DraftingOptions, GateName, SchemeName, StopName},
+    passing::Passing,
     rules::{Rule, RuleError},
     statistics::{Report, RoundRecord},
 };
 use serde::Serialize;
 
-use super::{CommandError, print};
+use super::{CommandError, explain::Explained, print};
 use crate::{
     edge::{Generated, NativeEdge, Transport},
     engine::Engine,
@@ -34,11 +36,17 @@ pub struct Generate {
     /// Let the target generate alone, for comparison
     #[arg(long)]
     cloud_only: bool,
+    /// Compare with what the papers' formulas predict
+    ///
+    /// This makes the server send its distribution at every draft that it judges: far more bytes than all else, and some
+    /// time. Afterwards the target generates once more, alone, to compare speeds.
+    #[arg(long, conflicts_with = "cloud_only")]
+    explain: bool,
     #[command(flatten)]
     pair: PairPaths,
     #[command(flatten)]
     settings: SettingsArgs,
-    /// Print one JSON object: token ids, text, settings, statistics and a record per round
+    /// Print one JSON object: token ids, text, settings, statistics, a record per round and what --explain compares
     #[arg(long)]
     json: bool,
 }
@@ -163,14 +171,17 @@ struct Output<'a> {
     settings: &'a SettingsArgs,
     statistics: &'a Report,
     rounds: &'a [RoundRecord],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explained: Option<Explained>,
 }
 
 impl Generate {
     pub(super) async fn run(self) -> Result<(), CommandError> {
-        let settings = self.settings.settings(self.cloud_only)?;
+        let settings = self.settings.settings(self.cloud_only, self.explain)?;
         let tokenizer = self.pair.tokenizer()?;
         let draft = self.pair.draft()?;
-        let info = pair::draft_info(&draft, &tokenizer)?;
+        let mut info = pair::draft_info(&draft, &tokenizer)?;
+        info.heads = self.pair.heads(&draft, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
         let transport = if self.local { self.local(&tokenizer)? } else { Transport::connect(&self.server).await? };
         let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, &self.prompt)?;
 
@@ -191,6 +202,14 @@ impl Generate {
         let rest = stream.finish();
         self.show(&rest);
         text.push_str(&rest);
+        let explained = match &settings.mode {
+            Mode::Speculative(speculation) if speculation.explain => {
+                let alone = Settings { mode: Mode::CloudOnly, ..settings.clone() };
+                let alone = edge.generate(prompt.clone(), &alone, |_| {}).await?;
+                Some(Explained::new(speculation, &generated.statistics, &rounds, &alone.statistics))
+            }
+            _ => None,
+        };
         edge.close().await;
 
         let report = generated.statistics.report();
@@ -205,10 +224,14 @@ impl Generate {
                 settings: &self.settings,
                 statistics: &report,
                 rounds: &rounds,
+                explained,
             };
             print(&format!("{}\n", serde_json::to_string(&output)?));
         } else {
-            print(&format!("\n\n{}", summary(&generated, &report)));
+            print(&format!("\n\n{}", summary(&settings.mode, &generated, &report)));
+            if let Some(explained) = explained {
+                print(&format!("\n{}", explained.text()));
+            }
         }
         Ok(())
     }
@@ -229,8 +252,9 @@ impl Generate {
 }
 
 impl SettingsArgs {
-    fn settings(&self, cloud_only: bool) -> Result<Settings, RuleError> {
-        let mode = if cloud_only { Mode::CloudOnly } else { Mode::Speculative(self.drafting.options().speculation()?) };
+    fn settings(&self, cloud_only: bool, explain: bool) -> Result<Settings, RuleError> {
+        let speculation = || Ok(Speculation { explain, ..self.drafting.options().speculation()? });
+        let mode = if cloud_only { Mode::CloudOnly } else { Mode::Speculative(speculation()?) };
         Ok(Settings {
             mode,
             sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
@@ -240,12 +264,15 @@ impl SettingsArgs {
     }
 }
 
-fn summary(generated: &Generated, report: &Report) -> String {
+fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
     let mut lines = vec![
         ("tokens", format!("{} ({})", report.tokens, generated.end.name())),
         ("tokens/s", format!("{:.1}", report.tokens_per_second)),
         ("server passes per token", format!("{:.3}", report.server_passes_per_token)),
     ];
+    if let Mode::Speculative(speculation) = mode {
+        lines.extend(departures(speculation, report));
+    }
     if report.drafted > 0 {
         let accepted = format!(
             "{:.3} ({} of {} judged, {} drafted)",
@@ -257,7 +284,7 @@ fn summary(generated: &Generated, report: &Report) -> String {
             ("of these, payload", format!("{:.1}", report.payload_bits_per_drafted_token)),
         ]);
     }
-    if report.drafted == 0 && report.rounds > 0 {
+    if report.drafted == 0 && report.rounds > 0 && !declines(mode) {
         lines.push(("drafted", "nothing: no token fits into the bit budget (--bit-budget 0 lifts it)".to_owned()));
     }
     if let (Some(mean), Some(bound)) = (report.mean_dropped_mass, report.dropped_mass_bound) {
@@ -273,4 +300,37 @@ fn summary(generated: &Generated, report: &Report) -> String {
         ("first token", format!("{:.0} ms", report.first_token_ms)),
     ]);
     lines.iter().map(|(name, value)| format!("{name:<30} {value}\n")).collect()
+}
+
+/// Whether rounds may be empty because the edge leaves them to the target.
+fn declines(mode: &Mode) -> bool {
+    let Mode::Speculative(speculation) = mode else { return false };
+    let is_cascade = matches!(speculation.passing, Passing::TokenCascade { .. } | Passing::SequenceCascade { .. });
+    is_cascade || matches!(speculation.stop, StopRule::Bild { .. })
+}
+
+/// What is not as plain speculative decoding has it: a lossy rule, tokens that were not verified, a draft length that varies.
+fn departures(speculation: &Speculation, report: &Report) -> Vec<(&'static str, String)> {
+    let unknown = || "not known yet".to_owned();
+    let mut lines = Vec::new();
+    let info = speculation.rule.info();
+    if info.lossy {
+        let parameter = info.symbol.map(|symbol| format!(", {symbol} = {}", speculation.rule.parameter() as f32));
+        lines.push(("acceptance rule", format!("{}{} (lossy)", info.name, parameter.unwrap_or_default())));
+    }
+    if report.passed > 0 {
+        lines.push(("passed without verification", format!("{} (lossy)", report.passed)));
+    }
+    if report.streamed > 0 {
+        lines.push(("written by the target alone", report.streamed.to_string()));
+    }
+    if speculation.adaptive_mode || speculation.stop == StopRule::Odld {
+        let length = report.optimal_draft_length.map_or_else(unknown, |length| length.to_string());
+        lines.push(("best draft length (gamma*)", length));
+    }
+    if speculation.adaptive_mode {
+        let speedup = report.predicted_speedup.map_or_else(unknown, |speedup| format!("{speedup:.2}"));
+        lines.push(("speed-up, as estimated", speedup));
+    }
+    lines
 }

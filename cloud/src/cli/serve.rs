@@ -51,6 +51,7 @@ impl Serve {
             limits: Limits { idle: Duration::from_secs(self.idle_timeout), ..Limits::default() },
             draft_gguf: self.pair.draft_gguf()?.into_owned().into(),
             tokenizer_json: self.pair.tokenizer_json()?.into_owned().into(),
+            heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| bytes.into_owned().into()),
             stopping: stopping.clone(),
         };
         let listener = TcpListener::bind(self.listen)

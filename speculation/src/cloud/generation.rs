@@ -30,6 +30,9 @@ pub(super) struct Generation {
     length_limit: usize,
     /// How many of `committed` the cache holds.
     cached: usize,
+    /// How many it holds when the pass under way is done. Drafts come meanwhile, and may bring passed tokens that the
+    /// pass does not read.
+    reading: usize,
     work: Work,
 }
 
@@ -97,6 +100,7 @@ impl Generation {
             length_limit: request.tokens.len().saturating_add(request.max_new_tokens as usize),
             committed: request.tokens,
             cached: 0,
+            reading: 0,
             work,
         }
     }
@@ -172,7 +176,13 @@ impl Generation {
     }
 
     /// The pass that moves this generation on, if there is anything to do.
-    pub(super) fn next_pass(&self) -> Option<Forward> {
+    pub(super) fn next_pass(&mut self) -> Option<Forward> {
+        let forward = self.forward()?;
+        self.reading = forward.keep + forward.tokens.len();
+        Some(forward)
+    }
+
+    fn forward(&self) -> Option<Forward> {
         let pending = &self.committed[self.cached..];
         let alone = || Some(Forward { keep: self.cached, tokens: pending.to_vec(), rows: 1 });
         match &self.work {
@@ -198,7 +208,7 @@ impl Generation {
     /// the generation is over with them.
     pub(super) fn advance(&mut self, rows: &[&[f32]], target: &TargetInfo) -> Result<(Vec<Frame>, bool), LogitsError> {
         let Some(row) = rows.first() else {
-            self.cached = self.committed.len() - 1;
+            self.cached = self.reading;
             return Ok((Vec::new(), false));
         };
         let generation = self.number;
@@ -231,6 +241,9 @@ impl Generation {
             Some(last) => (last + 1, Next::Nothing),
             None => (stand, next),
         };
+        if stop.is_some() {
+            judged.truncate(accepted);
+        }
         let token = if let Next::Token(token) = next { Some(token) } else { None };
         if !matches!(next, Next::Samples(_) | Next::Distribution(_)) {
             verification.edge_resamples = None;

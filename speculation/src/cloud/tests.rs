@@ -3,10 +3,12 @@ use outrider_codec::{
     frame::{Finish, Next, Prompt, SamplingParameters, Token, Verdict},
     half,
     probabilities::DraftProbability,
+    rule::RuleParameters,
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 
 use super::*;
+use crate::rules::Rule;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -271,4 +273,170 @@ fn a_cancelled_pass_is_dropped_and_a_new_generation_starts_from_nothing() {
     session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
     answer(&mut session, &[3]);
     assert_eq!(sent(&mut session), Frame::Token(Token { generation: 2, token: 3, finish: None }));
+}
+
+fn with_rule(name: &str, scheme: SchemeParameters) -> Vec<u8> {
+    let rule = Rule::new(name, 0.5).unwrap();
+    let rule = RuleParameters { number: rule.number(), parameter: 0.5 };
+    Frame::Prompt(Prompt { rule, ..Prompt::exact(scheme, request(1, &[0])) }).encode()
+}
+
+/// The ids certain, behind the bytes of their statistics.
+fn draft_with(statistics: &[u8], ids: &[u32]) -> Draft {
+    let Ok(Frame::Draft(draft)) = Frame::decode(&draft(1, 0, ids)) else { unreachable!() };
+    Draft { payload: [statistics, &draft.payload].concat(), ..draft }
+}
+
+/// Passed tokens that came while the prompt was being read were taken to be in the cache.
+#[test]
+fn passed_tokens_that_come_while_the_prompt_is_read_are_fed_with_the_drafts() {
+    for stream in [0, 2] {
+        let mut session = greeted();
+        session.handle_frame(&prompt(1, &[0, 1, 2]));
+        assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 0 });
+        let draft = draft_with(&[], if stream > 0 { &[] } else { &[5] });
+        session.handle_frame(&Frame::Draft(Draft { passed: vec![3, 4], stream, ..draft }).encode());
+        answer(&mut session, &[]);
+        let (tokens, rows) = if stream > 0 { (vec![2, 3, 4], 1) } else { (vec![2, 3, 4, 5], 2) };
+        assert_eq!(forward(&mut session), Forward { keep: 2, tokens, rows });
+        answer(&mut session, &[5, 6][..rows]);
+        match sent(&mut session) {
+            Frame::Verdict(verdict) => assert_eq!((verdict.accepted, verdict.next), (1, Next::Token(6))),
+            frame => assert_eq!(frame, Frame::Token(Token { generation: 1, token: 5, finish: None })),
+        }
+    }
+}
+
+/// No bonus token, and so a draft more: it may be the last token of the text.
+#[test]
+fn lossy_rounds_reach_the_end_and_feed_all_but_the_last_draft() {
+    let mut session = greeted();
+    session.handle_frame(&with_rule("lossy", SCHEME));
+    session.handle_frame(&draft(1, 0, &[1, 2]));
+    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 2 });
+    answer(&mut session, &[1, 2]);
+    let verdict = Verdict { generation: 1, round: 0, accepted: 2, next: Next::Nothing, finish: None };
+    assert_eq!(sent(&mut session), Frame::Verdict(verdict));
+    // The second was not fed: its row comes with the next round.
+    session.handle_frame(&draft(1, 1, &[3, 4, 5, 6]));
+    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![2, 3, 4, 5], rows: 4 });
+    answer(&mut session, &[3, 4, 5, 6]);
+    let verdict = Verdict { generation: 1, round: 1, accepted: 4, next: Next::Nothing, finish: Some(Finish::Length) };
+    assert_eq!(sent(&mut session), Frame::Verdict(verdict));
+}
+
+#[test]
+fn a_round_of_no_drafts_gives_a_token_under_every_rule() {
+    for info in Rule::all() {
+        let mut session = greeted();
+        let parameter = info.default as f32;
+        let rule = RuleParameters { number: Rule::new(info.name, info.default).unwrap().number(), parameter };
+        session.handle_frame(&Frame::Prompt(Prompt { rule, ..Prompt::exact(SCHEME, request(1, &[0])) }).encode());
+        session.handle_frame(&draft(1, 0, &[]));
+        assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0], rows: 1 });
+        answer(&mut session, &[3]);
+        let verdict = Verdict { generation: 1, round: 0, accepted: 0, next: Next::Token(3), finish: None };
+        assert_eq!(sent(&mut session), Frame::Verdict(verdict), "{}", info.name);
+    }
+}
+
+/// A client that drafts on behind an end of text gets no evidence of what never was.
+#[test]
+fn evidence_ends_with_the_text() {
+    let mut session = greeted();
+    session.handle_frame(&Frame::Prompt(Prompt { evidence: true, ..Prompt::exact(SCHEME, request(1, &[0])) }).encode());
+    session.handle_frame(&draft(1, 0, &[3, 7, 4]));
+    forward(&mut session);
+    answer(&mut session, &[3, 7, 5, 5]);
+    for index in 0..2 {
+        assert!(matches!(sent(&mut session), Frame::Evidence(evidence) if evidence.index == index));
+    }
+    let verdict = Verdict { generation: 1, round: 0, accepted: 2, next: Next::Nothing, finish: Some(Finish::Eos) };
+    assert_eq!(sent(&mut session), Frame::Verdict(verdict));
+}
+
+#[test]
+fn drafts_that_lie_about_what_passed_are_invalid() {
+    let cases: [(&str, &[u32], &[u32]); 5] = [
+        ("an end of text", &[1, 7], &[]),
+        ("a token outside the vocabulary", &[V], &[]),
+        ("a whole text", &[1; 6], &[]),
+        ("no place for the bonus token", &[1; 4], &[1, 2]),
+        ("more than the context", &[1; 15], &[]),
+    ];
+    for (name, passed, ids) in cases {
+        let mut session = greeted();
+        session.handle_frame(&prompt(1, &[0]));
+        let draft = Draft { passed: passed.to_vec(), ..draft_with(&[], ids) };
+        session.handle_frame(&Frame::Draft(draft).encode());
+        assert_eq!(error(&mut session), (0, ErrorCode::InvalidDraft, true), "{name}");
+    }
+    // As many as there may be.
+    let mut session = greeted();
+    session.handle_frame(&prompt(1, &[0]));
+    session.handle_frame(&Frame::Draft(Draft { passed: vec![1; 4], ..draft_with(&[], &[2]) }).encode());
+    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1, 1, 1, 1, 2], rows: 2 });
+}
+
+#[test]
+fn nothing_is_drafted_while_the_target_writes() {
+    let mut session = greeted();
+    session.handle_frame(&prompt(1, &[0]));
+    let stream = Draft { stream: 2, ..draft_with(&[], &[]) };
+    session.handle_frame(&Frame::Draft(stream.clone()).encode());
+    forward(&mut session);
+    answer(&mut session, &[3]);
+    assert!(matches!(sent(&mut session), Frame::Token(_)));
+    session.handle_frame(&Frame::Draft(Draft { round: 1, ..stream }).encode());
+    assert_eq!(error(&mut session), (0, ErrorCode::OutOfOrder, true));
+}
+
+#[test]
+fn statistics_that_are_not_the_drafts_are_malformed() {
+    // f16: ½ is 3800, 2 is 4000, −½ is b800, NaN is 7e00; the drafts' q̂ has one id.
+    let half = [0x00, 0x38];
+    let cases: [(&str, &str, Vec<u8>, bool); 8] = [
+        ("chow", "one number", half.to_vec(), true),
+        ("chow", "none", vec![], false),
+        ("chow", "two", [half, half].concat(), false),
+        ("chow", "NaN", vec![0x00, 0x7e], false),
+        ("chow", "a negative number", vec![0x00, 0xb8], false),
+        ("token-v1", "one for the one id", [&[1], &half[..]].concat(), true),
+        ("token-v1", "one too many", [&[2], &half[..], &half].concat(), false),
+        ("token-v1", "a count without numbers", vec![200, 200, 1], false),
+    ];
+    for (rule, name, statistics, is_right) in cases {
+        let mut session = greeted();
+        session.handle_frame(&with_rule(rule, SCHEME));
+        session.handle_frame(&Frame::Draft(draft_with(&statistics, &[3])).encode());
+        if is_right {
+            assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0], rows: 1 }, "{rule}: {name}");
+        } else {
+            assert_eq!(error(&mut session), (0, ErrorCode::Malformed, true), "{rule}: {name}");
+        }
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_used_are_refused_and_the_session_goes_on() {
+    let cases = [
+        (16, 0.5, SCHEME),
+        (127, 0.0, SCHEME),
+        (1, 1.0, SCHEME),
+        (3, 1.5, SCHEME),
+        (1, 0.5, SchemeParameters::Dssd { downlink: Downlink::Full }),
+        (15, 0.5, SchemeParameters::Dssd { downlink: Downlink::Sampled(2) }),
+        (3, 0.5, SchemeParameters::Coupled),
+    ];
+    for (number, parameter, scheme) in cases {
+        let mut session = greeted();
+        let rule = RuleParameters { number, parameter };
+        session.handle_frame(&Frame::Prompt(Prompt { rule, ..Prompt::exact(scheme, request(1, &[0])) }).encode());
+        assert_eq!(error(&mut session), (1, ErrorCode::InvalidParameters, false), "rule {number} with {scheme:?}");
+        session.handle_frame(&prompt(2, &[0]));
+        session.handle_frame(&draft(2, 0, &[1]));
+        forward(&mut session);
+        answer(&mut session, &[1, 2]);
+        assert!(matches!(sent(&mut session), Frame::Verdict(_)));
+    }
 }

@@ -19,7 +19,7 @@ use crate::{
     draft::{self, DraftError},
     dssd,
     explanation::Drawn,
-    gate::Heads,
+    gate::{HeadError, Heads},
     passing::{Doubt, Passing},
     random::{End, Randomness},
     rules::{Need, Statistic},
@@ -115,6 +115,11 @@ impl Drafter {
         !self.full && fixed.is_none_or(|bits| self.bits() + bits as usize <= self.budget)
     }
 
+    /// Whether the round has ended before a token that was looked at.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
     /// Whether the row of logits before the round's first is wanted too: a bonus token's.
     pub(super) fn wants_bonus_row(&self) -> bool {
         self.ids.is_empty()
@@ -136,7 +141,8 @@ impl Drafter {
     }
 
     /// Drafts a token from a row of logits and the hidden state they were made of, lets it pass, or ends the round before it;
-    /// `position` is its place in the text, and so many bits of the frame are taken already.
+    /// `position` is its place in the text, so many bits of the frame are `taken` already, and it may be drafted only if
+    /// `may_draft`.
     ///
     /// Which of these is decided before the draw and whatever it gives. Otherwise short codes, that is likely tokens,
     /// would be drafted more often than q̂ says.
@@ -146,15 +152,18 @@ impl Drafter {
         hidden: &[f32],
         position: usize,
         taken: usize,
+        may_draft: bool,
         controller: &mut Controller,
     ) -> Result<Choice, EdgeError> {
         let q = sampling::transform(row, &self.sampling).map_err(DraftError::from)?;
+        self.check_width(hidden)?;
         let doubt = if self.ids.is_empty() {
             self.passing.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, row))
         } else {
             Doubt::Verify
         };
         let advice = match doubt {
+            Doubt::Verify if !may_draft => Advice::Decline,
             Doubt::Verify if controller.needs_outlook() => {
                 let head = self.heads.as_ref().and_then(|heads| heads.stop.as_ref());
                 controller.consider(
@@ -210,6 +219,16 @@ impl Drafter {
         let (id, dist) = (token.id, self.drawn.is_some().then(|| token.dist.clone()));
         self.tokens.push(token);
         self.drafted(q, id, dist, distortion, advice)
+    }
+
+    fn check_width(&self, hidden: &[f32]) -> Result<(), DraftError> {
+        let width = self.heads.as_ref().map(|heads| heads.check_width(hidden.len()));
+        match width {
+            Some(Err(HeadError::Width { head: expected, hidden: found })) => {
+                Err(DraftError::Hidden { found, expected })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn drafted(

@@ -59,7 +59,11 @@ pub(super) struct Generation {
 }
 
 /// What a generation has learned of the link and the models, and under what parameters.
-pub(super) type Learned = (ControlParameters, Controller);
+#[derive(Debug)]
+pub(super) struct Learned {
+    parameters: ControlParameters,
+    controller: Controller,
+}
 
 /// What a speculative generation has besides.
 #[derive(Debug)]
@@ -154,7 +158,7 @@ impl Generation {
         let longest = server.max_draft_tokens.min(MAX_DRAFT_TOKENS);
         generation.drafting = Some(Drafting {
             drafter,
-            learned: learn(control(speculation, server), learned),
+            learned: Learned::new(control(speculation, server), learned),
             rule: speculation.rule,
             passing: speculation.passing,
             longest: longest.into(),
@@ -190,8 +194,9 @@ impl Generation {
             drafting.phase = Phase::Open;
             drafting.round_started = now;
             // A cascade has its own way of choosing the target.
-            let is_cascade = matches!(drafting.passing, Passing::TokenCascade { .. } | Passing::SequenceCascade { .. });
-            if !is_cascade && let Move::Stream { tokens } = drafting.learned.1.next_move() {
+            if !drafting.passing.is_cascade()
+                && let Move::Stream { tokens } = drafting.learned.controller.next_move()
+            {
                 let left = (self.length_limit - self.committed.len()).min(u32::MAX as usize) as u32;
                 return Ok(Some(Step::Send(drafting.stream(self.number, tokens.clamp(1, left), now))));
             }
@@ -203,6 +208,10 @@ impl Generation {
             let forward = drafting.forward(&self.committed);
             drafting.phase = Phase::AwaitLogits(forward.rows);
             return Ok(Some(Step::Forward(forward)));
+        }
+        if drafting.held.is_some() && !drafting.passed.is_empty() {
+            // The text goes on beyond what the draft model can read.
+            return Ok(Some(Step::Send(self.discard(now))));
         }
         let (payload, payload_bits) = drafting.drafter.payload();
         let frame = Frame::Draft(Draft {
@@ -242,7 +251,9 @@ impl Generation {
                 drafting.phase = Phase::Open;
                 // At most five bytes an id, and a few more.
                 let taken = 40 * (drafting.passed.len() + 2);
-                let choice = drafting.drafter.choose(row, hidden, position, taken, &mut drafting.learned.1)?;
+                let may_draft = drafting.may_draft(position, self.length_limit);
+                let controller = &mut drafting.learned.controller;
+                let choice = drafting.drafter.choose(row, hidden, position, taken, may_draft, controller)?;
                 if let Choice::Passed { token, probability } = choice {
                     return Ok(self.pass(token, probability, statistics, now));
                 }
@@ -263,7 +274,7 @@ impl Generation {
             let Some(_) = finish else { return Reaction::Wait };
             let Passing::SequenceCascade { alpha } = drafting.passing else { return Reaction::Wait };
             if held.confidence() < 1.0 - alpha {
-                return self.discard(now);
+                return Reaction::Send(self.discard(now));
             }
             std::mem::take(&mut drafting.passed)
         } else {
@@ -276,14 +287,13 @@ impl Generation {
     }
 
     /// A sequence cascade does not trust what it wrote: the target writes it anew.
-    fn discard(&mut self, now: Duration) -> Reaction {
-        let Some(drafting) = &mut self.drafting else { return Reaction::Wait };
+    fn discard(&mut self, now: Duration) -> Vec<u8> {
+        let Some(drafting) = &mut self.drafting else { return Vec::new() };
         let written = std::mem::take(&mut drafting.passed).len();
         self.committed.truncate(self.committed.len() - written);
         drafting.held = None;
         drafting.cached = drafting.cached.min(self.committed.len());
-        let bytes = drafting.stream(self.number, written.max(self.length_limit - self.committed.len()) as u32, now);
-        Reaction::Send(bytes)
+        drafting.stream(self.number, (self.length_limit - self.committed.len()) as u32, now)
     }
 
     pub(super) fn handle_verdict(
@@ -434,14 +444,14 @@ impl Generation {
         let other_bits = drafting.drafter.settle(accepted, token);
         let drafting_time = drafting.sent.at.saturating_sub(drafting.round_started);
         let round_trip = now.saturating_sub(drafting.sent.at);
-        drafting.learned.1.round_done(&RoundTimes {
+        drafting.learned.controller.round_done(&RoundTimes {
             drafted: drafted.len(),
             judged,
             accepted,
             drafting: drafting_time,
             round_trip,
         });
-        statistics.estimates = drafting.learned.1.estimates();
+        statistics.estimates = drafting.learned.controller.estimates();
         let record = RoundRecord {
             round: drafting.round,
             accepted,
@@ -501,7 +511,7 @@ impl Generation {
         if let Some(drafting) = &mut self.drafting {
             drafting.streamed(token.token, now);
             statistics.streamed += 1;
-            statistics.estimates = drafting.learned.1.estimates();
+            statistics.estimates = drafting.learned.controller.estimates();
         }
         self.count(1, 1, statistics, now);
         let committed = Committed { tokens: vec![(token.token, Origin::Cloud)], round: None };
@@ -538,18 +548,27 @@ impl Generation {
 }
 
 impl Drafting {
-    /// Whether another token is to be drafted before the frame is sent.
+    /// Whether another token is to be drafted, or to pass, before the frame is sent.
     fn wants_another(&self, committed: &[u32], eos_ids: &[u32], length_limit: usize) -> bool {
         let ids = self.drafter.ids();
         let length = committed.len() + ids.len();
-        // One place is the cloud's own token's, where it has one.
-        let places = length_limit - usize::from(self.rule.has_bonus());
-        ids.len() < self.longest
-            && self.learned.1.wants(ids.len())
-            && self.drafter.has_room()
-            && length < places
+        (self.may_pass(length, length_limit) || self.may_draft(length, length_limit))
             && length <= self.draft_context
             && !ids.last().is_some_and(|id| eos_ids.contains(id))
+    }
+
+    /// Whether a token may pass, `length` tokens into the text. It takes nothing of the round, and may be the last.
+    fn may_pass(&self, length: usize, length_limit: usize) -> bool {
+        let at_start = self.drafter.ids().is_empty() && !self.drafter.is_full();
+        self.passing != Passing::Never && at_start && length < length_limit
+    }
+
+    /// Whether the round has room for a draft, `length` tokens into the text.
+    fn may_draft(&self, length: usize, length_limit: usize) -> bool {
+        let drafted = self.drafter.ids().len();
+        // One place is the cloud's own token's, where it has one.
+        let places = length_limit - usize::from(self.rule.has_bonus());
+        drafted < self.longest && self.learned.controller.wants(drafted) && self.drafter.has_room() && length < places
     }
 
     /// Asks the target to write so many tokens alone.
@@ -572,7 +591,7 @@ impl Drafting {
     /// A token came that the target wrote alone.
     fn streamed(&mut self, token: u32, now: Duration) {
         self.drafter.streamed(token);
-        self.learned.1.token_streamed(self.streamed_at.map(|last| now.saturating_sub(last)));
+        self.learned.controller.token_streamed(self.streamed_at.map(|last| now.saturating_sub(last)));
         self.streamed_at = Some(now);
         if let Phase::AwaitTokens(left) = self.phase {
             self.phase = if left > 1 { Phase::AwaitTokens(left - 1) } else { Phase::Fresh };
@@ -594,12 +613,14 @@ fn ending(token: u32, length: usize, eos_ids: &[u32], length_limit: usize, limit
     if eos_ids.contains(&token) { Some(Finish::Eos) } else { (length >= length_limit).then_some(limit) }
 }
 
-/// Goes on from what was learned under the same parameters.
-fn learn(parameters: ControlParameters, learned: Option<Learned>) -> Learned {
-    let learned = learned.filter(|learned| learned.0 == parameters).map(|learned| learned.1);
-    let mut controller = learned.unwrap_or_else(|| Controller::new(parameters));
-    controller.next_generation();
-    (parameters, controller)
+impl Learned {
+    /// Goes on from what an earlier generation learned, if its parameters were the same.
+    fn new(parameters: ControlParameters, earlier: Option<Self>) -> Self {
+        let earlier = earlier.filter(|earlier| earlier.parameters == parameters);
+        let mut learned = earlier.unwrap_or_else(|| Self { parameters, controller: Controller::new(parameters) });
+        learned.controller.next_generation();
+        learned
+    }
 }
 
 /// What the controller has to know.

@@ -8,7 +8,7 @@ use outrider_codec::{
 use super::{DraftInfo, StartError};
 use crate::{
     comparison::ComparisonParameters, conformal::ThresholdParameters, control::StopRule, passing::Passing, rules::Rule,
-    unscaled,
+    statistics::Law, unscaled,
 };
 
 /// What a generation is asked for.
@@ -79,6 +79,11 @@ impl Speculation {
     /// The same with a budget of so many bits a round.
     pub fn with_budget(self, bits: u32) -> Self {
         Self { bit_budget: Some(bits), ..self }
+    }
+
+    /// Under what its texts come about.
+    pub fn law(&self) -> Law {
+        Law { rule: self.rule, lossy: self.rule.info().lossy || self.passing != Passing::Never }
     }
 
     /// The same under a rule.

@@ -1,9 +1,10 @@
 use outrider_codec::{
-    frame::{SamplingParameters, Token},
-    scheme::{Code, SchemeParameters},
+    frame::{Distribution, Draft, Evidence, Next, SamplingParameters, TargetDist, Token, Verdict},
+    scheme::{Code, Downlink, SchemeParameters},
 };
 
 use super::*;
+use crate::{passing::Passing, rules::Rule};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -68,4 +69,256 @@ fn rows_of_another_length_are_an_error() {
         let expected = if found == V as usize { Ok(()) } else { Err(length) };
         assert_eq!(session.handle_logits(&vec![0.0; found], &[], NOW), expected);
     }
+}
+
+const K_SQS: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };
+
+/// A generation whose draft model always says 3, and the drafts of its first round, which await their verdict.
+fn drafted(speculation: Speculation, max_new_tokens: u32) -> (EdgeSession, Draft) {
+    let mut session = connected(16);
+    let mode = Mode::Speculative(speculation);
+    session.start(vec![0, 1], &Settings { mode, ..settings(max_new_tokens) }, NOW).unwrap();
+    let draft = next_draft(&mut session);
+    (session, draft)
+}
+
+fn row(best: usize) -> Vec<f32> {
+    (0..V as usize).map(|id| f32::from(u8::from(id == best))).collect()
+}
+
+fn next_draft(session: &mut EdgeSession) -> Draft {
+    loop {
+        match session.poll(NOW).unwrap().expect("a draft is sent") {
+            EdgeOutput::Forward(forward) => {
+                for _ in 0..forward.rows {
+                    session.handle_logits(&row(3), &[], NOW).unwrap();
+                }
+            }
+            EdgeOutput::Send(bytes) => {
+                if let Frame::Draft(draft) = Frame::decode(&bytes).unwrap() {
+                    return draft;
+                }
+            }
+            EdgeOutput::Event(_) => {}
+        }
+    }
+}
+
+fn give(session: &mut EdgeSession, frame: Frame) -> Result<(), EdgeError> {
+    session.handle_frame(&frame.encode(), NOW)
+}
+
+fn verdict(accepted: u8, next: Next, finish: Option<Finish>) -> Frame {
+    Frame::Verdict(Verdict { generation: 1, round: 0, accepted, next, finish })
+}
+
+fn evidence(round: u32, index: u8, ids: &[u32]) -> Frame {
+    let target = TargetDist(ids.iter().map(|&id| (id, 1.0)).collect());
+    Frame::Evidence(Evidence { generation: 1, round, index, rejection: 0.5, divergence: 0.0, target })
+}
+
+fn ruled(name: &str) -> Speculation {
+    Speculation { explain: true, ..Speculation::new(K_SQS, 2).with_rule(Rule::new(name, 0.0).unwrap()) }
+}
+
+/// Each rule ends a round in its own way, and no server in another's. Two drafts were sent.
+#[test]
+fn verdicts_that_a_rule_does_not_give_are_errors() {
+    let token = Next::Token(5);
+    let cases = [
+        // Accepted, what follows, and whether it may: with a bonus token and without.
+        (2, token.clone(), true, false),
+        (2, Next::Nothing, false, true),
+        (1, token.clone(), true, true),
+        (0, token.clone(), true, true),
+        (1, Next::Nothing, false, false),
+        (0, Next::Nothing, false, false),
+        (3, token, false, false),
+        (1, Next::Token(V), false, false),
+        (1, Next::Samples(vec![(5, 1.0)]), false, false),
+        (1, Next::Distribution(TargetDist(vec![(5, 1.0)])), false, false),
+    ];
+    for (accepted, next, with_bonus, without) in cases {
+        for info in Rule::all() {
+            let (mut session, draft) = drafted(ruled(info.name), 6);
+            assert_eq!(draft.count, 2);
+            let result = give(&mut session, verdict(accepted, next.clone(), None));
+            let may = if ["exact", "bild"].contains(&info.name) { with_bonus } else { without };
+            // What commits nothing and goes on is no frame at all.
+            let is_impossible = matches!(result, Err(EdgeError::ImpossibleVerdict { .. } | EdgeError::Decode(_)));
+            assert_eq!((result.is_ok(), is_impossible), (may, !may), "{}: {accepted}, {next:?}", info.name);
+        }
+    }
+}
+
+#[test]
+fn a_verdict_for_another_round_or_none_is_an_error() {
+    let (mut session, _) = drafted(ruled("exact"), 6);
+    let other = Verdict { generation: 1, round: 1, accepted: 2, next: Next::Token(3), finish: None };
+    assert!(matches!(give(&mut session, Frame::Verdict(other)), Err(EdgeError::ImpossibleVerdict { .. })));
+    let (mut session, _) = drafted(ruled("exact"), 6);
+    give(&mut session, verdict(2, Next::Token(3), None)).unwrap();
+    let twice = give(&mut session, verdict(2, Next::Token(3), None));
+    assert_eq!(twice, Err(EdgeError::Unexpected { frame: "Verdict" }));
+}
+
+/// Under a lossy rule drafts reach the last token, under others the bonus token has it.
+#[test]
+fn a_text_may_end_with_a_draft_only_where_no_bonus_token_follows() {
+    for (name, count) in [("exact", 1), ("bild", 1), ("lossy", 2), ("oracle-diff", 2)] {
+        let (mut session, draft) = drafted(ruled(name), 2);
+        assert_eq!(draft.count, count, "{name}");
+        let next = if count == 1 { Next::Token(4) } else { Next::Nothing };
+        let goes_on = give(&mut session, verdict(count, next.clone(), None));
+        assert!(matches!(goes_on, Err(EdgeError::ImpossibleVerdict { .. })), "{name}");
+        let (mut session, _) = drafted(ruled(name), 2);
+        give(&mut session, verdict(count, next, Some(Finish::Length))).unwrap();
+        assert_eq!(session.statistics().tokens, 2);
+        assert!(session.is_idle());
+    }
+}
+
+#[test]
+fn evidence_comes_in_order_between_draft_and_verdict() {
+    let out_of_place = Err(EdgeError::Unexpected { frame: "Evidence" });
+    for frames in [
+        vec![evidence(1, 0, &[3])],
+        vec![evidence(0, 1, &[3])],
+        vec![evidence(0, 0, &[3]), evidence(0, 0, &[3])],
+        vec![evidence(0, 0, &[3]), evidence(0, 2, &[3])],
+        vec![evidence(0, 0, &[3]), evidence(0, 1, &[3]), evidence(0, 2, &[3])],
+    ] {
+        let (mut session, _) = drafted(ruled("lossy"), 6);
+        let results: Vec<_> = frames.into_iter().map(|frame| give(&mut session, frame)).collect();
+        let (last, before) = results.split_last().unwrap();
+        assert!(before.iter().all(Result::is_ok));
+        assert_eq!(*last, out_of_place);
+    }
+    // Nobody asked for it; the round has not been sent, or is over.
+    let (mut session, _) = drafted(Speculation::new(K_SQS, 2), 6);
+    assert_eq!(give(&mut session, evidence(0, 0, &[3])), out_of_place);
+    let (mut session, _) = drafted(ruled("lossy"), 6);
+    give(&mut session, verdict(2, Next::Nothing, None)).unwrap();
+    assert_eq!(give(&mut session, evidence(1, 0, &[3])), out_of_place);
+    let (mut session, _) = drafted(ruled("lossy"), 6);
+    assert!(matches!(give(&mut session, evidence(0, 0, &[V])), Err(EdgeError::ImpossibleVerdict { .. })));
+    // What came for drafts behind the rejected one does not count.
+    let (mut session, _) = drafted(ruled("lossy"), 6);
+    give(&mut session, evidence(0, 0, &[3])).unwrap();
+    give(&mut session, evidence(0, 1, &[3])).unwrap();
+    give(&mut session, verdict(0, Next::Token(4), None)).unwrap();
+    assert_eq!(session.statistics().explanation.as_ref().unwrap().judged, 1);
+}
+
+/// A sequence cascade that is not sure of what it wrote asks for the whole text.
+fn streamed(max_new_tokens: u32) -> EdgeSession {
+    let mut session = connected(16);
+    let passing = Passing::SequenceCascade { alpha: 0.0 };
+    let mode = Mode::Speculative(Speculation { passing, ..Speculation::new(K_SQS, 2) });
+    let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+    session.start(vec![0, 1], &Settings { mode, sampling, ..settings(max_new_tokens) }, NOW).unwrap();
+    let draft = next_draft(&mut session);
+    assert_eq!((draft.count, draft.stream, draft.passed.len()), (0, max_new_tokens, 0));
+    session
+}
+
+#[test]
+fn a_stream_has_the_tokens_that_were_asked_for() {
+    let mut session = streamed(3);
+    for _ in 0..2 {
+        session.handle_frame(&token(None), NOW).unwrap();
+    }
+    let endless = session.handle_frame(&token(None), NOW);
+    assert!(matches!(endless, Err(EdgeError::ImpossibleVerdict { .. })));
+    let outside = give(&mut streamed(3), Frame::Token(Token { generation: 1, token: V, finish: None }));
+    assert!(matches!(outside, Err(EdgeError::ImpossibleVerdict { .. })));
+    let judged = give(&mut streamed(3), verdict(0, Next::Token(3), None));
+    assert_eq!(judged, Err(EdgeError::Unexpected { frame: "Verdict" }));
+    let mut session = streamed(3);
+    session.handle_frame(&token(Some(Finish::Eos)), NOW).unwrap();
+    assert!(session.is_idle(), "a stream may end early");
+    // In a round the target does not write alone.
+    let (mut session, _) = drafted(ruled("exact"), 6);
+    assert_eq!(session.handle_frame(&token(None), NOW), Err(EdgeError::Unexpected { frame: "Token" }));
+}
+
+/// AS²'s first lesson comes after four rounds; what comes after its last token is not of it.
+#[test]
+fn a_token_more_than_the_stream_has_is_an_error() {
+    let speculation = Speculation { adaptive_mode: true, ..Speculation::new(K_SQS, 1) };
+    let (mut session, mut draft) = drafted(speculation, 14);
+    while draft.stream == 0 {
+        let round = draft.round;
+        let rejected = Verdict { generation: 1, round, accepted: 0, next: Next::Token(4), finish: None };
+        give(&mut session, Frame::Verdict(rejected)).unwrap();
+        draft = next_draft(&mut session);
+    }
+    for _ in 0..draft.stream {
+        session.handle_frame(&token(None), NOW).unwrap();
+    }
+    assert_eq!(session.handle_frame(&token(None), NOW), Err(EdgeError::Unexpected { frame: "Token" }));
+    assert_eq!(session.statistics().streamed, draft.stream as usize);
+}
+
+#[test]
+fn under_dssd_the_server_does_not_resample() {
+    for downlink in [Downlink::Full, Downlink::Sampled(1)] {
+        let speculation = || Speculation::new(SchemeParameters::Dssd { downlink }, 2);
+        let target = TargetDist(vec![(5, 1.0)]);
+        let (mut session, _) = drafted(speculation(), 6);
+        let resampled = give(&mut session, verdict(1, Next::Token(5), None));
+        assert!(matches!(resampled, Err(EdgeError::ImpossibleVerdict { .. })));
+        let (mut session, _) = drafted(speculation(), 6);
+        let unasked =
+            give(&mut session, Frame::Distribution(Distribution { generation: 1, round: 0, target: target.clone() }));
+        assert_eq!(unasked, Err(EdgeError::Unexpected { frame: "Distribution" }));
+        // The resampled token travels with what follows.
+        let (mut session, _) = drafted(speculation(), 6);
+        give(&mut session, verdict(1, Next::Distribution(target), None)).unwrap();
+        assert_eq!(next_draft(&mut session).resampled, Some(5));
+    }
+}
+
+/// The last token was left to the target, the text before it was sent to nobody, and the user never saw it.
+#[test]
+fn a_sequence_cascade_keeps_its_text_to_the_last_token() {
+    let passing = Passing::SequenceCascade { alpha: 1.0 };
+    for rule in ["exact", "lossy"] {
+        for (context_length, finish) in [(16, Finish::Length), (5, Finish::Context)] {
+            let mut session = connected(context_length);
+            let mode = Mode::Speculative(Speculation { passing, ..ruled(rule) });
+            let length = if context_length == 5 { 9 } else { 3 };
+            session.start(vec![0, 1], &Settings { mode, ..settings(length) }, NOW).unwrap();
+            let mut events = Vec::new();
+            let mut sent = Vec::new();
+            while let Some(output) = session.poll(NOW).unwrap() {
+                match output {
+                    EdgeOutput::Forward(_) => session.handle_logits(&row(3), &[], NOW).unwrap(),
+                    EdgeOutput::Send(bytes) => sent.push(Frame::decode(&bytes).unwrap().name()),
+                    EdgeOutput::Event(event) => events.push(event),
+                }
+            }
+            let tokens = vec![(3, Origin::Passed); 3];
+            let committed = Event::Committed(Committed { tokens, round: None });
+            assert_eq!(events[1..], [committed, Event::Finished(EndReason::Finish(finish))], "{rule}");
+            assert_eq!(sent, ["Hello", "Prompt", "Cancel"]);
+            assert_eq!(session.statistics().passed, 3);
+        }
+    }
+}
+
+/// A text longer than the draft model can read is the target's: what was held is not lost.
+#[test]
+fn a_sequence_cascade_beyond_the_drafts_context_is_the_targets() {
+    let draft = DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 4, heads: None };
+    let mut session = EdgeSession::new(draft);
+    let welcome = Welcome { vocab_size: V, context_length: 16, max_draft_tokens: 4, eos_ids: vec![7] };
+    session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
+    let passing = Passing::SequenceCascade { alpha: 1.0 };
+    let mode = Mode::Speculative(Speculation { passing, ..ruled("exact") });
+    session.start(vec![0, 1], &Settings { mode, ..settings(6) }, NOW).unwrap();
+    let draft = next_draft(&mut session);
+    assert_eq!((draft.stream, draft.passed), (6, vec![]));
+    assert_eq!(session.statistics().tokens, 0);
 }

@@ -1,0 +1,306 @@
+//! `outrider train-gate`.
+
+use std::{
+    fs,
+    io::{IsTerminal, stderr},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use outrider_codec::frame::SamplingParameters;
+use serde::Serialize;
+
+use super::{CommandError, print};
+use crate::{
+    pair::{self, PairPaths},
+    training::{self, Progress, Report, Settings, roc::Rates},
+};
+
+const SYMBOLS: &str = "\
+Symbols:
+  p, q      what the target and the draft model give for the next token, at the sampling asked for
+  lambda    a token that the draft drew is acceptable if q <= lambda p
+  tau       the gate passes a token at this score and above
+  eta_TP    how often the gate passes a token that is acceptable
+  eta_FP    how often it passes one that is not
+  AU-ROC    how often an acceptable token scores above one that is not
+  TV        total variation distance: how often the target would reject a token of the draft
+
+Labels belong to the sampling they were drawn at: train with what your sessions use.";
+
+/// Train SPRINTER's gate and SpecDec++'s stop head for a pair
+///
+/// The gate tells from the draft's hidden state whether a token may pass without asking the server; the stop head, how
+/// likely the server is to accept it. Both models go along texts written by their author, by either model and by both;
+/// the figures are on texts that were held out. One seed gives one file.
+#[derive(Debug, Args)]
+#[command(after_help = SYMBOLS)]
+pub struct TrainGate {
+    #[command(flatten)]
+    pair: PairPaths,
+    /// Texts to train on, of some dozens of tokens: one a line, or with blank lines in between. Without, a tale and
+    /// texts that the target makes up
+    #[arg(long, value_name = "FILE")]
+    prompts: Option<PathBuf>,
+    /// A token is acceptable if q <= lambda p; the paper tries 1, 1.2 and 1.5
+    #[arg(long, value_name = "lambda", default_value_t = Settings::default().lambda, value_parser = not_negative)]
+    lambda: f64,
+    /// The gate passes a token at this score and above
+    #[arg(long, value_name = "tau", default_value_t = Settings::default().threshold, value_parser = rate)]
+    tau: f64,
+    /// Temperature of both models
+    #[arg(long, value_name = "T", default_value_t = Settings::default().sampling.temperature, value_parser = temperature)]
+    temperature: f32,
+    /// Keep the k most likely tokens; 0 keeps all
+    #[arg(long, value_name = "k", default_value_t = Settings::default().sampling.top_k)]
+    top_k: u32,
+    /// Keep the fewest most likely tokens whose probabilities reach this
+    #[arg(long, value_name = "p", default_value_t = Settings::default().sampling.top_p, value_parser = top_p)]
+    top_p: f32,
+    /// Texts to go along, four of each prompt
+    #[arg(long, value_name = "COUNT", default_value_t = Settings::default().texts)]
+    texts: usize,
+    /// Most tokens in a text
+    #[arg(long, value_name = "COUNT", default_value_t = Settings::default().length)]
+    length: usize,
+    /// Decides everything that is drawn
+    #[arg(long, default_value_t = Settings::default().seed)]
+    seed: u64,
+    /// File to write
+    #[arg(long, value_name = "FILE", default_value = "pair/draft/gate.safetensors")]
+    out: PathBuf,
+    /// Print one JSON object: the figures
+    #[arg(long)]
+    json: bool,
+}
+
+impl TrainGate {
+    pub(super) fn run(self) -> Result<(), CommandError> {
+        // Before minutes of work, not after.
+        let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            return Err(
+                format!("{} cannot be written: there is no folder {}", self.out.display(), folder.display()).into()
+            );
+        }
+        let prompts = self.prompts.as_deref().map(read_prompts).transpose()?;
+        let (draft, target, tokenizer) = (self.pair.draft()?, self.pair.target()?, self.pair.tokenizer()?);
+        pair::draft_info(&draft, &tokenizer)?;
+        let settings = Settings {
+            texts: self.texts,
+            length: self.length,
+            sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
+            lambda: self.lambda,
+            threshold: self.tau,
+            seed: self.seed,
+        };
+        let mut shown = Shown::new();
+        let trained = training::train(&draft, &target, &tokenizer, prompts.as_deref(), &settings, &mut |progress| {
+            shown.show(progress);
+        })?;
+        shown.finish();
+        fs::write(&self.out, trained.heads.to_bytes())
+            .map_err(|error| format!("{} cannot be written: {error}", self.out.display()))?;
+        if self.json {
+            let output = Output {
+                file: &self.out,
+                texts: self.texts,
+                length: self.length,
+                seed: self.seed,
+                report: &trained.report,
+            };
+            print(&format!("{}\n", serde_json::to_string(&output)?));
+        } else {
+            print(&format!("{}\nwritten to {}\n", text(&trained.report), self.out.display()));
+        }
+        Ok(())
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Output<'a> {
+    file: &'a Path,
+    texts: usize,
+    length: usize,
+    seed: u64,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+fn read_prompts(path: &Path) -> Result<Vec<String>, CommandError> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    Ok(split(&text))
+}
+
+/// Paragraphs if there are blank lines, else lines.
+fn split(text: &str) -> Vec<String> {
+    let text = text.replace("\r\n", "\n");
+    let separator = if text.trim().contains("\n\n") { "\n\n" } else { "\n" };
+    text.split(separator).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect()
+}
+
+/// Progress on stderr: a bar in a terminal, else a line for every stage and quarter.
+struct Shown {
+    bar: Option<ProgressBar>,
+    last: Option<(&'static str, usize)>,
+}
+
+impl Shown {
+    fn new() -> Self {
+        let bar = stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            match ProgressStyle::with_template("{msg:<20} {bar:40} {pos}/{len} {eta}") {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+        Self { bar, last: None }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let Progress { stage, total, done } = progress;
+        if let Some(bar) = &self.bar {
+            if self.last.is_none_or(|(last, _)| last != stage) {
+                bar.reset();
+                bar.set_message(stage);
+            }
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+        }
+        let quarter = 4 * done / total.max(1);
+        if self.last != Some((stage, quarter)) {
+            self.last = Some((stage, quarter));
+            if self.bar.is_none() {
+                line(&format!("{stage}: {done} of {total}"));
+            }
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "this is a command line")]
+fn line(text: &str) {
+    eprintln!("{text}");
+}
+
+fn text(report: &Report) -> String {
+    let Rates { threshold, true_positive, false_positive } = report.at_threshold;
+    let exact = report.at_threshold_exact;
+    let mut out = format!(
+        "{} positions, {} of them in {} held-out texts, at T = {}, top-k {}, top-p {}\n\n",
+        report.positions, report.test_positions, report.test_texts, report.temperature, report.top_k, report.top_p
+    );
+    let mut row = |name: &str, value: String| out.push_str(&format!("{name:<42} {value}\n"));
+    row(&format!("acceptable tokens (q <= {} p)", report.lambda), format!("{:.3}", report.base_rate));
+    row("AU-ROC of the gate", format!("{:.3}", report.au_roc));
+    for kind in &report.kinds {
+        let area = kind.au_roc.map_or("-".to_owned(), |area| format!("{area:.3}"));
+        let text = format!("{area} ({:.3} acceptable, {} positions)", kind.base_rate, kind.positions);
+        row(&format!("  in texts of kind {:?}", kind.kind).to_lowercase(), text);
+    }
+    row(&format!("eta_TP, eta_FP at tau = {threshold}"), format!("{true_positive:.3}, {false_positive:.3}"));
+    row("the same for q <= p", format!("{:.3}, {:.3}", exact.true_positive, exact.false_positive));
+    row("tokens passed", format!("{:.3}", report.measured.passed));
+    row("1 - TV(p, q): acceptance, all verified", format!("{:.3}", report.acceptance_verified));
+    row("1 - (1 - eta_FP) TV (Theorem A.4)", format!("{:.3}", report.acceptance_theory));
+    row("  measured", format!("{:.3}", report.measured.acceptance));
+    row("eta_FP TV: distance from p (Theorem 3.1)", format!("{:.3}", report.distance_theory));
+    row("  measured", format!("{:.3}", report.measured.distance));
+    let stop = report.stop;
+    row("AU-ROC of the stop head", format!("{:.3}", stop.au_roc));
+    row("  mean score, mean label", format!("{:.3}, {:.3}", stop.mean_score, stop.mean_label));
+    row("  cross-entropy, of the mean label alone", format!("{:.3}, {:.3}", stop.loss, stop.base_loss));
+    out.push_str("\n   tau  eta_TP  eta_FP\n");
+    for rates in report.curve.iter().step_by(2) {
+        out.push_str(&format!("{:>6.2}{:>8.3}{:>8.3}\n", rates.threshold, rates.true_positive, rates.false_positive));
+    }
+    out.push('\n');
+    out.push_str(&plot(&report.curve));
+    out
+}
+
+const PLOT_WIDTH: usize = 41;
+const PLOT_HEIGHT: usize = 11;
+
+/// The curve in characters: η_TP upwards over η_FP, with the diagonal of a coin.
+fn plot(curve: &[Rates]) -> String {
+    let mut rows = [[' '; PLOT_WIDTH]; PLOT_HEIGHT];
+    let mut mark = |x: f64, y: f64, mark| {
+        let column = (x * (PLOT_WIDTH - 1) as f64).round() as usize;
+        let row = ((1.0 - y) * (PLOT_HEIGHT - 1) as f64).round() as usize;
+        rows[row.min(PLOT_HEIGHT - 1)][column.min(PLOT_WIDTH - 1)] = mark;
+    };
+    for step in 0..PLOT_WIDTH {
+        let x = step as f64 / (PLOT_WIDTH - 1) as f64;
+        mark(x, x, '.');
+    }
+    for rates in curve {
+        mark(rates.false_positive, rates.true_positive, '*');
+    }
+    let lines: String = rows
+        .iter()
+        .enumerate()
+        .map(|(index, row)| {
+            let label = if index == 0 {
+                "eta_TP 1"
+            } else if index == PLOT_HEIGHT - 1 {
+                "0"
+            } else {
+                ""
+            };
+            format!("{label:>8} |{}\n", row.iter().collect::<String>().trim_end())
+        })
+        .collect();
+    format!("{lines}{:>9}+{}\n{:>10}0{:>40}\n", "", "-".repeat(PLOT_WIDTH), "", "1 eta_FP")
+}
+
+fn within<T: FromStr + PartialOrd>(text: &str, accepted: impl Fn(&T) -> bool, expected: &str) -> Result<T, String> {
+    text.parse().ok().filter(accepted).ok_or_else(|| format!("must be {expected}"))
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    within(text, |&x: &f64| x.is_finite() && x >= 0.0, "a number, not negative")
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    within(text, |x: &f64| (0.0..=1.0).contains(x), "between 0 and 1")
+}
+
+fn temperature(text: &str) -> Result<f32, String> {
+    within(text, |&x: &f32| x.is_finite() && x >= 0.0, "a number, not negative")
+}
+
+fn top_p(text: &str) -> Result<f32, String> {
+    within(text, |&x: &f32| x > 0.0 && x <= 1.0, "above 0 and at most 1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_paragraphs_or_lines() {
+        assert_eq!(split("one\ntwo\n\n"), ["one", "two"]);
+        assert_eq!(split("one\nstill one\r\n\r\ntwo\n"), ["one\nstill one", "two"]);
+        assert!(split(" \n\n").is_empty());
+    }
+
+    #[test]
+    fn the_plot_goes_from_corner_to_corner() {
+        let at = |x, y| Rates { threshold: 0.5, true_positive: y, false_positive: x };
+        let plot = plot(&[at(0.0, 0.0), at(0.25, 0.8), at(1.0, 1.0)]);
+        let lines: Vec<&str> = plot.lines().collect();
+        assert!(lines[0].ends_with('*') && lines[0].starts_with("eta_TP 1 |"), "{plot}");
+        assert_eq!(lines[2].find('*'), Some(10 + 10), "{plot}");
+        assert_eq!(&lines[10][..11], "       0 |*", "{plot}");
+    }
+}
