@@ -1,6 +1,9 @@
 //! What one can choose to judge, pass and stop by, as plain objects: the table that the page and the package go by.
 //!
-//! Names, parameters and ranges are those of `outrider-speculation`; only what it does not put into words is said here.
+//! Names, sentences, parameters and ranges are those of `outrider-speculation`; what is said only here is where gates and
+//! stop rules come from and which head they need.
+
+use std::str::FromStr;
 
 use outrider_speculation::{
     control::StopRule,
@@ -106,11 +109,21 @@ impl Policies {
     pub fn all() -> Self {
         Self {
             rules: Rule::all().iter().map(rule).collect(),
-            gates: GateName::NAMES.iter().filter_map(|&name| Some(gate(name, name.parse().ok()?))).collect(),
-            stop_rules: StopName::NAMES.iter().filter_map(|&name| Some(stop(name, name.parse().ok()?))).collect(),
+            gates: named(GateName::NAMES, GateName::EXPLANATIONS, gate),
+            stop_rules: named(StopName::NAMES, StopName::EXPLANATIONS, stop),
             exact_schemes: SchemeName::NAMES.iter().copied().filter(|name| is_exact_only(name)).collect(),
         }
     }
+}
+
+/// A policy for each name that a table has.
+fn named<T: FromStr>(
+    names: &[&'static str],
+    explanations: &[&'static str],
+    describe: impl Fn(&'static str, &'static str, T) -> Policy,
+) -> Vec<Policy> {
+    let pairs = names.iter().zip(explanations);
+    pairs.filter_map(|(&name, &explanation)| Some(describe(name, explanation, name.parse().ok()?))).collect()
 }
 
 fn rule(info: &RuleInfo) -> RulePolicy {
@@ -128,62 +141,45 @@ fn rule(info: &RuleInfo) -> RulePolicy {
     RulePolicy { policy, has_bonus }
 }
 
+/// A parameter that is a probability.
+fn probability(symbol: &'static str, default: f64) -> Option<Parameter> {
+    Some(Parameter { symbol, default, range: Range::PROBABILITY })
+}
+
 /// What drafting with these options comes to; the rule is the exact one, which cannot be refused.
 fn speculation(options: &DraftingOptions) -> Speculation {
     options.speculation().unwrap_or_else(|_| Speculation::new(options.scheme(), options.draft_length))
 }
 
-fn gate(name: &'static str, gate: GateName) -> Policy {
-    let probability = |symbol, default| Some(Parameter { symbol, default, range: Range::PROBABILITY });
+fn gate(name: &'static str, explanation: &'static str, gate: GateName) -> Policy {
     let parameter = match speculation(&DraftingOptions { gate, ..Default::default() }).passing {
         Passing::Never => None,
         Passing::Sprinter { threshold } => probability("τ", threshold),
         Passing::TokenCascade { alpha } | Passing::SequenceCascade { alpha } => probability("α", alpha),
     };
-    let (explanation, source) = match gate {
-        GateName::None => ("Every token is verified by the server.", "Leviathan et al. 2023"),
-        GateName::Sprinter => (
-            "A token passes unverified while a trained gate gives it a score of at least τ; the rest is drafted.",
-            "Zhong et al., Algorithm 2",
-        ),
-        GateName::TokenCascade => (
-            "A token passes unverified where the draft model is sure, its most likely token having at least 1 − α; else the server writes it.",
-            "Narasimhan et al., Algorithm 2 with eq. 2",
-        ),
-        GateName::SequenceCascade => (
-            "The page writes the whole text and keeps it if its mean confidence is at least 1 − α; else the server writes it anew.",
-            "Narasimhan et al., eq. 1",
-        ),
+    let source = match gate {
+        GateName::None => "Leviathan et al. 2023",
+        GateName::Sprinter => "Zhong et al., Algorithm 2",
+        GateName::TokenCascade => "Narasimhan et al., Algorithm 2 with eq. 2",
+        GateName::SequenceCascade => "Narasimhan et al., eq. 1",
     };
     let head = (gate == GateName::Sprinter).then_some("gate");
     Policy { name, parameter, explanation, source, lossy: gate != GateName::None, head }
 }
 
-fn stop(name: &'static str, stop_rule: StopName) -> Policy {
-    let probability = |symbol, default| Some(Parameter { symbol, default, range: Range::PROBABILITY });
+fn stop(name: &'static str, explanation: &'static str, stop_rule: StopName) -> Policy {
     let parameter = match speculation(&DraftingOptions { stop_rule, ..Default::default() }).stop {
         StopRule::Fixed | StopRule::Odld => None,
         StopRule::AdaEdl { threshold, .. } => probability("λ", threshold),
         StopRule::SpecDec { threshold } => probability("h", threshold),
         StopRule::Bild { fallback } => probability("α", fallback),
     };
-    let (explanation, source) = match stop_rule {
-        StopName::Fixed => ("A round has γ drafts.", "Leviathan et al. 2023"),
-        StopName::Odld => (
-            "A round has γ* drafts, the best number for the link, the speed and the acceptance that are measured; the first ones have γ.",
-            "Zheng and Yang, Algorithm 1",
-        ),
-        StopName::AdaEdl => (
-            "A round ends after a draft that the entropy of its distribution bounds the acceptance of below λ, which follows what is accepted.",
-            "Agrawal, Jeon, Lee 2024",
-        ),
-        StopName::SpecDec => {
-            ("A round ends where a trained head says that a rejection is likelier than h.", "Huang, Guo, Wang 2024")
-        }
-        StopName::Bild => (
-            "A round ends before a token that the draft model is not sure of, its most likely token having less than 1 − α; the server writes it.",
-            "Kim et al. 2023",
-        ),
+    let source = match stop_rule {
+        StopName::Fixed => "Leviathan et al. 2023",
+        StopName::Odld => "Zheng and Yang, Algorithm 1",
+        StopName::AdaEdl => "Agrawal, Jeon, Lee 2024",
+        StopName::SpecDec => "Huang, Guo, Wang 2024",
+        StopName::Bild => "Kim et al. 2023",
     };
     let head = (stop_rule == StopName::SpecDec).then_some("stop");
     Policy { name, parameter, explanation, source, lossy: false, head }

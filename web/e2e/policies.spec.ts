@@ -21,14 +21,12 @@ async function origins(demo: Demo): Promise<Set<string>> {
 
 /** The names that a selector offers, and those of them that cannot be chosen. */
 async function offered(page: Page, select: string): Promise<{ all: string[]; disabled: string[] }> {
-  const options = await page
-    .locator(`#${select} option`)
-    .evaluateAll((elements) =>
-      elements.map((element) => ({
-        name: element.textContent ?? '',
-        disabled: element.matches(':disabled'),
-      })),
-    );
+  const options = await page.locator(`#${select} option`).evaluateAll((elements) =>
+    elements.map((element) => ({
+      name: element.textContent ?? '',
+      disabled: element.matches(':disabled'),
+    })),
+  );
   return {
     all: options.map(({ name }) => name),
     disabled: options.filter(({ disabled }) => disabled).map(({ name }) => name),
@@ -221,6 +219,22 @@ test('with a trained gate SPRINTER passes what it trusts and drafts the rest', a
   await demo.run();
   expect(await demo.counter('passed')).toBe(0);
   expect(await origins(demo)).not.toContain('passed');
+});
+
+test('the served draft comes with heads, for SPRINTER and for SpecDec++', async ({ demo, server }) => {
+  const { page } = demo;
+  await demo.open(server, { maxNewTokens: 32, gate: 'sprinter', stopRule: 'specdec' });
+  expect((await offered(page, 'gate')).disabled).toEqual([]);
+  expect((await offered(page, 'stopRule')).disabled).toEqual([]);
+  await expect(page.locator('#gate-missing')).toHaveText('');
+  // A gate that asks for nothing lets everything pass, whatever it was trained for.
+  await demo.set('gateThreshold', 0);
+  await demo.run();
+  expect(await origins(demo)).toEqual(new Set(['passed']));
+  await demo.choose('gate', 'none');
+  await demo.run();
+  await expect(badge(page)).toHaveText('exact');
+  expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0);
 });
 
 test('heads of another draft, and a file that is none, are sentences', async ({ demo, server }) => {

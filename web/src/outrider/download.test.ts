@@ -75,6 +75,12 @@ test('a file that is not there fails at once, one that never completes after fou
 test('a file that may be missing is null where it is, and an error for any other reason', async () => {
   const answers = (status: number) => (() => Promise.resolve(new Response(null, { status }))) as typeof fetch;
   expect(await downloadOptional('u', answers(404))).toBeNull();
-  await expect(downloadOptional('u', answers(500))).rejects.toMatchObject({ code: 'download-failed' });
+  for (const status of [403, 410, 500]) {
+    await expect(downloadOptional('u', answers(status)), `${status}`).rejects.toMatchObject({
+      code: 'download-failed',
+    });
+  }
+  const broken = () => Promise.reject(new TypeError('no network'));
+  await expect(downloadOptional('u', broken)).rejects.toMatchObject({ code: 'download-failed' });
   expect(await downloadOptional('u', server({}).request)).toEqual(file);
 });

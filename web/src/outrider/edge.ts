@@ -49,6 +49,12 @@ export interface SessionInfo {
 
 /** What a generation cost so far. Ratios are zero while there is nothing to divide by. */
 export interface Statistics {
+  /** The acceptance rule; null where the server writes alone from the start. */
+  rule: string | null;
+  /** Its number; null where it has none. */
+  ruleParameter: number | null;
+  /** Whether the text may be distributed otherwise than the server's model would have it: by the rule or by a gate. */
+  lossy: boolean;
   /** Tokens committed. */
   tokens: number;
   /** Of these, written here and never verified: those that a gate let pass. */

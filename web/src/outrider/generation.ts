@@ -95,6 +95,9 @@ export class Generation implements AsyncIterable<Token> {
 
 /** @internal Of a generation that was stopped before it began. */
 export const emptySummary: Summary = {
+  rule: null,
+  ruleParameter: null,
+  lossy: false,
   tokens: 0,
   passed: 0,
   streamed: 0,

@@ -16,7 +16,7 @@ export type RunChoices = Choices & Readonly<Record<PolicyOption, string>> & { ad
 
 /** A number out of the statistics. */
 export interface Counter {
-  name: keyof Statistics;
+  name: Exclude<keyof Statistics, 'rule' | 'lossy'>;
   label: string;
   format: (value: number) => string;
   /** Without drafts there is nothing to accept, and a stream of tokens has no round trips. */
