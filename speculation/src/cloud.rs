@@ -62,8 +62,16 @@ pub struct CloudSession {
     /// Largest generation number seen.
     last_generation: u32,
     generation: Option<Generation>,
-    /// The generation that the pass under way belongs to.
-    in_flight: Option<u32>,
+    in_flight: Option<Pass>,
+}
+
+/// The pass under way.
+#[derive(Debug, Clone, Copy)]
+struct Pass {
+    /// The generation that it belongs to.
+    generation: u32,
+    /// Tokens that the cache holds after it.
+    cached: usize,
 }
 
 impl CloudSession {
@@ -95,7 +103,8 @@ impl CloudSession {
         }
         let generation = self.generation.as_ref()?;
         let forward = generation.next_pass()?;
-        self.in_flight = Some(generation.number());
+        self.in_flight =
+            Some(Pass { generation: generation.number(), cached: forward.keep + forward.tokens.len() });
         Some(CloudOutput::Forward(forward))
     }
 
@@ -113,11 +122,11 @@ impl CloudSession {
     ///
     /// Results of a pass whose generation has been cancelled meanwhile are dropped.
     pub fn handle_logits(&mut self, rows: &[&[f32]]) {
-        let number = self.in_flight.take();
-        let Some(generation) = self.generation.as_mut().filter(|g| Some(g.number()) == number) else {
+        let Some(pass) = self.in_flight.take() else { return };
+        let Some(generation) = self.generation.as_mut().filter(|g| g.number() == pass.generation) else {
             return;
         };
-        match generation.advance(rows, &self.target) {
+        match generation.advance(rows, pass.cached, &self.target) {
             Ok((frames, finished)) => {
                 self.outputs.extend(frames.iter().map(|frame| CloudOutput::Send(frame.encode())));
                 if finished {
@@ -137,7 +146,7 @@ impl CloudSession {
 
     /// The pass under way could not be run. The generation ends; the connection goes on.
     pub fn handle_failure(&mut self, text: &str) {
-        if let Some(number) = self.in_flight.take()
+        if let Some(Pass { generation: number, .. }) = self.in_flight.take()
             && self.generation.as_ref().is_some_and(|g| g.number() == number)
         {
             self.fail(Failure::generation(number, ErrorCode::Internal, text.to_owned()));

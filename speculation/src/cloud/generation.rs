@@ -194,11 +194,17 @@ impl Generation {
         }
     }
 
-    /// Uses the rows of the pass that [`next_pass`](Self::next_pass) asked for; gives the frames to send and whether
-    /// the generation is over with them.
-    pub(super) fn advance(&mut self, rows: &[&[f32]], target: &TargetInfo) -> Result<(Vec<Frame>, bool), LogitsError> {
+    /// Uses the rows of the pass that [`next_pass`](Self::next_pass) asked for, after which the cache holds `cached`
+    /// tokens; gives the frames to send and whether the generation is over with them.
+    pub(super) fn advance(
+        &mut self,
+        rows: &[&[f32]],
+        cached: usize,
+        target: &TargetInfo,
+    ) -> Result<(Vec<Frame>, bool), LogitsError> {
         let Some(row) = rows.first() else {
-            self.cached = self.committed.len() - 1;
+            // Tokens may have passed while the prompt was read.
+            self.cached = cached;
             return Ok((Vec::new(), false));
         };
         let generation = self.number;

@@ -272,3 +272,15 @@ fn a_cancelled_pass_is_dropped_and_a_new_generation_starts_from_nothing() {
     answer(&mut session, &[3]);
     assert_eq!(sent(&mut session), Frame::Token(Token { generation: 2, token: 3, finish: None }));
 }
+
+/// Found by the fuzz target `cloud`: tokens that passed while the prompt was read were taken to be in the cache.
+#[test]
+fn what_passes_while_the_prompt_is_read_is_fed_after_it() {
+    let mut session = greeted();
+    session.handle_frame(&prompt(1, &[0, 1, 2]));
+    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 0 });
+    let Frame::Draft(drafted) = Frame::decode(&draft(1, 0, &[5])).unwrap() else { panic!("not a draft") };
+    session.handle_frame(&Frame::Draft(Draft { passed: vec![3, 4], ..drafted }).encode());
+    answer(&mut session, &[]);
+    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![2, 3, 4, 5], rows: 2 });
+}
