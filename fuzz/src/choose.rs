@@ -8,13 +8,19 @@ use outrider_codec::{
     frame::SamplingParameters,
     half,
     probabilities::DraftProbability,
+    rule::RuleParameters,
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
     comparison::ComparisonParameters,
     conformal::ThresholdParameters,
+    control::StopRule,
     edge::{Mode, Settings, Speculation},
+    passing::Passing,
+    rules::Rule,
 };
+
+use crate::rules;
 
 /// One of `values`.
 pub fn one_of<T: Copy>(input: &mut Unstructured<'_>, values: &[T]) -> Result<T> {
@@ -71,12 +77,62 @@ pub fn lattice_resolution(input: &mut Unstructured<'_>) -> Result<u32> {
     if rarely(input, 32)? { one_of(input, &[1 << 16, (1 << 16) + 1, 2047, 1000]) } else { number(input, 130) }
 }
 
+/// The exact rule, or one of the others with a parameter within its range, at its end, or out of it; now and then a number
+/// that is none.
+pub fn rule(input: &mut Unstructured<'_>) -> Result<RuleParameters> {
+    if !input.arbitrary::<bool>()? {
+        return Ok(RuleParameters::EXACT);
+    }
+    let number = if rarely(input, 32)? { input.int_in_range(0..=127)? } else { input.int_in_range(0..=rules::COUNT - 1)? };
+    let part = f32::from(input.arbitrary::<u8>()?) / 256.0;
+    let parameter = match input.int_in_range(0..=15u8)? {
+        0 => 0.0,
+        1 => 1.0,
+        2 => 1f32.next_down(),
+        3 => 1f32.next_up(),
+        4 => f32::MAX,
+        5 => f32::MIN_POSITIVE,
+        // Some are in nats.
+        6..=8 => 8.0 * part,
+        _ => part,
+    };
+    // The exact rule's does not travel.
+    Ok(if number == 0 { RuleParameters::EXACT } else { RuleParameters { number, parameter } })
+}
+
+/// A number of [0, 1], its ends not rare; now and then any.
+fn unit(input: &mut Unstructured<'_>) -> Result<f64> {
+    if rarely(input, 32)? { input.arbitrary() } else { Ok(f64::from(input.arbitrary::<u8>()?) / 255.0) }
+}
+
+/// Which tokens pass; may be out of range. Half of the time none.
+pub fn passing(input: &mut Unstructured<'_>) -> Result<Passing> {
+    Ok(match input.int_in_range(0..=5u8)? {
+        0..=2 => Passing::Never,
+        3 => Passing::Sprinter { threshold: unit(input)? },
+        4 => Passing::TokenCascade { alpha: unit(input)? },
+        _ => Passing::SequenceCascade { alpha: unit(input)? },
+    })
+}
+
+/// What ends a round; may be out of range.
+pub fn stop(input: &mut Unstructured<'_>) -> Result<StopRule> {
+    Ok(match input.int_in_range(0..=7u8)? {
+        0..=3 => StopRule::Fixed,
+        4 => StopRule::Odld,
+        5 => StopRule::AdaEdl { scale: unit(input)?, threshold: unit(input)? },
+        6 => StopRule::SpecDec { threshold: unit(input)? },
+        _ => StopRule::Bild { fallback: unit(input)? },
+    })
+}
+
 /// S(·): greedy half of the time. Its numbers may be out of range if not `valid`.
 pub fn sampling(input: &mut Unstructured<'_>, valid: bool) -> Result<SamplingParameters> {
     let greedy = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-    Ok(match input.int_in_range(0..=3u8)? {
-        0 | 1 => greedy,
-        2 => SamplingParameters {
+    Ok(match input.int_in_range(0..=5u8)? {
+        0..=2 => greedy,
+        3 => SamplingParameters { temperature: 1.0, ..greedy },
+        4 => SamplingParameters {
             temperature: f32::from(input.arbitrary::<u8>()?) / 64.0,
             top_k: input.int_in_range(0..=8)?,
             top_p: f32::from(input.int_in_range(1..=64u8)?) / 64.0,
@@ -125,7 +181,18 @@ pub fn settings(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Setting
         let bit_budget = if rarely(input, 4)? { Some(number(input, 2000)?) } else { None };
         let threshold = threshold(input)?;
         let compare = comparison(input, vocab_size)?;
-        Mode::Speculative(Speculation { bit_budget, threshold, compare, ..Speculation::new(scheme, draft_length) })
+        let RuleParameters { number, parameter } = rule(input)?;
+        Mode::Speculative(Speculation {
+            bit_budget,
+            threshold,
+            compare,
+            rule: Rule::from_wire(number, parameter).unwrap_or(Rule::EXACT),
+            passing: passing(input)?,
+            stop: stop(input)?,
+            adaptive_mode: rarely(input, 3)?,
+            explain: rarely(input, 3)?,
+            ..Speculation::new(scheme, draft_length)
+        })
     };
     let (sampling, seed) = (sampling(input, false)?, u64::from(input.arbitrary::<u8>()?));
     Ok(Settings { mode, sampling, seed, max_new_tokens: number(input, 24)? })

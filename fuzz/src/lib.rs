@@ -11,7 +11,7 @@
 //! Each has one function, `check`, which panics if something is wrong. libFuzzer calls it through the files in
 //! `targets/`; `tests/corpus.rs` calls it with the committed corpus. README.md says how to run both.
 //!
-//! [`choose`] turns bytes into parameters, [`toy`] into models.
+//! [`choose`] turns bytes into parameters, [`toy`] into models; [`rules`] is what FORMAT.md says of acceptance rules.
 #![expect(clippy::expect_used, reason = "a panic is how an oracle speaks")]
 
 pub mod choose;
@@ -19,5 +19,6 @@ pub mod cloud;
 pub mod edge;
 pub mod frame;
 pub mod payload;
+pub mod rules;
 pub mod session;
 pub mod toy;

@@ -1,9 +1,12 @@
-//! A scheme, and rounds of it: payloads of any bytes, and drafts of any kind.
+//! A scheme, and rounds of it: payloads of any bytes, drafts of any kind, and what rules have travel before them.
 
 use arbitrary::{Result, Unstructured};
-use outrider_codec::scheme::{Code, Drafts, RoundEncoder, Scheme, SchemeParameters};
+use outrider_codec::{
+    rule::StatisticKind,
+    scheme::{Code, Drafts, RoundEncoder, Scheme, SchemeParameters},
+};
 
-use crate::choose;
+use crate::{choose, rules};
 
 /// More rounds teach the adaptive code nothing that a few do not.
 const MOST_ROUNDS: usize = 8;
@@ -41,7 +44,11 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         if input.is_empty() {
             break;
         }
-        let drafts = match input.int_in_range(0..=3u8)? {
+        let drafts = match input.int_in_range(0..=4u8)? {
+            4 => {
+                statistics(input)?;
+                None
+            }
             0 | 1 => {
                 let count = input.int_in_range(0..=MOST_DRAFTS)?;
                 let drafts = choose::fit(choose::drafts(input, parameters, vocab_size, count)?, &edge);
@@ -91,6 +98,45 @@ fn flip(input: &mut Unstructured<'_>, payload: &mut [u8]) -> Result<()> {
     if !payload.is_empty() {
         let place = input.int_in_range(0..=payload.len() - 1)?;
         payload[place] ^= 1 << input.int_in_range(0..=7)?;
+    }
+    Ok(())
+}
+
+/// Statistics before the drafts: those that were put there, perhaps with an error, or any bytes. They are read as FORMAT.md
+/// says, or refused where it says so.
+fn statistics(input: &mut Unstructured<'_>) -> Result<()> {
+    let kind = choose::one_of(input, &[StatisticKind::Scalar, StatisticKind::Support])?;
+    let count = input.int_in_range(0..=MOST_DRAFTS)? as u8;
+    let mut payload = Vec::new();
+    if input.arbitrary()? {
+        for _ in 0..count {
+            let length = if kind == StatisticKind::Scalar { 1 } else { input.int_in_range(0..=4)? };
+            let numbers = (0..length).map(|_| input.arbitrary()).collect::<Result<Vec<u16>>>()?;
+            kind.put(&mut payload, &numbers);
+        }
+        if choose::rarely(input, 4)? {
+            flip(input, &mut payload)?;
+        }
+    }
+    let more = input.int_in_range(0..=12)?;
+    payload.extend(input.bytes(more.min(input.len()))?);
+    let expected = rules::take(kind, &payload, count);
+    match kind.take(&payload, count) {
+        Ok((found, rest)) => {
+            let lengths = found.iter().map(Vec::len).collect();
+            assert_eq!(expected, Some((lengths, rest)), "{kind:?} {payload:?}");
+            let mut again = Vec::new();
+            for numbers in &found {
+                let before = again.len();
+                kind.put(&mut again, numbers);
+                assert_eq!(again.len() - before, kind.length(numbers.len()));
+            }
+            assert_eq!([&again, rest].concat(), payload);
+            if let Some((_, shorter)) = again.split_last() {
+                assert!(kind.take(shorter, count).is_err(), "{again:?} decodes without its last byte");
+            }
+        }
+        Err(error) => assert!(expected.is_none() && !error.to_string().is_empty(), "{kind:?} {payload:?}: {error}"),
     }
     Ok(())
 }

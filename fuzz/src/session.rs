@@ -1,19 +1,20 @@
 //! Both state machines, joined by queues that deliver when the input says so.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use arbitrary::{Result, Unstructured};
-use outrider_codec::frame::Finish;
+use outrider_codec::{frame::Finish, rule::RuleParameters};
 use outrider_speculation::{
     Forward,
     cloud::{CloudOutput, CloudSession, TargetInfo},
-    edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
+    passing::Passing,
 };
 
 use crate::{
-    choose,
-    toy::{Cache, Toy},
+    choose, rules,
+    toy::{self, Cache, Toy},
 };
 
 const TOKENIZER_HASH: [u8; 32] = [7; 32];
@@ -21,7 +22,8 @@ const TOKENIZER_HASH: [u8; 32] = [7; 32];
 const MOST_STEPS: usize = 20_000;
 
 /// Runs a few generations, some cancelled, in one connection, in any order of events that the contracts of both ends
-/// allow. Each has to end, for a reason that is true; at temperature 0 its text has to be the target's own.
+/// allow. Each has to end, for a reason that is true; at temperature 0 its tokens have to be those of the model that they are
+/// said to come from, and the text the target's own under rules that promise it.
 pub fn check(bytes: &[u8]) {
     // Unstructured never runs out: where bytes end it goes on with zeros.
     let _ = play(&mut Unstructured::new(bytes));
@@ -43,7 +45,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
         context_length: input.int_in_range(0..=48)?,
-        heads: None,
+        heads: toy::heads(input)?.map(Arc::new),
     };
     let mut pair = Pair {
         edge: EdgeSession::new(draft_info),
@@ -99,7 +101,7 @@ struct Pair {
     pass: Option<Forward>,
     now: Duration,
     steps: usize,
-    tokens: Vec<u32>,
+    tokens: Vec<(u32, Origin)>,
     end: Option<EndReason>,
 }
 
@@ -124,7 +126,7 @@ impl Pair {
             3 => {
                 let Some(forward) = self.pass.take() else { return false };
                 let rows = self.caches[1].forward(&forward, &self.models[1]);
-                self.cloud.handle_logits(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>());
+                self.cloud.handle_logits(&rows.iter().map(|row| &row.logits[..]).collect::<Vec<_>>());
                 true
             }
             _ => {
@@ -141,12 +143,13 @@ impl Pair {
             Some(EdgeOutput::Send(bytes)) => self.queues[0].push_back(bytes),
             Some(EdgeOutput::Forward(forward)) => {
                 for row in self.caches[0].forward(&forward, &self.models[0]) {
-                    self.edge.handle_logits(&row, &[], self.now).expect("the draft's logits are sound");
+                    let handled = self.edge.handle_logits(&row.logits, &row.hidden, self.now);
+                    handled.expect("the draft's logits are sound");
                 }
             }
             Some(EdgeOutput::Event(Event::Committed(committed))) => {
                 assert_eq!(self.end, None, "tokens came after the end");
-                self.tokens.extend(committed.tokens.iter().map(|token| token.0));
+                self.tokens.extend(committed.tokens);
             }
             Some(EdgeOutput::Event(Event::Finished(end))) => assert_eq!(self.end.replace(end), None),
             Some(EdgeOutput::Event(Event::Connected(_))) => {}
@@ -166,7 +169,7 @@ impl Pair {
     }
 
     fn judge(&self, prompt: &[u32], settings: &Settings, info: &TargetInfo) {
-        let ended_by_eos = self.tokens.last().is_some_and(|id| info.eos_ids.contains(id));
+        let ended_by_eos = self.tokens.last().is_some_and(|token| info.eos_ids.contains(&token.0));
         let length = self.tokens.len();
         match self.end.expect("an idle edge has told of the end") {
             EndReason::Finish(Finish::Eos) => assert!(ended_by_eos),
@@ -176,14 +179,67 @@ impl Pair {
         }
         assert!(length <= settings.max_new_tokens as usize && prompt.len() + length <= info.context_length as usize);
         let within = &self.tokens[..length.saturating_sub(1)];
-        assert!(!within.iter().any(|id| info.eos_ids.contains(id)), "the text goes on after its end");
-        assert_eq!(self.edge.statistics().tokens, length);
+        assert!(!within.iter().any(|token| info.eos_ids.contains(&token.0)), "the text goes on after its end");
+        self.judge_statistics(settings);
         if settings.sampling.temperature == 0.0 {
-            let mut text = prompt.to_vec();
-            for &token in &self.tokens {
-                assert_eq!(token, self.models[1].greedy(&text), "the target's token after {text:?}");
-                text.push(token);
+            self.judge_greedy(prompt, settings);
+        }
+    }
+
+    /// Each committed token is counted once, by where it came from.
+    fn judge_statistics(&self, settings: &Settings) {
+        let statistics = self.edge.statistics();
+        let from = |origin: Origin| self.tokens.iter().filter(|token| token.1 == origin).count();
+        let alone = from(Origin::Cloud);
+        let drafts = matches!(settings.mode, Mode::Speculative(_));
+        assert_eq!(statistics.tokens, self.tokens.len());
+        assert_eq!(statistics.streamed, if drafts { alone } else { 0 });
+        assert_eq!(statistics.passed, from(Origin::Passed));
+        assert_eq!(statistics.accepted, from(Origin::Accepted));
+        assert_eq!(statistics.resampled, from(Origin::Resampled));
+        assert_eq!(statistics.server_passes, statistics.rounds + alone);
+        let Some(explanation) = &statistics.explanation else { return };
+        let Mode::Speculative(speculation) = &settings.mode else { panic!("nothing was drafted") };
+        assert_eq!(explanation.judged, statistics.judged, "some drafts came without evidence");
+        let judged = explanation.judged as f64;
+        for sum in [explanation.rejections, explanation.variance, explanation.divergence] {
+            assert!((-1e-6..=judged + 1e-6).contains(&sum), "{explanation:?}");
+        }
+        if speculation.rule.is_exact() {
+            assert!(explanation.divergence <= 1e-5 * judged, "{explanation:?}");
+        }
+        if settings.sampling.temperature == 0.0 && rules::is_the_targets_when_greedy(rule(settings)) {
+            // Nothing is left to chance.
+            let rejected = (statistics.judged - statistics.accepted) as f64;
+            assert!((explanation.rejections - rejected).abs() < 1e-4, "{explanation:?}, {rejected} rejected");
+        }
+    }
+
+    /// At temperature 0 a model has one token to give.
+    fn judge_greedy(&self, prompt: &[u32], settings: &Settings) {
+        let exact = match &settings.mode {
+            Mode::CloudOnly => true,
+            Mode::Speculative(speculation) => {
+                speculation.passing == Passing::Never && rules::is_the_targets_when_greedy(rule(settings))
             }
+        };
+        let mut text = prompt.to_vec();
+        for &(token, origin) in &self.tokens {
+            let [draft, target] = [0, 1].map(|model| self.models[model].greedy(&text));
+            let author = if matches!(origin, Origin::Accepted | Origin::Passed) { draft } else { target };
+            assert_eq!(token, author, "{origin:?} after {text:?}");
+            assert!(!exact || token == target, "the target's token after {text:?} is {target}, not {token}");
+            text.push(token);
+        }
+    }
+}
+
+/// The rule that drafts are judged by.
+fn rule(settings: &Settings) -> RuleParameters {
+    match &settings.mode {
+        Mode::CloudOnly => RuleParameters::EXACT,
+        Mode::Speculative(Speculation { rule, .. }) => {
+            RuleParameters { number: rule.number(), parameter: rule.parameter() as f32 }
         }
     }
 }

@@ -1,8 +1,11 @@
-//! Models that cost nothing: logits from a hash of the last two tokens. What `outrider-tests` has as well, without
-//! what that crate depends on.
+//! Models that cost nothing: logits and a hidden state from a hash of the last two tokens. What `outrider-tests` has as
+//! well, without what that crate depends on.
 
 use arbitrary::{Result, Unstructured};
-use outrider_speculation::Forward;
+use outrider_speculation::{
+    Forward,
+    gate::{Head, Heads},
+};
 
 /// Logits after any prefix.
 #[derive(Debug, Clone, Copy)]
@@ -18,13 +21,29 @@ pub struct Toy {
 impl Toy {
     /// The logits after a prefix.
     pub fn logits(&self, prefix: &[u32]) -> Vec<f32> {
-        let state = prefix.iter().rev().take(2).fold(self.seed.into(), |state, &id| mix(state ^ u64::from(id) << 8));
+        let state = self.state(prefix);
         (0..u64::from(self.vocab_size))
             .map(|id| {
                 let base = level(mix(state ^ id << 32));
                 base + f32::from(self.difference) / 16.0 * level(mix(state ^ id << 40))
             })
             .collect()
+    }
+
+    /// The hidden state after a prefix: a number for each head of [`heads`].
+    pub fn hidden(&self, prefix: &[u32]) -> [f32; 2] {
+        let state = self.state(prefix);
+        [level(mix(state ^ 1)), level(mix(state ^ 2))]
+    }
+
+    fn state(&self, prefix: &[u32]) -> u64 {
+        prefix.iter().rev().take(2).fold(self.seed.into(), |state, &id| mix(state ^ u64::from(id) << 8))
+    }
+
+    /// max q after a prefix, q without temperature.
+    pub fn peak(&self, prefix: &[u32]) -> f64 {
+        let weights: Vec<f64> = self.logits(prefix).into_iter().map(|logit| f64::from(logit).exp()).collect();
+        weights.iter().copied().fold(0.0, f64::max) / weights.iter().sum::<f64>()
     }
 
     /// The most likely token after a prefix; of equals the smallest.
@@ -34,19 +53,48 @@ impl Toy {
     }
 }
 
+/// A gate that reads the first number of the hidden state and a stop head that reads the second, or one of them, or none.
+pub fn heads(input: &mut Unstructured<'_>) -> Result<Option<Heads>> {
+    let head = |weights: [f32; 2], bias| Some(Head::new(weights.into(), bias).expect("they are finite"));
+    let (gate, stop) = (head([1.0, 0.0], 0.0), head([0.0, 1.0], 2.0));
+    Ok(match input.int_in_range(0..=7u8)? {
+        5 => None,
+        6 => Some(Heads { gate: None, stop, threshold: 0.5 }),
+        7 => Some(Heads { gate, stop: None, threshold: 0.5 }),
+        _ => Some(Heads { gate, stop, threshold: 0.5 }),
+    })
+}
+
+/// What the gate of [`heads`] says of a hidden state.
+pub fn gate_score(hidden: [f32; 2]) -> f64 {
+    1.0 / (1.0 + (-f64::from(hidden[0])).exp())
+}
+
+/// What a pass gives for a token.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// V logits.
+    pub logits: Vec<f32>,
+    /// What they were made of.
+    pub hidden: [f32; 2],
+}
+
 /// What a KV cache holds.
 #[derive(Debug, Clone, Default)]
 pub struct Cache(pub Vec<u32>);
 
 impl Cache {
     /// Runs a pass of `model` and gives the rows it asks for.
-    pub fn forward(&mut self, forward: &Forward, model: &Toy) -> Vec<Vec<f32>> {
+    pub fn forward(&mut self, forward: &Forward, model: &Toy) -> Vec<Row> {
         assert!(forward.keep <= self.0.len(), "keeps {} of {}", forward.keep, self.0.len());
         assert!(!forward.tokens.is_empty() && forward.rows <= forward.tokens.len(), "{forward:?}");
         assert!(forward.tokens.iter().all(|&id| id < model.vocab_size), "{forward:?}");
         self.0.truncate(forward.keep);
         self.0.extend(&forward.tokens);
-        (self.0.len() - forward.rows..self.0.len()).map(|last| model.logits(&self.0[..=last])).collect()
+        (self.0.len() - forward.rows..self.0.len())
+            .map(|last| &self.0[..=last])
+            .map(|prefix| Row { logits: model.logits(prefix), hidden: model.hidden(prefix) })
+            .collect()
     }
 
     /// Asserts that what is kept and fed is the start of `text`, as far as either goes.
@@ -79,6 +127,12 @@ pub fn odd_row(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Vec<f32>
         *logit = value;
     }
     Ok(row)
+}
+
+/// A hidden state of any width and any numbers.
+pub fn odd_hidden(input: &mut Unstructured<'_>) -> Result<Vec<f32>> {
+    let width = if input.int_in_range(0..=3u8)? == 3 { input.int_in_range(0..=3)? } else { 2 };
+    (0..width).map(|_| Ok(if input.arbitrary()? { f32::NAN } else { f32::from(input.arbitrary::<i8>()?) })).collect()
 }
 
 /// splitmix64's finalizer.

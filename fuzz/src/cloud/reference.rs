@@ -1,0 +1,260 @@
+//! What FORMAT.md says of every frame: a second reading.
+
+use outrider_codec::{
+    error::DecodeError,
+    frame::{Draft, ErrorCode, Finish, Frame, Prompt, Request},
+    rule::{RuleParameters, StatisticKind},
+    scheme::{Downlink, Drafts, Scheme, SchemeParameters},
+};
+use outrider_speculation::cloud::TargetInfo;
+
+use crate::rules;
+
+/// What the session should be like.
+pub(super) struct Reference {
+    pub(super) target: TargetInfo,
+    pub(super) greeted: bool,
+    pub(super) closed: bool,
+    pub(super) last_generation: u32,
+    pub(super) generation: Option<Generation>,
+}
+
+pub(super) struct Generation {
+    pub(super) request: Request,
+    /// Prompt and committed tokens.
+    pub(super) text: Vec<u32>,
+    /// `None`: cloud-only.
+    pub(super) drafting: Option<Drafting>,
+}
+
+pub(super) struct Drafting {
+    pub(super) parameters: SchemeParameters,
+    /// As the edge has it.
+    pub(super) scheme: Scheme,
+    pub(super) rule: RuleParameters,
+    /// What the payload begins with.
+    pub(super) statistic: Option<StatisticKind>,
+    /// The edge wants to know what was judged by.
+    pub(super) evidence: bool,
+    pub(super) round: u32,
+    pub(super) drafts: Option<Drafts>,
+    /// Tokens that the target is to write alone.
+    pub(super) stream: u32,
+    /// The edge has to resample the next token.
+    pub(super) due: bool,
+}
+
+/// What has to follow from a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reaction {
+    Nothing,
+    Welcome,
+    /// The distribution of this round of this generation.
+    Distribution(u32, u32),
+    /// An error that ends this generation, or, if it is 0, the connection.
+    Error(u32, ErrorCode),
+    /// The connection is closed without a word.
+    Close,
+}
+
+impl Reference {
+    /// What follows from these bytes, and the state after them.
+    pub(super) fn react(&mut self, bytes: &[u8]) -> Reaction {
+        if self.closed {
+            return Reaction::Nothing;
+        }
+        let reaction = match Frame::decode(bytes) {
+            Err(DecodeError::Version { .. }) => fatal(ErrorCode::Version),
+            Err(DecodeError::TooLong { .. }) => fatal(ErrorCode::FrameTooLong),
+            Err(_) => fatal(ErrorCode::Malformed),
+            Ok(Frame::Bye) => Reaction::Close,
+            Ok(Frame::Hello(hello)) if !self.greeted => {
+                let target = &self.target;
+                let fits = (hello.vocab_size, hello.tokenizer_hash) == (target.vocab_size, target.tokenizer_hash);
+                self.greeted = fits;
+                if fits { Reaction::Welcome } else { fatal(ErrorCode::Tokenizer) }
+            }
+            Ok(_) if !self.greeted => fatal(ErrorCode::OutOfOrder),
+            Ok(Frame::Prompt(prompt)) => self.start(prompt.request.clone(), Some(&prompt)),
+            Ok(Frame::Generate(request)) => self.start(request, None),
+            Ok(Frame::Draft(draft)) => self.draft(&draft),
+            Ok(Frame::Resample { generation, round }) => self.resample(generation, round),
+            Ok(Frame::Cancel { generation }) if generation > self.last_generation => fatal(ErrorCode::OutOfOrder),
+            Ok(Frame::Cancel { generation }) => {
+                self.generation = self.generation.take().filter(|current| current.request.generation != generation);
+                Reaction::Nothing
+            }
+            Ok(_) => fatal(ErrorCode::OutOfOrder),
+        };
+        self.end(reaction)
+    }
+
+    /// The state after an error or the end.
+    pub(super) fn end(&mut self, reaction: Reaction) -> Reaction {
+        if matches!(reaction, Reaction::Error(..) | Reaction::Close) {
+            self.generation = None;
+        }
+        self.closed |= matches!(reaction, Reaction::Error(0, _) | Reaction::Close);
+        reaction
+    }
+
+    fn start(&mut self, request: Request, prompt: Option<&Prompt>) -> Reaction {
+        let number = request.generation;
+        if self.generation.is_some() || number <= self.last_generation {
+            return fatal(ErrorCode::OutOfOrder);
+        }
+        self.last_generation = number;
+        let refuse = |code| Reaction::Error(number, code);
+        let drafting = match prompt {
+            None => None,
+            Some(&Prompt { scheme: parameters, rule, evidence, .. }) => {
+                let sends_dist = !matches!(parameters, SchemeParameters::Dssd { .. } | SchemeParameters::Coupled);
+                let Ok(mut scheme) = Scheme::new(parameters, self.target.vocab_size) else {
+                    return refuse(ErrorCode::InvalidParameters);
+                };
+                if !rules::is_allowed(rule) || rule.number != 0 && !sends_dist {
+                    return refuse(ErrorCode::InvalidParameters);
+                }
+                scheme.prime(&request.tokens);
+                let statistic = rules::statistic(rule, &request.sampling);
+                let (round, drafts, stream, due) = (0, None, 0, false);
+                Some(Drafting { parameters, scheme, rule, statistic, evidence, round, drafts, stream, due })
+            }
+        };
+        if request.tokens.iter().any(|&id| id >= self.target.vocab_size) {
+            return refuse(ErrorCode::InvalidParameters);
+        }
+        if request.tokens.len() + 1 > self.target.context_length as usize {
+            return refuse(ErrorCode::PromptTooLong);
+        }
+        self.generation = Some(Generation { text: request.tokens.clone(), request, drafting });
+        Reaction::Nothing
+    }
+
+    fn draft(&mut self, draft: &Draft) -> Reaction {
+        let Some(current) = &mut self.generation else { return self.late(draft.generation) };
+        let limit = current.limit(&self.target);
+        let Generation { request, text, drafting } = current;
+        let Some(drafting) = drafting else { return fatal(ErrorCode::OutOfOrder) };
+        let expected = (draft.generation, draft.round) == (request.generation, drafting.round);
+        if !expected || drafting.is_busy() || draft.resampled.is_some() != drafting.due {
+            return fatal(ErrorCode::OutOfOrder);
+        }
+        drafting.due = false;
+        // The resampled token comes first; none of these ends the text.
+        for &id in draft.resampled.iter().chain(&draft.passed) {
+            text.push(id);
+            if id >= self.target.vocab_size || self.target.eos_ids.contains(&id) || text.len() >= limit {
+                return fatal(ErrorCode::InvalidDraft);
+            }
+        }
+        // What passed is text as the prompt is; the resampled token's scheme has no code that learns.
+        drafting.scheme.prime(&draft.passed);
+        if draft.stream > 0 {
+            drafting.stream = draft.stream;
+            return Reaction::Nothing;
+        }
+        let places = usize::from(draft.count) + usize::from(rules::has_bonus(drafting.rule));
+        if draft.count > self.target.max_draft_tokens || text.len() + places > limit {
+            return fatal(ErrorCode::InvalidDraft);
+        }
+        match drafting.read(&draft.payload, draft.count) {
+            Some(drafts) => drafting.drafts = Some(drafts),
+            None => return fatal(ErrorCode::Malformed),
+        }
+        Reaction::Nothing
+    }
+
+    fn resample(&self, number: u32, round: u32) -> Reaction {
+        let Some(current) = &self.generation else { return self.late(number) };
+        match &current.drafting {
+            Some(drafting)
+                if drafting.due
+                    && drafting.samples().is_some()
+                    && number == current.request.generation
+                    && drafting.round.checked_sub(1) == Some(round) =>
+            {
+                Reaction::Distribution(number, round)
+            }
+            _ => fatal(ErrorCode::OutOfOrder),
+        }
+    }
+
+    /// A frame about a generation that is not there.
+    fn late(&self, number: u32) -> Reaction {
+        if number <= self.last_generation { Reaction::Nothing } else { fatal(ErrorCode::OutOfOrder) }
+    }
+
+    /// Drafts that a round may have when the text is of this length.
+    pub(super) fn room(&self, length: usize, drafting: &Drafting) -> usize {
+        let limit = self.generation.as_ref().map_or(0, |current| current.limit(&self.target));
+        let places = length + usize::from(rules::has_bonus(drafting.rule));
+        limit.saturating_sub(places).min(self.target.max_draft_tokens.into())
+    }
+}
+
+impl Generation {
+    /// Where the text ends at the latest.
+    pub(super) fn limit(&self, target: &TargetInfo) -> usize {
+        let most = self.request.tokens.len().saturating_add(self.request.max_new_tokens as usize);
+        most.min(target.context_length as usize)
+    }
+
+    /// Why the generation is over.
+    pub(super) fn finish(&self, target: &TargetInfo) -> Option<Finish> {
+        let length = self.text.len();
+        if self.text.last().is_some_and(|id| target.eos_ids.contains(id)) {
+            Some(Finish::Eos)
+        } else if length - self.request.tokens.len() >= self.request.max_new_tokens as usize {
+            Some(Finish::Length)
+        } else {
+            (length >= target.context_length as usize).then_some(Finish::Context)
+        }
+    }
+
+    /// Whether the target has something to do.
+    pub(super) fn has_work(&self) -> bool {
+        self.drafting.as_ref().is_none_or(Drafting::is_busy)
+    }
+}
+
+impl Drafting {
+    /// Whether a round is under way.
+    fn is_busy(&self) -> bool {
+        self.drafts.is_some() || self.stream > 0
+    }
+
+    /// The drafts of a payload.
+    fn read(&self, payload: &[u8], count: u8) -> Option<Drafts> {
+        let Some(kind) = self.statistic else { return self.scheme.decode_round(payload, count).ok() };
+        let (lengths, payload) = rules::take(kind, payload, count)?;
+        let drafts = self.scheme.decode_round(payload, count).ok()?;
+        let Drafts::Distributions(tokens) = &drafts else { panic!("only distributions have statistics") };
+        let fits = tokens.iter().zip(lengths).all(|(token, length)| token.dist.ids().len() == length);
+        (kind == StatisticKind::Scalar || fits).then_some(drafts)
+    }
+
+    /// Rows of logits that the round needs: one after the last token of the text and one after each draft, but the last if
+    /// nothing follows it.
+    pub(super) fn rows(&self) -> usize {
+        let count = self.drafts.as_ref().map_or(0, Drafts::len);
+        if count > 0 && !rules::has_bonus(self.rule) { count } else { count + 1 }
+    }
+
+    pub(super) fn resamples(&self) -> bool {
+        matches!(self.parameters, SchemeParameters::Dssd { .. })
+    }
+
+    /// How many samples follow a rejection.
+    pub(super) fn samples(&self) -> Option<usize> {
+        match self.parameters {
+            SchemeParameters::Dssd { downlink: Downlink::Sampled(count) } => Some(count.into()),
+            _ => None,
+        }
+    }
+}
+
+fn fatal(code: ErrorCode) -> Reaction {
+    Reaction::Error(0, code)
+}
+
