@@ -1,11 +1,13 @@
 //! Both session state machines, joined by a virtual link on a virtual clock. No sockets, no sleeps.
 
 use core::time::Duration;
+use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::frame::Frame;
 use outrider_speculation::{
     cloud::{CloudOutput, CloudSession, TargetInfo},
     edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    gate::Heads,
     link::Link,
 };
 
@@ -24,8 +26,15 @@ pub struct InProcess {
     pub uplink: Link,
     /// Cloud to edge.
     pub downlink: Link,
-    /// The virtual time.
+    /// What a pass of the draft model takes.
+    pub draft_time: Duration,
+    /// What a pass of the target takes that gives a token or a verdict. Prompts are read in no time.
+    pub pass_time: Duration,
+    /// The virtual time at the edge.
     pub now: Duration,
+    /// And at the cloud, which may be ahead: what it sends is under way.
+    cloud_now: Duration,
+    arriving: VecDeque<(Duration, Vec<u8>)>,
     /// Every frame that passed, as it was sent; `true`: by the edge. Kept while `keep_frames` is set.
     pub frames: Vec<(bool, Frame)>,
     /// Whether frames are kept.
@@ -48,6 +57,17 @@ const TOKENIZER_HASH: [u8; 32] = [9; 32];
 impl InProcess {
     /// Joins a draft and a target and shakes hands.
     pub fn connect(draft: ToyModel, target: ToyModel, context_length: u32, eos_ids: &[u32]) -> Self {
+        Self::connect_with(draft, target, context_length, eos_ids, None)
+    }
+
+    /// The same with trained heads on the draft's [hidden states](ToyModel::hidden).
+    pub fn connect_with(
+        draft: ToyModel,
+        target: ToyModel,
+        context_length: u32,
+        eos_ids: &[u32],
+        heads: Option<Heads>,
+    ) -> Self {
         let cloud = CloudSession::new(TargetInfo {
             vocab_size: target.vocab_size(),
             tokenizer_hash: TOKENIZER_HASH,
@@ -59,7 +79,7 @@ impl InProcess {
             vocab_size: draft.vocab_size(),
             tokenizer_hash: TOKENIZER_HASH,
             context_length,
-            heads: None,
+            heads: heads.map(Arc::new),
         });
         let mut pair = Self {
             edge,
@@ -68,7 +88,11 @@ impl InProcess {
             target: CachedToy::new(target),
             uplink: Link::unlimited(),
             downlink: Link::unlimited(),
+            draft_time: Duration::ZERO,
+            pass_time: Duration::ZERO,
             now: Duration::ZERO,
+            cloud_now: Duration::ZERO,
+            arriving: VecDeque::new(),
             frames: Vec::new(),
             keep_frames: false,
         };
@@ -94,18 +118,18 @@ impl InProcess {
     fn run(&mut self) -> Run {
         let mut run = Run::default();
         loop {
-            let mut moved = false;
             while let Some(output) = self.edge.poll(self.now).expect("the cloud keeps the protocol") {
-                moved = true;
                 match output {
                     EdgeOutput::Send(bytes) => {
                         self.record(true, &bytes);
-                        self.now = self.uplink.arrival(self.now, bytes.len());
+                        self.cloud_now = self.cloud_now.max(self.uplink.arrival(self.now, bytes.len()));
                         self.cloud.handle_frame(&bytes);
+                        self.run_cloud();
                     }
                     EdgeOutput::Forward(forward) => {
-                        for row in self.draft.forward(&forward) {
-                            self.edge.handle_logits(&row, &[], self.now).unwrap();
+                        self.now += self.draft_time;
+                        for (row, hidden) in self.draft.forward(&forward) {
+                            self.edge.handle_logits(&row, &hidden, self.now).unwrap();
                         }
                     }
                     EdgeOutput::Event(Event::Committed(committed)) => {
@@ -117,23 +141,28 @@ impl InProcess {
                     EdgeOutput::Event(other) => panic!("{other:?}"),
                 }
             }
-            while let Some(output) = self.cloud.poll() {
-                moved = true;
-                match output {
-                    CloudOutput::Send(bytes) => {
-                        self.record(false, &bytes);
-                        self.now = self.downlink.arrival(self.now, bytes.len());
-                        self.edge.handle_frame(&bytes, self.now).expect("the cloud keeps the protocol");
-                    }
-                    CloudOutput::Forward(forward) => {
-                        let rows = self.target.forward(&forward);
-                        self.cloud.handle_logits(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>());
-                    }
-                    CloudOutput::Close => panic!("the cloud closed"),
+            let Some((arrival, bytes)) = self.arriving.pop_front() else { return run };
+            self.now = self.now.max(arrival);
+            self.edge.handle_frame(&bytes, self.now).expect("the cloud keeps the protocol");
+        }
+    }
+
+    /// Runs the cloud until it waits for the edge. It can do so ahead of the edge: the edge interrupts nothing.
+    fn run_cloud(&mut self) {
+        while let Some(output) = self.cloud.poll() {
+            match output {
+                CloudOutput::Send(bytes) => {
+                    self.record(false, &bytes);
+                    self.arriving.push_back((self.downlink.arrival(self.cloud_now, bytes.len()), bytes));
                 }
-            }
-            if !moved {
-                return run;
+                CloudOutput::Forward(forward) => {
+                    if forward.rows > 0 {
+                        self.cloud_now += self.pass_time;
+                    }
+                    let rows = self.target.forward(&forward);
+                    self.cloud.handle_logits(&rows.iter().map(|row| row.0.as_slice()).collect::<Vec<_>>());
+                }
+                CloudOutput::Close => panic!("the cloud closed"),
             }
         }
     }

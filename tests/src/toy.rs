@@ -40,6 +40,12 @@ impl ToyModel {
             .collect()
     }
 
+    /// A hidden state after a prefix: two numbers in [−1, 1), from the same hash as the logits.
+    pub fn hidden(&self, prefix: &[u32]) -> Vec<f32> {
+        let state = prefix.iter().rev().take(2).fold(self.seed, |state, &id| mix(state ^ u64::from(id + 1)));
+        (1..3).map(|index| signed(mix(state ^ (index << 50))) as f32).collect()
+    }
+
     /// The law of the `length` tokens after a prefix under S: probability of every sequence, the last token
     /// counting fastest.
     pub fn law(&self, prompt: &[u32], length: usize, parameters: &SamplingParameters) -> Vec<f64> {
@@ -90,8 +96,8 @@ impl CachedToy {
         Self { model, cache: Vec::new(), passes: 0 }
     }
 
-    /// Runs a pass; panics if it keeps more than there is.
-    pub fn forward(&mut self, forward: &Forward) -> Vec<Vec<f32>> {
+    /// Runs a pass: rows of logits, each with its hidden state. Panics if it keeps more than there is.
+    pub fn forward(&mut self, forward: &Forward) -> Vec<(Vec<f32>, Vec<f32>)> {
         assert!(forward.keep <= self.cache.len(), "keeps {} of {}", forward.keep, self.cache.len());
         assert!(!forward.tokens.is_empty() && forward.rows <= forward.tokens.len());
         self.passes += 1;
@@ -102,7 +108,7 @@ impl CachedToy {
             .iter()
             .map(|&id| {
                 self.cache.push(id);
-                self.model.logits(&self.cache)
+                (self.model.logits(&self.cache), self.model.hidden(&self.cache))
             })
             .collect()
     }

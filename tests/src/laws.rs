@@ -1,0 +1,304 @@
+//! The law of a text under every acceptance rule, written a second time from the papers: dense vectors, no tricks.
+//!
+//! Table 1 of Narasimhan et al. ("Faster Cascades via Speculative Decoding") has π; Tran-Thien 2023 lossy speculative
+//! sampling and its mentor; Kim et al. 2023 the big little decoder. [`Texts`] puts the positions together, round by round.
+
+use outrider_codec::{
+    distribution::DraftDist,
+    frame::SamplingParameters,
+    scheme::{Scheme, SchemeParameters},
+};
+use outrider_speculation::{
+    conformal::ThresholdParameters,
+    draft::{self, Proposal},
+    rules::Rule,
+    sampling,
+};
+
+use crate::toy::ToyModel;
+
+/// What becomes of a draft from q̂ at a position.
+#[derive(Debug, Clone)]
+pub struct Fate {
+    /// Probability that it is this token and stands.
+    pub stands: Vec<f64>,
+    /// Probability that it falls and this token takes its place.
+    pub replaced: Vec<f64>,
+}
+
+/// A position as the papers see it, all of V numbers.
+#[derive(Debug, Clone)]
+pub struct Position {
+    /// q̂.
+    pub q: Vec<f64>,
+    /// p = S(target).
+    pub p: Vec<f64>,
+    /// The draft model's own distribution, as far as the cloud knows it, its largest probability and its entropy.
+    unscaled_q: Vec<f64>,
+    peak_q: f64,
+    entropy_q: f64,
+    /// The target's own.
+    unscaled_p: Vec<f64>,
+    greedy: bool,
+}
+
+impl Position {
+    /// From the logits of both models. Where S(·) leaves a distribution as it is, q̂ stands for q; otherwise what the cloud
+    /// knows of q is rounded to f16.
+    pub fn new(draft: &[f32], target: &[f32], sampling: &SamplingParameters, dist: &DraftDist) -> Self {
+        let total = f64::from(dist.total());
+        let q: Vec<f64> = (0..target.len() as u32).map(|id| f64::from(dist.count(id)) / total).collect();
+        let own = softmax(draft);
+        let neutral = sampling.temperature == 1.0 && sampling.top_k == 0 && sampling.top_p == 1.0;
+        let (unscaled_q, peak_q, entropy_q) = if neutral {
+            (q.clone(), peak(&q), entropy(&q))
+        } else {
+            (own.iter().map(|&q| half(q)).collect(), half(peak(&own)), half(entropy(&own)))
+        };
+        let p = sampling::transform(target, sampling).unwrap();
+        let greedy = sampling.temperature == 0.0;
+        Self { q, p, unscaled_q, peak_q, entropy_q, unscaled_p: softmax(target), greedy }
+    }
+
+    /// What the rule makes of it.
+    pub fn fate(&self, rule: &Rule) -> Fate {
+        let (name, alpha) = (rule.name(), rule.parameter());
+        let best = peak(&self.unscaled_p);
+        let sharper = self.entropy_q - entropy(&self.unscaled_p);
+        let distance = distance(&self.p, &self.q);
+        let by_token = |bad: Vec<bool>| {
+            let eta: f64 = self.q.iter().zip(&bad).filter(|(_, bad)| **bad).map(|(q, _)| q).sum();
+            let pi = self.q.iter().zip(&self.p).zip(bad).map(|((q, p), bad)| if bad { 0.0 } else { *q } + p * eta);
+            self.speculate(pi.collect())
+        };
+        match name {
+            "exact" => self.speculate(self.p.clone()),
+            "lossy" => self.speculate(self.bounded(1.0 - alpha, 1.0)),
+            "lossy-tuned" => self.speculate(self.tuned(1.0 - alpha)),
+            "chow" => self.defer(self.peak_q < 1.0 - alpha),
+            "chow-log" => self.defer(self.entropy_q > alpha),
+            "diff" => self.defer(self.peak_q < best - alpha),
+            "diff-log" => self.defer(sharper > alpha),
+            "opt" => self.defer(self.peak_q < best - alpha * distance),
+            "opt-log" => self.defer(sharper > alpha * distance),
+            "token-v1" => by_token(self.unscaled_q.iter().map(|&q| q < best - alpha).collect()),
+            "token-v2" => by_token(self.unscaled_p.iter().map(|&p| p < best - alpha).collect()),
+            "token-v3" => by_token(self.unscaled_p.iter().map(|&p| p < best * (1.0 - alpha)).collect()),
+            "bild-star" => self.defer(self.discrepancy() > alpha),
+            "bild" => self.replace(self.discrepancy() > alpha),
+            "oracle-diff" => self.replace(self.peak_q < best - alpha),
+            "mentored" => self.speculate(self.mentored(alpha)),
+            other => panic!("no closed form of {other}"),
+        }
+    }
+
+    /// Coupled drafting under the exact rule: both ends choose the token of least E/q and E/p, with E exponential and the same at
+    /// both. They both choose y where E(x)/E(y) ≥ max(p(x)/p(y), q(x)/q(y)) for all x. A choice of p's that is
+    /// not q's replaces it.
+    pub fn coupled(&self) -> Fate {
+        let both = |y: usize| {
+            let ratio = |x: usize| f64::max(self.p[x] / self.p[y], self.q[x] / self.q[y]);
+            let possible = self.p[y] > 0.0 && self.q[y] > 0.0;
+            if possible { 1.0 / (0..self.p.len()).map(ratio).sum::<f64>() } else { 0.0 }
+        };
+        let stands: Vec<f64> = (0..self.p.len()).map(both).collect();
+        let replaced = self.p.iter().zip(&stands).map(|(p, stands)| p - stands).collect();
+        Fate { stands, replaced }
+    }
+
+    /// A draft stands with min(1, π/q̂); in place of one that falls comes norm(max(0, π − q̂)).
+    fn speculate(&self, pi: Vec<f64>) -> Fate {
+        let stands: Vec<f64> = self.q.iter().zip(&pi).map(|(q, pi)| q.min(*pi)).collect();
+        let falls = 1.0 - stands.iter().sum::<f64>();
+        let rest: Vec<f64> = self.q.iter().zip(&pi).map(|(q, pi)| (pi - q).max(0.0)).collect();
+        let sum: f64 = rest.iter().sum();
+        let replaced = rest.iter().map(|rest| if sum > 0.0 { falls * rest / sum } else { 0.0 }).collect();
+        Fate { stands, replaced }
+    }
+
+    /// π = p where deferred, else q̂.
+    fn defer(&self, deferred: bool) -> Fate {
+        self.speculate(if deferred { self.p.clone() } else { self.q.clone() })
+    }
+
+    /// The same without a coin.
+    fn replace(&self, deferred: bool) -> Fate {
+        let nothing = vec![0.0; self.p.len()];
+        let (stands, replaced) = if deferred { (nothing, self.p.clone()) } else { (self.q.clone(), nothing) };
+        Fate { stands, replaced }
+    }
+
+    /// max{min{q̂, p/a}, p/b}.
+    fn bounded(&self, a: f64, b: f64) -> Vec<f64> {
+        self.q.iter().zip(&self.p).map(|(q, p)| q.min(p / a).max(p / b)).collect()
+    }
+
+    /// The same with the b at which it adds up to 1. Its sum falls as b rises.
+    fn tuned(&self, a: f64) -> Vec<f64> {
+        self.bounded(a, bisect(|b| self.bounded(a, b).iter().sum::<f64>() > 1.0))
+    }
+
+    /// D: the mean of −ln p under q, or at T = 0 that of q's most likely token.
+    fn discrepancy(&self) -> f64 {
+        let kept: Vec<usize> = (0..self.q.len()).filter(|&v| self.q[v] > 0.0).collect();
+        if self.greedy {
+            return -self.unscaled_p[kept[0]].ln();
+        }
+        let mass: f64 = kept.iter().map(|&v| self.unscaled_q[v]).sum();
+        kept.iter().map(|&v| -self.unscaled_q[v] / mass * self.unscaled_p[v].ln()).sum()
+    }
+
+    /// The π that accepts most while KL(p‖π) ≤ D: of the family above with the smallest a that D allows.
+    fn mentored(&self, allowed: f64) -> Vec<f64> {
+        let divergence = |pi: &[f64]| -> f64 {
+            let terms = self.p.iter().zip(pi).filter(|&(&p, _)| p > 0.0);
+            terms.map(|(p, pi)| p * (p / pi).ln()).sum()
+        };
+        if divergence(&self.q) <= allowed {
+            return self.q.clone();
+        }
+        // a = 0: tokens that the target excludes share what the others leave.
+        let vain: f64 = self.q.iter().zip(&self.p).filter(|&(_, &p)| p == 0.0).map(|(q, _)| q).sum();
+        let shared = |b: f64, share: f64| -> Vec<f64> {
+            self.q.iter().zip(&self.p).map(|(&q, &p)| if p > 0.0 { q.max(p / b) } else { share * q }).collect()
+        };
+        let b = bisect(|b| divergence(&shared(b, 0.0)) < allowed);
+        let spare = 1.0 - shared(b, 0.0).iter().sum::<f64>();
+        if vain > 0.0 && spare >= 0.0 {
+            return shared(b, spare / vain);
+        }
+        self.tuned(bisect(|a| divergence(&self.tuned(a)) > allowed))
+    }
+}
+
+/// The border between arguments that hold, below it, and those that do not.
+fn bisect(holds: impl Fn(f64) -> bool) -> f64 {
+    let (mut low, mut high) = (1e-30f64, 1e15);
+    for _ in 0..120 {
+        let middle = (low * high).sqrt();
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    high
+}
+
+fn softmax(logits: &[f32]) -> Vec<f64> {
+    let weights: Vec<f64> = logits.iter().map(|&logit| f64::from(logit).exp()).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.iter().map(|weight| weight / sum).collect()
+}
+
+fn peak(p: &[f64]) -> f64 {
+    p.iter().copied().fold(0.0, f64::max)
+}
+
+fn entropy(p: &[f64]) -> f64 {
+    -p.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln()).sum::<f64>()
+}
+
+/// Total variation.
+pub fn distance(p: &[f64], q: &[f64]) -> f64 {
+    p.iter().zip(q).map(|(p, q)| (p - q).abs()).sum::<f64>() / 2.0
+}
+
+/// The nearest binary16 number of one from 0 to 65504: eleven significant bits, and none below 2⁻²⁴.
+fn half(value: f64) -> f64 {
+    let unit = if value < 2f64.powi(-14) { 2f64.powi(-24) } else { 2f64.powi(value.log2().floor() as i32 - 10) };
+    (value / unit).round_ties_even() * unit
+}
+
+/// Two models and how the edge drafts: what the law of a text depends on.
+#[derive(Debug, Clone)]
+pub struct Texts {
+    /// The draft model.
+    pub draft: ToyModel,
+    /// The target.
+    pub target: ToyModel,
+    /// S(·).
+    pub sampling: SamplingParameters,
+    /// How q̂ is made.
+    pub scheme: SchemeParameters,
+    /// C-SQS's.
+    pub threshold: ThresholdParameters,
+    /// The rule.
+    pub rule: Rule,
+    /// γ.
+    pub draft_length: usize,
+}
+
+/// Which tokens pass: those after these prefixes.
+pub type Gate<'a> = &'a dyn Fn(&[u32]) -> bool;
+
+impl Texts {
+    /// q̂ after a prefix of a text that began with so many tokens of a prompt. C-SQS's threshold has had an update for every
+    /// committed token, whoever wrote it.
+    fn proposal(&self, prefix: &[u32], prompt: usize) -> Proposal {
+        let scheme = Scheme::new(self.scheme, self.target.vocab_size()).unwrap();
+        let propose = |prefix: &[u32], beta: f64| {
+            let q = sampling::transform(&self.draft.logits(prefix), &self.sampling).unwrap();
+            draft::propose(&q, self.scheme, &scheme, beta).unwrap()
+        };
+        let ThresholdParameters { target, step, initial } = self.threshold;
+        let moved = |beta: f64, end: usize| {
+            (beta - step * (propose(&prefix[..end], beta).dropped_mass - target)).min(1.0)
+        };
+        propose(prefix, (prompt..prefix.len()).fold(initial, moved))
+    }
+
+    /// The position after a prefix.
+    pub fn position(&self, prefix: &[u32], prompt: usize) -> Position {
+        let (draft, target) = (self.draft.logits(prefix), self.target.logits(prefix));
+        Position::new(&draft, &target, &self.sampling, &self.proposal(prefix, prompt).dist)
+    }
+
+    /// The law of the texts of `length` tokens after a prompt, which they end at: the last token counts fastest. What the
+    /// `gate` lets pass is q̂'s.
+    ///
+    /// Rounds are enumerated: a token depends on how many drafts stand before it in its round, since a bonus token is p's,
+    /// and on how many places are left. Drafts behind one that falls leave no trace, so a round is a chain of its drafts, each
+    /// of which continues it or ends it.
+    pub fn law(&self, prompt: &[u32], length: usize, gate: Gate<'_>) -> Vec<f64> {
+        let mut law = vec![0.0; (self.target.vocab_size() as usize).pow(length as u32)];
+        self.add(&mut law, prompt, prompt.len(), length, 0, 1.0, gate);
+        law
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a recursion over all that a round is")]
+    fn add(
+        &self,
+        law: &mut [f64],
+        text: &[u32],
+        prompt: usize,
+        length: usize,
+        drafted: usize,
+        mass: f64,
+        gate: Gate<'_>,
+    ) {
+        let left = prompt + length - text.len();
+        if mass == 0.0 {
+            return;
+        }
+        if left == 0 {
+            let v = self.target.vocab_size() as usize;
+            law[text[prompt..].iter().fold(0, |cell, &id| cell * v + id as usize)] += mass;
+            return;
+        }
+        let position = self.position(text, prompt);
+        let mut grow = |next: &[f64], drafted: usize| {
+            for (id, p) in (0u32..).zip(next) {
+                self.add(law, &[text, &[id]].concat(), prompt, length, drafted, mass * p, gate);
+            }
+        };
+        if drafted == 0 && gate(text) {
+            grow(&position.q, 0);
+        } else if drafted < self.draft_length && left > usize::from(self.rule.has_bonus()) {
+            let is_coupled = self.scheme == SchemeParameters::Coupled;
+            let fate = if is_coupled { position.coupled() } else { position.fate(&self.rule) };
+            grow(&fate.stands, drafted + 1);
+            grow(&fate.replaced, 0);
+        } else if drafted > 0 && !self.rule.has_bonus() {
+            self.add(law, text, prompt, length, 0, mass, gate);
+        } else {
+            grow(&position.p, 0);
+        }
+    }
+}
