@@ -9,7 +9,8 @@ use outrider_speculation::{
     Forward,
     edge::{DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Mode},
     explanation::Explanation,
-    statistics::Statistics,
+    passing::Passing,
+    statistics::{Law, Statistics},
 };
 
 use crate::{
@@ -145,8 +146,15 @@ impl Driver {
         let server = self.server.as_ref().expect("an idle session has a server");
         self.begun += 1;
         let explains = matches!(&settings.mode, Mode::Speculative(speculation) if speculation.explain);
+        let law = match &settings.mode {
+            Mode::CloudOnly => None,
+            Mode::Speculative(speculation) => Some(Law {
+                rule: speculation.rule,
+                lossy: !(speculation.rule.is_exact() && speculation.passing == Passing::Never),
+            }),
+        };
         self.generation = Some(Generation::new(prompt, settings, server));
-        self.expected = Statistics { explanation: explains.then(Explanation::default), ..Statistics::default() };
+        self.expected = Statistics { law, explanation: explains.then(Explanation::default), ..Statistics::default() };
         self.sound_rows = true;
         Ok(())
     }
@@ -332,4 +340,3 @@ impl Driver {
         }
     }
 }
-

@@ -122,7 +122,10 @@ impl Generation {
             StopRule::Bild { .. } => 10.min(server.max_draft_tokens.into()),
             _ => server.max_draft_tokens.into(),
         };
-        assert!(draft.count <= server.max_draft_tokens && u32::from(draft.count) <= most, "{count} drafts, {most} allowed");
+        assert!(
+            draft.count <= server.max_draft_tokens && u32::from(draft.count) <= most,
+            "{count} drafts, {most} allowed"
+        );
         assert!(count + usize::from(self.has_bonus()) <= left, "no room for the cloud's token");
         assert!(count == 0 || !speculation.passing.is_cascade(), "a cascade drafts nothing");
         let drafts = self.read(&draft, &speculation);
@@ -159,9 +162,8 @@ impl Generation {
         let drafts = scheme.decode_round(payload, draft.count).expect("the cloud can read it");
         if let (Some(lengths), Drafts::Distributions(tokens)) = (lengths, &drafts) {
             let scalar = statistic == Some(StatisticKind::Scalar);
-            let fits = |(token, &length): (&DraftToken, &usize)| {
-                length == if scalar { 1 } else { token.dist.ids().len() }
-            };
+            let fits =
+                |(token, &length): (&DraftToken, &usize)| length == if scalar { 1 } else { token.dist.ids().len() };
             assert!(tokens.iter().zip(&lengths).all(fits), "{lengths:?} statistics of {tokens:?}");
         }
         drafts
