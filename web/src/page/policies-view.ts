@@ -2,7 +2,15 @@ import { policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
 import type { ModelInfo, Policies, Policy, PolicyNeeds, Scheme } from '../outrider/index.js';
 import { addField, element, make } from './elements.js';
 import { showLaw } from './law-view.js';
-import { lawOf, missingSentence, policiesOf, policyOf, policySelects, rangeHint } from './policies.js';
+import {
+  explanationOf,
+  lawOf,
+  missingSentence,
+  policiesOf,
+  policyOf,
+  policySelects,
+  rangeHint,
+} from './policies.js';
 import type { ChosenPolicies, Law, PolicySelect, PolicySettings } from './policies.js';
 import { parseNumber, stepped } from './settings.js';
 
@@ -181,10 +189,11 @@ export class PoliciesView {
   #show(): void {
     const needs = this.#needs;
     if (!needs) return;
+    const gate = policyOf(needs.policies, 'gate', this.#settings.names.gate);
     for (const row of this.#rows) {
       const { option } = row.select;
       const chosen = this.#chosen(row, needs);
-      row.explanation.textContent = chosen.explanation;
+      row.explanation.textContent = explanationOf(option, chosen, gate);
       const reason = reasonAgainstPolicy(chosen, option, this.#scheme, needs);
       row.reason.textContent = reason === null ? '' : `${chosen.name} ${reason}.`;
       row.control.setAttribute('aria-invalid', String(reason !== null));

@@ -4,6 +4,7 @@ import { sampleNeeds, samplePolicies } from '../outrider/sample-policies.js';
 import {
   addPolicies,
   defaultPolicySettings,
+  explanationOf,
   lawOf,
   missingSentence,
   optionsFrom,
@@ -39,6 +40,16 @@ test('only the exact rule without a gate keeps the law', () => {
   expect(lawOf(choose('lossy', 'sprinter', { ruleParameter: 0.25, gateThreshold: 0.9 })).sentence).toMatch(
     /^Under lossy, α = 0.25 and sprinter, τ = 0.9: /,
   );
+});
+
+test('the exact rule is not said to keep the law where a gate breaks it', () => {
+  const gate = (name: string) => policyOf(samplePolicies, 'gate', name);
+  const exact = policyOf(samplePolicies, 'rule', 'exact');
+  expect(explanationOf('rule', exact, gate('none'))).toBe('What exact does.');
+  expect(explanationOf('rule', exact, gate('sprinter'))).toBe('What exact does. Not under this gate.');
+  const opt = policyOf(samplePolicies, 'rule', 'opt');
+  expect(explanationOf('rule', opt, gate('sprinter'))).toBe('What opt does.');
+  expect(explanationOf('gate', gate('none'), gate('sprinter'))).toBe('What none does.');
 });
 
 test('what is missing is said once for each reason, and not of what is chosen', () => {

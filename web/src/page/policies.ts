@@ -76,6 +76,12 @@ export function policyOf(policies: Policies, option: PolicyOption, name: string)
   return found;
 }
 
+/** A policy's sentence. That of an exact rule does not hold where a gate lets tokens pass. */
+export function explanationOf(option: PolicyOption, policy: Policy, gate: Policy): string {
+  const broken = option === 'rule' && !policy.lossy && gate.lossy;
+  return broken ? `${policy.explanation} Not under this gate.` : policy.explanation;
+}
+
 /** What cannot be chosen, and why; empty if everything can. */
 export function missingSentence(
   option: PolicyOption,

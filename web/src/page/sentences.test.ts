@@ -61,7 +61,7 @@ test('a budget too small for a single draft is said to be', () => {
 
 test('where a gate leaves nothing to draft, the budget is not blamed', () => {
   expect(draftsSentence('K-SQS', 0, 0, 9, 'token-cascade')).toMatch(
-    /^K-SQS: nothing is drafted under token-cascade/,
+    /^K-SQS: nothing was drafted under token-cascade\.$/,
   );
 });
 

@@ -109,7 +109,7 @@ export function draftsSentence(
   gate = 'none',
 ): string {
   if (drafted === 0 && gate !== 'none') {
-    return `${label}: nothing is drafted under ${gate} but what it does not let pass.`;
+    return `${label}: nothing was drafted under ${gate}.`;
   }
   if (drafted === 0) {
     // A round or two may have had no room for drafts; more of them have had no budget.
