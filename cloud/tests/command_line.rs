@@ -241,6 +241,9 @@ fn explained_runs_have_a_table_and_departures_a_line() {
         assert!(printed.contains(line), "{line} in {printed}");
     }
     assert!(!printed.contains("bit budget"), "{printed}");
+    let printed = run(&["--explain", "--gate", "sprinter"]);
+    assert!(printed.contains("passed before a round") && printed.contains("E[N], Theorem 3.3"), "{printed}");
+    assert!(!run(&["--explain", "--gate", "sprinter", "--gate-threshold", "0.6"]).contains("Theorem 3.3"));
     let printed = run(&["--stop-rule", "odld", "--adaptive-mode"]);
     for line in ["best draft length (gamma*)", "speed-up, as estimated", "written by the target alone"] {
         assert!(printed.contains(line), "{line} in {printed}");

@@ -12,7 +12,7 @@ use outrider_speculation::{
     explanation::Explanation,
     rules::Rule,
     statistics::{RoundRecord, Statistics},
-    theory::tk_slt::tokens_per_round,
+    theory::{sprinter::GateRates, tk_slt::tokens_per_round},
 };
 use serde::Serialize;
 
@@ -24,6 +24,7 @@ pub(super) struct Explained {
     tokens_per_round: Option<Compared>,
     speedup: Option<Speedup>,
     resampling_rate: Option<Resampling>,
+    passed_per_round: Option<Passed>,
     /// Mean TV between the law of a judged token and the target's; `None` where the exact rule makes it 0.
     divergence: Option<f64>,
 }
@@ -77,6 +78,18 @@ struct Resampling {
     bound: Option<Bound>,
 }
 
+/// Tokens that SPRINTER's gate passes before the first that it does not.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Passed {
+    /// E\[N\] of Theorem 3.3 rises with r, how many tokens in a row are acceptable, or falls, depending on the gate. Nobody
+    /// judges passed tokens, so r is not known: here it is 0.
+    without_acceptable: f64,
+    /// And here beyond all bounds.
+    all_acceptable: f64,
+    measured: f64,
+}
+
 #[derive(Debug, Serialize)]
 struct Bound {
     total: f64,
@@ -87,9 +100,11 @@ struct Bound {
 }
 
 impl Explained {
-    /// Compares a generation under a rule with its prediction and with what the target did `alone`.
+    /// Compares a generation with its prediction and with what the target did `alone`. `gate` is known where a trained gate
+    /// passes tokens.
     pub(super) fn new(
         speculation: &Speculation,
+        gate: Option<GateRates>,
         statistics: &Statistics,
         rounds: &[RoundRecord],
         alone: &Statistics,
@@ -136,6 +151,11 @@ impl Explained {
                     }),
                 }
             }),
+            passed_per_round: gate.filter(|_| statistics.rounds > 0).map(|gate| Passed {
+                without_acceptable: gate.expected_passed(0),
+                all_acceptable: gate.expected_passed(u32::MAX),
+                measured: statistics.passed as f64 / statistics.rounds as f64,
+            }),
             divergence: explanation.and_then(Explanation::mean_divergence).filter(|_| !is_exact),
         }
     }
@@ -171,6 +191,12 @@ impl Explained {
                 let note = format!("Theorem 1: TV(q, p) {discrepancy:.3}, alpha_n + K_n/4l {distortion:.3}");
                 row("  at most", format!("{total:.3}"), "-".to_owned(), note);
             }
+        }
+        if let Some(Passed { without_acceptable, all_acceptable, measured }) = &self.passed_per_round {
+            let predicted = format!("{without_acceptable:.2} to {all_acceptable:.2}");
+            let note =
+                "E[N], Theorem 3.3 at r = 0 and without end; the gate's rates are those of its training".to_owned();
+            row("passed before a round", predicted, format!("{measured:.2}"), note);
         }
         if let Some(divergence) = self.divergence {
             let note = "mean TV between the law of a verified token and the target's".to_owned();
@@ -278,7 +304,7 @@ mod tests {
     fn rounds_of_one_length_have_the_papers_speedup() {
         for drafts in [1, 4] {
             let (statistics, rounds, alone) = run(drafts);
-            let explained = Explained::new(&exact(), &statistics, &rounds, &alone);
+            let explained = Explained::new(&exact(), None, &statistics, &rounds, &alone);
             let speedup = explained.speedup.unwrap();
             let costs = speedup.costs.unwrap();
             assert!((costs.drafting - 0.1).abs() < 1e-9 && (costs.transmission - 0.2).abs() < 1e-9, "{costs:?}");
@@ -293,7 +319,7 @@ mod tests {
     fn a_rule_without_a_bonus_gives_one_token_less() {
         let (statistics, rounds, alone) = run(4);
         let predicted = |rule: Rule| {
-            let explained = Explained::new(&exact().with_rule(rule), &statistics, &rounds, &alone);
+            let explained = Explained::new(&exact().with_rule(rule), None, &statistics, &rounds, &alone);
             (explained.tokens_per_round.unwrap().predicted, explained.divergence)
         };
         let lossy = Rule::new("lossy", 0.3).unwrap();
@@ -307,16 +333,16 @@ mod tests {
     #[test]
     fn theorem_1_is_the_exact_rule_s_alone() {
         let (statistics, rounds, alone) = run(4);
-        let explained = Explained::new(&exact(), &statistics, &rounds, &alone);
+        let explained = Explained::new(&exact(), None, &statistics, &rounds, &alone);
         let rate = explained.acceptance_rate.unwrap();
         assert_eq!((rate.predicted, rate.measured, rate.unquantized), (0.8, 0.75, Some(0.85)));
         let resampling = explained.resampling_rate.unwrap();
         assert_eq!(resampling.bound.unwrap().total, 1.0);
         let coupled = Speculation::new(SchemeParameters::Coupled, 4);
-        let coupled = Explained::new(&coupled, &statistics, &rounds, &alone);
+        let coupled = Explained::new(&coupled, None, &statistics, &rounds, &alone);
         assert!(coupled.resampling_rate.unwrap().bound.is_none() && coupled.acceptance_rate.is_some());
         let bild = exact().with_rule(Rule::new("bild", 3.0).unwrap());
-        let bild = Explained::new(&bild, &statistics, &rounds, &alone);
+        let bild = Explained::new(&bild, None, &statistics, &rounds, &alone);
         assert!(bild.resampling_rate.unwrap().bound.is_none() && bild.acceptance_rate.unwrap().unquantized.is_none());
     }
 
@@ -324,11 +350,23 @@ mod tests {
     fn what_cannot_be_predicted_is_left_out() {
         let (statistics, rounds, alone) = run(4);
         let passed = Statistics { passed: 3, ..statistics.clone() };
-        assert!(Explained::new(&exact(), &passed, &rounds, &alone).speedup.unwrap().predicted.is_none());
+        assert!(Explained::new(&exact(), None, &passed, &rounds, &alone).speedup.unwrap().predicted.is_none());
         let one = Statistics { tokens: 1, ..alone };
-        assert!(Explained::new(&exact(), &statistics, &rounds, &one).speedup.unwrap().predicted.is_none());
-        let nothing = Explained::new(&exact(), &Statistics::default(), &[], &Statistics::default());
+        assert!(Explained::new(&exact(), None, &statistics, &rounds, &one).speedup.unwrap().predicted.is_none());
+        let nothing = Explained::new(&exact(), None, &Statistics::default(), &[], &Statistics::default());
         assert!(nothing.acceptance_rate.is_none() && nothing.speedup.is_none());
         assert!(nothing.text().contains("no draft was verified"));
+    }
+
+    /// r = 0 leaves η_FP/(1 − η_FP), endless r η_TP/(1 − η_TP).
+    #[test]
+    fn a_gate_passes_between_its_two_geometric_means() {
+        let (statistics, rounds, alone) = run(1);
+        let gate = GateRates { true_positive: 0.8, false_positive: 0.5 };
+        let statistics = Statistics { passed: 12, ..statistics };
+        let explained = Explained::new(&exact(), Some(gate), &statistics, &rounds, &alone);
+        assert!(explained.text().contains("1.00 to 4.00    2.00"), "{}", explained.text());
+        let passed = explained.passed_per_round.unwrap();
+        assert!((passed.without_acceptable - 1.0).abs() < 1e-9 && (passed.all_acceptable - 4.0).abs() < 1e-9);
     }
 }

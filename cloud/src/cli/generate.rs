@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::TextStream;
+use outrider_models::{HeadsFile, TextStream};
 use outrider_speculation::{
     control::StopRule,
     edge::{Mode, Settings, Speculation},
@@ -12,6 +12,7 @@ use outrider_speculation::{
     passing::Passing,
     rules::{Rule, RuleError},
     statistics::{Report, RoundRecord},
+    theory::sprinter::GateRates,
 };
 use serde::Serialize;
 
@@ -181,7 +182,8 @@ impl Generate {
         let tokenizer = self.pair.tokenizer()?;
         let draft = self.pair.draft()?;
         let mut info = pair::draft_info(&draft, &tokenizer)?;
-        info.heads = self.pair.heads(&draft, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
+        let heads = self.pair.heads(&draft, &tokenizer)?;
+        info.heads = heads.as_ref().map(pair::heads).transpose()?;
         let transport = if self.local { self.local(&tokenizer)? } else { Transport::connect(&self.server).await? };
         let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, &self.prompt)?;
 
@@ -206,7 +208,8 @@ impl Generate {
             Mode::Speculative(speculation) if speculation.explain => {
                 let alone = Settings { mode: Mode::CloudOnly, ..settings.clone() };
                 let alone = edge.generate(prompt.clone(), &alone, |_| {}).await?;
-                Some(Explained::new(speculation, &generated.statistics, &rounds, &alone.statistics))
+                let gate = gate_rates(speculation, heads.as_ref());
+                Some(Explained::new(speculation, gate, &generated.statistics, &rounds, &alone.statistics))
             }
             _ => None,
         };
@@ -300,6 +303,17 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
         ("first token", format!("{:.0} ms", report.first_token_ms)),
     ]);
     lines.iter().map(|(name, value)| format!("{name:<30} {value}\n")).collect()
+}
+
+/// What is known of the gate that passes tokens, if one does, with the threshold that it was trained for.
+fn gate_rates(speculation: &Speculation, heads: Option<&HeadsFile>) -> Option<GateRates> {
+    let metadata = &heads?.metadata;
+    match speculation.passing {
+        Passing::Sprinter { threshold } if threshold == metadata.tau => {
+            Some(GateRates { true_positive: metadata.eta_tp, false_positive: metadata.eta_fp })
+        }
+        _ => None,
+    }
 }
 
 /// Whether rounds may be empty because the edge leaves them to the target.
