@@ -237,6 +237,9 @@ impl Generation {
             Some(last) => (last + 1, Next::Nothing),
             None => (stand, next),
         };
+        if stop.is_some() {
+            judged.truncate(accepted);
+        }
         let token = if let Next::Token(token) = next { Some(token) } else { None };
         if !matches!(next, Next::Samples(_) | Next::Distribution(_)) {
             verification.edge_resamples = None;

@@ -1,6 +1,6 @@
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
-    frame::{Finish, Next, Prompt, SamplingParameters, Token, Verdict},
+    frame::{Evidence, Finish, Next, Prompt, SamplingParameters, Token, Verdict},
     half,
     probabilities::DraftProbability,
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
@@ -283,4 +283,19 @@ fn what_passes_while_the_prompt_is_read_is_fed_after_it() {
     session.handle_frame(&Frame::Draft(Draft { passed: vec![3, 4], ..drafted }).encode());
     answer(&mut session, &[]);
     assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![2, 3, 4, 5], rows: 2 });
+}
+
+/// Found by the fuzz target `cloud`: evidence went on after the end of the text.
+#[test]
+fn nothing_drafted_after_the_end_is_witnessed() {
+    let mut session = greeted();
+    let prompt = Prompt { evidence: true, ..Prompt::exact(SCHEME, request(1, &[0])) };
+    session.handle_frame(&Frame::Prompt(prompt).encode());
+    session.handle_frame(&draft(1, 0, &[3, 7, 4]));
+    forward(&mut session);
+    answer(&mut session, &[3, 7, 4, 5]);
+    for expected in 0..2 {
+        assert!(matches!(sent(&mut session), Frame::Evidence(Evidence { index, .. }) if index == expected));
+    }
+    assert!(matches!(sent(&mut session), Frame::Verdict(Verdict { accepted: 2, finish: Some(Finish::Eos), .. })));
 }
