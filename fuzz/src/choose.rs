@@ -83,7 +83,8 @@ pub fn rule(input: &mut Unstructured<'_>) -> Result<RuleParameters> {
     if !input.arbitrary::<bool>()? {
         return Ok(RuleParameters::EXACT);
     }
-    let number = if rarely(input, 32)? { input.int_in_range(0..=127)? } else { input.int_in_range(0..=rules::COUNT - 1)? };
+    let number =
+        if rarely(input, 32)? { input.int_in_range(0..=127)? } else { input.int_in_range(0..=rules::COUNT - 1)? };
     let part = f32::from(input.arbitrary::<u8>()?) / 256.0;
     let parameter = match input.int_in_range(0..=15u8)? {
         0 => 0.0,

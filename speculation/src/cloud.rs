@@ -103,8 +103,7 @@ impl CloudSession {
         }
         let generation = self.generation.as_ref()?;
         let forward = generation.next_pass()?;
-        self.in_flight =
-            Some(Pass { generation: generation.number(), cached: forward.keep + forward.tokens.len() });
+        self.in_flight = Some(Pass { generation: generation.number(), cached: forward.keep + forward.tokens.len() });
         Some(CloudOutput::Forward(forward))
     }
 

@@ -257,4 +257,3 @@ impl Drafting {
 fn fatal(code: ErrorCode) -> Reaction {
     Reaction::Error(0, code)
 }
-

@@ -46,7 +46,10 @@ impl Driver {
         let rejects = accepted < ids.len();
         text.extend(&ids[..accepted]);
         let ended = text[before..].last().is_some_and(|id| target.eos_ids.contains(id));
-        assert!(!ids[..accepted.saturating_sub(1)].iter().any(|id| target.eos_ids.contains(id)), "goes on after its end");
+        assert!(
+            !ids[..accepted.saturating_sub(1)].iter().any(|id| target.eos_ids.contains(id)),
+            "goes on after its end"
+        );
         assert!(!ended || verdict.next == Next::Nothing, "the text goes on after its end");
         let exact = greedy && rules::is_the_targets_when_greedy(drafting.rule);
         let mut token = None;
