@@ -197,7 +197,9 @@ impl Driver {
             || matches!(Frame::decode(bytes), Ok(Frame::Error(error)) if error.generation == 0);
         let now = self.now;
         self.note(|driver| driver.session.handle_frame(bytes, now));
+        // What comes after the end is ignored, be the end polled or not.
         if let Ok(Frame::Evidence(evidence)) = Frame::decode(bytes)
+            && !self.session.is_idle()
             && let Some(current) = self.generation.as_mut().filter(|_| evidence.generation == self.begun)
         {
             current.evidence += 1;
@@ -281,7 +283,7 @@ impl Driver {
                 let generation = self.generation.take().expect("only what is under way can end");
                 self.wanted = None;
                 if reason != EndReason::Cancelled {
-                    generation.check_end();
+                    assert!(generation.text.len() > generation.prompt_length);
                 }
             }
             Event::Refused(_) => {

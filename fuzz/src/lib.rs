@@ -3,10 +3,10 @@
 //! | module | its bytes are | what must hold |
 //! |---|---|---|
 //! | [`frame`] | a message | it decodes to a frame whose bytes they are, or to an error |
-//! | [`payload`] | a scheme and rounds | the same for payloads; drafts come back as they were, within the bound |
+//! | [`payload`] | a scheme and rounds | the same for payloads and statistics; drafts come back as they were, within the bound |
 //! | [`edge`] | calls and a server that may lie | no panic; what is committed, sent and counted is right |
 //! | [`cloud`] | calls and an edge that may lie | no panic; the cache, what is committed and what is sent are right |
-//! | [`session`] | settings, delays, cancellations | both ends agree; at temperature 0 the text is the target's |
+//! | [`session`] | settings, delays, cancellations | both ends agree; at temperature 0 each token is its model's own |
 //!
 //! Each has one function, `check`, which panics if something is wrong. libFuzzer calls it through the files in
 //! `targets/`; `tests/corpus.rs` calls it with the committed corpus. README.md says how to run both.

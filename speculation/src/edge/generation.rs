@@ -427,9 +427,10 @@ impl Generation {
         if prefix + accepted + usize::from(token.is_some()) > self.length_limit {
             return impossible("it commits more than was asked for");
         }
-        drafting.cached = drafting.cached.min(prefix + accepted);
         self.committed.extend(&drafted[..accepted]);
         self.committed.extend(token);
+        // The last token is read for the row after it, and read again where that row was declined and no token came.
+        drafting.cached = drafting.cached.min(prefix + accepted).min(self.committed.len() - 1);
         if finish.is_none() && self.committed.len() >= self.length_limit {
             return impossible("it goes on past the end");
         }

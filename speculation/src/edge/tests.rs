@@ -4,7 +4,7 @@ use outrider_codec::{
 };
 
 use super::*;
-use crate::{passing::Passing, rules::Rule};
+use crate::{control::StopRule, passing::Passing, rules::Rule};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -321,4 +321,31 @@ fn a_sequence_cascade_beyond_the_drafts_context_is_the_targets() {
     let draft = next_draft(&mut session);
     assert_eq!((draft.stream, draft.passed), (6, vec![]));
     assert_eq!(session.statistics().tokens, 0);
+}
+
+/// Found by the fuzz target `session`: after a round that ended before a token, all of which stood and which no bonus token
+/// followed, the draft model was asked to read nothing.
+#[test]
+fn a_declined_row_is_asked_for_again_where_no_token_follows_the_round() {
+    let mut session = connected(16);
+    let scheme = SchemeParameters::Dense;
+    let speculation = Speculation { stop: StopRule::Bild { fallback: 0.5 }, ..Speculation::new(scheme, 4) };
+    let mode = Mode::Speculative(speculation.with_rule(Rule::new("lossy", 0.5).unwrap()));
+    session.start(vec![0, 1], &Settings { mode, ..settings(6) }, NOW).unwrap();
+    let forward = |session: &mut EdgeSession| loop {
+        if let Some(EdgeOutput::Forward(forward)) = session.poll(NOW).unwrap() {
+            return forward;
+        }
+    };
+    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 1 });
+    let mut sure = [0.0; V as usize];
+    sure[3] = 9.0;
+    session.handle_logits(&sure, &[], NOW).unwrap();
+    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![3], rows: 1 });
+    session.handle_logits(&[0.0; V as usize], &[], NOW).unwrap();
+    let Some(EdgeOutput::Send(bytes)) = session.poll(NOW).unwrap() else { panic!("nothing was sent") };
+    assert!(matches!(Frame::decode(&bytes), Ok(Frame::Draft(Draft { count: 1, .. }))));
+    let verdict = Verdict { generation: 1, round: 0, accepted: 1, next: Next::Nothing, finish: None };
+    session.handle_frame(&Frame::Verdict(verdict).encode(), NOW).unwrap();
+    assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![3], rows: 1 });
 }
