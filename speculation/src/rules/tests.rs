@@ -164,7 +164,7 @@ fn rules_say_what_they_need() {
 #[test]
 fn errors_say_what_is_allowed() {
     let message = |result: Result<Rule, RuleError>| result.unwrap_err().to_string();
-    assert!(message(Rule::new("loosy", 0.1)).contains("\"loosy\"; there are exact, lossy, lossy-tuned, chow"));
+    assert!(message(Rule::new("sloppy", 0.1)).contains("\"sloppy\"; there are exact, lossy, lossy-tuned, chow"));
     assert_eq!(message(Rule::from_wire(16, 0.0)), "there is no acceptance rule number 16; the largest is 15");
     assert_eq!(message(Rule::new("lossy", 1.0)), "α of the acceptance rule lossy is in [0, 1), not 1");
     assert_eq!(message(Rule::new("mentored", -1.0)), "D of the acceptance rule mentored is in [0, ∞), not -1");
