@@ -32,10 +32,12 @@ use crate::{
 };
 
 mod drafter;
+mod drafting;
 mod generation;
 mod settings;
 
-use generation::{Generation, Learned, Reaction};
+use drafting::Learned;
+use generation::{Generation, Reaction};
 pub use settings::{Mode, Settings, Speculation};
 
 /// The draft model, as a session needs to know it.

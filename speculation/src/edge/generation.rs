@@ -3,25 +3,22 @@
 use core::time::Duration;
 
 use outrider_codec::{
-    frame::{
-        Distribution, Draft, Evidence, Finish, Frame, MAX_DRAFT_TOKENS, Next, Prompt, Request, TargetDist, Token,
-        Verdict, Welcome,
-    },
+    frame::{Distribution, Draft, Evidence, Finish, Frame, Next, Prompt, Request, TargetDist, Token, Verdict, Welcome},
     rule::RuleParameters,
 };
 
 use super::{
     Committed, DraftInfo, EdgeError, Origin, StartError,
-    drafter::{Choice, Drafter},
-    settings::{Mode, Settings, Speculation},
+    drafter::Choice,
+    drafting::{Drafting, Learned, Phase, Sent},
+    settings::{Mode, Settings},
 };
 use crate::{
     Forward,
     conformal::Conformal,
-    control::{ControlParameters, Controller, Move, RoundTimes},
+    control::{Move, RoundTimes},
     draft::DraftError,
-    passing::{Held, Passing},
-    rules::Rule,
+    passing::Passing,
     statistics::{RoundRecord, Statistics, milliseconds},
 };
 
@@ -58,68 +55,6 @@ pub(super) struct Generation {
     drafting: Option<Drafting>,
 }
 
-/// What a generation has learned of the link and the models, and under what parameters.
-#[derive(Debug)]
-pub(super) struct Learned {
-    parameters: ControlParameters,
-    controller: Controller,
-}
-
-/// What a speculative generation has besides.
-#[derive(Debug)]
-struct Drafting {
-    drafter: Drafter,
-    learned: Learned,
-    rule: Rule,
-    passing: Passing,
-    /// The most drafts that the server takes.
-    longest: usize,
-    draft_context: usize,
-    /// How many of `committed` followed by the drafts the draft model's cache holds. What it holds beyond a verdict
-    /// is cut by the next pass.
-    cached: usize,
-    round: u32,
-    phase: Phase,
-    /// The token that the edge put in place of the last round's rejected draft; the cloud does not know it yet.
-    resampled: Option<u32>,
-    /// Tokens committed without asking since the last round; the cloud does not know them yet.
-    passed: Vec<u32>,
-    /// What a sequence cascade has committed here and told nobody.
-    held: Option<Held>,
-    /// What the round's drafts were judged by.
-    evidence: Vec<Evidence>,
-    /// When the last streamed token came.
-    streamed_at: Option<Duration>,
-    /// When the round began.
-    round_started: Duration,
-    sent: Sent,
-}
-
-/// The frame that awaits its verdict.
-#[derive(Debug, Clone, Copy)]
-struct Sent {
-    at: Duration,
-    frame_bits: usize,
-    payload_bits: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// A round is about to begin.
-    Fresh,
-    /// Drafts are being made.
-    Open,
-    /// A pass is under way that gives so many rows.
-    AwaitLogits(usize),
-    /// The frame is under way.
-    AwaitVerdict,
-    /// The target writes so many tokens alone.
-    AwaitTokens(u32),
-    /// The verdict has come: so many drafts stand, at a cost of so many bits down. The target's distribution at the next
-    /// has been asked for.
-    AwaitDistribution { accepted: usize, downlink_bits: usize },
-}
-
 impl Generation {
     pub(super) fn new(
         number: u32,
@@ -153,27 +88,8 @@ impl Generation {
             return Ok((generation, Frame::Generate(request)));
         };
         let prompt = &generation.committed;
-        let heads = draft.heads.clone();
-        let drafter = Drafter::new(speculation, draft.vocab_size, prompt, settings.sampling, settings.seed, heads)?;
-        let longest = server.max_draft_tokens.min(MAX_DRAFT_TOKENS);
-        generation.drafting = Some(Drafting {
-            drafter,
-            learned: Learned::new(control(speculation, server), learned),
-            rule: speculation.rule,
-            passing: speculation.passing,
-            longest: longest.into(),
-            draft_context: draft.context_length as usize,
-            cached: 0,
-            round: 0,
-            phase: Phase::Fresh,
-            resampled: None,
-            passed: Vec::new(),
-            held: matches!(speculation.passing, Passing::SequenceCascade { .. }).then(Held::default),
-            evidence: Vec::new(),
-            streamed_at: None,
-            round_started: now,
-            sent: Sent { at: now, frame_bits: 0, payload_bits: 0 },
-        });
+        let drafting = Drafting::new(speculation, prompt, settings, draft, server, learned, now)?;
+        generation.drafting = Some(drafting);
         let rule = RuleParameters { number: speculation.rule.number(), parameter: speculation.rule.parameter() as f32 };
         let prompt = Prompt { request, scheme: speculation.scheme, rule, evidence: speculation.explain };
         Ok((generation, Frame::Prompt(prompt)))
@@ -548,88 +464,7 @@ impl Generation {
     }
 }
 
-impl Drafting {
-    /// Whether another token is to be drafted, or to pass, before the frame is sent.
-    fn wants_another(&self, committed: &[u32], eos_ids: &[u32], length_limit: usize) -> bool {
-        let ids = self.drafter.ids();
-        let length = committed.len() + ids.len();
-        (self.may_pass(length, length_limit) || self.may_draft(length, length_limit))
-            && length <= self.draft_context
-            && !ids.last().is_some_and(|id| eos_ids.contains(id))
-    }
-
-    /// Whether a token may pass, `length` tokens into the text. It takes nothing of the round, and may be the last.
-    fn may_pass(&self, length: usize, length_limit: usize) -> bool {
-        let at_start = self.drafter.ids().is_empty() && !self.drafter.is_full();
-        self.passing != Passing::Never && at_start && length < length_limit
-    }
-
-    /// Whether the round has room for a draft, `length` tokens into the text.
-    fn may_draft(&self, length: usize, length_limit: usize) -> bool {
-        let drafted = self.drafter.ids().len();
-        // One place is the cloud's own token's, where it has one.
-        let places = length_limit - usize::from(self.rule.has_bonus());
-        drafted < self.longest && self.learned.controller.wants(drafted) && self.drafter.has_room() && length < places
-    }
-
-    /// Asks the target to write so many tokens alone.
-    fn stream(&mut self, generation: u32, tokens: u32, now: Duration) -> Vec<u8> {
-        let frame = Frame::Draft(Draft {
-            generation,
-            round: self.round,
-            resampled: self.resampled.take(),
-            passed: std::mem::take(&mut self.passed),
-            stream: tokens,
-            ..Draft::default()
-        });
-        let bytes = frame.encode();
-        self.phase = Phase::AwaitTokens(tokens);
-        self.streamed_at = None;
-        self.sent = Sent { at: now, frame_bits: bytes.len() * 8, payload_bits: 0 };
-        bytes
-    }
-
-    /// A token came that the target wrote alone.
-    fn streamed(&mut self, token: u32, now: Duration) {
-        self.drafter.streamed(token);
-        self.learned.controller.token_streamed(self.streamed_at.map(|last| now.saturating_sub(last)));
-        self.streamed_at = Some(now);
-        if let Phase::AwaitTokens(left) = self.phase {
-            self.phase = if left > 1 { Phase::AwaitTokens(left - 1) } else { Phase::Fresh };
-            self.round += u32::from(left == 1);
-        }
-    }
-
-    /// The pass that gives the next draft's distribution: feeds what the cache lacks.
-    fn forward(&self, committed: &[u32]) -> Forward {
-        let tokens: Vec<u32> = committed.iter().chain(self.drafter.ids()).copied().skip(self.cached).collect();
-        // The row of the last bonus token is there to be had where the token before it has not been read yet.
-        let rows = 1 + usize::from(self.drafter.wants_bonus_row() && tokens.len() > 1);
-        Forward { keep: self.cached, tokens, rows }
-    }
-}
-
 /// Why the text is over after a token that the edge committed itself, `length` tokens long now.
 fn ending(token: u32, length: usize, eos_ids: &[u32], length_limit: usize, limit: Finish) -> Option<Finish> {
     if eos_ids.contains(&token) { Some(Finish::Eos) } else { (length >= length_limit).then_some(limit) }
-}
-
-impl Learned {
-    /// Goes on from what an earlier generation learned, if its parameters were the same.
-    fn new(parameters: ControlParameters, earlier: Option<Self>) -> Self {
-        let earlier = earlier.filter(|earlier| earlier.parameters == parameters);
-        let mut learned = earlier.unwrap_or_else(|| Self { parameters, controller: Controller::new(parameters) });
-        learned.controller.next_generation();
-        learned
-    }
-}
-
-/// What the controller has to know.
-fn control(speculation: &Speculation, server: &Welcome) -> ControlParameters {
-    ControlParameters {
-        stop: speculation.stop,
-        draft_length: speculation.draft_length,
-        longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
-        adaptive_mode: speculation.adaptive_mode,
-    }
 }
