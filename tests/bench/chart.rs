@@ -12,34 +12,40 @@ pub struct Chart {
     pub groups: Vec<(String, Vec<f64>)>,
 }
 
-const WIDTH: f64 = 960.0;
+pub const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 10.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 24.0;
 /// Distinguishable without colour vision, on white and on black.
-const COLOURS: [&str; 4] = ["#888888", "#2a7fd4", "#d9822b", "#4a9e5c"];
+pub const COLOURS: [&str; 4] = ["#888888", "#2a7fd4", "#d9822b", "#4a9e5c"];
 
 /// One picture of all charts, one below the other.
 pub fn svg(charts: &[Chart]) -> String {
-    let height = HEIGHT * charts.len() as f64;
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
-         <style>text {{ fill: #333 }} @media (prefers-color-scheme: dark) {{ text {{ fill: #ccc }} }}</style>\n"
-    );
+    let mut out = String::new();
     for (chart, i) in charts.iter().zip(0u8..) {
         chart.draw(&mut out, HEIGHT * f64::from(i));
     }
-    out.push_str("</svg>\n");
-    out
+    document(HEIGHT * charts.len() as f64, &out)
+}
+
+/// A picture of [`WIDTH`] by `height`.
+pub fn document(height: f64, content: &str) -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"11\">\n\
+         <style>text {{ fill: #333 }} @media (prefers-color-scheme: dark) {{ text {{ fill: #ccc }} }}</style>\n\
+         {content}</svg>\n"
+    )
+}
+
+/// Appends a text with these attributes.
+pub fn text(out: &mut String, x: f64, y: f64, attributes: &str, text: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{text}</text>");
 }
 
 impl Chart {
     fn draw(&self, out: &mut String, y: f64) {
-        let text = |out: &mut String, x: f64, y: f64, more: &str, text: &str| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" {more}>{text}</text>");
-        };
         text(out, LEFT, y + 18.0, "font-size=\"14\"", &self.title);
         let mut x = LEFT;
         for (name, colour) in self.series.iter().zip(COLOURS) {

@@ -9,7 +9,7 @@ use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
     cloud::TargetInfo,
-    edge::{Mode, Settings, Speculation},
+    edge::{Mode, Origin, Settings, Speculation},
     statistics::{RoundRecord, Statistics},
 };
 
@@ -37,6 +37,8 @@ pub struct Pair {
 pub struct Session {
     pub prompt: Vec<u32>,
     pub tokens: Vec<u32>,
+    /// Where each token came from.
+    pub origins: Vec<Origin>,
     pub rounds: Vec<RoundRecord>,
     pub statistics: Statistics,
 }
@@ -67,6 +69,17 @@ impl Pair {
 
     /// A session for each prompt, at default sampling.
     pub async fn generate(&self, prompts: &[Vec<u32>], speculation: &Speculation) -> Result<Vec<Session>, Failure> {
+        self.generate_at(prompts, &Mode::Speculative(speculation.clone()), DEFAULT_SAMPLING, TOKENS).await
+    }
+
+    /// A session of at most `max_new_tokens` for each prompt.
+    pub async fn generate_at(
+        &self,
+        prompts: &[Vec<u32>],
+        mode: &Mode,
+        sampling: SamplingParameters,
+        max_new_tokens: u32,
+    ) -> Result<Vec<Session>, Failure> {
         let mut sessions = Vec::new();
         for (prompt, seed) in prompts.iter().zip(1..) {
             // A closed session gives its seat back a little later.
@@ -77,21 +90,25 @@ impl Pair {
                 }
             };
             let mut edge = NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?;
-            let settings = Settings {
-                mode: Mode::Speculative(speculation.clone()),
-                sampling: DEFAULT_SAMPLING,
-                seed,
-                max_new_tokens: TOKENS,
-            };
-            let (mut tokens, mut rounds) = (Vec::new(), Vec::new());
+            let settings = Settings { mode: mode.clone(), sampling, seed, max_new_tokens };
+            let (mut tokens, mut origins, mut rounds) = (Vec::new(), Vec::new(), Vec::new());
             let generated = edge
                 .generate(prompt.clone(), &settings, |committed| {
-                    tokens.extend(committed.tokens.iter().map(|token| token.0));
+                    for &(id, origin) in &committed.tokens {
+                        tokens.push(id);
+                        origins.push(origin);
+                    }
                     rounds.extend(committed.round.clone());
                 })
                 .await?;
             edge.close().await;
-            sessions.push(Session { prompt: prompt.clone(), tokens, rounds, statistics: generated.statistics });
+            sessions.push(Session {
+                prompt: prompt.clone(),
+                tokens,
+                origins,
+                rounds,
+                statistics: generated.statistics,
+            });
         }
         Ok(sessions)
     }

@@ -16,18 +16,21 @@ use crate::workspace::Workspace;
 pub enum Bench {
     /// Bits and time of the codes.
     Codec,
+    /// Quality against rejections, for every acceptance rule.
+    Rules,
     /// Every uplink scheme on the default pair.
     Schemes,
 }
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 2] = [Self::Codec, Self::Schemes];
+    pub const ALL: [Self; 3] = [Self::Codec, Self::Rules, Self::Schemes];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Codec => "codec",
+            Self::Rules => "rules",
             Self::Schemes => "schemes",
         }
     }
@@ -43,7 +46,7 @@ impl Bench {
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         match self {
             Self::Codec => codec(workspace, &folder),
-            Self::Schemes => program(workspace, self, &[], &folder),
+            Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
         }
     }
 }

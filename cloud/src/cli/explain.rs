@@ -261,8 +261,9 @@ mod tests {
             payload_bits: 0,
             uplink_bits: 0,
             downlink_bits: 0,
-            draft_ms: 1.0 * drafts as f64,
-            round_trip_ms: 10.0 + 2.0 * drafts as f64,
+            // The first reads the prompt.
+            draft_ms: drafts as f64 + if number == 0 { 100.0 } else { 0.0 },
+            round_trip_ms: 10.0 + 2.0 * drafts as f64 + if number == 0 { 1000.0 } else { 0.0 },
             threshold: None,
             other_bits: BTreeMap::new(),
         }
