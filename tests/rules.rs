@@ -40,9 +40,9 @@ const SPARSE: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 7, code: Code::Enumerative };
 
 fn texts(rule: Rule, sampling: SamplingParameters, scheme: SchemeParameters) -> Texts {
-    let target = ToyModel::target(V, 38);
+    let target = ToyModel::target(V, 299);
     let threshold = ThresholdParameters::default();
-    Texts { draft: target.draft(1.5), target, sampling, scheme, threshold, rule, draft_length: 2 }
+    Texts { draft: target.draft(2.0), target, sampling, scheme, threshold, rule, draft_length: 2 }
 }
 
 /// The rule with the parameter whose law is farthest from both models', and that law.
@@ -91,7 +91,11 @@ fn assert_law(name: &str) {
             assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             let counts = session_counts(&texts);
             let (p, off) = (p_value(&counts, &law), total_variation(&counts, &law));
-            assert!(p > ALARM, "p = {p:e}, total variation {off:.4} for {:?} with {scheme:?}, {sampling:?}", texts.rule);
+            assert!(
+                p > ALARM,
+                "p = {p:e}, total variation {off:.4} for {:?} with {scheme:?}, {sampling:?}",
+                texts.rule
+            );
         }
     }
 }
@@ -159,8 +163,7 @@ fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
             while drafts.len() < texts.draft_length.min(places) {
                 let row = texts.draft.logits(&prefix);
                 let q = sampling::transform(&row, &texts.sampling).unwrap();
-                let token =
-                    draft::draw(draft::propose(&q, texts.scheme, &scheme, 0.0).unwrap(), &mut edge);
+                let token = draft::draw(draft::propose(&q, texts.scheme, &scheme, 0.0).unwrap(), &mut edge);
                 statistics.push(match planted {
                     Planted::Scaled => texts.rule.need().of_dist(&token.dist),
                     _ => texts.rule.need().of_logits(&row, token.dist.ids()),

@@ -238,9 +238,8 @@ impl Texts {
             draft::propose(&q, self.scheme, &scheme, beta).unwrap()
         };
         let ThresholdParameters { target, step, initial } = self.threshold;
-        let moved = |beta: f64, end: usize| {
-            (beta - step * (propose(&prefix[..end], beta).dropped_mass - target)).min(1.0)
-        };
+        let moved =
+            |beta: f64, end: usize| (beta - step * (propose(&prefix[..end], beta).dropped_mass - target)).min(1.0);
         propose(prefix, (prompt..prefix.len()).fold(initial, moved))
     }
 
