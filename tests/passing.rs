@@ -35,8 +35,8 @@ const RESTLESS: ThresholdParameters = ThresholdParameters { target: 0.1, step: 0
 const TAU: f64 = 0.5;
 
 fn texts(scheme: SchemeParameters, rule: Rule, sampling: SamplingParameters, draft_length: usize) -> Texts {
-    let target = ToyModel::target(V, 38);
-    Texts { draft: target.draft(1.5), target, sampling, scheme, threshold: RESTLESS, rule, draft_length }
+    let target = ToyModel::target(V, 299);
+    Texts { draft: target.draft(2.0), target, sampling, scheme, threshold: RESTLESS, rule, draft_length }
 }
 
 /// A gate made by hand: passes about half of the hidden states.
@@ -161,9 +161,13 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
         let texts = texts(schemes::every(2, 12)[scheme], Rule::new(name, 0.0).unwrap(), NEUTRAL, 2);
         let texts = Texts { threshold: ThresholdParameters { step: 1e-9, ..RESTLESS }, ..texts };
         let (p, q) = (texts.target.law(&PROMPT, LENGTH, &NEUTRAL), texts.law(&PROMPT, LENGTH, &|_| true));
-        // The confidence of a text is the geometric mean of its tokens' probabilities; 0.62 is that of none.
-        let least = 0.62f64;
-        let confident = |q: &f64| q.powf(1.0 / LENGTH as f64) >= least;
+        // The confidence of a text is the geometric mean of its tokens' probabilities; the middle one of two neighbours
+        // is that of no text.
+        let confidence = |q: &f64| q.powf(1.0 / LENGTH as f64);
+        let mut all: Vec<f64> = q.iter().map(confidence).collect();
+        all.sort_by(f64::total_cmp);
+        let least = f64::midpoint(all[all.len() - 5], all[all.len() - 4]);
+        let confident = |q: &f64| confidence(q) >= least;
         let kept: f64 = q.iter().filter(|q| confident(q)).sum();
         assert!((0.02..0.98).contains(&kept), "{kept}");
         let law: Vec<f64> =

@@ -40,9 +40,9 @@ const SPARSE: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 7, code: Code::Enumerative };
 
 fn texts(rule: Rule, sampling: SamplingParameters, scheme: SchemeParameters) -> Texts {
-    let target = ToyModel::target(V, 38);
+    let target = ToyModel::target(V, 299);
     let threshold = ThresholdParameters::default();
-    Texts { draft: target.draft(1.5), target, sampling, scheme, threshold, rule, draft_length: 2 }
+    Texts { draft: target.draft(2.0), target, sampling, scheme, threshold, rule, draft_length: 2 }
 }
 
 /// The rule with the parameter whose law is farthest from both models', and that law.

@@ -6,6 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use outrider_codec::frame::Frame;
 use outrider_speculation::{
     cloud::{CloudOutput, CloudSession, TargetInfo},
+    control::Estimates,
     edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
     gate::Heads,
     link::Link,
@@ -30,6 +31,8 @@ pub struct InProcess {
     pub draft_time: Duration,
     /// What a pass of the target takes that gives a token or a verdict. Prompts are read in no time.
     pub pass_time: Duration,
+    /// What the uplink becomes after so many verdicts of a generation: bits per second and delay.
+    pub uplink_changes: Vec<(usize, f64, Duration)>,
     /// The virtual time at the edge.
     pub now: Duration,
     /// And at the cloud, which may be ahead: what it sends is under way.
@@ -48,6 +51,8 @@ pub struct Run {
     pub tokens: Vec<u32>,
     /// As they came.
     pub committed: Vec<Committed>,
+    /// What the controller thought after each verdict.
+    pub estimates: Vec<Estimates>,
     /// Why it ended.
     pub end: Option<EndReason>,
 }
@@ -89,6 +94,7 @@ impl InProcess {
             uplink: Link::unlimited(),
             downlink: Link::unlimited(),
             draft_time: Duration::ZERO,
+            uplink_changes: Vec::new(),
             pass_time: Duration::ZERO,
             now: Duration::ZERO,
             cloud_now: Duration::ZERO,
@@ -134,6 +140,10 @@ impl InProcess {
                     }
                     EdgeOutput::Event(Event::Committed(committed)) => {
                         run.tokens.extend(committed.tokens.iter().map(|token| token.0));
+                        if committed.round.is_some() {
+                            run.estimates.push(self.edge.statistics().estimates);
+                            self.change_uplink(run.estimates.len());
+                        }
                         run.committed.push(committed);
                     }
                     EdgeOutput::Event(Event::Finished(end)) => run.end = Some(end),
@@ -164,6 +174,12 @@ impl InProcess {
                 }
                 CloudOutput::Close => panic!("the cloud closed"),
             }
+        }
+    }
+
+    fn change_uplink(&mut self, verdicts: usize) {
+        for &(_, rate, delay) in self.uplink_changes.iter().filter(|change| change.0 == verdicts) {
+            self.uplink.configure(Some(rate), delay);
         }
     }
 
