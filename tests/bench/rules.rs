@@ -132,7 +132,7 @@ fn table(points: &[Point], measured: &[Quality]) -> Result<String, Failure> {
          nats of an excess, {:.3} of a loss. Between measured and predicted rejections lie {mean:.2} standard deviations on average over {} \
          rows, and at most {:.1}.\n",
         worst(|quality| quality.predicted),
-        worst(|quality| Some(quality.rejected())),
+        worst(|quality| quality.measured),
         worst(|quality| Some(quality.divergence)),
         worst(|quality| Some(quality.excess)),
         worst(|quality| Some(quality.loss)),

@@ -40,7 +40,7 @@ const RULES: [(&str, [f64; 6]); 15] = [
     ("oracle-diff", [0.0, 0.02, 0.05, 0.1, 0.2, 0.3]),
 ];
 const TOKEN_CASCADES: [f64; 5] = [0.6, 0.75, 0.85, 0.9, 0.95];
-const SEQUENCE_CASCADES: [f64; 5] = [0.8, 0.85, 0.9, 0.95, 0.97];
+const SEQUENCE_CASCADES: [f64; 5] = [0.85, 0.9, 0.95, 0.97, 0.98];
 
 /// One row of the table: a rule at a parameter, at one sampling.
 #[derive(Debug, Clone)]
