@@ -184,14 +184,14 @@ impl Driver {
         Ok(Frame::Draft(Draft { generation, round, resampled, passed, stream: 0, count: count as u8, payload }))
     }
 
-    /// Tokens that pass after a text of such a length; they end it only if the edge lies.
+    /// Tokens that pass after a text of such a length; now and then they end it.
     fn passed(&self, input: &mut Unstructured<'_>, length: usize, lies: bool) -> Result<Vec<u32>> {
         if !choose::rarely(input, 4)? {
             return Ok(Vec::new());
         }
         let (vocab_size, target) = (self.model.vocab_size, &self.reference.target);
         let mut passed = choose::ids(input, 5, vocab_size)?;
-        if !lies {
+        if !lies && !choose::rarely(input, 8)? {
             let limit = self.reference.generation.as_ref().map_or(0, |current| current.limit(target));
             passed.retain(|id| *id < vocab_size && !target.eos_ids.contains(id));
             passed.truncate(limit.saturating_sub(length + 1));
