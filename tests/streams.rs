@@ -1,6 +1,5 @@
 //! The edge's control over the virtual clock, with both state machines and their bytes on the link: who writes next (AS²) and
 //! how long rounds are (ODLD) follow the link, and the text does not.
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use core::time::Duration;
 

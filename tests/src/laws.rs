@@ -39,6 +39,8 @@ pub struct Position {
     entropy_q: f64,
     /// The target's own.
     unscaled_p: Vec<f64>,
+    peak_p: f64,
+    entropy_p: f64,
     greedy: bool,
 }
 
@@ -57,14 +59,27 @@ impl Position {
         };
         let p = sampling::transform(target, sampling).unwrap();
         let greedy = sampling.temperature == 0.0;
-        Self { q, p, unscaled_q, peak_q, entropy_q, unscaled_p: softmax(target), greedy }
+        let unscaled_p = softmax(target);
+        let (peak_p, entropy_p) = (peak(&unscaled_p), entropy(&unscaled_p));
+        Self { q, p, unscaled_q, peak_q, entropy_q, unscaled_p, peak_p, entropy_p, greedy }
+    }
+
+    /// The same with all tokens outside q̂'s support as one, the last: whatever a rule does to them it does to their sum.
+    pub fn lumped(&self) -> Self {
+        let lump = |values: &[f64]| {
+            let mut kept: Vec<f64> = values.iter().zip(&self.q).filter(|(_, q)| **q > 0.0).map(|(v, _)| *v).collect();
+            kept.push(values.iter().zip(&self.q).filter(|(_, q)| **q == 0.0).map(|(v, _)| v).sum());
+            kept
+        };
+        let (q, p) = (lump(&self.q), lump(&self.p));
+        Self { q, p, unscaled_q: lump(&self.unscaled_q), unscaled_p: lump(&self.unscaled_p), ..*self }
     }
 
     /// What the rule makes of it.
     pub fn fate(&self, rule: &Rule) -> Fate {
         let (name, alpha) = (rule.name(), rule.parameter());
-        let best = peak(&self.unscaled_p);
-        let sharper = self.entropy_q - entropy(&self.unscaled_p);
+        let best = self.peak_p;
+        let sharper = self.entropy_q - self.entropy_p;
         let distance = distance(&self.p, &self.q);
         let by_token = |bad: Vec<bool>| {
             let eta: f64 = self.q.iter().zip(&bad).filter(|(_, bad)| **bad).map(|(q, _)| q).sum();
