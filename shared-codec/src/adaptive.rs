@@ -39,7 +39,7 @@
 //!
 //! A round may instead be coded with the papers' enumerative codes at K = m (m itself with probability proportional to
 //! the number of distributions of m ids, then uniformly the distribution and the draft). Its first symbol says which of
-//! the two; the encoder takes the shorter word. As each distribution of at most K ids is one of the papers' objects,
+//! the two; the encoder takes the shorter word, to within a byte. As each distribution of at most K ids is one of the papers' objects,
 //! a round never exceeds n·(⌈log2 C(V,K)⌉ + ⌈log2 C(ℓ+K−1,K−1)⌉ + ⌈log2 K⌉) by more than the first symbol's 6 bits, the
 //! coder's end of at most 9, and roundings below 1/100 bit a token, whatever the model has been taught.
 //!
