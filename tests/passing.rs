@@ -41,12 +41,12 @@ fn texts(scheme: SchemeParameters, rule: Rule, sampling: SamplingParameters, dra
 
 /// A gate made by hand: passes about half of the hidden states.
 fn heads() -> Heads {
-    Heads { gate: Some(Head::new(vec![1.0, -0.5], 0.1).unwrap()), stop: None, threshold: TAU }
+    Heads { gate: Some(Head::new(vec![-1.0, 0.5], 0.1).unwrap()), stop: None, threshold: TAU }
 }
 
 fn gate(draft: &ToyModel, prefix: &[u32]) -> bool {
     let hidden = draft.hidden(prefix);
-    hidden[0] - 0.5 * hidden[1] + 0.1 >= 0.0
+    0.5 * hidden[1] - hidden[0] + 0.1 >= 0.0
 }
 
 /// Chow's rule: max q ≥ 1 − α of the draft model's own distribution.
@@ -91,6 +91,9 @@ fn assert_sprinter(scheme: SchemeParameters) {
         let law = texts.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
         let (p, q) = (texts.law(&PROMPT, LENGTH, &|_| false), texts.law(&PROMPT, LENGTH, &|_| true));
         assert!(distance(&law, &p) > 0.05 && distance(&law, &q) > 0.05, "the gate says something");
+        let other = Texts { draft_length: 3 - draft_length, ..texts.clone() };
+        let other = other.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        assert!(distance(&law, &other) > 0.02, "and is not asked behind a draft");
         let counts = counts(&texts, Passing::Sprinter { threshold: TAU });
         assert_follows(&counts, &law, &format!("{scheme:?}, γ = {draft_length}"));
     }
