@@ -94,7 +94,7 @@ fn assert_sprinter(scheme: SchemeParameters) {
         let other = Texts { draft_length: 3 - draft_length, ..texts.clone() };
         let other = other.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
         assert!(distance(&law, &other) > 0.02, "and is not asked behind a draft");
-        let counts = counts(&texts, Passing::Sprinter { threshold: TAU });
+        let counts = counts(&texts, Passing::Sprinter { threshold: Some(TAU) });
         assert_follows(&counts, &law, &format!("{scheme:?}, γ = {draft_length}"));
     }
 }
@@ -129,7 +129,7 @@ fn sprinter_before_a_lossy_rule() {
         let rule = Rule::new(name, parameter).unwrap();
         let texts = texts(schemes::every(2, 12)[3], rule, SHARPENED, 2);
         let law = texts.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
-        assert_follows(&counts(&texts, Passing::Sprinter { threshold: TAU }), &law, name);
+        assert_follows(&counts(&texts, Passing::Sprinter { threshold: Some(TAU) }), &law, name);
     }
 }
 
@@ -247,7 +247,7 @@ proptest! {
         let base = texts(schemes::every(3, 20)[scheme], Rule::EXACT, GREEDY, 1);
         let texts = Texts { draft: target.draft(difference), target, ..base };
         let room = context as usize - PROMPT.len();
-        let passing = if cascade { Passing::TokenCascade { alpha } } else { Passing::Sprinter { threshold: TAU } };
+        let passing = if cascade { Passing::TokenCascade { alpha } } else { Passing::Sprinter { threshold: Some(TAU) } };
         let mut pair = pair(&texts, context, &eos);
         for _ in 0..2 {
             let run = pair.generate(&PROMPT, &settings(&texts, passing, seed, length));
@@ -307,7 +307,7 @@ fn resampled_and_passed_tokens_travel_together() {
         let texts = texts(schemes::every(2, 12)[scheme], Rule::EXACT, NEUTRAL, 2);
         let mut pair = pair(&texts, 512, &[]);
         pair.keep_frames = true;
-        let run = pair.generate(&PROMPT, &settings(&texts, Passing::Sprinter { threshold: TAU }, 1, 400));
+        let run = pair.generate(&PROMPT, &settings(&texts, Passing::Sprinter { threshold: Some(TAU) }, 1, 400));
         let drafts = pair.frames.iter().filter_map(|(_, frame)| match frame {
             Frame::Draft(draft) => Some(draft),
             _ => None,
@@ -326,7 +326,7 @@ fn long_gated_texts_stay_in_step() {
         let base = texts(scheme, Rule::EXACT, NEUTRAL, 3);
         let texts = Texts { draft: target.draft(1.0), target, ..base };
         let mut pair = pair(&texts, 4096, &[]);
-        let run = pair.generate(&PROMPT, &settings(&texts, Passing::Sprinter { threshold: TAU }, 1, 2000));
+        let run = pair.generate(&PROMPT, &settings(&texts, Passing::Sprinter { threshold: Some(TAU) }, 1, 2000));
         assert_eq!(run.end, Some(EndReason::Finish(Finish::Length)));
         let statistics = pair.edge.statistics();
         assert!(statistics.passed > 500 && statistics.rounds > 300, "{statistics:?}");

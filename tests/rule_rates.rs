@@ -4,7 +4,8 @@
 //!
 //! Each draft is rejected with its own probability r, so the number of rejections has the mean Σr and the variance Σr(1 − r)
 //! (a sum of martingale differences: r depends on the text before). Measured and predicted differ by at most 4.5 deviations:
-//! a false alarm in 150 000 comparisons. At temperature 0 every r is 0 or 1, and nothing may differ.
+//! a false alarm in 150 000 comparisons. At temperature 0 every r is 0 or 1, mentored's aside, and no rejection may be too many or
+//! too few.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use outrider_cloud::{
@@ -55,7 +56,7 @@ struct Tally {
 
 impl Tally {
     fn off(&self, predicted: f64) -> f64 {
-        (self.rejected as f64 - predicted).abs() / self.variance.sqrt().max(0.5)
+        (self.rejected as f64 - predicted).abs() / self.variance.sqrt().max(0.1)
     }
 }
 
@@ -156,7 +157,7 @@ async fn every_rule_rejects_as_often_as_its_closed_form_says() {
                     tally.evidence
                 );
                 assert!(off <= DEVIATIONS, "{rule:?}: {tally:?}");
-                // Passes of one text and of its rounds differ in the last bits, which may tip a comparison.
+                // Evidence is of the edge's logits as f16 statistics have them, and rounded to f32; that may tip a comparison.
                 let agree = (tally.evidence - tally.predicted).abs() <= 0.002 * tally.judged as f64 + 0.1;
                 assert!(agree, "{rule:?}: {tally:?}");
                 told_apart += usize::from(other > DEVIATIONS);

@@ -9,7 +9,9 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     conformal::ThresholdParameters,
+    control::StopRule,
     edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
+    rules::Rule,
     sampling, sparsify,
 };
 use outrider_tests::{in_process::InProcess, schemes, toy::ToyModel};
@@ -296,4 +298,26 @@ fn settings_out_of_range_are_refused_before_anything_is_sent() {
     assert_eq!(pair.generate(&[0], &good).tokens.len(), 5);
     pair.edge.start(vec![0], &good, Duration::ZERO).unwrap();
     assert_eq!(pair.edge.start(vec![0], &good, Duration::ZERO), Err(StartError::NotIdle));
+}
+
+/// No combination of rule, stop rule and mode comes to a halt: each round moves the text on, or the next one does.
+#[test]
+fn every_rule_ends_under_every_stop_rule() {
+    let target = ToyModel::target(9, 4);
+    let mut pair = InProcess::connect(target.draft(1.0), target, 80, &[]);
+    let stops = [
+        StopRule::Fixed,
+        StopRule::Odld,
+        StopRule::AdaEdl { scale: 0.2, threshold: 0.5 },
+        StopRule::Bild { fallback: 0.7 },
+        StopRule::Bild { fallback: 0.0 },
+    ];
+    for info in Rule::all() {
+        for (stop, adaptive_mode) in stops.into_iter().flat_map(|stop| [(stop, false), (stop, true)]) {
+            let rule = Rule::new(info.name, info.default).unwrap();
+            let speculation = Speculation { stop, adaptive_mode, rule, ..k_sqs(3, 20, 3) };
+            let run = pair.generate(&[1], &settings(Mode::Speculative(speculation), 0.7, 60));
+            assert_eq!(run.tokens.len(), 60, "{} {stop:?}", info.name);
+        }
+    }
 }

@@ -110,7 +110,7 @@ fn unit(input: &mut Unstructured<'_>) -> Result<f64> {
 pub fn passing(input: &mut Unstructured<'_>) -> Result<Passing> {
     Ok(match input.int_in_range(0..=5u8)? {
         0..=2 => Passing::Never,
-        3 => Passing::Sprinter { threshold: unit(input)? },
+        3 => Passing::Sprinter { threshold: Some(unit(input)?) },
         4 => Passing::TokenCascade { alpha: unit(input)? },
         _ => Passing::SequenceCascade { alpha: unit(input)? },
     })

@@ -31,7 +31,7 @@ use stop::{Survival, Threshold};
 
 pub use stop::acceptance_bound;
 
-use crate::theory::tk_slt::{optimal_draft_length, tokens_per_round};
+use crate::theory::tk_slt::{optimal_draft_length, speculates, tokens_per_round};
 
 /// Which rule ends a round. A bit budget is apart from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,6 +71,8 @@ pub struct ControlParameters {
     pub longest: u32,
     /// AS²: leave the text to the target where that is faster.
     pub adaptive_mode: bool,
+    /// Whether a token of the target's follows where all drafts of a round stand.
+    pub has_bonus: bool,
 }
 
 /// What is known of a position before its token is drawn: all of the draft model's own distribution q, unscaled.
@@ -116,6 +118,10 @@ pub struct RoundTimes {
     pub judged: usize,
     /// Of these, accepted.
     pub accepted: usize,
+    /// Tokens that the verdict committed: the accepted ones and the one after them, if any.
+    pub committed: usize,
+    /// Tokens that passed before the round's drafts without being sent; drafting them took its time.
+    pub passed: usize,
     /// From asking for the first forward pass to sending the frame.
     pub drafting: Duration,
     /// From sending the frame to the verdict.
@@ -254,12 +260,12 @@ impl Controller {
         let drafted = round.drafted.min(self.parameters.longest as usize);
         let judged = round.judged.min(drafted);
         let accepted = round.accepted.min(judged);
-        self.acceptance.observe(judged, accepted);
+        self.acceptance.observe(judged, accepted, round.committed.min(drafted.saturating_add(1)), round.passed);
         if self.reading != Reading::Prompt {
             self.line.observe(drafted, round.round_trip);
         }
         if self.reading == Reading::Nothing {
-            self.pace.observe(drafted, round.drafting);
+            self.pace.observe(drafted.saturating_add(round.passed), round.drafting);
         }
         self.reading = Reading::Nothing;
         self.threshold.round_done(drafted, accepted);
@@ -298,8 +304,19 @@ impl Controller {
     }
 
     /// γ*.
+    ///
+    /// A round of n drafts without bonus token gives the tokens of one of n − 1 with it, and costs F + n·t = (F + t) + (n − 1)·t:
+    /// the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on; n = 1 is its length 0.
     fn optimal_length(&self) -> Option<u32> {
-        Some(optimal_draft_length(self.acceptance.rate()?, self.cost_ratio()?, self.parameters.longest))
+        let (rate, cost) = (self.acceptance.rate()?, self.cost_ratio()?);
+        let ControlParameters { longest, has_bonus, .. } = self.parameters;
+        if has_bonus {
+            return Some(optimal_draft_length(rate, cost, longest));
+        }
+        let cost = cost / (1.0 + cost);
+        let more =
+            if longest > 1 && speculates(rate, cost) { optimal_draft_length(rate, cost, longest - 1) } else { 0 };
+        Some(1 + more)
     }
 
     /// A length near γ* that is far from the last round's, if rounds were too much alike.
@@ -322,10 +339,13 @@ impl Controller {
     fn speedup(&self) -> Option<f64> {
         let alone = self.selection.seconds_alone()?;
         let tokens = match (self.parameters.stop, self.acceptance.rate()) {
-            (StopRule::Odld, Some(rate)) => tokens_per_round(rate, self.expected_length()?),
-            _ => 1.0 + self.acceptance.per_round(),
+            (StopRule::Odld, Some(rate)) => {
+                let without_bonus = u32::from(!self.parameters.has_bonus);
+                tokens_per_round(rate, self.expected_length()?.saturating_sub(without_bonus))
+            }
+            _ => self.acceptance.committed_per_round(),
         };
-        Some(tokens * alone / self.seconds_per_round()?)
+        Some((tokens + self.acceptance.passed_per_round()) * alone / self.seconds_per_round()?)
     }
 
     /// The drafts of a round under ODLD: γ*, or as many as there were lately where its costs are not known.
@@ -339,7 +359,9 @@ impl Controller {
     /// Seconds of a round as [`speedup`](Self::speedup) counts it.
     fn seconds_per_round(&self) -> Option<f64> {
         if let (StopRule::Odld, Some(fit)) = (self.parameters.stop, self.line.fit()) {
-            return Some(fit.fixed + f64::from(self.length()) * (self.pace.per_token()? + fit.per_draft));
+            let per_token = self.pace.per_token()?;
+            let passing = self.acceptance.passed_per_round() * per_token;
+            return Some(fit.fixed + f64::from(self.length()) * (per_token + fit.per_draft) + passing);
         }
         let (_, round_trip) = self.line.mean()?;
         Some(round_trip + self.pace.per_round()?)

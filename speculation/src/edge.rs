@@ -302,7 +302,7 @@ impl EdgeSession {
         settings::check(&prompt, settings, &self.draft, server)?;
         let number = self.last_generation + 1;
         let (generation, frame) =
-            Generation::new(number, prompt, settings, &self.draft, server, self.learned.take(), now)?;
+            Generation::new(number, prompt, settings, &self.draft, server, &mut self.learned, now)?;
         self.last_generation = number;
         self.generation = Some(generation);
         self.statistics = match &settings.mode {

@@ -86,13 +86,14 @@ impl Head {
 }
 
 impl Heads {
-    /// Whether the gate lets the token drawn from this hidden state pass without the target: its score is τ or more
-    /// (SPRINTER, Algorithm 2). `false` without a gate, and for a score that is NaN.
+    /// Whether the gate lets the token drawn from this hidden state pass without the target: its score is at least
+    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `false` without a gate, and for a score that is NaN.
     ///
     /// # Panics
     /// As [`Head::score`].
-    pub fn passes(&self, hidden: &[f32]) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.score(hidden) >= self.threshold)
+    pub fn passes(&self, hidden: &[f32], threshold: Option<f64>) -> bool {
+        let threshold = threshold.unwrap_or(self.threshold);
+        self.gate.as_ref().is_some_and(|gate| gate.score(hidden) >= threshold)
     }
 
     /// Checks that the heads are for hidden states of so many numbers.
@@ -134,11 +135,11 @@ mod tests {
     #[test]
     fn the_gate_passes_at_its_threshold() {
         let mut heads = Heads { gate: Some(head(&[1.0], 0.0)), stop: None, threshold: 0.5 };
-        assert!(heads.passes(&[0.0]) && heads.passes(&[0.1]) && !heads.passes(&[-0.1]));
-        assert!(!heads.passes(&[f32::NAN]));
+        assert!(heads.passes(&[0.0], None) && heads.passes(&[0.1], None) && !heads.passes(&[-0.1], None));
+        assert!(!heads.passes(&[f32::NAN], None) && !heads.passes(&[0.1], Some(0.9)));
         heads.threshold = 0.51;
-        assert!(!heads.passes(&[0.0]) && heads.passes(&[0.1]));
-        assert!(!Heads { gate: None, stop: heads.gate, threshold: 0.0 }.passes(&[9.0]));
+        assert!(!heads.passes(&[0.0], None) && heads.passes(&[0.1], None));
+        assert!(!Heads { gate: None, stop: heads.gate, threshold: 0.0 }.passes(&[9.0], None));
     }
 
     #[test]

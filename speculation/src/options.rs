@@ -145,12 +145,12 @@ impl DraftingOptions {
     }
 
     fn passing(&self) -> Passing {
-        let threshold = self.gate_threshold.unwrap_or(0.5);
+        let alpha = self.gate_threshold.unwrap_or(0.5);
         match self.gate {
             GateName::None => Passing::Never,
-            GateName::Sprinter => Passing::Sprinter { threshold },
-            GateName::TokenCascade => Passing::TokenCascade { alpha: threshold },
-            GateName::SequenceCascade => Passing::SequenceCascade { alpha: threshold },
+            GateName::Sprinter => Passing::Sprinter { threshold: self.gate_threshold },
+            GateName::TokenCascade => Passing::TokenCascade { alpha },
+            GateName::SequenceCascade => Passing::SequenceCascade { alpha },
         }
     }
 

@@ -15,8 +15,8 @@ pub enum Passing {
     /// SPRINTER (Zhong et al., Algorithm 2): a token passes while the trained gate trusts its hidden state; the first that
     /// it does not is drafted. With γ = 1 this is the paper's; a larger γ has more tokens after the one in doubt verified.
     Sprinter {
-        /// τ: the score from which on a token passes; the paper takes ½.
-        threshold: f64,
+        /// τ: the score from which on a token passes; `None` for the one that the gate was trained for.
+        threshold: Option<f64>,
     },
     /// Token cascade with Chow's rule (Narasimhan et al., Algorithm 2, eq. 2): a token passes while max q ≥ 1 − α; where it
     /// is below, the target writes the token. Nothing is drafted.
@@ -54,8 +54,8 @@ impl Passing {
     pub fn doubt(&self, heads: Option<&Heads>, hidden: &[f32], peak: impl FnOnce() -> f64) -> Doubt {
         match *self {
             Passing::Never => Doubt::Verify,
-            Passing::Sprinter { threshold } => match heads.and_then(|heads| heads.gate.as_ref()) {
-                Some(gate) if gate.score(hidden) >= threshold => Doubt::None,
+            Passing::Sprinter { threshold } => match heads {
+                Some(heads) if heads.passes(hidden, threshold) => Doubt::None,
                 _ => Doubt::Verify,
             },
             Passing::TokenCascade { alpha } if peak() < 1.0 - alpha => Doubt::Defer,
@@ -95,7 +95,7 @@ mod tests {
         let heads = Heads { gate: Some(Head::new(vec![1.0], 0.0).unwrap()), stop: None, threshold: 0.5 };
         let doubt = |passing: Passing, hidden: f32, peak: f64| passing.doubt(Some(&heads), &[hidden], || peak);
         assert_eq!(doubt(Passing::Never, 9.0, 1.0), Doubt::Verify);
-        let sprinter = Passing::Sprinter { threshold: 0.5 };
+        let sprinter = Passing::Sprinter { threshold: None };
         assert_eq!(doubt(sprinter, 0.1, 0.0), Doubt::None);
         assert_eq!(doubt(sprinter, -0.1, 1.0), Doubt::Verify);
         assert_eq!(doubt(Passing::TokenCascade { alpha: 0.4 }, 0.0, 0.6), Doubt::None);

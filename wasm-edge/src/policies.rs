@@ -154,7 +154,7 @@ fn speculation(options: &DraftingOptions) -> Speculation {
 fn gate(name: &'static str, explanation: &'static str, gate: GateName) -> Policy {
     let parameter = match speculation(&DraftingOptions { gate, ..Default::default() }).passing {
         Passing::Never => None,
-        Passing::Sprinter { threshold } => probability("τ", threshold),
+        Passing::Sprinter { threshold } => probability("τ", threshold.unwrap_or(0.5)),
         Passing::TokenCascade { alpha } | Passing::SequenceCascade { alpha } => probability("α", alpha),
     };
     let source = match gate {

@@ -114,7 +114,7 @@ struct DraftingArgs {
     /// Which tokens are committed without asking: none, sprinter, token-cascade or sequence-cascade; all but none are lossy
     #[arg(long, value_name = "GATE", default_value = "none", value_parser = GateName::from_str)]
     gate: GateName,
-    /// tau of sprinter, alpha of the cascades; 0.5 if not given
+    /// tau of sprinter (that which its gate was trained for, if not given), alpha of the cascades (0.5)
     #[arg(long, value_name = "VALUE")]
     gate_threshold: Option<f64>,
     /// What else ends a round: fixed, odld, adaedl, specdec or bild
@@ -126,7 +126,7 @@ struct DraftingArgs {
     /// Let the target write alone while that is faster (AS2)
     #[arg(long)]
     adaptive_mode: bool,
-    /// gamma: tokens drafted in a round
+    /// gamma: tokens drafted in a round (fixed; odld begins with it; the other stop rules have their own)
     #[arg(long, value_name = "gamma", default_value_t = DraftingOptions::default().draft_length)]
     draft_length: u32,
     /// B: most payload bits in a round; 0 is no budget
@@ -309,7 +309,7 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
 fn gate_rates(speculation: &Speculation, heads: Option<&HeadsFile>) -> Option<GateRates> {
     let metadata = &heads?.metadata;
     match speculation.passing {
-        Passing::Sprinter { threshold } if threshold == metadata.tau => {
+        Passing::Sprinter { threshold } if threshold.is_none_or(|threshold| threshold == metadata.tau) => {
             Some(GateRates { true_positive: metadata.eta_tp, false_positive: metadata.eta_fp })
         }
         _ => None,
@@ -323,14 +323,19 @@ fn declines(mode: &Mode) -> bool {
     is_cascade || matches!(speculation.stop, StopRule::Bild { .. })
 }
 
-/// What is not as plain speculative decoding has it: a lossy rule, tokens that were not verified, a draft length that varies.
+/// What decided: the rule, the gate, tokens that were not verified, a draft length that varies.
 fn departures(speculation: &Speculation, report: &Report) -> Vec<(&'static str, String)> {
     let unknown = || "not known yet".to_owned();
     let mut lines = Vec::new();
     let info = speculation.rule.info();
-    if info.lossy {
-        let parameter = info.symbol.map(|symbol| format!(", {symbol} = {}", speculation.rule.parameter() as f32));
-        lines.push(("acceptance rule", format!("{}{} (lossy)", info.name, parameter.unwrap_or_default())));
+    let parameter = info.symbol.map(|symbol| format!(", {symbol} = {}", speculation.rule.parameter() as f32));
+    let lossy = if info.lossy { " (lossy)" } else { "" };
+    lines.push(("acceptance rule", format!("{}{}{lossy}", info.name, parameter.unwrap_or_default())));
+    match speculation.passing {
+        Passing::Never => {}
+        Passing::Sprinter { .. } => lines.push(("gate", "sprinter (lossy)".to_owned())),
+        Passing::TokenCascade { alpha } => lines.push(("gate", format!("token-cascade, α = {alpha} (lossy)"))),
+        Passing::SequenceCascade { alpha } => lines.push(("gate", format!("sequence-cascade, α = {alpha} (lossy)"))),
     }
     if report.passed > 0 {
         lines.push(("passed without verification", format!("{} (lossy)", report.passed)));

@@ -171,6 +171,7 @@ impl Generation {
     fn check_doubt(&self, speculation: &Speculation, ids: &[u32], model: &Toy, has_looked: bool) {
         match speculation.passing {
             Passing::Sprinter { threshold } if !ids.is_empty() => {
+                let threshold = threshold.unwrap_or(toy::TAU);
                 let score = toy::gate_score(model.hidden(&self.text));
                 assert!(score < threshold + ROUNDING, "{score} is enough to pass");
             }
@@ -226,6 +227,7 @@ impl Generation {
             match passing {
                 Passing::Never => panic!("nothing is to pass"),
                 Passing::Sprinter { threshold } => {
+                    let threshold = threshold.unwrap_or(toy::TAU);
                     let score = toy::gate_score(model.hidden(&self.text));
                     assert!(score > threshold - ROUNDING, "{score} is not enough to pass");
                 }

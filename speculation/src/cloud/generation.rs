@@ -215,10 +215,13 @@ impl Generation {
         let verification = match &mut self.work {
             Work::Speculative(verification) if verification.stream == 0 => verification,
             work => {
-                let token = acceptance::sample(&transform(row, &self.sampling)?, &mut self.randomness);
-                if let Work::Speculative(verification) = work {
-                    verification.streamed(token);
-                }
+                let p = transform(row, &self.sampling)?;
+                let token = match work {
+                    Work::Speculative(verification) => {
+                        verification.stream_token(&p, self.committed.len(), &mut self.randomness)
+                    }
+                    Work::CloudOnly => acceptance::sample(&p, &mut self.randomness),
+                };
                 self.cached = self.committed.len();
                 let finish = self.commit(&[], Some(token), target);
                 return Ok((vec![Frame::Token(Token { generation, token, finish })], finish.is_some()));
@@ -298,11 +301,19 @@ impl Verification {
         acceptance::rows(drafts.len(), &self.rule)
     }
 
-    /// The target wrote a token alone; the next round follows when it has written all.
-    fn streamed(&mut self, token: u32) {
+    /// A token that the target writes alone; the next round follows when it has written all.
+    ///
+    /// Under coupled drafting it has the noise of its place like any other: whether it is drafted or streamed may hang on what
+    /// was drafted there before and rejected, and so on that noise.
+    fn stream_token(&mut self, p: &[f64], position: usize, randomness: &mut Randomness) -> u32 {
+        let token = match self.parameters {
+            SchemeParameters::Coupled => self.noise.choose(position, p),
+            _ => acceptance::sample(p, randomness),
+        };
         self.scheme.prime(&[token]);
         self.stream -= 1;
         self.round += u32::from(self.stream == 0);
+        token
     }
 
     /// How many drafts stand, and what follows them. `position` is the first draft's in the text.

@@ -440,3 +440,28 @@ fn rules_that_cannot_be_used_are_refused_and_the_session_goes_on() {
         assert!(matches!(sent(&mut session), Frame::Verdict(_)));
     }
 }
+
+/// What is streamed where a draft was rejected before has to have that place's noise: whether it is streamed may hang on it.
+#[test]
+fn streamed_tokens_have_the_noise_of_their_places_under_coupled_drafting() {
+    use crate::{coupled::SharedNoise, sampling::transform};
+    let warm = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+    let request = Request { sampling: warm, ..request(1, &[0, 1]) };
+    let noise = SharedNoise::new(request.seed);
+    let mut session = greeted();
+    session.handle_frame(&Frame::Prompt(Prompt::exact(SchemeParameters::Coupled, request)).encode());
+    forward(&mut session);
+    session.handle_logits(&[]);
+    session.handle_frame(&Frame::Draft(Draft { generation: 1, stream: 3, ..Draft::default() }).encode());
+    for position in 2..5 {
+        forward(&mut session);
+        let row: Vec<f32> = (0..V).map(|id| ((id * 3 + position) % 5) as f32 / 2.0).collect();
+        session.handle_logits(&[&row]);
+        let expected = noise.choose(position as usize, &transform(&row, &warm).unwrap());
+        let Frame::Token(token) = sent(&mut session) else { panic!("no Token") };
+        assert_eq!(token.token, expected);
+        if token.finish.is_some() {
+            return;
+        }
+    }
+}

@@ -103,12 +103,14 @@ impl Watch {
     }
 }
 
-/// α, the rate at which drafts stand.
+/// α, the rate at which drafts stand, and what rounds give.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Acceptance {
     rounds: f64,
     judged: f64,
     accepted: f64,
+    committed: f64,
+    passed: f64,
 }
 
 impl Acceptance {
@@ -116,7 +118,9 @@ impl Acceptance {
     ///
     /// Weights fall from round to round and are equal within one. Were they to fall from draft to draft, a round's
     /// rejection, which is always its last, would weigh more than what was accepted before it.
-    pub(super) fn observe(&mut self, judged: usize, accepted: usize) {
+    pub(super) fn observe(&mut self, judged: usize, accepted: usize, committed: usize, passed: usize) {
+        self.committed = ACCEPTANCE_MEMORY * self.committed + committed as f64;
+        self.passed = ACCEPTANCE_MEMORY * self.passed + passed as f64;
         self.rounds = ACCEPTANCE_MEMORY * self.rounds + 1.0;
         self.judged = ACCEPTANCE_MEMORY * self.judged + judged as f64;
         self.accepted = ACCEPTANCE_MEMORY * self.accepted + accepted as f64;
@@ -127,9 +131,14 @@ impl Acceptance {
         (self.judged > 0.0).then(|| (self.accepted / self.judged).min(1.0))
     }
 
-    /// Mean number of accepted drafts of a round; zero before any.
-    pub(super) fn per_round(&self) -> f64 {
-        if self.rounds > 0.0 { self.accepted / self.rounds } else { 0.0 }
+    /// Mean number of tokens that a verdict commits; zero before any.
+    pub(super) fn committed_per_round(&self) -> f64 {
+        if self.rounds > 0.0 { self.committed / self.rounds } else { 0.0 }
+    }
+
+    /// Mean number of tokens that pass before a round's drafts; zero before any.
+    pub(super) fn passed_per_round(&self) -> f64 {
+        if self.rounds > 0.0 { self.passed / self.rounds } else { 0.0 }
     }
 }
 
@@ -414,15 +423,15 @@ mod tests {
     #[test]
     fn acceptance_is_of_judged_drafts() {
         let mut acceptance = Acceptance::default();
-        assert_eq!((acceptance.rate(), acceptance.per_round()), (None, 0.0));
-        acceptance.observe(0, 0);
+        assert_eq!((acceptance.rate(), acceptance.passed_per_round()), (None, 0.0));
+        acceptance.observe(0, 0, 1, 0);
         assert_eq!(acceptance.rate(), None);
         for _ in 0..50 {
-            acceptance.observe(3, 2);
-            acceptance.observe(1, 0);
+            acceptance.observe(3, 2, 3, 0);
+            acceptance.observe(1, 0, 1, 0);
         }
         assert!((acceptance.rate().unwrap() - 0.5).abs() < 0.01);
-        assert!((acceptance.per_round() - 1.0).abs() < 0.02);
+        assert!((acceptance.committed_per_round() - 2.0).abs() < 0.04);
     }
 
     proptest! {

@@ -16,8 +16,13 @@ fn ms(ms: f64) -> Duration {
 
 const LONGEST: u32 = 16;
 
-const PARAMETERS: ControlParameters =
-    ControlParameters { stop: StopRule::Fixed, draft_length: 4, longest: LONGEST, adaptive_mode: false };
+const PARAMETERS: ControlParameters = ControlParameters {
+    stop: StopRule::Fixed,
+    draft_length: 4,
+    longest: LONGEST,
+    adaptive_mode: false,
+    has_bonus: true,
+};
 
 fn controller(stop: StopRule) -> Controller {
     Controller::new(ControlParameters { stop, ..PARAMETERS })
@@ -43,11 +48,92 @@ fn odld_lengthens_rounds_step_by_step() {
     while controller.length() < LONGEST {
         let drafted = controller.planned as usize;
         let (drafting, round_trip) = (ms(drafted as f64), ms(200.0));
-        controller.round_done(&RoundTimes { drafted, judged: drafted, accepted: drafted, drafting, round_trip });
+        controller.round_done(&RoundTimes {
+            drafted,
+            judged: drafted,
+            accepted: drafted,
+            committed: drafted + 1,
+            passed: 0,
+            drafting,
+            round_trip,
+        });
         lengths.push(controller.length());
     }
     lengths.dedup();
     assert_eq!(lengths, [4, 8, 16]);
+}
+
+/// Without a bonus token a round of one draft gives one token, at the cost of a pass and a draft: it never pays.
+#[test]
+fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
+    let settled = |has_bonus, stop, rate: f64| {
+        let parameters = ControlParameters { stop, adaptive_mode: true, draft_length: 1, has_bonus, ..PARAMETERS };
+        let mut controller = Controller::new(parameters);
+        let mut stood = 0.0;
+        for round in 0..400 {
+            if let Move::Stream { tokens } = controller.next_move() {
+                (0..tokens).for_each(|token| controller.token_streamed((token > 0).then_some(ms(10.0))));
+                continue;
+            }
+            let mut drafted = 0;
+            while controller.wants(drafted) {
+                drafted += 1;
+            }
+            // Now and then another length, so that the cost of a draft is known; one judged draft a round.
+            drafted += usize::from(round % 5 == 0);
+            stood += rate;
+            let accepted = usize::from(stood >= 1.0);
+            stood -= accepted as f64;
+            let committed = if accepted < drafted { accepted + 1 } else { accepted + usize::from(has_bonus) };
+            let (drafting, round_trip) = (ms(4.0 * drafted as f64), ms(10.0));
+            controller.round_done(&RoundTimes {
+                drafted,
+                judged: 1,
+                accepted,
+                committed,
+                passed: 0,
+                drafting,
+                round_trip,
+            });
+        }
+        controller.estimates()
+    };
+    // α = 0.6, L = 0.4: the paper's γ* is 1; without a bonus token it is 3.
+    assert_eq!(settled(true, StopRule::Odld, 0.6).draft_length, Some(1));
+    let odld = settled(false, StopRule::Odld, 0.6);
+    assert_eq!(odld.draft_length, Some(3));
+    let expected = (1.0 + 0.6 + 0.36) / (1.0 + 3.0 * 0.4);
+    assert!((odld.speedup.unwrap() - expected).abs() < 0.05, "{odld:?} and {expected}");
+    let fixed = settled(false, StopRule::Fixed, 0.9);
+    assert!(fixed.speedup.unwrap() < 1.0, "{fixed:?}");
+    assert!(settled(true, StopRule::Fixed, 0.9).speedup.unwrap() > 1.0);
+}
+
+/// Tokens that pass take the draft model's time and are part of what a round gives.
+#[test]
+fn passed_tokens_count_for_their_time_and_their_worth() {
+    let mut controller = Controller::new(ControlParameters { adaptive_mode: true, ..PARAMETERS });
+    for _ in 0..100 {
+        if let Move::Stream { tokens } = controller.next_move() {
+            (0..tokens).for_each(|token| controller.token_streamed((token > 0).then_some(ms(10.0))));
+            continue;
+        }
+        let (drafting, round_trip) = (ms(12.0), ms(10.0));
+        let passed = 8;
+        controller.round_done(&RoundTimes {
+            drafted: 4,
+            judged: 4,
+            accepted: 3,
+            committed: 4,
+            passed,
+            drafting,
+            round_trip,
+        });
+    }
+    // 12 tokens in 22 ms, against one in 10 ms.
+    let speedup = controller.estimates().speedup.unwrap();
+    assert!((speedup - 12.0 * 10.0 / 22.0).abs() < 0.1, "{speedup}");
+    assert!((controller.pace.per_token().unwrap() - 0.001).abs() < 1e-5);
 }
 
 #[test]
@@ -58,7 +144,15 @@ fn adaedl_stops_after_a_draft_that_is_too_uncertain() {
     assert_eq!(controller.consider(0, &outlook(0.5, 1.2)), Advice::Draft);
     assert_eq!(controller.consider(1, &outlook(0.5, 1.3)), Advice::DraftAndStop);
     // All of much is accepted, so it becomes more daring.
-    let good = RoundTimes { drafted: 8, judged: 8, accepted: 8, drafting: ms(9.0), round_trip: ms(9.0) };
+    let good = RoundTimes {
+        drafted: 8,
+        judged: 8,
+        accepted: 8,
+        committed: 9,
+        passed: 0,
+        drafting: ms(9.0),
+        round_trip: ms(9.0),
+    };
     (0..100).for_each(|_| controller.round_done(&good));
     assert_eq!(controller.consider(1, &outlook(0.5, 1.3)), Advice::Draft);
 }
@@ -96,7 +190,15 @@ fn as2_streams_where_every_token_is_declined() {
             Move::Draft => {
                 assert_eq!(controller.consider(0, &outlook(0.5, 1.0)), Advice::Decline);
                 let (drafting, round_trip) = (ms(10.0), ms(100.0));
-                controller.round_done(&RoundTimes { drafted: 0, judged: 0, accepted: 0, drafting, round_trip });
+                controller.round_done(&RoundTimes {
+                    drafted: 0,
+                    judged: 0,
+                    accepted: 0,
+                    committed: 1,
+                    passed: 0,
+                    drafting,
+                    round_trip,
+                });
             }
             Move::Stream { tokens } => {
                 streamed += tokens;
@@ -144,7 +246,15 @@ fn any_call() -> impl Strategy<Value = Call> {
         Just(Call::NextMove),
         (any_count(), any_count(), any_count(), any_duration(), any_duration()).prop_map(
             |(drafted, judged, accepted, drafting, round_trip)| {
-                Call::RoundDone(RoundTimes { drafted, judged, accepted, drafting, round_trip })
+                Call::RoundDone(RoundTimes {
+                    drafted,
+                    judged,
+                    accepted,
+                    committed: judged,
+                    passed: accepted,
+                    drafting,
+                    round_trip,
+                })
             }
         ),
         prop::option::of(any_duration()).prop_map(Call::TokenStreamed),
@@ -161,7 +271,7 @@ proptest! {
         adaptive_mode: bool,
         calls in prop::collection::vec(any_call(), 0..200),
     ) {
-        let mut controller = Controller::new(ControlParameters { stop, draft_length, longest, adaptive_mode });
+        let mut controller = Controller::new(ControlParameters { stop, draft_length, longest, adaptive_mode, has_bonus: true });
         for call in calls {
             match call {
                 Call::Consider(drafted, outlook) => {

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use outrider_codec::{
     error::ParameterError,
-    frame::{Draft, Evidence, Frame, MAX_DRAFT_TOKENS, Welcome},
+    frame::{Draft, Evidence, Frame, MAX_DRAFT_TOKENS, SamplingParameters, Welcome},
+    scheme::SchemeParameters,
 };
 
 use super::{
@@ -19,11 +20,21 @@ use crate::{
     rules::Rule,
 };
 
-/// What a generation has learned of the link and the models, and under what parameters.
+/// What a generation has learned of the link and the models, and where.
 #[derive(Debug)]
 pub(super) struct Learned {
-    pub(super) parameters: ControlParameters,
+    circumstances: Circumstances,
     pub(super) controller: Controller,
+}
+
+/// What acceptance and times depend on: other ones have to be learned anew.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Circumstances {
+    control: ControlParameters,
+    scheme: SchemeParameters,
+    rule: Rule,
+    passing: Passing,
+    sampling: SamplingParameters,
 }
 
 /// What a speculative generation has besides.
@@ -62,6 +73,8 @@ pub(super) struct Sent {
     pub(super) at: Duration,
     pub(super) frame_bits: usize,
     pub(super) payload_bits: usize,
+    /// Tokens that passed before the round's drafts.
+    pub(super) passed: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,14 +102,16 @@ impl Drafting {
         settings: &Settings,
         draft: &DraftInfo,
         server: &Welcome,
-        learned: Option<Learned>,
+        learned: &mut Option<Learned>,
         now: Duration,
     ) -> Result<Self, ParameterError> {
         let Settings { sampling, seed, .. } = *settings;
         let heads = draft.heads.clone();
+        let drafter = Drafter::new(speculation, draft.vocab_size, prompt, sampling, seed, heads)?;
         Ok(Self {
-            drafter: Drafter::new(speculation, draft.vocab_size, prompt, sampling, seed, heads)?,
-            learned: Learned::new(control(speculation, server), learned),
+            drafter,
+            // From here on nothing fails: what was learned is not lost.
+            learned: Learned::new(Circumstances::new(speculation, sampling, server), learned.take()),
             rule: speculation.rule,
             passing: speculation.passing,
             longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
@@ -110,7 +125,7 @@ impl Drafting {
             evidence: Vec::new(),
             streamed_at: None,
             round_started: now,
-            sent: Sent { at: now, frame_bits: 0, payload_bits: 0 },
+            sent: Sent { at: now, frame_bits: 0, payload_bits: 0, passed: 0 },
         })
     }
 
@@ -150,7 +165,7 @@ impl Drafting {
         let bytes = frame.encode();
         self.phase = Phase::AwaitTokens(tokens);
         self.streamed_at = None;
-        self.sent = Sent { at: now, frame_bits: bytes.len() * 8, payload_bits: 0 };
+        self.sent = Sent { at: now, frame_bits: bytes.len() * 8, payload_bits: 0, passed: 0 };
         bytes
     }
 
@@ -175,21 +190,26 @@ impl Drafting {
 }
 
 impl Learned {
-    /// Goes on from what an earlier generation learned, if its parameters were the same.
-    fn new(parameters: ControlParameters, earlier: Option<Self>) -> Self {
-        let earlier = earlier.filter(|earlier| earlier.parameters == parameters);
-        let mut learned = earlier.unwrap_or_else(|| Self { parameters, controller: Controller::new(parameters) });
+    /// Goes on from what an earlier generation learned, if its circumstances were the same.
+    fn new(circumstances: Circumstances, earlier: Option<Self>) -> Self {
+        let earlier = earlier.filter(|earlier| earlier.circumstances == circumstances);
+        let mut learned =
+            earlier.unwrap_or_else(|| Self { controller: Controller::new(circumstances.control), circumstances });
         learned.controller.next_generation();
         learned
     }
 }
 
-/// What the controller has to know.
-fn control(speculation: &Speculation, server: &Welcome) -> ControlParameters {
-    ControlParameters {
-        stop: speculation.stop,
-        draft_length: speculation.draft_length,
-        longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
-        adaptive_mode: speculation.adaptive_mode,
+impl Circumstances {
+    fn new(speculation: &Speculation, sampling: SamplingParameters, server: &Welcome) -> Self {
+        let control = ControlParameters {
+            stop: speculation.stop,
+            draft_length: speculation.draft_length,
+            longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
+            adaptive_mode: speculation.adaptive_mode,
+            has_bonus: speculation.rule.has_bonus(),
+        };
+        let Speculation { scheme, rule, passing, .. } = *speculation;
+        Self { control, scheme, rule, passing, sampling }
     }
 }

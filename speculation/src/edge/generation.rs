@@ -62,7 +62,7 @@ impl Generation {
         settings: &Settings,
         draft: &DraftInfo,
         server: &Welcome,
-        learned: Option<Learned>,
+        learned: &mut Option<Learned>,
         now: Duration,
     ) -> Result<(Self, Frame), StartError> {
         let request = Request {
@@ -130,6 +130,7 @@ impl Generation {
             return Ok(Some(Step::Send(self.discard(now))));
         }
         let (payload, payload_bits) = drafting.drafter.payload();
+        let passed = drafting.passed.len();
         let frame = Frame::Draft(Draft {
             generation: self.number,
             round: drafting.round,
@@ -141,7 +142,7 @@ impl Generation {
         });
         let bytes = frame.encode();
         drafting.phase = Phase::AwaitVerdict;
-        drafting.sent = Sent { at: now, frame_bits: bytes.len() * 8, payload_bits };
+        drafting.sent = Sent { at: now, frame_bits: bytes.len() * 8, payload_bits, passed };
         Ok(Some(Step::Send(bytes)))
     }
 
@@ -365,6 +366,8 @@ impl Generation {
             drafted: drafted.len(),
             judged,
             accepted,
+            committed: accepted + usize::from(token.is_some()),
+            passed: drafting.sent.passed,
             drafting: drafting_time,
             round_trip,
         });

@@ -138,6 +138,9 @@ pub(super) fn check(
         Passing::TokenCascade { alpha } | Passing::SequenceCascade { alpha } if !(0.0..=1.0).contains(&alpha) => {
             return setting("the cascade's α", "from 0 to 1");
         }
+        Passing::Sprinter { threshold: Some(threshold) } if !(0.0..=1.0).contains(&threshold) => {
+            return setting("SPRINTER's threshold", "from 0 to 1");
+        }
         Passing::Sprinter { .. } if draft.heads.as_ref().is_none_or(|heads| heads.gate.is_none()) => {
             return Err(StartError::NoHead { what: "SPRINTER", head: "gate" });
         }

@@ -160,7 +160,7 @@ async function run(mode: Mode): Promise<void> {
   text.begin(prompted);
   counters.show(null, mode, chosen);
   if (chosenPolicies) {
-    uplink.begin(chosen, chosen.gate);
+    uplink.begin(chosen, chosen.gate, chosen.stopRule);
     prediction.begin(chosenPolicies);
   }
   hasText = true;

@@ -107,9 +107,13 @@ export function draftsSentence(
   rounds: number,
   answers: number,
   gate = 'none',
+  stopRule = 'fixed',
 ): string {
   if (drafted === 0 && gate !== 'none') {
     return `${label}: nothing was drafted under ${gate}.`;
+  }
+  if (drafted === 0 && stopRule === 'bild') {
+    return `${label}: nothing was drafted, the draft model was never sure enough for bild.`;
   }
   if (drafted === 0) {
     // A round or two may have had no room for drafts; more of them have had no budget.

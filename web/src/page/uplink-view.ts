@@ -26,6 +26,7 @@ export class UplinkView {
   #bits: SchemeBits | null = null;
   #records: RoundRecord[] = [];
   #gate = 'none';
+  #stopRule = 'fixed';
   #frame: number | null = null;
 
   constructor(uplinkBitsPerSecond: number | null) {
@@ -36,8 +37,9 @@ export class UplinkView {
   }
 
   /** Empties the view for a speculative run with these choices. */
-  begin({ scheme, code }: Choices, gate: string): void {
+  begin({ scheme, code }: Choices, gate: string, stopRule: string): void {
     this.#gate = gate;
+    this.#stopRule = stopRule;
     this.#bits = new SchemeBits(scheme, code);
     this.#records = [];
     this.#draw();
@@ -74,6 +76,7 @@ export class UplinkView {
       bits.rounds,
       records.length,
       this.#gate,
+      this.#stopRule,
     );
     this.#costs.hidden = bits.drafted === 0;
     this.#thresholdChart.figure.hidden = thresholds.every((threshold) => threshold === null);

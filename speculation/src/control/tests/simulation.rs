@@ -95,7 +95,7 @@ struct Session {
 
 impl Session {
     fn new(stop: StopRule, adaptive_mode: bool, world: World, coin: Coin) -> Self {
-        let parameters = ControlParameters { stop, draft_length: 4, longest: LONGEST, adaptive_mode };
+        let parameters = ControlParameters { stop, draft_length: 4, longest: LONGEST, adaptive_mode, has_bonus: true };
         let noise = Randomness::new(11, End::Cloud);
         let controller = Controller::new(parameters);
         Self { controller, world, coin, jitter: 0.0, noise, uplink: Link::unlimited(), now: ms(0.0), tokens: 0 }
@@ -125,7 +125,15 @@ impl Session {
         self.now = sent + round_trip;
         self.tokens += accepted + 1;
         let judged = (accepted + 1).min(drafted);
-        self.controller.round_done(&RoundTimes { drafted, judged, accepted, drafting, round_trip });
+        self.controller.round_done(&RoundTimes {
+            drafted,
+            judged,
+            accepted,
+            committed: accepted + 1,
+            passed: 0,
+            drafting,
+            round_trip,
+        });
         drafted
     }
 
@@ -287,7 +295,15 @@ fn rounds_vary_as_much_as_is_needed_and_no_more() {
     for round in 0..100 {
         let drafted = 1 + round % 5;
         let round_trip = ms(80.0 + drafted as f64);
-        controller.round_done(&RoundTimes { drafted, judged: 1, accepted: 1, drafting: ms(5.0), round_trip });
+        controller.round_done(&RoundTimes {
+            drafted,
+            judged: 1,
+            accepted: 1,
+            committed: 2,
+            passed: 0,
+            drafting: ms(5.0),
+            round_trip,
+        });
         assert_eq!(controller.planned, controller.length());
     }
 }
@@ -300,7 +316,15 @@ fn one_stalled_round_decides_nothing() {
         let before = session.controller.estimates();
         let mut stalled = session.controller.clone();
         let drafted = before.draft_length.unwrap() as usize;
-        let round = RoundTimes { drafted, judged: 1, accepted: 1, drafting: ms(30_000.0), round_trip: ms(90_000.0) };
+        let round = RoundTimes {
+            drafted,
+            judged: 1,
+            accepted: 1,
+            committed: 2,
+            passed: 0,
+            drafting: ms(30_000.0),
+            round_trip: ms(90_000.0),
+        };
         stalled.round_done(&round);
         let after = stalled.estimates();
         assert_eq!((after.cost_ratio, after.draft_length), (before.cost_ratio, before.draft_length));
@@ -376,7 +400,15 @@ fn reading_is_not_part_of_a_round_s_times() {
     moves(&mut session, 60);
     let before = session.controller.estimates().cost_ratio;
     let drafted = session.chosen() as usize;
-    let reading = RoundTimes { drafted, judged: 1, accepted: 1, drafting: ms(100.0), round_trip: ms(200.0) };
+    let reading = RoundTimes {
+        drafted,
+        judged: 1,
+        accepted: 1,
+        committed: 2,
+        passed: 0,
+        drafting: ms(100.0),
+        round_trip: ms(200.0),
+    };
     for _ in 0..3 {
         session.controller.next_generation();
         session.controller.round_done(&reading);
