@@ -48,3 +48,14 @@ pub(crate) fn for_each_chunk(
         work(index, chunk);
     }
 }
+
+/// Runs `work(0)` to `work(units - 1)`, each once, on several threads if this is part of a pass that is split.
+pub(crate) fn parallel(units: usize, work: impl Fn(usize) + Sync) {
+    #[cfg(not(target_arch = "wasm32"))]
+    if units > 1 && rayon::current_thread_index().is_some() {
+        use rayon::prelude::*;
+        (0..units).into_par_iter().for_each(|unit| work(unit));
+        return;
+    }
+    (0..units).for_each(work);
+}
