@@ -42,7 +42,6 @@
 //! - Big-endian machines.
 //! - Speed with long contexts: attention is a plain loop, and caches are f32.
 
-mod attention;
 mod cache;
 mod config;
 mod error;
@@ -59,8 +58,8 @@ pub use cache::KvCache;
 pub use config::{ModelConfig, RopeLayout, RopeScaling};
 pub use error::{EncodeError, LoadError, ModelError};
 pub use heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead};
-pub use llama::{Chunk, Model};
-pub use logits::Logits;
+pub use llama::{Chunk, Model, Scratch};
+pub use logits::{BatchLogits, Logits, LogitsRef};
 pub use tokenizer::{TextStream, Tokenizer};
 
 #[cfg(all(test, target_arch = "wasm32"))]
