@@ -90,9 +90,8 @@ pub(crate) fn for_each_chunk(
         // SAFETY: `first < len` as `index` is below the number of chunks, and the chunk ends within `out`. Each index is
         // given once, so that no two chunks overlap, and `out` is borrowed until all are done.
         #[allow(unsafe_code, reason = "disjoint parts of one slice for several threads")]
-        let chunk = unsafe {
-            std::slice::from_raw_parts_mut(start.load(Relaxed).add(first), chunk_len.min(len - first))
-        };
+        let chunk =
+            unsafe { std::slice::from_raw_parts_mut(start.load(Relaxed).add(first), chunk_len.min(len - first)) };
         work(index, chunk);
     });
 }

@@ -188,26 +188,23 @@ mod threaded {
     #[allow(clippy::print_stdout, reason = "its result")]
     fn step_costs() {
         let pool = new_pool();
-        let fastest = |limit: usize, body: &dyn Fn()| {
+        let unit_time = Duration::from_micros(10);
+        for limit in [1, 2] {
             let mut best = Duration::MAX;
-            for _ in 0..2000 {
+            for _ in 0..500 {
                 pool.pass(limit, || {
-                    // The worker has come once it has done a unit.
-                    let start = Instant::now();
-                    while limit > 1 && start.elapsed() < Duration::from_micros(100) {
-                        pool.parallel(2, &|_| std::hint::spin_loop());
+                    for _ in 0..10 {
+                        let start = Instant::now();
+                        pool.parallel(2, &|_| {
+                            let start = Instant::now();
+                            while start.elapsed() < unit_time {}
+                        });
+                        best = best.min(start.elapsed());
                     }
-                    let start = Instant::now();
-                    (0..10).for_each(|_| body());
-                    best = best.min(start.elapsed() / 10);
                 });
             }
-            best.as_secs_f64() * 1e6
-        };
-        for units in [2, 8, 32] {
-            let alone = fastest(1, &|| pool.parallel(units, &|_| ()));
-            let both = fastest(2, &|| pool.parallel(units, &|_| ()));
-            println!("{units:>3} empty units: {alone:.2} µs alone, {both:.2} µs with a worker awake");
+            let best = best.as_secs_f64() * 1e6;
+            println!("two units of 10 µs with {limit} threads: {best:.2} µs");
         }
         let mut passes = Vec::new();
         for _ in 0..200 {
