@@ -34,6 +34,8 @@ fn check_step(pool: &Pool, units: usize, salt: u64) {
     let slots = Slots((0..units).map(|_| Cell::new(0)).collect());
     let slots = &slots;
     pool.parallel(units, &|unit| {
+        // Long enough for a worker to come while there is work.
+        (0..50).for_each(|_| std::hint::spin_loop());
         let slot = &slots.0[unit];
         slot.set(slot.get() + salt + unit as u64);
     });
