@@ -6,6 +6,7 @@
 //!
 //! MODEL is a `.gguf` file, or a folder with `model.safetensors` and `config.json`. For each number of new
 //! tokens, the fastest and the median of many passes behind CACHED tokens (64 if not given), with logits for every one.
+//! OUTRIDER_THREADS is the number of threads.
 #![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::{error::Error, path::Path, time::Instant};

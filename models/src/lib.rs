@@ -22,8 +22,7 @@
 //! trained on it.
 //!
 //! Hidden states are plain `Vec<f32>`; candle supplies the quantized block types and their dot products.
-//! Passes that take long enough are split over rayon's global pool (`RAYON_NUM_THREADS`); on wasm32 everything
-//! runs on the calling thread.
+//! Passes that take long enough are split over [`threads`].
 //!
 //! # Guarantees
 //!
@@ -51,6 +50,7 @@ mod linear;
 mod llama;
 mod logits;
 mod rope;
+pub mod threads;
 mod tokenizer;
 mod weights;
 
