@@ -1,15 +1,17 @@
 //! Weight matrices: one type for embedding table, projections and output head.
 
-use candle_core::quantized::GgmlDType;
+use std::collections::TryReserveError;
 
-use crate::kernels::{
-    dense::DenseWeights,
-    format::{Format, LANES},
-    isa::Isa,
-    matrix::Matrix,
-    multiply::{Factor, multiply},
-    rounded::Activations,
-    widened::{WidenedFormat, WidenedMatrix},
+use crate::{
+    element::ElementType,
+    kernels::{
+        format::{Format, LANES},
+        isa::Isa,
+        matrix::Matrix,
+        multiply::{Factor, multiply},
+        rounded::Activations,
+        widened::{WidenedFormat, WidenedMatrix},
+    },
 };
 
 /// A matrix of weights, `[outputs, inputs]`.
@@ -24,115 +26,79 @@ enum Weights {
     Widened(WidenedMatrix),
 }
 
-/// Takes a matrix in, sixteen rows at a time.
+/// A [`Linear`] that is being loaded: takes the bytes of a container, strip by strip, to where they stay.
+///
+/// A strip is 16 rows as they stand in the file, row after row; the last one is the rows that are left. Memory is
+/// that of the matrix alone: nothing is allocated before [`try_reserve`](Self::try_reserve).
 pub(crate) struct LinearBuilder {
     linear: Linear,
     row_bytes: usize,
+    /// Rows pushed so far.
+    rows: usize,
 }
 
 impl LinearBuilder {
-    /// A matrix of `dtype`, without rows yet, that will have `outputs`. None if `dtype` is no type of weights.
-    pub(crate) fn new(dtype: GgmlDType, outputs: usize, inputs: usize) -> Option<Self> {
-        let kind = kind(dtype)?;
-        let (weights, (len, bytes)) = match kind {
-            Kind::Strips(format) => (Weights::Strips(Matrix::new(format, inputs, Isa::current())), format.block()),
-            Kind::Widened(format) => (Weights::Widened(WidenedMatrix::new(format, inputs)), format.block()),
+    /// A matrix of which nothing is there yet. Rows of `inputs` elements are whole blocks of `element`, and neither
+    /// dimension is zero or above 2²⁴.
+    ///
+    /// None if there is no product for this element type.
+    pub(crate) fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self> {
+        let strips = |format| Weights::Strips(Matrix::new(format, inputs, Isa::current()));
+        let widened = |format| Weights::Widened(WidenedMatrix::new(format, inputs));
+        let weights = match element {
+            ElementType::F32 => strips(Format::F32),
+            ElementType::F16 => strips(Format::F16),
+            ElementType::BF16 => strips(Format::Bf16),
+            ElementType::Q4_0 => strips(Format::Q4_0),
+            ElementType::Q8_0 => strips(Format::Q8_0),
+            ElementType::Q4_K => strips(Format::Q4K),
+            ElementType::Q6_K => strips(Format::Q6K),
+            ElementType::Q4_1 => widened(WidenedFormat::Q4_1),
+            ElementType::Q5_0 => widened(WidenedFormat::Q5_0),
+            ElementType::Q5_1 => widened(WidenedFormat::Q5_1),
+            ElementType::Q2_K => widened(WidenedFormat::Q2K),
+            ElementType::Q3_K => widened(WidenedFormat::Q3K),
+            ElementType::Q5_K => widened(WidenedFormat::Q5K),
         };
-        Some(Self { linear: Linear { weights, outputs, inputs }, row_bytes: inputs / len * bytes })
+        let row_bytes = element.row_bytes(inputs);
+        Some(Self { linear: Linear { weights, outputs, inputs }, row_bytes, rows: 0 })
     }
 
-    /// Bytes of the strips to be pushed; the last may have fewer rows.
+    /// Bytes of the next strip; 0 once all rows are there.
     pub(crate) fn strip_bytes(&self) -> usize {
-        LANES * self.row_bytes
+        (self.linear.outputs - self.rows).min(LANES) * self.row_bytes
     }
 
-    /// Makes room for all rows.
-    pub(crate) fn reserve(&mut self) {
+    /// Makes room for exactly the next `strips`, or what is left of them. Pushing as many then allocates nothing.
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory. The rows that are there stay.
+    pub(crate) fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError> {
+        let rows = strips.saturating_mul(LANES).min(self.linear.outputs - self.rows);
         match &mut self.linear.weights {
-            Weights::Strips(matrix) => matrix.reserve(self.linear.outputs),
-            Weights::Widened(matrix) => matrix.reserve(self.linear.outputs),
+            Weights::Strips(matrix) => matrix.try_reserve(rows),
+            Weights::Widened(matrix) => matrix.try_reserve(rows),
         }
     }
 
-    /// Appends rows as they stand in a file.
-    pub(crate) fn push_strip(&mut self, rows: &[u8]) {
+    /// Puts the next strip in its place; `bytes` are [`strip_bytes`](Self::strip_bytes), with any alignment.
+    pub(crate) fn push_strip(&mut self, bytes: &[u8]) {
+        debug_assert_eq!(bytes.len(), self.strip_bytes());
+        self.rows += LANES.min(self.linear.outputs - self.rows);
         match &mut self.linear.weights {
-            Weights::Strips(matrix) => matrix.push_strip(rows),
-            Weights::Widened(matrix) => matrix.push(rows),
+            Weights::Strips(matrix) => matrix.push_strip(bytes),
+            Weights::Widened(matrix) => matrix.push(bytes),
         }
     }
 
-    /// The matrix, which has all its rows.
+    /// The matrix. All strips have been pushed.
     pub(crate) fn finish(self) -> Linear {
-        let rows = match &self.linear.weights {
-            Weights::Strips(matrix) => matrix.outputs(),
-            Weights::Widened(matrix) => matrix.outputs(),
-        };
-        assert_eq!(rows, self.linear.outputs, "rows were left out");
+        assert_eq!(self.rows, self.linear.outputs, "strips are missing");
         self.linear
     }
 }
 
-enum Kind {
-    Strips(Format),
-    Widened(WidenedFormat),
-}
-
-fn kind(dtype: GgmlDType) -> Option<Kind> {
-    Some(match dtype {
-        GgmlDType::Q8_0 => Kind::Strips(Format::Q8_0),
-        GgmlDType::Q4_0 => Kind::Strips(Format::Q4_0),
-        GgmlDType::Q4K => Kind::Strips(Format::Q4K),
-        GgmlDType::Q6K => Kind::Strips(Format::Q6K),
-        GgmlDType::F16 => Kind::Strips(Format::F16),
-        GgmlDType::BF16 => Kind::Strips(Format::Bf16),
-        GgmlDType::F32 => Kind::Strips(Format::F32),
-        GgmlDType::Q4_1 => Kind::Widened(WidenedFormat::Q4_1),
-        GgmlDType::Q5_0 => Kind::Widened(WidenedFormat::Q5_0),
-        GgmlDType::Q5_1 => Kind::Widened(WidenedFormat::Q5_1),
-        GgmlDType::Q2K => Kind::Widened(WidenedFormat::Q2K),
-        GgmlDType::Q3K => Kind::Widened(WidenedFormat::Q3K),
-        GgmlDType::Q5K => Kind::Widened(WidenedFormat::Q5K),
-        _ => return None,
-    })
-}
-
 impl Linear {
-    /// A matrix from all its rows as they stand in a file. None if `dtype` is no type of weights.
-    pub(crate) fn from_rows(dtype: GgmlDType, rows: &[u8], outputs: usize, inputs: usize) -> Option<Self> {
-        let mut builder = LinearBuilder::new(dtype, outputs, inputs)?;
-        builder.reserve();
-        rows.chunks(builder.strip_bytes()).for_each(|strip| builder.push_strip(strip));
-        Some(builder.finish())
-    }
-
-    /// Unquantized weights; as many as `outputs × inputs`.
-    pub(crate) fn dense(weights: DenseWeights, outputs: usize, inputs: usize) -> Self {
-        let made = match &weights {
-            DenseWeights::F32(weights) => {
-                Self::from_rows(GgmlDType::F32, bytemuck::cast_slice(weights), outputs, inputs)
-            }
-            DenseWeights::F16(weights) => {
-                Self::from_rows(GgmlDType::F16, bytemuck::cast_slice(weights), outputs, inputs)
-            }
-            DenseWeights::Bf16(weights) => {
-                Self::from_rows(GgmlDType::BF16, bytemuck::cast_slice(weights), outputs, inputs)
-            }
-        };
-        made.unwrap_or_else(|| unreachable!())
-    }
-
-    /// Blocks of a GGUF file.
-    pub(crate) fn blocks(
-        dtype: GgmlDType,
-        buffer: Vec<u64>,
-        size: usize,
-        outputs: usize,
-        inputs: usize,
-    ) -> Option<Self> {
-        Self::from_rows(dtype, &bytemuck::cast_slice(&buffer)[..size], outputs, inputs)
-    }
-
     /// Multiplications for one row.
     pub(crate) fn multiplications(&self) -> usize {
         self.inputs * self.outputs

@@ -1,6 +1,6 @@
 //! The Llama architecture over a packed, ragged batch.
 
-use std::io::{Read, Seek};
+use std::io::Read;
 
 use crate::{
     cache::KvCache,
@@ -13,9 +13,10 @@ use crate::{
         rounded::Activations,
     },
     linear::products,
+    loader::{GgufLoader, SafetensorsLoader, read_to_end},
     logits::{BatchLogits, Logits, LogitsRef},
     rope::{Angles, Rope},
-    weights::{LayerWeights, ModelWeights, load_gguf, load_safetensors},
+    weights::{LayerWeights, ModelWeights},
 };
 
 /// A language model of the Llama architecture: RMSNorm, rotary positions, grouped-query attention, SwiGLU,
@@ -39,17 +40,19 @@ pub struct Chunk<'a> {
 }
 
 impl Model {
-    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end.
+    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end, as a
+    /// [`GgufLoader`](crate::GgufLoader) that does not know its length.
     ///
     /// Weights: F32, F16, BF16 and the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K; norms F32, F16
-    /// or BF16. They stay as they are, one tensor at a time being held twice.
+    /// or BF16. They go straight to where they stay; beyond them, memory is one piece of the file.
     ///
     /// # Errors
     /// Any file gives a model or a [`LoadError`], never a panic, and nothing is allocated that the file
     /// does not hold. Features that are not implemented are refused.
-    pub fn from_gguf<R: Read + Seek>(reader: &mut R) -> Result<Self, LoadError> {
-        let (config, weights) = load_gguf(reader)?;
-        Ok(Self::new(config, weights))
+    pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
+        let mut loader = GgufLoader::new(None);
+        read_to_end(reader, |piece| loader.push(piece))?;
+        loader.finish()
     }
 
     /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `config.json` and `model.safetensors`.
@@ -59,8 +62,9 @@ impl Model {
     /// # Errors
     /// As for [`from_gguf`](Self::from_gguf).
     pub fn from_safetensors(config_json: &[u8], weights: &[u8]) -> Result<Self, LoadError> {
-        let (config, weights) = load_safetensors(config_json, weights)?;
-        Ok(Self::new(config, weights))
+        let mut loader = SafetensorsLoader::new(config_json, Some(weights.len() as u64))?;
+        loader.push(weights)?;
+        loader.finish()
     }
 
     /// Opens a `.gguf` file, a `.safetensors` file with `config.json` next to it, or a folder that holds
@@ -71,18 +75,22 @@ impl Model {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
         let extension = path.extension().and_then(|extension| extension.to_str());
-        match extension {
-            _ if path.is_dir() => {
-                let config = std::fs::read(path.join("config.json"))?;
-                Self::from_safetensors(&config, &std::fs::read(path.join("model.safetensors"))?)
+        let (config, weights) = match extension {
+            _ if path.is_dir() => (path.join("config.json"), path.join("model.safetensors")),
+            Some("safetensors") => (path.with_file_name("config.json"), path.to_owned()),
+            Some("gguf") => {
+                let mut file = std::fs::File::open(path)?;
+                let mut loader = GgufLoader::new(Some(file.metadata()?.len()));
+                read_to_end(&mut file, |piece| loader.push(piece))?;
+                return loader.finish();
             }
-            Some("gguf") => Self::from_gguf(&mut std::fs::File::open(path)?),
-            Some("safetensors") => {
-                let config = std::fs::read(path.with_file_name("config.json"))?;
-                Self::from_safetensors(&config, &std::fs::read(path)?)
-            }
-            _ => Err(LoadError::UnknownFormat { path: path.display().to_string() }),
-        }
+            _ => return Err(LoadError::UnknownFormat { path: path.display().to_string() }),
+        };
+        let config = std::fs::read(config)?;
+        let mut file = std::fs::File::open(weights)?;
+        let mut loader = SafetensorsLoader::new(&config, Some(file.metadata()?.len()))?;
+        read_to_end(&mut file, |piece| loader.push(piece))?;
+        loader.finish()
     }
 
     /// Shape and constants.
@@ -140,7 +148,7 @@ impl Model {
         Ok(logits.iter().map(|chunk| chunk.to_logits()).collect())
     }
 
-    fn new(config: ModelConfig, weights: ModelWeights) -> Self {
+    pub(crate) fn new(config: ModelConfig, weights: ModelWeights) -> Self {
         let rope = Rope::new(&config);
         Self { config, weights, rope }
     }

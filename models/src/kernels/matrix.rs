@@ -1,5 +1,7 @@
 //! A matrix of weights in strips.
 
+use std::collections::TryReserveError;
+
 use super::{
     format::{ALIGNMENT, Format, LANES, StripLayout},
     isa::Isa,
@@ -30,10 +32,13 @@ impl Matrix {
     }
 
     /// Makes room for `outputs` more outputs, without room to spare.
-    pub(crate) fn reserve(&mut self, outputs: usize) {
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory.
+    pub(crate) fn try_reserve(&mut self, outputs: usize) -> Result<(), TryReserveError> {
         let strips = (self.outputs + outputs).div_ceil(LANES);
-        let lines = strips * self.layout.bytes / ALIGNMENT;
-        self.lines.reserve_exact(lines.saturating_sub(self.lines.len()));
+        let lines = strips * (self.layout.bytes / ALIGNMENT);
+        self.lines.try_reserve_exact(lines.saturating_sub(self.lines.len()))
     }
 
     /// Appends a strip: up to sixteen rows as they stand in a file. Only the last strip has fewer.

@@ -9,7 +9,6 @@ pub(crate) mod attention;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-pub(crate) mod dense;
 pub(crate) mod format;
 pub(crate) mod isa;
 mod lanes;

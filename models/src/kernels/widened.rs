@@ -4,7 +4,7 @@
 //! Published files use these types seldom, or for few of their tensors. A pass costs several times that of a type with
 //! kernels.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::TryReserveError};
 
 use half::f16;
 
@@ -98,8 +98,11 @@ impl WidenedMatrix {
     }
 
     /// Makes room for `outputs` more outputs, without room to spare.
-    pub(crate) fn reserve(&mut self, outputs: usize) {
-        self.rows.reserve_exact(outputs * self.row_bytes);
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory.
+    pub(crate) fn try_reserve(&mut self, outputs: usize) -> Result<(), TryReserveError> {
+        self.rows.try_reserve_exact(outputs.saturating_mul(self.row_bytes))
     }
 
     /// Appends whole rows.
