@@ -76,8 +76,8 @@ impl Filling {
                 tensor.finish(planned.role, &mut self.parts);
                 continue;
             }
-            tensor.make_room(planned, needed, self.length_known)?;
             if self.strip.is_empty() && input.len() >= needed {
+                tensor.make_room(planned, needed, self.length_known)?;
                 tensor.push_strip(take(&mut self.position, &mut input, needed));
             } else {
                 let piece = take(&mut self.position, &mut input, needed - self.strip.len());
@@ -86,6 +86,7 @@ impl Filling {
                     self.tensor = Some(tensor);
                     return Ok(());
                 }
+                tensor.make_room(planned, needed, self.length_known)?;
                 tensor.push_strip(&self.strip);
                 self.strip.clear();
             }
@@ -142,7 +143,7 @@ impl Tensor {
         }
     }
 
-    /// Makes sure that there is memory for a strip of `strip_bytes`: for all that is missing if the file is known
+    /// Makes sure that there is memory for a strip of `strip_bytes`, which have come: for all that is missing if the file is known
     /// to hold it, else for as much as has proved to be there.
     fn make_room(&mut self, planned: &Planned, strip_bytes: usize, length_known: bool) -> Result<(), LoadError> {
         if self.room >= self.done + strip_bytes as u64 {
