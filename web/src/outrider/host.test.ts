@@ -1,4 +1,5 @@
 import { expect, test, vi } from 'vitest';
+import type { EngineInfo } from './builds.js';
 import type { Edge, EdgeConstructor, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { EdgeHost } from './host.js';
@@ -14,6 +15,7 @@ const round: Round = {
   round: null,
 };
 const done: Summary = { ...emptySummary, finish: 'length' };
+const engineInfo: EngineInfo = { build: 'simd128', threads: 1, failed: [] };
 const coded = (code: string) => Object.assign(new Error(code), { code });
 
 /** A host around a fake engine, loaded; `posts` without the progress. */
@@ -35,20 +37,27 @@ async function loaded(engine: Partial<Edge>, heads: Uint8Array | null = null) {
     post: (message) => posts.push(message),
     exit,
     loadEngine: () =>
-      Promise.resolve(
-        class {
+      Promise.resolve({
+        info: engineInfo,
+        Edge: class {
           static policies = () => samplePolicies;
           constructor(...files: unknown[]) {
             made(...files);
             return edge;
           }
         } as unknown as EdgeConstructor,
-      ),
+      }),
     download: () => Promise.resolve(new Uint8Array()),
     downloadOptional: () => Promise.resolve(heads),
   });
   const sources = { draft: 'd', tokenizer: 't', heads: 'h', session: 'ws://s' };
-  host.receive({ type: 'load', sources, link: openLink, connectTimeoutMs: 50 });
+  host.receive({
+    type: 'load',
+    engine: { build: 'auto', threads: 1 },
+    sources,
+    link: openLink,
+    connectTimeoutMs: 50,
+  });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
   return { host, posts, edge, connect, exit, made };
 }
@@ -74,7 +83,7 @@ test('loading tells its stages and applies the link before it connects', async (
 test('heads reach the engine if there are any, and the page learns what can be chosen', async () => {
   const { posts, made } = await loaded({});
   expect(made).toHaveBeenCalledWith(new Uint8Array(), new Uint8Array(), undefined);
-  expect(posts.at(-1)).toMatchObject({ type: 'loaded', policies: samplePolicies });
+  expect(posts.at(-1)).toMatchObject({ type: 'loaded', engine: engineInfo, policies: samplePolicies });
   const heads = new Uint8Array([1]);
   expect((await loaded({}, heads)).made).toHaveBeenCalledWith(new Uint8Array(), new Uint8Array(), heads);
 });

@@ -1,4 +1,6 @@
-import type { Edge, EdgeConstructor, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
+import type { EngineRequest } from './builds.js';
+import type { Edge, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
+import type { Engine } from './engine.js';
 import { describe, OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
@@ -8,7 +10,7 @@ import type { FromWorker, Sources, ToWorker } from './messages.js';
 export interface Surroundings {
   post(message: FromWorker): void;
   exit(): void;
-  loadEngine(): Promise<EdgeConstructor>;
+  loadEngine(request: EngineRequest): Promise<Pick<Engine, 'Edge' | 'info'>>;
   download(url: string, onProgress?: (loaded: number, total: number | null) => void): Promise<Uint8Array>;
   /** Null if there is no such file. */
   downloadOptional(url: string): Promise<Uint8Array | null>;
@@ -42,7 +44,7 @@ export class EdgeHost {
       case 'load':
         this.#link = message.link;
         this.#connectTimeoutMs = message.connectTimeoutMs;
-        void this.#load(message.sources);
+        void this.#load(message.engine, message.sources);
         return;
       case 'generate':
         void this.#generate(message.id, message.request);
@@ -62,11 +64,11 @@ export class EdgeHost {
     }
   }
 
-  async #load(sources: Sources): Promise<void> {
+  async #load(request: EngineRequest, sources: Sources): Promise<void> {
     const { post } = this.#around;
     try {
-      const [Engine, draft, tokenizer, heads] = await Promise.all([
-        this.#around.loadEngine(),
+      const [{ Edge, info }, draft, tokenizer, heads] = await Promise.all([
+        this.#around.loadEngine(request),
         this.#around.download(sources.draft, (loadedBytes, totalBytes) => {
           post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
         }),
@@ -74,13 +76,13 @@ export class EdgeHost {
         this.#around.downloadOptional(sources.heads),
       ]);
       post({ type: 'progress', progress: { stage: 'prepare' } });
-      const edge = new Engine(draft, tokenizer, heads ?? undefined);
+      const edge = new Edge(draft, tokenizer, heads ?? undefined);
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
-      post({ type: 'loaded', model: edge.info(), session, policies: Engine.policies() });
+      post({ type: 'loaded', engine: info, model: edge.info(), session, policies: Edge.policies() });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }
