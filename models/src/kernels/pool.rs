@@ -36,11 +36,6 @@ use std::{
     thread::{self, Thread},
 };
 
-/// Multiplications of a pass below which threads cost more than they give.
-const PASS_WORTH_SPLITTING: usize = 8 << 20;
-/// The same for one step of a pass.
-const STEP_WORTH_SPLITTING: usize = 1 << 18;
-
 /// How often a waiting thread looks before it lets others have the processor, and a worker without a pass before it
 /// sleeps: some 50 µs. Passes follow each other faster than that while a draft model drafts, and waking a sleeper
 /// costs the caller a few microseconds.
@@ -62,38 +57,6 @@ pub(crate) fn pass<T>(worth: bool, body: impl FnOnce() -> T) -> T {
 /// A panic of a unit reaches the caller once no other unit runs any more; units that had not been started are left out.
 pub(crate) fn parallel(units: usize, work: impl Fn(usize) + Sync) {
     POOL.parallel(units, &work);
-}
-
-/// Runs `pass`, whose steps may be split over threads if it takes enough `multiplications`.
-pub(crate) fn in_pool<T>(multiplications: usize, body: impl FnOnce() -> T) -> T {
-    pass(multiplications >= PASS_WORTH_SPLITTING, body)
-}
-
-/// Calls `work(index, chunk)` for every chunk of `chunk_len` elements of `out`: on several threads if this
-/// is part of a pass that is split and `multiplications`, an estimate of the step, is large enough.
-pub(crate) fn for_each_chunk(
-    out: &mut [f32],
-    chunk_len: usize,
-    multiplications: usize,
-    work: impl Fn(usize, &mut [f32]) + Sync,
-) {
-    if multiplications < STEP_WORTH_SPLITTING {
-        for (index, chunk) in out.chunks_mut(chunk_len).enumerate() {
-            work(index, chunk);
-        }
-        return;
-    }
-    let len = out.len();
-    let start = AtomicPtr::new(out.as_mut_ptr());
-    parallel(len.div_ceil(chunk_len), |index| {
-        let first = index * chunk_len;
-        // SAFETY: `first < len` as `index` is below the number of chunks, and the chunk ends within `out`. Each index is
-        // given once, so that no two chunks overlap, and `out` is borrowed until all are done.
-        #[allow(unsafe_code, reason = "disjoint parts of one slice for several threads")]
-        let chunk =
-            unsafe { std::slice::from_raw_parts_mut(start.load(Relaxed).add(first), chunk_len.min(len - first)) };
-        work(index, chunk);
-    });
 }
 
 /// How many threads take part in a pass if `limit` may: the caller and the workers there are.

@@ -71,21 +71,6 @@ fn outside_of_a_pass_units_run_here_in_order() {
     assert_eq!(order.into_inner().unwrap(), (0..9).chain(0..9).collect::<Vec<_>>());
 }
 
-#[test]
-fn for_each_chunk_gives_every_chunk_once_and_the_last_one_short() {
-    for (len, chunk_len) in [(1, 1), (7, 3), (64, 16), (65, 16), (3, 10), (0, 4)] {
-        let mut out = vec![0.0; len];
-        pass(true, || {
-            for_each_chunk(&mut out, chunk_len, usize::MAX, |index, chunk| {
-                for (offset, out) in chunk.iter_mut().enumerate() {
-                    *out += (index * chunk_len + offset) as f32 + 1.0;
-                }
-            });
-        });
-        assert_eq!(out, (0..len).map(|i| i as f32 + 1.0).collect::<Vec<_>>(), "{len} in {chunk_len}");
-    }
-}
-
 #[cfg(not(target_arch = "wasm32"))]
 mod threaded {
     use super::*;

@@ -2,17 +2,15 @@
 
 import { candidates, hasThreads, lackOf, threadCount } from './builds.js';
 import type { Abilities, Build, EngineInfo, EngineRequest } from './builds.js';
-import type { EdgeConstructor } from './edge.js';
+import type { Engine } from './edge.js';
 import { OutriderError } from './errors.js';
 
 /** What wasm-bindgen generates for each build. */
-export interface EngineModule {
+export interface EngineModule extends Engine {
   default(options: {
     module_or_path: WebAssembly.Module;
     memory?: WebAssembly.Memory;
   }): Promise<{ memory: WebAssembly.Memory }>;
-  /** The generated types say `any` for the objects; ours say what they are. */
-  Edge: EdgeConstructor;
   /** Gives the calling worker to the engine; does not return. */
   work(): never;
   /** Says that a worker will never finish what it has begun. */
@@ -42,8 +40,7 @@ export interface EngineParts {
 }
 
 /** An engine that runs. */
-export interface Engine {
-  Edge: EdgeConstructor;
+export interface RunningEngine extends Engine {
   info: EngineInfo;
   /** Ends its threads. */
   end(): void;
@@ -56,7 +53,7 @@ const THREAD_START_MS = 10_000;
  * Starts the engine that was asked for, or the fastest that starts.
  * @throws {@link OutriderError} `wasm-failed`: none does, or what was asked for cannot run here.
  */
-export async function startEngine(request: EngineRequest, parts: EngineParts): Promise<Engine> {
+export async function startEngine(request: EngineRequest, parts: EngineParts): Promise<RunningEngine> {
   const threads = threadCount(request.threads, parts.processors);
   const { abilities, built } = parts;
   const failed: EngineInfo['failed'] = [];
@@ -79,7 +76,7 @@ async function start(
   threads: number,
   failed: EngineInfo['failed'],
   parts: EngineParts,
-): Promise<Engine> {
+): Promise<RunningEngine> {
   const [glue, module] = await Promise.all([parts.glue(build), parts.compile(build)]);
   const { memory } = await glue.default({ module_or_path: module });
   const workers: Worker[] = [];
@@ -97,7 +94,8 @@ async function start(
     end();
     throw error;
   }
-  return { Edge: glue.Edge, info: { build, threads, failed }, end };
+  const { Edge, EdgeLoader } = glue;
+  return { Edge, EdgeLoader, info: { build, threads, failed }, end };
 }
 
 /** Has `worker` join the engine; resolves when it is about to. */

@@ -1,6 +1,7 @@
 import type { EngineRequest } from './builds.js';
-import type { Edge, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
-import type { Engine } from './engine.js';
+import type { Sink } from './download.js';
+import type { Edge, EdgeLoader, Engine, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
+import type { RunningEngine } from './engine.js';
 import { describe, OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
@@ -10,8 +11,14 @@ import type { FromWorker, Sources, ToWorker } from './messages.js';
 export interface Surroundings {
   post(message: FromWorker): void;
   exit(): void;
-  loadEngine(request: EngineRequest): Promise<Pick<Engine, 'Edge' | 'info'>>;
-  download(url: string, onProgress?: (loaded: number, total: number | null) => void): Promise<Uint8Array>;
+  loadEngine(request: EngineRequest): Promise<Omit<RunningEngine, 'end'>>;
+  download(url: string): Promise<Uint8Array>;
+  /** Fetches a file into `sink`, chunk by chunk. */
+  downloadInto(
+    url: string,
+    sink: Sink,
+    onProgress: (loaded: number, total: number | null) => void,
+  ): Promise<void>;
   /** Null if there is no such file. */
   downloadOptional(url: string): Promise<Uint8Array | null>;
 }
@@ -67,22 +74,30 @@ export class EdgeHost {
   async #load(request: EngineRequest, sources: Sources): Promise<void> {
     const { post } = this.#around;
     try {
-      const [{ Edge, info }, draft, tokenizer, heads] = await Promise.all([
-        this.#around.loadEngine(request),
-        this.#around.download(sources.draft, (loadedBytes, totalBytes) => {
-          post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
-        }),
+      const loading = this.#around.loadEngine(request);
+      const draft = new DraftSink(loading);
+      const [engine, tokenizer, heads] = await Promise.all([
+        loading,
         this.#around.download(sources.tokenizer),
         this.#around.downloadOptional(sources.heads),
+        this.#around.downloadInto(sources.draft, draft, (loadedBytes, totalBytes) => {
+          post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
+        }),
       ]);
       post({ type: 'progress', progress: { stage: 'prepare' } });
-      const edge = new Edge(draft, tokenizer, heads ?? undefined);
+      const edge = draft.finish(tokenizer, heads);
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
-      post({ type: 'loaded', engine: info, model: edge.info(), session, policies: Edge.policies() });
+      post({
+        type: 'loaded',
+        engine: engine.info,
+        model: edge.info(),
+        session,
+        policies: engine.Edge.policies(),
+      });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }
@@ -155,6 +170,32 @@ export class EdgeHost {
     } finally {
       clearTimeout(timer);
     }
+  }
+}
+
+/** Pushes a draft model into the engine while it is being downloaded. */
+class DraftSink implements Sink {
+  readonly #engine: Promise<Engine>;
+  #loader: EdgeLoader | null = null;
+
+  constructor(engine: Promise<Engine>) {
+    this.#engine = engine;
+  }
+
+  /** The first bytes wait here for the engine. */
+  async begin(totalBytes: number | null): Promise<void> {
+    const { EdgeLoader } = await this.#engine;
+    this.#loader?.free();
+    this.#loader = new EdgeLoader(totalBytes ?? undefined);
+  }
+
+  push(chunk: Uint8Array): void {
+    this.#loader?.push(chunk);
+  }
+
+  finish(tokenizer: Uint8Array, heads: Uint8Array | null): Edge {
+    if (!this.#loader) throw new OutriderError('internal', 'the draft model has not been downloaded');
+    return this.#loader.finish(tokenizer, heads ?? undefined);
   }
 }
 

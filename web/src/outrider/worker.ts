@@ -5,9 +5,9 @@
 
 import { builds, probe } from './builds.js';
 import type { Build } from './builds.js';
-import { download, downloadOptional } from './download.js';
+import { download, downloadInto, downloadOptional } from './download.js';
 import { runThread, startEngine } from './engine.js';
-import type { Engine, EngineModule, FromThread, ThreadStart } from './engine.js';
+import type { EngineModule, FromThread, RunningEngine, ThreadStart } from './engine.js';
 import { describe } from './errors.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker, ToWorker } from './messages.js';
@@ -43,7 +43,7 @@ async function compile(build: Build): Promise<WebAssembly.Module> {
   return isTyped ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer());
 }
 
-let engine: Engine | null = null;
+let engine: RunningEngine | null = null;
 const host = new EdgeHost({
   post: (message) => scope.postMessage(message),
   exit: () => {
@@ -63,6 +63,7 @@ const host = new EdgeHost({
     return engine;
   },
   download,
+  downloadInto,
   downloadOptional,
 });
 
