@@ -22,5 +22,7 @@ pub(crate) mod rounded;
 #[cfg(test)]
 mod tests;
 mod vector;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 
 pub(crate) use vector::{add_assign, dot, gated_silu, rms_norm, scaled_add, softmax};
