@@ -223,7 +223,7 @@ impl Format {
 }
 
 /// Scale and minimum of the `part`-th 32 weights of a `Q4_K` block: six bits each, packed into twelve bytes.
-fn q4k_part(packed: &[u8], part: usize) -> (u8, u8) {
+pub(super) fn q4k_part(packed: &[u8], part: usize) -> (u8, u8) {
     if part < 4 {
         return (packed[part] & 63, packed[part + 4] & 63);
     }

@@ -1,19 +1,13 @@
-//! A matrix of weights in strips, times rows of activations.
+//! A matrix of weights in strips.
+
+use std::collections::TryReserveError;
 
 use super::{
     format::{ALIGNMENT, Format, LANES, StripLayout},
     isa::Isa,
-    pool,
     products::{Product, Rows},
     rounded::{RoundedRows, Wanted},
 };
-
-/// Bytes of weights that one unit of parallel work reads: enough that taking it costs little, few enough that
-/// the last ones do not keep others waiting.
-const UNIT_BYTES: usize = 64 << 10;
-
-/// Bytes of weights times rows below which other threads cost more than they give.
-const WORTH_SPLITTING: usize = 128 << 10;
 
 /// Memory that begins on a boundary of [`ALIGNMENT`].
 #[derive(Clone, Copy)]
@@ -38,10 +32,13 @@ impl Matrix {
     }
 
     /// Makes room for `outputs` more outputs, without room to spare.
-    pub(crate) fn reserve(&mut self, outputs: usize) {
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory.
+    pub(crate) fn try_reserve(&mut self, outputs: usize) -> Result<(), TryReserveError> {
         let strips = (self.outputs + outputs).div_ceil(LANES);
-        let lines = strips * self.layout.bytes / ALIGNMENT;
-        self.lines.reserve_exact(lines.saturating_sub(self.lines.len()));
+        let lines = strips * (self.layout.bytes / ALIGNMENT);
+        self.lines.try_reserve_exact(lines.saturating_sub(self.lines.len()))
     }
 
     /// Appends a strip: up to sixteen rows as they stand in a file. Only the last strip has fewer.
@@ -60,9 +57,9 @@ impl Matrix {
         self.outputs
     }
 
-    /// Bytes of memory.
-    pub(crate) fn bytes(&self) -> usize {
-        self.lines.capacity() * ALIGNMENT
+    /// Inputs of each.
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs
     }
 
     /// One row of weights as f32.
@@ -71,63 +68,36 @@ impl Matrix {
         self.format.widen(strip, index % LANES, self.isa.sign_flips(), out);
     }
 
-    /// `out = x · weightsᵀ`; `x`: `[rows, inputs]`, `out`: `[rows, outputs]`.
-    ///
-    /// An element has the same bits whatever other rows there are, on every machine and with every number of threads.
-    pub(crate) fn multiply(&self, x: &[f32], rounded: &mut RoundedRows, out: &mut [f32]) {
-        let rows = x.len() / self.inputs;
-        assert!(x.len() == rows * self.inputs && out.len() == rows * self.outputs);
-        let wanted = self.isa.wanted(self.format);
-        if let Some(wanted) = wanted {
-            rounded.round(x, self.inputs, self.isa.rows(), wanted);
-        }
-        let strips = self.outputs.div_ceil(LANES);
-        let work = Work { matrix: self, x, rounded, wanted, rows, out: out.as_mut_ptr() };
-        let strips_per_unit = (UNIT_BYTES / self.layout.bytes.max(1)).max(1);
-        if strips * self.layout.bytes * rows < WORTH_SPLITTING {
-            (0..strips).for_each(|strip| work.strip(strip));
-            return;
-        }
-        pool::parallel(strips.div_ceil(strips_per_unit), |unit| {
-            let first = unit * strips_per_unit;
-            (first..strips.min(first + strips_per_unit)).for_each(|strip| work.strip(strip));
-        });
+    /// Bytes that computing one strip reads.
+    pub(super) fn strip_bytes(&self) -> usize {
+        self.layout.bytes
     }
-}
 
-/// A product under way.
-struct Work<'a> {
-    matrix: &'a Matrix,
-    x: &'a [f32],
-    rounded: &'a RoundedRows,
-    wanted: Option<Wanted>,
-    rows: usize,
-    /// `[rows, outputs]`; each strip writes columns of its own.
-    out: *mut f32,
-}
+    /// How activations are to be rounded for [`strip`](Self::strip), and how many rows a group has; none if not at all.
+    pub(super) fn wanted(&self) -> Option<(Wanted, usize)> {
+        Some((self.isa.wanted(self.format)?, self.isa.rows()))
+    }
 
-// SAFETY: everything but `out` is shared and read only; through `out`, strips write to disjoint elements of a slice that
-// is borrowed exclusively for as long as this exists.
-#[allow(unsafe_code, reason = "see above")]
-unsafe impl Sync for Work<'_> {}
-
-impl Work<'_> {
-    /// Computes the outputs of one strip for all rows. Called once per strip.
-    fn strip(&self, index: usize) {
-        let Matrix { lines, format, layout, isa, outputs, inputs } = self.matrix;
+    /// Computes the outputs of one strip, `[rows, inputs]` · `[16, inputs]`ᵀ. `rounded` has the rows of `x` if
+    /// [`wanted`](Self::wanted) says so.
+    ///
+    /// # Safety
+    /// `out` points to `[rows, outputs]` elements, of which nobody else uses those of this strip.
+    #[allow(unsafe_code, reason = "see above")]
+    pub(super) unsafe fn strip(&self, index: usize, x: &[f32], rounded: Option<(&RoundedRows, Wanted)>, out: *mut f32) {
+        let Self { lines, format, layout, isa, outputs, inputs } = self;
         let strip = &bytes(lines)[index * layout.bytes..][..layout.bytes];
+        let all_rows = x.len() / inputs;
         let mut first = 0;
-        while first < self.rows {
-            let count = isa.rows().min(self.rows - first);
-            let rows = match self.wanted {
-                Some(wanted) => Rows::Rounded(self.rounded.group(first, *inputs, wanted)),
-                None => Rows::Plain(self.x[first * inputs..].as_ptr()),
+        while first < all_rows {
+            let count = isa.rows().min(all_rows - first);
+            let rows = match rounded {
+                Some((rounded, wanted)) => Rows::Rounded(rounded.group(first, *inputs, wanted)),
+                None => Rows::Plain(x[first * inputs..].as_ptr()),
             };
-            let wanted_outputs = LANES.min(outputs - index * LANES);
             // SAFETY: the strip was packed for this format and number of inputs; there are `count` rows behind the
-            // pointers in `rows`; row r's outputs from 16·index on are in `out`, and nobody else writes them; a matrix
+            // pointers in `rows`; row r's outputs from 16·index on are in `out`, and nobody else uses them; a matrix
             // is made only for an instruction set that is available.
-            #[allow(unsafe_code, reason = "see above")]
             unsafe {
                 let product = Product {
                     format: *format,
@@ -135,9 +105,9 @@ impl Work<'_> {
                     scales: strip.as_ptr(),
                     values: strip[layout.values_at..].as_ptr(),
                     rows,
-                    out: self.out.add(first * outputs + index * LANES),
+                    out: out.add(first * outputs + index * LANES),
                     stride: *outputs,
-                    outputs: wanted_outputs,
+                    outputs: LANES.min(outputs - index * LANES),
                 };
                 isa.run(&product, count);
             }

@@ -15,7 +15,7 @@
 use super::{
     format::{Format, LANES, SCALE_BYTES},
     lanes::Lanes,
-    rounded::{QuadForm, RowGroup},
+    rounded::RowGroup,
 };
 
 /// A strip and what it is multiplied with.
@@ -272,9 +272,4 @@ unsafe fn dense<S: Lanes, const R: usize>(
         }
         sums
     }
-}
-
-/// What a format needs that its rows be rounded to: the form for `dot` or for `dot_halves`.
-pub(super) const fn forms<S: Lanes>() -> (QuadForm, QuadForm, u32) {
-    (S::FORM, S::SMALL_FORM, S::SIGN_FLIPS)
 }

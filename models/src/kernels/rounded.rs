@@ -47,8 +47,8 @@ impl QuadForm {
 }
 
 /// What a format's kernel needs to know of the activations, as an instruction set wants it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
     pub(super) form: QuadForm,
     /// What is added to weights so that they are unsigned, for even inputs and for odd ones.
     pub(super) bias: [i32; 2],
@@ -85,6 +85,43 @@ pub(crate) struct RoundedRows {
     starts: Vec<i32>,
     /// scale × sum of the block. shape: [groups][inputs / 32][g], or empty
     sums: Vec<f32>,
+}
+
+/// The rows that go into a product, rounded in each way that its matrices want.
+#[derive(Debug, Default)]
+pub(crate) struct Activations {
+    /// The first `valid` are of the present rows; the others are memory that was used before.
+    sets: Vec<(Wanted, RoundedRows)>,
+    valid: usize,
+}
+
+impl Activations {
+    /// Forgets the rows, not the memory.
+    pub(super) fn clear(&mut self) {
+        self.valid = 0;
+    }
+
+    /// Rounds `x`, `[rows, inputs]`, as `wanted`, unless that has been done.
+    pub(super) fn round(&mut self, x: &[f32], inputs: usize, group: usize, wanted: Wanted) {
+        if self.sets[..self.valid].iter().any(|(form, _)| *form == wanted) {
+            return;
+        }
+        // Memory that has served the same form before fits best.
+        let old = self.sets[self.valid..].iter().position(|(form, _)| *form == wanted);
+        match old {
+            Some(old) => self.sets.swap(self.valid, self.valid + old),
+            None => self.sets.insert(self.valid, (wanted, RoundedRows::default())),
+        }
+        self.sets[self.valid].1.round(x, inputs, group, wanted);
+        self.valid += 1;
+    }
+
+    /// The rows as `wanted`, for which they have been rounded.
+    pub(super) fn rounded(&self, wanted: Wanted) -> &RoundedRows {
+        let set = self.sets[..self.valid].iter().find(|(form, _)| *form == wanted);
+        #[allow(clippy::expect_used, reason = "a precondition within this module's only caller")]
+        &set.expect("rounded before it is asked for").1
+    }
 }
 
 /// Where a kernel finds the rows of one group.
@@ -158,7 +195,9 @@ impl RoundedRows {
 
 /// d and q of a block.
 pub(super) fn round_block(x: &[f32; BLOCK]) -> (f32, [i8; BLOCK]) {
-    let largest = x.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+    // Magnitudes are in the order of their bits, and the largest integer is found without branches.
+    let largest = x.iter().fold(0, |largest, x| largest.max(x.abs().to_bits()));
+    let largest = f32::from_bits(largest);
     if largest < SMALLEST {
         return (0.0, [0; BLOCK]);
     }

@@ -8,7 +8,8 @@ use super::{
     format::{Format, LANES},
     isa::Isa,
     matrix::Matrix,
-    rounded::{RoundedRows, round_block},
+    multiply::{Factor, multiply},
+    rounded::{Activations, round_block},
 };
 
 /// Pseudo-random numbers that are the same everywhere (splitmix64).
@@ -162,7 +163,7 @@ fn every_kernel_gives_the_bits_of_the_definition() {
             for isa in Isa::available() {
                 let matrix = pack(format, &weights, inputs, isa);
                 let mut out = vec![f32::NAN; rows * outputs];
-                matrix.multiply(&x, &mut RoundedRows::default(), &mut out);
+                multiply(&x, &mut Activations::default(), [Factor::Strips(&matrix, &mut out)]);
                 for (index, &actual) in out.iter().enumerate() {
                     let row = &weights[index % outputs * format.row_bytes(inputs)..][..format.row_bytes(inputs)];
                     let x = &x[index / outputs * inputs..][..inputs];
@@ -211,7 +212,7 @@ fn products_are_within_their_bound_of_the_real_ones() {
         let x: Vec<f32> = (0..rows * inputs).map(|_| noise.signed()).collect();
         let matrix = pack(format, &weights, inputs, Isa::current());
         let mut out = vec![f32::NAN; rows * outputs];
-        matrix.multiply(&x, &mut RoundedRows::default(), &mut out);
+        multiply(&x, &mut Activations::default(), [Factor::Strips(&matrix, &mut out)]);
         let mut row = vec![0.0; inputs];
         for output in 0..outputs {
             matrix.widen_row(output, &mut row);

@@ -1,0 +1,257 @@
+//! Models of real shapes with random weights: what a decoder costs depends on the shape alone.
+//!
+//! Files go to a folder of their own and stay there. Weights are drawn so that activations keep their size: blocks of
+//! uniform integers whose scale gives elements of standard deviation `0.5 / √inputs`.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::gguf_writer::{self, Format, Metadata, Tensor};
+
+/// Tokens of every model's context.
+const CONTEXT: u32 = 2048;
+/// Unknown, beginning and end of text, before the 256 bytes.
+const SPECIAL_TOKENS: [&str; 3] = ["<unk>", "<s>", "</s>"];
+/// Bytes that are drawn at a time; whole blocks of every format.
+const DRAW: usize = 32 * 18 * 17 * 210;
+
+/// A shape of the Llama architecture.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// As tables and file names have it.
+    pub name: &'static str,
+    pub hidden: u64,
+    pub layers: u64,
+    pub heads: u64,
+    pub kv_heads: u64,
+    pub feed_forward: u64,
+    pub vocabulary: u64,
+    /// Whether the output head is the embedding table.
+    pub tied: bool,
+}
+
+/// A small story model.
+pub const STORIES: Shape = shape("15M", 288, 6, (6, 6), 768, (32_000, true));
+/// Llama-68M, the usual draft for Llama.
+pub const LLAMA_68M: Shape = shape("68M", 768, 2, (12, 12), 3072, (32_000, false));
+/// SmolLM2-135M.
+pub const SMOLLM2: Shape = shape("135M", 576, 30, (9, 3), 1536, (49_152, true));
+/// The matrices of Qwen2.5-0.5B, without its biases.
+pub const QWEN: Shape = shape("0.5B", 896, 24, (14, 2), 4864, (151_936, true));
+/// TinyLlama-1.1B.
+pub const TINYLLAMA: Shape = shape("1.1B", 2048, 22, (32, 4), 5632, (32_000, false));
+/// Every shape, the smallest first.
+pub const SHAPES: [Shape; 5] = [STORIES, LLAMA_68M, SMOLLM2, QWEN, TINYLLAMA];
+
+const fn shape(
+    name: &'static str,
+    hidden: u64,
+    layers: u64,
+    (heads, kv_heads): (u64, u64),
+    feed_forward: u64,
+    (vocabulary, tied): (u64, bool),
+) -> Shape {
+    Shape { name, hidden, layers, heads, kv_heads, feed_forward, vocabulary, tied }
+}
+
+impl Shape {
+    /// The file of this shape in `folder`, written if it is not there.
+    pub fn write(&self, format: Format, folder: &Path) -> io::Result<PathBuf> {
+        let path = folder.join(format!("{}-{}.gguf", self.name, format.name()));
+        let (metadata, tensors) = (self.metadata(), self.tensors(format));
+        let size = gguf_writer::file_size(&metadata, &tensors);
+        if fs::metadata(&path).is_ok_and(|found| found.len() == size) {
+            return Ok(path);
+        }
+        fs::create_dir_all(folder)?;
+        // Under its name only when it is whole.
+        let unfinished = path.with_extension("part");
+        let mut out = BufWriter::new(File::create(&unfinished)?);
+        let mut random = Random(size);
+        gguf_writer::write(&mut out, &metadata, &tensors, |tensor, out| random.fill(tensor, out))?;
+        out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        fs::rename(unfinished, &path)?;
+        Ok(path)
+    }
+
+    /// Whether rows are whole blocks of `format`.
+    pub fn has(&self, format: Format) -> bool {
+        let (elements, _) = format.block();
+        self.hidden.is_multiple_of(elements) && self.feed_forward.is_multiple_of(elements)
+    }
+
+    /// Bytes of weights that a pass reads at least: all but an embedding table that is not the head, of which a pass
+    /// reads a few rows.
+    pub fn streamed(&self, format: Format) -> u64 {
+        let read = |tensor: &&Tensor| self.tied || tensor.name != "token_embd.weight";
+        self.tensors(format).iter().filter(read).map(Tensor::bytes).sum()
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self, format: Format) -> u64 {
+        gguf_writer::file_size(&self.metadata(), &self.tensors(format))
+    }
+
+    fn head_dim(&self) -> u64 {
+        self.hidden / self.heads
+    }
+
+    fn tensors(&self, format: Format) -> Vec<Tensor> {
+        let matrix = |name: String, outputs, inputs| Tensor { name, shape: vec![outputs, inputs], format };
+        let norm = |name: String| Tensor { name, shape: vec![self.hidden], format: Format::F32 };
+        let mut tensors = vec![matrix("token_embd.weight".to_owned(), self.vocabulary, self.hidden)];
+        for layer in 0..self.layers {
+            let name = |part: &str| format!("blk.{layer}.{part}.weight");
+            let kv = self.kv_heads * self.head_dim();
+            tensors.extend([
+                norm(name("attn_norm")),
+                matrix(name("attn_q"), self.hidden, self.hidden),
+                matrix(name("attn_k"), kv, self.hidden),
+                matrix(name("attn_v"), kv, self.hidden),
+                matrix(name("attn_output"), self.hidden, self.hidden),
+                norm(name("ffn_norm")),
+                matrix(name("ffn_gate"), self.feed_forward, self.hidden),
+                matrix(name("ffn_up"), self.feed_forward, self.hidden),
+                matrix(name("ffn_down"), self.hidden, self.feed_forward),
+            ]);
+        }
+        tensors.push(norm("output_norm.weight".to_owned()));
+        if !self.tied {
+            tensors.push(matrix("output.weight".to_owned(), self.vocabulary, self.hidden));
+        }
+        tensors
+    }
+
+    fn metadata(&self) -> Metadata {
+        let mut metadata = Metadata::default();
+        metadata.text("general.architecture", "llama");
+        metadata.text("general.name", self.name);
+        for (key, value) in [
+            ("context_length", u64::from(CONTEXT)),
+            ("embedding_length", self.hidden),
+            ("block_count", self.layers),
+            ("feed_forward_length", self.feed_forward),
+            ("rope.dimension_count", self.head_dim()),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+            ("vocab_size", self.vocabulary),
+        ] {
+            metadata.unsigned(&format!("llama.{key}"), value as u32);
+        }
+        metadata.float("llama.attention.layer_norm_rms_epsilon", 1e-5);
+        self.add_tokenizer(&mut metadata);
+        metadata
+    }
+
+    /// A SentencePiece vocabulary of the right size: special tokens, all bytes, made-up words.
+    fn add_tokenizer(&self, metadata: &mut Metadata) {
+        let mut tokens: Vec<String> = SPECIAL_TOKENS.map(str::to_owned).to_vec();
+        tokens.extend((0..=u8::MAX).map(|byte| format!("<0x{byte:02X}>")));
+        let words = tokens.len() as u64;
+        tokens.extend((words..self.vocabulary).map(word));
+        // Normal 1, unknown 2, control 3, byte 6.
+        let kind = |index: usize| match index {
+            0 => 2,
+            1 | 2 => 3,
+            _ if (index as u64) < words => 6,
+            _ => 1,
+        };
+        let kinds: Vec<i32> = (0..tokens.len()).map(kind).collect();
+        let scores: Vec<f32> = (0..tokens.len()).map(|index| -(index as f32)).collect();
+        metadata.text("tokenizer.ggml.model", "llama");
+        metadata.texts("tokenizer.ggml.tokens", &tokens);
+        metadata.floats("tokenizer.ggml.scores", &scores);
+        metadata.integers("tokenizer.ggml.token_type", &kinds);
+        for (key, id) in [("unknown", 0), ("bos", 1), ("eos", 2)] {
+            metadata.unsigned(&format!("tokenizer.ggml.{key}_token_id"), id);
+        }
+    }
+}
+
+/// `▁` and the letters that spell `number` in base 26.
+fn word(mut number: u64) -> String {
+    let mut word = String::from('▁');
+    while number > 0 {
+        word.push(char::from(b'a' + (number % 26) as u8));
+        number /= 26;
+    }
+    word
+}
+
+/// Bits without a pattern that a cache or a branch predictor could learn (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Writes a tensor's data: ones for norms, blocks of random integers for matrices.
+    fn fill(&mut self, tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
+        if tensor.format == Format::F32 {
+            return out.write_all(&1f32.to_le_bytes().repeat(tensor.bytes() as usize / 4));
+        }
+        let inputs = tensor.shape.last().copied().unwrap_or(1) as f64;
+        let deviation = 0.5 / inputs.sqrt();
+        let mut bytes = vec![0; DRAW];
+        let mut left = tensor.bytes() as usize;
+        while left > 0 {
+            let piece = &mut bytes[..left.min(DRAW)];
+            for word in piece.chunks_mut(8) {
+                word.copy_from_slice(&self.next().to_le_bytes()[..word.len()]);
+            }
+            let (_, block) = tensor.format.block();
+            for block in piece.chunks_exact_mut(block as usize) {
+                tame(tensor.format, block, deviation);
+            }
+            out.write_all(piece)?;
+            left -= piece.len();
+        }
+        Ok(())
+    }
+}
+
+/// Gives a block of random bits the scale that makes its elements deviate by `deviation`.
+fn tame(format: Format, block: &mut [u8], deviation: f64) {
+    let mut put = |at: usize, scale: f64| block[at..at + 2].copy_from_slice(&f16_bits(scale).to_le_bytes());
+    match format {
+        Format::F32 => {}
+        // A sign and ten bits of fraction stay random; the exponent is set.
+        Format::F16 => {
+            let random = u16::from_le_bytes([block[0], block[1]]);
+            let exponent = f16_bits(deviation) & 0x7c00;
+            block.copy_from_slice(&(random & 0x83ff | exponent).to_le_bytes());
+        }
+        // Integers -7 to 7, -8 being moved to 0: a mean below 0 would add up over the layers.
+        Format::Q4_0 => {
+            put(0, deviation / 4.2);
+            for pair in &mut block[2..] {
+                let moved = |mask: u8| if *pair & mask == 0 { mask & 0x88 } else { 0 };
+                *pair |= moved(0x0f) | moved(0xf0);
+            }
+        }
+        // Integers -128..128.
+        Format::Q8_0 => put(0, deviation / 73.9),
+        // scale × 0..64 × 0..16 less minimum × 0..64; the mean is zero where the minimum is 7.5 scales.
+        Format::Q4K => {
+            put(0, deviation / 293.0);
+            put(2, deviation / 293.0 * 7.5);
+        }
+        // scale × -128..128 × -32..32.
+        Format::Q6K => put(208, deviation / 1365.0),
+    }
+}
+
+/// The binary16 number next to zero from a small positive `value`.
+fn f16_bits(value: f64) -> u16 {
+    // Above the subnormal numbers, multiples of 2⁻²⁴, the exponent counts on.
+    let exponent = value.log2().floor().max(-14.0);
+    let fraction = value / exponent.exp2();
+    ((exponent + 14.0) * 1024.0 + fraction * 1024.0) as u16
+}
