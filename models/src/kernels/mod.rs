@@ -21,6 +21,8 @@ pub(crate) mod rounded;
 #[cfg(test)]
 mod tests;
 mod vector;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 pub(crate) mod widened;
 
 pub(crate) use vector::{add_assign, gated_silu, rms_norm};
