@@ -10,16 +10,39 @@ use outrider_codec::{
 
 use crate::sparsify::Support;
 
+/// The least probability that is not rounded to zero, at most: half of the unit 2⁻²⁴.
+pub const LEAST: f64 = 0.5 / half::ONE as f64;
+/// The smallest normal number of f16.
+const NORMAL: f64 = 1024.0 / half::ONE as f64;
+/// Bits of an f64's fraction that f16 has no room for.
+const DROPPED: u32 = 42;
+
 /// Rounds a support's probabilities, renormalised, to f16. Tokens rounded to zero lose their place.
 ///
 /// # Errors
 /// [`DistError::Empty`] for a support without mass.
 pub fn quantize(support: &Support) -> Result<DraftDist, DistError> {
-    let mass: f64 = support.probabilities.iter().sum();
-    let count = |p: f64| half::to_count(::half::f16::from_f64(p / mass).to_bits()).unwrap_or(0);
+    let count = |p: f64| count(p / support.mass);
     let rounded = support.ids.iter().zip(support.probabilities.iter().map(|&p| count(p)));
     let (ids, counts) = rounded.filter(|&(_, count)| count > 0).map(|(&id, count)| (id, count)).unzip();
     DraftDist::new(ids, counts)
+}
+
+/// The count of a probability in f16, rounded to nearest, ties to even. A rounded sum below 1 may leave it a little above
+/// 1, which is 1 in f16 as well.
+///
+/// Normal numbers keep ten bits of the fraction, those below [`NORMAL`] are multiples of the unit.
+fn count(probability: f64) -> u32 {
+    let rounded = if probability < NORMAL {
+        // Adding 1.5·2⁵²·2⁻²⁴ leaves no room for what is below the unit.
+        const ROUND: f64 = 1.5 * (1u64 << 28) as f64;
+        (probability + ROUND) - ROUND
+    } else {
+        let bits = probability.to_bits();
+        let even = bits >> DROPPED & 1;
+        f64::from_bits((bits + (1 << (DROPPED - 1)) - 1 + even) >> DROPPED << DROPPED)
+    };
+    (rounded * f64::from(half::ONE)) as u32
 }
 
 #[cfg(test)]
@@ -30,19 +53,34 @@ mod tests {
 
     #[test]
     fn the_most_likely_are_renormalised_and_rounded() {
-        let support = Support { ids: vec![2, 5, 9], probabilities: vec![0.3, 0.1, 1e-9] };
+        let support = Support::new(vec![2, 5, 9], vec![0.3, 0.1, 1e-9]);
         let dist = quantize(&support).unwrap();
         assert_eq!((dist.ids(), dist.counts()), (&[2, 5][..], &[3 << 22, 1 << 22][..]));
-        let thirds = quantize(&Support { ids: vec![0, 1, 2], probabilities: vec![0.1; 3] }).unwrap();
+        let thirds = quantize(&Support::new(vec![0, 1, 2], vec![0.1; 3])).unwrap();
         // 1/3 in eleven bits is 1365/4096; three of them are not 1.
         assert_eq!((thirds.counts(), thirds.total()), (&[1365 << 12; 3][..], 3 * (1365 << 12)));
-        assert!(quantize(&Support { ids: vec![], probabilities: vec![] }).is_err());
+        assert!(quantize(&Support::new(vec![], vec![])).is_err());
+    }
+
+    #[test]
+    fn counts_are_those_of_the_nearest_half() {
+        // Every f16 in [0, 1], and what lies about the middles between neighbours.
+        for bits in 0..0x3c00u16 {
+            let [low, high] = [bits, bits + 1].map(|bits| half::to_count(bits).unwrap());
+            let middle = (f64::from(low) + f64::from(high)) / 2.0 / f64::from(half::ONE);
+            let even = if bits % 2 == 0 { low } else { high };
+            assert_eq!([middle.next_down(), middle, middle.next_up()].map(count), [low, even, high], "{bits:#06x}");
+            let exactly = f64::from(low) / f64::from(half::ONE);
+            assert_eq!([exactly, exactly.next_up()].map(count), [low; 2]);
+        }
+        assert_eq!([1.0f64.next_down(), 1.0, 1.0f64.next_up()].map(count), [half::ONE; 3]);
+        assert_eq!((count(LEAST), count(LEAST.next_up())), (0, 1));
     }
 
     #[test]
     fn a_uniform_distribution_over_a_large_vocabulary_keeps_every_token() {
         let n = 151_936;
-        let dist = quantize(&Support { ids: (0..n).collect(), probabilities: vec![1.0 / f64::from(n); n as usize] });
+        let dist = quantize(&Support::new((0..n).collect(), vec![1.0 / f64::from(n); n as usize]));
         assert_eq!(dist.unwrap().ids().len(), n as usize);
     }
 }

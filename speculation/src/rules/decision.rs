@@ -2,6 +2,8 @@
 
 use outrider_codec::distribution::DraftDist;
 
+use crate::{acceptance, random::Randomness, sampling::Distribution};
+
 /// q̂(x) of each token of the support, by ascending id.
 pub(super) fn probabilities(q: &DraftDist) -> impl Iterator<Item = f64> {
     q.counts().iter().map(|&count| f64::from(count) / f64::from(q.total()))
@@ -69,6 +71,30 @@ impl Decision {
                 if residual.iter().all(|&weight| weight == 0.0) { pi.dense(q, p) } else { residual }
             }
             Self::Replace => p.to_vec(),
+        }
+    }
+
+    /// Draws the token that takes a fallen draft's place, in proportion to [`replacement`](Self::replacement)'s weights but
+    /// without a list of them: a token of q̂'s support, or else one of p's others.
+    pub fn replace(&self, q: &DraftDist, p: &Distribution<'_>, randomness: &mut Randomness) -> u32 {
+        let (on_support, elsewhere): (Vec<f64>, f64) = match self {
+            Self::Keep => (probabilities(q).collect(), 0.0),
+            Self::Speculate(pi) => {
+                let residual = pi.on_support.iter().zip(probabilities(q)).map(|(weight, q)| (weight - q).max(0.0));
+                (residual.collect(), pi.elsewhere)
+            }
+            Self::Replace => return p.draw(randomness),
+        };
+        let rest = p.without(q.ids());
+        let outside = elsewhere * rest.mass();
+        let within: f64 = on_support.iter().sum();
+        match self {
+            // Rounding leaves nothing: π.
+            Self::Speculate(pi) if within + outside == 0.0 => {
+                q.ids()[acceptance::sample(&pi.on_support, randomness) as usize]
+            }
+            _ if randomness.unit() * (within + outside) < outside => rest.draw(randomness),
+            _ => q.ids()[acceptance::sample(&on_support, randomness) as usize],
         }
     }
 
