@@ -13,7 +13,7 @@ use crate::{
     half, lattice,
     random::Randomness,
     sampling::{Distribution, LogitsError},
-    sparsify,
+    sparsify::{self, Support},
 };
 
 /// Why no token can be drafted from these logits.
@@ -64,36 +64,39 @@ pub fn propose(
     scheme: &Scheme,
     threshold: f64,
 ) -> Result<Proposal, DistError> {
-    let mut support = match parameters {
-        SchemeParameters::KSqs { support_size, .. } | SchemeParameters::TkSlt { support_size } => {
-            sparsify::top_k(q, support_size)
+    let (support, dist) = match parameters {
+        SchemeParameters::Dense | SchemeParameters::Dssd { .. } | SchemeParameters::Coupled => {
+            let dist = half::quantize_all(q)?;
+            return Ok(Proposal { support_size: scheme.support_size(q.vocab_size(), &dist), dropped_mass: 0.0, dist });
         }
-        SchemeParameters::CSqs { lattice_resolution, .. } => {
-            sparsify::above(q, threshold).listing(lattice::most_listed(lattice_resolution))
+        SchemeParameters::TkSlt { support_size } => {
+            let support = sparsify::top_k(q, support_size);
+            let dist = half::quantize(&support)?;
+            (support, dist)
         }
         SchemeParameters::Qs { lattice_resolution, .. } => {
-            sparsify::all_listing(q, lattice::most_listed(lattice_resolution))
+            on_lattice(all_for(q, lattice_resolution), lattice_resolution)?
         }
-        SchemeParameters::Dense | SchemeParameters::Dssd { .. } | SchemeParameters::Coupled => {
-            sparsify::all(q, half::LEAST)
+        SchemeParameters::KSqs { support_size, lattice_resolution, .. } => {
+            on_lattice(sparsify::top_k(q, support_size), lattice_resolution)?
+        }
+        SchemeParameters::CSqs { lattice_resolution, .. } => {
+            let support = sparsify::above(q, threshold).listing(lattice::most_listed(lattice_resolution));
+            let support = if scheme.is_widened(support.size) { all_for(q, lattice_resolution) } else { support };
+            on_lattice(support, lattice_resolution)?
         }
     };
-    let kept = support.size;
-    if let SchemeParameters::CSqs { lattice_resolution, .. } = parameters
-        && scheme.is_widened(kept)
-    {
-        support = sparsify::all_listing(q, lattice::most_listed(lattice_resolution));
-    }
-    let dist = match parameters {
-        SchemeParameters::Qs { lattice_resolution, .. }
-        | SchemeParameters::KSqs { lattice_resolution, .. }
-        | SchemeParameters::CSqs { lattice_resolution, .. } => lattice::quantize(&support, lattice_resolution)?,
-        SchemeParameters::Dense
-        | SchemeParameters::TkSlt { .. }
-        | SchemeParameters::Dssd { .. }
-        | SchemeParameters::Coupled => half::quantize(&support)?,
-    };
-    Ok(Proposal { support_size: scheme.support_size(kept, &dist), dropped_mass: support.dropped_mass(), dist })
+    let support_size = scheme.support_size(support.size, &dist);
+    Ok(Proposal { support_size, dropped_mass: support.dropped_mass(), dist })
+}
+
+fn all_for(q: &Distribution<'_>, lattice_resolution: u32) -> Support {
+    sparsify::all_listing(q, lattice::most_listed(lattice_resolution))
+}
+
+fn on_lattice(support: Support, lattice_resolution: u32) -> Result<(Support, DraftDist), DistError> {
+    let dist = lattice::quantize(&support, lattice_resolution)?;
+    Ok((support, dist))
 }
 
 /// Draws a token from q̂, exactly: token i with probability `counts[i] / total`.

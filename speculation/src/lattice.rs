@@ -102,7 +102,7 @@ mod tests {
             let row = logits(&weights);
             let q = Distribution::new(&row, &PLAIN).unwrap();
             let few = quantize(&sparsify::all_listing(&q, most_listed(resolution)), resolution).unwrap();
-            let all = quantize(&sparsify::all(&q, 0.0), resolution).unwrap();
+            let all = quantize(&sparsify::all_listing(&q, u32::MAX), resolution).unwrap();
             prop_assert_eq!(&few, &all);
             let above = sparsify::above(&q, 1e-4);
             let few = quantize(&above.clone().listing(most_listed(resolution)), resolution).unwrap();

@@ -206,6 +206,11 @@ impl<'a> Distribution<'a> {
         ids
     }
 
+    /// The sum of the weights that [`weigh`](Self::weigh) gives.
+    pub(crate) fn partition(&self) -> f64 {
+        self.partition
+    }
+
     /// Gives the kept tokens in proportion to their probabilities, by ascending id.
     pub(crate) fn weigh(&self, mut give: impl FnMut(Weighed<'_>)) {
         match &self.kept {

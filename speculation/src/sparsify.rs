@@ -50,12 +50,6 @@ impl Support {
     }
 }
 
-/// Dense: every token with any mass. Listed are those with a probability of at least `least`.
-pub fn all(q: &Distribution<'_>, least: f64) -> Support {
-    let (ids, probabilities) = q.at_least(least).unzip();
-    Support { ids, probabilities, mass: 1.0, size: q.vocab_size() }
-}
-
 /// QS: every token with any mass. Listed are the `most` most likely. Ties go to the smaller id.
 pub fn all_listing(q: &Distribution<'_>, most: u32) -> Support {
     Support { mass: 1.0, size: q.vocab_size(), ..top_k(q, most) }
@@ -89,7 +83,8 @@ mod tests {
         assert_eq!(above(&q, least).ids, [1, 3, 4], "the threshold itself is kept");
         assert_eq!(above(&q, 0.9).ids, [3]);
         assert_eq!(above(&q, -0.1).ids, [0, 1, 3, 4]);
-        assert_eq!((all(&q, 0.0).ids, all(&q, 0.0).dropped_mass()), (vec![0, 1, 3, 4], 0.0));
+        let all = all_listing(&q, u32::MAX);
+        assert_eq!((&all.ids[..], all.dropped_mass()), (&[0, 1, 3, 4][..], 0.0));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod chart;
 mod measure;
 #[expect(dead_code, reason = "the other program reads the sessions themselves")]
 mod pair;
+mod timing;
 
 /// The pair's own vocabulary first.
 const VOCABULARIES: [u32; 3] = [4096, 50257, 151_936];

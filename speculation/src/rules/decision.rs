@@ -136,6 +136,8 @@ fn probability(q: &DraftDist, place: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{random::End, sampling::tests::PLAIN, theory::total_variation};
+    use outrider_codec::frame::SamplingParameters;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -180,5 +182,36 @@ mod tests {
         let same = Decision::Speculate(Interleaving::new(vec![0.25, 0.75], 0.0));
         assert_eq!(same.replacement(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
         assert_eq!(same.law(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
+    }
+
+    /// The law of the draw is the list's, over pieces and over the tokens that top-p leaves.
+    #[test]
+    fn replacements_are_drawn_in_proportion_to_their_weights() {
+        let row: Vec<f32> = (0..200).map(|i| -((i * 37 % 200) as f32) * 0.04).collect();
+        let q = DraftDist::new(vec![0, 27, 100, 199], vec![5, 1, 1, 1]).unwrap();
+        let weights = |on_support: [f64; 4], elsewhere| Interleaving::new(on_support.to_vec(), elsewhere);
+        for sampling in [PLAIN, SamplingParameters { top_p: 0.7, ..PLAIN }] {
+            let p = Distribution::new(&row, &sampling).unwrap();
+            for decision in [
+                Decision::Keep,
+                Decision::Replace,
+                Decision::Speculate(weights([0.1, 0.4, 0.05, 0.3], 1.0)),
+                Decision::Speculate(weights([0.9, 0.125, 0.1, 0.4], 0.0)),
+                // Nothing is left of this one.
+                Decision::Speculate(weights([0.1, 0.125, 0.0, 0.125], 0.0)),
+            ] {
+                let list = decision.replacement(&q, &p.dense());
+                let sum: f64 = list.iter().sum();
+                let mut randomness = Randomness::new(9, End::Cloud);
+                let mut seen = vec![0.0; row.len()];
+                for _ in 0..40_000 {
+                    seen[decision.replace(&q, &p, &mut randomness) as usize] += 1.0 / 40_000.0;
+                }
+                let law: Vec<f64> = list.iter().map(|weight| weight / sum).collect();
+                assert!(seen.iter().zip(&law).all(|(seen, law)| *seen == 0.0 || *law > 0.0), "{decision:?}");
+                // 200 tokens: 0.03 is what chance gives.
+                assert!(total_variation(&seen, &law) < 0.05, "{decision:?}: {}", total_variation(&seen, &law));
+            }
+        }
     }
 }

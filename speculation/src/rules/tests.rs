@@ -33,7 +33,7 @@ impl Case {
     fn new(row: Vec<f32>, logits: Vec<f32>, sampling: SamplingParameters, sparse: Option<(u32, u32)>) -> Self {
         let q = Distribution::new(&row, &sampling).unwrap();
         let q = match sparse {
-            None => half::quantize(&sparsify::all(&q, half::LEAST)),
+            None => half::quantize_all(&q),
             Some((k, resolution)) => lattice::quantize(&sparsify::top_k(&q, k), resolution),
         };
         let p = transform(&logits, &sampling).unwrap();
