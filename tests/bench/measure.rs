@@ -9,12 +9,12 @@ use outrider_codec::{
 };
 use outrider_speculation::options::DraftingOptions;
 
+use crate::timing::microseconds;
+
 /// Drafts of a round.
 pub const DRAFT_LENGTH: usize = 4;
 /// Rounds of a case that are timed, spread evenly over it.
 const TIMED_ROUNDS: usize = 24;
-/// Batches of which the fastest counts.
-const BATCHES: usize = 5;
 
 /// One row of the table: a scheme, a vocabulary and a text's worth of drafts.
 #[derive(Debug, Clone)]
@@ -124,24 +124,6 @@ impl Case {
         }
         Ok(cases)
     }
-}
-
-/// Time of one call: the calls double until they take long enough for the clock; then the fastest of some batches, as the
-/// machine has other things to do, too.
-fn microseconds(now: &dyn Fn() -> f64, batch_ms: f64, call: impl Fn() -> bool) -> f64 {
-    let batch = |calls: u32| {
-        let start = now();
-        for _ in 0..calls {
-            std::hint::black_box(call());
-        }
-        now() - start
-    };
-    let mut calls = 1;
-    while batch(calls) < batch_ms {
-        calls *= 2;
-    }
-    let fastest = (0..BATCHES).map(|_| batch(calls)).fold(f64::INFINITY, f64::min);
-    fastest * 1e3 / f64::from(calls)
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

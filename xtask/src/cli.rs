@@ -36,6 +36,7 @@ Usage: cargo xtask <command>
   bench WHAT           measurements, as tables and plots in target/bench
       codec            bits and time per token of the codes, here and in Chromium
       rules            every acceptance rule on the default pair: rejections against quality; five minutes
+      sampling         time from logits to coded bytes and to verdicts, here and in Chromium
       schemes          every uplink scheme on the default pair: acceptance, bits, passes
 
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling

@@ -145,13 +145,14 @@ pub fn build_edge(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Builds the browser's half of `bench codec`, as the edge is built: codec_bench.js and its .wasm in `folder`.
-pub fn build_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
+/// Builds the browser's half of `bench NAME`, as the edge is built: NAME_bench.js and its .wasm in `folder`.
+pub fn build_bench(workspace: &Workspace, name: &str, folder: &Path) -> Result<()> {
+    let example = format!("{name}_bench");
     let compiler = Compiler::find_or_install(workspace)?;
     let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
     let mut build = compiler.cargo(workspace, "build");
-    process::run(build.args(["--release", "--package", "outrider-edge", "--example", "codec_bench"]))?;
-    let module = workspace.target().join(TARGET).join("release").join("examples").join("codec_bench.wasm");
+    process::run(build.args(["--release", "--package", "outrider-edge", "--example", &example]))?;
+    let module = workspace.target().join(TARGET).join("release").join("examples").join(format!("{example}.wasm"));
     process::run(workspace.command(bindgen).args(["--target", "no-modules", "--out-dir"]).arg(folder).arg(module))
 }
 

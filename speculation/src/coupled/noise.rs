@@ -1,0 +1,87 @@
+//! ChaCha8 (Bernstein 2008), eight blocks at a time: the words that the noise of a position is made of.
+//!
+//! A token has two words of its position's stream, so that a block has the noise of eight. Which tokens are wanted is
+//! known beforehand and they are many: computed side by side in one loop, the blocks go through vector registers, in the
+//! browser too.
+
+/// Blocks computed together.
+pub(super) const BLOCKS: usize = 8;
+/// Tokens of a block.
+pub(super) const TOKENS: usize = 8;
+
+const WORDS: usize = 16;
+const DOUBLE_ROUNDS: usize = 4;
+/// "expand 32-byte k".
+const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+
+type Lanes = [u32; BLOCKS];
+
+/// 64 random bits of each token of the `blocks` of a stream: `[block][token]`. The key is the seed and zeros.
+pub(super) fn bits(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> [[u64; TOKENS]; BLOCKS] {
+    let mut start = [[0; BLOCKS]; WORDS];
+    for (words, constant) in start.iter_mut().zip(CONSTANTS) {
+        *words = [constant; BLOCKS];
+    }
+    (start[4], start[5]) = ([low(seed); BLOCKS], [high(seed); BLOCKS]);
+    (start[12], start[13]) = (blocks.map(low), blocks.map(high));
+    (start[14], start[15]) = ([low(stream); BLOCKS], [high(stream); BLOCKS]);
+    let mut state = start;
+    for _ in 0..DOUBLE_ROUNDS {
+        for column in 0..4 {
+            quarter_round(&mut state, [column, column + 4, column + 8, column + 12]);
+        }
+        for diagonal in 0..4 {
+            let beside = |row: usize| row * 4 + (diagonal + row) % 4;
+            quarter_round(&mut state, [beside(0), beside(1), beside(2), beside(3)]);
+        }
+    }
+    let mut bits = [[0; TOKENS]; BLOCKS];
+    for (block, bits) in bits.iter_mut().enumerate() {
+        for (token, bits) in bits.iter_mut().enumerate() {
+            let word = |word: usize| u64::from(state[word][block].wrapping_add(start[word][block]));
+            *bits = word(2 * token) | word(2 * token + 1) << 32;
+        }
+    }
+    bits
+}
+
+#[inline(always)]
+fn quarter_round(state: &mut [Lanes; WORDS], [a, b, c, d]: [usize; 4]) {
+    for (to, from, mixed, bits) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
+        for lane in 0..BLOCKS {
+            state[to][lane] = state[to][lane].wrapping_add(state[from][lane]);
+            state[mixed][lane] = (state[mixed][lane] ^ state[to][lane]).rotate_left(bits);
+        }
+    }
+}
+
+fn low(value: u64) -> u32 {
+    value as u32
+}
+
+fn high(value: u64) -> u32 {
+    (value >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngCore, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn the_bits_are_chacha8s() {
+        let (seed, stream) = (0x0123_4567_89ab_cdefu64, (1 << 32) + 77);
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        let mut reference = ChaCha8Rng::from_seed(key);
+        reference.set_stream(stream);
+        let blocks = [0, 1, 2, 7, 8, 18_991, (1 << 32) - 1, 1 << 32];
+        for (block, found) in blocks.into_iter().zip(bits(seed, stream, blocks)) {
+            reference.set_word_pos(u128::from(block) * WORDS as u128);
+            assert_eq!(found, [(); TOKENS].map(|()| reference.next_u64()), "block {block}");
+        }
+    }
+}
