@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures_channel::mpsc;
 use futures_util::{Sink, SinkExt, Stream, StreamExt, future};
 use outrider_codec::frame::ErrorFrame;
-use outrider_models::{Chunk, KvCache, Model, ModelError};
+use outrider_models::{Chunk, KvCache, Model, ModelError, Scratch};
 use outrider_speculation::{
     Forward,
     cloud::TargetInfo,
@@ -101,6 +101,7 @@ impl Transport {
 pub struct NativeEdge<'a> {
     model: &'a Model,
     cache: KvCache,
+    scratch: Scratch,
     session: EdgeSession,
     transport: Transport,
     origin: Instant,
@@ -112,6 +113,7 @@ impl<'a> NativeEdge<'a> {
         let mut edge = Self {
             model,
             cache: model.new_cache(),
+            scratch: Scratch::default(),
             session: EdgeSession::new(info),
             transport,
             origin: Instant::now(),
@@ -172,7 +174,7 @@ impl<'a> NativeEdge<'a> {
         self.cache.truncate(forward.keep);
         let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
         let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
-        for logits in self.model.forward(&mut [chunk])? {
+        for logits in self.model.forward_with(&mut [chunk], &mut self.scratch)?.iter() {
             for (index, row) in logits.iter().enumerate() {
                 self.session.handle_logits(row, logits.hidden(index), self.origin.elapsed())?;
             }

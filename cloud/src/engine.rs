@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-use outrider_models::{Chunk, KvCache, Logits, Model};
+use outrider_models::{Chunk, KvCache, Logits, Model, Scratch};
 use outrider_speculation::Forward;
 use tokio::sync::oneshot;
 
@@ -85,7 +85,13 @@ impl Engine {
     pub fn start(model: Model, seats: usize) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
         let counters = Arc::new(Counters::default());
-        let thread = Thread { model, caches: HashMap::new(), open: Vec::new(), counters: Arc::clone(&counters) };
+        let thread = Thread {
+            model,
+            scratch: Scratch::default(),
+            caches: HashMap::new(),
+            open: Vec::new(),
+            counters: Arc::clone(&counters),
+        };
         thread::Builder::new().name("engine".to_owned()).spawn(move || thread.run(&queue))?;
         Ok(Self { jobs, seats, counters })
     }
@@ -132,6 +138,7 @@ impl Drop for Seat {
 /// What the thread owns.
 struct Thread {
     model: Model,
+    scratch: Scratch,
     caches: HashMap<u64, KvCache>,
     open: Vec<Pass>,
     counters: Arc<Counters>,
@@ -193,11 +200,11 @@ impl Thread {
             }
         }
         self.counters.runs.fetch_add(1, Ordering::Relaxed);
-        let result = self.model.forward(&mut chunks);
+        let result = self.model.forward_with(&mut chunks, &mut self.scratch);
         drop(chunks);
         match result {
             Ok(logits) => {
-                let mut logits = logits.into_iter();
+                let mut logits = logits.iter();
                 let mut still_open = Vec::new();
                 for (mut pass, piece) in std::mem::take(&mut self.open).into_iter().zip(pieces) {
                     let rows = logits.next();
@@ -207,7 +214,7 @@ impl Thread {
                     } else if let Some(rows) = rows {
                         self.counters.passes.fetch_add(1, Ordering::Relaxed);
                         // The session may have gone meanwhile.
-                        let _ = pass.answer.send(Ok(rows));
+                        let _ = pass.answer.send(Ok(rows.to_logits()));
                     }
                 }
                 self.open = still_open;

@@ -6,18 +6,19 @@
 //!
 //! MODEL is a `.gguf` file, or a folder with `model.safetensors` and `config.json`. For each number of new
 //! tokens, the fastest and the median of many passes behind CACHED tokens (64 if not given), with logits for every one.
+//! OUTRIDER_THREADS is the number of threads.
 #![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::{error::Error, path::Path, time::Instant};
 
-use outrider_models::{Chunk, Model};
+use outrider_models::{Chunk, Model, Scratch};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("usage: forward_time MODEL [CACHED]")?;
     let cached: usize = arguments.next().map_or(Ok(64), |text| text.parse())?;
     let model = Model::open(Path::new(&path))?;
-    let mut cache = model.new_cache();
+    let (mut cache, mut scratch) = (model.new_cache(), Scratch::default());
     let vocab_size = model.config().vocab_size as u32;
     let tokens: Vec<u32> = (0..512).map(|i| i * 37 % vocab_size).collect();
     model.forward(&mut [Chunk { cache: &mut cache, tokens: &tokens[..cached], positions: &[] }])?;
@@ -30,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         while times.len() < 5 || (began.elapsed().as_millis() < 400 && times.len() < 2000) {
             let start = Instant::now();
             let chunk = Chunk { cache: &mut cache, tokens: &tokens[..rows], positions: &positions };
-            model.forward(&mut [chunk])?;
+            model.forward_with(&mut [chunk], &mut scratch)?;
             times.push(start.elapsed());
             cache.truncate(cached);
         }

@@ -40,6 +40,27 @@ pub enum LoadError {
         /// How many bytes the file still has.
         remaining: u64,
     },
+    /// Two tensors claim the same bytes.
+    #[error("tensor {name} begins at byte {offset}, before the one ahead of it has ended at {end}")]
+    Overlap {
+        /// The tensor that begins too early.
+        name: String,
+        /// Where it begins, in bytes from the beginning.
+        offset: u64,
+        /// Where the tensor before it ends.
+        end: u64,
+    },
+    /// The weights do not fit into the memory that is left.
+    #[error("no memory for {what} of {needed} bytes")]
+    OutOfMemory {
+        /// What was to be stored.
+        what: String,
+        /// Its size in bytes.
+        needed: u64,
+    },
+    /// A loader that has already failed was used again.
+    #[error("loading has already failed")]
+    AfterFailure,
     /// A count, length or size beyond what any real file holds.
     #[error("{what} is {found}, more than the limit of {limit}")]
     OverLimit {

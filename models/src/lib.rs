@@ -8,22 +8,21 @@
 //!
 //! ```text
 //! GGUF file ─┐
-//!            ├─ weights ─▶ Model ─ forward(&mut [Chunk]) ─▶ Logits
-//! HF folder ─┘              │
-//!                           ├─ llama      packs all chunks' tokens into one matrix of rows
-//!                           ├─ linear     weights · rows, quantized or not
-//!                           ├─ rope       turns queries and keys by position
-//!                           ├─ cache      stages keys and values, committed if the pass succeeds
-//!                           ├─ attention  each row over its own sequence's cache
-//!                           └─ kernels    loops over slices that compile to SIMD code
+//!            ├─ loader ─▶ weights ─▶ Model ─ forward(&mut [Chunk]) ─▶ Logits
+//! HF folder ─┘  (a stream)           │
+//!                                    ├─ llama      packs all chunks' tokens into one matrix of rows
+//!                                    ├─ linear     weights · rows, quantized or not
+//!                                    ├─ rope       turns queries and keys by position
+//!                                    ├─ cache      stages keys and values, committed if the pass succeeds
+//!                                    ├─ attention  each row over its own sequence's cache
+//!                                    └─ kernels    loops over slices that compile to SIMD code
 //! ```
 //!
 //! [`Logits`] also has the hidden state that each row comes from. [`HeadsFile`] reads small linear heads that were
 //! trained on it.
 //!
 //! Hidden states are plain `Vec<f32>`; candle supplies the quantized block types and their dot products.
-//! Passes that take long enough are split over rayon's global pool (`RAYON_NUM_THREADS`); on wasm32 everything
-//! runs on the calling thread.
+//! Passes that take long enough are split over [`threads`].
 //!
 //! # Guarantees
 //!
@@ -42,16 +41,18 @@
 //! - Big-endian machines.
 //! - Speed with long contexts: attention is a plain loop, and caches are f32.
 
-mod attention;
 mod cache;
 mod config;
+mod element;
 mod error;
 mod heads;
 mod kernels;
 mod linear;
 mod llama;
+mod loader;
 mod logits;
 mod rope;
+pub mod threads;
 mod tokenizer;
 mod weights;
 
@@ -59,8 +60,9 @@ pub use cache::KvCache;
 pub use config::{ModelConfig, RopeLayout, RopeScaling};
 pub use error::{EncodeError, LoadError, ModelError};
 pub use heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead};
-pub use llama::{Chunk, Model};
-pub use logits::Logits;
+pub use llama::{Chunk, Model, Scratch};
+pub use loader::{GgufLoader, SafetensorsLoader};
+pub use logits::{BatchLogits, Logits, LogitsRef};
 pub use tokenizer::{TextStream, Tokenizer};
 
 #[cfg(all(test, target_arch = "wasm32"))]

@@ -1,18 +1,17 @@
 //! Weight matrices: one type for embedding table, projections and output head.
-//!
-//! # Why candle's `QMatMul` is not called
-//!
-//! `QMatMul` chooses among kernels by the number of rows (repacked tiles, AMX, vector kernels), so that the
-//! last bits of a row's product can depend on what else is in the batch; it also keeps a repacked copy of
-//! the weights and dequantizes F16 to f32. Here every element is computed by the one dot product of its
-//! type, for one row as for many: candle's SIMD kernels for block types, ours for the others. That gives
-//! bit-identical logits for every grouping of tokens, and costs no tensor bookkeeping.
 
-use candle_core::quantized::GgmlDType;
+use std::collections::TryReserveError;
 
-use crate::kernels::{
-    blocks::{BlockMatrix, block_matrix},
-    dense::DenseWeights,
+use crate::{
+    element::ElementType,
+    kernels::{
+        format::{Format, LANES},
+        isa::Isa,
+        matrix::Matrix,
+        multiply::{Factor, multiply},
+        rounded::Activations,
+        widened::{WidenedFormat, WidenedMatrix},
+    },
 };
 
 /// A matrix of weights, `[outputs, inputs]`.
@@ -23,55 +22,114 @@ pub(crate) struct Linear {
 }
 
 enum Weights {
-    Dense(DenseWeights),
-    Blocks(Box<dyn BlockMatrix>),
+    Strips(Matrix),
+    Widened(WidenedMatrix),
 }
 
-impl Linear {
-    /// Unquantized weights; as many as `outputs × inputs`.
-    pub(crate) fn dense(weights: DenseWeights, outputs: usize, inputs: usize) -> Self {
-        Self { weights: Weights::Dense(weights), outputs, inputs }
-    }
+/// A [`Linear`] that is being loaded: takes the bytes of a container, strip by strip, to where they stay.
+///
+/// A strip is 16 rows as they stand in the file, row after row; the last one is the rows that are left. Memory is
+/// that of the matrix alone: nothing is allocated before [`try_reserve`](Self::try_reserve).
+pub(crate) struct LinearBuilder {
+    linear: Linear,
+    row_bytes: usize,
+    /// Rows pushed so far.
+    rows: usize,
+}
 
-    /// Blocks as they stand in a GGUF file. The caller has checked that the first `size` bytes of `buffer` hold
-    /// exactly `outputs × inputs` elements of `dtype`, and that rows are whole blocks. None if `dtype` is not
-    /// a block type.
-    pub(crate) fn blocks(
-        dtype: GgmlDType,
-        buffer: Vec<u64>,
-        size: usize,
-        outputs: usize,
-        inputs: usize,
-    ) -> Option<Self> {
-        let weights = Weights::Blocks(block_matrix(dtype, buffer, size, inputs)?);
-        Some(Self { weights, outputs, inputs })
-    }
-
-    /// `out = x · weightsᵀ`, with `x`: `[rows, inputs]`, `out`: `[rows, outputs]`.
+impl LinearBuilder {
+    /// A matrix of which nothing is there yet. Rows of `inputs` elements are whole blocks of `element`, and neither
+    /// dimension is zero or above 2²⁴.
     ///
-    /// A row of the result has the same bits whatever other rows there are.
-    pub(crate) fn forward(&self, x: &[f32], out: &mut Vec<f32>) {
-        out.resize(x.len() / self.inputs * self.outputs, 0.0);
-        match &self.weights {
-            Weights::Dense(weights) => weights.matmul(x, self.inputs, self.outputs, out),
-            Weights::Blocks(weights) => weights.matmul(x, self.inputs, self.outputs, out),
+    /// None if there is no product for this element type.
+    pub(crate) fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self> {
+        let strips = |format| Weights::Strips(Matrix::new(format, inputs, Isa::current()));
+        let widened = |format| Weights::Widened(WidenedMatrix::new(format, inputs));
+        let weights = match element {
+            ElementType::F32 => strips(Format::F32),
+            ElementType::F16 => strips(Format::F16),
+            ElementType::BF16 => strips(Format::Bf16),
+            ElementType::Q4_0 => strips(Format::Q4_0),
+            ElementType::Q8_0 => strips(Format::Q8_0),
+            ElementType::Q4_K => strips(Format::Q4K),
+            ElementType::Q6_K => strips(Format::Q6K),
+            ElementType::Q4_1 => widened(WidenedFormat::Q4_1),
+            ElementType::Q5_0 => widened(WidenedFormat::Q5_0),
+            ElementType::Q5_1 => widened(WidenedFormat::Q5_1),
+            ElementType::Q2_K => widened(WidenedFormat::Q2K),
+            ElementType::Q3_K => widened(WidenedFormat::Q3K),
+            ElementType::Q5_K => widened(WidenedFormat::Q5K),
+        };
+        let row_bytes = element.row_bytes(inputs);
+        Some(Self { linear: Linear { weights, outputs, inputs }, row_bytes, rows: 0 })
+    }
+
+    /// Bytes of the next strip; 0 once all rows are there.
+    pub(crate) fn strip_bytes(&self) -> usize {
+        (self.linear.outputs - self.rows).min(LANES) * self.row_bytes
+    }
+
+    /// Makes room for exactly the next `strips`, or what is left of them. Pushing as many then allocates nothing.
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory. The rows that are there stay.
+    pub(crate) fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError> {
+        let rows = strips.saturating_mul(LANES).min(self.linear.outputs - self.rows);
+        match &mut self.linear.weights {
+            Weights::Strips(matrix) => matrix.try_reserve(rows),
+            Weights::Widened(matrix) => matrix.try_reserve(rows),
         }
     }
 
+    /// Puts the next strip in its place; `bytes` are [`strip_bytes`](Self::strip_bytes), with any alignment.
+    pub(crate) fn push_strip(&mut self, bytes: &[u8]) {
+        debug_assert_eq!(bytes.len(), self.strip_bytes());
+        self.rows += LANES.min(self.linear.outputs - self.rows);
+        match &mut self.linear.weights {
+            Weights::Strips(matrix) => matrix.push_strip(bytes),
+            Weights::Widened(matrix) => matrix.push(bytes),
+        }
+    }
+
+    /// The matrix. All strips have been pushed.
+    pub(crate) fn finish(self) -> Linear {
+        assert_eq!(self.rows, self.linear.outputs, "strips are missing");
+        self.linear
+    }
+}
+
+impl Linear {
     /// Multiplications for one row.
     pub(crate) fn multiplications(&self) -> usize {
         self.inputs * self.outputs
     }
 
-    /// The rows of `ids`, widened to f32: `[ids, inputs]`. Every id is below `outputs`.
-    pub(crate) fn embed(&self, ids: &[u32]) -> Vec<f32> {
-        let mut out = vec![0.0; ids.len() * self.inputs];
+    /// Writes the rows of `ids`, widened to f32, to `out`: `[ids, inputs]`. Every id is below `outputs`.
+    pub(crate) fn embed(&self, ids: &[u32], out: &mut Vec<f32>) {
+        out.resize(ids.len() * self.inputs, 0.0);
         for (&id, out) in ids.iter().zip(out.chunks_exact_mut(self.inputs)) {
             match &self.weights {
-                Weights::Dense(weights) => weights.widen_row(id as usize, out),
-                Weights::Blocks(weights) => weights.widen_row(id as usize, out),
+                Weights::Strips(matrix) => matrix.widen_row(id as usize, out),
+                Weights::Widened(matrix) => matrix.widen_row(id as usize, out),
             }
         }
-        out
     }
+}
+
+/// `out = x · weightsᵀ` for matrices that share their input: `x`: `[rows, inputs]`, each `out`: `[rows, outputs]`.
+///
+/// An element has the same bits whatever other rows there are, on every machine and with every number of threads.
+pub(crate) fn products<const N: usize>(
+    x: &[f32],
+    activations: &mut Activations,
+    mut linears: [(&Linear, &mut Vec<f32>); N],
+) {
+    let factors = linears.each_mut().map(|(linear, out)| {
+        out.resize(x.len() / linear.inputs * linear.outputs, 0.0);
+        match &linear.weights {
+            Weights::Strips(matrix) => Factor::Strips(matrix, out),
+            Weights::Widened(matrix) => Factor::Widened(matrix, out),
+        }
+    });
+    multiply(x, activations, factors);
 }

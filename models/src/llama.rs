@@ -1,17 +1,22 @@
 //! The Llama architecture over a packed, ragged batch.
 
-use std::io::{Read, Seek};
+use std::io::Read;
 
 use crate::{
-    attention::{RowSpan, attend},
-    cache::{KvCache, LayerCache},
+    cache::KvCache,
     config::ModelConfig,
     error::{LoadError, ModelError},
-    kernels::{add_assign, gated_silu, pool::in_pool, rms_norm},
-    linear::Linear,
-    logits::Logits,
+    kernels::{
+        add_assign,
+        attention::{Heads, RowSpan, attend},
+        gated_silu, pool, rms_norm,
+        rounded::Activations,
+    },
+    linear::products,
+    loader::{GgufLoader, SafetensorsLoader, read_to_end},
+    logits::{BatchLogits, Logits, LogitsRef},
     rope::{Angles, Rope},
-    weights::{LayerWeights, ModelWeights, load_gguf, load_safetensors},
+    weights::{LayerWeights, ModelWeights},
 };
 
 /// A language model of the Llama architecture: RMSNorm, rotary positions, grouped-query attention, SwiGLU,
@@ -35,17 +40,19 @@ pub struct Chunk<'a> {
 }
 
 impl Model {
-    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end.
+    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end, as a
+    /// [`GgufLoader`](crate::GgufLoader) that does not know its length.
     ///
     /// Weights: F32, F16, BF16 and the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K; norms F32, F16
-    /// or BF16. They stay as they are, one tensor at a time being held twice.
+    /// or BF16. They go straight to where they stay; beyond them, memory is one piece of the file.
     ///
     /// # Errors
     /// Any file gives a model or a [`LoadError`], never a panic, and nothing is allocated that the file
     /// does not hold. Features that are not implemented are refused.
-    pub fn from_gguf<R: Read + Seek>(reader: &mut R) -> Result<Self, LoadError> {
-        let (config, weights) = load_gguf(reader)?;
-        Ok(Self::new(config, weights))
+    pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
+        let mut loader = GgufLoader::new(None);
+        read_to_end(reader, |piece| loader.push(piece))?;
+        loader.finish()
     }
 
     /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `config.json` and `model.safetensors`.
@@ -55,8 +62,9 @@ impl Model {
     /// # Errors
     /// As for [`from_gguf`](Self::from_gguf).
     pub fn from_safetensors(config_json: &[u8], weights: &[u8]) -> Result<Self, LoadError> {
-        let (config, weights) = load_safetensors(config_json, weights)?;
-        Ok(Self::new(config, weights))
+        let mut loader = SafetensorsLoader::new(config_json, Some(weights.len() as u64))?;
+        loader.push(weights)?;
+        loader.finish()
     }
 
     /// Opens a `.gguf` file, a `.safetensors` file with `config.json` next to it, or a folder that holds
@@ -67,18 +75,22 @@ impl Model {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
         let extension = path.extension().and_then(|extension| extension.to_str());
-        match extension {
-            _ if path.is_dir() => {
-                let config = std::fs::read(path.join("config.json"))?;
-                Self::from_safetensors(&config, &std::fs::read(path.join("model.safetensors"))?)
+        let (config, weights) = match extension {
+            _ if path.is_dir() => (path.join("config.json"), path.join("model.safetensors")),
+            Some("safetensors") => (path.with_file_name("config.json"), path.to_owned()),
+            Some("gguf") => {
+                let mut file = std::fs::File::open(path)?;
+                let mut loader = GgufLoader::new(Some(file.metadata()?.len()));
+                read_to_end(&mut file, |piece| loader.push(piece))?;
+                return loader.finish();
             }
-            Some("gguf") => Self::from_gguf(&mut std::fs::File::open(path)?),
-            Some("safetensors") => {
-                let config = std::fs::read(path.with_file_name("config.json"))?;
-                Self::from_safetensors(&config, &std::fs::read(path)?)
-            }
-            _ => Err(LoadError::UnknownFormat { path: path.display().to_string() }),
-        }
+            _ => return Err(LoadError::UnknownFormat { path: path.display().to_string() }),
+        };
+        let config = std::fs::read(config)?;
+        let mut file = std::fs::File::open(weights)?;
+        let mut loader = SafetensorsLoader::new(&config, Some(file.metadata()?.len()))?;
+        read_to_end(&mut file, |piece| loader.push(piece))?;
+        loader.finish()
     }
 
     /// Shape and constants.
@@ -93,39 +105,50 @@ impl Model {
         KvCache::new(&self.config)
     }
 
-    /// Runs the tokens of all chunks through the model together and returns, for each chunk, a row of
+    /// Runs the tokens of all chunks through the model together and gives, for each chunk, a row of
     /// logits and the hidden state it comes from per wanted position.
     ///
     /// The tokens of all chunks form one matrix in the linear layers; attention is per sequence. The logits
-    /// of a position are bit-identical however its tokens were grouped into calls and whatever other
-    /// chunks there were, on the same machine and build. Where no logits are wanted, the last block computes
-    /// keys and values only. Memory beyond the caches is about
-    /// `4 × tokens × (4 × hidden + 2 × intermediate)` bytes plus the logits; feed long prompts in pieces.
+    /// of a position are bit-identical however its tokens were grouped into calls, whatever other
+    /// chunks there were, and on every machine. Where no logits are wanted, the last block computes
+    /// keys and values only.
+    ///
+    /// `scratch` is the memory of the pass, about `4 × tokens × (6 × hidden + 2 × intermediate)` bytes plus the
+    /// logits; feed long prompts in pieces. A pass that is no larger than an earlier one with the same scratch allocates nothing, but for
+    /// a page of a cache now and then.
     ///
     /// # Errors
     /// [`ModelError`] says which chunk is wrong and how. The caches are then as they were.
-    pub fn forward(&self, batch: &mut [Chunk<'_>]) -> Result<Vec<Logits>, ModelError> {
+    pub fn forward_with<'s>(
+        &self,
+        batch: &mut [Chunk<'_>],
+        scratch: &'s mut Scratch,
+    ) -> Result<BatchLogits<'s>, ModelError> {
         for (index, chunk) in batch.iter().enumerate() {
             self.check(index, chunk)?;
         }
-        let pass = Pass::new(self, batch);
-        let multiplications = pass.tokens.len() * self.weights.multiplications();
-        let (values, hidden) = in_pool(multiplications, || pass.run(batch));
+        scratch.lay_out(batch);
+        let worth_splitting = scratch.tokens.len() * self.weights.multiplications() >= PASS_WORTH_SPLITTING;
+        pool::pass(worth_splitting, || Pass { model: self, batch, scratch }.run());
         for chunk in batch.iter_mut() {
             chunk.cache.commit(chunk.tokens.len());
         }
         let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
-        let (mut values, mut hidden) = (values.into_iter(), hidden.into_iter());
-        let logits = |chunk: &Chunk<'_>| {
-            let rows = chunk.positions.len();
-            let values = values.by_ref().take(rows * vocab_size).collect();
-            let hidden = hidden.by_ref().take(rows * hidden_size).collect();
-            Logits::new(values, vocab_size, hidden, hidden_size)
-        };
-        Ok(batch.iter().map(logits).collect())
+        let rows = LogitsRef::new(&scratch.logits, vocab_size, &scratch.final_hidden, hidden_size);
+        Ok(BatchLogits { rows, ends: &scratch.ends })
     }
 
-    fn new(config: ModelConfig, weights: ModelWeights) -> Self {
+    /// [`forward_with`](Self::forward_with) in memory of its own.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn forward(&self, batch: &mut [Chunk<'_>]) -> Result<Vec<Logits>, ModelError> {
+        let mut scratch = Scratch::default();
+        let logits = self.forward_with(batch, &mut scratch)?;
+        Ok(logits.iter().map(|chunk| chunk.to_logits()).collect())
+    }
+
+    pub(crate) fn new(config: ModelConfig, weights: ModelWeights) -> Self {
         let rope = Rope::new(&config);
         Self { config, weights, rope }
     }
@@ -157,20 +180,21 @@ impl Model {
     }
 }
 
-/// One forward pass: the rows of the packed batch.
-struct Pass<'m> {
-    model: &'m Model,
+/// Multiplications of a pass below which waking other threads costs more than it gives.
+const PASS_WORTH_SPLITTING: usize = 2 << 20;
+
+/// The memory of forward passes, to be used again and again; any model, any batch.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    // The rows of the packed batch.
     tokens: Vec<u32>,
     spans: Vec<RowSpan>,
-    /// Number of rows of each chunk.
-    lengths: Vec<usize>,
     /// Rows whose logits are wanted, ascending.
     wanted: Vec<usize>,
-}
-
-/// Buffers that every block reuses.
-#[derive(Default)]
-struct Scratch {
+    /// For each chunk, where its wanted rows end.
+    ends: Vec<usize>,
+    // Vectors of each row.
+    hidden: Vec<f32>,
     normed: Vec<f32>,
     query: Vec<f32>,
     key: Vec<f32>,
@@ -179,116 +203,133 @@ struct Scratch {
     projected: Vec<f32>,
     gate: Vec<f32>,
     up: Vec<f32>,
+    // Of the wanted rows.
+    final_hidden: Vec<f32>,
+    logits: Vec<f32>,
+    // What the products and the attention need besides.
+    activations: Activations,
+    angles: Angles,
+    groups: Vec<[usize; 2]>,
 }
 
-impl<'m> Pass<'m> {
-    fn new(model: &'m Model, batch: &[Chunk<'_>]) -> Self {
-        let mut pass = Self { model, tokens: Vec::new(), spans: Vec::new(), lengths: Vec::new(), wanted: Vec::new() };
+impl Scratch {
+    fn lay_out(&mut self, batch: &[Chunk<'_>]) {
+        self.tokens.clear();
+        self.spans.clear();
+        self.wanted.clear();
+        self.ends.clear();
         for (sequence, chunk) in batch.iter().enumerate() {
-            let first = pass.tokens.len();
-            pass.wanted.extend(chunk.positions.iter().map(|position| first + position));
-            pass.lengths.push(chunk.tokens.len());
-            pass.tokens.extend(chunk.tokens);
+            let first = self.tokens.len();
+            self.wanted.extend(chunk.positions.iter().map(|position| first + position));
+            self.ends.push(self.wanted.len());
+            self.tokens.extend(chunk.tokens);
             let visible = (1..=chunk.tokens.len()).map(|new| chunk.cache.len() + new);
-            pass.spans.extend(visible.map(|visible| RowSpan { sequence, visible }));
+            self.spans.extend(visible.map(|visible| RowSpan { sequence, visible }));
         }
-        pass
     }
 
-    /// Stages keys and values in the caches and returns the wanted logits, `[wanted, vocab_size]`, and the normed
-    /// hidden states that the head makes them from, `[wanted, hidden_size]`.
-    fn run(mut self, batch: &mut [Chunk<'_>]) -> (Vec<f32>, Vec<f32>) {
-        let model = self.model;
-        if self.tokens.is_empty() {
-            return (Vec::new(), Vec::new());
+    /// Keeps only the wanted rows of the residual stream and of what has been normed.
+    fn keep_wanted(&mut self, width: usize) {
+        for (to, &from) in self.wanted.iter().enumerate() {
+            self.hidden.copy_within(from * width..(from + 1) * width, to * width);
+            self.normed.copy_within(from * width..(from + 1) * width, to * width);
+            self.spans[to] = self.spans[from];
         }
-        let mut hidden = model.weights.embedding.embed(&self.tokens);
-        let positions: Vec<usize> = self.spans.iter().map(|span| span.visible - 1).collect();
-        let mut angles = model.rope.angles(&positions);
-        let mut scratch = Scratch::default();
+        self.spans.truncate(self.wanted.len());
+        self.hidden.truncate(self.wanted.len() * width);
+        self.normed.truncate(self.wanted.len() * width);
+    }
+
+    fn angles(&mut self, rope: &Rope) {
+        rope.angles(self.spans.iter().map(|span| span.visible - 1), &mut self.angles);
+    }
+}
+
+/// One forward pass.
+struct Pass<'p, 'b> {
+    model: &'p Model,
+    batch: &'p mut [Chunk<'b>],
+    scratch: &'p mut Scratch,
+}
+
+impl Pass<'_, '_> {
+    /// Stages keys and values in the caches; leaves the wanted logits, `[wanted, vocab_size]`, and the normed hidden
+    /// states that the head makes them from, `[wanted, hidden_size]`.
+    fn run(mut self) {
+        let model = self.model;
+        self.scratch.logits.clear();
+        self.scratch.final_hidden.clear();
+        if self.scratch.tokens.is_empty() {
+            return;
+        }
+        self.batch.iter_mut().for_each(|chunk| chunk.cache.reserve(chunk.tokens.len()));
+        model.weights.embedding.embed(&self.scratch.tokens, &mut self.scratch.hidden);
+        self.scratch.angles(&model.rope);
+        let epsilon = model.config.rms_norm_eps;
         let last = model.weights.layers.len() - 1;
         for (index, layer) in model.weights.layers.iter().enumerate() {
-            self.stage_keys_and_values(index, layer, &hidden, &angles, &mut scratch, batch);
-            if index == last {
-                // From here on only rows that lead to logits matter.
-                if self.wanted.is_empty() {
-                    return (Vec::new(), Vec::new());
-                }
-                if self.wanted.len() < self.spans.len() {
-                    let width = model.config.hidden_size;
-                    hidden = gather(&hidden, width, &self.wanted);
-                    scratch.normed = gather(&scratch.normed, width, &self.wanted);
-                    self.spans = self.wanted.iter().map(|&row| self.spans[row]).collect();
-                    let positions: Vec<usize> = self.spans.iter().map(|span| span.visible - 1).collect();
-                    angles = model.rope.angles(&positions);
-                }
+            // In the last block, only rows that lead to logits matter beyond their keys and values.
+            let partial = index == last && self.scratch.wanted.len() < self.scratch.spans.len();
+            let Scratch { hidden, normed, query, key, value, activations, .. } = &mut *self.scratch;
+            rms_norm(hidden, &layer.attention_norm, epsilon, normed);
+            if partial {
+                products(normed, activations, [(&layer.key, key), (&layer.value, value)]);
+            } else {
+                products(normed, activations, [(&layer.query, query), (&layer.key, key), (&layer.value, value)]);
             }
-            let caches: Vec<&LayerCache> = batch.iter().map(|chunk| chunk.cache.layer(index)).collect();
-            self.attention(layer, &mut hidden, &angles, &mut scratch, &caches);
-            self.feed_forward(layer, &mut hidden, &mut scratch);
+            self.stage_keys_and_values(index);
+            if partial {
+                if self.scratch.wanted.is_empty() {
+                    return;
+                }
+                self.scratch.keep_wanted(model.config.hidden_size);
+                self.scratch.angles(&model.rope);
+                let Scratch { normed, query, activations, .. } = &mut *self.scratch;
+                products(normed, activations, [(&layer.query, query)]);
+            }
+            self.attention(index, layer);
+            self.feed_forward(layer);
         }
-        rms_norm(&hidden, &model.weights.norm, model.config.rms_norm_eps, &mut scratch.normed);
-        let head: &Linear = model.weights.head.as_ref().unwrap_or(&model.weights.embedding);
-        let mut logits = Vec::new();
-        head.forward(&scratch.normed, &mut logits);
-        (logits, scratch.normed)
+        let Scratch { hidden, final_hidden, activations, logits, .. } = &mut *self.scratch;
+        rms_norm(hidden, &model.weights.norm, epsilon, final_hidden);
+        let head = model.weights.head.as_ref().unwrap_or(&model.weights.embedding);
+        products(final_hidden, activations, [(head, logits)]);
     }
 
-    fn stage_keys_and_values(
-        &self,
-        index: usize,
-        layer: &LayerWeights,
-        hidden: &[f32],
-        angles: &Angles,
-        scratch: &mut Scratch,
-        batch: &mut [Chunk<'_>],
-    ) {
+    fn stage_keys_and_values(&mut self, layer: usize) {
         let config = &self.model.config;
-        rms_norm(hidden, &layer.attention_norm, config.rms_norm_eps, &mut scratch.normed);
-        layer.key.forward(&scratch.normed, &mut scratch.key);
-        layer.value.forward(&scratch.normed, &mut scratch.value);
-        self.model.rope.rotate(&mut scratch.key, config.kv_heads, angles);
+        let Scratch { key, value, angles, .. } = &mut *self.scratch;
+        self.model.rope.rotate(key, config.kv_heads, angles);
         let width = config.kv_heads * config.head_dim;
-        let (mut keys, mut values) = (scratch.key.as_slice(), scratch.value.as_slice());
-        for (chunk, rows) in batch.iter_mut().zip(&self.lengths) {
-            let (own_keys, other_keys) = keys.split_at(rows * width);
-            let (own_values, other_values) = values.split_at(rows * width);
-            chunk.cache.stage(index, own_keys, own_values);
+        let (mut keys, mut values) = (key.as_slice(), value.as_slice());
+        for chunk in self.batch.iter_mut() {
+            let (own_keys, other_keys) = keys.split_at(chunk.tokens.len() * width);
+            let (own_values, other_values) = values.split_at(chunk.tokens.len() * width);
+            chunk.cache.stage(layer, own_keys, own_values);
             (keys, values) = (other_keys, other_values);
         }
     }
 
-    /// `hidden += attention(normed)`; `scratch.normed` holds the normed rows.
-    fn attention(
-        &self,
-        layer: &LayerWeights,
-        hidden: &mut [f32],
-        angles: &Angles,
-        scratch: &mut Scratch,
-        caches: &[&LayerCache],
-    ) {
-        let config = &self.model.config;
-        layer.query.forward(&scratch.normed, &mut scratch.query);
-        self.model.rope.rotate(&mut scratch.query, config.heads, angles);
-        scratch.context.resize(scratch.query.len(), 0.0);
-        attend(config, &scratch.query, &self.spans, caches, &mut scratch.context);
-        layer.attention_output.forward(&scratch.context, &mut scratch.projected);
-        add_assign(hidden, &scratch.projected);
+    /// `hidden += attention(query)`.
+    fn attention(&mut self, index: usize, layer: &LayerWeights) {
+        let ModelConfig { heads, kv_heads, head_dim, .. } = self.model.config;
+        let Scratch { hidden, query, spans, context, projected, activations, angles, groups, .. } = &mut *self.scratch;
+        self.model.rope.rotate(query, heads, angles);
+        context.resize(query.len(), 0.0);
+        let batch = &*self.batch;
+        let page = |sequence: usize, page: usize, kv_head: usize| batch[sequence].cache.page(page, index, kv_head);
+        attend(Heads { heads, kv_heads, head_dim }, query, spans, page, groups, context);
+        products(context, activations, [(&layer.attention_output, projected)]);
+        add_assign(hidden, projected);
     }
 
     /// `hidden += feed_forward(norm(hidden))`.
-    fn feed_forward(&self, layer: &LayerWeights, hidden: &mut [f32], scratch: &mut Scratch) {
-        let epsilon = self.model.config.rms_norm_eps;
-        rms_norm(hidden, &layer.feed_forward_norm, epsilon, &mut scratch.normed);
-        layer.gate.forward(&scratch.normed, &mut scratch.gate);
-        layer.up.forward(&scratch.normed, &mut scratch.up);
-        gated_silu(&mut scratch.gate, &scratch.up);
-        layer.down.forward(&scratch.gate, &mut scratch.projected);
-        add_assign(hidden, &scratch.projected);
+    fn feed_forward(&mut self, layer: &LayerWeights) {
+        let Scratch { hidden, normed, projected, gate, up, activations, .. } = &mut *self.scratch;
+        rms_norm(hidden, &layer.feed_forward_norm, self.model.config.rms_norm_eps, normed);
+        products(normed, activations, [(&layer.gate, gate), (&layer.up, up)]);
+        gated_silu(gate, up);
+        products(gate, activations, [(&layer.down, projected)]);
+        add_assign(hidden, projected);
     }
-}
-
-/// The given rows of `x`, `[…, width]`.
-fn gather(x: &[f32], width: usize, rows: &[usize]) -> Vec<f32> {
-    rows.iter().flat_map(|row| &x[row * width..(row + 1) * width]).copied().collect()
 }

@@ -11,7 +11,7 @@ pub(crate) struct Rope {
 }
 
 /// Cosines and sines for a list of positions, `[positions, head_dim / 2]` each.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Angles {
     cos: Vec<f32>,
     sin: Vec<f32>,
@@ -21,7 +21,7 @@ impl Rope {
     pub(crate) fn new(config: &ModelConfig) -> Self {
         let frequency = |i: usize| {
             let exponent = 2.0 * i as f64 / config.head_dim as f64;
-            let frequency = f64::from(config.rope_theta).powf(-exponent) as f32;
+            let frequency = libm::pow(f64::from(config.rope_theta), -exponent) as f32;
             match &config.rope_scaling {
                 RopeScaling::None => frequency,
                 RopeScaling::Linear { factor } => frequency / factor,
@@ -31,17 +31,18 @@ impl Rope {
         Self { frequencies: (0..config.head_dim / 2).map(frequency).collect(), layout: config.rope_layout }
     }
 
-    /// Angles are formed in f32, as the reference implementation does.
-    pub(crate) fn angles(&self, positions: &[usize]) -> Angles {
-        let mut angles = Angles::default();
-        for &position in positions {
+    /// Angles are formed in f32, as the reference implementation does; sines and cosines come from one library, so
+    /// that every machine has the same.
+    pub(crate) fn angles(&self, positions: impl Iterator<Item = usize>, angles: &mut Angles) {
+        angles.cos.clear();
+        angles.sin.clear();
+        for position in positions {
             for frequency in &self.frequencies {
-                let (sin, cos) = (position as f32 * frequency).sin_cos();
+                let (sin, cos) = libm::sincosf(position as f32 * frequency);
                 angles.cos.push(cos);
                 angles.sin.push(sin);
             }
         }
-        angles
     }
 
     /// Turns every head of every row of `x`, `[rows, heads, head_dim]`; row i by the i-th of `angles`.

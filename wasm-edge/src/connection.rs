@@ -7,7 +7,7 @@ use futures_util::{
     pin_mut,
 };
 use outrider_codec::frame::{ErrorFrame, Welcome};
-use outrider_models::{Chunk, KvCache, Model};
+use outrider_models::{Chunk, KvCache, Model, Scratch};
 use outrider_speculation::{
     Forward,
     edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
@@ -26,6 +26,7 @@ pub struct Connection {
     socket: Socket,
     links: Links,
     cache: KvCache,
+    scratch: Scratch,
 }
 
 /// What the session wants the user to know, once it has nothing else to do.
@@ -55,7 +56,7 @@ impl Connection {
             heads,
         });
         let socket = Socket::open(url, links.clone())?;
-        let mut connection = Self { session, socket, links, cache: model.new_cache() };
+        let mut connection = Self { session, socket, links, cache: model.new_cache(), scratch: Scratch::default() };
         loop {
             match connection.advance(model)? {
                 Progress::Connected => return Ok(connection),
@@ -155,8 +156,7 @@ impl Connection {
         self.cache.truncate(forward.keep);
         let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
         let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
-        let logits = model.forward(&mut [chunk])?;
-        for logits in &logits {
+        for logits in model.forward_with(&mut [chunk], &mut self.scratch)?.iter() {
             for index in 0..logits.len() {
                 self.session.handle_logits(logits.row(index), logits.hidden(index), self.links.now())?;
             }

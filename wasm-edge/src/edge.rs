@@ -1,6 +1,6 @@
 //! What JavaScript sees.
 
-use std::{cell::RefCell, io::Cursor, rc::Rc, sync::Arc};
+use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use futures_channel::oneshot;
 use outrider_models::{Model, TextStream, Tokenizer};
@@ -10,7 +10,6 @@ use wasm_bindgen::prelude::*;
 use crate::{
     connection::{Connection, Interruption},
     error::Failure,
-    heads,
     link::Links,
     options::{DraftModel, GenerateEvent, GenerateRequest, LinkOptions, ServerInfo, Summary, TokenEvent, to_js},
     policies::{HeadsInfo, Policies},
@@ -31,56 +30,19 @@ pub struct Edge {
 
 #[wasm_bindgen]
 impl Edge {
-    /// Loads a draft model (GGUF), its tokenizer (`tokenizer.json`) and, if there are any, the heads that were trained
-    /// on its hidden states (`heads.safetensors`).
-    ///
-    /// Throws an `Error` whose `code` is `corrupt-model`, `unsupported-model`, `corrupt-tokenizer`,
-    /// `tokenizer-mismatch`, `corrupt-heads` or `heads-mismatch`.
-    #[wasm_bindgen(constructor)]
-    pub fn new(
-        draft_gguf: Vec<u8>,
-        tokenizer_json: &[u8],
-        heads_safetensors: Option<Vec<u8>>,
-    ) -> Result<Edge, JsValue> {
-        console_error_panic_hook::set_once();
-        let weight_bytes = draft_gguf.len();
-        let model = Model::from_gguf(&mut Cursor::new(draft_gguf)).map_err(Failure::from)?;
-        let tokenizer = Tokenizer::from_bytes(tokenizer_json).map_err(|error| Failure::tokenizer(&error))?;
-        if tokenizer.vocab_size() > model.config().vocab_size {
-            return Err(Failure::new(
-                "tokenizer-mismatch",
-                format!(
-                    "the tokenizer has {} tokens, the draft model {}",
-                    tokenizer.vocab_size(),
-                    model.config().vocab_size
-                ),
-            )
-            .into());
-        }
-        let heads = heads_safetensors.map(|bytes| heads::read(&bytes, &model, &tokenizer)).transpose()?;
-        Ok(Edge {
-            model,
-            tokenizer,
-            weight_bytes,
-            heads: heads.map(Arc::new),
-            links: Links::unlimited(),
-            connection: RefCell::new(None),
-            stop: Rc::default(),
-        })
-    }
-
     /// What one can choose to judge, pass and stop by: `{ rules, gates, stopRules, exactSchemes }`.
     pub fn policies() -> Result<JsValue, JsValue> {
         Ok(to_js(&Policies::all())?)
     }
 
-    /// `{ vocabSize, contextLength, weightBytes, heads: { gate, stop } }` of the draft model.
+    /// `{ vocabSize, contextLength, weightBytes, memoryBytes, heads: { gate, stop } }` of the draft model.
     pub fn info(&self) -> Result<JsValue, JsValue> {
         let config = self.model.config();
         Ok(to_js(&DraftModel {
             vocab_size: config.vocab_size as u32,
             context_length: config.context_length as u32,
             weight_bytes: self.weight_bytes,
+            memory_bytes: memory_bytes(),
             heads: self.heads.as_deref().map(HeadsInfo::from).unwrap_or_default(),
         })?)
     }
@@ -177,8 +139,29 @@ impl Edge {
             connection.close();
         }
     }
+}
+
+impl Edge {
+    /// `weight_bytes` is the length of the model's file.
+    pub(crate) fn assemble(model: Model, tokenizer: Tokenizer, weight_bytes: usize, heads: Option<Heads>) -> Self {
+        Self {
+            model,
+            tokenizer,
+            weight_bytes,
+            heads: heads.map(Arc::new),
+            links: Links::unlimited(),
+            connection: RefCell::new(None),
+            stop: Rc::default(),
+        }
+    }
 
     fn prompt(&self, text: &str) -> Result<Vec<u32>, Failure> {
         Ok(self.tokenizer.encode_prompt(self.model.config().bos_token_id, text)?)
     }
+}
+
+/// Bytes of this module's linear memory. It never shrinks, so this is also the most that it has ever been.
+fn memory_bytes() -> u64 {
+    const PAGE_BYTES: u64 = 1 << 16;
+    core::arch::wasm32::memory_size::<0>() as u64 * PAGE_BYTES
 }

@@ -30,6 +30,7 @@ impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         let code = match error {
             LoadError::Unsupported { .. } | LoadError::TensorType { .. } => "unsupported-model",
+            LoadError::OutOfMemory { .. } => "out-of-memory",
             _ => "corrupt-model",
         };
         Self::new(code, error.to_string())

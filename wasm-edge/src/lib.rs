@@ -2,6 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `loader` | a draft model from the chunks of its download |
 //! | `edge` | owns the draft model and the connection; what JavaScript sees |
 //! | `connection` | drives one session: polls the state machine, runs the draft model, tells events |
 //! | `heads` | trained heads, from their file to what the session decides by |
@@ -18,7 +19,9 @@ mod edge;
 mod error;
 mod heads;
 mod link;
+mod loader;
 mod options;
 mod policies;
 
 pub use edge::Edge;
+pub use loader::EdgeLoader;

@@ -77,6 +77,8 @@ pub struct DraftModel {
     pub context_length: u32,
     /// Bytes of the weights' file.
     pub weight_bytes: usize,
+    /// Bytes of WebAssembly memory at present, for the weights and all else.
+    pub memory_bytes: u64,
     /// The trained heads that it has.
     pub heads: HeadsInfo,
 }

@@ -2,7 +2,7 @@
 #![cfg(target_arch = "wasm32")]
 #![expect(clippy::expect_used, reason = "a failed step is a failed test")]
 
-use outrider_edge::Edge;
+use outrider_edge::{Edge, EdgeLoader};
 use outrider_models::{HeadsFile, HeadsMetadata, LinearHead, Model, Tokenizer};
 use outrider_speculation::{
     options::{GateName, StopName},
@@ -16,8 +16,17 @@ wasm_bindgen_test_configure!(run_in_dedicated_worker);
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 
+/// Pushes a draft as a download would.
+fn load(draft: &[u8], tokenizer: &[u8], heads: Option<Vec<u8>>) -> Result<Edge, JsValue> {
+    let mut loader = EdgeLoader::new(Some(draft.len() as f64));
+    for chunk in draft.chunks(30_001) {
+        loader.push(chunk)?;
+    }
+    loader.finish(tokenizer, heads)
+}
+
 fn edge() -> Edge {
-    Edge::new(DRAFT.to_vec(), TOKENIZER, None).expect("the pair loads")
+    load(DRAFT, TOKENIZER, None).expect("the pair loads")
 }
 
 fn property(object: &JsValue, name: &str) -> JsValue {
@@ -37,14 +46,106 @@ fn the_pair_loads_and_says_what_it_is() {
     assert_eq!(property(&info, "vocabSize"), 4096.0);
     assert_eq!(property(&info, "contextLength"), 512.0);
     assert_eq!(property(&info, "weightBytes"), DRAFT.len() as f64);
+    let memory = property(&info, "memoryBytes").as_f64().expect("it is a number");
+    // The file is in this test's memory as well.
+    assert!(memory > 2.0 * DRAFT.len() as f64 && memory % 65_536.0 == 0.0, "{memory} bytes");
 }
 
 #[wasm_bindgen_test]
 fn corrupt_files_are_told_apart() {
-    assert_eq!(code(Edge::new(DRAFT[..DRAFT.len() / 2].to_vec(), TOKENIZER, None)), "corrupt-model");
-    assert_eq!(code(Edge::new(b"<!doctype html>".to_vec(), TOKENIZER, None)), "corrupt-model");
-    assert_eq!(code(Edge::new(Vec::new(), TOKENIZER, None)), "corrupt-model");
-    assert_eq!(code(Edge::new(DRAFT.to_vec(), b"{}", None)), "corrupt-tokenizer");
+    assert_eq!(code(load(&DRAFT[..DRAFT.len() / 2], TOKENIZER, None)), "corrupt-model");
+    assert_eq!(code(load(b"<!doctype html>", TOKENIZER, None)), "corrupt-model");
+    assert_eq!(code(load(b"", TOKENIZER, None)), "corrupt-model");
+    assert_eq!(code(load(DRAFT, b"{}", None)), "corrupt-tokenizer");
+}
+
+#[wasm_bindgen_test]
+fn a_page_in_place_of_a_model_is_refused_by_its_first_bytes() {
+    let mut loader = EdgeLoader::new(None);
+    loader.push(b"<!").expect("nothing is known yet");
+    assert_eq!(code(loader.push(b"doctype html>")), "corrupt-model");
+    assert_eq!(code(loader.push(DRAFT)), "corrupt-model");
+}
+
+/// A Q8_0 file of real size, pushed as it is made: whatever the heap held before, it grows by little more than the
+/// file.
+#[wasm_bindgen_test]
+fn memory_grows_by_little_more_than_the_file() {
+    let pages = || core::arch::wasm32::memory_size::<0>() << 16;
+    let (header, data) = large::header();
+    let (before, total) = (pages(), header.len() + data);
+    let mut loader = EdgeLoader::new(Some(total as f64));
+    loader.push(&header).expect("the header is well formed");
+    let chunk = vec![0; 1 << 16];
+    let mut left = data;
+    while left > 0 {
+        let piece = &chunk[..left.min(chunk.len())];
+        loader.push(piece).expect("the weights are well formed");
+        left -= piece.len();
+    }
+    let loaded = loader.finish(TOKENIZER, None);
+    let ratio = (pages() - before) as f64 / total as f64;
+    assert!((0.9..1.3).contains(&ratio), "{ratio:.3} × the file's size");
+    let info = loaded.expect("it is a model").info().expect("it is plain");
+    assert_eq!(property(&info, "weightBytes"), total as f64);
+}
+
+/// A GGUF file of zeros in the shape of SmolLM2-135M, Q8_0: 143 MB.
+mod large {
+    /// Everything before the tensors' data, and the data's length.
+    pub fn header() -> (Vec<u8>, usize) {
+        let (vocab, hidden, inner, key) = (49_152, 576, 1536, 192);
+        let mut tensors = vec![("token_embd".to_owned(), vec![vocab, hidden])];
+        for layer in 0..30 {
+            let parts: [(&str, &[usize]); 9] = [
+                ("attn_norm", &[hidden]),
+                ("attn_q", &[hidden, hidden]),
+                ("attn_k", &[key, hidden]),
+                ("attn_v", &[key, hidden]),
+                ("attn_output", &[hidden, hidden]),
+                ("ffn_norm", &[hidden]),
+                ("ffn_gate", &[inner, hidden]),
+                ("ffn_up", &[inner, hidden]),
+                ("ffn_down", &[hidden, inner]),
+            ];
+            tensors.extend(parts.map(|(part, shape)| (format!("blk.{layer}.{part}"), shape.to_vec())));
+        }
+        tensors.push(("output_norm".to_owned(), vec![hidden]));
+
+        let text = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
+        let mut file =
+            [b"GGUF\x03\0\0\0".as_slice(), &(tensors.len() as u64).to_le_bytes(), &8u64.to_le_bytes()].concat();
+        let mut entry = |key: &str, code: u32, value: &[u8]| {
+            file.extend([&text(key), code.to_le_bytes().as_slice(), value].concat());
+        };
+        entry("general.architecture", 8, &text("llama"));
+        for (key, value) in [
+            ("embedding_length", hidden),
+            ("feed_forward_length", inner),
+            ("block_count", 30),
+            ("attention.head_count", 9),
+            ("attention.head_count_kv", 3),
+            ("context_length", 2048),
+        ] {
+            entry(&format!("llama.{key}"), 4, &(value as u32).to_le_bytes());
+        }
+        entry("llama.attention.layer_norm_rms_epsilon", 6, &1e-5f32.to_le_bytes());
+
+        let mut offset = 0;
+        for (name, shape) in tensors {
+            let elements = shape.iter().product::<usize>();
+            // Norms are F32, matrices Q8_0.
+            let (code, bytes) = if shape.len() == 1 { (0u32, 4 * elements) } else { (8, elements / 32 * 34) };
+            file.extend(text(&format!("{name}.weight")));
+            file.extend((shape.len() as u32).to_le_bytes());
+            file.extend(shape.iter().rev().flat_map(|&n| (n as u64).to_le_bytes()));
+            file.extend(code.to_le_bytes());
+            file.extend((offset as u64).to_le_bytes());
+            offset += bytes.next_multiple_of(32);
+        }
+        file.resize(file.len().next_multiple_of(32), 0);
+        (file, offset)
+    }
 }
 
 /// A gate that passes every token of the pair's draft.
@@ -77,7 +178,7 @@ fn heads_are_told_and_those_of_another_draft_refused() {
         let info = edge.info().expect("it is plain");
         property(&property(&info, "heads"), head).as_bool().expect("it is a boolean")
     };
-    let with = |bytes: Vec<u8>| Edge::new(DRAFT.to_vec(), TOKENIZER, Some(bytes));
+    let with = |bytes: Vec<u8>| load(DRAFT, TOKENIZER, Some(bytes));
     let without = edge();
     assert!(!has(&without, "gate") && !has(&without, "stop"));
     let mut file = heads();

@@ -4,10 +4,23 @@
 //! how many rows are computed together. That is half of the crate's promise that logits do not
 //! depend on batching; the other half is in [`crate::linear`].
 
-pub(crate) mod blocks;
-mod columns;
-pub(crate) mod dense;
+pub(crate) mod attention;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub(crate) mod format;
+pub(crate) mod isa;
+mod lanes;
+pub(crate) mod matrix;
+pub(crate) mod multiply;
 pub(crate) mod pool;
+mod portable;
+mod products;
+pub(crate) mod rounded;
+#[cfg(test)]
+mod tests;
 mod vector;
+pub(crate) mod widened;
 
-pub(crate) use vector::{add_assign, dot, gated_silu, rms_norm, scaled_add, softmax};
+pub(crate) use vector::{add_assign, gated_silu, rms_norm};

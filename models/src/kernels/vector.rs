@@ -33,12 +33,37 @@ pub(crate) fn add_assign(out: &mut [f32], x: &[f32]) {
     }
 }
 
-/// `out += scale · x`.
+/// `x *= scale`.
 #[inline]
-pub(crate) fn scaled_add(out: &mut [f32], scale: f32, x: &[f32]) {
-    for (out, x) in out.iter_mut().zip(x) {
-        *out += scale * x;
+pub(crate) fn scale_by(x: &mut [f32], scale: f32) {
+    for x in x {
+        *x *= scale;
     }
+}
+
+/// The largest of some numbers that are not NaN.
+#[inline]
+pub(super) fn maximum<const N: usize>(x: &[f32; N]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; 8];
+    for block in x.as_chunks::<8>().0 {
+        for lane in 0..8 {
+            lanes[lane] = if block[lane] > lanes[lane] { block[lane] } else { lanes[lane] };
+        }
+    }
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+}
+
+/// Σ xᵢ in eight interleaved partial sums that are then added pairwise.
+#[inline]
+pub(super) fn sum<const N: usize>(x: &[f32; N]) -> f32 {
+    let mut lanes = [0.0f32; 8];
+    for block in x.as_chunks::<8>().0 {
+        for lane in 0..8 {
+            lanes[lane] += block[lane];
+        }
+    }
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
 
 /// eˣ with a relative error below 3·10⁻⁷ for −87 ≤ x ≤ 88; arguments outside are clamped to that range.
@@ -70,37 +95,15 @@ pub(crate) fn exp(x: f32) -> f32 {
     series * power
 }
 
-/// Replaces scores by their softmax, in place.
-pub(crate) fn softmax(scores: &mut [f32]) {
-    let highest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    for score in scores.iter_mut() {
-        *score = exp(*score - highest);
-    }
-    let total = dot_with_ones(scores);
-    let scale = 1.0 / total;
-    for score in scores {
-        *score *= scale;
-    }
-}
-
-fn dot_with_ones(x: &[f32]) -> f32 {
-    let (blocks, rest) = x.as_chunks::<8>();
-    let mut lanes = [0.0f32; 8];
-    for block in blocks {
-        for lane in 0..8 {
-            lanes[lane] += block[lane];
-        }
-    }
-    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
-}
-
 /// `out = x / √(mean(x²) + epsilon) · weight` for each row of `x`, `[rows, weight.len()]`.
 pub(crate) fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut Vec<f32>) {
-    out.clear();
-    for row in x.chunks_exact(weight.len()) {
+    out.resize(x.len(), 0.0);
+    for (row, out) in x.chunks_exact(weight.len()).zip(out.chunks_exact_mut(weight.len())) {
         let mean_square = dot::<8>(row, row) / row.len() as f32;
         let scale = 1.0 / (mean_square + epsilon).sqrt();
-        out.extend(row.iter().zip(weight).map(|(x, w)| x * scale * w));
+        for ((out, x), weight) in out.iter_mut().zip(row).zip(weight) {
+            *out = x * scale * weight;
+        }
     }
 }
 
@@ -141,18 +144,6 @@ mod tests {
             assert_eq!(dot::<8>(&a, &b), expected);
             assert_eq!(dot::<32>(&a, &b), expected);
         }
-    }
-
-    #[test]
-    fn softmax_sums_to_one_and_keeps_ratios() {
-        let mut scores: Vec<f32> = (0..37).map(|i| (i as f32 * 0.7).sin() * 30.0).collect();
-        let before = scores.clone();
-        softmax(&mut scores);
-        let total: f64 = scores.iter().map(|&x| f64::from(x)).sum();
-        assert!((total - 1.0).abs() < 1e-6);
-        let ratio = f64::from(scores[1] / scores[2]);
-        let expected = f64::from(before[1] - before[2]).exp();
-        assert!((ratio / expected - 1.0).abs() < 1e-5);
     }
 
     #[test]

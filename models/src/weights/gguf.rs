@@ -10,92 +10,336 @@
 //! padding to the alignment, then the tensors' data, each at its offset from here
 //! ```
 //!
-//! Nothing is allocated by a length before the file is known to hold that many bytes.
+//! The bytes come in pieces that may end anywhere. They are read in items: a metadata entry without its array or
+//! long text, the head of an array, the length of an array's element, an entry of the directory. An item that is
+//! cut is kept (at most 70 kB) and read again once the bytes that it lacked are there: as often as it has fields,
+//! however the file was cut. Arrays and long texts are skipped as they pass. Nothing is allocated by a length or a
+//! count before the file has shown that many bytes.
 
-use std::{
-    collections::HashMap,
-    io::{BufReader, Read, Seek, SeekFrom},
+use std::collections::HashMap;
+
+use super::{
+    gguf_fields::{Claim, Fields, Metadata, Stop, Value, scalar_size},
+    plan::Entry,
+    stream::Progress,
 };
+use crate::{element::ElementType, error::LoadError};
 
-use candle_core::quantized::GgmlDType;
-
-use crate::error::LoadError;
-
-/// Longest key or tensor name, in bytes. The specification says 65535 for keys.
-const LONGEST_NAME: u64 = 65_535;
 /// Longest text value that is kept; longer ones (chat templates) are skipped.
 const LONGEST_TEXT: u64 = 4096;
 /// Most dimensions of a tensor.
 const MOST_DIMENSIONS: u32 = 4;
 /// Deepest nesting of arrays.
-const DEEPEST_ARRAY: u32 = 4;
+const DEEPEST_ARRAY: usize = 4;
 /// Largest alignment of tensor data, in bytes.
 const LARGEST_ALIGNMENT: u64 = 1 << 16;
+/// Type code of a text.
+const TEXT: u32 = 8;
+/// Type code of an array.
+const ARRAY: u32 = 9;
 
-/// An opened GGUF file.
-pub(super) struct Gguf<'r, R> {
-    reader: Reader<'r, R>,
-    pub(super) metadata: HashMap<String, Value>,
-    pub(super) tensors: HashMap<String, TensorInfo>,
-    data_start: u64,
+/// What a GGUF file says before its tensors, while it is being read.
+pub(super) struct Gguf {
+    pub(super) metadata: Metadata,
+    /// Offsets are from the beginning of the data until the directory is complete, then from that of the file.
+    pub(super) tensors: HashMap<String, Entry>,
+    pub(super) total_bytes: Option<u64>,
+    expects: Item,
+    metadata_left: u64,
+    tensors_left: u64,
+    /// The metadata key that is being read.
+    key: String,
+    /// Arrays whose elements have lengths of their own, outermost first.
+    arrays: Vec<Array>,
+    /// Bytes that are being skipped, and how many of them are still to come.
+    skipping: Option<(Claim, u64)>,
+    /// The beginning of an item that was cut.
+    cut: Vec<u8>,
+    /// What the cut item lacks.
+    lacks: Option<Claim>,
+    /// Bytes taken so far, `cut` not counted.
+    position: u64,
 }
 
-/// A metadata value. Arrays are only counted: none of those that matter here is an array.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
-    Unsigned(u64),
-    Signed(i64),
-    Float(f64),
-    Bool(bool),
-    Text(String),
-    Skipped,
+/// What comes next.
+#[derive(Debug, Clone, Copy)]
+enum Item {
+    Magic,
+    Version,
+    Counts,
+    Entries,
 }
 
-/// Where a tensor is and what it looks like.
-#[derive(Debug, Clone)]
-pub(super) struct TensorInfo {
-    /// Outermost dimension first.
-    pub(super) shape: Vec<u64>,
-    type_code: u32,
-    offset: u64,
+struct Array {
+    element: u32,
+    left: u64,
+    /// The least that its elements take.
+    claim: Claim,
 }
 
-impl<'r, R: Read + Seek> Gguf<'r, R> {
-    /// Reads everything before the tensor data.
-    pub(super) fn open(reader: &'r mut R) -> Result<Self, LoadError> {
-        let mut reader = Reader::new(reader)?;
-        let magic = reader.bytes("magic")?;
-        if magic != *b"GGUF" {
-            return Err(LoadError::NotGguf { found: magic });
+impl Gguf {
+    pub(super) fn new(total_bytes: Option<u64>) -> Self {
+        Self {
+            metadata: HashMap::new(),
+            tensors: HashMap::new(),
+            total_bytes,
+            expects: Item::Magic,
+            metadata_left: 0,
+            tensors_left: 0,
+            key: String::new(),
+            arrays: Vec::new(),
+            skipping: None,
+            cut: Vec::new(),
+            lacks: None,
+            position: 0,
         }
-        let version = reader.u32("version")?;
-        if version != 2 && version != 3 {
-            return Err(LoadError::GgufVersion { found: version });
-        }
-        let tensor_count = reader.u64("tensor count")?;
-        let metadata_count = reader.u64("metadata count")?;
-        // Each entry takes at least this many bytes, so a larger count cannot be true.
-        reader.demand("tensor directory", tensor_count.saturating_mul(8 + 4 + 8 + 4 + 8))?;
-        reader.demand("metadata", metadata_count.saturating_mul(8 + 4 + 1))?;
+    }
 
-        let mut metadata = HashMap::new();
-        for _ in 0..metadata_count {
-            let key = reader.name("metadata key")?;
-            let code = reader.u32("metadata type")?;
-            let value = reader.value(&key, code, 0)?;
-            if metadata.insert(key.clone(), value).is_some() {
-                return Err(LoadError::Duplicate { name: key });
+    /// Bytes taken so far.
+    pub(super) fn position(&self) -> u64 {
+        self.position + self.cut.len() as u64
+    }
+
+    /// Takes bytes off `input` up to the end of the directory.
+    pub(super) fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError> {
+        loop {
+            if let Some((_, left)) = &mut self.skipping {
+                let count = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
+                *input = &input[count..];
+                self.position += count as u64;
+                *left -= count as u64;
+                if *left > 0 {
+                    return Ok(Progress::Incomplete);
+                }
+                self.skipping = None;
+            }
+            if self.is_complete() {
+                self.locate_tensors()?;
+                return Ok(Progress::Complete);
+            }
+            if !self.next_item(input)? {
+                return Ok(Progress::Incomplete);
             }
         }
-        let mut tensors = HashMap::new();
-        for _ in 0..tensor_count {
-            let name = reader.name("tensor name")?;
-            let info = reader.tensor_info()?;
-            if tensors.insert(name.clone(), info).is_some() {
-                return Err(LoadError::Duplicate { name });
+    }
+
+    /// What a file that ends here lacks.
+    pub(super) fn truncated(&self) -> LoadError {
+        let end = self.position();
+        // An array's length says more than the element at which it ends.
+        let array = self.arrays.first().map(|array| &array.claim);
+        let array = array.filter(|claim| claim.needed > end.saturating_sub(claim.offset));
+        let skipped = self.skipping.as_ref().map(|(claim, _)| claim);
+        let magic = Claim { what: "magic".to_owned(), offset: 0, needed: 4 };
+        array.or(skipped).or(self.lacks.as_ref()).unwrap_or(&magic).truncated(end)
+    }
+
+    /// Reads the next item from what was cut and `input`. False if all of `input` is taken and more is needed.
+    fn next_item(&mut self, input: &mut &[u8]) -> Result<bool, LoadError> {
+        loop {
+            if let Some(lacks) = &self.lacks {
+                // Only as much as is known to belong to the item.
+                let wanted = lacks.offset.saturating_add(lacks.needed) - self.position();
+                let (more, rest) = input.split_at(usize::try_from(wanted).map_or(input.len(), |n| n.min(input.len())));
+                self.cut.extend_from_slice(more);
+                *input = rest;
+                if (more.len() as u64) < wanted {
+                    return Ok(false);
+                }
+                self.lacks = None;
+            }
+            let cut = std::mem::take(&mut self.cut);
+            let mut fields = Fields::new(if cut.is_empty() { input } else { &cut }, self.position);
+            match self.item(&mut fields) {
+                Ok(()) => {
+                    let read = fields.read;
+                    self.position += read as u64;
+                    if cut.is_empty() {
+                        *input = &input[read..];
+                    }
+                    return Ok(true);
+                }
+                Err(Stop::Refused(error)) => return Err(error),
+                Err(Stop::Incomplete(claim)) => {
+                    self.believe(&claim)?;
+                    self.cut = cut;
+                    if self.cut.is_empty() {
+                        self.cut.extend_from_slice(input);
+                        *input = &[];
+                    }
+                    self.lacks = Some(claim);
+                }
             }
         }
-        let alignment = match metadata.get("general.alignment") {
+    }
+
+    /// Fails if the file is known to end before what it claims.
+    fn believe(&self, claim: &Claim) -> Result<(), LoadError> {
+        match self.total_bytes {
+            Some(total) if claim.offset.saturating_add(claim.needed) > total => Err(claim.truncated(total)),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        let counts = matches!(self.expects, Item::Entries) && self.metadata_left == 0 && self.tensors_left == 0;
+        counts && self.arrays.is_empty()
+    }
+
+    /// Reads one item and acts on it: either all of it or not at all.
+    fn item(&mut self, fields: &mut Fields<'_>) -> Result<(), Stop> {
+        match self.expects {
+            Item::Magic => {
+                let magic = fields.bytes("magic")?;
+                if magic != *b"GGUF" {
+                    return Err(LoadError::NotGguf { found: magic }.into());
+                }
+                self.expects = Item::Version;
+            }
+            Item::Version => {
+                let version = fields.u32("version")?;
+                if version != 2 && version != 3 {
+                    return Err(LoadError::GgufVersion { found: version }.into());
+                }
+                self.expects = Item::Counts;
+            }
+            Item::Counts => {
+                let (tensors, metadata) = (fields.u64("tensor count")?, fields.u64("metadata count")?);
+                // Each entry takes at least this many bytes, so a larger count cannot be true.
+                self.believe(&fields.claim("tensor directory", tensors.saturating_mul(8 + 4 + 8 + 4 + 8)))?;
+                self.believe(&fields.claim("metadata", metadata.saturating_mul(8 + 4 + 1)))?;
+                (self.tensors_left, self.metadata_left) = (tensors, metadata);
+                self.expects = Item::Entries;
+            }
+            Item::Entries if !self.arrays.is_empty() => self.array_element(fields)?,
+            Item::Entries if self.metadata_left > 0 => self.metadata_entry(fields)?,
+            Item::Entries => self.directory_entry(fields)?,
+        }
+        Ok(())
+    }
+
+    fn metadata_entry(&mut self, fields: &mut Fields<'_>) -> Result<(), Stop> {
+        let key = fields.name("metadata key")?;
+        let code = fields.u32("metadata type")?;
+        let mut skip = None;
+        let mut array = None;
+        let value = match code {
+            TEXT => match fields.u64(&key)? {
+                len if len <= LONGEST_TEXT => Value::Text(fields.text(&key, len)?),
+                len => {
+                    skip = Some(fields.claim(&key, len));
+                    Value::Skipped
+                }
+            },
+            ARRAY => {
+                array = Some((fields.u32(&key)?, fields.u64(&key)?));
+                Value::Skipped
+            }
+            code => fields.scalar(&key, code)?,
+        };
+        // From here on the item is complete.
+        self.key.clone_from(&key);
+        if self.metadata.insert(key.clone(), value).is_some() {
+            return Err(LoadError::Duplicate { name: key }.into());
+        }
+        self.metadata_left -= 1;
+        match array {
+            Some((element, count)) => self.enter_array(fields, element, count)?,
+            None => self.skip(skip)?,
+        }
+        Ok(())
+    }
+
+    /// Skips `count` elements: at once if all have one size, else one by one.
+    fn enter_array(&mut self, fields: &Fields<'_>, element: u32, count: u64) -> Result<(), LoadError> {
+        if self.arrays.len() >= DEEPEST_ARRAY {
+            return Err(LoadError::OverLimit {
+                what: format!("nesting of {}", self.key),
+                found: self.arrays.len() as u64 + 1,
+                limit: DEEPEST_ARRAY as u64,
+            });
+        }
+        match scalar_size(element) {
+            Some(size) => self.skip(Some(fields.claim(&self.key, count.saturating_mul(size)))),
+            None if element == TEXT || element == ARRAY => {
+                // Every element takes at least its length.
+                let claim = fields.claim(&self.key, count.saturating_mul(8));
+                self.believe(&claim)?;
+                self.arrays.push(Array { element, left: count, claim });
+                self.leave_arrays();
+                Ok(())
+            }
+            None => Err(LoadError::MetadataTypeCode { key: self.key.clone(), code: element }),
+        }
+    }
+
+    fn array_element(&mut self, fields: &mut Fields<'_>) -> Result<(), Stop> {
+        let Some(array) = self.arrays.last() else { return Ok(()) };
+        if array.element == TEXT {
+            let len = fields.u64(&self.key)?;
+            if !fields.skip(len) {
+                self.skip(Some(fields.claim(&self.key, len)))?;
+            }
+            self.count_element();
+        } else {
+            let (element, count) = (fields.u32(&self.key)?, fields.u64(&self.key)?);
+            self.count_element();
+            self.enter_array(fields, element, count)?;
+        }
+        self.leave_arrays();
+        Ok(())
+    }
+
+    fn count_element(&mut self) {
+        if let Some(array) = self.arrays.last_mut() {
+            array.left -= 1;
+        }
+    }
+
+    fn leave_arrays(&mut self) {
+        while self.arrays.last().is_some_and(|array| array.left == 0) {
+            self.arrays.pop();
+        }
+    }
+
+    fn skip(&mut self, claim: Option<Claim>) -> Result<(), LoadError> {
+        if let Some(claim) = claim {
+            self.believe(&claim)?;
+            let left = claim.needed;
+            self.skipping = Some((claim, left));
+        }
+        Ok(())
+    }
+
+    fn directory_entry(&mut self, fields: &mut Fields<'_>) -> Result<(), Stop> {
+        let name = fields.name("tensor name")?;
+        let dimensions = fields.u32("dimension count")?;
+        if dimensions > MOST_DIMENSIONS {
+            return Err(LoadError::OverLimit {
+                what: "number of tensor dimensions".to_owned(),
+                found: dimensions.into(),
+                limit: MOST_DIMENSIONS.into(),
+            }
+            .into());
+        }
+        let mut shape = Vec::new();
+        for _ in 0..dimensions {
+            shape.push(fields.u64("dimension")?);
+        }
+        shape.reverse();
+        let code = fields.u32("tensor type")?;
+        let element = ElementType::from_gguf_code(code).ok_or_else(|| format!("GGUF code {code}"));
+        let start = fields.u64("tensor offset")?;
+        if self.tensors.insert(name.clone(), Entry { shape, element, start }).is_some() {
+            return Err(LoadError::Duplicate { name }.into());
+        }
+        self.tensors_left -= 1;
+        Ok(())
+    }
+
+    /// Turns offsets within the data into offsets within the file.
+    fn locate_tensors(&mut self) -> Result<(), LoadError> {
+        let alignment = match self.metadata.get("general.alignment") {
             None => 32,
             Some(Value::Unsigned(n)) if n.is_power_of_two() && *n <= LARGEST_ALIGNMENT => *n,
             Some(other) => {
@@ -106,225 +350,11 @@ impl<'r, R: Read + Seek> Gguf<'r, R> {
                 });
             }
         };
-        // Cannot overflow: the position is within a file.
-        let data_start = reader.position.next_multiple_of(alignment);
-        Ok(Self { reader, metadata, tensors, data_start })
-    }
-
-    /// The bytes of a tensor with `elements` elements of `dtype`, in a buffer aligned to 8 bytes, and their
-    /// number.
-    pub(super) fn data(
-        &mut self,
-        name: &str,
-        info: &TensorInfo,
-        dtype: GgmlDType,
-        elements: usize,
-    ) -> Result<(Vec<u64>, usize), LoadError> {
-        let needed = (elements / dtype.block_size()) as u64 * dtype.type_size() as u64;
-        let start = self.data_start.saturating_add(info.offset);
-        let remaining = self.reader.len.saturating_sub(start);
-        if needed > remaining {
-            let what = format!("data of tensor {name}");
-            return Err(LoadError::Truncated { what, offset: start, needed, remaining });
+        // Cannot overflow: that many bytes have come.
+        let data_start = self.position.next_multiple_of(alignment);
+        for entry in self.tensors.values_mut() {
+            entry.start = entry.start.saturating_add(data_start);
         }
-        let size = usize::try_from(needed).map_err(|_| LoadError::OverLimit {
-            what: format!("size of tensor {name}"),
-            found: needed,
-            limit: usize::MAX as u64,
-        })?;
-        let mut buffer = vec![0u64; size.div_ceil(8)];
-        self.reader.inner.seek(SeekFrom::Start(self.reader.base + start))?;
-        self.reader.inner.read_exact(&mut bytemuck::cast_slice_mut(&mut buffer)[..size])?;
-        Ok((buffer, size))
-    }
-}
-
-impl TensorInfo {
-    /// The element type, if weights of it can be multiplied.
-    pub(super) fn dtype(&self, name: &str) -> Result<GgmlDType, LoadError> {
-        let dtype = match self.type_code {
-            0 => GgmlDType::F32,
-            1 => GgmlDType::F16,
-            2 => GgmlDType::Q4_0,
-            3 => GgmlDType::Q4_1,
-            6 => GgmlDType::Q5_0,
-            7 => GgmlDType::Q5_1,
-            8 => GgmlDType::Q8_0,
-            10 => GgmlDType::Q2K,
-            11 => GgmlDType::Q3K,
-            12 => GgmlDType::Q4K,
-            13 => GgmlDType::Q5K,
-            14 => GgmlDType::Q6K,
-            30 => GgmlDType::BF16,
-            code => {
-                return Err(LoadError::TensorType { name: name.to_owned(), dtype: format!("GGUF code {code}") });
-            }
-        };
-        Ok(dtype)
-    }
-}
-
-/// A reader that knows where it is and how much there is.
-struct Reader<'r, R> {
-    inner: BufReader<&'r mut R>,
-    /// Where the file begins in the underlying reader.
-    base: u64,
-    /// Bytes from `base` to the end.
-    len: u64,
-    /// Bytes read or skipped since `base`.
-    position: u64,
-}
-
-impl<'r, R: Read + Seek> Reader<'r, R> {
-    fn new(reader: &'r mut R) -> Result<Self, LoadError> {
-        let base = reader.stream_position()?;
-        let end = reader.seek(SeekFrom::End(0))?;
-        reader.seek(SeekFrom::Start(base))?;
-        let len = end.saturating_sub(base);
-        Ok(Self { inner: BufReader::new(reader), base, len, position: 0 })
-    }
-
-    /// Fails unless `needed` bytes remain.
-    fn demand(&self, what: &str, needed: u64) -> Result<(), LoadError> {
-        let remaining = self.len - self.position;
-        if needed <= remaining {
-            return Ok(());
-        }
-        Err(LoadError::Truncated { what: what.to_owned(), offset: self.position, needed, remaining })
-    }
-
-    fn bytes<const N: usize>(&mut self, what: &str) -> Result<[u8; N], LoadError> {
-        self.demand(what, N as u64)?;
-        let mut bytes = [0; N];
-        self.inner.read_exact(&mut bytes)?;
-        self.position += N as u64;
-        Ok(bytes)
-    }
-
-    fn u32(&mut self, what: &str) -> Result<u32, LoadError> {
-        Ok(u32::from_le_bytes(self.bytes(what)?))
-    }
-
-    fn u64(&mut self, what: &str) -> Result<u64, LoadError> {
-        Ok(u64::from_le_bytes(self.bytes(what)?))
-    }
-
-    fn skip(&mut self, what: &str, count: u64) -> Result<(), LoadError> {
-        self.demand(what, count)?;
-        // No more bytes remain than an i64 counts: `len` came from a seek.
-        self.inner.seek_relative(count as i64)?;
-        self.position += count;
         Ok(())
-    }
-
-    fn name(&mut self, what: &str) -> Result<String, LoadError> {
-        let len = self.u64(what)?;
-        if len > LONGEST_NAME {
-            return Err(LoadError::OverLimit { what: format!("length of {what}"), found: len, limit: LONGEST_NAME });
-        }
-        self.text(what, len)
-    }
-
-    /// `len` is small.
-    fn text(&mut self, what: &str, len: u64) -> Result<String, LoadError> {
-        self.demand(what, len)?;
-        let offset = self.position;
-        let mut bytes = vec![0; len as usize];
-        self.inner.read_exact(&mut bytes)?;
-        self.position += len;
-        String::from_utf8(bytes).map_err(|_| LoadError::NotUtf8 { what: what.to_owned(), offset })
-    }
-
-    fn value(&mut self, key: &str, code: u32, depth: u32) -> Result<Value, LoadError> {
-        let value = match code {
-            0 => Value::Unsigned(u8::from_le_bytes(self.bytes(key)?).into()),
-            1 => Value::Signed(i8::from_le_bytes(self.bytes(key)?).into()),
-            2 => Value::Unsigned(u16::from_le_bytes(self.bytes(key)?).into()),
-            3 => Value::Signed(i16::from_le_bytes(self.bytes(key)?).into()),
-            4 => Value::Unsigned(u32::from_le_bytes(self.bytes(key)?).into()),
-            5 => Value::Signed(i32::from_le_bytes(self.bytes(key)?).into()),
-            6 => Value::Float(f32::from_le_bytes(self.bytes(key)?).into()),
-            7 => match self.bytes::<1>(key)? {
-                [0] => Value::Bool(false),
-                [1] => Value::Bool(true),
-                [found] => {
-                    return Err(LoadError::InvalidSetting {
-                        key: key.to_owned(),
-                        found: found.to_string(),
-                        expected: "0 or 1",
-                    });
-                }
-            },
-            8 => match self.u64(key)? {
-                len if len <= LONGEST_TEXT => Value::Text(self.text(key, len)?),
-                len => {
-                    self.skip(key, len)?;
-                    Value::Skipped
-                }
-            },
-            9 => {
-                self.skip_array(key, depth)?;
-                Value::Skipped
-            }
-            10 => Value::Unsigned(u64::from_le_bytes(self.bytes(key)?)),
-            11 => Value::Signed(i64::from_le_bytes(self.bytes(key)?)),
-            12 => Value::Float(f64::from_le_bytes(self.bytes(key)?)),
-            code => {
-                return Err(LoadError::MetadataTypeCode { key: key.to_owned(), code });
-            }
-        };
-        Ok(value)
-    }
-
-    fn skip_array(&mut self, key: &str, depth: u32) -> Result<(), LoadError> {
-        if depth >= DEEPEST_ARRAY {
-            return Err(LoadError::OverLimit {
-                what: format!("nesting of {key}"),
-                found: u64::from(depth) + 1,
-                limit: DEEPEST_ARRAY.into(),
-            });
-        }
-        let code = self.u32(key)?;
-        let count = self.u64(key)?;
-        let fixed_size = match code {
-            0 | 1 | 7 => 1,
-            2 | 3 => 2,
-            4..=6 => 4,
-            10..=12 => 8,
-            8 | 9 => {
-                // Every element takes at least its length; the loop cannot outrun the file.
-                self.demand(key, count.saturating_mul(8))?;
-                for _ in 0..count {
-                    if code == 8 {
-                        let len = self.u64(key)?;
-                        self.skip(key, len)?;
-                    } else {
-                        self.skip_array(key, depth + 1)?;
-                    }
-                }
-                return Ok(());
-            }
-            code => {
-                return Err(LoadError::MetadataTypeCode { key: key.to_owned(), code });
-            }
-        };
-        self.skip(key, count.saturating_mul(fixed_size))
-    }
-
-    fn tensor_info(&mut self) -> Result<TensorInfo, LoadError> {
-        let dimensions = self.u32("dimension count")?;
-        if dimensions > MOST_DIMENSIONS {
-            return Err(LoadError::OverLimit {
-                what: "number of tensor dimensions".to_owned(),
-                found: dimensions.into(),
-                limit: MOST_DIMENSIONS.into(),
-            });
-        }
-        let mut shape = Vec::new();
-        for _ in 0..dimensions {
-            shape.push(self.u64("dimension")?);
-        }
-        shape.reverse();
-        Ok(TensorInfo { shape, type_code: self.u32("tensor type")?, offset: self.u64("tensor offset")? })
     }
 }

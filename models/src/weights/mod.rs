@@ -1,11 +1,22 @@
 //! Weights of the Llama architecture, whatever container they come from.
+//!
+//! Containers are read as a stream that is seen once: what comes before the tensors (`gguf`, `safetensors`) says
+//! where each of them is; the architecture says which are wanted (`plan`); and their bytes go straight to where they
+//! stay (`filling`).
 
+mod filling;
 mod gguf;
+mod gguf_fields;
 mod gguf_llama;
+mod plan;
 mod safetensors;
+mod stream;
 
-pub(crate) use gguf_llama::load_gguf;
-pub(crate) use safetensors::load_safetensors;
+pub(crate) use gguf_llama::GgufHeader;
+pub(crate) use safetensors::SafetensorsHeader;
+pub(crate) use stream::Stream;
+
+use std::collections::HashMap;
 
 use crate::{config::ModelConfig, error::LoadError, linear::Linear};
 
@@ -32,16 +43,18 @@ pub(crate) struct LayerWeights {
 }
 
 /// A weight by its part in the architecture.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     Embedding,
     Norm,
     Head,
+    /// Divisors of the rotary frequencies; part of the configuration that is stored as a tensor.
+    RopeFactors,
     Layer(usize, LayerRole),
 }
 
 /// A weight by its part in a transformer block.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum LayerRole {
     AttentionNorm,
     Query,
@@ -54,45 +67,91 @@ pub(crate) enum LayerRole {
     Down,
 }
 
-/// A container of named tensors.
-pub(crate) trait TensorSource {
-    /// A matrix of shape `[outputs, inputs]`.
-    fn matrix(&mut self, role: Role, outputs: usize, inputs: usize) -> Result<Linear, LoadError>;
+/// What a weight looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Stays in the type it is stored in.
+    Matrix { outputs: usize, inputs: usize },
+    /// Widened to f32.
+    Vector { len: usize },
+}
 
-    /// A vector, as f32.
-    fn vector(&mut self, role: Role, len: usize) -> Result<Vec<f32>, LoadError>;
+/// The weights that a model of this shape has, embedding first.
+///
+/// Lazy: the number of layers that a file claims is believed only as far as it has them.
+pub(crate) fn expected(config: &ModelConfig) -> impl Iterator<Item = (Role, Shape)> {
+    let hidden = config.hidden_size;
+    let inner = config.intermediate_size;
+    let query_width = config.heads * config.head_dim;
+    let key_width = config.kv_heads * config.head_dim;
+    let matrix = |outputs, inputs| Shape::Matrix { outputs, inputs };
+    let vector = |len| Shape::Vector { len };
+    let layer = [
+        (LayerRole::AttentionNorm, vector(hidden)),
+        (LayerRole::Query, matrix(query_width, hidden)),
+        (LayerRole::Key, matrix(key_width, hidden)),
+        (LayerRole::Value, matrix(key_width, hidden)),
+        (LayerRole::AttentionOutput, matrix(hidden, query_width)),
+        (LayerRole::FeedForwardNorm, vector(hidden)),
+        (LayerRole::Gate, matrix(inner, hidden)),
+        (LayerRole::Up, matrix(inner, hidden)),
+        (LayerRole::Down, matrix(hidden, inner)),
+    ];
+    let table = matrix(config.vocab_size, hidden);
+    let layers = (0..config.layers).flat_map(move |index| layer.map(|(part, shape)| (Role::Layer(index, part), shape)));
+    let head = (!config.tied_embeddings).then_some((Role::Head, table));
+    [(Role::Embedding, table)].into_iter().chain(layers).chain([(Role::Norm, vector(hidden))]).chain(head)
+}
+
+/// Weights that have been loaded, before they are a model.
+#[derive(Default)]
+pub(crate) struct Parts {
+    matrices: HashMap<Role, Linear>,
+    vectors: HashMap<Role, Vec<f32>>,
+}
+
+impl Parts {
+    fn matrix(&mut self, role: Role) -> Result<Linear, LoadError> {
+        self.matrices.remove(&role).ok_or_else(|| missing(role))
+    }
+
+    fn vector(&mut self, role: Role) -> Result<Vec<f32>, LoadError> {
+        self.vectors.remove(&role).ok_or_else(|| missing(role))
+    }
+
+    /// The divisors of the rotary frequencies, if the file had any.
+    pub(crate) fn rope_factors(&mut self) -> Option<Vec<f32>> {
+        self.vectors.remove(&Role::RopeFactors)
+    }
+}
+
+fn missing(role: Role) -> LoadError {
+    LoadError::MissingTensor { name: format!("{role:?}") }
 }
 
 impl ModelWeights {
-    /// Takes the weights that `config` asks for out of `source`.
-    pub(crate) fn load(config: &ModelConfig, source: &mut impl TensorSource) -> Result<Self, LoadError> {
-        let hidden = config.hidden_size;
-        let inner = config.intermediate_size;
-        let query_width = config.heads * config.head_dim;
-        let key_width = config.kv_heads * config.head_dim;
-        let embedding = source.matrix(Role::Embedding, config.vocab_size, hidden)?;
-        // Grown block by block: the number of blocks a file claims is believed only as far as it has them.
+    /// Takes what is [`expected`] for `config` out of `parts`.
+    pub(crate) fn assemble(config: &ModelConfig, parts: &mut Parts) -> Result<Self, LoadError> {
         let mut layers = Vec::new();
         for index in 0..config.layers {
             let role = |part| Role::Layer(index, part);
             layers.push(LayerWeights {
-                attention_norm: source.vector(role(LayerRole::AttentionNorm), hidden)?,
-                query: source.matrix(role(LayerRole::Query), query_width, hidden)?,
-                key: source.matrix(role(LayerRole::Key), key_width, hidden)?,
-                value: source.matrix(role(LayerRole::Value), key_width, hidden)?,
-                attention_output: source.matrix(role(LayerRole::AttentionOutput), hidden, query_width)?,
-                feed_forward_norm: source.vector(role(LayerRole::FeedForwardNorm), hidden)?,
-                gate: source.matrix(role(LayerRole::Gate), inner, hidden)?,
-                up: source.matrix(role(LayerRole::Up), inner, hidden)?,
-                down: source.matrix(role(LayerRole::Down), hidden, inner)?,
+                attention_norm: parts.vector(role(LayerRole::AttentionNorm))?,
+                query: parts.matrix(role(LayerRole::Query))?,
+                key: parts.matrix(role(LayerRole::Key))?,
+                value: parts.matrix(role(LayerRole::Value))?,
+                attention_output: parts.matrix(role(LayerRole::AttentionOutput))?,
+                feed_forward_norm: parts.vector(role(LayerRole::FeedForwardNorm))?,
+                gate: parts.matrix(role(LayerRole::Gate))?,
+                up: parts.matrix(role(LayerRole::Up))?,
+                down: parts.matrix(role(LayerRole::Down))?,
             });
         }
-        let norm = source.vector(Role::Norm, hidden)?;
         let head = match config.tied_embeddings {
             true => None,
-            false => Some(source.matrix(Role::Head, config.vocab_size, hidden)?),
+            false => Some(parts.matrix(Role::Head)?),
         };
-        Ok(Self { embedding, layers, norm, head })
+        Ok(Self { embedding: parts.matrix(Role::Embedding)?, layers, norm: parts.vector(Role::Norm)?, head })
     }
 
     /// Multiplications for one token, attention apart.

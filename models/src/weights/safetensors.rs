@@ -1,83 +1,117 @@
 //! Hugging Face checkpoints: `config.json` and `model.safetensors`.
+//!
+//! The container (<https://huggingface.co/docs/safetensors>) is the length of its header as a little-endian u64, the
+//! header as JSON, and the tensors' data without gaps.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
-use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{
+    Dtype, SafeTensorError,
+    tensor::{Metadata, TensorInfo},
+};
 
-use super::{LayerRole, ModelWeights, Role, TensorSource};
-use crate::{config::ModelConfig, error::LoadError, kernels::dense::DenseWeights, linear::Linear};
+use super::{
+    LayerRole, Role, expected,
+    plan::{Directory, Entry, Planned},
+    stream::{Header, Progress},
+};
+use crate::{config::ModelConfig, element::ElementType, error::LoadError};
 
-/// Loads a `LlamaForCausalLM`. F32, F16 and BF16 weights are kept as they are and multiplied in f32.
-pub(crate) fn load_safetensors(config_json: &[u8], weights: &[u8]) -> Result<(ModelConfig, ModelWeights), LoadError> {
-    let config = ModelConfig::from_hugging_face(config_json)?;
-    let tensors = SafeTensors::deserialize(weights)?;
-    let unused = tensors.names().into_iter().map(str::to_owned).collect();
-    let mut checkpoint = Checkpoint { tensors, unused };
-    if config.tied_embeddings {
-        // Some checkpoints store the tied table twice; the second copy is not needed.
-        checkpoint.unused.remove(&name(Role::Head));
+/// Bytes of the header's length.
+const LENGTH_BYTES: usize = 8;
+/// Longest header, in bytes: the limit of the reference implementation.
+const LONGEST_HEADER: u64 = 100_000_000;
+
+/// What a `LlamaForCausalLM` checkpoint says before its tensors.
+pub(crate) struct SafetensorsHeader {
+    config: ModelConfig,
+    total_bytes: Option<u64>,
+    /// The length and the JSON text, as far as they have come.
+    bytes: Vec<u8>,
+}
+
+impl SafetensorsHeader {
+    /// `total_bytes` is the length of the safetensors file, if it is known.
+    pub(crate) fn new(config_json: &[u8], total_bytes: Option<u64>) -> Result<Self, LoadError> {
+        let config = ModelConfig::from_hugging_face(config_json)?;
+        Ok(Self { config, total_bytes, bytes: Vec::new() })
     }
-    let weights = ModelWeights::load(&config, &mut checkpoint)?;
-    // Old checkpoints store the rotary frequencies, which follow from the configuration.
-    checkpoint.unused.retain(|name| !name.ends_with(".rotary_emb.inv_freq"));
-    match checkpoint.unused.into_iter().next() {
-        None => Ok((config, weights)),
-        Some(name) => Err(LoadError::UnexpectedTensor { name }),
+
+    /// Where the header ends, once its length is there.
+    fn end(&self) -> Option<u64> {
+        let length = self.bytes.first_chunk::<LENGTH_BYTES>()?;
+        Some(u64::from_le_bytes(*length).saturating_add(LENGTH_BYTES as u64))
+    }
+
+    /// Takes bytes off `input` until `end` of them are there.
+    fn fill(&mut self, input: &mut &[u8], end: usize) -> Progress {
+        let missing = end.saturating_sub(self.bytes.len());
+        let (more, rest) = input.split_at(missing.min(input.len()));
+        self.bytes.extend_from_slice(more);
+        *input = rest;
+        if more.len() == missing { Progress::Complete } else { Progress::Incomplete }
     }
 }
 
-struct Checkpoint<'data> {
-    tensors: SafeTensors<'data>,
-    unused: BTreeSet<String>,
-}
-
-impl Checkpoint<'_> {
-    fn read(&mut self, role: Role, expected: &[usize]) -> Result<DenseWeights, LoadError> {
-        let name = name(role);
-        let Ok(view) = self.tensors.tensor(&name) else {
-            return Err(LoadError::MissingTensor { name });
-        };
-        if view.shape() != expected {
-            let found = view.shape().iter().map(|&n| n as u64).collect();
-            return Err(LoadError::TensorShape { name, expected: expected.to_vec(), found });
+impl Header for SafetensorsHeader {
+    fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError> {
+        if self.fill(input, LENGTH_BYTES) == Progress::Incomplete {
+            return Ok(Progress::Incomplete);
         }
-        // The container has checked that the data is as long as shape and type say; it need not be aligned.
-        let bytes = view.data();
-        let weights = match view.dtype() {
-            Dtype::F32 => {
-                let (words, _) = bytes.as_chunks();
-                DenseWeights::F32(words.iter().map(|&word| f32::from_le_bytes(word)).collect())
-            }
-            Dtype::F16 => {
-                let (words, _) = bytes.as_chunks();
-                DenseWeights::F16(words.iter().map(|&word| f16::from_le_bytes(word)).collect())
-            }
-            Dtype::BF16 => {
-                let (words, _) = bytes.as_chunks();
-                DenseWeights::Bf16(words.iter().map(|&word| bf16::from_le_bytes(word)).collect())
-            }
-            other => {
-                return Err(LoadError::TensorType { name, dtype: format!("{other:?}") });
-            }
-        };
-        self.unused.remove(&name);
-        Ok(weights)
+        let end = self.end().unwrap_or(0);
+        if end > LONGEST_HEADER + LENGTH_BYTES as u64 {
+            return Err(SafeTensorError::HeaderTooLarge.into());
+        }
+        if self.total_bytes.is_some_and(|total| end > total) {
+            return Err(SafeTensorError::InvalidHeaderLength.into());
+        }
+        Ok(self.fill(input, end as usize))
+    }
+
+    fn position(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+        let (config, data_start) = (&self.config, self.position());
+        let json = self.bytes.get(LENGTH_BYTES..).unwrap_or_default();
+        // Makes sure that the tensors follow each other, and that each is as long as its shape says.
+        let metadata: Metadata = serde_json::from_slice(json).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
+        if self.total_bytes.is_some_and(|total| data_start + metadata.data_len() as u64 != total) {
+            return Err(SafeTensorError::MetadataIncompleteBuffer.into());
+        }
+        let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, entry(info, data_start)));
+        let mut directory = Directory(tensors.collect::<HashMap<String, Entry>>());
+        if config.tied_embeddings {
+            // Some checkpoints store the tied table twice; the second copy is not needed.
+            directory.0.remove(&name(Role::Head));
+        }
+        // Old checkpoints store the rotary frequencies, which follow from the configuration.
+        directory.0.retain(|name, _| !name.ends_with(".rotary_emb.inv_freq"));
+        let mut plan = Vec::new();
+        for (role, shape) in expected(config) {
+            plan.push(directory.take(name(role), role, shape)?);
+        }
+        directory.finish()?;
+        Ok((self.config, plan))
+    }
+
+    fn truncated(&self) -> LoadError {
+        let needed = self.end().unwrap_or(LENGTH_BYTES as u64);
+        let remaining = self.position();
+        LoadError::Truncated { what: "safetensors header".to_owned(), offset: 0, needed, remaining }
     }
 }
 
-impl TensorSource for Checkpoint<'_> {
-    fn matrix(&mut self, role: Role, outputs: usize, inputs: usize) -> Result<Linear, LoadError> {
-        let weights = self.read(role, &[outputs, inputs])?;
-        Ok(Linear::dense(weights, outputs, inputs))
-    }
-
-    fn vector(&mut self, role: Role, len: usize) -> Result<Vec<f32>, LoadError> {
-        let weights = self.read(role, &[len])?;
-        let mut vector = vec![0.0; len];
-        weights.widen_row(0, &mut vector);
-        Ok(vector)
-    }
+fn entry(info: &TensorInfo, data_start: u64) -> Entry {
+    let element = match info.dtype {
+        Dtype::F32 => Ok(ElementType::F32),
+        Dtype::F16 => Ok(ElementType::F16),
+        Dtype::BF16 => Ok(ElementType::BF16),
+        other => Err(format!("{other:?}")),
+    };
+    let shape = info.shape.iter().map(|&n| n as u64).collect();
+    Entry { shape, element, start: data_start + info.data_offsets.0 as u64 }
 }
 
 fn name(role: Role) -> String {
@@ -85,6 +119,8 @@ fn name(role: Role) -> String {
         Role::Embedding => return "model.embed_tokens.weight".to_owned(),
         Role::Norm => return "model.norm.weight".to_owned(),
         Role::Head => return "lm_head.weight".to_owned(),
+        // Part of config.json.
+        Role::RopeFactors => return "rope_scaling".to_owned(),
         Role::Layer(index, part) => (index, part),
     };
     let part = match part {

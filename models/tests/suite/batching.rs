@@ -1,20 +1,17 @@
 //! Logits do not depend on how tokens are grouped into calls: equality of bits, no tolerance.
 
-use candle_core::quantized::GgmlDType;
 use outrider_models::{Chunk, KvCache, Model};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, DRAFT, TARGET, gguf, logits_at_all, random_gguf};
+use crate::fixture::{BLOCKS, DRAFT, TARGET, gguf, logits_at_all, wide_models};
 
 /// Every kind of weight, the pair, and rows wide enough for every kernel.
 fn models() -> Vec<Model> {
     let mut models: Vec<Model> = BLOCKS.iter().map(|(_, bytes)| gguf(bytes)).collect();
     models.push(gguf(DRAFT));
     models.push(gguf(TARGET));
-    for dtype in [GgmlDType::Q8_0, GgmlDType::Q4_0, GgmlDType::Q4K, GgmlDType::Q5K, GgmlDType::Q6K, GgmlDType::BF16] {
-        models.push(gguf(&random_gguf(dtype, false)));
-    }
+    models.extend(wide_models());
     models
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::Cursor;
 
+#[cfg(not(target_arch = "wasm32"))]
 use candle_core::{
     Device, Tensor,
     quantized::{GgmlDType, QTensor, gguf_file},
@@ -24,6 +25,20 @@ pub fn gguf(bytes: &[u8]) -> Model {
     Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
 }
 
+/// Models whose rows are wide enough for every block type and kernel.
+#[cfg(not(target_arch = "wasm32"))]
+pub fn wide_models() -> Vec<Model> {
+    use GgmlDType::{BF16, Q4_0, Q4K, Q5K, Q6K, Q8_0};
+    [Q8_0, Q4_0, Q4K, Q5K, Q6K, BF16].into_iter().map(|dtype| gguf(&random_gguf(dtype, false))).collect()
+}
+
+/// None: making them takes candle, which would take longer to compile for a browser than all else. The kernels' own tests
+/// show there that all types have the bits that they have here.
+#[cfg(target_arch = "wasm32")]
+pub fn wide_models() -> Vec<Model> {
+    Vec::new()
+}
+
 /// Logits after every one of `tokens`, which follow those in `cache`.
 pub fn logits_at_all(model: &Model, cache: &mut KvCache, tokens: &[u32]) -> Vec<Vec<f32>> {
     let positions: Vec<usize> = (0..tokens.len()).collect();
@@ -36,6 +51,7 @@ pub fn logits_at_all(model: &Model, cache: &mut KvCache, tokens: &[u32]) -> Vec<
 /// A GGUF file of a random model whose rows are whole blocks of every type: 256 wide, 2 layers, 4 query and 2
 /// key heads of 64, 80 tokens, context 64. `dtype` is the type of its matrices; with `widened`, they are
 /// rounded to that type and then stored as f32.
+#[cfg(not(target_arch = "wasm32"))]
 pub fn random_gguf(dtype: GgmlDType, widened: bool) -> Vec<u8> {
     use gguf_file::Value;
     let mut state = 12345u32;

@@ -5,12 +5,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod batching;
+#[path = "../container/mod.rs"]
+mod container;
 mod corruption;
 mod fixture;
 mod golden;
 mod heads;
 mod hidden;
 mod limits;
+mod streaming;
 mod tokenizer;
 mod tolerance;
 

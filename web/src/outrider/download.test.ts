@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { download, downloadOptional } from './download.js';
+import { download, downloadInto, downloadOptional } from './download.js';
+import type { Sink } from './download.js';
 
 const file = new TextEncoder().encode('the whole file');
 
@@ -83,4 +84,45 @@ test('a file that may be missing is null where it is, and an error for any other
   const broken = () => Promise.reject(new TypeError('no network'));
   await expect(downloadOptional('u', broken)).rejects.toMatchObject({ code: 'download-failed' });
   expect(await downloadOptional('u', server({}).request)).toEqual(file);
+});
+
+/** Writes down what it is told; refuses the chunk that begins with `refused`. */
+function recorder(refused?: string) {
+  const told: (string | number | null)[] = [];
+  const sink: Sink = {
+    begin: (totalBytes) => void told.push(totalBytes),
+    push: (chunk) => {
+      const text = new TextDecoder().decode(chunk);
+      if (refused !== undefined && text.startsWith(refused)) throw new RangeError('no');
+      told.push(text);
+    },
+  };
+  return { told, sink };
+}
+
+test('a sink gets the chunks as they come, and goes on where the transfer broke', async () => {
+  const { told, sink } = recorder();
+  await downloadInto('/f', sink, undefined, server({ breaks: [5, 3] }).request);
+  expect(told).toEqual([14, 'the w', 'hol', 'e file']);
+});
+
+test('a sink is told when the file begins anew', async () => {
+  const { told, sink } = recorder();
+  await downloadInto('/f', sink, undefined, server({ breaks: [5], ranges: false }).request);
+  expect(told).toEqual([14, 'the w', 14, 'the whole file']);
+});
+
+test('what a sink throws ends the download and is not tried again', async () => {
+  const { sink } = recorder('the');
+  const { asked, request } = server({});
+  await expect(downloadInto('/f', sink, undefined, request)).rejects.toBeInstanceOf(RangeError);
+  expect(asked).toHaveLength(1);
+  const cancelled = vi.fn();
+  const endless = new ReadableStream<Uint8Array>({
+    pull: (controller) => controller.enqueue(file),
+    cancel: cancelled,
+  });
+  const answer = () => Promise.resolve(new Response(endless));
+  await expect(downloadInto('/f', sink, undefined, answer)).rejects.toBeInstanceOf(RangeError);
+  expect(cancelled).toHaveBeenCalledOnce();
 });

@@ -3,30 +3,38 @@ import { OutriderError } from './errors.js';
 /** How long to wait before each attempt, in milliseconds; a radio link needs seconds to come back. */
 const PAUSES_MS = [0, 250, 1000, 3000];
 
+/** Where the bytes of a download go. */
+export interface Sink {
+  /** A file begins, or begins anew: what was pushed before counts no more. */
+  begin(totalBytes: number | null): void | Promise<void>;
+  /** The next bytes of the file. */
+  push(chunk: Uint8Array): void;
+}
+
 /**
- * Fetches a file, telling how far it is. A transfer that breaks is taken up where it broke if the server can
- * (`Range` with `If-Range`, so that bytes of two versions never mix), else from the start.
+ * Fetches a file into `sink`, telling how far it is. A transfer that breaks is taken up where it broke if the server
+ * can (`Range` with `If-Range`, so that bytes of two versions never mix), else from the start.
  *
- * Memory: the file once, if the server tells its length; at most three times while growing, if not.
+ * Memory: one chunk. What the sink throws ends the download and is thrown on.
  * @throws {@link OutriderError} `download-failed`
  */
-export async function download(
+export async function downloadInto(
   url: string,
+  sink: Sink,
   onProgress: (loadedBytes: number, totalBytes: number | null) => void = () => {},
   request: typeof fetch = (...args) => fetch(...args),
-): Promise<Uint8Array> {
-  const file = new Growing();
+): Promise<void> {
+  let length = 0;
   let total: number | null = null;
   let validator: string | null = null;
   let cause: unknown;
 
   for (const pause of PAUSES_MS) {
     if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
-    const resuming: boolean = file.length > 0 && validator !== null;
-    if (!resuming) file.clear();
+    const resuming: boolean = length > 0 && validator !== null;
     try {
       const response: Response = await request(url, {
-        headers: resuming ? { Range: `bytes=${file.length}-`, 'If-Range': validator ?? '' } : {},
+        headers: resuming ? { Range: `bytes=${length}-`, 'If-Range': validator ?? '' } : {},
       });
       if (!response.ok) {
         throw new OutriderError(
@@ -35,28 +43,45 @@ export async function download(
           { cause: response.status },
         );
       }
-      if (response.status !== 206) {
-        file.clear();
+      if (!resuming || response.status !== 206) {
+        length = 0;
         total = lengthOf(response);
         // A weak validator does not promise equal bytes.
         validator = response.headers.get('etag') ?? response.headers.get('last-modified');
         if (validator?.startsWith('W/')) validator = null;
-        if (total !== null) file.reserve(total);
+        await refusing(() => sink.begin(total));
       }
-      onProgress(file.length, total);
-      await drain(response, (chunk) => {
-        file.append(chunk);
-        onProgress(file.length, total);
+      onProgress(length, total);
+      await drain(response, async (chunk) => {
+        await refusing(() => sink.push(chunk));
+        length += chunk.length;
+        onProgress(length, total);
       });
-      if (total === null || file.length === total) return file.bytes();
-      cause = new Error(`${file.length} of ${total} bytes arrived`);
+      if (total === null || length === total) return;
+      cause = new Error(`${length} of ${total} bytes arrived`);
     } catch (error) {
+      if (error instanceof Refusal) throw error.cause;
       if (error instanceof OutriderError) throw error;
       cause = error;
     }
   }
   const detail = cause instanceof Error ? cause.message : String(cause);
   throw new OutriderError('download-failed', `${url} could not be fetched: ${detail}`, { cause });
+}
+
+/**
+ * Fetches a file as {@link downloadInto} does, into memory: the file once, if the server tells its length; at most
+ * three times while growing, if not.
+ * @throws {@link OutriderError} `download-failed`
+ */
+export async function download(
+  url: string,
+  onProgress?: (loadedBytes: number, totalBytes: number | null) => void,
+  request?: typeof fetch,
+): Promise<Uint8Array> {
+  const file = new Growing();
+  await downloadInto(url, file, onProgress, request);
+  return file.bytes();
 }
 
 /** {@link download} of a file that may not be there: null if the server answers that it is not. */
@@ -76,37 +101,59 @@ function lengthOf(response: Response): number | null {
   return Number.isSafeInteger(length) && (encoding === null || encoding === 'identity') ? length : null;
 }
 
-async function drain(response: Response, onChunk: (chunk: Uint8Array) => void): Promise<void> {
+async function drain(response: Response, onChunk: (chunk: Uint8Array) => Promise<void>): Promise<void> {
   const reader = response.body?.getReader();
   if (!reader) return;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    onChunk(value);
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      await onChunk(value);
+    }
+  } catch (error) {
+    // The rest is not wanted; where the transfer itself has failed, there is nothing left to cancel.
+    reader.cancel().catch(() => {});
+    throw error;
+  }
+}
+
+/** The sink will not have the bytes. Told apart from failures of the network, which are worth another attempt. */
+class Refusal extends Error {
+  constructor(cause: unknown) {
+    super('refused', { cause });
+  }
+}
+
+async function refusing(action: () => void | Promise<void>): Promise<void> {
+  try {
+    await action();
+  } catch (error) {
+    throw new Refusal(error);
   }
 }
 
 /** Bytes that are appended to. Invariant: the first `length` bytes of `#buffer` are the content. */
-class Growing {
+class Growing implements Sink {
   length = 0;
   #buffer = new Uint8Array(0);
 
-  reserve(capacity: number): void {
+  begin(totalBytes: number | null): void {
+    this.length = 0;
+    if (totalBytes !== null) this.#reserve(totalBytes);
+  }
+
+  #reserve(capacity: number): void {
     if (capacity <= this.#buffer.length) return;
     const grown = new Uint8Array(capacity);
     grown.set(this.#buffer.subarray(0, this.length));
     this.#buffer = grown;
   }
 
-  append(chunk: Uint8Array): void {
+  push(chunk: Uint8Array): void {
     const end = this.length + chunk.length;
-    if (end > this.#buffer.length) this.reserve(Math.max(end, 2 * this.#buffer.length));
+    if (end > this.#buffer.length) this.#reserve(Math.max(end, 2 * this.#buffer.length));
     this.#buffer.set(chunk, this.length);
     this.length = end;
-  }
-
-  clear(): void {
-    this.length = 0;
   }
 
   bytes(): Uint8Array {

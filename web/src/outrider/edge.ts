@@ -35,7 +35,10 @@ export interface Link {
 export interface ModelInfo {
   vocabSize: number;
   contextLength: number;
+  /** Length of its file. */
   weightBytes: number;
+  /** Memory that the engine has taken from the browser so far, for the weights and all else. */
+  memoryBytes: number;
   /** The trained heads that it has. */
   heads: Readonly<Record<Head, boolean>>;
 }
@@ -198,8 +201,17 @@ export interface Edge {
   close(): void;
 }
 
-/** Makes an engine from the bytes of a GGUF file, of a `tokenizer.json` and, if there is one, of a `heads.safetensors`. */
-export interface EdgeConstructor {
-  new (draft: Uint8Array, tokenizer: Uint8Array, heads?: Uint8Array): Edge;
-  policies(): Policies;
+/** Takes a GGUF file in pieces, straight to where its weights stay. */
+export interface EdgeLoader {
+  push(chunk: Uint8Array): void;
+  /** Makes an engine, with a `tokenizer.json` and, if there is one, a `heads.safetensors`. The loader is spent. */
+  finish(tokenizer: Uint8Array, heads?: Uint8Array): Edge;
+  /** Gives back what an unfinished loader holds. */
+  free(): void;
+}
+
+/** What the generated module exports. */
+export interface Engine {
+  EdgeLoader: new (totalBytes?: number) => EdgeLoader;
+  Edge: { policies(): Policies };
 }

@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest';
-import type { Edge, EdgeConstructor, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
+import type { Sink } from './download.js';
+import type { Edge, Engine, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker } from './messages.js';
@@ -17,11 +18,24 @@ const done: Summary = { ...emptySummary, finish: 'length' };
 const coded = (code: string) => Object.assign(new Error(code), { code });
 
 /** A host around a fake engine, loaded; `posts` without the progress. */
-async function loaded(engine: Partial<Edge>, heads: Uint8Array | null = null) {
+async function loaded(
+  engine: Partial<Edge>,
+  heads: Uint8Array | null = null,
+  downloadInto = async (_: string, sink: Sink) => {
+    await sink.begin(3);
+    sink.push(new Uint8Array([1, 2, 3]));
+  },
+) {
   const posts: FromWorker[] = [];
   const connect = vi.fn<Edge['connect']>(() => Promise.resolve(session));
   const edge: Edge = {
-    info: () => ({ vocabSize: 4096, contextLength: 512, weightBytes: 1, heads: sampleNeeds.heads }),
+    info: () => ({
+      vocabSize: 4096,
+      contextLength: 512,
+      weightBytes: 1,
+      memoryBytes: 2,
+      heads: sampleNeeds.heads,
+    }),
     connect,
     set_link: vi.fn(),
     generate: () => Promise.resolve(done),
@@ -30,27 +44,36 @@ async function loaded(engine: Partial<Edge>, heads: Uint8Array | null = null) {
     ...engine,
   };
   const exit = vi.fn();
-  const made = vi.fn();
+  const finish = vi.fn((..._: unknown[]) => edge);
+  const loaders: { totalBytes: number | undefined; chunks: number[][]; free: () => void }[] = [];
+  class EdgeLoader {
+    totalBytes: number | undefined;
+    chunks: number[][] = [];
+    free = vi.fn();
+    finish = finish;
+
+    constructor(totalBytes?: number) {
+      this.totalBytes = totalBytes;
+      loaders.push(this);
+    }
+
+    push(chunk: Uint8Array): void {
+      if (chunk[0] === 0) throw coded('corrupt-model');
+      this.chunks.push([...chunk]);
+    }
+  }
   const host = new EdgeHost({
     post: (message) => posts.push(message),
     exit,
-    loadEngine: () =>
-      Promise.resolve(
-        class {
-          static policies = () => samplePolicies;
-          constructor(...files: unknown[]) {
-            made(...files);
-            return edge;
-          }
-        } as unknown as EdgeConstructor,
-      ),
+    loadEngine: () => Promise.resolve({ EdgeLoader, Edge: { policies: () => samplePolicies } } as Engine),
     download: () => Promise.resolve(new Uint8Array()),
+    downloadInto,
     downloadOptional: () => Promise.resolve(heads),
   });
   const sources = { draft: 'd', tokenizer: 't', heads: 'h', session: 'ws://s' };
   host.receive({ type: 'load', sources, link: openLink, connectTimeoutMs: 50 });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
-  return { host, posts, edge, connect, exit, made };
+  return { host, posts, edge, connect, exit, finish, loaders };
 }
 
 const answer = (posts: FromWorker[]) =>
@@ -72,11 +95,35 @@ test('loading tells its stages and applies the link before it connects', async (
 });
 
 test('heads reach the engine if there are any, and the page learns what can be chosen', async () => {
-  const { posts, made } = await loaded({});
-  expect(made).toHaveBeenCalledWith(new Uint8Array(), new Uint8Array(), undefined);
+  const { posts, finish } = await loaded({});
+  expect(finish).toHaveBeenCalledWith(new Uint8Array(), undefined);
   expect(posts.at(-1)).toMatchObject({ type: 'loaded', policies: samplePolicies });
   const heads = new Uint8Array([1]);
-  expect((await loaded({}, heads)).made).toHaveBeenCalledWith(new Uint8Array(), new Uint8Array(), heads);
+  expect((await loaded({}, heads)).finish).toHaveBeenCalledWith(new Uint8Array(), heads);
+});
+
+test('the draft goes into the engine as it comes; a download that starts over starts a new loader', async () => {
+  const { loaders } = await loaded({}, null, async (_, sink) => {
+    await sink.begin(null);
+    sink.push(new Uint8Array([9]));
+    await sink.begin(2);
+    sink.push(new Uint8Array([1]));
+    sink.push(new Uint8Array([2]));
+  });
+  expect(loaders.map(({ totalBytes, chunks }) => ({ totalBytes, chunks }))).toEqual([
+    { totalBytes: undefined, chunks: [[9]] },
+    { totalBytes: 2, chunks: [[1], [2]] },
+  ]);
+  expect(loaders[0]?.free).toHaveBeenCalledOnce();
+  expect(loaders[1]?.free).not.toHaveBeenCalled();
+});
+
+test('a draft that the engine refuses fails the load with its code', async () => {
+  const { posts } = await loaded({}, null, async (_, sink) => {
+    await sink.begin(1);
+    sink.push(new Uint8Array([0]));
+  });
+  expect(posts.at(-1)).toMatchObject({ type: 'load-failed', error: { code: 'corrupt-model' } });
 });
 
 test('a server that does not answer fails the load in time', async () => {

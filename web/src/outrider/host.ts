@@ -1,4 +1,5 @@
-import type { Edge, EdgeConstructor, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
+import type { Sink } from './download.js';
+import type { Edge, EdgeLoader, Engine, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
 import { describe, OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
@@ -8,8 +9,14 @@ import type { FromWorker, Sources, ToWorker } from './messages.js';
 export interface Surroundings {
   post(message: FromWorker): void;
   exit(): void;
-  loadEngine(): Promise<EdgeConstructor>;
-  download(url: string, onProgress?: (loaded: number, total: number | null) => void): Promise<Uint8Array>;
+  loadEngine(): Promise<Engine>;
+  download(url: string): Promise<Uint8Array>;
+  /** Fetches a file into `sink`, chunk by chunk. */
+  downloadInto(
+    url: string,
+    sink: Sink,
+    onProgress: (loaded: number, total: number | null) => void,
+  ): Promise<void>;
   /** Null if there is no such file. */
   downloadOptional(url: string): Promise<Uint8Array | null>;
 }
@@ -65,22 +72,24 @@ export class EdgeHost {
   async #load(sources: Sources): Promise<void> {
     const { post } = this.#around;
     try {
-      const [Engine, draft, tokenizer, heads] = await Promise.all([
-        this.#around.loadEngine(),
-        this.#around.download(sources.draft, (loadedBytes, totalBytes) => {
-          post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
-        }),
+      const loading = this.#around.loadEngine();
+      const draft = new DraftSink(loading);
+      const [engine, tokenizer, heads] = await Promise.all([
+        loading,
         this.#around.download(sources.tokenizer),
         this.#around.downloadOptional(sources.heads),
+        this.#around.downloadInto(sources.draft, draft, (loadedBytes, totalBytes) => {
+          post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
+        }),
       ]);
       post({ type: 'progress', progress: { stage: 'prepare' } });
-      const edge = new Engine(draft, tokenizer, heads ?? undefined);
+      const edge = draft.finish(tokenizer, heads);
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
-      post({ type: 'loaded', model: edge.info(), session, policies: Engine.policies() });
+      post({ type: 'loaded', model: edge.info(), session, policies: engine.Edge.policies() });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }
@@ -153,6 +162,32 @@ export class EdgeHost {
     } finally {
       clearTimeout(timer);
     }
+  }
+}
+
+/** Pushes a draft model into the engine while it is being downloaded. */
+class DraftSink implements Sink {
+  readonly #engine: Promise<Engine>;
+  #loader: EdgeLoader | null = null;
+
+  constructor(engine: Promise<Engine>) {
+    this.#engine = engine;
+  }
+
+  /** The first bytes wait here for the engine. */
+  async begin(totalBytes: number | null): Promise<void> {
+    const { EdgeLoader } = await this.#engine;
+    this.#loader?.free();
+    this.#loader = new EdgeLoader(totalBytes ?? undefined);
+  }
+
+  push(chunk: Uint8Array): void {
+    this.#loader?.push(chunk);
+  }
+
+  finish(tokenizer: Uint8Array, heads: Uint8Array | null): Edge {
+    if (!this.#loader) throw new OutriderError('internal', 'the draft model has not been downloaded');
+    return this.#loader.finish(tokenizer, heads ?? undefined);
   }
 }
 

@@ -6,7 +6,13 @@ import type { FromWorker, ToWorker } from './messages.js';
 import { samplePolicies } from './sample-policies.js';
 
 const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
-const model = { vocabSize: 4096, contextLength: 512, weightBytes: 1, heads: { gate: false, stop: false } };
+const model = {
+  vocabSize: 4096,
+  contextLength: 512,
+  weightBytes: 1,
+  memoryBytes: 2,
+  heads: { gate: false, stop: false },
+};
 const round = (...texts: string[]): Round => ({
   tokens: texts.map((text, id) => ({ id, text, origin: 'accepted' })),
   statistics: { ...emptySummary, tokens: texts.length },

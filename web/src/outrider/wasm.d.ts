@@ -2,4 +2,5 @@
 declare module '*/wasm/outrider_edge.js' {
   export default function init(): Promise<unknown>;
   export const Edge: unknown;
+  export const EdgeLoader: unknown;
 }

@@ -1,8 +1,8 @@
 // The dedicated worker. Everything it does is in `host.ts`; here it is tied to the worker's global scope.
 
 import init, * as engine from '../wasm/outrider_edge.js';
-import { download, downloadOptional } from './download.js';
-import type { EdgeConstructor } from './edge.js';
+import { download, downloadInto, downloadOptional } from './download.js';
+import type { Engine } from './edge.js';
 import { describe, OutriderError } from './errors.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker, ToWorker } from './messages.js';
@@ -16,7 +16,7 @@ interface WorkerScope {
 }
 const scope = globalThis as unknown as WorkerScope;
 
-async function loadEngine(): Promise<EdgeConstructor> {
+async function loadEngine(): Promise<Engine> {
   try {
     await init();
   } catch (error) {
@@ -24,7 +24,7 @@ async function loadEngine(): Promise<EdgeConstructor> {
     throw new OutriderError('wasm-failed', message, { cause: error });
   }
   // The generated types say `any` for the objects; ours say what they are.
-  return engine.Edge as unknown as EdgeConstructor;
+  return engine as unknown as Engine;
 }
 
 const host = new EdgeHost({
@@ -32,6 +32,7 @@ const host = new EdgeHost({
   exit: () => scope.close(),
   loadEngine,
   download,
+  downloadInto,
   downloadOptional,
 });
 

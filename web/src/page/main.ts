@@ -98,8 +98,9 @@ async function load(): Promise<void> {
     policies.offer(outrider.policies, outrider.model);
     showUsedFields();
     promise();
-    const { weightBytes, vocabSize, contextLength } = outrider.model;
-    showLoad(`Draft ready: ${formatBytes(weightBytes)}, ${vocabSize} tokens, context ${contextLength}`, null);
+    const { weightBytes, memoryBytes, vocabSize, contextLength } = outrider.model;
+    const size = `${formatBytes(weightBytes)} (${formatBytes(memoryBytes)} of memory)`;
+    showLoad(`Draft ready: ${size}, ${vocabSize} tokens, context ${contextLength}`, null);
     setState('ready');
   } catch (error) {
     showLoad('Not ready', null);

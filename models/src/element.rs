@@ -1,0 +1,167 @@
+//! How weights are stored: element types of GGUF files, some of which are shared with safetensors.
+//!
+//! Block types store a fixed number of consecutive elements of a row together, with scales that they share
+//! (`ggml-common.h` of <https://github.com/ggml-org/ggml>):
+//!
+//! ```text
+//! Q4_0  d f16, 32 × 4 bits                     Q2_K  16 scales and minima of 4 + 4 bits, 256 × 2 bits, d, dmin f16
+//! Q4_1  d, m f16, 32 × 4 bits                  Q3_K  256 × 1 bit, 256 × 2 bits, 16 scales of 6 bits, d f16
+//! Q5_0  d f16, 32 × 1 bit, 32 × 4 bits         Q4_K  d, dmin f16, 8 scales and minima of 6 + 6 bits, 256 × 4 bits
+//! Q5_1  d, m f16, 32 × 1 bit, 32 × 4 bits      Q5_K  as Q4_K, and 256 × 1 bit
+//! Q8_0  d f16, 32 × 8 bits                     Q6_K  256 × 4 bits, 256 × 2 bits, 16 scales of 8 bits, d f16
+//! ```
+
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(non_camel_case_types, reason = "the names that GGUF gives them")]
+pub(crate) enum ElementType {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2_K,
+    Q3_K,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+}
+
+impl ElementType {
+    /// All of them.
+    pub(crate) const ALL: [Self; 13] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q8_0,
+        Self::Q2_K,
+        Self::Q3_K,
+        Self::Q4_K,
+        Self::Q5_K,
+        Self::Q6_K,
+    ];
+
+    /// The type with this code in a GGUF tensor directory (`ggml_type`).
+    pub(crate) fn from_gguf_code(code: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|element| element.gguf_code() == code)
+    }
+
+    /// The type's code in a GGUF tensor directory (`ggml_type`).
+    pub(crate) const fn gguf_code(self) -> u32 {
+        match self {
+            Self::F32 => 0,
+            Self::F16 => 1,
+            Self::Q4_0 => 2,
+            Self::Q4_1 => 3,
+            Self::Q5_0 => 6,
+            Self::Q5_1 => 7,
+            Self::Q8_0 => 8,
+            Self::Q2_K => 10,
+            Self::Q3_K => 11,
+            Self::Q4_K => 12,
+            Self::Q5_K => 13,
+            Self::Q6_K => 14,
+            Self::BF16 => 30,
+        }
+    }
+
+    /// Elements of a block; 1 if the type has none.
+    pub(crate) const fn block_len(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
+            Self::Q2_K | Self::Q3_K | Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
+        }
+    }
+
+    /// Bytes of a block; of an element if the type has none.
+    pub(crate) const fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::Q4_0 => 2 + 16,
+            Self::Q4_1 => 4 + 16,
+            Self::Q5_0 => 2 + 4 + 16,
+            Self::Q5_1 => 4 + 4 + 16,
+            Self::Q8_0 => 2 + 32,
+            Self::Q2_K => 16 + 64 + 4,
+            Self::Q3_K => 32 + 64 + 12 + 2,
+            Self::Q4_K => 4 + 12 + 128,
+            Self::Q5_K => 4 + 12 + 32 + 128,
+            Self::Q6_K => 128 + 64 + 16 + 2,
+        }
+    }
+
+    /// Bytes of a row of `elements`, which are whole blocks.
+    pub(crate) const fn row_bytes(self, elements: usize) -> usize {
+        elements / self.block_len() * self.block_bytes()
+    }
+
+    /// The name in GGUF's documentation.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::BF16 => "BF16",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
+            Self::Q8_0 => "Q8_0",
+            Self::Q2_K => "Q2_K",
+            Self::Q3_K => "Q3_K",
+            Self::Q4_K => "Q4_K",
+            Self::Q5_K => "Q5_K",
+            Self::Q6_K => "Q6_K",
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests {
+    use candle_core::quantized::GgmlDType;
+
+    use super::*;
+
+    /// candle's table of the same types is the reference.
+    #[test]
+    fn blocks_are_as_long_as_candle_has_them() {
+        let reference = [
+            GgmlDType::F32,
+            GgmlDType::F16,
+            GgmlDType::BF16,
+            GgmlDType::Q4_0,
+            GgmlDType::Q4_1,
+            GgmlDType::Q5_0,
+            GgmlDType::Q5_1,
+            GgmlDType::Q8_0,
+            GgmlDType::Q2K,
+            GgmlDType::Q3K,
+            GgmlDType::Q4K,
+            GgmlDType::Q5K,
+            GgmlDType::Q6K,
+        ];
+        for (element, dtype) in ElementType::ALL.into_iter().zip(reference) {
+            assert_eq!(element.name().replace("_K", "K"), format!("{dtype:?}"));
+            assert_eq!((element.block_len(), element.block_bytes()), (dtype.block_size(), dtype.type_size()));
+            assert_eq!(ElementType::from_gguf_code(element.gguf_code()), Some(element));
+            assert_eq!(element.row_bytes(512), 512 / dtype.block_size() * dtype.type_size());
+        }
+        assert_eq!([4, 5, 9, 15, 29, 31, u32::MAX].map(ElementType::from_gguf_code), [None; 7]);
+    }
+}

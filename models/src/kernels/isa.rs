@@ -1,0 +1,149 @@
+//! The choice of an instruction set: here and nowhere else.
+
+use std::sync::OnceLock;
+
+use super::{
+    format::Format,
+    lanes::Lanes,
+    portable::Portable,
+    products::{Product, product},
+    rounded::Wanted,
+};
+
+/// An instruction set that has kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isa {
+    /// x86-64 with AVX-512 F, BW, VL and VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// x86-64 with AVX2 and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// None in particular.
+    Portable,
+}
+
+impl Isa {
+    /// The one that this process uses: the fastest that the processor has, unless `OUTRIDER_ISA` names another.
+    pub(crate) fn current() -> Self {
+        static CHOICE: OnceLock<Isa> = OnceLock::new();
+        *CHOICE.get_or_init(|| {
+            let available = Self::available();
+            let named = std::env::var("OUTRIDER_ISA").ok();
+            let named = named.and_then(|name| available.iter().copied().find(|isa| isa.name() == name));
+            named.unwrap_or(available[0])
+        })
+    }
+
+    /// Those that this processor can run, the fastest first.
+    pub(crate) fn available() -> Vec<Self> {
+        let mut available = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vnni");
+            if avx512 {
+                available.push(Self::Avx512);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
+                available.push(Self::Avx2);
+            }
+        }
+        available.push(Self::Portable);
+        available
+    }
+
+    /// What it is called.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
+            Self::Portable => "portable",
+        }
+    }
+
+    /// What has to be xor'ed to four signed bytes when they are packed.
+    pub(super) const fn sign_flips(self) -> u32 {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => Avx512::SIGN_FLIPS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => Avx2::SIGN_FLIPS,
+            Self::Portable => Portable::SIGN_FLIPS,
+        }
+    }
+
+    /// The most rows that a kernel computes together.
+    pub(super) const fn rows(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => Avx512::ROWS,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => Avx2::ROWS,
+            Self::Portable => Portable::ROWS,
+        }
+    }
+
+    /// How `format` wants activations; none if as they are.
+    pub(super) fn wanted(self, format: Format) -> Option<Wanted> {
+        fn of<S: Lanes>(format: Format) -> Option<Wanted> {
+            Wanted::of(format, S::FORM, S::SMALL_FORM, S::SIGN_FLIPS)
+        }
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => of::<Avx512>(format),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => of::<Avx2>(format),
+            Self::Portable => of::<Portable>(format),
+        }
+    }
+
+    /// Computes a product with `rows` rows, at most [`rows`](Self::rows).
+    ///
+    /// # Safety
+    /// The processor has the instruction set; the product's pointers are valid for its format, inputs and rows.
+    #[allow(unsafe_code, reason = "see above")]
+    pub(super) unsafe fn run(self, product: &Product, rows: usize) {
+        // SAFETY: promised by the caller.
+        unsafe {
+            match self {
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx512 => run_avx512(product, rows),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx2 => run_avx2(product, rows),
+                Self::Portable => run_portable(product, rows),
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+use super::{avx2::Avx2, avx512::Avx512};
+
+/// A function that has a kernel for each number of rows, compiled for an instruction set.
+macro_rules! runner {
+    ($(#[$attribute:meta])* $name:ident, $lanes:ty, [$($rows:literal)*]) => {
+        $(#[$attribute])*
+        #[allow(unsafe_code, reason = "as `Isa::run`")]
+        unsafe fn $name(work: &Product, rows: usize) {
+            const { assert!([$($rows),*].len() == <$lanes as Lanes>::ROWS) }
+            // SAFETY: promised by the caller; the instruction set is that of the attribute above.
+            unsafe {
+                match rows {
+                    $($rows => product::<$lanes, $rows>(work),)*
+                    _ => unreachable!("more rows than a kernel takes"),
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+runner!(#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,f16c")] run_avx512, Avx512, [1 2 3 4 5 6 7 8]);
+#[cfg(target_arch = "x86_64")]
+runner!(#[target_feature(enable = "avx2,f16c")] run_avx2, Avx2, [1 2 3 4]);
+runner!(run_portable, Portable, [1 2 3 4]);

@@ -1,0 +1,133 @@
+//! A matrix of weights in strips.
+
+use std::collections::TryReserveError;
+
+use super::{
+    format::{ALIGNMENT, Format, LANES, StripLayout},
+    isa::Isa,
+    products::{Product, Rows},
+    rounded::{RoundedRows, Wanted},
+};
+
+/// Memory that begins on a boundary of [`ALIGNMENT`].
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; ALIGNMENT]);
+
+/// A matrix `[outputs, inputs]` in strips of sixteen outputs; `super::format` says how.
+pub(crate) struct Matrix {
+    lines: Vec<Line>,
+    format: Format,
+    layout: StripLayout,
+    isa: Isa,
+    outputs: usize,
+    inputs: usize,
+}
+
+impl Matrix {
+    /// A matrix of zeros that rows are to be pushed to. `inputs` is a multiple of the format's block length.
+    pub(crate) fn new(format: Format, inputs: usize, isa: Isa) -> Self {
+        assert!(inputs.is_multiple_of(format.block().0));
+        Self { lines: Vec::new(), format, layout: format.strip(inputs), isa, outputs: 0, inputs }
+    }
+
+    /// Makes room for `outputs` more outputs, without room to spare.
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory.
+    pub(crate) fn try_reserve(&mut self, outputs: usize) -> Result<(), TryReserveError> {
+        let strips = (self.outputs + outputs).div_ceil(LANES);
+        let lines = strips * (self.layout.bytes / ALIGNMENT);
+        self.lines.try_reserve_exact(lines.saturating_sub(self.lines.len()))
+    }
+
+    /// Appends a strip: up to sixteen rows as they stand in a file. Only the last strip has fewer.
+    pub(crate) fn push_strip(&mut self, rows: &[u8]) {
+        let count = rows.len() / self.format.row_bytes(self.inputs);
+        assert!(count <= LANES && self.outputs.is_multiple_of(LANES), "strips are whole but for the last");
+        let start = self.lines.len();
+        self.lines.resize(start + self.layout.bytes / ALIGNMENT, Line([0; ALIGNMENT]));
+        let strip = bytes_mut(&mut self.lines[start..]);
+        self.format.pack(rows, self.inputs, self.isa.sign_flips(), strip);
+        self.outputs += count;
+    }
+
+    /// Outputs so far.
+    pub(crate) fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Inputs of each.
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// One row of weights as f32.
+    pub(crate) fn widen_row(&self, index: usize, out: &mut [f32]) {
+        let strip = &bytes(&self.lines)[index / LANES * self.layout.bytes..][..self.layout.bytes];
+        self.format.widen(strip, index % LANES, self.isa.sign_flips(), out);
+    }
+
+    /// Bytes that computing one strip reads.
+    pub(super) fn strip_bytes(&self) -> usize {
+        self.layout.bytes
+    }
+
+    /// How activations are to be rounded for [`strip`](Self::strip), and how many rows a group has; none if not at all.
+    pub(super) fn wanted(&self) -> Option<(Wanted, usize)> {
+        Some((self.isa.wanted(self.format)?, self.isa.rows()))
+    }
+
+    /// Computes the outputs of one strip, `[rows, inputs]` · `[16, inputs]`ᵀ. `rounded` has the rows of `x` if
+    /// [`wanted`](Self::wanted) says so.
+    ///
+    /// # Safety
+    /// `out` points to `[rows, outputs]` elements, of which nobody else uses those of this strip.
+    #[allow(unsafe_code, reason = "see above")]
+    pub(super) unsafe fn strip(&self, index: usize, x: &[f32], rounded: Option<(&RoundedRows, Wanted)>, out: *mut f32) {
+        let Self { lines, format, layout, isa, outputs, inputs } = self;
+        let strip = &bytes(lines)[index * layout.bytes..][..layout.bytes];
+        let all_rows = x.len() / inputs;
+        let mut first = 0;
+        while first < all_rows {
+            let count = isa.rows().min(all_rows - first);
+            let rows = match rounded {
+                Some((rounded, wanted)) => Rows::Rounded(rounded.group(first, *inputs, wanted)),
+                None => Rows::Plain(x[first * inputs..].as_ptr()),
+            };
+            // SAFETY: the strip was packed for this format and number of inputs; there are `count` rows behind the
+            // pointers in `rows`; row r's outputs from 16·index on are in `out`, and nobody else uses them; a matrix
+            // is made only for an instruction set that is available.
+            unsafe {
+                let product = Product {
+                    format: *format,
+                    inputs: *inputs,
+                    scales: strip.as_ptr(),
+                    values: strip[layout.values_at..].as_ptr(),
+                    rows,
+                    out: out.add(first * outputs + index * LANES),
+                    stride: *outputs,
+                    outputs: LANES.min(outputs - index * LANES),
+                };
+                isa.run(&product, count);
+            }
+            first += count;
+        }
+    }
+}
+
+fn bytes(lines: &[Line]) -> &[u8] {
+    // SAFETY: a line is an array of bytes without padding.
+    #[allow(unsafe_code, reason = "views lines as the bytes they are")]
+    unsafe {
+        std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines))
+    }
+}
+
+fn bytes_mut(lines: &mut [Line]) -> &mut [u8] {
+    // SAFETY: a line is an array of bytes without padding, for which every value is valid.
+    #[allow(unsafe_code, reason = "views lines as the bytes they are")]
+    unsafe {
+        std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines))
+    }
+}

@@ -1,0 +1,116 @@
+//! Products of rows with one matrix or with several that share their input, split over threads.
+
+use super::{
+    format::LANES,
+    isa::Isa,
+    matrix::Matrix,
+    pool,
+    rounded::{Activations, RoundedRows, Wanted},
+    widened::WidenedMatrix,
+};
+
+/// Bytes of weights that one unit of parallel work reads: enough that taking it costs little, few enough that
+/// the last ones do not keep others waiting.
+const UNIT_BYTES: usize = 32 << 10;
+
+/// Bytes of weights times rows below which other threads cost more than they give.
+const WORTH_SPLITTING: usize = 128 << 10;
+
+/// A matrix and where its products go, `[rows, outputs]`.
+pub(crate) enum Factor<'a> {
+    /// Weights with kernels of their own.
+    Strips(&'a Matrix, &'a mut [f32]),
+    /// Weights that are widened.
+    Widened(&'a WidenedMatrix, &'a mut [f32]),
+}
+
+/// `out = x · weightsᵀ` for each of `factors`; `x`: `[rows, inputs]`. `activations` is memory for rounded rows.
+pub(crate) fn multiply<const N: usize>(x: &[f32], activations: &mut Activations, factors: [Factor<'_>; N]) {
+    activations.clear();
+    for factor in &factors {
+        if let Factor::Strips(matrix, _) = factor
+            && let Some((wanted, group)) = matrix.wanted()
+        {
+            activations.round(x, matrix.inputs(), group, wanted);
+        }
+    }
+    let activations = &*activations;
+    let mut first_unit = 0;
+    let works = factors.map(|factor| {
+        let work = Work::new(factor, activations, x, first_unit);
+        first_unit = work.end_unit;
+        work
+    });
+    let bytes: usize = works.iter().map(|work| work.strips * work.strip_bytes).sum();
+    let rows = works.first().map_or(0, |work| work.rows);
+    let run = |unit: usize| {
+        let work = works.iter().find(|work| unit < work.end_unit);
+        work.into_iter().for_each(|work| work.unit(unit));
+    };
+    match bytes * rows < WORTH_SPLITTING {
+        true => (0..first_unit).for_each(run),
+        false => pool::parallel(first_unit, run),
+    }
+}
+
+/// A product under way.
+struct Work<'a> {
+    matrix: Weights<'a>,
+    x: &'a [f32],
+    rows: usize,
+    /// `[rows, outputs]`; each strip writes columns of its own.
+    out: *mut f32,
+    strips: usize,
+    strip_bytes: usize,
+    strips_per_unit: usize,
+    first_unit: usize,
+    end_unit: usize,
+}
+
+enum Weights<'a> {
+    Strips(&'a Matrix, Option<(&'a RoundedRows, Wanted)>),
+    Widened(&'a WidenedMatrix),
+}
+
+// SAFETY: everything but `out` is shared and read only; through `out`, strips write to disjoint elements of a slice that
+// is borrowed exclusively for as long as this exists.
+#[allow(unsafe_code, reason = "see above")]
+unsafe impl Sync for Work<'_> {}
+
+impl<'a> Work<'a> {
+    fn new(factor: Factor<'a>, activations: &'a Activations, x: &'a [f32], first_unit: usize) -> Self {
+        let (matrix, out, outputs, inputs, strip_bytes) = match factor {
+            Factor::Strips(matrix, out) => {
+                let rounded = matrix.wanted().map(|(wanted, _)| (activations.rounded(wanted), wanted));
+                let (outputs, inputs) = (matrix.outputs(), matrix.inputs());
+                (Weights::Strips(matrix, rounded), out, outputs, inputs, matrix.strip_bytes())
+            }
+            Factor::Widened(matrix, out) => {
+                let (outputs, inputs) = (matrix.outputs(), matrix.inputs());
+                (Weights::Widened(matrix), out, outputs, inputs, LANES * inputs * size_of::<f32>())
+            }
+        };
+        let rows = x.len() / inputs;
+        assert!(x.len() == rows * inputs && out.len() == rows * outputs, "shapes agree");
+        let strips = outputs.div_ceil(LANES);
+        let strips_per_unit = (UNIT_BYTES / strip_bytes.max(1)).max(1);
+        let end_unit = first_unit + strips.div_ceil(strips_per_unit);
+        let out = out.as_mut_ptr();
+        Self { matrix, x, rows, out, strips, strip_bytes, strips_per_unit, first_unit, end_unit }
+    }
+
+    /// Computes the strips of one unit. Called once for each.
+    fn unit(&self, unit: usize) {
+        let first = (unit - self.first_unit) * self.strips_per_unit;
+        for strip in first..self.strips.min(first + self.strips_per_unit) {
+            // SAFETY: `out` has the shape that `new` has checked; each strip belongs to one unit, each unit runs once.
+            #[allow(unsafe_code, reason = "see above")]
+            unsafe {
+                match self.matrix {
+                    Weights::Strips(matrix, rounded) => matrix.strip(strip, self.x, rounded, self.out),
+                    Weights::Widened(matrix) => matrix.strip(strip, self.x, Isa::current(), self.out),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The products themselves: one strip of sixteen outputs with a group of rows, for each format.
+//!
+//! The arithmetic, per output and row, is the same in every instruction set and for every number of rows:
+//!
+//! ```text
+//! Q8_0, Q4_0   sum ← 0; for each block b in order:   sum ← sum + float(Σ qᵢ·xᵢ) · (d_b · e_b)
+//! Q6_K         the same over blocks of 16, with d_b = d · s_b
+//! Q4_K         the same over blocks of 32, with d_b = d · s_b, then sum ← sum − (dmin · m_b) · (e_b · Σ xᵢ)
+//! F16 and so   sums of the even inputs and of the odd ones, each in order, then even + odd
+//! ```
+//!
+//! where e_b is the block's scale of the activations. Σ is exact, each other operation is rounded to f32, and
+//! nothing is fused.
+
+use super::{
+    format::{Format, LANES, SCALE_BYTES},
+    lanes::Lanes,
+    rounded::RowGroup,
+};
+
+/// A strip and what it is multiplied with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Product {
+    pub(super) format: Format,
+    pub(super) inputs: usize,
+    pub(super) scales: *const u8,
+    pub(super) values: *const u8,
+    pub(super) rows: Rows,
+    /// Where the first row's sixteen outputs go; the next row's are `stride` elements on.
+    pub(super) out: *mut f32,
+    pub(super) stride: usize,
+    /// Outputs that are wanted of the sixteen.
+    pub(super) outputs: usize,
+}
+
+/// The activations of a group.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rows {
+    Rounded(RowGroup),
+    /// The first of rows that are `inputs` apart.
+    Plain(*const f32),
+}
+
+/// Computes a product with `R` rows.
+///
+/// # Safety
+/// As for [`Lanes`]; the pointers of `product` are valid for its format, `inputs` and `R` rows.
+#[allow(unsafe_code, reason = "see above")]
+#[inline(always)]
+pub(super) unsafe fn product<S: Lanes, const R: usize>(product: &Product) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let sums = match product.rows {
+            Rows::Rounded(rows) => match product.format {
+                Format::Q8_0 => q8_0::<S, R>(product, rows),
+                Format::Q4_0 => q4_0::<S, R>(product, rows),
+                Format::Q4K => q4k::<S, R>(product, rows),
+                _ => q6k::<S, R>(product, rows),
+            },
+            Rows::Plain(x) => match product.format {
+                Format::F16 => dense::<S, R>(product, x, 2, |at| S::f16(at)),
+                Format::Bf16 => dense::<S, R>(product, x, 2, |at| S::bf16(at)),
+                _ => dense::<S, R>(product, x, 4, |at| S::f32(at)),
+            },
+        };
+        for (row, sums) in sums.into_iter().enumerate() {
+            let out = product.out.add(row * product.stride);
+            if product.outputs == LANES {
+                S::store(sums, out);
+            } else {
+                let mut all = [0.0; LANES];
+                S::store(sums, all.as_mut_ptr());
+                std::ptr::copy_nonoverlapping(all.as_ptr(), out, product.outputs);
+            }
+        }
+    }
+}
+
+/// sum + float(ints) · (scale · row_scale)
+#[allow(unsafe_code, reason = "as `product`")]
+#[inline(always)]
+unsafe fn accumulate<S: Lanes>(sum: S::Floats, ints: S::Ints, scale: S::Floats, row_scale: *const f32) -> S::Floats {
+    // SAFETY: promised by the caller.
+    unsafe { S::add(sum, S::mul(S::to_floats(ints), S::mul(scale, S::splat(*row_scale)))) }
+}
+
+#[allow(unsafe_code, reason = "as `product`")]
+#[inline(always)]
+unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S::Floats; R] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let quad_words = S::FORM.words() * R;
+        let mut sums = [S::splat(0.0); R];
+        for block in 0..product.inputs / 32 {
+            let values = product.values.add(block * 32 * LANES);
+            let x = rows.quads.add(block * 8 * quad_words);
+            let mut ints = [S::ints(0); R];
+            for (row, ints) in ints.iter_mut().enumerate() {
+                *ints = S::ints(*rows.starts.add(block * R + row));
+            }
+            for quad in 0..8 {
+                let weights = S::signed(values.add(quad * 4 * LANES));
+                for (row, ints) in ints.iter_mut().enumerate() {
+                    *ints = S::dot(*ints, weights, x.add(quad * quad_words + row), R);
+                }
+            }
+            let scale = S::scales(product.scales.add(block * LANES * SCALE_BYTES));
+            for (row, (sum, ints)) in sums.iter_mut().zip(ints).enumerate() {
+                *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
+            }
+        }
+        sums
+    }
+}
+
+#[allow(unsafe_code, reason = "as `product`")]
+#[inline(always)]
+unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S::Floats; R] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let quad_words = S::SMALL_FORM.words() * R;
+        let mut sums = [S::splat(0.0); R];
+        for block in 0..product.inputs / 32 {
+            let values = product.values.add(block * 16 * LANES);
+            let x = rows.quads.add(block * 8 * quad_words);
+            let mut smalls = [S::smalls(); R];
+            for quad in 0..4 {
+                let (low, high) = S::halves(values.add(quad * 4 * LANES));
+                for (row, smalls) in smalls.iter_mut().enumerate() {
+                    *smalls = S::dot_halves(*smalls, low, x.add(quad * quad_words + row), R);
+                    *smalls = S::dot_halves(*smalls, high, x.add((quad + 4) * quad_words + row), R);
+                }
+            }
+            let scale = S::scales(product.scales.add(block * LANES * SCALE_BYTES));
+            for (row, (sum, smalls)) in sums.iter_mut().zip(smalls).enumerate() {
+                let ints = S::finish(smalls, *rows.starts.add(block * R + row));
+                *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
+            }
+        }
+        sums
+    }
+}
+
+#[allow(unsafe_code, reason = "as `product`")]
+#[inline(always)]
+unsafe fn q4k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S::Floats; R] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let quad_words = S::SMALL_FORM.words() * R;
+        let mut sums = [S::splat(0.0); R];
+        for block in 0..product.inputs / 256 {
+            let scales = product.scales.add(block * Format::Q4K_SCALES);
+            let d = S::scales(scales);
+            let dmin = S::scales(scales.add(LANES * SCALE_BYTES));
+            let parts = scales.add(2 * LANES * SCALE_BYTES);
+            for pair in 0..4 {
+                let values = product.values.add((block * 4 + pair) * 32 * LANES);
+                let (low_block, high_block) = (block * 8 + 2 * pair, block * 8 + 2 * pair + 1);
+                let x = rows.quads.add(low_block * 8 * quad_words);
+                let mut lows = [S::smalls(); R];
+                let mut highs = [S::smalls(); R];
+                for quad in 0..8 {
+                    let (low, high) = S::halves(values.add(quad * 4 * LANES));
+                    for row in 0..R {
+                        lows[row] = S::dot_halves(lows[row], low, x.add(quad * quad_words + row), R);
+                        highs[row] = S::dot_halves(highs[row], high, x.add((quad + 8) * quad_words + row), R);
+                    }
+                }
+                for (part, smalls) in [(low_block, lows), (high_block, highs)] {
+                    let scale = S::mul(d, S::unsigned_bytes(parts.add(part % 8 * LANES)));
+                    let minimum = S::mul(dmin, S::unsigned_bytes(parts.add((8 + part % 8) * LANES)));
+                    for (row, (sum, smalls)) in sums.iter_mut().zip(smalls).enumerate() {
+                        let ints = S::finish(smalls, *rows.starts.add(part * R + row));
+                        *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(part * R + row));
+                        *sum = S::sub(*sum, S::mul(minimum, S::splat(*rows.sums.add(part * R + row))));
+                    }
+                }
+            }
+        }
+        sums
+    }
+}
+
+#[allow(unsafe_code, reason = "as `product`")]
+#[inline(always)]
+unsafe fn q6k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S::Floats; R] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let mut sums = [S::splat(0.0); R];
+        for half in 0..product.inputs / 128 {
+            let scales = product.scales.add(half / 2 * Format::Q6K_SCALES);
+            let d = S::scales(scales);
+            let parts = scales.add(LANES * SCALE_BYTES + half % 2 * 8 * LANES);
+            let values = product.values.add(half / 2 * 192 * LANES);
+            let low = values.add(half % 2 * 64 * LANES);
+            let high = values.add((128 + half % 2 * 32) * LANES);
+            q6k_quarter::<S, R, 0, 0>(&mut sums, rows, 4 * half, d, parts, low, high);
+            q6k_quarter::<S, R, 0, 2>(&mut sums, rows, 4 * half + 1, d, parts, low.add(32 * LANES), high);
+            q6k_quarter::<S, R, 4, 4>(&mut sums, rows, 4 * half + 2, d, parts, low, high);
+            q6k_quarter::<S, R, 4, 6>(&mut sums, rows, 4 * half + 3, d, parts, low.add(32 * LANES), high);
+        }
+        sums
+    }
+}
+
+/// 32 inputs of Q6_K, the `block`-th of the row.
+#[allow(unsafe_code, reason = "as `product`")]
+#[inline(always)]
+unsafe fn q6k_quarter<S: Lanes, const R: usize, const LOW: i32, const HIGH: i32>(
+    sums: &mut [S::Floats; R],
+    rows: RowGroup,
+    block: usize,
+    d: S::Floats,
+    parts: *const u8,
+    low: *const u8,
+    high: *const u8,
+) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let quad_words = S::FORM.words() * R;
+        for part in 0..2 {
+            let mut ints = [S::ints(0); R];
+            for (row, ints) in ints.iter_mut().enumerate() {
+                *ints = S::ints(*rows.starts.add((2 * block + part) * R + row));
+            }
+            for quad in 4 * part..4 * part + 4 {
+                let at = quad * 4 * LANES;
+                let weights = S::six_bits::<LOW, HIGH>(low.add(at), high.add(at));
+                for (row, ints) in ints.iter_mut().enumerate() {
+                    *ints = S::dot(*ints, weights, rows.quads.add((block * 8 + quad) * quad_words + row), R);
+                }
+            }
+            let scale = S::mul(d, S::signed_bytes(parts.add((block % 4 * 2 + part) * LANES)));
+            for (row, (sum, ints)) in sums.iter_mut().zip(ints).enumerate() {
+                *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
+            }
+        }
+    }
+}
+
+#[allow(unsafe_code, reason = "as `product`")]
+#[inline(always)]
+unsafe fn dense<S: Lanes, const R: usize>(
+    product: &Product,
+    x: *const f32,
+    bytes: usize,
+    load: impl Fn(*const u8) -> S::Floats,
+) -> [S::Floats; R] {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let inputs = product.inputs;
+        let at = |input: usize| load(product.values.add(input * bytes * LANES));
+        let mut even = [S::splat(0.0); R];
+        let mut odd = [S::splat(0.0); R];
+        for pair in 0..inputs / 2 {
+            let weights = (at(2 * pair), at(2 * pair + 1));
+            for row in 0..R {
+                let x = x.add(row * inputs + 2 * pair);
+                even[row] = S::add(even[row], S::mul(weights.0, S::splat(*x)));
+                odd[row] = S::add(odd[row], S::mul(weights.1, S::splat(*x.add(1))));
+            }
+        }
+        if inputs % 2 == 1 {
+            let weights = at(inputs - 1);
+            for (row, even) in even.iter_mut().enumerate() {
+                *even = S::add(*even, S::mul(weights, S::splat(*x.add(row * inputs + inputs - 1))));
+            }
+        }
+        let mut sums = even;
+        for (sum, odd) in sums.iter_mut().zip(odd) {
+            *sum = S::add(*sum, odd);
+        }
+        sums
+    }
+}

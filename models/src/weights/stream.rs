@@ -1,0 +1,90 @@
+//! A container as a stream of bytes: what comes before the tensors, then the tensors.
+
+use super::{
+    ModelWeights,
+    filling::Filling,
+    plan::{Planned, in_file_order},
+};
+use crate::{
+    config::{ModelConfig, RopeScaling},
+    error::LoadError,
+};
+
+/// The part of a container before its tensors.
+pub(crate) trait Header: Sized {
+    /// Takes bytes off `input`, as many as are its own.
+    fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError>;
+
+    /// Bytes taken so far.
+    fn position(&self) -> u64;
+
+    /// What the header says, once it is [`Complete`](Progress::Complete): the model's shape, and where its weights
+    /// are.
+    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError>;
+
+    /// Says what a header that has ended too early lacks.
+    fn truncated(&self) -> LoadError;
+}
+
+/// Whether all is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Complete,
+    Incomplete,
+}
+
+/// A container that is being read.
+pub(crate) struct Stream<H> {
+    stage: Stage<H>,
+    total_bytes: Option<u64>,
+}
+
+enum Stage<H> {
+    Header(H),
+    Tensors(ModelConfig, Box<Filling>),
+    /// There was an error.
+    Failed,
+}
+
+impl<H: Header> Stream<H> {
+    pub(crate) fn new(header: H, total_bytes: Option<u64>) -> Self {
+        Self { stage: Stage::Header(header), total_bytes }
+    }
+
+    pub(crate) fn push(&mut self, mut bytes: &[u8]) -> Result<(), LoadError> {
+        // Only what has succeeded is put back.
+        self.stage = match std::mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::Header(mut header) => match header.push(&mut bytes)? {
+                Progress::Incomplete => Stage::Header(header),
+                Progress::Complete => {
+                    let position = header.position();
+                    let (config, plan) = header.plan()?;
+                    let plan = in_file_order(plan, self.total_bytes)?;
+                    let mut filling = Box::new(Filling::new(plan, position, self.total_bytes.is_some()));
+                    filling.push(bytes)?;
+                    Stage::Tensors(config, filling)
+                }
+            },
+            Stage::Tensors(config, mut filling) => {
+                filling.push(bytes)?;
+                Stage::Tensors(config, filling)
+            }
+            Stage::Failed => return Err(LoadError::AfterFailure),
+        };
+        Ok(())
+    }
+
+    pub(crate) fn finish(self) -> Result<(ModelConfig, ModelWeights), LoadError> {
+        let (mut config, mut parts) = match self.stage {
+            Stage::Header(header) => return Err(header.truncated()),
+            Stage::Tensors(config, filling) => (config, filling.finish()?),
+            Stage::Failed => return Err(LoadError::AfterFailure),
+        };
+        if let Some(factors) = parts.rope_factors() {
+            config.rope_scaling = RopeScaling::PerFrequency { factors };
+            config.validate()?;
+        }
+        let weights = ModelWeights::assemble(&config, &mut parts)?;
+        Ok((config, weights))
+    }
+}

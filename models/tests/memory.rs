@@ -1,0 +1,156 @@
+//! What loading costs: the most that is allocated at once, against the size of the file.
+//!
+//! A binary of its own with a single test, because what is counted is the whole process.
+#![cfg(not(target_arch = "wasm32"))]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![allow(clippy::print_stdout, reason = "the figures are worth reading")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    io::Cursor,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use container::{Element, Gguf, Shape};
+use outrider_models::{GgufLoader, LoadError, Model, SafetensorsLoader};
+
+#[allow(dead_code, reason = "the other tests use the rest")]
+mod container;
+
+/// The system's allocator, counting. Growing counts both copies, although the system may do with one.
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is left to the system's allocator; the default `realloc` calls these two.
+#[allow(unsafe_code, reason = "an allocator can be counted no other way")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Relaxed) + layout.size();
+        PEAK.fetch_max(now, Relaxed);
+        // SAFETY: the caller's obligations are the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's obligations are the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `load` and gives its outcome with the most bytes that were allocated beyond what there was before.
+fn peak<T>(load: impl FnOnce() -> T) -> (T, usize) {
+    let before = NOW.load(Relaxed);
+    PEAK.store(before, Relaxed);
+    let outcome = load();
+    (outcome, PEAK.load(Relaxed) - before)
+}
+
+/// Every type of matrix: name, GGUF code, elements and bytes of a block.
+const ELEMENTS: [(&str, Element); 13] = [
+    ("F32", (0, 1, 4)),
+    ("F16", (1, 1, 2)),
+    ("Q4_0", (2, 32, 18)),
+    ("Q4_1", (3, 32, 20)),
+    ("Q5_0", (6, 32, 22)),
+    ("Q5_1", (7, 32, 24)),
+    ("Q8_0", (8, 32, 34)),
+    ("Q2_K", (10, 256, 84)),
+    ("Q3_K", (11, 256, 110)),
+    ("Q4_K", (12, 256, 144)),
+    ("Q5_K", (13, 256, 176)),
+    ("Q6_K", (14, 256, 210)),
+    ("BF16", (30, 1, 2)),
+];
+
+/// 15 million weights: 5 MB as Q2_K, 60 MB as F32.
+const SMALL: Shape = Shape { vocab: 8200, hidden: 768, inner: 1280, layers: 2, heads: 12 };
+
+/// The share of the file's size that loading may take at most.
+const LIMIT: f64 = 1.3;
+
+fn check(what: &str, file: usize, (model, peak): (Result<Model, LoadError>, usize)) {
+    let model = model.unwrap();
+    assert_eq!(model.config().vocab_size as u64, SMALL.vocab);
+    let ratio = peak as f64 / file as f64;
+    println!("{what}: {peak} bytes at most for a file of {file}: {ratio:.3}");
+    assert!((0.9..LIMIT).contains(&ratio), "{what}: {ratio:.3} × the file's size");
+}
+
+#[test]
+fn loading_takes_little_more_than_the_file() {
+    for (name, element) in ELEMENTS {
+        let file = SMALL.gguf(element).finish();
+        check(name, file.len(), peak(|| Model::from_gguf(&mut Cursor::new(&file))));
+        // As a browser has it: the length is known, chunks come from elsewhere.
+        let load = || {
+            let mut loader = GgufLoader::new(Some(file.len() as u64));
+            file.chunks(65_537).try_for_each(|chunk| loader.push(chunk))?;
+            loader.finish()
+        };
+        check(name, file.len(), peak(load));
+    }
+    for dtype in ["F32", "F16", "BF16"] {
+        let (config, file) = SMALL.safetensors(dtype);
+        check(dtype, file.len(), peak(|| Model::from_safetensors(&config, &file)));
+        let load = || {
+            let mut loader = SafetensorsLoader::new(&config, None)?;
+            file.chunks(65_537).try_for_each(|chunk| loader.push(chunk))?;
+            loader.finish()
+        };
+        check(dtype, file.len(), peak(load));
+    }
+    lies_are_cheap();
+}
+
+/// Files of a megabyte that claim terabytes.
+fn lies_are_cheap() {
+    // A strip of sixteen rows is longer than the file, or is not.
+    for (hidden, limit) in [(1 << 22, 4 << 20), (1 << 10, 65 << 20)] {
+        let mut file = huge_header(Shape { vocab: 1 << 24, hidden, inner: 1 << 24, layers: 1, heads: 1 << 8 });
+        file.resize(1 << 20, 0);
+        for (total, limit) in [(None, limit), (Some(file.len() as u64), 1 << 16)] {
+            let (outcome, peak) = peak(|| {
+                let mut loader = GgufLoader::new(total);
+                file.chunks(5000).try_for_each(|chunk| loader.push(chunk))?;
+                loader.finish()
+            });
+            assert!(matches!(outcome, Err(LoadError::Truncated { .. })));
+            assert!(peak < limit, "{peak} bytes for a lie of rows of {hidden}, length {total:?}");
+        }
+    }
+}
+
+fn huge_header(shape: Shape) -> Vec<u8> {
+    let mut file = Gguf::new();
+    file.text("general.architecture", "llama")
+        .u32("llama.embedding_length", shape.hidden as u32)
+        .u32("llama.feed_forward_length", shape.inner as u32)
+        .u32("llama.block_count", 1)
+        .u32("llama.attention.head_count", shape.heads as u32)
+        .u32("llama.context_length", 64)
+        .f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
+    let (hidden, inner) = (shape.hidden, shape.inner);
+    let tensors: [(&str, &[u64]); 11] = [
+        ("token_embd", &[shape.vocab, hidden]),
+        ("blk.0.attn_norm", &[hidden]),
+        ("blk.0.attn_q", &[hidden, hidden]),
+        ("blk.0.attn_k", &[hidden, hidden]),
+        ("blk.0.attn_v", &[hidden, hidden]),
+        ("blk.0.attn_output", &[hidden, hidden]),
+        ("blk.0.ffn_norm", &[hidden]),
+        ("blk.0.ffn_gate", &[inner, hidden]),
+        ("blk.0.ffn_up", &[inner, hidden]),
+        ("blk.0.ffn_down", &[hidden, inner]),
+        ("output_norm", &[hidden]),
+    ];
+    for (index, (name, shape)) in tensors.into_iter().enumerate() {
+        file.placed(&format!("{name}.weight"), shape, 0, (index as u64) << 48);
+    }
+    file.finish()
+}
