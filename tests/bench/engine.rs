@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Failure, protocol::Pass};
+use crate::passes::{Failure, Pass};
 
 /// For threads that spin after their work to fall asleep before another engine is timed.
 const SETTLING: Duration = Duration::from_millis(30);

@@ -5,10 +5,10 @@ use std::{fmt::Write, fs, path::Path};
 use serde_json::{Value, json};
 
 use crate::{
-    ENGINES, Failure, PASSES,
+    ENGINES, PASSES,
     chart::{self, Chart},
     gguf_writer::Format,
-    protocol::Pass,
+    passes::{Failure, Pass},
     samples::{Samples, digits},
     shapes::Shape,
 };
