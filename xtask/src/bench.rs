@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::chromium;
 use crate::page::Page;
+use crate::peers::Peers;
 use crate::process;
 use crate::wasm;
 use crate::workspace::Workspace;
@@ -16,6 +18,8 @@ use crate::workspace::Workspace;
 pub enum Bench {
     /// Bits and time of the codes.
     Codec,
+    /// The server's passes beside llama.cpp's and candle's.
+    Native,
     /// Quality against rejections, for every acceptance rule.
     Rules,
     /// Time from logits to coded bytes, and from logits to a verdict.
@@ -26,12 +30,13 @@ pub enum Bench {
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 4] = [Self::Codec, Self::Rules, Self::Sampling, Self::Schemes];
+    pub const ALL: [Self; 5] = [Self::Codec, Self::Native, Self::Rules, Self::Sampling, Self::Schemes];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Codec => "codec",
+            Self::Native => "native",
             Self::Rules => "rules",
             Self::Sampling => "sampling",
             Self::Schemes => "schemes",
@@ -43,16 +48,30 @@ impl Bench {
         Self::ALL.into_iter().find(|bench| bench.name() == name)
     }
 
+    /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
+    pub const fn has_quick_form(self) -> bool {
+        matches!(self, Self::Native)
+    }
+
     /// Measures, prints tables and leaves them in target/bench.
-    pub fn run(self, workspace: &Workspace) -> Result<()> {
+    pub fn run(self, workspace: &Workspace, quick: bool) -> Result<()> {
         let folder = workspace.target().join("bench");
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         match self {
             Self::Codec => codec(workspace, &folder),
+            Self::Native => native(workspace, &folder, quick),
             Self::Sampling => sampling(workspace, &folder),
             Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
         }
     }
+}
+
+fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let peers = Peers::new(workspace)?;
+    let engines = [peers.llama_cpp()?, peers.candle_native()?];
+    let mut command = bench_program(workspace, Bench::Native);
+    command.arg(folder).args(engines).args(quick.then_some("quick"));
+    process::run(&mut command)
 }
 
 /// The drafts are made here, timed in the browser, and timed here.
@@ -89,7 +108,11 @@ fn time_in_browser(bench: Bench, page: &Page, browser: &Path, folder: &Path) -> 
 
 /// tests/bench/NAME.rs with these arguments and the folder for its results.
 fn program(workspace: &Workspace, bench: Bench, arguments: &[&str], folder: &Path) -> Result<()> {
+    process::run(bench_program(workspace, bench).args(arguments).arg(folder))
+}
+
+fn bench_program(workspace: &Workspace, bench: Bench) -> Command {
     let mut command = workspace.cargo("bench");
     command.args(["--quiet", "--package", "outrider-tests", "--bench", bench.name(), "--"]);
-    process::run(command.args(arguments).arg(folder))
+    command
 }

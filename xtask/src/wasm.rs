@@ -23,7 +23,8 @@ use crate::process;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-const TARGET: &str = "wasm32-unknown-unknown";
+/// What the browser runs.
+pub const TARGET: &str = "wasm32-unknown-unknown";
 
 /// A crate that has to work in a browser.
 #[derive(Clone, Copy, Debug)]
