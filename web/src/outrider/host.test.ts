@@ -2,7 +2,6 @@ import { expect, test, vi } from 'vitest';
 import type { EngineInfo } from './builds.js';
 import type { Sink } from './download.js';
 import type { Edge, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
-import type { RunningEngine } from './engine.js';
 import { emptySummary } from './generation.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker } from './messages.js';
@@ -73,7 +72,7 @@ async function loaded(
         EdgeLoader,
         Edge: { policies: () => samplePolicies },
         info: engineInfo,
-      } as RunningEngine),
+      }),
     download: () => Promise.resolve(new Uint8Array()),
     downloadInto,
     downloadOptional: () => Promise.resolve(heads),
