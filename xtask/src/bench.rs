@@ -71,7 +71,7 @@ fn sampling(workspace: &Workspace, folder: &Path) -> Result<()> {
 }
 
 /// Builds the browser's half.
-fn in_browser(workspace: &Workspace, bench: Bench, folder: &Path) -> Result<(Page, PathBuf)> {
+fn in_browser<'a>(workspace: &'a Workspace, bench: Bench, folder: &Path) -> Result<(Page<'a>, PathBuf)> {
     let browser = chromium::browser()?;
     let page = Page::install(workspace)?;
     wasm::build_bench(workspace, bench.name(), folder)?;
@@ -79,7 +79,7 @@ fn in_browser(workspace: &Workspace, bench: Bench, folder: &Path) -> Result<(Pag
 }
 
 /// Runs it, and leaves what it says in NAME-browser.txt.
-fn time_in_browser(bench: Bench, page: &Page, browser: &Path, folder: &Path) -> Result<()> {
+fn time_in_browser(bench: Bench, page: &Page<'_>, browser: &Path, folder: &Path) -> Result<()> {
     println!("Timing in Chromium: a minute or two.");
     let mut node = page.node("e2e/bench.mjs");
     let times = process::capture(node.arg(folder).arg(bench.name()).env("CHROMIUM_PATH", browser))?;
