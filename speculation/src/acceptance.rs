@@ -142,8 +142,13 @@ pub fn residual(p: &[f64], dist: &DraftDist) -> Vec<f64> {
 
 /// Draws a token with probability proportional to its weight; at least one weight is above zero.
 pub fn sample(weights: &[f64], randomness: &mut Randomness) -> u32 {
+    at(weights, randomness.unit())
+}
+
+/// The token that such a share of the weights' sum falls to, in [0, 1).
+pub(crate) fn at(weights: &[f64], share: f64) -> u32 {
     let sum: f64 = weights.iter().sum();
-    let mut ticket = randomness.unit() * sum;
+    let mut ticket = share * sum;
     let mut chosen = 0;
     for (id, &weight) in weights.iter().enumerate() {
         if weight > 0.0 {

@@ -235,7 +235,7 @@ impl<'a> Distribution<'a> {
 
     /// Draws a token.
     pub fn draw(&self, randomness: &mut Randomness) -> u32 {
-        self.without(&[]).draw(randomness)
+        self.without(&[]).at(randomness.unit())
     }
 
     /// What is left of it without a few tokens, `ids`, ascending.
@@ -354,9 +354,10 @@ impl Rest<'_> {
         self.mass / self.of.partition
     }
 
-    /// Draws a token of those that are left, in proportion to their probabilities; some token if none is.
-    pub fn draw(&self, randomness: &mut Randomness) -> u32 {
-        let mut ticket = randomness.unit() * self.mass;
+    /// The token that such a share of what is left falls to, in [0, 1): for a uniform one, each in proportion to its
+    /// probability. Some token if none is left.
+    pub fn at(&self, share: f64) -> u32 {
+        let mut ticket = share * self.mass;
         // Rounding may leave a ticket beyond the last weight: it then goes to the last token with any.
         let mut chosen = 0;
         for (piece, &mass) in self.masses.iter().enumerate().filter(|&(_, &mass)| mass > 0.0) {

@@ -90,7 +90,7 @@ fn sampling(workspace: &Workspace, folder: &Path) -> Result<()> {
 }
 
 /// Builds the browser's half.
-fn in_browser<'w>(workspace: &'w Workspace, bench: Bench, folder: &Path) -> Result<(Page<'w>, PathBuf)> {
+fn in_browser<'a>(workspace: &'a Workspace, bench: Bench, folder: &Path) -> Result<(Page<'a>, PathBuf)> {
     let browser = chromium::browser()?;
     let page = Page::install(workspace)?;
     wasm::build_bench(workspace, bench.name(), folder)?;

@@ -48,9 +48,13 @@ pub(super) fn bits(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> [[u64; TOKE
 #[inline(always)]
 fn quarter_round(state: &mut [Lanes; WORDS], [a, b, c, d]: [usize; 4]) {
     for (to, from, mixed, bits) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
-        for lane in 0..BLOCKS {
-            state[to][lane] = state[to][lane].wrapping_add(state[from][lane]);
-            state[mixed][lane] = (state[mixed][lane] ^ state[to][lane]).rotate_left(bits);
+        let added = state[from];
+        for (word, added) in state[to].iter_mut().zip(added) {
+            *word = word.wrapping_add(added);
+        }
+        let sum = state[to];
+        for (word, sum) in state[mixed].iter_mut().zip(sum) {
+            *word = (*word ^ sum).rotate_left(bits);
         }
     }
 }

@@ -75,7 +75,7 @@ impl Decision {
     }
 
     /// Draws the token that takes a fallen draft's place, in proportion to [`replacement`](Self::replacement)'s weights but
-    /// without a list of them: a token of q̂'s support, or else one of p's others.
+    /// without a list of them: one of p's others, or else a token of q̂'s support. Takes one coin.
     pub fn replace(&self, q: &DraftDist, p: &Distribution<'_>, randomness: &mut Randomness) -> u32 {
         let (on_support, elsewhere): (Vec<f64>, f64) = match self {
             Self::Keep => (probabilities(q).collect(), 0.0),
@@ -88,13 +88,13 @@ impl Decision {
         let rest = p.without(q.ids());
         let outside = elsewhere * rest.mass();
         let within: f64 = on_support.iter().sum();
+        let coin = randomness.unit();
+        let ticket = coin * (within + outside);
         match self {
             // Rounding leaves nothing: π.
-            Self::Speculate(pi) if within + outside == 0.0 => {
-                q.ids()[acceptance::sample(&pi.on_support, randomness) as usize]
-            }
-            _ if randomness.unit() * (within + outside) < outside => rest.draw(randomness),
-            _ => q.ids()[acceptance::sample(&on_support, randomness) as usize],
+            Self::Speculate(pi) if within + outside == 0.0 => q.ids()[acceptance::at(&pi.on_support, coin) as usize],
+            _ if ticket < outside => rest.at(ticket / outside),
+            _ => q.ids()[acceptance::at(&on_support, (ticket - outside) / within) as usize],
         }
     }
 

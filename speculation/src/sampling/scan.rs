@@ -34,8 +34,8 @@ impl Scan {
             };
             let (blocks, rest) = piece.as_chunks::<LANES>();
             for block in blocks {
-                for lane in 0..LANES {
-                    see(lane, block[lane]);
+                for (lane, &logit) in block.iter().enumerate() {
+                    see(lane, logit);
                 }
             }
             for (lane, &logit) in rest.iter().enumerate() {

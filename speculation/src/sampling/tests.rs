@@ -184,11 +184,11 @@ proptest! {
         prop_assert!((rest.mass() - sum).abs() < 1e-12);
         prop_assert_eq!(rest.mass() == 0.0, sum == 0.0);
         if sum > 0.0 {
-            let (mut ours, mut reference) = (Randomness::new(seed, End::Edge), Randomness::new(seed, End::Edge));
+            let mut randomness = Randomness::new(seed, End::Edge);
             for _ in 0..20 {
                 // The same ticket falls to the same token, but for the rounding of its place.
-                let ticket = reference.unit();
-                let drawn = rest.draw(&mut ours) as usize;
+                let ticket = randomness.unit();
+                let drawn = rest.at(ticket) as usize;
                 let before: f64 = left[..drawn].iter().sum();
                 prop_assert!(left[drawn] > 0.0);
                 prop_assert!(before <= ticket * sum + 1e-12 && before + left[drawn] >= ticket * sum - 1e-12);
