@@ -24,7 +24,7 @@ use crate::{
     gguf_writer::Format,
     native_report::{Measured, Report},
     passes::{Failure, Pass},
-    shapes::{SMOLLM2, Shape, TINYLLAMA},
+    shapes::{self, SMOLLM2, Shape, TINYLLAMA},
 };
 
 mod bandwidth;
@@ -40,6 +40,7 @@ mod protocol;
 mod samples;
 #[expect(dead_code, reason = "the browser's models are of other shapes")]
 mod shapes;
+mod sweep_memory;
 
 /// In the order of the tables' columns and the charts' bars.
 pub const ENGINES: [&str; 4] = ["llama.cpp", "Outrider", "llama.cpp, flash attention", "candle"];
@@ -84,14 +85,14 @@ impl Bench {
     }
 
     fn run(&self) -> Result<(), Failure> {
-        let shapes: &[Shape] = if self.quick { &[SMOLLM2] } else { &[SMOLLM2, TINYLLAMA] };
+        let shapes = shapes::chosen(if self.quick { &[SMOLLM2] } else { &[SMOLLM2, TINYLLAMA] })?;
         let mut report = Report::new();
         for shape in shapes {
             for format in [Format::Q8_0, Format::Q4_0] {
                 let model = shape.write(format, &self.folder.join("models"))?;
                 for threads in THREADS {
                     println!("{} {}, {threads} threads", shape.name, format.name());
-                    report.tables.push(self.measure(shape, format, &model, threads)?);
+                    report.tables.push(self.measure(&shape, format, &model, threads)?);
                 }
             }
         }

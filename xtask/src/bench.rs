@@ -18,6 +18,8 @@ use crate::workspace::Workspace;
 pub enum Bench {
     /// Bits and time of the codes.
     Codec,
+    /// Decoding in the browser beside wllama's and candle's.
+    Edge,
     /// The server's passes beside llama.cpp's and candle's.
     Native,
     /// Quality against rejections, for every acceptance rule.
@@ -30,12 +32,13 @@ pub enum Bench {
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 5] = [Self::Codec, Self::Native, Self::Rules, Self::Sampling, Self::Schemes];
+    pub const ALL: [Self; 6] = [Self::Codec, Self::Edge, Self::Native, Self::Rules, Self::Sampling, Self::Schemes];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Codec => "codec",
+            Self::Edge => "edge",
             Self::Native => "native",
             Self::Rules => "rules",
             Self::Sampling => "sampling",
@@ -50,7 +53,7 @@ impl Bench {
 
     /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
     pub const fn has_quick_form(self) -> bool {
-        matches!(self, Self::Native)
+        matches!(self, Self::Edge | Self::Native)
     }
 
     /// Measures, prints tables and leaves them in target/bench.
@@ -59,11 +62,28 @@ impl Bench {
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         match self {
             Self::Codec => codec(workspace, &folder),
+            Self::Edge => edge(workspace, &folder, quick),
             Self::Native => native(workspace, &folder, quick),
             Self::Sampling => sampling(workspace, &folder),
             Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
         }
     }
+}
+
+/// Models are written and tables made here, everything is timed in the browser.
+fn edge(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let browser = chromium::browser()?;
+    let page = Page::install(workspace)?;
+    let peers = Peers::new(workspace)?;
+    let built = folder.join("edge");
+    wasm::build_edge_bench(workspace, &built.join("builds"))?;
+    peers.candle_browser(&built.join("candle"))?;
+    let wllama = peers.wllama(&page)?;
+    let form = quick.then_some("quick");
+    process::run(bench_program(workspace, Bench::Edge).arg("prepare").arg(folder).args(form))?;
+    let mut measure = page.node("e2e/edge/bench.mjs");
+    process::run(measure.arg(folder).arg(wllama.join("esm")).args(form).env("CHROMIUM_PATH", browser))?;
+    program(workspace, Bench::Edge, &["report"], folder)
 }
 
 fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {

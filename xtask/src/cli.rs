@@ -35,6 +35,8 @@ Usage: cargo xtask <command>
 
   bench WHAT           measurements, as tables and plots in target/bench
       codec            bits and time per token of the codes, here and in Chromium
+      edge [quick]     decoding in Chromium beside wllama's and candle's, on random weights in the shapes of drafts,
+                       which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
       native [quick]   the server's passes on this processor beside llama.cpp's and candle's, on random weights in
                        real shapes, which take 2 GB of disk; twenty minutes, and the first time as many to build
                        the others from PyPI and crates.io
@@ -50,6 +52,7 @@ cargo-fuzz and typos under target/tools; npm packages under web/node_modules; on
 C++ compiler. Node 20.19 or newer has to be there already. Environment variables that are looked at:
 
   CHROMIUM_PATH, CHROMEDRIVER_PATH   a browser and its driver at an unusual place
+  BENCH_MODELS                       shapes that `bench edge` and `bench native` measure, such as 15M,135M
   CARGO_TARGET_DIR                   where everything is built (default: target)
 ";
 

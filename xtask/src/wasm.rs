@@ -157,6 +157,25 @@ pub fn build_bench(workspace: &Workspace, name: &str, folder: &Path) -> Result<(
     process::run(workspace.command(bindgen).args(["--target", "no-modules", "--out-dir"]).arg(folder).arg(module))
 }
 
+/// Builds the browser's half of `bench edge`, as the edge is built: NAME/edge_bench.js and its .wasm in `folder` for each
+/// build. Those whose name ends with `-threads` share their memory among workers.
+pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let compiler = Compiler::find_or_install(workspace)?;
+    let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+    // None may be left over that is not built any more.
+    if folder.is_dir() {
+        fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
+    }
+    for name in ["simd128"] {
+        let mut build = compiler.cargo(workspace, "build");
+        process::run(build.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
+        let module = workspace.target().join(TARGET).join("release").join("examples").join("edge_bench.wasm");
+        let mut bindgen = workspace.command(&bindgen);
+        process::run(bindgen.args(["--target", "web", "--out-dir"]).arg(folder.join(name)).arg(module))?;
+    }
+    Ok(())
+}
+
 /// Runs clippy on what only the browser compiles.
 pub fn lint(workspace: &Workspace) -> Result<()> {
     let compiler = Compiler::find_or_install(workspace)?;

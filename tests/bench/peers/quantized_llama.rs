@@ -22,7 +22,8 @@ impl QuantizedLlama {
     /// Reads a GGUF file.
     pub fn read(file: &mut (impl Read + Seek)) -> Result<Self, Failure> {
         let content = Content::read(file)?;
-        let vocabulary = content.metadata.get("llama.vocab_size").ok_or("the vocabulary's size is missing")?.to_u32()?;
+        let vocabulary =
+            content.metadata.get("llama.vocab_size").ok_or("the vocabulary's size is missing")?.to_u32()?;
         let model = ModelWeights::from_gguf(content, file, &Device::Cpu)?;
         Ok(Self { vocabulary, cached: 0, before: model.clone(), now: model })
     }
