@@ -156,8 +156,7 @@ impl WidenedMatrix {
                 let product = Product {
                     format: Format::F32,
                     inputs: self.inputs,
-                    scales: std::ptr::null(),
-                    values: wide.as_ptr().cast(),
+                    strip: wide.as_ptr().cast(),
                     rows: Rows::Plain(x.as_ptr()),
                     // SAFETY: the group's first row is within `out`.
                     out: unsafe { out.add(group * isa.rows() * outputs + index * LANES) },
