@@ -17,7 +17,7 @@
 //! | `Q8_0` | 32 | 16 d; where they are f16, those of two blocks, then both blocks' values | 512 | 1 (1.06 where scales are f32) |
 //! | `Q4_0` | 32 | the same | 256; the low halves are inputs 0–15, the high ones 16–31 | 1 (1.11) |
 //! | `Q4_K` | 256 | 16 d, 16 dmin, 8 × 16 scales, 8 × 16 minima | 2048 | 1.03 (1.06) |
-//! | `Q6_K` | 256 | 16 d, 16 × 16 scales | 2048 of low halves, 1024 of high pairs | 1.01 |
+//! | `Q6_K` | 256 | 16 d, 16 × 16 scales | twice 512 of high pairs, 1024 of low halves | 1.01 |
 //! | F16, BF16, F32 | 1 | | 16 values | 1 |
 //!
 //! The last strip of a matrix is filled up with zeros.
@@ -168,8 +168,10 @@ impl Format {
                         for (part, &scale) in block[192..208].iter().enumerate() {
                             parts[part * LANES + lane] = scale;
                         }
-                        put_quads(values, 0, lane, &block[..128], 0);
-                        put_quads(values, 32, lane, &block[128..192], 0);
+                        for half in 0..2 {
+                            put_quads(values, 24 * half, lane, &block[128 + 32 * half..][..32], 0);
+                            put_quads(values, 24 * half + 8, lane, &block[64 * half..][..64], 0);
+                        }
                     }
                     Self::F16 | Self::Bf16 => values[2 * lane..][..2].copy_from_slice(block),
                     Self::F32 => values[4 * lane..][..4].copy_from_slice(block),
@@ -214,8 +216,8 @@ impl Format {
                     let parts = &scales[LANES * SCALE_BYTES..];
                     for (i, out) in out.iter_mut().enumerate() {
                         let (half, quarter, place) = (i / 128, i / 32 % 4, i % 32);
-                        let low = byte(values, 16 * half + 8 * (quarter % 2), lane, place);
-                        let high = byte(values, 32 + 8 * half, lane, place);
+                        let high = byte(values, 24 * half, lane, place);
+                        let low = byte(values, 24 * half + 8 + 8 * (quarter % 2), lane, place);
                         let q = (low >> (4 * (quarter / 2)) & 15) | (high >> (2 * quarter) & 3) << 4;
                         *out = d * f32::from(parts[i / 16 * LANES + lane] as i8) * (f32::from(q) - 32.0);
                     }

@@ -206,8 +206,8 @@ unsafe fn q6k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
             let d = S::scales(scales);
             let parts = scales.add(LANES * SCALE_BYTES + half % 2 * 8 * LANES);
             let values = product.strip.add(place.values);
-            let low = values.add(half % 2 * 64 * LANES);
-            let high = values.add((128 + half % 2 * 32) * LANES);
+            let high = values.add(half % 2 * 96 * LANES);
+            let low = high.add(32 * LANES);
             q6k_quarter::<S, R, 0, 0>(&mut sums, rows, 4 * half, d, parts, low, high);
             q6k_quarter::<S, R, 0, 2>(&mut sums, rows, 4 * half + 1, d, parts, low.add(32 * LANES), high);
             q6k_quarter::<S, R, 4, 4>(&mut sums, rows, 4 * half + 2, d, parts, low, high);
