@@ -18,18 +18,18 @@ use super::{
     rounded::RowGroup,
 };
 
-/// A strip and what it is multiplied with.
+/// Consecutive strips and what they are multiplied with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Product {
     pub(super) format: Format,
     pub(super) inputs: usize,
-    pub(super) scales: *const u8,
-    pub(super) values: *const u8,
+    /// The first strip; the next ones follow.
+    pub(super) strip: *const u8,
     pub(super) rows: Rows,
-    /// Where the first row's sixteen outputs go; the next row's are `stride` elements on.
+    /// Where the first row's outputs go; the next row's are `stride` elements on.
     pub(super) out: *mut f32,
     pub(super) stride: usize,
-    /// Outputs that are wanted of the sixteen.
+    /// Outputs that are wanted: sixteen of each strip, fewer of the last.
     pub(super) outputs: usize,
 }
 
@@ -51,30 +51,40 @@ pub(super) enum Rows {
 #[allow(unsafe_code, reason = "see above")]
 #[inline(always)]
 pub(super) unsafe fn product<S: Lanes, const R: usize>(product: &Product) {
+    let mut strip = *product;
+    let strip_bytes = product.format.strip_bytes(product.inputs);
     // SAFETY: promised by the caller.
     unsafe {
-        let sums = match product.rows {
-            Rows::Rounded(rows) => match product.format {
-                Format::Q8_0 => q8_0::<S, R>(product, rows),
-                Format::Q4_0 => q4_0::<S, R>(product, rows),
-                Format::Q4K => q4k::<S, R>(product, rows),
-                _ => q6k::<S, R>(product, rows),
-            },
-            Rows::Plain { first, stride } => match product.format {
-                Format::F16 => dense::<S, R>(product, first, stride, 2, |at| S::f16(at)),
-                Format::Bf16 => dense::<S, R>(product, first, stride, 2, |at| S::bf16(at)),
-                _ => dense::<S, R>(product, first, stride, 4, |at| S::f32(at)),
-            },
-        };
-        for (row, sums) in sums.into_iter().enumerate() {
-            let out = product.out.add(row * product.stride);
-            if product.outputs == LANES {
-                S::store(sums, out);
-            } else {
-                let mut all = [0.0; LANES];
-                S::store(sums, all.as_mut_ptr());
-                std::ptr::copy_nonoverlapping(all.as_ptr(), out, product.outputs);
+        loop {
+            let sums = match strip.rows {
+                Rows::Rounded(rows) => match strip.format {
+                    Format::Q8_0 => q8_0::<S, R>(&strip, rows),
+                    Format::Q4_0 => q4_0::<S, R>(&strip, rows),
+                    Format::Q4K => q4k::<S, R>(&strip, rows),
+                    _ => q6k::<S, R>(&strip, rows),
+                },
+                Rows::Plain { first, stride } => match strip.format {
+                    Format::F16 => dense::<S, R>(&strip, first, stride, 2, |at| S::f16(at)),
+                    Format::Bf16 => dense::<S, R>(&strip, first, stride, 2, |at| S::bf16(at)),
+                    _ => dense::<S, R>(&strip, first, stride, 4, |at| S::f32(at)),
+                },
+            };
+            for (row, sums) in sums.into_iter().enumerate() {
+                let out = strip.out.add(row * strip.stride);
+                if strip.outputs >= LANES {
+                    S::store(sums, out);
+                } else {
+                    let mut all = [0.0; LANES];
+                    S::store(sums, all.as_mut_ptr());
+                    std::ptr::copy_nonoverlapping(all.as_ptr(), out, strip.outputs);
+                }
             }
+            if strip.outputs <= LANES {
+                break;
+            }
+            strip.outputs -= LANES;
+            strip.out = strip.out.add(LANES);
+            strip.strip = strip.strip.add(strip_bytes);
         }
     }
 }
@@ -95,7 +105,8 @@ unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
         let quad_words = S::FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
         for block in 0..product.inputs / 32 {
-            let values = product.values.add(block * 32 * LANES);
+            let place = Format::Q8_0.place(block);
+            let values = product.strip.add(place.values);
             let x = rows.quads.add(block * 8 * quad_words);
             let mut ints = [S::ints(0); R];
             for (row, ints) in ints.iter_mut().enumerate() {
@@ -107,7 +118,7 @@ unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
                     *ints = S::dot(*ints, weights, x.add(quad * quad_words + row), R);
                 }
             }
-            let scale = S::scales(product.scales.add(block * LANES * SCALE_BYTES));
+            let scale = S::scales(product.strip.add(place.scales));
             for (row, (sum, ints)) in sums.iter_mut().zip(ints).enumerate() {
                 *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
             }
@@ -124,7 +135,8 @@ unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
         let quad_words = S::SMALL_FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
         for block in 0..product.inputs / 32 {
-            let values = product.values.add(block * 16 * LANES);
+            let place = Format::Q4_0.place(block);
+            let values = product.strip.add(place.values);
             let x = rows.quads.add(block * 8 * quad_words);
             let mut smalls = [S::smalls(); R];
             for quad in 0..4 {
@@ -134,7 +146,7 @@ unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
                     *smalls = S::dot_halves(*smalls, high, x.add((quad + 4) * quad_words + row), R);
                 }
             }
-            let scale = S::scales(product.scales.add(block * LANES * SCALE_BYTES));
+            let scale = S::scales(product.strip.add(place.scales));
             for (row, (sum, smalls)) in sums.iter_mut().zip(smalls).enumerate() {
                 let ints = S::finish(smalls, *rows.starts.add(block * R + row));
                 *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
@@ -152,12 +164,13 @@ unsafe fn q4k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
         let quad_words = S::SMALL_FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
         for block in 0..product.inputs / 256 {
-            let scales = product.scales.add(block * Format::Q4K_SCALES);
+            let place = Format::Q4K.place(block);
+            let scales = product.strip.add(place.scales);
             let d = S::scales(scales);
             let dmin = S::scales(scales.add(LANES * SCALE_BYTES));
             let parts = scales.add(2 * LANES * SCALE_BYTES);
             for pair in 0..4 {
-                let values = product.values.add((block * 4 + pair) * 32 * LANES);
+                let values = product.strip.add(place.values + pair * 32 * LANES);
                 let (low_block, high_block) = (block * 8 + 2 * pair, block * 8 + 2 * pair + 1);
                 let x = rows.quads.add(low_block * 8 * quad_words);
                 let mut lows = [S::smalls(); R];
@@ -191,12 +204,13 @@ unsafe fn q6k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
     unsafe {
         let mut sums = [S::splat(0.0); R];
         for half in 0..product.inputs / 128 {
-            let scales = product.scales.add(half / 2 * Format::Q6K_SCALES);
+            let place = Format::Q6K.place(half / 2);
+            let scales = product.strip.add(place.scales);
             let d = S::scales(scales);
             let parts = scales.add(LANES * SCALE_BYTES + half % 2 * 8 * LANES);
-            let values = product.values.add(half / 2 * 192 * LANES);
-            let low = values.add(half % 2 * 64 * LANES);
-            let high = values.add((128 + half % 2 * 32) * LANES);
+            let values = product.strip.add(place.values);
+            let high = values.add(half % 2 * 96 * LANES);
+            let low = high.add(32 * LANES);
             q6k_quarter::<S, R, 0, 0>(&mut sums, rows, 4 * half, d, parts, low, high);
             q6k_quarter::<S, R, 0, 2>(&mut sums, rows, 4 * half + 1, d, parts, low.add(32 * LANES), high);
             q6k_quarter::<S, R, 4, 4>(&mut sums, rows, 4 * half + 2, d, parts, low, high);
@@ -253,7 +267,7 @@ unsafe fn dense<S: Lanes, const R: usize>(
     // SAFETY: promised by the caller.
     unsafe {
         let inputs = product.inputs;
-        let at = |input: usize| load(product.values.add(input * bytes * LANES));
+        let at = |input: usize| load(product.strip.add(input * bytes * LANES));
         let mut even = [S::splat(0.0); R];
         let mut odd = [S::splat(0.0); R];
         for pair in 0..inputs / 2 {

@@ -164,8 +164,7 @@ impl WidenedMatrix {
                 let product = Product {
                     format: Format::F32,
                     inputs: chunk,
-                    scales: std::ptr::null(),
-                    values: wide.as_ptr().cast(),
+                    strip: wide.as_ptr().cast(),
                     rows: Rows::Plain { first: x[first..].as_ptr(), stride: inputs },
                     out: sums.as_mut_ptr(),
                     stride: LANES,
