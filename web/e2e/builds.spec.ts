@@ -1,10 +1,13 @@
 // Every build of the engine, in a real browser: which one runs, and that all of them give the same text.
 
+import path from 'node:path';
 import type { Demo } from './fixtures.js';
 import { expect, test } from './fixtures.js';
 import { nativeTokenIds } from './server.js';
 
 const builds = ['scalar', 'simd128', 'relaxed', 'simd128-threads', 'relaxed-threads'] as const;
+
+const target = path.resolve(import.meta.dirname, '../../pair/target/target-f16.gguf');
 
 const seed = 1;
 const maxTokens = 48;
@@ -32,6 +35,24 @@ test('greedy text is the same in every build and with every number of threads', 
     }
   }
   expect(new Set(drafts.values()).size, JSON.stringify([...drafts])).toBe(1);
+});
+
+test('a draft model large enough to be split over threads drafts the same with one and with two', async ({
+  demo,
+  server,
+}) => {
+  // The server's own model as the draft: its greedy drafts are the server's greedy tokens, so that all are accepted.
+  const { page } = demo;
+  await page.route('**/pair/draft.gguf', (route) => route.fulfill({ path: target }));
+  await page.route('**/pair/heads.safetensors', (route) => route.fulfill({ status: 404 }));
+  for (const build of ['simd128-threads', 'relaxed-threads']) {
+    for (const threads of [1, 2]) {
+      await demo.open(server, { ...query, build, threads });
+      await demo.run();
+      expect((await demo.tokens()).length).toBeGreaterThan(0);
+      expect(await demo.counter('acceptanceRate'), `${build}, ${threads} threads`).toBe(1);
+    }
+  }
 });
 
 test('the fastest build is the default on the server’s own page', async ({ demo, server }) => {
