@@ -25,15 +25,19 @@ pub(super) fn bits(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> [[u64; TOKE
     (start[4], start[5]) = ([low(seed); BLOCKS], [high(seed); BLOCKS]);
     (start[12], start[13]) = (blocks.map(low), blocks.map(high));
     (start[14], start[15]) = ([low(stream); BLOCKS], [high(stream); BLOCKS]);
+    // The compiler makes a rotation that it recognises one of single words in the browser, where there is none of vectors.
+    let right = core::hint::black_box([16, 20, 24, 25]);
     let mut state = start;
     for _ in 0..DOUBLE_ROUNDS {
-        for column in 0..4 {
-            quarter_round(&mut state, [column, column + 4, column + 8, column + 12]);
-        }
-        for diagonal in 0..4 {
-            let beside = |row: usize| row * 4 + (diagonal + row) % 4;
-            quarter_round(&mut state, [beside(0), beside(1), beside(2), beside(3)]);
-        }
+        // Columns, then diagonals.
+        quarter_round(&mut state, [0, 4, 8, 12], right);
+        quarter_round(&mut state, [1, 5, 9, 13], right);
+        quarter_round(&mut state, [2, 6, 10, 14], right);
+        quarter_round(&mut state, [3, 7, 11, 15], right);
+        quarter_round(&mut state, [0, 5, 10, 15], right);
+        quarter_round(&mut state, [1, 6, 11, 12], right);
+        quarter_round(&mut state, [2, 7, 8, 13], right);
+        quarter_round(&mut state, [3, 4, 9, 14], right);
     }
     let mut bits = [[0; TOKENS]; BLOCKS];
     for (block, bits) in bits.iter_mut().enumerate() {
@@ -45,17 +49,26 @@ pub(super) fn bits(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> [[u64; TOKE
     bits
 }
 
+/// `right` has what 16, 12, 8 and 7 leave of 32.
 #[inline(always)]
-fn quarter_round(state: &mut [Lanes; WORDS], [a, b, c, d]: [usize; 4]) {
-    for (to, from, mixed, bits) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
-        let added = state[from];
-        for (word, added) in state[to].iter_mut().zip(added) {
-            *word = word.wrapping_add(added);
-        }
-        let sum = state[to];
-        for (word, sum) in state[mixed].iter_mut().zip(sum) {
-            *word = (*word ^ sum).rotate_left(bits);
-        }
+fn quarter_round(state: &mut [Lanes; WORDS], [a, b, c, d]: [usize; 4], right: [u32; 4]) {
+    mix::<16>(state, [a, b, d], right[0]);
+    mix::<12>(state, [c, d, b], right[1]);
+    mix::<8>(state, [a, b, d], right[2]);
+    mix::<7>(state, [c, d, b], right[3]);
+}
+
+/// a += b; d = (d ⊕ a) rotated to the left by so many bits, which is by 32 − `LEFT` to the right.
+#[inline(always)]
+fn mix<const LEFT: u32>(state: &mut [Lanes; WORDS], [a, b, d]: [usize; 3], right: u32) {
+    let added = state[b];
+    for (word, added) in state[a].iter_mut().zip(added) {
+        *word = word.wrapping_add(added);
+    }
+    let sum = state[a];
+    for (word, sum) in state[d].iter_mut().zip(sum) {
+        let mixed = *word ^ sum;
+        *word = mixed << LEFT | mixed.wrapping_shr(right);
     }
 }
 
