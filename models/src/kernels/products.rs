@@ -89,6 +89,12 @@ pub(super) unsafe fn product<S: Lanes, const R: usize>(product: &Product) {
     }
 }
 
+/// `count`; what the compiler need not know if it should keep a loop.
+#[inline(always)]
+fn quads<S: Lanes>(count: usize) -> usize {
+    if S::UNROLL { count } else { std::hint::black_box(count) }
+}
+
 /// sum + float(ints) · (scale · row_scale)
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
@@ -104,6 +110,7 @@ unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
     unsafe {
         let quad_words = S::FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
+        let quads = quads::<S>(8);
         for block in 0..product.inputs / 32 {
             let place = Format::Q8_0.place(block);
             let values = product.strip.add(place.values);
@@ -112,7 +119,7 @@ unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
             for (row, ints) in ints.iter_mut().enumerate() {
                 *ints = S::ints(*rows.starts.add(block * R + row));
             }
-            for quad in 0..8 {
+            for quad in 0..quads {
                 let weights = S::signed(values.add(quad * 4 * LANES));
                 for (row, ints) in ints.iter_mut().enumerate() {
                     *ints = S::dot(*ints, weights, x.add(quad * quad_words + row), R);
@@ -134,12 +141,13 @@ unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
     unsafe {
         let quad_words = S::SMALL_FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
+        let quads = quads::<S>(4);
         for block in 0..product.inputs / 32 {
             let place = Format::Q4_0.place(block);
             let values = product.strip.add(place.values);
             let x = rows.quads.add(block * 8 * quad_words);
             let mut smalls = [S::smalls(); R];
-            for quad in 0..4 {
+            for quad in 0..quads {
                 let (low, high) = S::halves(values.add(quad * 4 * LANES));
                 for (row, smalls) in smalls.iter_mut().enumerate() {
                     *smalls = S::dot_halves(*smalls, low, x.add(quad * quad_words + row), R);
@@ -163,6 +171,7 @@ unsafe fn q4k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
     unsafe {
         let quad_words = S::SMALL_FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
+        let quads = quads::<S>(8);
         for block in 0..product.inputs / 256 {
             let place = Format::Q4K.place(block);
             let scales = product.strip.add(place.scales);
@@ -175,7 +184,7 @@ unsafe fn q4k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
                 let x = rows.quads.add(low_block * 8 * quad_words);
                 let mut lows = [S::smalls(); R];
                 let mut highs = [S::smalls(); R];
-                for quad in 0..8 {
+                for quad in 0..quads {
                     let (low, high) = S::halves(values.add(quad * 4 * LANES));
                     for row in 0..R {
                         lows[row] = S::dot_halves(lows[row], low, x.add(quad * quad_words + row), R);

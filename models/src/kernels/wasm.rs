@@ -275,6 +275,9 @@ impl<P: Products> Lanes for Wasm<P> {
     const SMALL_FORM: QuadForm = P::SMALL_FORM;
     const SIGN_FLIPS: u32 = P::SIGN_FLIPS;
     const ROWS: usize = P::ROWS;
+    // The compiler orders a longer run by outputs, not by quads, and engines have sixteen registers: unrolled, a third
+    // of the instructions move values to the stack and back.
+    const UNROLL: bool = false;
 
     #[inline(always)]
     unsafe fn ints(start: i32) -> Self::Ints {
