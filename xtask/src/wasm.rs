@@ -166,12 +166,14 @@ pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
     if folder.is_dir() {
         fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
     }
-    for name in ["simd128"] {
-        let mut build = compiler.cargo(workspace, "build");
-        process::run(build.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
-        let module = workspace.target().join(TARGET).join("release").join("examples").join("edge_bench.wasm");
+    let with_threads = build::can_build_threads(&compiler, workspace);
+    for build in Build::ALL.into_iter().filter(|build| with_threads || !build.has_threads()) {
+        let mut cargo = build.cargo(&compiler, workspace, "build");
+        process::run(cargo.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
+        let examples = build.target(workspace).join(TARGET).join("release").join("examples");
         let mut bindgen = workspace.command(&bindgen);
-        process::run(bindgen.args(["--target", "web", "--out-dir"]).arg(folder.join(name)).arg(module))?;
+        bindgen.args(["--target", "web", "--out-dir"]).arg(folder.join(build.name));
+        process::run(bindgen.arg(examples.join("edge_bench.wasm")))?;
     }
     Ok(())
 }

@@ -80,7 +80,7 @@ impl WidenedFormat {
             Self::Q5K => {
                 let (scale, minimum) = super::format::q4k_part(&block[4..16], i / 32);
                 let byte = block[48 + i / 64 * 32 + i % 32];
-                let q = if i / 32 % 2 == 0 { byte & 15 } else { byte >> 4 };
+                let q = if (i / 32).is_multiple_of(2) { byte & 15 } else { byte >> 4 };
                 let q = q | (block[16 + i % 32] >> (i / 32) & 1) << 4;
                 half(0) * f32::from(scale) * f32::from(q) - half(2) * f32::from(minimum)
             }
