@@ -43,11 +43,13 @@ impl SharedNoise {
     /// not necessarily normalised).
     pub fn choose(&self, position: usize, probabilities: &[f64]) -> u32 {
         let mut race = Race::new(self.seed, position);
-        let mut padded = [0.0; PIECE];
         for (piece, first) in probabilities.chunks(PIECE).zip((0..).step_by(PIECE)) {
-            padded[..piece.len()].copy_from_slice(piece);
-            padded[piece.len()..].fill(0.0);
-            race.run_piece(first, &padded);
+            let largest = piece.iter().copied().fold(0.0, f64::max);
+            race.run_piece(first, largest, || {
+                let mut padded = [0.0; PIECE];
+                padded[..piece.len()].copy_from_slice(piece);
+                padded
+            });
         }
         race.best
     }
@@ -56,12 +58,7 @@ impl SharedNoise {
     pub fn choose_from(&self, position: usize, distribution: &Distribution<'_>) -> u32 {
         let mut race = Race::new(self.seed, position);
         distribution.weigh(|weighed| match weighed {
-            Weighed::Piece { first, largest, weights } => {
-                // E is at least one unit: no token of the piece comes in before the best so far.
-                if race.least * largest >= 0.5 {
-                    race.run_piece(first, &weights());
-                }
-            }
+            Weighed::Piece { first, largest, weights } => race.run_piece(first, largest, weights),
             Weighed::Few(tokens) => race.run_few(tokens),
         });
         race.best
@@ -82,14 +79,21 @@ impl Race {
         Self { seed, stream: FIRST_STREAM + position as u64, best: 0, least: f64::INFINITY }
     }
 
-    /// The tokens from `first` on, which is a multiple of their number.
-    fn run_piece(&mut self, first: u32, weights: &[f64; PIECE]) {
-        if weights.iter().all(|&weight| weight == 0.0) {
+    /// The tokens from `first` on, which is a multiple of their number, and the `largest` of their weights.
+    fn run_piece(&mut self, first: u32, largest: f64, weights: impl FnOnce() -> [f64; PIECE]) {
+        // E is at least one unit: maybe no token of the piece can come in before the best so far.
+        if largest == 0.0 || self.least * largest < 0.5 {
             return;
         }
         let block = u64::from(first) / noise::TOKENS as u64;
-        let bits = noise::bits(self.seed, self.stream, core::array::from_fn(|i| block + i as u64));
-        for ((&u, &weight), id) in bits.as_flattened().iter().zip(weights).zip(first..) {
+        let words = noise::words(self.seed, self.stream, core::array::from_fn(|i| block + i as u64));
+        // Nor if the noise of all is large; as in `run`, for the first 32 bits, with room for rounding.
+        let at_least = u64::from(!words.highest()) << 8;
+        if at_least as f64 > 1.001 * self.least * largest {
+            return;
+        }
+        let (bits, weights) = (words.bits(), weights());
+        for ((&u, &weight), id) in bits.as_flattened().iter().zip(&weights).zip(first..) {
             self.run(id, weight, u);
         }
     }
@@ -100,7 +104,7 @@ impl Race {
         let groups: Vec<_> = tokens.chunk_by(|a, b| block(a) == block(b)).collect();
         for groups in groups.chunks(noise::BLOCKS) {
             let blocks = core::array::from_fn(|i| groups.get(i).map_or(0, |group| block(&group[0])));
-            for (group, bits) in groups.iter().zip(noise::bits(self.seed, self.stream, blocks)) {
+            for (group, bits) in groups.iter().zip(noise::words(self.seed, self.stream, blocks).bits()) {
                 for &(id, weight) in *group {
                     self.run(id, weight, bits[id as usize % noise::TOKENS]);
                 }

@@ -41,6 +41,9 @@ const READ: usize = 256 << 20;
 /// Why something cannot be timed.
 pub type Failure = Box<dyn std::error::Error>;
 
+/// Batches of which the fastest counts: many, since one that takes milliseconds is seldom left alone.
+const BATCHES: usize = 41;
+
 /// What was measured.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
@@ -83,7 +86,7 @@ impl Times {
                 for (case, options, need) in cases() {
                     let mut path = Path::new(&options, need, sampling, &logits[..DRAFT_LENGTH])?;
                     path.round()?;
-                    let round = microseconds(now, batch_ms, || path.round().is_ok());
+                    let round = microseconds(now, batch_ms, BATCHES, || path.round().is_ok());
                     rows.push(time("edge", case, round / DRAFT_LENGTH as f64));
                 }
                 for case in ["exact", "diff-log"] {
@@ -234,7 +237,7 @@ fn verdict(
         rows[..outrider_speculation::acceptance::rows(DRAFT_LENGTH, &rule)].iter().map(Vec::as_slice).collect();
     let mut randomness = Randomness::new(1, End::Cloud);
     let (mut calls, mut judged) = (0, 0);
-    let time = microseconds(now, batch_ms, || {
+    let time = microseconds(now, batch_ms, BATCHES, || {
         let judge = Judge { rule, sampling, randomness: &mut randomness, judged: None };
         let outcome = judge.verify(&drafts, &statistics, &rows);
         calls += 1;
@@ -244,7 +247,7 @@ fn verdict(
     Ok(time * f64::from(calls) / judged as f64)
 }
 
-/// Bytes per second of one thread that adds up what it reads; the fastest of five.
+/// Bytes per second of one thread that adds up what it reads; the fastest time of many.
 fn bandwidth(now: &dyn Fn() -> f64) -> f64 {
     const LANES: usize = 32;
     let words = vec![1u64; READ / 8];
@@ -259,6 +262,6 @@ fn bandwidth(now: &dyn Fn() -> f64) -> f64 {
         std::hint::black_box(sums);
         now() - start
     };
-    let fastest = (0..5).map(|_| read()).fold(f64::INFINITY, f64::min);
+    let fastest = (0..BATCHES).map(|_| read()).fold(f64::INFINITY, f64::min);
     READ as f64 / (fastest / 1e3)
 }

@@ -10,7 +10,7 @@ use crate::path::{Failure, SAMPLINGS, Time, Times, VOCABULARIES};
 mod path;
 mod timing;
 
-const BATCH_MS: f64 = 5.0;
+const BATCH_MS: f64 = 0.5;
 /// Bytes of weights that a draft step of the 0.5 B shape reads: 494 million in Q8_0, 34 bytes each 32.
 const STEP_BYTES: f64 = 494e6 * 34.0 / 32.0;
 

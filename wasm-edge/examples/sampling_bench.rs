@@ -9,8 +9,8 @@ mod path;
 #[path = "../../tests/bench/timing.rs"]
 mod timing;
 
-/// Long enough for a clock that steps by 0.1 ms.
-const BATCH_MS: f64 = 5.0;
+/// Long enough for a clock that steps by 0.1 ms, and short enough not to be interrupted.
+const BATCH_MS: f64 = 2.0;
 
 /// Times everything; gives a line for each time. There is nothing to be told beforehand.
 #[wasm_bindgen]

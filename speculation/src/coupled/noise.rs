@@ -16,8 +16,36 @@ const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]
 
 type Lanes = [u32; BLOCKS];
 
-/// 64 random bits of each token of the `blocks` of a stream: `[block][token]`. The key is the seed and zeros.
-pub(super) fn bits(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> [[u64; TOKENS]; BLOCKS] {
+/// The words of some blocks.
+pub(super) struct Words([Lanes; WORDS]);
+
+impl Words {
+    /// 64 random bits of each token: `[block][token]`.
+    pub(super) fn bits(&self) -> [[u64; TOKENS]; BLOCKS] {
+        let mut bits = [[0; TOKENS]; BLOCKS];
+        for (block, bits) in bits.iter_mut().enumerate() {
+            for (token, bits) in bits.iter_mut().enumerate() {
+                let word = |word: usize| u64::from(self.0[word][block]);
+                *bits = word(2 * token) | word(2 * token + 1) << 32;
+            }
+        }
+        bits
+    }
+
+    /// The largest high half of any token's bits.
+    pub(super) fn highest(&self) -> u32 {
+        let mut highest = [0; BLOCKS];
+        for words in self.0.iter().skip(1).step_by(2) {
+            for (highest, &word) in highest.iter_mut().zip(words) {
+                *highest = if word > *highest { word } else { *highest };
+            }
+        }
+        highest.into_iter().fold(0, u32::max)
+    }
+}
+
+/// The words of the `blocks` of a stream. The key is the seed and zeros.
+pub(super) fn words(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> Words {
     let mut start = [[0; BLOCKS]; WORDS];
     for (words, constant) in start.iter_mut().zip(CONSTANTS) {
         *words = [constant; BLOCKS];
@@ -39,14 +67,12 @@ pub(super) fn bits(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> [[u64; TOKE
         quarter_round(&mut state, [2, 7, 8, 13], right);
         quarter_round(&mut state, [3, 4, 9, 14], right);
     }
-    let mut bits = [[0; TOKENS]; BLOCKS];
-    for (block, bits) in bits.iter_mut().enumerate() {
-        for (token, bits) in bits.iter_mut().enumerate() {
-            let word = |word: usize| u64::from(state[word][block].wrapping_add(start[word][block]));
-            *bits = word(2 * token) | word(2 * token + 1) << 32;
+    for (words, start) in state.iter_mut().zip(start) {
+        for (word, start) in words.iter_mut().zip(start) {
+            *word = word.wrapping_add(start);
         }
     }
-    bits
+    Words(state)
 }
 
 /// `right` has what 16, 12, 8 and 7 leave of 32.
@@ -96,7 +122,10 @@ mod tests {
         let mut reference = ChaCha8Rng::from_seed(key);
         reference.set_stream(stream);
         let blocks = [0, 1, 2, 7, 8, 18_991, (1 << 32) - 1, 1 << 32];
-        for (block, found) in blocks.into_iter().zip(bits(seed, stream, blocks)) {
+        let words = words(seed, stream, blocks);
+        let highest = words.bits().as_flattened().iter().map(|bits| (bits >> 32) as u32).max();
+        assert_eq!(Some(words.highest()), highest);
+        for (block, found) in blocks.into_iter().zip(words.bits()) {
             reference.set_word_pos(u128::from(block) * WORDS as u128);
             assert_eq!(found, [(); TOKENS].map(|()| reference.next_u64()), "block {block}");
         }

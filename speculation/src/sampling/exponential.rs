@@ -9,6 +9,8 @@ use super::PIECE;
 
 /// Partial sums.
 const LANES: usize = 8;
+/// Weights that are computed together.
+const TOGETHER: usize = 4;
 
 /// Weights below 2 to this power are 0: the smallest normal number.
 const LEAST: f64 = -1022.0;
@@ -27,18 +29,34 @@ const TAYLOR: [f64; 12] = {
 /// 2^y for y ≤ 0, with a relative error below 2·10⁻¹⁴; 0 for y < −1022, and so for −∞.
 #[inline(always)]
 pub(super) fn exp2(y: f64) -> f64 {
+    let [weight] = exp2_of([y]);
+    weight
+}
+
+/// The same of several. Each step is taken by all before the next: its constant is there for all of them, which browsers
+/// fetch anew wherever it is named.
+#[inline(always)]
+fn exp2_of<const N: usize>(y: [f64; N]) -> [f64; N] {
     // Adding 1.5·2⁵² rounds to the nearest integer and leaves it in the low bits of the sum.
     const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
-    let inside = if y > LEAST { y } else { LEAST };
-    let shifted = inside + ROUND;
-    let r = inside - (shifted - ROUND);
-    let mut series = TAYLOR[TAYLOR.len() - 1];
+    let inside = y.map(|y| if y > LEAST { y } else { LEAST });
+    let shifted = inside.map(|y| y + ROUND);
+    let mut r = inside;
+    for (r, shifted) in r.iter_mut().zip(shifted) {
+        *r -= shifted - ROUND;
+    }
+    let mut weights = [TAYLOR[TAYLOR.len() - 1]; N];
     for k in (0..TAYLOR.len() - 1).rev() {
-        series = series * r + TAYLOR[k];
+        for (weight, r) in weights.iter_mut().zip(r) {
+            *weight = *weight * r + TAYLOR[k];
+        }
     }
     // −1022 ≤ n ≤ 0 makes the exponent field valid; what is above the low eleven bits is shifted out.
-    let power = f64::from_bits(shifted.to_bits().wrapping_add(1023) << 52);
-    if y < LEAST { 0.0 } else { series * power }
+    for ((weight, shifted), y) in weights.iter_mut().zip(shifted).zip(y) {
+        let power = f64::from_bits(shifted.to_bits().wrapping_add(1023) << 52);
+        *weight = if y < LEAST { 0.0 } else { *weight * power };
+    }
+    weights
 }
 
 /// The octaves of a logit below `max`.
@@ -50,7 +68,13 @@ pub(super) fn octaves(logit: f32, max: f64, rate: f64) -> f64 {
 /// The weights of as many logits as there is room for.
 #[inline]
 pub(super) fn weights(logits: &[f32], max: f64, rate: f64, out: &mut [f64]) {
-    for (weight, &logit) in out.iter_mut().zip(logits) {
+    let count = logits.len().min(out.len());
+    let (blocks, rest) = logits[..count].as_chunks::<TOGETHER>();
+    let (room, last) = out[..count].as_chunks_mut::<TOGETHER>();
+    for (weights, block) in room.iter_mut().zip(blocks) {
+        *weights = exp2_of(block.map(|logit| octaves(logit, max, rate)));
+    }
+    for (weight, &logit) in last.iter_mut().zip(rest) {
         *weight = exp2(octaves(logit, max, rate));
     }
 }
