@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     gguf_writer::Format,
     passes::Failure,
-    shapes::{self, LLAMA_68M, QWEN, SMOLLM2, STORIES, Shape},
+    shapes::{LLAMA_68M, QWEN, SMOLLM2, STORIES, Shape},
 };
 
 mod chart;

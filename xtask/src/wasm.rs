@@ -138,6 +138,9 @@ pub fn build_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
     process::run(workspace.command(bindgen).args(["--target", "no-modules", "--out-dir"]).arg(folder).arg(module))
 }
 
+/// The builds that `bench edge` compares.
+const EDGE_BUILDS: [&str; 1] = ["simd128"];
+
 /// Builds the browser's half of `bench edge`, as the edge is built: NAME/edge_bench.js and its .wasm in `folder` for each
 /// build. Those whose name ends with `-threads` share their memory among workers.
 pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
@@ -147,7 +150,7 @@ pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
     if folder.is_dir() {
         fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
     }
-    for name in ["simd128"] {
+    for name in EDGE_BUILDS {
         let mut build = compiler.cargo(workspace, "build");
         process::run(build.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
         let module = workspace.target().join(TARGET).join("release").join("examples").join("edge_bench.wasm");
