@@ -24,7 +24,7 @@ use crate::{
     gguf_writer::Format,
     native_report::{Measured, Report},
     passes::{Failure, Pass},
-    shapes::{self, SMOLLM2, Shape, TINYLLAMA},
+    shapes::{SMOLLM2, Shape, TINYLLAMA},
 };
 
 mod bandwidth;

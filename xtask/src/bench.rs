@@ -7,9 +7,11 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::chromium;
+use crate::interrupt::Interrupt;
 use crate::page::Page;
 use crate::peers::Peers;
-use crate::process;
+use crate::process::{self, Running};
+use crate::server;
 use crate::wasm;
 use crate::workspace::Workspace;
 
@@ -20,6 +22,8 @@ pub enum Bench {
     Codec,
     /// Decoding in the browser beside wllama's and candle's.
     Edge,
+    /// The page against the server alone, over emulated links.
+    Link,
     /// The server's passes beside llama.cpp's and candle's.
     Native,
     /// Quality against rejections, for every acceptance rule.
@@ -32,13 +36,15 @@ pub enum Bench {
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 6] = [Self::Codec, Self::Edge, Self::Native, Self::Rules, Self::Sampling, Self::Schemes];
+    pub const ALL: [Self; 7] =
+        [Self::Codec, Self::Edge, Self::Link, Self::Native, Self::Rules, Self::Sampling, Self::Schemes];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Codec => "codec",
             Self::Edge => "edge",
+            Self::Link => "link",
             Self::Native => "native",
             Self::Rules => "rules",
             Self::Sampling => "sampling",
@@ -53,7 +59,7 @@ impl Bench {
 
     /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
     pub const fn has_quick_form(self) -> bool {
-        matches!(self, Self::Edge | Self::Native)
+        matches!(self, Self::Edge | Self::Link | Self::Native)
     }
 
     /// Measures, prints tables and leaves them in target/bench.
@@ -63,6 +69,7 @@ impl Bench {
         match self {
             Self::Codec => codec(workspace, &folder),
             Self::Edge => edge(workspace, &folder, quick),
+            Self::Link => link(workspace, &folder, quick),
             Self::Native => native(workspace, &folder, quick),
             Self::Sampling => sampling(workspace, &folder),
             Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
@@ -84,6 +91,25 @@ fn edge(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let mut measure = page.node("e2e/edge/bench.mjs");
     process::run(measure.arg(folder).arg(wllama.join("esm")).args(form).env("CHROMIUM_PATH", browser))?;
     program(workspace, Bench::Edge, &["report"], folder)
+}
+
+/// The npm package, served by the server that it talks to.
+fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let browser = chromium::browser()?;
+    let address = server::free_address(0)?;
+    let page = Page::install(workspace)?;
+    wasm::build_edge(workspace)?;
+    process::run(&mut page.script("package")?)?;
+    let binary = server::build(workspace)?;
+    let interrupt = Interrupt::listen()?;
+    let package = workspace.web().join("npm");
+    let mut server = Running::start(&mut server::command(workspace, &binary, address, &package))?;
+    server::wait_until_healthy(&mut server, address, &interrupt)?;
+    let mut measure = page.node("e2e/link/bench.mjs");
+    measure.arg(format!("http://{address}")).arg(folder.join("link-measured.json")).args(quick.then_some("quick"));
+    Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(&interrupt).context("measuring in Chromium failed")?;
+    interrupt.ensure_not_raised()?;
+    program(workspace, Bench::Link, &["report"], folder)
 }
 
 fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {

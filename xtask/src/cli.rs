@@ -37,6 +37,7 @@ Usage: cargo xtask <command>
       codec            bits and time per token of the codes, here and in Chromium
       edge [quick]     decoding in Chromium beside wllama's and candle's, on random weights in the shapes of drafts,
                        which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
+      link [quick]     the page against the server alone in Chromium, over emulated rates and round trips; ten minutes
       native [quick]   the server's passes on this processor beside llama.cpp's and candle's, on random weights in
                        real shapes, which take 2 GB of disk; twenty minutes, and the first time as many to build
                        the others from PyPI and crates.io

@@ -26,10 +26,10 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// `outrider serve` on `address`, with the built page.
-pub fn command(workspace: &Workspace, binary: &Path, address: SocketAddr) -> Command {
+/// `outrider serve` on `address`, with the files of `web`.
+pub fn command(workspace: &Workspace, binary: &Path, address: SocketAddr, web: &Path) -> Command {
     let mut command = workspace.command(binary);
-    command.args(["serve", "--listen", &address.to_string(), "--web"]).arg(workspace.web().join("dist"));
+    command.args(["serve", "--listen", &address.to_string(), "--web"]).arg(web);
     command
 }
 
