@@ -157,9 +157,6 @@ pub fn build_bench(workspace: &Workspace, name: &str, folder: &Path) -> Result<(
     process::run(workspace.command(bindgen).args(["--target", "no-modules", "--out-dir"]).arg(folder).arg(module))
 }
 
-/// The builds that `bench edge` compares.
-const EDGE_BUILDS: [&str; 1] = ["simd128"];
-
 /// Builds the browser's half of `bench edge`, as the edge is built: NAME/edge_bench.js and its .wasm in `folder` for each
 /// build. Those whose name ends with `-threads` share their memory among workers.
 pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
