@@ -90,11 +90,10 @@ impl Build {
 
     /// rustc's flags: all of them, because the variable replaces those of .cargo/config.toml.
     fn rustflags(self) -> Vec<String> {
-        let mut flags = Vec::new();
+        let mut flags = vec!["--cfg".to_owned(), "getrandom_backend=\"wasm_js\"".to_owned()];
         if !self.features.is_empty() {
             flags.extend(["-C".to_owned(), format!("target-feature={}", self.features.join(","))]);
         }
-        flags.extend(["--cfg".to_owned(), "getrandom_backend=\"wasm_js\"".to_owned()]);
         if self.has_threads() {
             for argument in LINK_SHARED {
                 flags.extend(["-C".to_owned(), format!("link-arg={argument}")]);
@@ -139,9 +138,13 @@ mod tests {
     fn the_default_flags_are_those_of_simd128() {
         let workspace = Workspace::find().unwrap();
         let config = fs::read_to_string(workspace.root().join(".cargo/config.toml")).unwrap();
+        let (_, section) = config.split_once(&format!("[target.{TARGET}]\n")).unwrap();
         let flags = Build::SIMD128.rustflags();
-        let list = flags.iter().map(|flag| format!("{flag:?}")).collect::<Vec<_>>().join(", ");
-        assert!(config.contains(&format!("[target.{TARGET}]\nrustflags = [{list}]\n")), "{list}");
+        for pair in flags.chunks(2) {
+            let pair = format!("{:?}, {:?}", pair[0], pair[1]);
+            assert!(section.contains(&pair), "{pair}");
+        }
+        assert_eq!(section.matches('"').count(), 2 * flags.len() + 2, "no others; two quotes are inside of one");
     }
 
     #[test]
