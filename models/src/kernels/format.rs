@@ -94,6 +94,7 @@ impl Format {
     }
 
     /// Where the `block`-th block of a strip is.
+    #[allow(clippy::modulo_one, reason = "where scales are f32, a span is one block")]
     #[inline(always)]
     pub(super) const fn place(self, block: usize) -> Place {
         let values_bytes = self.values_bytes();

@@ -24,7 +24,7 @@ pub(super) enum QuadForm {
     /// is 256 times the dot product.
     Words,
     /// For processors whose byte products want seven bits on one side: max(x, 0) and max(−x, 0), four bytes each.
-    #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "relaxed SIMD alone wants it"))]
+    #[allow(dead_code, reason = "relaxed SIMD alone wants it")]
     Signs,
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum WidenedFormat {
 
 impl WidenedFormat {
     /// All of them.
-    #[cfg(test)]
+    #[cfg(all(test, not(target_arch = "wasm32")))]
     pub(crate) const ALL: [Self; 6] = [Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q2K, Self::Q3K, Self::Q5K];
 
     /// Weights of a block, and its bytes.
