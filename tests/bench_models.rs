@@ -12,6 +12,7 @@ use crate::{
 #[path = "bench/gguf_writer.rs"]
 mod gguf_writer;
 #[path = "bench/shapes.rs"]
+#[expect(dead_code, reason = "the benchmarks choose among them")]
 mod shapes;
 
 const FORMATS: [Format; 5] = [Format::F16, Format::Q8_0, Format::Q4_0, Format::Q4K, Format::Q6K];

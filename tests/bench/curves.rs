@@ -26,7 +26,7 @@ pub struct Bounds {
 
 /// Points joined by lines.
 pub struct Curve {
-    pub name: &'static str,
+    pub name: String,
     pub points: Vec<Mark>,
 }
 
@@ -174,7 +174,7 @@ impl Curve {
         let best = candidates.filter(|&place| frame.holds(place, size)).min_by_key(covered);
         let Some((x, y)) = best else { return };
         let style = format!("text-anchor=\"middle\" style=\"fill:{colour}\"");
-        text(out, x, y + 4.0, &style, self.name);
+        text(out, x, y + 4.0, &style, &self.name);
         // A name covers its whole box, for names to come.
         for dx in -4..=4i8 {
             for dy in -1..=1i8 {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Failure, protocol::Pass};
+use crate::passes::{Failure, Pass};
 
 /// For threads that spin after their work to fall asleep before another engine is timed.
 const SETTLING: Duration = Duration::from_millis(30);
@@ -27,8 +27,11 @@ impl Engine {
     /// Starts `command` on a model.
     pub fn start(mut command: Command, model: &Path, threads: usize, setting: Option<&str>) -> Result<Self, Failure> {
         let threads = threads.to_string();
-        // rayon's pool, where an engine has one, and candle's count their threads so.
-        command.arg(model).arg(&threads).args(setting).env("RAYON_NUM_THREADS", &threads);
+        command.arg(model).arg(&threads).args(setting);
+        // How the pools of Rust's engines are told.
+        for variable in ["OUTRIDER_THREADS", "CANDLE_NUM_THREADS", "RAYON_NUM_THREADS"] {
+            command.env(variable, &threads);
+        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let requests = child.stdin.take().ok_or("an engine has no input")?;
         let answers = BufReader::new(child.stdout.take().ok_or("an engine has no output")?);

@@ -146,7 +146,8 @@ pub fn write<W: Write>(
 /// Bytes of the whole file.
 pub fn file_size(metadata: &Metadata, tensors: &[Tensor]) -> u64 {
     let aligned = |bytes: u64| bytes.next_multiple_of(ALIGNMENT);
-    aligned(directory(metadata, tensors).len() as u64) + tensors.iter().map(|tensor| aligned(tensor.bytes())).sum::<u64>()
+    aligned(directory(metadata, tensors).len() as u64)
+        + tensors.iter().map(|tensor| aligned(tensor.bytes())).sum::<u64>()
 }
 
 fn directory(metadata: &Metadata, tensors: &[Tensor]) -> Vec<u8> {

@@ -15,30 +15,32 @@ use std::{
     time::Instant,
 };
 
-use outrider_models::{Chunk, KvCache, Model, ModelError};
+use outrider_models::Model;
 
 use crate::{
     bandwidth::Bandwidth,
+    decoder::Decoder,
     engine::Engine,
     gguf_writer::Format,
     native_report::{Measured, Report},
-    protocol::Pass,
+    passes::{Failure, Pass},
     shapes::{SMOLLM2, Shape, TINYLLAMA},
 };
 
 mod bandwidth;
 mod chart;
+mod decoder;
 mod engine;
 #[expect(dead_code, reason = "only two formats are compared")]
 mod gguf_writer;
 mod native_report;
+mod passes;
 mod protocol;
 #[expect(dead_code, reason = "rates are the browser's")]
 mod samples;
 #[expect(dead_code, reason = "the browser's models are of other shapes")]
 mod shapes;
-
-type Failure = Box<dyn std::error::Error>;
+mod sweep_memory;
 
 /// In the order of the tables' columns and the charts' bars.
 pub const ENGINES: [&str; 4] = ["llama.cpp", "Outrider", "llama.cpp, flash attention", "candle"];
@@ -83,14 +85,14 @@ impl Bench {
     }
 
     fn run(&self) -> Result<(), Failure> {
-        let shapes: &[Shape] = if self.quick { &[SMOLLM2] } else { &[SMOLLM2, TINYLLAMA] };
+        let shapes = shapes::chosen(if self.quick { &[SMOLLM2] } else { &[SMOLLM2, TINYLLAMA] })?;
         let mut report = Report::new();
         for shape in shapes {
             for format in [Format::Q8_0, Format::Q4_0] {
                 let model = shape.write(format, &self.folder.join("models"))?;
                 for threads in THREADS {
                     println!("{} {}, {threads} threads", shape.name, format.name());
-                    report.tables.push(self.measure(shape, format, &model, threads)?);
+                    report.tables.push(self.measure(&shape, format, &model, threads)?);
                 }
             }
         }
@@ -141,37 +143,10 @@ impl Bench {
     }
 }
 
-/// Outrider's own engine: the model as the server holds it, one sequence.
-struct Outrider {
-    model: Model,
-    cache: KvCache,
-    wanted: Vec<usize>,
-}
-
+/// Outrider's own engine. The number of threads is read from the environment.
 fn outrider(path: &Path) -> Result<(), Failure> {
     let began = Instant::now();
-    let model = Model::open(path)?;
-    let (cache, vocabulary) = (model.new_cache(), model.config().vocab_size);
-    let build = if cfg!(target_feature = "avx2") { "avx2" } else { "portable" };
-    protocol::serve(Outrider { model, cache, wanted: Vec::new() }, began, build, u32::try_from(vocabulary)?)
-}
-
-impl protocol::Engine for Outrider {
-    type Error = ModelError;
-
-    fn run(&mut self, pass: Pass, tokens: &[u32]) -> Result<(), ModelError> {
-        self.wanted.clear();
-        self.wanted.extend(if pass.all_logits { 0..pass.rows } else { pass.rows - 1..pass.rows });
-        let chunk = Chunk { cache: &mut self.cache, tokens, positions: &self.wanted };
-        self.model.forward(&mut [chunk])?;
-        Ok(())
-    }
-
-    fn rewind(&mut self, cached: usize, tokens: &[u32]) -> Result<(), ModelError> {
-        self.cache.truncate(cached);
-        let missing = &tokens[self.cache.len()..cached];
-        let chunk = Chunk { cache: &mut self.cache, tokens: missing, positions: &[] };
-        self.model.forward(&mut [chunk])?;
-        Ok(())
-    }
+    let decoder = Decoder::new(Model::open(path)?);
+    let vocabulary = decoder.vocabulary();
+    protocol::serve(decoder, began, "picks its instructions as it runs", vocabulary)
 }

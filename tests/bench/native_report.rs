@@ -5,10 +5,10 @@ use std::{fmt::Write, fs, path::Path};
 use serde_json::{Value, json};
 
 use crate::{
-    ENGINES, Failure, PASSES,
+    ENGINES, PASSES,
     chart::{self, Chart},
     gguf_writer::Format,
-    protocol::Pass,
+    passes::{Failure, Pass},
     samples::{Samples, digits},
     shapes::Shape,
 };
@@ -64,7 +64,11 @@ impl Measured {
             "\n### {}\n\nWeights of {:.0} MB at {} GB/s: no pass below {} ms.\n",
             self.title(),
             self.streamed / 1e6,
-            Samples { median: bandwidth.median / 1e9, lowest: bandwidth.lowest / 1e9, highest: bandwidth.highest / 1e9 },
+            Samples {
+                median: bandwidth.median / 1e9,
+                lowest: bandwidth.lowest / 1e9,
+                highest: bandwidth.highest / 1e9
+            },
             digits(self.floor())
         )?;
         writeln!(out, "| ms, × the floor | {} |\n|---|{}", ENGINES.join(" | "), "--:|".repeat(ENGINES.len()))?;

@@ -51,8 +51,8 @@ impl View<'_> {
     ) -> Panel {
         // The ends of every trade: the exact rule, and the draft model's own text.
         let coin = [EXACT, DRAFT_ALONE].map(|name| self.marks(name, of)).concat();
-        let mut curves = vec![Curve { name: COIN, points: coin }];
-        curves.extend(names.map(|name| Curve { name, points: self.marks(name, of) }));
+        let mut curves = vec![Curve { name: COIN.to_owned(), points: coin }];
+        curves.extend(names.map(|name| Curve { name: name.to_owned(), points: self.marks(name, of) }));
         Panel {
             title: format!("{family}, {}", SAMPLINGS[self.sampling].0),
             across: "rejected, per judged draft",

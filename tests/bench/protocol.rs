@@ -13,44 +13,19 @@
 //! A pass runs ROWS tokens behind CACHED ones, which are rolled back to after each. The engine ends with its input.
 
 use std::{
-    fmt::Display,
     fs,
     io::{self, BufRead, Write},
     time::Instant,
 };
 
-/// One kind of pass.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pass {
-    /// Tokens.
-    pub rows: usize,
-    /// Tokens before them.
-    pub cached: usize,
-    /// Logits of every row rather than the last.
-    pub all_logits: bool,
-}
+use crate::passes::{self, Engine, Failure, Pass};
 
-/// What answers.
-pub trait Engine {
-    type Error: Display;
-
-    /// Runs one pass, with exactly `pass.cached` tokens cached before and any number after.
-    fn run(&mut self, pass: Pass, tokens: &[u32]) -> Result<(), Self::Error>;
-
-    /// Makes exactly the first `cached` of `tokens` cached, as cheaply as it can.
-    fn rewind(&mut self, cached: usize, tokens: &[u32]) -> Result<(), Self::Error>;
-}
-
-/// Answers until the input ends. `vocabulary` bounds the tokens; `build` says how the engine was compiled.
-pub fn serve<E: Engine>(
-    mut engine: E,
-    began: Instant,
-    build: &str,
-    vocabulary: u32,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let tokens: Vec<u32> = (0..2048).map(|i| token(i, vocabulary)).collect();
+/// Answers until the input ends. `began` is when loading did, `build` says how the engine was compiled.
+pub fn serve(mut engine: impl Engine, began: Instant, build: &str, vocabulary: u32) -> Result<(), Failure> {
+    let text = passes::text(vocabulary);
+    let now = || began.elapsed().as_secs_f64() * 1e3;
     let mut out = io::stdout().lock();
-    writeln!(out, "ready {} {build}", milliseconds(began))?;
+    writeln!(out, "ready {:.4} {build}", now())?;
     out.flush()?;
     for line in io::stdin().lock().lines() {
         let line = line?;
@@ -58,8 +33,11 @@ pub fn serve<E: Engine>(
         match words[..] {
             ["pass", rows, cached, logits, times] => {
                 let pass = Pass { rows: rows.parse()?, cached: cached.parse()?, all_logits: logits == "all" };
-                match time(&mut engine, pass, times.parse()?, &tokens) {
-                    Ok(times) => writeln!(out, "ok {}", times.join(" "))?,
+                match passes::time(&mut engine, pass, times.parse()?, &text, now) {
+                    Ok(times) => {
+                        let times: Vec<String> = times.iter().map(|time| format!("{time:.4}")).collect();
+                        writeln!(out, "ok {}", times.join(" "))?;
+                    }
                     Err(reason) => writeln!(out, "no {}", reason.to_string().replace('\n', " "))?,
                 }
             }
@@ -69,29 +47,6 @@ pub fn serve<E: Engine>(
         out.flush()?;
     }
     Ok(())
-}
-
-/// The tokens that every engine sees: words, no special tokens, and few that repeat.
-fn token(index: u32, vocabulary: u32) -> u32 {
-    let first = 259.min(vocabulary - 1);
-    first + index * 37 % (vocabulary - first)
-}
-
-fn time<E: Engine>(engine: &mut E, pass: Pass, times: usize, tokens: &[u32]) -> Result<Vec<String>, E::Error> {
-    let mut found = Vec::new();
-    for round in 0..=times {
-        engine.rewind(pass.cached, tokens)?;
-        let start = Instant::now();
-        engine.run(pass, &tokens[pass.cached..pass.cached + pass.rows])?;
-        if round > 0 {
-            found.push(milliseconds(start));
-        }
-    }
-    Ok(found)
-}
-
-fn milliseconds(start: Instant) -> String {
-    format!("{:.4}", start.elapsed().as_secs_f64() * 1e3)
 }
 
 /// KiB, from what Linux tells of a process.

@@ -46,6 +46,19 @@ pub const TINYLLAMA: Shape = shape("1.1B", 2048, 22, (32, 4), 5632, (32_000, fal
 /// Every shape, the smallest first.
 pub const SHAPES: [Shape; 5] = [STORIES, LLAMA_68M, SMOLLM2, QWEN, TINYLLAMA];
 
+/// The shapes that `BENCH_MODELS` names, as in `15M,135M`, or else `usual`.
+pub fn chosen(usual: &[Shape]) -> Result<Vec<Shape>, String> {
+    let Ok(names) = std::env::var("BENCH_MODELS") else {
+        return Ok(usual.to_vec());
+    };
+    let named = |name: &str| SHAPES.into_iter().find(|shape| shape.name == name);
+    let all = SHAPES.map(|shape| shape.name).join(", ");
+    names
+        .split(',')
+        .map(|name| named(name).ok_or_else(|| format!("BENCH_MODELS names {name:?}, and there are {all}")))
+        .collect()
+}
+
 const fn shape(
     name: &'static str,
     hidden: u64,

@@ -1,13 +1,17 @@
 //! `cargo xtask bench`: measurements that anyone can repeat. They are not tests; nothing fails for being slow.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::chromium;
+use crate::interrupt::Interrupt;
 use crate::page::Page;
-use crate::process;
+use crate::peers::Peers;
+use crate::process::{self, Running};
+use crate::server;
 use crate::wasm;
 use crate::workspace::Workspace;
 
@@ -16,21 +20,34 @@ use crate::workspace::Workspace;
 pub enum Bench {
     /// Bits and time of the codes.
     Codec,
+    /// Decoding in the browser beside wllama's and candle's.
+    Edge,
+    /// The page against the server alone, over emulated links.
+    Link,
+    /// The server's passes beside llama.cpp's and candle's.
+    Native,
     /// Quality against rejections, for every acceptance rule.
     Rules,
+    /// Time from logits to coded bytes, and from logits to a verdict.
+    Sampling,
     /// Every uplink scheme on the default pair.
     Schemes,
 }
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 3] = [Self::Codec, Self::Rules, Self::Schemes];
+    pub const ALL: [Self; 7] =
+        [Self::Codec, Self::Edge, Self::Link, Self::Native, Self::Rules, Self::Sampling, Self::Schemes];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Codec => "codec",
+            Self::Edge => "edge",
+            Self::Link => "link",
+            Self::Native => "native",
             Self::Rules => "rules",
+            Self::Sampling => "sampling",
             Self::Schemes => "schemes",
         }
     }
@@ -40,33 +57,108 @@ impl Bench {
         Self::ALL.into_iter().find(|bench| bench.name() == name)
     }
 
+    /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
+    pub const fn has_quick_form(self) -> bool {
+        matches!(self, Self::Edge | Self::Link | Self::Native)
+    }
+
     /// Measures, prints tables and leaves them in target/bench.
-    pub fn run(self, workspace: &Workspace) -> Result<()> {
+    pub fn run(self, workspace: &Workspace, quick: bool) -> Result<()> {
         let folder = workspace.target().join("bench");
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         match self {
             Self::Codec => codec(workspace, &folder),
+            Self::Edge => edge(workspace, &folder, quick),
+            Self::Link => link(workspace, &folder, quick),
+            Self::Native => native(workspace, &folder, quick),
+            Self::Sampling => sampling(workspace, &folder),
             Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
         }
     }
 }
 
-/// The drafts are made here, timed in the browser, and timed here.
-fn codec(workspace: &Workspace, folder: &Path) -> Result<()> {
+/// Models are written and tables made here, everything is timed in the browser.
+fn edge(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let browser = chromium::browser()?;
     let page = Page::install(workspace)?;
-    wasm::build_bench(workspace, folder)?;
+    let peers = Peers::new(workspace)?;
+    let built = folder.join("edge");
+    wasm::build_edge_bench(workspace, &built.join("builds"))?;
+    peers.candle_browser(&built.join("candle"))?;
+    let wllama = peers.wllama(&page)?;
+    let form = quick.then_some("quick");
+    process::run(bench_program(workspace, Bench::Edge).arg("prepare").arg(folder).args(form))?;
+    let mut measure = page.node("e2e/edge/bench.mjs");
+    process::run(measure.arg(folder).arg(wllama.join("esm")).args(form).env("CHROMIUM_PATH", browser))?;
+    program(workspace, Bench::Edge, &["report"], folder)
+}
+
+/// The npm package, served by the server that it talks to.
+fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let browser = chromium::browser()?;
+    let address = server::free_address(0)?;
+    let page = Page::install(workspace)?;
+    wasm::build_edge(workspace)?;
+    process::run(&mut page.script("package")?)?;
+    let binary = server::build(workspace)?;
+    let interrupt = Interrupt::listen()?;
+    let package = workspace.web().join("npm");
+    let mut server = Running::start(&mut server::command(workspace, &binary, address, &package))?;
+    server::wait_until_healthy(&mut server, address, &interrupt)?;
+    let mut measure = page.node("e2e/link/bench.mjs");
+    measure.arg(format!("http://{address}")).arg(folder.join("link-measured.json")).args(quick.then_some("quick"));
+    Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(&interrupt).context("measuring in Chromium failed")?;
+    interrupt.ensure_not_raised()?;
+    program(workspace, Bench::Link, &["report"], folder)
+}
+
+fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let peers = Peers::new(workspace)?;
+    let engines = [peers.llama_cpp()?, peers.candle_native()?];
+    let mut command = bench_program(workspace, Bench::Native);
+    command.arg(folder).args(engines).args(quick.then_some("quick"));
+    process::run(&mut command)
+}
+
+/// The drafts are made here, timed in the browser, and timed here.
+fn codec(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let (page, browser) = in_browser(workspace, Bench::Codec, folder)?;
     program(workspace, Bench::Codec, &["prepare"], folder)?;
-    println!("Timing in Chromium: a minute or two.");
-    let times = process::capture(page.node("e2e/bench.mjs").arg(folder).env("CHROMIUM_PATH", browser))?;
-    let path = folder.join("codec-browser.txt");
-    fs::write(&path, times).with_context(|| format!("{} cannot be written", path.display()))?;
+    time_in_browser(Bench::Codec, &page, &browser, folder)?;
     program(workspace, Bench::Codec, &["report"], folder)
+}
+
+/// Timed in the browser and here.
+fn sampling(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let (page, browser) = in_browser(workspace, Bench::Sampling, folder)?;
+    time_in_browser(Bench::Sampling, &page, &browser, folder)?;
+    program(workspace, Bench::Sampling, &[], folder)
+}
+
+/// Builds the browser's half.
+fn in_browser<'a>(workspace: &'a Workspace, bench: Bench, folder: &Path) -> Result<(Page<'a>, PathBuf)> {
+    let browser = chromium::browser()?;
+    let page = Page::install(workspace)?;
+    wasm::build_bench(workspace, bench.name(), folder)?;
+    Ok((page, browser))
+}
+
+/// Runs it, and leaves what it says in NAME-browser.txt.
+fn time_in_browser(bench: Bench, page: &Page<'_>, browser: &Path, folder: &Path) -> Result<()> {
+    println!("Timing in Chromium: a minute or two.");
+    let mut node = page.node("e2e/bench.mjs");
+    let times = process::capture(node.arg(folder).arg(bench.name()).env("CHROMIUM_PATH", browser))?;
+    let path = folder.join(format!("{}-browser.txt", bench.name()));
+    fs::write(&path, times).with_context(|| format!("{} cannot be written", path.display()))
 }
 
 /// tests/bench/NAME.rs with these arguments and the folder for its results.
 fn program(workspace: &Workspace, bench: Bench, arguments: &[&str], folder: &Path) -> Result<()> {
+    process::run(bench_program(workspace, bench).args(arguments).arg(folder))
+}
+
+fn bench_program(workspace: &Workspace, bench: Bench) -> Command {
     let mut command = workspace.cargo("bench");
     command.args(["--quiet", "--package", "outrider-tests", "--bench", bench.name(), "--"]);
-    process::run(command.args(arguments).arg(folder))
+    command
 }

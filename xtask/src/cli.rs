@@ -35,7 +35,14 @@ Usage: cargo xtask <command>
 
   bench WHAT           measurements, as tables and plots in target/bench
       codec            bits and time per token of the codes, here and in Chromium
+      edge [quick]     decoding in Chromium beside wllama's and candle's, on random weights in the shapes of drafts,
+                       which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
+      link [quick]     the page against the server alone in Chromium, over emulated rates and round trips; ten minutes
+      native [quick]   the server's passes on this processor beside llama.cpp's and candle's, on random weights in
+                       real shapes, which take 2 GB of disk; twenty minutes, and the first time as many to build
+                       the others from PyPI and crates.io
       rules            every acceptance rule on the default pair: rejections against quality; five minutes
+      sampling         time from logits to coded bytes and to verdicts, here and in Chromium
       schemes          every uplink scheme on the default pair: acceptance, bits, passes
 
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling
@@ -46,6 +53,7 @@ cargo-fuzz and typos under target/tools; npm packages under web/node_modules; on
 C++ compiler. Node 20.19 or newer has to be there already. Environment variables that are looked at:
 
   CHROMIUM_PATH, CHROMEDRIVER_PATH   a browser and its driver at an unusual place
+  BENCH_MODELS                       shapes that `bench edge` and `bench native` measure, such as 15M,135M
   CARGO_TARGET_DIR                   where everything is built (default: target)
 ";
 
@@ -62,7 +70,12 @@ pub enum Request {
     /// Run the fuzz targets.
     Fuzz(FuzzOptions),
     /// Measure something.
-    Bench(Bench),
+    Bench {
+        /// What.
+        bench: Bench,
+        /// In its shorter form.
+        quick: bool,
+    },
     /// Run the static checks.
     Check,
     /// Print [`HELP`].
@@ -172,8 +185,12 @@ fn parse_bench(mut arguments: impl Iterator<Item = OsString>) -> Result<Request>
         .and_then(Bench::from_name)
         .with_context(|| format!("`bench` measures {names}, but not {argument:?}"))?;
     match arguments.next() {
-        None => Ok(Request::Bench(bench)),
+        None => Ok(Request::Bench { bench, quick: false }),
         Some(argument) if is_help(&argument) => Ok(Request::Help),
+        Some(argument) if argument == "quick" && bench.has_quick_form() => match arguments.next() {
+            None => Ok(Request::Bench { bench, quick: true }),
+            Some(argument) => bail!("`bench {} quick` takes no argument {argument:?}", bench.name()),
+        },
         Some(argument) => bail!("`bench {}` takes no argument {argument:?}", bench.name()),
     }
 }
@@ -225,7 +242,12 @@ mod tests {
     #[test]
     fn a_measurement_is_named() {
         for bench in Bench::ALL {
-            assert_eq!(parse(&format!("bench {}", bench.name())).unwrap(), Request::Bench(bench));
+            let line = format!("bench {}", bench.name());
+            assert_eq!(parse(&line).unwrap(), Request::Bench { bench, quick: false });
+            match parse(&format!("{line} quick")) {
+                Ok(request) => assert_eq!(request, Request::Bench { bench, quick: true }),
+                Err(_) => assert!(!bench.has_quick_form(), "{line}"),
+            }
             assert!(HELP.contains(&format!("\n      {} ", bench.name())), "{}", bench.name());
         }
         assert_eq!(parse("bench codec -h").unwrap(), Request::Help);
@@ -250,6 +272,8 @@ mod tests {
             "bench",
             "bench speed",
             "bench codec schemes",
+            "bench codec quick",
+            "bench native quick quick",
         ] {
             assert!(parse(line).is_err(), "{line:?}");
         }

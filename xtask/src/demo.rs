@@ -59,7 +59,8 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     let demo = Demo::build(workspace)?;
 
     let interrupt = Interrupt::listen()?;
-    let mut server = Running::start(&mut server::command(workspace, &demo.server, address))?;
+    let mut server =
+        Running::start(&mut server::command(workspace, &demo.server, address, &workspace.web().join("dist")))?;
     server::wait_until_healthy(&mut server, address, &interrupt)?;
     let url = format!("http://{address}/");
     let Some(browser) = browser else {

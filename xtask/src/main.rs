@@ -17,6 +17,7 @@ mod fuzz;
 mod interrupt;
 mod lockfile;
 mod page;
+mod peers;
 mod process;
 mod server;
 mod test;
@@ -51,7 +52,7 @@ fn obey() -> Result<()> {
         Request::Check => check::run(&Workspace::find()?),
         Request::Test(steps) => test::run(&Workspace::find()?, &steps),
         Request::Fuzz(options) => fuzz::run(&Workspace::find()?, &options),
-        Request::Bench(bench) => bench.run(&Workspace::find()?),
+        Request::Bench { bench, quick } => bench.run(&Workspace::find()?, quick),
         Request::Demo(options) => demo::run(&Workspace::find()?, &options),
     }
 }

@@ -62,7 +62,8 @@ impl<'a> Page<'a> {
         process::run(&mut self.script("build")?)
     }
 
-    fn npm(&self) -> Result<Command> {
+    /// npm with web/ as working folder.
+    pub fn npm(&self) -> Result<Command> {
         let mut command = self.workspace.command(NPM);
         command.current_dir(self.workspace.web());
         if let Some(folder) = self.node.parent() {

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Builds the server and gives the executable's path.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
-    // With the features of the whole workspace, as for its tests, so that candle is compiled once for both.
+    // With the features of the whole workspace, as for its tests, so that nothing is compiled twice.
     process::run(workspace.cargo("build").args(["--release", "--workspace", "--bin", "outrider"]))?;
     let file = format!("outrider{}", std::env::consts::EXE_SUFFIX);
     let binary = workspace.target().join("release").join(file);
@@ -26,10 +26,10 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// `outrider serve` on `address`, with the built page.
-pub fn command(workspace: &Workspace, binary: &Path, address: SocketAddr) -> Command {
+/// `outrider serve` on `address`, with the files of `web`.
+pub fn command(workspace: &Workspace, binary: &Path, address: SocketAddr, web: &Path) -> Command {
     let mut command = workspace.command(binary);
-    command.args(["serve", "--listen", &address.to_string(), "--web"]).arg(workspace.web().join("dist"));
+    command.args(["serve", "--listen", &address.to_string(), "--web"]).arg(web);
     command
 }
 

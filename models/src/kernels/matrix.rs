@@ -104,7 +104,7 @@ impl Matrix {
             let count = isa.rows().min(all_rows - first);
             let rows = match rounded {
                 Some((rounded, wanted)) => Rows::Rounded(rounded.group(first, *inputs, wanted)),
-                None => Rows::Plain(x[first * inputs..].as_ptr()),
+                None => Rows::Plain { first: x[first * inputs..].as_ptr(), stride: *inputs },
             };
             // SAFETY: the strips were packed for this format and number of inputs; there are `count` rows behind the
             // pointers in `rows`; row r's outputs from `first_output` on are in `out`, and nobody else uses them; a matrix

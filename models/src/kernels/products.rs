@@ -37,8 +37,11 @@ pub(super) struct Product {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rows {
     Rounded(RowGroup),
-    /// The first of rows that are `inputs` apart.
-    Plain(*const f32),
+    /// As they are, `stride` elements from one row to the next.
+    Plain {
+        first: *const f32,
+        stride: usize,
+    },
 }
 
 /// Computes a product with `R` rows.
@@ -60,10 +63,10 @@ pub(super) unsafe fn product<S: Lanes, const R: usize>(product: &Product) {
                     Format::Q4K => q4k::<S, R>(&strip, rows),
                     _ => q6k::<S, R>(&strip, rows),
                 },
-                Rows::Plain(x) => match strip.format {
-                    Format::F16 => dense::<S, R>(&strip, x, 2, |at| S::f16(at)),
-                    Format::Bf16 => dense::<S, R>(&strip, x, 2, |at| S::bf16(at)),
-                    _ => dense::<S, R>(&strip, x, 4, |at| S::f32(at)),
+                Rows::Plain { first, stride } => match strip.format {
+                    Format::F16 => dense::<S, R>(&strip, first, stride, 2, |at| S::f16(at)),
+                    Format::Bf16 => dense::<S, R>(&strip, first, stride, 2, |at| S::bf16(at)),
+                    _ => dense::<S, R>(&strip, first, stride, 4, |at| S::f32(at)),
                 },
             };
             for (row, sums) in sums.into_iter().enumerate() {
@@ -266,6 +269,7 @@ unsafe fn q6k_quarter<S: Lanes, const R: usize, const LOW: i32, const HIGH: i32>
 unsafe fn dense<S: Lanes, const R: usize>(
     product: &Product,
     x: *const f32,
+    stride: usize,
     bytes: usize,
     load: impl Fn(*const u8) -> S::Floats,
 ) -> [S::Floats; R] {
@@ -278,7 +282,7 @@ unsafe fn dense<S: Lanes, const R: usize>(
         for pair in 0..inputs / 2 {
             let weights = (at(2 * pair), at(2 * pair + 1));
             for row in 0..R {
-                let x = x.add(row * inputs + 2 * pair);
+                let x = x.add(row * stride + 2 * pair);
                 even[row] = S::add(even[row], S::mul(weights.0, S::splat(*x)));
                 odd[row] = S::add(odd[row], S::mul(weights.1, S::splat(*x.add(1))));
             }
@@ -286,7 +290,7 @@ unsafe fn dense<S: Lanes, const R: usize>(
         if inputs % 2 == 1 {
             let weights = at(inputs - 1);
             for (row, even) in even.iter_mut().enumerate() {
-                *even = S::add(*even, S::mul(weights, S::splat(*x.add(row * inputs + inputs - 1))));
+                *even = S::add(*even, S::mul(weights, S::splat(*x.add(row * stride + inputs - 1))));
             }
         }
         let mut sums = even;

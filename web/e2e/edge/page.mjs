@@ -1,0 +1,215 @@
+// The page of `cargo xtask bench edge`: holds the engines, each in a worker, and asks them one at a time. The driver
+// calls `globalThis.engines`. Times are milliseconds.
+
+/** Outrider or candle. */
+class WasmBindgen {
+  #worker = new Worker('/worker.mjs', { type: 'module' });
+  #waiting = new Map();
+  #next = 0;
+
+  constructor() {
+    this.#worker.onmessage = ({ data: { id, value, error } }) => {
+      const { resolve, reject } = this.#waiting.get(id);
+      this.#waiting.delete(id);
+      if (error === undefined) resolve(value);
+      else reject(new Error(error));
+    };
+    this.#worker.onerror = (event) => {
+      for (const { reject } of this.#waiting.values()) reject(new Error(event.message));
+    };
+  }
+
+  ask(verb, request = {}) {
+    const id = this.#next++;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      this.#worker.postMessage({ id, verb, ...request });
+    });
+  }
+
+  load({ module, model, threads }) {
+    return this.ask('load', { module, model, threads });
+  }
+
+  pass(pass) {
+    return this.ask('pass', pass);
+  }
+
+  memory() {
+    return this.ask('memory');
+  }
+
+  end() {
+    this.#worker.terminate();
+  }
+}
+
+/** Room for the longest text and what is generated behind it. */
+const CONTEXT = 2048;
+/** Tokens whose time is one pass of one row in `Wllama.pass`. */
+const GENERATED = 16;
+
+/** llama.cpp, which takes texts and gives timings. */
+class Wllama {
+  #wllama;
+  #memories;
+  #turn = 0;
+
+  async load({ module, model, threads }) {
+    this.#memories = watchMemories();
+    const { Wllama: Library } = await import(`${module}/index.js`);
+    const quiet = { debug() {}, log() {}, warn() {}, error: console.error };
+    this.#wllama = new Library(
+      { default: `${module}/wasm/wllama.wasm` },
+      { suppressNativeLog: true, logger: quiet },
+    );
+    const began = performance.now();
+    const file = await (await fetch(model)).blob();
+    try {
+      await this.#wllama.loadModel([file], {
+        n_ctx: CONTEXT,
+        n_threads: threads,
+        n_parallel: 1,
+        n_gpu_layers: 0,
+        warmup: false,
+      });
+    } finally {
+      this.#memories.stop();
+    }
+    return performance.now() - began;
+  }
+
+  /** Null for what it cannot do: several rows behind others, with logits of each. */
+  async pass({ rows, cached, times }) {
+    if (rows > 1 && cached > 0) return null;
+    const found = [];
+    // One generation is as many passes of one row as anybody is asked for.
+    for (let i = 0; i < (rows === 1 ? 1 : times); i++) {
+      if (rows === 1) {
+        // The same text again: it is still cached but for the last token.
+        const { predicted_n, predicted_ms } = await this.#complete(text(cached - GENERATED / 2, 'b'), GENERATED);
+        found.push(predicted_ms / predicted_n);
+      } else {
+        // Another first letter, so that nothing is cached. What a token costs, as the text may end up a few longer.
+        const letter = String.fromCharCode(99 + (this.#turn++ % 20));
+        const { prompt_n, prompt_ms } = await this.#complete(text(rows, letter), 1);
+        found.push((prompt_ms / prompt_n) * rows);
+      }
+    }
+    return found;
+  }
+
+  async #complete(prompt, count) {
+    const { timings } = await this.#wllama.createCompletion({
+      prompt,
+      max_tokens: count,
+      temperature: 0,
+      ignore_eos: true,
+      // Bytes that are no text by themselves end wllama 3.8.1 with an error.
+      logit_bias: highBytes,
+    });
+    if (timings === undefined) throw new Error('wllama gave no timings');
+    return timings;
+  }
+
+  memory() {
+    return this.#memories.bytes();
+  }
+
+  end() {
+    return this.#wllama.exit();
+  }
+}
+
+/** Token 3 is byte 0. */
+const highBytes = Object.fromEntries(Array.from({ length: 128 }, (_, i) => [3 + 128 + i, -100]));
+
+/** About `count` tokens: no made-up word begins with one letter, so each letter is a token, after that of beginning and the
+ * three bytes of the space before the first word. */
+function text(count, first) {
+  const letters = 'acegikmoqsuwy';
+  return Array.from({ length: Math.max(1, count - 4) }, (_, i) => (i === 0 ? first : letters[(i * 7) % 13])).join('');
+}
+
+/**
+ * Counts the wasm memory of workers that are started from now on until `stop`: a few lines go before their code, which
+ * note each memory and answer on a channel.
+ */
+function watchMemories() {
+  const name = `memories-${Math.random()}`;
+  const original = URL.createObjectURL;
+  URL.createObjectURL = (blob) =>
+    original.call(URL, new Blob([`(${noteMemories})(${JSON.stringify(name)});\n`, blob], { type: blob.type }));
+  return {
+    stop: () => {
+      URL.createObjectURL = original;
+    },
+    bytes: () =>
+      new Promise((resolve) => {
+        const channel = new BroadcastChannel(name);
+        let most = 0;
+        channel.onmessage = ({ data }) => (most = Math.max(most, data));
+        channel.postMessage('bytes');
+        setTimeout(() => {
+          channel.close();
+          resolve(most);
+        }, 500);
+      }),
+  };
+}
+
+function noteMemories(name) {
+  const memories = new Set();
+  const { Memory, instantiate, instantiateStreaming } = WebAssembly;
+  WebAssembly.Memory = new Proxy(Memory, {
+    construct(target, parameters) {
+      const memory = Reflect.construct(target, parameters);
+      memories.add(memory);
+      return memory;
+    },
+  });
+  const noting =
+    (original) =>
+    async (...parameters) => {
+      const result = await original.apply(WebAssembly, parameters);
+      const { exports } = result.instance ?? result;
+      for (const value of Object.values(exports)) if (value instanceof Memory) memories.add(value);
+      return result;
+    };
+  WebAssembly.instantiate = noting(instantiate);
+  WebAssembly.instantiateStreaming = noting(instantiateStreaming);
+  const channel = new BroadcastChannel(name);
+  channel.onmessage = () =>
+    channel.postMessage([...memories].reduce((sum, memory) => sum + memory.buffer.byteLength, 0));
+}
+
+const held = new Map();
+const sweepers = [];
+
+globalThis.engines = {
+  async load(name, { kind, ...request }) {
+    const engine = kind === 'wllama' ? new Wllama() : new WasmBindgen();
+    held.set(name, engine);
+    return engine.load(request);
+  },
+  pass: (name, pass) => held.get(name).pass(pass),
+  memory: (name) => held.get(name).memory(),
+  async end(name) {
+    await held.get(name).end();
+    held.delete(name);
+  },
+  /** Readies `count` workers that read memory. */
+  async prepareSweeps(module, count, mebibytes) {
+    for (let i = 0; i < count; i++) {
+      const sweeper = new WasmBindgen();
+      await sweeper.ask('fill', { module, mebibytes });
+      sweepers.push(sweeper);
+    }
+  },
+  /** Bytes per second of `count` workers that read at the same time. */
+  async sweep(count) {
+    const rates = await Promise.all(sweepers.slice(0, count).map((sweeper) => sweeper.ask('sweep', { times: 4 })));
+    const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+    return rates.map(middle).reduce((sum, rate) => sum + rate, 0);
+  },
+};

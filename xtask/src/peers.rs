@@ -1,0 +1,145 @@
+//! What the benchmarks compare with: llama.cpp, candle's own models and wllama, each at one version, under
+//! target/bench/peers. Nothing of it is a dependency of the project.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::page::Page;
+use crate::process;
+use crate::tools::Tool;
+use crate::wasm::{self, Compiler};
+use crate::workspace::Workspace;
+
+/// The release of llama-cpp-python on PyPI whose llama.cpp is built.
+const LLAMA_CPP_PYTHON: &str = "0.3.36";
+/// What builds it, from PyPI too.
+const BUILD_TOOLS: [&str; 2] = ["cmake==4.1.2", "ninja==1.13.0"];
+/// llama.cpp in WebAssembly, on npm.
+const WLLAMA: &str = "@wllama/wllama@3.8.1";
+
+/// The library alone, with every instruction that this processor has.
+const LLAMA_CPP_OPTIONS: [&str; 9] = [
+    "-DCMAKE_BUILD_TYPE=Release",
+    "-DBUILD_SHARED_LIBS=OFF",
+    "-DGGML_NATIVE=ON",
+    "-DLLAMA_CURL=OFF",
+    "-DLLAMA_BUILD_COMMON=OFF",
+    "-DLLAMA_BUILD_TESTS=OFF",
+    "-DLLAMA_BUILD_TOOLS=OFF",
+    "-DLLAMA_BUILD_EXAMPLES=OFF",
+    "-DLLAMA_BUILD_SERVER=OFF",
+];
+
+/// The folder of the other engines.
+pub struct Peers<'a> {
+    workspace: &'a Workspace,
+    folder: PathBuf,
+}
+
+impl<'a> Peers<'a> {
+    /// Nothing is built yet.
+    pub fn new(workspace: &'a Workspace) -> Result<Self> {
+        let folder = workspace.target().join("bench").join("peers");
+        fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+        Ok(Self { workspace, folder })
+    }
+
+    /// Our program around llama.cpp, built for this processor. Ten minutes the first time.
+    pub fn llama_cpp(&self) -> Result<PathBuf> {
+        let tools = self.build_tools()?;
+        let source = self.folder.join(format!("llama_cpp_python-{LLAMA_CPP_PYTHON}"));
+        if !source.is_dir() {
+            let package = format!("llama-cpp-python=={LLAMA_CPP_PYTHON}");
+            let mut pip = self.workspace.command(tools.join("pip"));
+            pip.args(["download", "--quiet", "--no-deps", "--no-binary", "llama-cpp-python", "--dest"]);
+            process::run(pip.arg(&self.folder).arg(package))?;
+            let mut tar = self.workspace.command("tar");
+            tar.arg("-xzf").arg(source.with_added_extension("tar.gz")).arg("-C").arg(&self.folder);
+            process::run(&mut tar)?;
+        }
+        let source = source.join("vendor").join("llama.cpp");
+        let ours = self.workspace.root().join("tests/bench/peers");
+        let build = self.folder.join("llama.cpp");
+        let mut configure = self.workspace.command(tools.join("cmake"));
+        process::prepend_path(&mut configure, &tools)?;
+        configure.arg("-S").arg(&source).arg("-B").arg(&build).args(["-G", "Ninja"]).args(LLAMA_CPP_OPTIONS);
+        let barrier = ours.join("amx_barrier.h");
+        configure.arg(format!("-DCMAKE_CXX_FLAGS=-include {}", barrier.display()));
+        process::capture(&mut configure)?;
+        println!("Building llama.cpp for this processor: ten minutes the first time.");
+        process::run(self.workspace.command(tools.join("ninja")).arg("-C").arg(&build).args(["--quiet", "llama"]))?;
+
+        let program = self.folder.join("llama_cpp");
+        let mut compile = self.workspace.command("g++");
+        compile.args(["-O2", "-x", "c"]).arg(ours.join("llama_cpp.c")).args(["-x", "none", "-o"]).arg(&program);
+        for folder in ["include", "ggml/include"] {
+            compile.arg("-I").arg(source.join(folder));
+        }
+        // Each library before what it needs.
+        for library in ["src/libllama.a", "ggml/src/libggml.a", "ggml/src/libggml-cpu.a", "ggml/src/libggml-base.a"] {
+            compile.arg(build.join(library));
+        }
+        process::run(compile.args(["-fopenmp", "-ldl", "-lpthread", "-lm"]))?;
+        Ok(program)
+    }
+
+    /// Our program around candle's `quantized_llama`, built for this processor.
+    pub fn candle_native(&self) -> Result<PathBuf> {
+        let target = self.folder.join("candle");
+        let mut command = self.workspace.cargo("build");
+        command.args(["--quiet", "--release", "--locked", "--bin", "candle_native", "--manifest-path"]);
+        command.arg(self.manifest()).env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", "-C target-cpu=native");
+        println!("Building candle for this processor: five minutes the first time.");
+        process::run(&mut command)?;
+        Ok(target.join("release").join("candle_native"))
+    }
+
+    /// candle's `quantized_llama` for the browser, as candle_browser.js and candle_browser_bg.wasm in `folder`.
+    pub fn candle_browser(&self, folder: &Path) -> Result<()> {
+        let compiler = Compiler::find_or_install(self.workspace)?;
+        let bindgen = Tool::wasm_bindgen(self.workspace)?.find_or_install(self.workspace)?;
+        let target = self.folder.join("candle");
+        let mut command = compiler.cargo(self.workspace, "build");
+        command.args(["--quiet", "--release", "--locked", "--lib", "--manifest-path"]);
+        println!("Building candle for the browser: five minutes the first time.");
+        process::run(command.arg(self.manifest()).env("CARGO_TARGET_DIR", &target))?;
+        let module = target.join(wasm::TARGET).join("release").join("candle_browser.wasm");
+        process::run(self.workspace.command(bindgen).args(["--target", "web", "--out-dir"]).arg(folder).arg(module))
+    }
+
+    /// The folder of wllama's package.
+    pub fn wllama(&self, page: &Page<'_>) -> Result<PathBuf> {
+        let folder = self.folder.join("wllama");
+        let package = folder.join("node_modules").join("@wllama").join("wllama");
+        if !package.is_dir() {
+            fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+            let mut npm = page.npm()?;
+            npm.current_dir(&folder).args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."]);
+            process::run(npm.arg(WLLAMA))?;
+        }
+        Ok(package)
+    }
+
+    fn manifest(&self) -> PathBuf {
+        self.workspace.root().join("tests/bench/peers/Cargo.toml")
+    }
+
+    /// The folder of cmake, ninja and pip.
+    fn build_tools(&self) -> Result<PathBuf> {
+        let environment = self.folder.join("native");
+        let tools = environment.join("bin");
+        if !tools.join("ninja").is_file() {
+            let python = process::find_on_path("python3")
+                .context("Python 3 is needed to get llama.cpp from PyPI, and there is no `python3` in PATH")?;
+            process::run(self.workspace.command(python).args(["-m", "venv"]).arg(&environment))?;
+            process::run(self.workspace.command(tools.join("pip")).args(["install", "--quiet"]).args(BUILD_TOOLS))?;
+        }
+        ensure!(
+            process::find_on_path("g++").is_some(),
+            "a C++ compiler is needed to build llama.cpp (Debian: apt-get install g++)"
+        );
+        Ok(tools)
+    }
+}
