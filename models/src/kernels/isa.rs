@@ -28,6 +28,9 @@ pub(crate) enum Isa {
     /// WebAssembly with SIMD.
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     Simd128,
+    /// aarch64 with dot products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     /// None in particular.
     Portable,
 }
@@ -71,6 +74,10 @@ impl Isa {
         }
         #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
         available.push(Self::Simd128);
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            available.push(Self::Neon);
+        }
         available.push(Self::Portable);
         available
     }
@@ -88,6 +95,8 @@ impl Isa {
             Self::Relaxed => "relaxed",
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Self::Simd128 => "simd128",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "neon",
             Self::Portable => "portable",
         }
     }
@@ -105,6 +114,8 @@ impl Isa {
             Self::Relaxed => Wasm::<Relaxed>::SIGN_FLIPS,
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Self::Simd128 => Wasm::<Simd128>::SIGN_FLIPS,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => Neon::SIGN_FLIPS,
             Self::Portable => Portable::SIGN_FLIPS,
         }
     }
@@ -122,6 +133,8 @@ impl Isa {
             Self::Relaxed => Wasm::<Relaxed>::ROWS,
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Self::Simd128 => Wasm::<Simd128>::ROWS,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => Neon::ROWS,
             Self::Portable => Portable::ROWS,
         }
     }
@@ -142,6 +155,8 @@ impl Isa {
             Self::Relaxed => of::<Wasm<Relaxed>>(format),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
             Self::Simd128 => of::<Wasm<Simd128>>(format),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => of::<Neon>(format),
             Self::Portable => of::<Portable>(format),
         }
     }
@@ -165,12 +180,16 @@ impl Isa {
                 Self::Relaxed => run_relaxed(product, rows),
                 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
                 Self::Simd128 => run_simd128(product, rows),
+                #[cfg(target_arch = "aarch64")]
+                Self::Neon => run_neon(product, rows),
                 Self::Portable => run_portable(product, rows),
             }
         }
     }
 }
 
+#[cfg(target_arch = "aarch64")]
+use super::neon::Neon;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use super::wasm::{Relaxed, RelaxedDot, dot_is_one_instruction};
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
@@ -206,4 +225,6 @@ runner!(run_relaxed_dot, Wasm<RelaxedDot>, [1 2]);
 runner!(run_relaxed, Wasm<Relaxed>, [1 2]);
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 runner!(run_simd128, Wasm<Simd128>, [1 2]);
+#[cfg(target_arch = "aarch64")]
+runner!(#[target_feature(enable = "neon,dotprod")] run_neon, Neon, [1 2 3 4]);
 runner!(run_portable, Portable, [1 2 3 4]);

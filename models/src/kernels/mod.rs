@@ -33,6 +33,8 @@ pub(crate) mod isa;
 mod lanes;
 pub(crate) mod matrix;
 pub(crate) mod multiply;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod pool;
 mod portable;
 mod products;
