@@ -100,7 +100,8 @@ impl Format {
         let values_bytes = self.values_bytes();
         match self {
             Self::Q8_0 | Self::Q4_0 => {
-                let (span, within) = (block / SPAN, block % SPAN);
+                let span = block / SPAN;
+                let within = block - span * SPAN;
                 let start = span * (ALIGNMENT + SPAN * values_bytes);
                 Place {
                     scales: start + within * LANES * SCALE_BYTES,

@@ -48,7 +48,7 @@ impl Isa {
     }
 
     /// Those that this processor can run, the fastest first.
-    #[allow(clippy::vec_init_then_push, reason = "what is pushed depends on the target")]
+    #[allow(clippy::vec_init_then_push, reason = "what is pushed differs from target to target")]
     pub(crate) fn available() -> Vec<Self> {
         let mut available = Vec::new();
         #[cfg(target_arch = "x86_64")]
