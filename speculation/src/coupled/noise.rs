@@ -4,6 +4,10 @@
 //! known beforehand and they are many: computed side by side in one loop, the blocks go through vector registers, in the
 //! browser too.
 
+mod lanes;
+
+use lanes::Lanes;
+
 /// Blocks computed together.
 pub(super) const BLOCKS: usize = 8;
 /// Tokens of a block.
@@ -14,88 +18,63 @@ const DOUBLE_ROUNDS: usize = 4;
 /// "expand 32-byte k".
 const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
-type Lanes = [u32; BLOCKS];
-
-/// The words of some blocks.
+/// The words of some blocks: `[word][block]`.
 pub(super) struct Words([Lanes; WORDS]);
 
 impl Words {
     /// 64 random bits of each token: `[block][token]`.
     pub(super) fn bits(&self) -> [[u64; TOKENS]; BLOCKS] {
-        let mut bits = [[0; TOKENS]; BLOCKS];
-        for (block, bits) in bits.iter_mut().enumerate() {
-            for (token, bits) in bits.iter_mut().enumerate() {
-                let word = |word: usize| u64::from(self.0[word][block]);
-                *bits = word(2 * token) | word(2 * token + 1) << 32;
-            }
-        }
-        bits
+        let words = self.0.map(Lanes::to_array);
+        core::array::from_fn(|block| {
+            let word = |word: usize| u64::from(words[word][block]);
+            core::array::from_fn(|token| word(2 * token) | word(2 * token + 1) << 32)
+        })
     }
 
     /// The largest high half of any token's bits.
     pub(super) fn highest(&self) -> u32 {
-        let mut highest = [0; BLOCKS];
-        for words in self.0.iter().skip(1).step_by(2) {
-            for (highest, &word) in highest.iter_mut().zip(words) {
-                *highest = if word > *highest { word } else { *highest };
-            }
-        }
-        highest.into_iter().fold(0, u32::max)
+        let high = self.0.iter().skip(1).step_by(2);
+        high.fold(Lanes::splat(0), |highest, &words| highest.max(words)).to_array().into_iter().fold(0, u32::max)
     }
 }
 
 /// The words of the `blocks` of a stream. The key is the seed and zeros.
 pub(super) fn words(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> Words {
-    let mut start = [[0; BLOCKS]; WORDS];
+    let mut start = [Lanes::splat(0); WORDS];
     for (words, constant) in start.iter_mut().zip(CONSTANTS) {
-        *words = [constant; BLOCKS];
+        *words = Lanes::splat(constant);
     }
-    (start[4], start[5]) = ([low(seed); BLOCKS], [high(seed); BLOCKS]);
-    (start[12], start[13]) = (blocks.map(low), blocks.map(high));
-    (start[14], start[15]) = ([low(stream); BLOCKS], [high(stream); BLOCKS]);
-    // The compiler makes a rotation that it recognises one of single words in the browser, where there is none of vectors.
-    let right = core::hint::black_box([16, 20, 24, 25]);
+    (start[4], start[5]) = (Lanes::splat(low(seed)), Lanes::splat(high(seed)));
+    (start[12], start[13]) = (Lanes::new(blocks.map(low)), Lanes::new(blocks.map(high)));
+    (start[14], start[15]) = (Lanes::splat(low(stream)), Lanes::splat(high(stream)));
     let mut state = start;
     for _ in 0..DOUBLE_ROUNDS {
         // Columns, then diagonals.
-        quarter_round(&mut state, [0, 4, 8, 12], right);
-        quarter_round(&mut state, [1, 5, 9, 13], right);
-        quarter_round(&mut state, [2, 6, 10, 14], right);
-        quarter_round(&mut state, [3, 7, 11, 15], right);
-        quarter_round(&mut state, [0, 5, 10, 15], right);
-        quarter_round(&mut state, [1, 6, 11, 12], right);
-        quarter_round(&mut state, [2, 7, 8, 13], right);
-        quarter_round(&mut state, [3, 4, 9, 14], right);
+        quarter_round(&mut state, [0, 4, 8, 12]);
+        quarter_round(&mut state, [1, 5, 9, 13]);
+        quarter_round(&mut state, [2, 6, 10, 14]);
+        quarter_round(&mut state, [3, 7, 11, 15]);
+        quarter_round(&mut state, [0, 5, 10, 15]);
+        quarter_round(&mut state, [1, 6, 11, 12]);
+        quarter_round(&mut state, [2, 7, 8, 13]);
+        quarter_round(&mut state, [3, 4, 9, 14]);
     }
     for (words, start) in state.iter_mut().zip(start) {
-        for (word, start) in words.iter_mut().zip(start) {
-            *word = word.wrapping_add(start);
-        }
+        *words = words.plus(start);
     }
     Words(state)
 }
 
-/// `right` has what 16, 12, 8 and 7 leave of 32.
 #[inline(always)]
-fn quarter_round(state: &mut [Lanes; WORDS], [a, b, c, d]: [usize; 4], right: [u32; 4]) {
-    mix::<16>(state, [a, b, d], right[0]);
-    mix::<12>(state, [c, d, b], right[1]);
-    mix::<8>(state, [a, b, d], right[2]);
-    mix::<7>(state, [c, d, b], right[3]);
-}
-
-/// a += b; d = (d ⊕ a) rotated to the left by so many bits, which is by 32 − `LEFT` to the right.
-#[inline(always)]
-fn mix<const LEFT: u32>(state: &mut [Lanes; WORDS], [a, b, d]: [usize; 3], right: u32) {
-    let added = state[b];
-    for (word, added) in state[a].iter_mut().zip(added) {
-        *word = word.wrapping_add(added);
-    }
-    let sum = state[a];
-    for (word, sum) in state[d].iter_mut().zip(sum) {
-        let mixed = *word ^ sum;
-        *word = mixed << LEFT | mixed.wrapping_shr(right);
-    }
+fn quarter_round(state: &mut [Lanes; WORDS], [a, b, c, d]: [usize; 4]) {
+    state[a] = state[a].plus(state[b]);
+    state[d] = state[d].mixed::<16>(state[a]);
+    state[c] = state[c].plus(state[d]);
+    state[b] = state[b].mixed::<12>(state[c]);
+    state[a] = state[a].plus(state[b]);
+    state[d] = state[d].mixed::<8>(state[a]);
+    state[c] = state[c].plus(state[d]);
+    state[b] = state[b].mixed::<7>(state[c]);
 }
 
 fn low(value: u64) -> u32 {
