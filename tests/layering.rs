@@ -33,6 +33,8 @@ const IMPURE: [&str; 4] = ["candle-core", "candle-nn", "tokio", "web-sys"];
 
 /// The only folder whose files may contain the keyword of [`keyword`].
 const KERNELS: &str = "models/src/kernels";
+/// The only other file: allocations cannot be counted without it.
+const ALLOCATIONS: &str = "models/tests/memory.rs";
 
 /// `from` depends on `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,8 +65,8 @@ fn crates_depend_only_downwards() -> Outcome {
 #[test]
 fn bytes_and_decisions_reach_no_tensor_socket_or_browser() -> Outcome {
     let edges = resolved_edges(&metadata()?)?;
-    // The models do reach candle: were the graph read wrongly, nothing would reach anything.
-    assert!(reachable(&edges, "outrider-models").contains("candle-core"));
+    // The server does reach tokio: were the graph read wrongly, nothing would reach anything.
+    assert!(reachable(&edges, "outrider-cloud").contains("tokio"));
     for pure in PURE {
         let reached = reachable(&edges, pure);
         let impure: Vec<&str> = IMPURE.into_iter().filter(|name| reached.contains(*name)).collect();
@@ -90,7 +92,7 @@ fn unsafe_code_stands_in_kernels_only() -> Outcome {
     let here = root.join(file!());
     assert!(files.contains(&here), "this file itself was not found: {}", here.display());
     for file in files {
-        if file.starts_with(root.join(KERNELS)) {
+        if file.starts_with(root.join(KERNELS)) || file == root.join(ALLOCATIONS) {
             continue;
         }
         let source = fs::read_to_string(&file)?;

@@ -14,7 +14,7 @@ use outrider_speculation::{
     draft,
     dssd::{self, Judgement},
     random::{End, Randomness},
-    sampling,
+    sampling::{self, Distribution},
 };
 use outrider_tests::{
     goodness::{ALARM, SAMPLES, p_value, total_variation},
@@ -99,11 +99,15 @@ fn s(logits: &[f32]) -> Vec<f64> {
     sampling::transform(logits, &S).unwrap()
 }
 
+fn distribution(logits: &[f32]) -> Distribution<'_> {
+    Distribution::new(logits, &S).unwrap()
+}
+
 /// A draft as the edge makes it, and its way over the wire.
 fn right_draft(parameters: SchemeParameters) -> impl Fn(&[f32], usize, &mut Ends) -> Option<DraftToken> {
     let scheme = Scheme::new(parameters, V).unwrap();
     move |logits, _, ends| {
-        Some(draft::draw(draft::propose(&s(logits), parameters, &scheme, 0.2).unwrap(), &mut ends.edge))
+        Some(draft::draw(draft::propose(&distribution(logits), parameters, &scheme, 0.2).unwrap(), &mut ends.edge))
     }
 }
 
@@ -123,7 +127,7 @@ fn drawing_before_quantizing_is_caught() {
     let scheme = Scheme::new(K_SQS, V).unwrap();
     let broken = move |logits: &[f32], _: usize, ends: &mut Ends| {
         let q = s(logits);
-        let dist = draft::propose(&q, K_SQS, &scheme, 0.0).unwrap().dist;
+        let dist = draft::propose(&distribution(logits), K_SQS, &scheme, 0.0).unwrap().dist;
         // The planted error: drawn from q cut to the support, while q̂ is what the cloud is told.
         let weights: Vec<f64> = (0..V).map(|id| if dist.count(id) > 0 { q[id as usize] } else { 0.0 }).collect();
         Some(DraftToken { id: acceptance::sample(&weights, &mut ends.edge), dist, support_size: 2 })
@@ -289,7 +293,7 @@ fn id_of(id: &u32) -> u32 {
 }
 
 fn coupled_draft(logits: &[f32], position: usize, ends: &mut Ends) -> Option<u32> {
-    Some(ends.noise.choose(position, &s(logits)))
+    Some(ends.noise.choose_from(position, &distribution(logits)))
 }
 
 #[test]

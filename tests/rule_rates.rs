@@ -22,7 +22,7 @@ use outrider_speculation::{
     draft,
     edge::{Mode, Settings, Speculation},
     rules::Rule,
-    sampling,
+    sampling::Distribution,
 };
 use outrider_tests::laws::Position;
 
@@ -109,7 +109,7 @@ impl Bench<'_> {
         let scheme = Scheme::new(SCHEME, self.target.config().vocab_size as u32).unwrap();
         let rows = q[0].iter().zip(p[0].iter());
         rows.map(|(q, p)| {
-            let proposal = draft::propose(&sampling::transform(q, sampling).unwrap(), SCHEME, &scheme, 0.0).unwrap();
+            let proposal = draft::propose(&Distribution::new(q, sampling).unwrap(), SCHEME, &scheme, 0.0).unwrap();
             Position::new(q, p, sampling, &proposal.dist).lumped()
         })
         .collect()

@@ -17,7 +17,7 @@ use outrider_speculation::{
     edge::{Mode, Settings, Speculation},
     random::{End, Randomness},
     rules::{Need, Rule, Statistic},
-    sampling,
+    sampling::{self, Distribution},
 };
 use outrider_tests::{
     goodness::{ALARM, p_value, total_variation},
@@ -161,11 +161,11 @@ fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
             let (mut prefix, mut drafts, mut statistics, mut rows) = (text.clone(), vec![], vec![], vec![]);
             while drafts.len() < texts.draft_length.min(places) {
                 let row = texts.draft.logits(&prefix);
-                let q = sampling::transform(&row, &texts.sampling).unwrap();
+                let q = Distribution::new(&row, &texts.sampling).unwrap();
                 let token = draft::draw(draft::propose(&q, texts.scheme, &scheme, 0.0).unwrap(), &mut edge);
                 statistics.push(match planted {
                     Planted::Scaled => texts.rule.need().of_dist(&token.dist),
-                    _ => texts.rule.need().of_logits(&row, token.dist.ids()),
+                    _ => texts.rule.need().of_unscaled(&q, token.dist.ids()),
                 });
                 let logits = texts.target.logits(&prefix);
                 let p = sampling::transform(&logits, &texts.sampling).unwrap();
@@ -247,7 +247,7 @@ fn statistics_travel_where_they_are_needed() {
             }
         }
     }
-    assert_eq!(Need::Nothing.of_logits(&[0.0], &[]), Statistic::Nothing);
+    assert_eq!(Need::Nothing.of_unscaled(&Distribution::new(&[0.0], &NEUTRAL).unwrap(), &[]), Statistic::Nothing);
 }
 
 fn wide(target: &ToyModel, difference: f64, rule: Rule, scheme: usize, draft_length: usize) -> Texts {

@@ -12,7 +12,8 @@ use outrider_speculation::{
     control::StopRule,
     edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
     rules::Rule,
-    sampling, sparsify,
+    sampling::Distribution,
+    sparsify,
 };
 use outrider_tests::{in_process::InProcess, schemes, toy::ToyModel};
 use proptest::prelude::*;
@@ -129,7 +130,8 @@ fn every_scheme_costs_its_formula() {
     let mut beta = threshold.initial;
     for committed in &run.committed {
         let record = committed.round.as_ref().unwrap();
-        let q = sampling::transform(&draft.logits(&text), &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
+        let row = draft.logits(&text);
+        let q = Distribution::new(&row, &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
         let k = sparsify::above(&q, beta).ids.len() as u32;
         let expected = log2(v) + subset_bits(v, k) + composition(k) + log2(k);
         assert_eq!(record.payload_bits, record.drafted.len() * expected as usize);
@@ -138,7 +140,8 @@ fn every_scheme_costs_its_formula() {
         beta = record.threshold.unwrap();
         if record.accepted == 1 {
             let q = &text[..text.len() - 1];
-            let q = sampling::transform(&draft.logits(q), &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
+            let row = draft.logits(q);
+            let q = Distribution::new(&row, &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
             beta = beta - threshold.step * (sparsify::above(&q, beta).dropped_mass() - threshold.target);
         }
     }
@@ -158,7 +161,8 @@ fn the_threshold_forgets_rejected_drafts() {
     let run = pair.generate(&[7], &settings);
 
     let dropped = |prefix: &[u32], beta: f64| {
-        let q = sampling::transform(&draft.logits(prefix), &settings.sampling).unwrap();
+        let row = draft.logits(prefix);
+        let q = Distribution::new(&row, &settings.sampling).unwrap();
         sparsify::above(&q, beta).dropped_mass()
     };
     let step =

@@ -1,6 +1,12 @@
 import type { Plugin } from 'vite';
 import { defineConfig } from 'vitest/config';
 
+/** What makes a page isolated, so that its workers may share memory. */
+const isolation = {
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Embedder-Policy': 'require-corp',
+};
+
 const server = process.env['OUTRIDER_SERVER'] ?? 'http://127.0.0.1:8787';
 
 /**
@@ -46,7 +52,10 @@ export default defineConfig(({ mode }) => ({
           },
         }
       : { outDir: 'dist', target: 'es2022', assetsInlineLimit: 0, modulePreload: { polyfill: false } },
+  // As the server does: threads share memory on isolated pages only.
+  preview: { headers: isolation },
   server: {
+    headers: isolation,
     proxy: {
       '/pair': server,
       '/healthz': server,

@@ -17,7 +17,7 @@ use axum::{
         State,
         ws::{Message, WebSocket, WebSocketUpgrade},
     },
-    http::{HeaderValue, header},
+    http::{HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
     routing::get,
     serve::{Listener, ListenerExt, Serve},
@@ -73,15 +73,24 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
     // Revalidate: the page and the model behind an address change with the server.
     let revalidate =
         SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // An isolated page may share memory among its workers, which drafting with threads needs. It may load what says that
+    // it may be loaded: the page's own files from here, the model from anywhere.
+    let header = |name: &'static str, value| {
+        SetResponseHeaderLayer::if_not_present(HeaderName::from_static(name), HeaderValue::from_static(value))
+    };
     Router::new()
         .route("/pair/draft.gguf", get(draft_gguf))
         .route("/pair/tokenizer.json", get(tokenizer_json))
         .route("/pair/heads.safetensors", get(heads_safetensors))
         .layer(any_origin)
+        .layer(header("cross-origin-resource-policy", "cross-origin"))
         .route("/healthz", get(health))
         .fallback_service(ServeDir::new(page).fallback(get(no_such_page)))
         .layer(CompressionLayer::new())
         .layer(revalidate)
+        .layer(header("cross-origin-opener-policy", "same-origin"))
+        .layer(header("cross-origin-embedder-policy", "require-corp"))
+        .layer(header("cross-origin-resource-policy", "same-origin"))
         // After the layers: none of them is for an upgraded connection.
         .route("/session", get(upgrade))
         .with_state(Arc::new(state))

@@ -14,32 +14,35 @@
 //!                                    ├─ linear     weights · rows, quantized or not
 //!                                    ├─ rope       turns queries and keys by position
 //!                                    ├─ cache      stages keys and values, committed if the pass succeeds
-//!                                    ├─ attention  each row over its own sequence's cache
-//!                                    └─ kernels    loops over slices that compile to SIMD code
+//!                                    └─ kernels    products, attention and norms on vectors; threads
 //! ```
 //!
 //! [`Logits`] also has the hidden state that each row comes from. [`HeadsFile`] reads small linear heads that were
 //! trained on it.
 //!
-//! Hidden states are plain `Vec<f32>`; candle supplies the quantized block types and their dot products.
-//! Passes that take long enough are split over [`threads`].
+//! Hidden states are plain slices in a [`Scratch`]; the kernels are our own, because weights should be read once
+//! for a few rows as for one. Passes that take long enough are split over [`threads`].
 //!
 //! # Guarantees
 //!
-//! - **Batch invariance.** On one machine and build, the logits and hidden state of a position have the same bits however its
-//!   tokens were grouped into calls, whatever other sequences are in the batch, and after any rollback and
-//!   refill. Greedy decoding with speculation therefore gives the text of greedy decoding without. It holds
-//!   for all weight types, because each output element is one dot product in an order fixed by its length.
+//! - **The same bits everywhere.** The logits and hidden state of a position have the same bits however its
+//!   tokens were grouped into calls, whatever other sequences are in the batch, after any rollback and
+//!   refill, with every number of threads, on every instruction set and in every build for the browser. Greedy decoding with
+//!   speculation therefore gives the text of greedy decoding without. It holds because each output element is one sum in
+//!   an order that is fixed by its length, of operations that IEEE 754 defines to the last bit. (NaN has many
+//!   representations, and which one a broken model gives is not fixed.)
 //! - **A failed forward pass changes nothing** that a later one can see.
 //! - **Any bytes** given to a loader give a model or a typed error; allocations are bounded by the input's size.
+//! - **Memory** is at most 1.3 × the file, while it loads and after, plus caches and the [`Scratch`]; a pass that is no
+//!   larger than one before allocates nothing but a cache's next page.
 //! - **Nothing is ignored silently**: rope scalings, biases, experts or tensors that the code does not compute
 //!   are refused.
 //!
 //! # Not guaranteed
 //!
-//! - Equal bits across machines, targets or builds: instruction sets sum in different orders.
 //! - Big-endian machines.
-//! - Speed with long contexts: attention is a plain loop, and caches are f32.
+//! - Speed of Q4_1, Q5_0, Q5_1, Q2_K, Q3_K and Q5_K: they have no kernels of their own and are widened as they are used.
+//! - Speed with long contexts: caches are f32.
 
 mod cache;
 mod config;
@@ -64,6 +67,13 @@ pub use llama::{Chunk, Model, Scratch};
 pub use loader::{GgufLoader, SafetensorsLoader};
 pub use logits::{BatchLogits, Logits, LogitsRef};
 pub use tokenizer::{TextStream, Tokenizer};
+
+/// The instruction set that this process multiplies with: `avx512`, `avx2`, `neon`, `relaxed-simd`, `simd128`, `portable`, … The fastest
+/// that the processor has, unless the environment variable `OUTRIDER_ISA` names another that it has too.
+#[must_use]
+pub fn instruction_set() -> &'static str {
+    kernels::isa::Isa::current().name()
+}
 
 #[cfg(all(test, target_arch = "wasm32"))]
 wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);

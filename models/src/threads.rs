@@ -32,6 +32,13 @@ pub fn work() -> ! {
     pool::work()
 }
 
+/// Tells the passes of this module's memory that a Web Worker has trapped inside of `work`: whoever waits for what it
+/// has begun panics, rather than wait for ever.
+#[cfg(target_arch = "wasm32")]
+pub fn give_up() {
+    pool::give_up();
+}
+
 /// What was set, or what is there: the number is the same for whoever asks first.
 pub(crate) fn limit() -> usize {
     match LIMIT.load(Relaxed) {

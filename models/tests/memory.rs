@@ -1,4 +1,4 @@
-//! What loading costs: the most that is allocated at once, against the size of the file.
+//! What loading costs: the most that is allocated at once, against the size of the file. What decoding costs: nothing.
 //!
 //! A binary of its own with a single test, because what is counted is the whole process.
 #![cfg(not(target_arch = "wasm32"))]
@@ -8,11 +8,12 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     io::Cursor,
+    path::Path,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 use container::{Element, Gguf, Shape};
-use outrider_models::{GgufLoader, LoadError, Model, SafetensorsLoader};
+use outrider_models::{Chunk, GgufLoader, LoadError, Model, SafetensorsLoader, Scratch};
 
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod container;
@@ -22,6 +23,7 @@ struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: everything is left to the system's allocator; the default `realloc` calls these two.
 #[allow(unsafe_code, reason = "an allocator can be counted no other way")]
@@ -29,6 +31,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Relaxed) + layout.size();
         PEAK.fetch_max(now, Relaxed);
+        ALLOCATIONS.fetch_add(1, Relaxed);
         // SAFETY: the caller's obligations are the system's.
         unsafe { System.alloc(layout) }
     }
@@ -82,8 +85,43 @@ fn check(what: &str, file: usize, (model, peak): (Result<Model, LoadError>, usiz
     assert!((0.9..LIMIT).contains(&ratio), "{what}: {ratio:.3} × the file's size");
 }
 
+/// Drafts and verifies behind `cached` tokens, once to warm up and then counting.
+fn decoding_allocates_nothing(what: &str, model: &Model) {
+    let (mut cache, mut scratch) = (model.new_cache(), Scratch::default());
+    let tokens: Vec<u32> = (0..48).map(|i| i * 37 % 4096).collect();
+    let mut round = |wanted: &[usize]| {
+        cache.truncate(40);
+        let missing = &tokens[cache.len()..40];
+        model.forward_with(&mut [Chunk { cache: &mut cache, tokens: missing, positions: &[] }], &mut scratch).unwrap();
+        let drafts = &tokens[40..40 + wanted.len()];
+        let chunk = Chunk { cache: &mut cache, tokens: drafts, positions: wanted };
+        let logits = model.forward_with(&mut [chunk], &mut scratch).unwrap();
+        assert_eq!(logits.chunk(0).len(), wanted.len());
+    };
+    let rows: [usize; 8] = std::array::from_fn(|row| row);
+    round(&rows);
+    let before = ALLOCATIONS.load(Relaxed);
+    for count in [1, 5, 8, 1, 2] {
+        round(&rows[..count]);
+    }
+    let allocations = ALLOCATIONS.load(Relaxed) - before;
+    assert_eq!(allocations, 0, "{what}: allocations in ten passes after warm-up");
+}
+
 #[test]
-fn loading_takes_little_more_than_the_file() {
+fn loading_takes_little_more_than_the_file_and_decoding_nothing() {
+    for threads in [1, 2] {
+        outrider_models::threads::set(threads);
+        for file in ["draft/draft-q8_0.gguf", "target/target-f16.gguf"] {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pair").join(file);
+            decoding_allocates_nothing(file, &Model::open(&path).unwrap());
+        }
+        for (name, element) in ELEMENTS {
+            let file = SMALL.gguf(element).finish();
+            decoding_allocates_nothing(name, &Model::from_gguf(&mut Cursor::new(&file)).unwrap());
+        }
+    }
+
     for (name, element) in ELEMENTS {
         let file = SMALL.gguf(element).finish();
         check(name, file.len(), peak(|| Model::from_gguf(&mut Cursor::new(&file))));

@@ -20,7 +20,7 @@ use outrider_codec::{
 use crate::{
     random::Randomness,
     rules::{Decision, Position, Rule, Statistic},
-    sampling::{LogitsError, transform},
+    sampling::{Distribution, LogitsError, transform},
     theory::total_variation,
 };
 
@@ -86,20 +86,20 @@ impl<'a> Judge<'a> {
         assert_eq!(rows.len(), self::rows(drafts.len(), &rule), "a round needs its rows of logits");
         for (accepted, (draft, logits)) in drafts.iter().zip(rows).enumerate() {
             let q = &draft.dist;
-            let p = transform(logits, &sampling)?;
+            let p = Distribution::new(logits, &sampling)?;
             let statistic = statistics.get(accepted).unwrap_or(&Statistic::Nothing);
-            let decision = rule.judge(&Position { q, statistic, logits, p: &p, sampling: &sampling });
+            let decision = rule.judge(&Position { q, statistic, p: &p, sampling: &sampling });
             if let Some(judged) = &mut judged {
-                judged.push(Judged::new(&decision, q, p.clone()));
+                judged.push(Judged::new(&decision, q, p.dense()));
             }
             // Always one coin a draft, so that the stream of coins does not depend on the outcome of the comparison.
             if randomness.unit() >= decision.acceptance(q, draft.id) {
-                let token = sample(&decision.replacement(q, &p), randomness);
+                let token = decision.replace(q, &p, randomness);
                 return Ok(Outcome { accepted, token: Some(token) });
             }
         }
-        let bonus = rows.get(drafts.len()).map(|row| transform(row, &sampling)).transpose()?;
-        Ok(Outcome { accepted: drafts.len(), token: bonus.map(|p| sample(&p, randomness)) })
+        let bonus = rows.get(drafts.len()).map(|row| Distribution::new(row, &sampling)).transpose()?;
+        Ok(Outcome { accepted: drafts.len(), token: bonus.map(|p| p.draw(randomness)) })
     }
 }
 
@@ -142,8 +142,13 @@ pub fn residual(p: &[f64], dist: &DraftDist) -> Vec<f64> {
 
 /// Draws a token with probability proportional to its weight; at least one weight is above zero.
 pub fn sample(weights: &[f64], randomness: &mut Randomness) -> u32 {
+    at(weights, randomness.unit())
+}
+
+/// The token that such a share of the weights' sum falls to, in [0, 1).
+pub(crate) fn at(weights: &[f64], share: f64) -> u32 {
     let sum: f64 = weights.iter().sum();
-    let mut ticket = randomness.unit() * sum;
+    let mut ticket = share * sum;
     let mut chosen = 0;
     for (id, &weight) in weights.iter().enumerate() {
         if weight > 0.0 {

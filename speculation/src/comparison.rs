@@ -11,6 +11,7 @@ use outrider_codec::{
 use crate::{
     conformal::{Conformal, ThresholdParameters},
     draft::{self, Proposal},
+    sampling::Distribution,
 };
 
 /// The parameters of the schemes that are compared.
@@ -82,7 +83,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If `q` has no mass.
-    pub fn bonus(&mut self, q: &[f64]) -> Result<(), DistError> {
+    pub fn bonus(&mut self, q: &Distribution<'_>) -> Result<(), DistError> {
         if let Some(trial) = self.c_sqs.as_ref().filter(|_| self.threshold.owes()) {
             self.threshold.bonus(trial.propose(q, self.threshold.threshold())?.dropped_mass);
         }
@@ -93,7 +94,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If `q` has no mass.
-    pub fn declined(&mut self, q: &[f64]) -> Result<(), DistError> {
+    pub fn declined(&mut self, q: &Distribution<'_>) -> Result<(), DistError> {
         if let Some(trial) = &self.c_sqs {
             self.threshold.declined(trial.propose(q, self.threshold.threshold())?.dropped_mass);
         }
@@ -104,7 +105,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If `q` has no mass.
-    pub fn drafted(&mut self, q: &[f64], id: u32) -> Result<(), DistError> {
+    pub fn drafted(&mut self, q: &Distribution<'_>, id: u32) -> Result<(), DistError> {
         self.drafted += 1;
         if let Some(trial) = &mut self.c_sqs {
             let proposal = trial.propose(q, self.threshold.threshold())?;
@@ -122,7 +123,7 @@ impl Comparison {
     ///
     /// # Errors
     /// If `q` has no mass.
-    pub fn passed(&mut self, q: &[f64], id: u32) -> Result<(), DistError> {
+    pub fn passed(&mut self, q: &Distribution<'_>, id: u32) -> Result<(), DistError> {
         if let Some(trial) = &self.c_sqs {
             self.threshold.passed(trial.propose(q, self.threshold.threshold())?.dropped_mass);
         }
@@ -160,7 +161,7 @@ impl Trial {
         Some(Self { name, parameters, round: scheme.round(), scheme, tokens: Vec::new() })
     }
 
-    fn propose(&self, q: &[f64], threshold: f64) -> Result<Proposal, DistError> {
+    fn propose(&self, q: &Distribution<'_>, threshold: f64) -> Result<Proposal, DistError> {
         draft::propose(q, self.parameters, &self.scheme, threshold)
     }
 
@@ -189,17 +190,20 @@ impl Trial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampling::tests::{PLAIN, logits};
 
     #[test]
     fn the_costs_are_those_of_the_schemes() {
         let with = ComparisonParameters {
             support_size: 32,
             lattice_resolution: 100,
-            threshold: ThresholdParameters { target: 0.0, step: 0.1, initial: 0.5 },
+            threshold: ThresholdParameters { target: 0.0, step: 0.1, initial: 0.49 },
         };
         let mut comparison = Comparison::new(with, 4096, &[0]);
         let mut q = vec![0.0; 4096];
         (q[7], q[9], q[300]) = (0.5, 0.25, 0.25);
+        let row = logits(&q);
+        let q = Distribution::new(&row, &PLAIN).unwrap();
         comparison.drafted(&q, 7).unwrap();
         comparison.drafted(&q, 300).unwrap();
         let bits = comparison.settle(1, Some(9));
@@ -208,7 +212,7 @@ mod tests {
         assert_eq!((of("dense"), of("coupled")), (2 * (65536 + 12), 24));
         assert_eq!((of("tk-slt"), of("dssd")), (2 * (32 * 28 + 5), 2 * 53));
         assert_eq!((of("k-sqs"), of("qs")), (2 * 372, 2 * 689));
-        // β = 0.5 keeps one token: K, support, no counts, no index. β = 0.45 keeps the same.
+        // β = 0.49 keeps one token: K, support, no counts, no index. β = 0.44 keeps the same.
         assert_eq!(of("c-sqs"), 2 * (12 + 12));
         assert!(of("k-sqs/adaptive") < of("k-sqs"));
         assert!(!comparison.owes());

@@ -145,7 +145,13 @@ impl Conformal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sparsify;
+    use crate::{
+        sampling::{
+            Distribution,
+            tests::{PLAIN, logits},
+        },
+        sparsify,
+    };
     use proptest::prelude::*;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -223,22 +229,26 @@ mod tests {
             let mut control = Conformal::new(parameters);
             let (mut straight, mut dropped_sum, mut committed) = (initial, 0.0, 0usize);
             for (drafts, accepted, declines, bonus) in rounds {
+                let dropped = |q: &[f64], threshold| {
+                    let row = logits(q);
+                    sparsify::above(&Distribution::new(&row, &PLAIN).unwrap(), threshold).dropped_mass()
+                };
                 for q in &drafts {
-                    control.drafted(sparsify::above(q, control.threshold()).dropped_mass());
+                    control.drafted(dropped(q, control.threshold()));
                 }
-                let ahead = sparsify::above(&bonus, control.threshold()).dropped_mass();
+                let ahead = dropped(&bonus, control.threshold());
                 if declines {
                     control.declined(ahead);
                 }
                 let accepted = accepted.index(drafts.len() + 1);
                 control.verdict(accepted, true);
                 if control.owes() {
-                    control.bonus(sparsify::above(&bonus, control.threshold()).dropped_mass());
+                    control.bonus(dropped(&bonus, control.threshold()));
                 }
                 // The committed tokens, one after the other, with no drafting at all.
                 let last = drafts.get(accepted).unwrap_or(&bonus);
                 for q in drafts[..accepted].iter().chain([last]) {
-                    let dropped = sparsify::above(q, straight).dropped_mass();
+                    let dropped = dropped(q, straight);
                     straight = (straight - step * (dropped - target)).min(1.0);
                     dropped_sum += dropped;
                     committed += 1;

@@ -13,13 +13,13 @@
 //! machines. (In units of ln 2, which cancel.) The division by the probability, and the comparison, are each end's own
 //! and in floats; where the ends round differently a draft may be rejected that need not be.
 
+mod noise;
+
 use outrider_codec::frame::SamplingParameters;
-use rand::{RngCore, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 
 use crate::{
     acceptance::Outcome,
-    sampling::{LogitsError, transform},
+    sampling::{Distribution, LogitsError, PIECE, Weighed},
 };
 
 /// Fraction bits of −log2.
@@ -39,32 +39,88 @@ impl SharedNoise {
         Self { seed }
     }
 
-    /// argmin E_x/p(x) at a position of the text: a token with law `probabilities` (V of them, at least one above zero).
+    /// argmin E_x/p(x) at a position of the text: a token with law `probabilities` (V of them, at least one above zero, and
+    /// not necessarily normalised).
     pub fn choose(&self, position: usize, probabilities: &[f64]) -> u32 {
-        // The key is the seed and zeros, spelt out: FORMAT.md promises it to other programs.
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&self.seed.to_le_bytes());
-        let mut rng = ChaCha8Rng::from_seed(key);
-        rng.set_stream(FIRST_STREAM + position as u64);
-        let (mut best, mut least) = (0, f64::INFINITY);
-        let mut next = 0;
-        for (id, &p) in probabilities.iter().enumerate().filter(|&(_, &p)| p > 0.0) {
-            if id != next {
-                // Two words a token.
-                rng.set_word_pos(2 * id as u128);
-            }
-            next = id + 1;
-            let u = rng.next_u64();
-            // −ln u ≥ 1 − u: most tokens lose before their logarithm is taken.
-            let at_least = (!u >> 24) as f64;
-            if at_least <= least * p {
-                let quotient = minus_log2(u) as f64 / p;
-                if quotient < least {
-                    (best, least) = (id, quotient);
+        let mut race = Race::new(self.seed, position);
+        for (piece, first) in probabilities.chunks(PIECE).zip((0..).step_by(PIECE)) {
+            let largest = piece.iter().copied().fold(0.0, f64::max);
+            race.run_piece(first, largest, || {
+                let mut padded = [0.0; PIECE];
+                padded[..piece.len()].copy_from_slice(piece);
+                padded
+            });
+        }
+        race.best
+    }
+
+    /// The same with the law `distribution`.
+    pub fn choose_from(&self, position: usize, distribution: &Distribution<'_>) -> u32 {
+        let mut race = Race::new(self.seed, position);
+        distribution.weigh(|weighed| match weighed {
+            Weighed::Piece { first, largest, weights } => race.run_piece(first, largest, weights),
+            Weighed::Few(tokens) => race.run_few(tokens),
+        });
+        race.best
+    }
+}
+
+/// The search for argmin E_x/p(x), in ascending order of ids.
+struct Race {
+    seed: u64,
+    stream: u64,
+    best: u32,
+    /// The least E_x/p(x) so far.
+    least: f64,
+}
+
+impl Race {
+    fn new(seed: u64, position: usize) -> Self {
+        Self { seed, stream: FIRST_STREAM + position as u64, best: 0, least: f64::INFINITY }
+    }
+
+    /// The tokens from `first` on, which is a multiple of their number, and the `largest` of their weights.
+    fn run_piece(&mut self, first: u32, largest: f64, weights: impl FnOnce() -> [f64; PIECE]) {
+        // E is at least one unit: maybe no token of the piece can come in before the best so far.
+        if largest == 0.0 || self.least * largest < 0.5 {
+            return;
+        }
+        let block = u64::from(first) / noise::TOKENS as u64;
+        let words = noise::words(self.seed, self.stream, core::array::from_fn(|i| block + i as u64));
+        // Nor if the noise of all is large; as in `run`, for the first 32 bits, with room for rounding.
+        let at_least = u64::from(!words.highest()) << 8;
+        if at_least as f64 > 1.001 * self.least * largest {
+            return;
+        }
+        let (bits, weights) = (words.bits(), weights());
+        for ((&u, &weight), id) in bits.as_flattened().iter().zip(&weights).zip(first..) {
+            self.run(id, weight, u);
+        }
+    }
+
+    /// Tokens with their weights, by ascending id.
+    fn run_few(&mut self, tokens: &[(u32, f64)]) {
+        let block = |&(id, _): &(u32, f64)| u64::from(id) / noise::TOKENS as u64;
+        let groups: Vec<_> = tokens.chunk_by(|a, b| block(a) == block(b)).collect();
+        for groups in groups.chunks(noise::BLOCKS) {
+            let blocks = core::array::from_fn(|i| groups.get(i).map_or(0, |group| block(&group[0])));
+            for (group, bits) in groups.iter().zip(noise::words(self.seed, self.stream, blocks).bits()) {
+                for &(id, weight) in *group {
+                    self.run(id, weight, bits[id as usize % noise::TOKENS]);
                 }
             }
         }
-        best as u32
+    }
+
+    fn run(&mut self, id: u32, weight: f64, u: u64) {
+        // −ln u ≥ 1 − u: most tokens lose before their logarithm is taken.
+        let at_least = (!u >> 24) as i64 as f64;
+        if at_least <= self.least * weight && weight > 0.0 {
+            let quotient = minus_log2(u) as f64 / weight;
+            if quotient < self.least {
+                (self.best, self.least) = (id, quotient);
+            }
+        }
     }
 }
 
@@ -99,12 +155,12 @@ pub fn verify(
 ) -> Result<Outcome, LogitsError> {
     assert_eq!(rows.len(), ids.len() + 1, "a round needs one row of logits a draft and one more");
     for (accepted, (&id, row)) in ids.iter().zip(rows).enumerate() {
-        let token = noise.choose(position + accepted, &transform(row, sampling)?);
+        let token = noise.choose_from(position + accepted, &Distribution::new(row, sampling)?);
         if token != id {
             return Ok(Outcome { accepted, token: Some(token) });
         }
     }
-    let token = noise.choose(position + ids.len(), &transform(rows[ids.len()], sampling)?);
+    let token = noise.choose_from(position + ids.len(), &Distribution::new(rows[ids.len()], sampling)?);
     Ok(Outcome { accepted: ids.len(), token: Some(token) })
 }
 
@@ -137,8 +193,13 @@ pub fn agreement(q: &[f64], p: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::theory::{tests::distribution, total_variation};
+    use crate::{
+        sampling::tests::PLAIN,
+        theory::{tests::distribution, total_variation},
+    };
     use proptest::prelude::*;
+    use rand::{RngCore, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -200,6 +261,43 @@ mod tests {
             some[(all as usize + 1) % 4] = 0.0;
             assert_eq!(noise.choose(position, &some), all);
         }
+    }
+
+    proptest! {
+        /// Token by token as the module says it, with the generator of a library.
+        #[test]
+        fn the_choice_is_its_definition(
+            row in prop::collection::vec(prop_oneof![1 => Just(f32::NEG_INFINITY), 9 => -9f32..9.0], 1..300),
+            temperature in prop_oneof![Just(0.0f32), Just(1.0), 0.05f32..2.0],
+            top_k in prop_oneof![Just(0u32), 1u32..200],
+            top_p in prop_oneof![Just(1.0f32), 0.1f32..1.0],
+            seed in any::<u64>(), position in 0usize..1000,
+        ) {
+            prop_assume!(row.iter().any(|logit| logit.is_finite()));
+            let q = Distribution::new(&row, &SamplingParameters { temperature, top_k, top_p }).unwrap();
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&seed.to_le_bytes());
+            let mut rng = ChaCha8Rng::from_seed(key);
+            rng.set_stream(FIRST_STREAM + position as u64);
+            let noise = (0..row.len()).map(|_| minus_log2(rng.next_u64()) as f64);
+            let dense = q.dense();
+            let quotients: Vec<f64> = noise.zip(&dense).map(|(e, p)| if *p > 0.0 { e / p } else { f64::INFINITY }).collect();
+            let expected = (0..row.len()).min_by(|&a, &b| quotients[a].total_cmp(&quotients[b])).unwrap() as u32;
+            prop_assert_eq!(SharedNoise::new(seed).choose_from(position, &q), expected);
+            prop_assert_eq!(SharedNoise::new(seed).choose(position, &dense), expected);
+        }
+    }
+
+    /// A piece may be passed over only if it cannot win: here tokens far behind, one of which sometimes does.
+    #[test]
+    fn tokens_far_behind_are_chosen_as_often_as_they_should() {
+        let mut row = vec![-9.0f32; 4096];
+        row[0] = 0.0;
+        let q = Distribution::new(&row, &PLAIN).unwrap();
+        let noise = SharedNoise::new(5);
+        let behind = (0..20_000).filter(|&position| noise.choose_from(position, &q) != 0).count() as f64 / 20_000.0;
+        assert!((behind - (1.0 - q.probability(0))).abs() < 0.01, "{behind}");
+        assert!((0..200).all(|position| noise.choose_from(position, &q) == noise.choose(position, &q.dense())));
     }
 
     #[test]

@@ -9,7 +9,12 @@ use outrider_codec::{
     scheme::{Scheme, SchemeParameters},
 };
 
-use crate::{half, lattice, random::Randomness, sampling::LogitsError, sparsify};
+use crate::{
+    half, lattice,
+    random::Randomness,
+    sampling::{Distribution, LogitsError},
+    sparsify::{self, Support},
+};
 
 /// Why no token can be drafted from these logits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -49,40 +54,49 @@ pub struct Proposal {
     pub dropped_mass: f64,
 }
 
-/// q̂ of a scheme from S(q) = `q`, V probabilities. `threshold` is C-SQS's; other schemes have none.
+/// q̂ of a scheme from S(q) = `q`. `threshold` is C-SQS's; other schemes have none.
 ///
 /// # Errors
 /// If `q` has no mass.
 pub fn propose(
-    q: &[f64],
+    q: &Distribution<'_>,
     parameters: SchemeParameters,
     scheme: &Scheme,
     threshold: f64,
 ) -> Result<Proposal, DistError> {
-    let mut support = match parameters {
-        SchemeParameters::KSqs { support_size, .. } | SchemeParameters::TkSlt { support_size } => {
-            sparsify::top_k(q, support_size)
+    let (support, dist) = match parameters {
+        SchemeParameters::Dense | SchemeParameters::Dssd { .. } | SchemeParameters::Coupled => {
+            let dist = half::quantize_all(q)?;
+            return Ok(Proposal { support_size: scheme.support_size(q.vocab_size(), &dist), dropped_mass: 0.0, dist });
         }
-        SchemeParameters::CSqs { .. } => sparsify::above(q, threshold),
-        SchemeParameters::Dense
-        | SchemeParameters::Qs { .. }
-        | SchemeParameters::Dssd { .. }
-        | SchemeParameters::Coupled => sparsify::all(q),
+        SchemeParameters::TkSlt { support_size } => {
+            let support = sparsify::top_k(q, support_size);
+            let dist = half::quantize(&support)?;
+            (support, dist)
+        }
+        SchemeParameters::Qs { lattice_resolution, .. } => {
+            on_lattice(all_for(q, lattice_resolution), lattice_resolution)?
+        }
+        SchemeParameters::KSqs { support_size, lattice_resolution, .. } => {
+            on_lattice(sparsify::top_k(q, support_size), lattice_resolution)?
+        }
+        SchemeParameters::CSqs { lattice_resolution, .. } => {
+            let support = sparsify::above(q, threshold).listing(lattice::most_listed(lattice_resolution));
+            let support = if scheme.is_widened(support.size) { all_for(q, lattice_resolution) } else { support };
+            on_lattice(support, lattice_resolution)?
+        }
     };
-    let kept = support.ids.len() as u32;
-    if scheme.is_widened(kept) {
-        support = sparsify::all(q);
-    }
-    let dist = match parameters {
-        SchemeParameters::Qs { lattice_resolution, .. }
-        | SchemeParameters::KSqs { lattice_resolution, .. }
-        | SchemeParameters::CSqs { lattice_resolution, .. } => lattice::quantize(&support, lattice_resolution)?,
-        SchemeParameters::Dense
-        | SchemeParameters::TkSlt { .. }
-        | SchemeParameters::Dssd { .. }
-        | SchemeParameters::Coupled => half::quantize(&support)?,
-    };
-    Ok(Proposal { support_size: scheme.support_size(kept, &dist), dropped_mass: support.dropped_mass(), dist })
+    let support_size = scheme.support_size(support.size, &dist);
+    Ok(Proposal { support_size, dropped_mass: support.dropped_mass(), dist })
+}
+
+fn all_for(q: &Distribution<'_>, lattice_resolution: u32) -> Support {
+    sparsify::all_listing(q, lattice::most_listed(lattice_resolution))
+}
+
+fn on_lattice(support: Support, lattice_resolution: u32) -> Result<(Support, DraftDist), DistError> {
+    let dist = lattice::quantize(&support, lattice_resolution)?;
+    Ok((support, dist))
 }
 
 /// Draws a token from q̂, exactly: token i with probability `counts[i] / total`.
@@ -103,7 +117,10 @@ pub fn draw(proposal: Proposal, randomness: &mut Randomness) -> DraftToken {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::End;
+    use crate::{
+        random::End,
+        sampling::tests::{PLAIN, logits},
+    };
     use outrider_codec::scheme::Code;
 
     #[test]
@@ -123,7 +140,8 @@ mod tests {
 
     #[test]
     fn each_scheme_keeps_its_own_support() {
-        let q = [0.5, 0.0, 0.25, 0.125, 0.125];
+        let row = logits(&[0.5, 0.0, 0.25, 0.125, 0.125]);
+        let q = Distribution::new(&row, &PLAIN).unwrap();
         let code = Code::Enumerative;
         let lattice_resolution = 8;
         for (parameters, ids, counts, support_size, dropped) in [
@@ -136,7 +154,8 @@ mod tests {
             let scheme = Scheme::new(parameters, 5).unwrap();
             let proposal = propose(&q, parameters, &scheme, 0.2).unwrap();
             assert_eq!((proposal.dist.ids(), proposal.dist.counts()), (ids, counts), "{parameters:?}");
-            assert_eq!((proposal.support_size, proposal.dropped_mass), (support_size, dropped), "{parameters:?}");
+            assert_eq!(proposal.support_size, support_size, "{parameters:?}");
+            assert!((proposal.dropped_mass - dropped).abs() < 1e-7, "{parameters:?}");
         }
     }
 }

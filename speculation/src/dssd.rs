@@ -25,7 +25,7 @@ use outrider_codec::{
 use crate::{
     acceptance::{self, Outcome},
     random::Randomness,
-    sampling::{LogitsError, transform},
+    sampling::{Distribution, LogitsError},
 };
 
 /// What became of a round.
@@ -54,23 +54,17 @@ pub fn verify(
 ) -> Result<Judgement, LogitsError> {
     assert_eq!(rows.len(), drafts.len() + 1, "a round needs one row of logits a draft and one more");
     for (accepted, (draft, row)) in drafts.iter().zip(rows).enumerate() {
-        let target = target_dist(row, sampling)?;
+        let p = Distribution::new(row, sampling)?;
         let q = f64::from(draft.count) / f64::from(draft.total);
-        if randomness.unit() * q >= probability(&target, draft.id) {
-            return Ok(Judgement::Rejected { accepted, target });
+        if randomness.unit() * q >= f64::from(p.probability(draft.id) as f32) {
+            return Ok(Judgement::Rejected { accepted, target: sparse(&p.dense()) });
         }
     }
-    let p = transform(rows[drafts.len()], sampling)?;
-    let token = acceptance::sample(&p, randomness);
+    let token = Distribution::new(rows[drafts.len()], sampling)?.draw(randomness);
     Ok(Judgement::Accepted(Outcome { accepted: drafts.len(), token: Some(token) }))
 }
 
-/// P in f32, as it is sent.
-pub fn target_dist(row: &[f32], sampling: &SamplingParameters) -> Result<TargetDist, LogitsError> {
-    Ok(sparse(&transform(row, sampling)?))
-}
-
-/// V probabilities in f32, those that are not zero.
+/// V probabilities in f32, those that are not zero: P as it is sent.
 pub fn sparse(p: &[f64]) -> TargetDist {
     TargetDist((0u32..).zip(p).map(|(id, &p)| (id, p as f32)).filter(|&(_, p)| p > 0.0).collect())
 }
@@ -99,10 +93,6 @@ pub fn resample(target: &TargetDist, dist: &DraftDist, randomness: &mut Randomne
         weights = target.0.iter().map(|&(_, p)| p.into()).collect();
     }
     target.0[acceptance::sample(&weights, randomness) as usize].0
-}
-
-fn probability(target: &TargetDist, id: u32) -> f64 {
-    target.0.binary_search_by_key(&id, |&(id, _)| id).map_or(0.0, |place| target.0[place].1.into())
 }
 
 #[cfg(test)]

@@ -18,13 +18,20 @@ use crate::sparsify::Support;
 /// # Errors
 /// [`DistError::Empty`] for an empty support.
 pub fn quantize(support: &Support, resolution: u32) -> Result<DraftDist, DistError> {
-    let counts = counts(&support.probabilities, resolution);
+    let counts = counts(&support.probabilities, support.mass, resolution);
     let (ids, counts) = support.ids.iter().zip(counts).filter(|&(_, count)| count > 0).unzip();
     DraftDist::new(ids, counts)
 }
 
-fn counts(probabilities: &[f64], resolution: u32) -> Vec<u32> {
-    let mass: f64 = probabilities.iter().sum();
+/// How many tokens of a support may have a count at a resolution of ℓ, at most: 3ℓ, the most likely ones.
+///
+/// At most 2ℓ have ℓ·q̃ ≥ ½, hence b′ ≥ 1. Of the others, whose ζ is −ℓ·q̃, at most ℓ get a unit: the most likely.
+pub fn most_listed(resolution: u32) -> u32 {
+    resolution.saturating_mul(3)
+}
+
+/// `mass` is that of the whole support.
+fn counts(probabilities: &[f64], mass: f64, resolution: u32) -> Vec<u32> {
     let scaled = |i: usize| f64::from(resolution) * probabilities[i] / mass;
     let mut counts: Vec<u32> = (0..probabilities.len()).map(|i| (scaled(i) + 0.5).floor() as u32).collect();
     let sum: u32 = counts.iter().sum();
@@ -50,26 +57,35 @@ fn counts(probabilities: &[f64], resolution: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sampling::{
+        Distribution,
+        tests::{PLAIN, logits},
+    };
+    use crate::sparsify;
     use proptest::prelude::*;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
+    fn whole(probabilities: &[f64], resolution: u32) -> Vec<u32> {
+        counts(probabilities, probabilities.iter().sum(), resolution)
+    }
+
     #[test]
     fn worked_examples() {
-        assert_eq!(counts(&[0.45, 0.35, 0.2], 10), [4, 4, 2]);
-        assert_eq!(counts(&[0.45, 0.35, 0.2].map(|x| x / 8.0), 10), [4, 4, 2], "the support is renormalised");
-        assert_eq!(counts(&[1.0, 1.0, 1.0], 10), [4, 3, 3], "one too few: the smaller id gains");
-        assert_eq!(counts(&[1.0, 1.0, 1.0, 1.0], 2), [0, 0, 1, 1], "two too many: the smaller ids lose");
-        assert_eq!(counts(&[1.0], 65536), [65536]);
-        assert_eq!(quantize(&Support { ids: vec![], probabilities: vec![] }, 5), Err(DistError::Empty));
-        let q = quantize(&Support { ids: vec![3, 9], probabilities: vec![0.001, 0.9] }, 10).unwrap();
+        assert_eq!(whole(&[0.45, 0.35, 0.2], 10), [4, 4, 2]);
+        assert_eq!(whole(&[0.45, 0.35, 0.2].map(|x| x / 8.0), 10), [4, 4, 2], "the support is renormalised");
+        assert_eq!(whole(&[1.0, 1.0, 1.0], 10), [4, 3, 3], "one too few: the smaller id gains");
+        assert_eq!(whole(&[1.0, 1.0, 1.0, 1.0], 2), [0, 0, 1, 1], "two too many: the smaller ids lose");
+        assert_eq!(whole(&[1.0], 65536), [65536]);
+        assert_eq!(quantize(&Support::new(vec![], vec![]), 5), Err(DistError::Empty));
+        let q = quantize(&Support::new(vec![3, 9], vec![0.001, 0.9]), 10).unwrap();
         assert_eq!((q.ids(), q.counts()), (&[9][..], &[10][..]));
     }
 
     proptest! {
         #[test]
         fn counts_add_up_and_stay_close(weights in prop::collection::vec(1e-9f64..1.0, 1..80), resolution in 1u32..2000) {
-            let counts = counts(&weights, resolution);
+            let counts = whole(&weights, resolution);
             prop_assert_eq!(counts.iter().sum::<u32>(), resolution);
             let mass: f64 = weights.iter().sum();
             let errors = weights.iter().zip(&counts).map(|(w, &b)| (f64::from(b) - f64::from(resolution) * w / mass).abs());
@@ -77,6 +93,20 @@ mod tests {
             for e in errors { worst = worst.max(e); total += e; }
             prop_assert!(worst <= 1.0 + 1e-9, "worst {}", worst);
             prop_assert!(total <= weights.len() as f64 / 2.0 + 1e-6, "total {}", total);
+        }
+
+        /// What is not listed would have no count.
+        #[test]
+        fn the_most_likely_are_enough(weights in prop::collection::vec(1e-6f64..1.0, 1..80), flat in any::<bool>(), resolution in 1u32..12) {
+            let weights: Vec<f64> = weights.into_iter().map(|weight| if flat { 1.0 + 0.1 * weight } else { weight.powi(4) }).collect();
+            let row = logits(&weights);
+            let q = Distribution::new(&row, &PLAIN).unwrap();
+            let few = quantize(&sparsify::all_listing(&q, most_listed(resolution)), resolution).unwrap();
+            let all = quantize(&sparsify::all_listing(&q, u32::MAX), resolution).unwrap();
+            prop_assert_eq!(&few, &all);
+            let above = sparsify::above(&q, 1e-4);
+            let few = quantize(&above.clone().listing(most_listed(resolution)), resolution).unwrap();
+            prop_assert_eq!(&few, &quantize(&above, resolution).unwrap());
         }
     }
 }

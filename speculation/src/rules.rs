@@ -46,6 +46,8 @@ use std::borrow::Cow;
 
 use outrider_codec::{distribution::DraftDist, frame::SamplingParameters};
 
+use crate::sampling::Distribution;
+
 pub use decision::{Decision, Interleaving};
 pub use statistic::{Need, Statistic};
 
@@ -261,10 +263,8 @@ pub struct Position<'a> {
     /// What the rule needs of the unscaled q. [`Statistic::Nothing`] where S(·) changes nothing (T = 1, top-k 0, top-p 1):
     /// it is then worked out from q̂.
     pub statistic: &'a Statistic,
-    /// The target's V logits; such as S(·) accepts.
-    pub logits: &'a [f32],
-    /// p = S(target): V probabilities.
-    pub p: &'a [f64],
+    /// p = S(target).
+    pub p: &'a Distribution<'a>,
     /// The parameters of S(·).
     pub sampling: &'a SamplingParameters,
 }
@@ -272,7 +272,7 @@ pub struct Position<'a> {
 impl Position<'_> {
     /// (q̂(x), p(x)) of each token of q̂'s support, by ascending id.
     fn pairs(&self) -> impl Iterator<Item = (f64, f64)> {
-        decision::probabilities(self.q).zip(self.q.ids().iter().map(|&id| self.p[id as usize]))
+        decision::probabilities(self.q).zip(self.q.ids().iter().map(|&id| self.p.probability(id)))
     }
 
     /// max q or H(q), whichever `need` names.

@@ -13,7 +13,10 @@ use outrider_codec::{
     scheme::{Drafts, SchemeParameters},
 };
 
-use crate::rules::{Need, Rule, Statistic};
+use crate::{
+    rules::{Need, Rule, Statistic},
+    sampling::Distribution,
+};
 
 /// Why a rule cannot be used with a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -64,11 +67,11 @@ impl Transport {
         self.kind.map_or(0, |kind| 8 * kind.length(dist.ids().len()))
     }
 
-    /// Appends the statistic of a draft from q̂ = `dist`; `row` are the logits that q̂ was made of.
-    pub fn put(&self, out: &mut Vec<u8>, row: &[f32], dist: &DraftDist) {
+    /// Appends the statistic of a draft from q̂ = `dist`; `q` is the distribution that q̂ was made of.
+    pub fn put(&self, out: &mut Vec<u8>, q: &Distribution<'_>, dist: &DraftDist) {
         let Some(kind) = self.kind else { return };
         let bits = |number: &f64| f16::from_f64(*number).to_bits();
-        match self.need.of_logits(row, dist.ids()) {
+        match self.need.of_unscaled(q, dist.ids()) {
             Statistic::Nothing => {}
             Statistic::Scalar(number) => kind.put(out, &[bits(&number)]),
             Statistic::Support(numbers) => kind.put(out, &numbers.iter().map(bits).collect::<Vec<_>>()),

@@ -16,7 +16,7 @@ use outrider_speculation::{
     draft,
     options::{CodeName, DraftingOptions, SchemeName},
     random::{End, Randomness},
-    sampling,
+    sampling::Distribution,
 };
 
 use crate::{
@@ -29,6 +29,7 @@ mod chart;
 mod measure;
 #[expect(dead_code, reason = "the other program reads the sessions themselves")]
 mod pair;
+mod timing;
 
 /// The pair's own vocabulary first.
 const VOCABULARIES: [u32; 3] = [4096, 50257, 151_936];
@@ -62,8 +63,8 @@ fn prepare(folder: &Path) -> Result<(), Failure> {
     println!("{} positions of the tale", rows.len());
     let (mut out, mut cases) = (String::new(), 0);
     for (source, sampling) in SOURCES {
-        let distributions: Vec<Vec<f64>> =
-            rows.iter().map(|row| sampling::transform(row, &sampling)).collect::<Result<_, _>>()?;
+        let distributions: Vec<Distribution<'_>> =
+            rows.iter().map(|row| Distribution::new(row, &sampling)).collect::<Result<_, _>>()?;
         for (options, vocab_size) in variants(source) {
             case(source, &distributions, options, vocab_size)?.write(&mut out)?;
             cases += 1;
@@ -99,7 +100,12 @@ fn variants(source: &str) -> Vec<(DraftingOptions, u32)> {
 
 /// Drafts as one scheme makes them. In a larger vocabulary id becomes ⌊id·V/4096⌋: one to one, in the same order, and as
 /// evenly spread.
-fn case(source: &str, distributions: &[Vec<f64>], options: DraftingOptions, vocab_size: u32) -> Result<Case, Failure> {
+fn case(
+    source: &str,
+    distributions: &[Distribution<'_>],
+    options: DraftingOptions,
+    vocab_size: u32,
+) -> Result<Case, Failure> {
     let parameters = options.scheme();
     let scheme = Scheme::new(parameters, VOCABULARIES[0])?;
     // C-SQS's threshold after a while: where it keeps about α of the mass out.

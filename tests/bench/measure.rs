@@ -9,6 +9,8 @@ use outrider_codec::{
 };
 use outrider_speculation::options::DraftingOptions;
 
+use crate::timing::microseconds;
+
 /// Drafts of a round.
 pub const DRAFT_LENGTH: usize = 4;
 /// Rounds of a case that are timed, spread evenly over it.
@@ -61,8 +63,10 @@ impl Case {
                     return Err("a round does not survive its code".into());
                 }
                 let tokens = round.len() as f64;
-                encode.push(microseconds(now, batch_ms, || scheme.encode_round(&drafts).is_ok()) / tokens);
-                decode.push(microseconds(now, batch_ms, || scheme.decode_round(&payload, count).is_ok()) / tokens);
+                encode.push(microseconds(now, batch_ms, BATCHES, || scheme.encode_round(&drafts).is_ok()) / tokens);
+                decode.push(
+                    microseconds(now, batch_ms, BATCHES, || scheme.decode_round(&payload, count).is_ok()) / tokens,
+                );
             }
             scheme.commit(&drafts, round.len(), None);
         }
@@ -124,24 +128,6 @@ impl Case {
         }
         Ok(cases)
     }
-}
-
-/// Time of one call: the calls double until they take long enough for the clock; then the fastest of some batches, as the
-/// machine has other things to do, too.
-fn microseconds(now: &dyn Fn() -> f64, batch_ms: f64, call: impl Fn() -> bool) -> f64 {
-    let batch = |calls: u32| {
-        let start = now();
-        for _ in 0..calls {
-            std::hint::black_box(call());
-        }
-        now() - start
-    };
-    let mut calls = 1;
-    while batch(calls) < batch_ms {
-        calls *= 2;
-    }
-    let fastest = (0..BATCHES).map(|_| batch(calls)).fold(f64::INFINITY, f64::min);
-    fastest * 1e3 / f64::from(calls)
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

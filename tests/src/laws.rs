@@ -12,7 +12,7 @@ use outrider_speculation::{
     conformal::ThresholdParameters,
     draft::{self, Proposal},
     rules::Rule,
-    sampling,
+    sampling::{self, Distribution},
 };
 
 use crate::toy::ToyModel;
@@ -249,7 +249,8 @@ impl Texts {
     fn proposal(&self, prefix: &[u32], prompt: usize) -> Proposal {
         let scheme = Scheme::new(self.scheme, self.target.vocab_size()).unwrap();
         let propose = |prefix: &[u32], beta: f64| {
-            let q = sampling::transform(&self.draft.logits(prefix), &self.sampling).unwrap();
+            let row = self.draft.logits(prefix);
+            let q = Distribution::new(&row, &self.sampling).unwrap();
             draft::propose(&q, self.scheme, &scheme, beta).unwrap()
         };
         let ThresholdParameters { target, step, initial } = self.threshold;

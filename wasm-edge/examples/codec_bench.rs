@@ -9,6 +9,8 @@ use web_time::Instant;
 #[path = "../../tests/bench/measure.rs"]
 #[expect(dead_code, reason = "the native half writes the cases")]
 mod measure;
+#[path = "../../tests/bench/timing.rs"]
+mod timing;
 
 /// Long enough for a clock that steps by 0.1 ms.
 const BATCH_MS: f64 = 5.0;

@@ -9,6 +9,7 @@
 //! | `link` | the socket behind a link of given rate and delay that really holds bytes back |
 //! | `options` | the plain objects that cross to JavaScript |
 //! | `policies` | what one can choose to judge, pass and stop by, in words |
+//! | `threads` | what Web Workers call that draft along |
 //! | `error` | errors with a stable `code` |
 //!
 //! No decision is made here. Builds for wasm32 only; on other targets the crate is empty.
@@ -22,6 +23,7 @@ mod link;
 mod loader;
 mod options;
 mod policies;
+mod threads;
 
 pub use edge::Edge;
 pub use loader::EdgeLoader;

@@ -48,7 +48,9 @@ export class Demo {
   /** Opens the page and waits for its draft model. */
   async open(
     server: Server,
-    query: Partial<Record<Setting | Choice | 'prompt' | 'adaptiveMode', string | number>> = {},
+    query: Partial<
+      Record<Setting | Choice | 'prompt' | 'adaptiveMode' | 'build' | 'threads', string | number>
+    > = {},
   ): Promise<void> {
     const parameters = Object.entries(query).map(([name, value]) => [name, String(value)]);
     await this.page.goto(`${server.url}/?${new URLSearchParams(parameters)}`);

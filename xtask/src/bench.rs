@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measurements that anyone can repeat. They are not tests; nothing fails for being slow.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -28,13 +28,16 @@ pub enum Bench {
     Native,
     /// Quality against rejections, for every acceptance rule.
     Rules,
+    /// Time from logits to coded bytes, and from logits to a verdict.
+    Sampling,
     /// Every uplink scheme on the default pair.
     Schemes,
 }
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 6] = [Self::Codec, Self::Edge, Self::Link, Self::Native, Self::Rules, Self::Schemes];
+    pub const ALL: [Self; 7] =
+        [Self::Codec, Self::Edge, Self::Link, Self::Native, Self::Rules, Self::Sampling, Self::Schemes];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
@@ -44,6 +47,7 @@ impl Bench {
             Self::Link => "link",
             Self::Native => "native",
             Self::Rules => "rules",
+            Self::Sampling => "sampling",
             Self::Schemes => "schemes",
         }
     }
@@ -67,6 +71,7 @@ impl Bench {
             Self::Edge => edge(workspace, &folder, quick),
             Self::Link => link(workspace, &folder, quick),
             Self::Native => native(workspace, &folder, quick),
+            Self::Sampling => sampling(workspace, &folder),
             Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
         }
     }
@@ -117,15 +122,34 @@ fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
 
 /// The drafts are made here, timed in the browser, and timed here.
 fn codec(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let (page, browser) = in_browser(workspace, Bench::Codec, folder)?;
+    program(workspace, Bench::Codec, &["prepare"], folder)?;
+    time_in_browser(Bench::Codec, &page, &browser, folder)?;
+    program(workspace, Bench::Codec, &["report"], folder)
+}
+
+/// Timed in the browser and here.
+fn sampling(workspace: &Workspace, folder: &Path) -> Result<()> {
+    let (page, browser) = in_browser(workspace, Bench::Sampling, folder)?;
+    time_in_browser(Bench::Sampling, &page, &browser, folder)?;
+    program(workspace, Bench::Sampling, &[], folder)
+}
+
+/// Builds the browser's half.
+fn in_browser<'a>(workspace: &'a Workspace, bench: Bench, folder: &Path) -> Result<(Page<'a>, PathBuf)> {
     let browser = chromium::browser()?;
     let page = Page::install(workspace)?;
-    wasm::build_bench(workspace, folder)?;
-    program(workspace, Bench::Codec, &["prepare"], folder)?;
+    wasm::build_bench(workspace, bench.name(), folder)?;
+    Ok((page, browser))
+}
+
+/// Runs it, and leaves what it says in NAME-browser.txt.
+fn time_in_browser(bench: Bench, page: &Page<'_>, browser: &Path, folder: &Path) -> Result<()> {
     println!("Timing in Chromium: a minute or two.");
-    let times = process::capture(page.node("e2e/bench.mjs").arg(folder).env("CHROMIUM_PATH", browser))?;
-    let path = folder.join("codec-browser.txt");
-    fs::write(&path, times).with_context(|| format!("{} cannot be written", path.display()))?;
-    program(workspace, Bench::Codec, &["report"], folder)
+    let mut node = page.node("e2e/bench.mjs");
+    let times = process::capture(node.arg(folder).arg(bench.name()).env("CHROMIUM_PATH", browser))?;
+    let path = folder.join(format!("{}-browser.txt", bench.name()));
+    fs::write(&path, times).with_context(|| format!("{} cannot be written", path.display()))
 }
 
 /// tests/bench/NAME.rs with these arguments and the folder for its results.

@@ -42,6 +42,7 @@ Usage: cargo xtask <command>
                        real shapes, which take 2 GB of disk; twenty minutes, and the first time as many to build
                        the others from PyPI and crates.io
       rules            every acceptance rule on the default pair: rejections against quality; five minutes
+      sampling         time from logits to coded bytes and to verdicts, here and in Chromium
       schemes          every uplink scheme on the default pair: acceptance, bits, passes
 
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling

@@ -61,7 +61,7 @@ impl Step {
             }
             Self::Native => {
                 "the Rust tests of all crates on this machine.\n\
-                 The first time, candle is compiled with optimizations; it is the largest dependency."
+                 The first time, all dependencies are compiled with optimizations; candle, which tests compare with, is the largest."
             }
             Self::Fuzz => {
                 "libFuzzer on the codec and the state machines, ten seconds each.\n\
@@ -69,7 +69,7 @@ impl Step {
             }
             Self::Wasm => {
                 "the tests of the crates that run in a browser, in Chromium.\n\
-                 The first time, wasm-bindgen and wasm-pack are compiled, and candle again, for wasm."
+                 The first time, wasm-bindgen and wasm-pack are compiled, and each build of the edge."
             }
             Self::Page => {
                 "type check, unit tests and build of the npm package in web/.\n\

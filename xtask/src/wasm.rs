@@ -7,11 +7,15 @@
 //!    which cargo builds it along. That is an unstable cargo feature, so RUSTC_BOOTSTRAP unlocks it; the linker is
 //!    the usual toolchain's rust-lld, because Debian's compiler brings none.
 
+mod build;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+
+pub use build::Build;
 
 use crate::chromium;
 use crate::debian;
@@ -29,11 +33,14 @@ pub struct BrowserCrate {
     package: &'static str,
 }
 
+/// The crate whose code depends on the build's instructions.
+const KERNELS: BrowserCrate = BrowserCrate { folder: "models", package: "outrider-models" };
+
 /// Every crate that has to work in a browser; clippy and the browser tests go through this list.
 pub const BROWSER_CRATES: [BrowserCrate; 4] = [
     BrowserCrate { folder: "shared-codec", package: "outrider-codec" },
     BrowserCrate { folder: "speculation", package: "outrider-speculation" },
-    BrowserCrate { folder: "models", package: "outrider-models" },
+    KERNELS,
     BrowserCrate { folder: "wasm-edge", package: "outrider-edge" },
 ];
 
@@ -111,35 +118,44 @@ impl Compiler {
     }
 }
 
-/// Builds the edge as web/src/wasm/outrider_edge.js with its .wasm and .d.ts beside it.
+/// Builds the edge: for each [`Build`] web/src/wasm/NAME/outrider_edge.js with its .wasm and .d.ts beside it.
+///
+/// Where the builds with threads cannot be made they are left out, and the page does without.
 pub fn build_edge(workspace: &Workspace) -> Result<()> {
     let compiler = Compiler::find_or_install(workspace)?;
     let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
-    let mut build = compiler.cargo(workspace, "build");
-    process::run(build.args(["--release", "--package", "outrider-edge"]))?;
-    let module = workspace.target().join(TARGET).join("release").join("outrider_edge.wasm");
-    process::run(
-        workspace
-            .command(bindgen)
-            .args(["--target", "web", "--out-name", "outrider_edge"])
-            .arg("--out-dir")
-            .arg(workspace.web().join("src").join("wasm"))
-            .arg(module),
-    )
+    let folder = workspace.web().join("src").join("wasm");
+    // The page takes every build that it finds, so none may be left over from an older version.
+    if folder.is_dir() {
+        fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
+    }
+    let with_threads = build::can_build_threads(&compiler, workspace);
+    for build in Build::ALL.into_iter().filter(|build| with_threads || !build.has_threads()) {
+        let mut cargo = build.cargo(&compiler, workspace, "build");
+        process::run(cargo.args(["--release", "--package", "outrider-edge"]))?;
+        let module = build.target(workspace).join(TARGET).join("release").join("outrider_edge.wasm");
+        process::run(
+            workspace
+                .command(&bindgen)
+                .args(["--target", "web", "--out-name", "outrider_edge"])
+                .arg("--out-dir")
+                .arg(folder.join(build.name))
+                .arg(module),
+        )?;
+    }
+    Ok(())
 }
 
-/// Builds the browser's half of `bench codec`, as the edge is built: codec_bench.js and its .wasm in `folder`.
-pub fn build_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
+/// Builds the browser's half of `bench NAME`, as the edge is built: NAME_bench.js and its .wasm in `folder`.
+pub fn build_bench(workspace: &Workspace, name: &str, folder: &Path) -> Result<()> {
+    let example = format!("{name}_bench");
     let compiler = Compiler::find_or_install(workspace)?;
     let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
     let mut build = compiler.cargo(workspace, "build");
-    process::run(build.args(["--release", "--package", "outrider-edge", "--example", "codec_bench"]))?;
-    let module = workspace.target().join(TARGET).join("release").join("examples").join("codec_bench.wasm");
+    process::run(build.args(["--release", "--package", "outrider-edge", "--example", &example]))?;
+    let module = workspace.target().join(TARGET).join("release").join("examples").join(format!("{example}.wasm"));
     process::run(workspace.command(bindgen).args(["--target", "no-modules", "--out-dir"]).arg(folder).arg(module))
 }
-
-/// The builds that `bench edge` compares.
-const EDGE_BUILDS: [&str; 1] = ["simd128"];
 
 /// Builds the browser's half of `bench edge`, as the edge is built: NAME/edge_bench.js and its .wasm in `folder` for each
 /// build. Those whose name ends with `-threads` share their memory among workers.
@@ -150,12 +166,14 @@ pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
     if folder.is_dir() {
         fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
     }
-    for name in EDGE_BUILDS {
-        let mut build = compiler.cargo(workspace, "build");
-        process::run(build.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
-        let module = workspace.target().join(TARGET).join("release").join("examples").join("edge_bench.wasm");
+    let with_threads = build::can_build_threads(&compiler, workspace);
+    for build in Build::ALL.into_iter().filter(|build| with_threads || !build.has_threads()) {
+        let mut cargo = build.cargo(&compiler, workspace, "build");
+        process::run(cargo.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
+        let examples = build.target(workspace).join(TARGET).join("release").join("examples");
         let mut bindgen = workspace.command(&bindgen);
-        process::run(bindgen.args(["--target", "web", "--out-dir"]).arg(folder.join(name)).arg(module))?;
+        bindgen.args(["--target", "web", "--out-dir"]).arg(folder.join(build.name));
+        process::run(bindgen.arg(examples.join("edge_bench.wasm")))?;
     }
     Ok(())
 }
@@ -180,43 +198,67 @@ pub fn lint(workspace: &Workspace) -> Result<()> {
     process::run(&mut command)
 }
 
-/// Runs the tests of [`BROWSER_CRATES`] in Chromium.
+/// Runs the tests of [`BROWSER_CRATES`] in Chromium, those of the kernels' crate in each build without threads.
 pub fn test(workspace: &Workspace) -> Result<()> {
-    let compiler = Compiler::find_or_install(workspace)?;
-    let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
-    let wasm_pack = Tool::WASM_PACK.find_or_install(workspace)?;
-    let browser = chromium::browser()?;
-    let driver = chromium::driver()?;
-    let webdriver_json = chromium::write_webdriver_json(workspace, &browser)?;
-    for BrowserCrate { folder, package } in BROWSER_CRATES {
-        println!("\n-- {package} in Chromium");
-        let mut command = workspace.command(&wasm_pack);
+    let runner = Runner {
+        workspace,
+        compiler: Compiler::find_or_install(workspace)?,
+        bindgen: Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?,
+        wasm_pack: Tool::WASM_PACK.find_or_install(workspace)?,
+        webdriver_json: chromium::write_webdriver_json(workspace, &chromium::browser()?)?,
+        driver: chromium::driver()?,
+    };
+    for browser_crate in BROWSER_CRATES {
+        runner.run(browser_crate, Build::SIMD128)?;
+    }
+    for build in [Build::SCALAR, Build::RELAXED] {
+        runner.run(KERNELS, build)?;
+    }
+    Ok(())
+}
+
+/// What runs a crate's tests in Chromium.
+struct Runner<'a> {
+    workspace: &'a Workspace,
+    compiler: Compiler,
+    bindgen: PathBuf,
+    wasm_pack: PathBuf,
+    webdriver_json: PathBuf,
+    driver: PathBuf,
+}
+
+impl Runner<'_> {
+    fn run(&self, BrowserCrate { folder, package }: BrowserCrate, build: Build) -> Result<()> {
+        println!("\n-- {package} in Chromium, build {}", build.name);
+        let folder = self.workspace.root().join(folder);
+        let mut command = self.workspace.command(&self.wasm_pack);
         command
             .args(["test", "--headless", "--chrome", "--chromedriver"])
-            .arg(&driver)
+            .arg(&self.driver)
             .args(["--mode", "no-install", "--release"])
             // wasm-pack passes on everything after the path. Doc tests run natively: naming the other targets leaves
             // them out here (`--tests` would be shorter, but wasm-pack gives that one itself, and once too often).
-            .arg(workspace.root().join(folder))
+            .arg(&folder)
             .arg("--lib")
-            .args(integration_tests(&workspace.root().join(folder).join("tests"))?)
-            .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &webdriver_json)
+            .args(integration_tests(&folder.join("tests"))?)
+            .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &self.webdriver_json)
             // Test files that do not say where they run would be skipped without this.
             .env("WASM_BINDGEN_USE_BROWSER", "1")
             // Seconds. A language model on one slow core needs more than the runner's 20.
             .env("WASM_BINDGEN_TEST_TIMEOUT", "600")
             .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60");
-        if let Some(tools) = bindgen.parent() {
+        if let Some(tools) = self.bindgen.parent() {
             process::prepend_path(&mut command, tools)?;
         }
-        compiler.adopt(workspace, &mut command)?;
+        self.compiler.adopt(self.workspace, &mut command)?;
+        build.set_environment(self.workspace, &mut command);
         let mut passed = 0;
         process::run_watched(&mut command, |line| passed += tests_passed(line))?;
         // The runner is content with a crate that has no test for it; a step that names the crate must not be.
         ensure!(passed > 0, "{package} ran no test in Chromium; its tests for the browser carry #[wasm_bindgen_test]");
-        println!("{package}: {passed} passed in Chromium");
+        println!("{package}, build {}: {passed} passed in Chromium", build.name);
+        Ok(())
     }
-    Ok(())
 }
 
 /// `--test=NAME` for each integration test, tests/NAME.rs or tests/NAME/main.rs, that has tests for the browser.

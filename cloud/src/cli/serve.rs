@@ -1,6 +1,6 @@
 //! `outrider serve`.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::Args;
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
@@ -31,6 +31,9 @@ pub struct Serve {
     /// Most drafted tokens in a round
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_DRAFT_TOKENS)))]
     max_draft_tokens: u8,
+    /// Threads that verify; one per processor if not given, or OUTRIDER_THREADS
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<NonZeroUsize>,
     /// Seconds after which a silent session is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle_timeout: u64,
@@ -41,6 +44,9 @@ const FAREWELL: Duration = Duration::from_secs(5);
 
 impl Serve {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        if let Some(count) = self.threads {
+            outrider_models::threads::set(count.get());
+        }
         let tokenizer = self.pair.tokenizer()?;
         let target = self.pair.target()?;
         let info = pair::target_info(&target, &tokenizer, self.max_draft_tokens)?;

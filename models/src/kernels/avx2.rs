@@ -26,6 +26,7 @@ impl Lanes for Avx2 {
     // The low byte of each word has 128 added.
     const SIGN_FLIPS: u32 = 0x0080_0080;
     const ROWS: usize = 4;
+    const UNROLL: bool = true;
 
     #[inline(always)]
     unsafe fn ints(start: i32) -> Self::Ints {

@@ -21,6 +21,7 @@ impl Lanes for Avx512 {
     // The products are of unsigned bytes with signed ones: weights have 128 added.
     const SIGN_FLIPS: u32 = 0x8080_8080;
     const ROWS: usize = 8;
+    const UNROLL: bool = true;
 
     #[inline(always)]
     unsafe fn ints(start: i32) -> Self::Ints {

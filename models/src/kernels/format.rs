@@ -1,22 +1,24 @@
 //! How weights are laid out in memory: strips of sixteen outputs.
 //!
-//! A matrix `[outputs, inputs]` is cut into strips of [`LANES`] rows, each of which holds first its scales, then its
-//! quantized values. Within a strip, values are interleaved by groups of four consecutive inputs:
+//! A matrix `[outputs, inputs]` is cut into strips of [`LANES`] rows, and a strip into blocks, each of which holds its
+//! scales and then its quantized values, interleaved by groups of four consecutive inputs:
 //!
 //! ```text
 //! 64 bytes:  output 0: inputs 0 1 2 3 | output 1: inputs 0 1 2 3 | … | output 15: inputs 0 1 2 3
 //! ```
 //!
 //! so that one vector meets four activations in all sixteen outputs, a lane each, and no sum ever runs across
-//! lanes. A strip is read from its first byte to its last. It takes the bytes of the file, plus what is said here:
+//! lanes. A matrix is read from its first byte to its last without a gap: processors fetch ahead along a line, and where
+//! all scales of a strip stood before all its values, every strip cost them a new start (with 576 inputs half the speed).
+//! A strip takes the bytes of the file, plus what is said here:
 //!
-//! | | scales of a strip | values of a strip | bytes, in those of the file |
-//! |---|---|---|---|
-//! | `Q8_0` | per block of 32: 16 d | 512 per block | 1 (1.06 where scales are f32) |
-//! | `Q4_0` | per block of 32: 16 d | 256 per block; the low halves are inputs 0–15, the high ones 16–31 | 1 (1.11) |
-//! | `Q4_K` | per block of 256: 16 d, 16 dmin, 8 × 16 scales, 8 × 16 minima | 2048 per block | 1.03 (1.06) |
-//! | `Q6_K` | per block of 256: 16 d, 16 × 16 scales | 2048 of low halves, 1024 of high pairs | 1 (1.01) |
-//! | F16, BF16, F32 | | per input: 16 values | 1 |
+//! | | inputs | scales | values | bytes, in those of the file |
+//! |---|---|---|---|---|
+//! | `Q8_0` | 32 | 16 d; where they are f16, those of two blocks, then both blocks' values | 512 | 1 (1.06 where scales are f32) |
+//! | `Q4_0` | 32 | the same | 256; the low halves are inputs 0–15, the high ones 16–31 | 1 (1.11) |
+//! | `Q4_K` | 256 | 16 d, 16 dmin, 8 × 16 scales, 8 × 16 minima | 2048 | 1.03 (1.06) |
+//! | `Q6_K` | 256 | 16 d, 16 × 16 scales | twice 512 of high pairs, 1024 of low halves | 1.01 |
+//! | F16, BF16, F32 | 1 | | 16 values | 1 |
 //!
 //! The last strip of a matrix is filled up with zeros.
 
@@ -28,7 +30,7 @@ pub(crate) const LANES: usize = 16;
 /// Bytes of a block's scale in memory. Where the processor widens f16 in one instruction they stay f16.
 pub(super) const SCALE_BYTES: usize = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
 
-/// The boundary on which a strip and its values begin, in bytes.
+/// The boundary on which strips, blocks and their values begin, in bytes.
 pub(super) const ALIGNMENT: usize = 64;
 
 /// Element types that have kernels of their own.
@@ -50,13 +52,14 @@ pub(crate) enum Format {
     F32,
 }
 
-/// Where things are in a strip.
+/// Blocks of 32 whose scales stand together, so that they fill a multiple of [`ALIGNMENT`].
+const SPAN: usize = ALIGNMENT / (LANES * SCALE_BYTES);
+
+/// Where a block is in a strip, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct StripLayout {
-    /// Bytes before the values.
-    pub(super) values_at: usize,
-    /// Bytes of the strip; a multiple of [`ALIGNMENT`].
-    pub(super) bytes: usize,
+pub(super) struct Place {
+    pub(super) scales: usize,
+    pub(super) values: usize,
 }
 
 impl Format {
@@ -82,46 +85,75 @@ impl Format {
         inputs / len * bytes
     }
 
-    /// The layout of a strip of `inputs` inputs, a multiple of the block's length.
-    pub(super) const fn strip(self, inputs: usize) -> StripLayout {
-        let blocks = inputs / self.block().0;
-        let (scales, values) = match self {
-            Self::Q8_0 => (LANES * SCALE_BYTES, 32 * LANES),
-            Self::Q4_0 => (LANES * SCALE_BYTES, 16 * LANES),
-            Self::Q4K => (Self::Q4K_SCALES, 128 * LANES),
-            Self::Q6K => (Self::Q6K_SCALES, 192 * LANES),
-            Self::F16 | Self::Bf16 => (0, 2 * LANES),
-            Self::F32 => (0, 4 * LANES),
-        };
-        let values_at = (blocks * scales).next_multiple_of(ALIGNMENT);
-        StripLayout { values_at, bytes: (values_at + blocks * values).next_multiple_of(ALIGNMENT) }
+    /// Bytes of a strip of `inputs` inputs, a multiple of the block's length; a multiple of [`ALIGNMENT`].
+    pub(super) const fn strip_bytes(self, inputs: usize) -> usize {
+        match inputs / self.block().0 {
+            0 => 0,
+            blocks => (self.place(blocks - 1).values + self.values_bytes()).next_multiple_of(ALIGNMENT),
+        }
     }
 
-    /// Bytes of the scales of a block of sixteen outputs.
-    pub(super) const Q4K_SCALES: usize = LANES * (2 * SCALE_BYTES + 2 * 8);
-    /// The same.
-    pub(super) const Q6K_SCALES: usize = LANES * (SCALE_BYTES + 16);
+    /// Where the `block`-th block of a strip is.
+    #[allow(clippy::modulo_one, reason = "where scales are f32, a span is one block")]
+    #[inline(always)]
+    pub(super) const fn place(self, block: usize) -> Place {
+        let values_bytes = self.values_bytes();
+        match self {
+            Self::Q8_0 | Self::Q4_0 => {
+                let span = block / SPAN;
+                let within = block - span * SPAN;
+                let start = span * (ALIGNMENT + SPAN * values_bytes);
+                Place {
+                    scales: start + within * LANES * SCALE_BYTES,
+                    values: start + ALIGNMENT + within * values_bytes,
+                }
+            }
+            Self::Q4K => {
+                let scales_bytes = LANES * (2 * SCALE_BYTES + 2 * 8);
+                let scales = block * (scales_bytes + values_bytes);
+                Place { scales, values: scales + scales_bytes }
+            }
+            Self::Q6K => {
+                let scales_bytes = (LANES * (SCALE_BYTES + 16)).next_multiple_of(ALIGNMENT);
+                let scales = block * (scales_bytes + values_bytes);
+                Place { scales, values: scales + scales_bytes }
+            }
+            Self::F16 | Self::Bf16 | Self::F32 => Place { scales: 0, values: block * values_bytes },
+        }
+    }
+
+    /// Bytes of the values of a block of sixteen outputs.
+    const fn values_bytes(self) -> usize {
+        LANES
+            * match self {
+                Self::Q8_0 => 32,
+                Self::Q4_0 => 16,
+                Self::Q4K => 128,
+                Self::Q6K => 192,
+                Self::F16 | Self::Bf16 => 2,
+                Self::F32 => 4,
+            }
+    }
 
     /// Brings rows as they stand in a file, up to sixteen of them, into `strip`, which is zero.
     ///
     /// `sign_flips` is what the instruction set wants xor'ed to each four signed bytes.
     pub(super) fn pack(self, rows: &[u8], inputs: usize, sign_flips: u32, strip: &mut [u8]) {
-        let layout = self.strip(inputs);
-        let (scales, values) = strip.split_at_mut(layout.values_at);
         let (_, block_bytes) = self.block();
         for (lane, row) in rows.chunks_exact(self.row_bytes(inputs)).enumerate() {
             for (index, block) in row.chunks_exact(block_bytes).enumerate() {
+                let place = self.place(index);
+                let (scales, values) = strip[place.scales..].split_at_mut(place.values - place.scales);
                 match self {
                     Self::Q8_0 => {
-                        put_scale(scales, index * LANES + lane, [block[0], block[1]]);
-                        put_quads(values, 8 * index, lane, &block[2..], sign_flips);
+                        put_scale(scales, lane, [block[0], block[1]]);
+                        put_quads(values, 0, lane, &block[2..], sign_flips);
                     }
                     Self::Q4_0 => {
-                        put_scale(scales, index * LANES + lane, [block[0], block[1]]);
-                        put_quads(values, 4 * index, lane, &block[2..], 0);
+                        put_scale(scales, lane, [block[0], block[1]]);
+                        put_quads(values, 0, lane, &block[2..], 0);
                     }
                     Self::Q4K => {
-                        let scales = &mut scales[index * Self::Q4K_SCALES..][..Self::Q4K_SCALES];
                         put_scale(scales, lane, [block[0], block[1]]);
                         put_scale(scales, LANES + lane, [block[2], block[3]]);
                         let parts = &mut scales[2 * LANES * SCALE_BYTES..];
@@ -130,20 +162,21 @@ impl Format {
                             parts[part * LANES + lane] = scale;
                             parts[(8 + part) * LANES + lane] = minimum;
                         }
-                        put_quads(values, 32 * index, lane, &block[16..], 0);
+                        put_quads(values, 0, lane, &block[16..], 0);
                     }
                     Self::Q6K => {
-                        let scales = &mut scales[index * Self::Q6K_SCALES..][..Self::Q6K_SCALES];
                         put_scale(scales, lane, [block[208], block[209]]);
                         let parts = &mut scales[LANES * SCALE_BYTES..];
                         for (part, &scale) in block[192..208].iter().enumerate() {
                             parts[part * LANES + lane] = scale;
                         }
-                        put_quads(values, 48 * index, lane, &block[..128], 0);
-                        put_quads(values, 48 * index + 32, lane, &block[128..192], 0);
+                        for half in 0..2 {
+                            put_quads(values, 24 * half, lane, &block[128 + 32 * half..][..32], 0);
+                            put_quads(values, 24 * half + 8, lane, &block[64 * half..][..64], 0);
+                        }
                     }
-                    Self::F16 | Self::Bf16 => values[2 * (index * LANES + lane)..][..2].copy_from_slice(block),
-                    Self::F32 => values[4 * (index * LANES + lane)..][..4].copy_from_slice(block),
+                    Self::F16 | Self::Bf16 => values[2 * lane..][..2].copy_from_slice(block),
+                    Self::F32 => values[4 * lane..][..4].copy_from_slice(block),
                 }
             }
         }
@@ -151,71 +184,51 @@ impl Format {
 
     /// One row of a strip as f32, `inputs` of them.
     pub(super) fn widen(self, strip: &[u8], lane: usize, sign_flips: u32, out: &mut [f32]) {
-        let layout = self.strip(out.len());
-        let (scales, values) = strip.split_at(layout.values_at);
-        match self {
-            Self::Q8_0 => {
-                for (index, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-                    let d = scale(scales, index * LANES + lane);
+        for (index, out) in out.chunks_exact_mut(self.block().0).enumerate() {
+            let place = self.place(index);
+            let (scales, values) = strip[place.scales..].split_at(place.values - place.scales);
+            match self {
+                Self::Q8_0 => {
+                    let d = scale(scales, lane);
                     for (i, out) in out.iter_mut().enumerate() {
                         let flip = (sign_flips >> (8 * (i % 4))) as u8;
-                        *out = d * f32::from((byte(values, 8 * index, lane, i) ^ flip) as i8);
+                        *out = d * f32::from((byte(values, 0, lane, i) ^ flip) as i8);
                     }
                 }
-            }
-            Self::Q4_0 => {
-                for (index, out) in out.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-                    let d = scale(scales, index * LANES + lane);
+                Self::Q4_0 => {
+                    let d = scale(scales, lane);
                     for (i, out) in out.iter_mut().enumerate() {
-                        let q = byte(values, 4 * index, lane, i % 16) >> (4 * (i / 16)) & 15;
+                        let q = byte(values, 0, lane, i % 16) >> (4 * (i / 16)) & 15;
                         *out = d * (f32::from(q) - 8.0);
                     }
                 }
-            }
-            Self::Q4K => {
-                for (index, out) in out.as_chunks_mut::<256>().0.iter_mut().enumerate() {
-                    let scales = &scales[index * Self::Q4K_SCALES..];
+                Self::Q4K => {
                     let (d, dmin) = (scale(scales, lane), scale(scales, LANES + lane));
                     let parts = &scales[2 * LANES * SCALE_BYTES..];
                     for (i, out) in out.iter_mut().enumerate() {
                         let (part, pair) = (i / 32, i / 64);
-                        let q = byte(values, 32 * index + 8 * pair, lane, i % 32) >> (4 * (part % 2)) & 15;
+                        let q = byte(values, 8 * pair, lane, i % 32) >> (4 * (part % 2)) & 15;
                         let step = d * f32::from(parts[part * LANES + lane]);
                         let minimum = dmin * f32::from(parts[(8 + part) * LANES + lane]);
                         *out = step * f32::from(q) - minimum;
                     }
                 }
-            }
-            Self::Q6K => {
-                for (index, out) in out.as_chunks_mut::<256>().0.iter_mut().enumerate() {
-                    let scales = &scales[index * Self::Q6K_SCALES..];
+                Self::Q6K => {
                     let d = scale(scales, lane);
                     let parts = &scales[LANES * SCALE_BYTES..];
                     for (i, out) in out.iter_mut().enumerate() {
                         let (half, quarter, place) = (i / 128, i / 32 % 4, i % 32);
-                        let low = byte(values, 48 * index + 16 * half + 8 * (quarter % 2), lane, place);
-                        let high = byte(values, 48 * index + 32 + 8 * half, lane, place);
+                        let high = byte(values, 24 * half, lane, place);
+                        let low = byte(values, 24 * half + 8 + 8 * (quarter % 2), lane, place);
                         let q = (low >> (4 * (quarter / 2)) & 15) | (high >> (2 * quarter) & 3) << 4;
                         *out = d * f32::from(parts[i / 16 * LANES + lane] as i8) * (f32::from(q) - 32.0);
                     }
                 }
-            }
-            Self::F16 => {
-                for (index, out) in out.iter_mut().enumerate() {
-                    let at = 2 * (index * LANES + lane);
-                    *out = f16::from_le_bytes([values[at], values[at + 1]]).to_f32();
-                }
-            }
-            Self::Bf16 => {
-                for (index, out) in out.iter_mut().enumerate() {
-                    let at = 2 * (index * LANES + lane);
-                    *out = bf16::from_le_bytes([values[at], values[at + 1]]).to_f32();
-                }
-            }
-            Self::F32 => {
-                for (index, out) in out.iter_mut().enumerate() {
-                    let at = 4 * (index * LANES + lane);
-                    *out = f32::from_le_bytes([values[at], values[at + 1], values[at + 2], values[at + 3]]);
+                Self::F16 => out[0] = f16::from_le_bytes([values[2 * lane], values[2 * lane + 1]]).to_f32(),
+                Self::Bf16 => out[0] = bf16::from_le_bytes([values[2 * lane], values[2 * lane + 1]]).to_f32(),
+                Self::F32 => {
+                    let at = 4 * lane;
+                    out[0] = f32::from_le_bytes([values[at], values[at + 1], values[at + 2], values[at + 3]]);
                 }
             }
         }

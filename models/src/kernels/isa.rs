@@ -19,6 +19,18 @@ pub(crate) enum Isa {
     /// x86-64 with AVX2 and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// WebAssembly with relaxed SIMD, where it has an instruction for the dot product of four bytes.
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    RelaxedDot,
+    /// WebAssembly with relaxed SIMD.
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    Relaxed,
+    /// WebAssembly with SIMD.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Simd128,
+    /// aarch64 with dot products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     /// None in particular.
     Portable,
 }
@@ -36,6 +48,7 @@ impl Isa {
     }
 
     /// Those that this processor can run, the fastest first.
+    #[allow(clippy::vec_init_then_push, reason = "what is pushed differs from target to target")]
     pub(crate) fn available() -> Vec<Self> {
         let mut available = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -51,6 +64,20 @@ impl Isa {
                 available.push(Self::Avx2);
             }
         }
+        #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+        {
+            // Both run everywhere.
+            available.extend([Self::Relaxed, Self::RelaxedDot]);
+            if dot_is_one_instruction() {
+                available.swap(0, 1);
+            }
+        }
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        available.push(Self::Simd128);
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            available.push(Self::Neon);
+        }
         available.push(Self::Portable);
         available
     }
@@ -62,6 +89,14 @@ impl Isa {
             Self::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => "avx2",
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Self::RelaxedDot => "relaxed-dot",
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Self::Relaxed => "relaxed",
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Self::Simd128 => "simd128",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "neon",
             Self::Portable => "portable",
         }
     }
@@ -73,6 +108,14 @@ impl Isa {
             Self::Avx512 => Avx512::SIGN_FLIPS,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => Avx2::SIGN_FLIPS,
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Self::RelaxedDot => Wasm::<RelaxedDot>::SIGN_FLIPS,
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Self::Relaxed => Wasm::<Relaxed>::SIGN_FLIPS,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Self::Simd128 => Wasm::<Simd128>::SIGN_FLIPS,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => Neon::SIGN_FLIPS,
             Self::Portable => Portable::SIGN_FLIPS,
         }
     }
@@ -84,6 +127,14 @@ impl Isa {
             Self::Avx512 => Avx512::ROWS,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => Avx2::ROWS,
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Self::RelaxedDot => Wasm::<RelaxedDot>::ROWS,
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Self::Relaxed => Wasm::<Relaxed>::ROWS,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Self::Simd128 => Wasm::<Simd128>::ROWS,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => Neon::ROWS,
             Self::Portable => Portable::ROWS,
         }
     }
@@ -98,6 +149,14 @@ impl Isa {
             Self::Avx512 => of::<Avx512>(format),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => of::<Avx2>(format),
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Self::RelaxedDot => of::<Wasm<RelaxedDot>>(format),
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            Self::Relaxed => of::<Wasm<Relaxed>>(format),
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            Self::Simd128 => of::<Wasm<Simd128>>(format),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => of::<Neon>(format),
             Self::Portable => of::<Portable>(format),
         }
     }
@@ -115,12 +174,26 @@ impl Isa {
                 Self::Avx512 => run_avx512(product, rows),
                 #[cfg(target_arch = "x86_64")]
                 Self::Avx2 => run_avx2(product, rows),
+                #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+                Self::RelaxedDot => run_relaxed_dot(product, rows),
+                #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+                Self::Relaxed => run_relaxed(product, rows),
+                #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                Self::Simd128 => run_simd128(product, rows),
+                #[cfg(target_arch = "aarch64")]
+                Self::Neon => run_neon(product, rows),
                 Self::Portable => run_portable(product, rows),
             }
         }
     }
 }
 
+#[cfg(target_arch = "aarch64")]
+use super::neon::Neon;
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+use super::wasm::{Relaxed, RelaxedDot, dot_is_one_instruction};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use super::wasm::{Simd128, Wasm};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
 
@@ -146,4 +219,12 @@ macro_rules! runner {
 runner!(#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,f16c")] run_avx512, Avx512, [1 2 3 4 5 6 7 8]);
 #[cfg(target_arch = "x86_64")]
 runner!(#[target_feature(enable = "avx2,f16c")] run_avx2, Avx2, [1 2 3 4]);
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+runner!(run_relaxed_dot, Wasm<RelaxedDot>, [1 2]);
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+runner!(run_relaxed, Wasm<Relaxed>, [1 2]);
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+runner!(run_simd128, Wasm<Simd128>, [1 2]);
+#[cfg(target_arch = "aarch64")]
+runner!(#[target_feature(enable = "neon,dotprod")] run_neon, Neon, [1 2 3 4]);
 runner!(run_portable, Portable, [1 2 3 4]);

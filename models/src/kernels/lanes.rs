@@ -31,6 +31,8 @@ pub(super) trait Lanes {
     const SIGN_FLIPS: u32;
     /// The most rows that a kernel computes together.
     const ROWS: usize;
+    /// Whether the quads of a block are better computed without a loop.
+    const UNROLL: bool;
 
     /// `start` in every lane.
     unsafe fn ints(start: i32) -> Self::Ints;

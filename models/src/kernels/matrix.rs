@@ -1,9 +1,9 @@
 //! A matrix of weights in strips.
 
-use std::collections::TryReserveError;
+use std::{collections::TryReserveError, ops::Range};
 
 use super::{
-    format::{ALIGNMENT, Format, LANES, StripLayout},
+    format::{ALIGNMENT, Format, LANES},
     isa::Isa,
     products::{Product, Rows},
     rounded::{RoundedRows, Wanted},
@@ -18,7 +18,7 @@ struct Line([u8; ALIGNMENT]);
 pub(crate) struct Matrix {
     lines: Vec<Line>,
     format: Format,
-    layout: StripLayout,
+    strip_bytes: usize,
     isa: Isa,
     outputs: usize,
     inputs: usize,
@@ -28,7 +28,7 @@ impl Matrix {
     /// A matrix of zeros that rows are to be pushed to. `inputs` is a multiple of the format's block length.
     pub(crate) fn new(format: Format, inputs: usize, isa: Isa) -> Self {
         assert!(inputs.is_multiple_of(format.block().0));
-        Self { lines: Vec::new(), format, layout: format.strip(inputs), isa, outputs: 0, inputs }
+        Self { lines: Vec::new(), format, strip_bytes: format.strip_bytes(inputs), isa, outputs: 0, inputs }
     }
 
     /// Makes room for `outputs` more outputs, without room to spare.
@@ -37,7 +37,7 @@ impl Matrix {
     /// If the allocator does not have the memory.
     pub(crate) fn try_reserve(&mut self, outputs: usize) -> Result<(), TryReserveError> {
         let strips = (self.outputs + outputs).div_ceil(LANES);
-        let lines = strips * (self.layout.bytes / ALIGNMENT);
+        let lines = strips * (self.strip_bytes / ALIGNMENT);
         self.lines.try_reserve_exact(lines.saturating_sub(self.lines.len()))
     }
 
@@ -46,7 +46,7 @@ impl Matrix {
         let count = rows.len() / self.format.row_bytes(self.inputs);
         assert!(count <= LANES && self.outputs.is_multiple_of(LANES), "strips are whole but for the last");
         let start = self.lines.len();
-        self.lines.resize(start + self.layout.bytes / ALIGNMENT, Line([0; ALIGNMENT]));
+        self.lines.resize(start + self.strip_bytes / ALIGNMENT, Line([0; ALIGNMENT]));
         let strip = bytes_mut(&mut self.lines[start..]);
         self.format.pack(rows, self.inputs, self.isa.sign_flips(), strip);
         self.outputs += count;
@@ -64,50 +64,60 @@ impl Matrix {
 
     /// One row of weights as f32.
     pub(crate) fn widen_row(&self, index: usize, out: &mut [f32]) {
-        let strip = &bytes(&self.lines)[index / LANES * self.layout.bytes..][..self.layout.bytes];
+        let strip = &bytes(&self.lines)[index / LANES * self.strip_bytes..][..self.strip_bytes];
         self.format.widen(strip, index % LANES, self.isa.sign_flips(), out);
     }
 
     /// Bytes that computing one strip reads.
     pub(super) fn strip_bytes(&self) -> usize {
-        self.layout.bytes
+        self.strip_bytes
     }
 
-    /// How activations are to be rounded for [`strip`](Self::strip), and how many rows a group has; none if not at all.
+    /// How activations are to be rounded for [`strips`](Self::strips), and how many rows a group has; none if not at all.
     pub(super) fn wanted(&self) -> Option<(Wanted, usize)> {
         Some((self.isa.wanted(self.format)?, self.isa.rows()))
     }
 
-    /// Computes the outputs of one strip, `[rows, inputs]` · `[16, inputs]`ᵀ. `rounded` has the rows of `x` if
+    /// Computes the outputs of some strips, `[rows, inputs]` · `[16 · strips, inputs]`ᵀ. `rounded` has the rows of `x` if
     /// [`wanted`](Self::wanted) says so.
     ///
     /// # Safety
-    /// `out` points to `[rows, outputs]` elements, of which nobody else uses those of this strip.
+    /// `out` points to `[rows, outputs]` elements, of which nobody else uses those of these strips.
     #[allow(unsafe_code, reason = "see above")]
-    pub(super) unsafe fn strip(&self, index: usize, x: &[f32], rounded: Option<(&RoundedRows, Wanted)>, out: *mut f32) {
-        let Self { lines, format, layout, isa, outputs, inputs } = self;
-        let strip = &bytes(lines)[index * layout.bytes..][..layout.bytes];
+    pub(super) unsafe fn strips(
+        &self,
+        strips: Range<usize>,
+        x: &[f32],
+        rounded: Option<(&RoundedRows, Wanted)>,
+        out: *mut f32,
+    ) {
+        let Self { lines, format, strip_bytes, isa, outputs, inputs } = self;
+        let first_output = strips.start * LANES;
+        let wanted_outputs = outputs.min(&(strips.end * LANES)).saturating_sub(first_output);
+        if wanted_outputs == 0 {
+            return;
+        }
+        let strips = &bytes(lines)[strips.start * strip_bytes..strips.end * strip_bytes];
         let all_rows = x.len() / inputs;
         let mut first = 0;
         while first < all_rows {
             let count = isa.rows().min(all_rows - first);
             let rows = match rounded {
                 Some((rounded, wanted)) => Rows::Rounded(rounded.group(first, *inputs, wanted)),
-                None => Rows::Plain(x[first * inputs..].as_ptr()),
+                None => Rows::Plain { first: x[first * inputs..].as_ptr(), stride: *inputs },
             };
-            // SAFETY: the strip was packed for this format and number of inputs; there are `count` rows behind the
-            // pointers in `rows`; row r's outputs from 16·index on are in `out`, and nobody else uses them; a matrix
+            // SAFETY: the strips were packed for this format and number of inputs; there are `count` rows behind the
+            // pointers in `rows`; row r's outputs from `first_output` on are in `out`, and nobody else uses them; a matrix
             // is made only for an instruction set that is available.
             unsafe {
                 let product = Product {
                     format: *format,
                     inputs: *inputs,
-                    scales: strip.as_ptr(),
-                    values: strip[layout.values_at..].as_ptr(),
+                    strip: strips.as_ptr(),
                     rows,
-                    out: out.add(first * outputs + index * LANES),
+                    out: out.add(first * outputs + first_output),
                     stride: *outputs,
-                    outputs: LANES.min(outputs - index * LANES),
+                    outputs: wanted_outputs,
                 };
                 isa.run(&product, count);
             }

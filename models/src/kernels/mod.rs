@@ -1,8 +1,27 @@
-//! Loops over plain slices, written so that the compiler turns them into SIMD code.
+//! Products, attention and norms on vectors, and their division among threads. All unsafe code of the project is here.
 //!
-//! Every reduction runs in an order that depends on the length of its operands alone, never on
-//! how many rows are computed together. That is half of the crate's promise that logits do not
-//! depend on batching; the other half is in [`crate::linear`].
+//! ```text
+//! linear ─▶ multiply    one or several matrices that share their input; units for the pool
+//!             ├─ rounded     activations to 8 bits, in the order in which kernels read them
+//!             ├─ matrix      weights in strips of sixteen outputs (format: where each byte is)
+//!             │    └─ isa         the one place that chooses an instruction set
+//!             │         └─ products    the arithmetic of each format, written once over …
+//!             │              └─ lanes       … what an instruction set offers: avx512, avx2, wasm, portable, …
+//!             └─ widened     types that have no kernels of their own
+//! llama  ─▶ attention   a few query rows over pages of keys and values
+//!           vector      norms, the gate of SwiGLU, the exponential
+//!           pool        threads: awake within a pass, asleep between
+//! ```
+//!
+//! # Why strips, and why the bits are always the same
+//!
+//! What limits decoding is reading the weights, and they are the same for one row of activations as for eight. So
+//! kernels read a strip once for a group of rows, and everything they need comes in the order in which they need it.
+//!
+//! Sixteen outputs lie side by side in a strip, one to a lane, so no sum ever runs across lanes: a lane adds up its
+//! blocks in their order, whatever the width of a vector, the number of rows or of threads. Integer sums within a block
+//! are exact, and the few floating-point operations per block are never fused. That costs one instruction per block
+//! and gives the same bits on every machine, which tests can then demand.
 
 pub(crate) mod attention;
 #[cfg(target_arch = "x86_64")]
@@ -14,6 +33,8 @@ pub(crate) mod isa;
 mod lanes;
 pub(crate) mod matrix;
 pub(crate) mod multiply;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod pool;
 mod portable;
 mod products;
@@ -21,6 +42,8 @@ pub(crate) mod rounded;
 #[cfg(test)]
 mod tests;
 mod vector;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 pub(crate) mod widened;
 
 pub(crate) use vector::{add_assign, gated_silu, rms_norm};

@@ -102,13 +102,14 @@ impl<'a> Work<'a> {
     /// Computes the strips of one unit. Called once for each.
     fn unit(&self, unit: usize) {
         let first = (unit - self.first_unit) * self.strips_per_unit;
-        for strip in first..self.strips.min(first + self.strips_per_unit) {
-            // SAFETY: `out` has the shape that `new` has checked; each strip belongs to one unit, each unit runs once.
-            #[allow(unsafe_code, reason = "see above")]
-            unsafe {
-                match self.matrix {
-                    Weights::Strips(matrix, rounded) => matrix.strip(strip, self.x, rounded, self.out),
-                    Weights::Widened(matrix) => matrix.strip(strip, self.x, Isa::current(), self.out),
+        let strips = first..self.strips.min(first + self.strips_per_unit);
+        // SAFETY: `out` has the shape that `new` has checked; each strip belongs to one unit, each unit runs once.
+        #[allow(unsafe_code, reason = "see above")]
+        unsafe {
+            match self.matrix {
+                Weights::Strips(matrix, rounded) => matrix.strips(strips, self.x, rounded, self.out),
+                Weights::Widened(matrix) => {
+                    strips.for_each(|strip| matrix.strip(strip, self.x, Isa::current(), self.out));
                 }
             }
         }

@@ -67,18 +67,18 @@ pub(crate) fn threads(limit: usize) -> usize {
 /// A worker's life, in a thread that somebody else has started; it never ends.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn work() -> ! {
-    // A panic ends a Web Worker without unwinding. The caller, who waits for its unit, must not wait for ever.
-    let previous = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        POOL.dead.store(1, Relaxed);
-        previous(info);
-    }));
     let index = {
         let mut workers = POOL.lock();
         workers.push(thread::current());
         workers.len() - 1
     };
     POOL.serve(index)
+}
+
+/// Ends the wait for a worker that has trapped: a Web Worker does not unwind.
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn give_up() {
+    POOL.dead.store(1, Relaxed);
 }
 
 struct Pool {
@@ -135,13 +135,13 @@ impl Pool {
         if limit < 2 || !LEADS.get().is_null() {
             return body();
         }
-        let mut workers = match self.workers.try_lock() {
+        let workers = match self.workers.try_lock() {
             Ok(workers) => workers,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return body(),
         };
         #[cfg(not(target_arch = "wasm32"))]
-        self.start(&mut workers, limit - 1);
+        let workers = self.start(workers, limit - 1);
         let invited = workers.len().min(limit - 1);
         if invited == 0 {
             return body();
@@ -159,15 +159,16 @@ impl Pool {
 
     /// Has `count` workers at least, or as many as the system lets us start.
     #[cfg(not(target_arch = "wasm32"))]
-    fn start(&'static self, workers: &mut Vec<Thread>, count: usize) {
+    fn start<'a>(&'static self, mut workers: MutexGuard<'a, Vec<Thread>>, count: usize) -> MutexGuard<'a, Vec<Thread>> {
         while workers.len() < count {
             let index = workers.len();
             let name = format!("outrider-{}", index + 1);
             match thread::Builder::new().name(name).spawn(move || self.serve(index)) {
                 Ok(handle) => workers.push(handle.thread().clone()),
-                Err(_) => return,
+                Err(_) => break,
             }
         }
+        workers
     }
 
     fn serve(&self, index: usize) -> ! {

@@ -1,8 +1,4 @@
-use std::{
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    thread,
-    time::{Duration, Instant},
-};
+use std::thread;
 
 use super::*;
 #[cfg(target_arch = "wasm32")]
@@ -73,6 +69,11 @@ fn outside_of_a_pass_units_run_here_in_order() {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod threaded {
+    use std::{
+        sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        time::{Duration, Instant},
+    };
+
     use super::*;
 
     /// Some 20 µs of work.

@@ -24,6 +24,7 @@ impl Lanes for Portable {
     const SMALL_FORM: QuadForm = QuadForm::Bytes;
     const SIGN_FLIPS: u32 = 0;
     const ROWS: usize = 4;
+    const UNROLL: bool = true;
 
     #[inline(always)]
     unsafe fn ints(start: i32) -> Self::Ints {

@@ -18,18 +18,18 @@ use super::{
     rounded::RowGroup,
 };
 
-/// A strip and what it is multiplied with.
+/// Consecutive strips and what they are multiplied with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Product {
     pub(super) format: Format,
     pub(super) inputs: usize,
-    pub(super) scales: *const u8,
-    pub(super) values: *const u8,
+    /// The first strip; the next ones follow.
+    pub(super) strip: *const u8,
     pub(super) rows: Rows,
-    /// Where the first row's sixteen outputs go; the next row's are `stride` elements on.
+    /// Where the first row's outputs go; the next row's are `stride` elements on.
     pub(super) out: *mut f32,
     pub(super) stride: usize,
-    /// Outputs that are wanted of the sixteen.
+    /// Outputs that are wanted: sixteen of each strip, fewer of the last.
     pub(super) outputs: usize,
 }
 
@@ -37,8 +37,11 @@ pub(super) struct Product {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rows {
     Rounded(RowGroup),
-    /// The first of rows that are `inputs` apart.
-    Plain(*const f32),
+    /// As they are, `stride` elements from one row to the next.
+    Plain {
+        first: *const f32,
+        stride: usize,
+    },
 }
 
 /// Computes a product with `R` rows.
@@ -48,32 +51,48 @@ pub(super) enum Rows {
 #[allow(unsafe_code, reason = "see above")]
 #[inline(always)]
 pub(super) unsafe fn product<S: Lanes, const R: usize>(product: &Product) {
+    let mut strip = *product;
+    let strip_bytes = product.format.strip_bytes(product.inputs);
     // SAFETY: promised by the caller.
     unsafe {
-        let sums = match product.rows {
-            Rows::Rounded(rows) => match product.format {
-                Format::Q8_0 => q8_0::<S, R>(product, rows),
-                Format::Q4_0 => q4_0::<S, R>(product, rows),
-                Format::Q4K => q4k::<S, R>(product, rows),
-                _ => q6k::<S, R>(product, rows),
-            },
-            Rows::Plain(x) => match product.format {
-                Format::F16 => dense::<S, R>(product, x, 2, |at| S::f16(at)),
-                Format::Bf16 => dense::<S, R>(product, x, 2, |at| S::bf16(at)),
-                _ => dense::<S, R>(product, x, 4, |at| S::f32(at)),
-            },
-        };
-        for (row, sums) in sums.into_iter().enumerate() {
-            let out = product.out.add(row * product.stride);
-            if product.outputs == LANES {
-                S::store(sums, out);
-            } else {
-                let mut all = [0.0; LANES];
-                S::store(sums, all.as_mut_ptr());
-                std::ptr::copy_nonoverlapping(all.as_ptr(), out, product.outputs);
+        loop {
+            let sums = match strip.rows {
+                Rows::Rounded(rows) => match strip.format {
+                    Format::Q8_0 => q8_0::<S, R>(&strip, rows),
+                    Format::Q4_0 => q4_0::<S, R>(&strip, rows),
+                    Format::Q4K => q4k::<S, R>(&strip, rows),
+                    _ => q6k::<S, R>(&strip, rows),
+                },
+                Rows::Plain { first, stride } => match strip.format {
+                    Format::F16 => dense::<S, R>(&strip, first, stride, 2, |at| S::f16(at)),
+                    Format::Bf16 => dense::<S, R>(&strip, first, stride, 2, |at| S::bf16(at)),
+                    _ => dense::<S, R>(&strip, first, stride, 4, |at| S::f32(at)),
+                },
+            };
+            for (row, sums) in sums.into_iter().enumerate() {
+                let out = strip.out.add(row * strip.stride);
+                if strip.outputs >= LANES {
+                    S::store(sums, out);
+                } else {
+                    let mut all = [0.0; LANES];
+                    S::store(sums, all.as_mut_ptr());
+                    std::ptr::copy_nonoverlapping(all.as_ptr(), out, strip.outputs);
+                }
             }
+            if strip.outputs <= LANES {
+                break;
+            }
+            strip.outputs -= LANES;
+            strip.out = strip.out.add(LANES);
+            strip.strip = strip.strip.add(strip_bytes);
         }
     }
+}
+
+/// `count`; what the compiler need not know if it should keep a loop.
+#[inline(always)]
+fn quads<S: Lanes>(count: usize) -> usize {
+    if S::UNROLL { count } else { std::hint::black_box(count) }
 }
 
 /// sum + float(ints) · (scale · row_scale)
@@ -91,20 +110,22 @@ unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
     unsafe {
         let quad_words = S::FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
+        let quads = quads::<S>(8);
         for block in 0..product.inputs / 32 {
-            let values = product.values.add(block * 32 * LANES);
+            let place = Format::Q8_0.place(block);
+            let values = product.strip.add(place.values);
             let x = rows.quads.add(block * 8 * quad_words);
             let mut ints = [S::ints(0); R];
             for (row, ints) in ints.iter_mut().enumerate() {
                 *ints = S::ints(*rows.starts.add(block * R + row));
             }
-            for quad in 0..8 {
+            for quad in 0..quads {
                 let weights = S::signed(values.add(quad * 4 * LANES));
                 for (row, ints) in ints.iter_mut().enumerate() {
                     *ints = S::dot(*ints, weights, x.add(quad * quad_words + row), R);
                 }
             }
-            let scale = S::scales(product.scales.add(block * LANES * SCALE_BYTES));
+            let scale = S::scales(product.strip.add(place.scales));
             for (row, (sum, ints)) in sums.iter_mut().zip(ints).enumerate() {
                 *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
             }
@@ -120,18 +141,20 @@ unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
     unsafe {
         let quad_words = S::SMALL_FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
+        let quads = quads::<S>(4);
         for block in 0..product.inputs / 32 {
-            let values = product.values.add(block * 16 * LANES);
+            let place = Format::Q4_0.place(block);
+            let values = product.strip.add(place.values);
             let x = rows.quads.add(block * 8 * quad_words);
             let mut smalls = [S::smalls(); R];
-            for quad in 0..4 {
+            for quad in 0..quads {
                 let (low, high) = S::halves(values.add(quad * 4 * LANES));
                 for (row, smalls) in smalls.iter_mut().enumerate() {
                     *smalls = S::dot_halves(*smalls, low, x.add(quad * quad_words + row), R);
                     *smalls = S::dot_halves(*smalls, high, x.add((quad + 4) * quad_words + row), R);
                 }
             }
-            let scale = S::scales(product.scales.add(block * LANES * SCALE_BYTES));
+            let scale = S::scales(product.strip.add(place.scales));
             for (row, (sum, smalls)) in sums.iter_mut().zip(smalls).enumerate() {
                 let ints = S::finish(smalls, *rows.starts.add(block * R + row));
                 *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
@@ -148,18 +171,20 @@ unsafe fn q4k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
     unsafe {
         let quad_words = S::SMALL_FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
+        let quads = quads::<S>(8);
         for block in 0..product.inputs / 256 {
-            let scales = product.scales.add(block * Format::Q4K_SCALES);
+            let place = Format::Q4K.place(block);
+            let scales = product.strip.add(place.scales);
             let d = S::scales(scales);
             let dmin = S::scales(scales.add(LANES * SCALE_BYTES));
             let parts = scales.add(2 * LANES * SCALE_BYTES);
             for pair in 0..4 {
-                let values = product.values.add((block * 4 + pair) * 32 * LANES);
+                let values = product.strip.add(place.values + pair * 32 * LANES);
                 let (low_block, high_block) = (block * 8 + 2 * pair, block * 8 + 2 * pair + 1);
                 let x = rows.quads.add(low_block * 8 * quad_words);
                 let mut lows = [S::smalls(); R];
                 let mut highs = [S::smalls(); R];
-                for quad in 0..8 {
+                for quad in 0..quads {
                     let (low, high) = S::halves(values.add(quad * 4 * LANES));
                     for row in 0..R {
                         lows[row] = S::dot_halves(lows[row], low, x.add(quad * quad_words + row), R);
@@ -188,12 +213,13 @@ unsafe fn q6k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
     unsafe {
         let mut sums = [S::splat(0.0); R];
         for half in 0..product.inputs / 128 {
-            let scales = product.scales.add(half / 2 * Format::Q6K_SCALES);
+            let place = Format::Q6K.place(half / 2);
+            let scales = product.strip.add(place.scales);
             let d = S::scales(scales);
             let parts = scales.add(LANES * SCALE_BYTES + half % 2 * 8 * LANES);
-            let values = product.values.add(half / 2 * 192 * LANES);
-            let low = values.add(half % 2 * 64 * LANES);
-            let high = values.add((128 + half % 2 * 32) * LANES);
+            let values = product.strip.add(place.values);
+            let high = values.add(half % 2 * 96 * LANES);
+            let low = high.add(32 * LANES);
             q6k_quarter::<S, R, 0, 0>(&mut sums, rows, 4 * half, d, parts, low, high);
             q6k_quarter::<S, R, 0, 2>(&mut sums, rows, 4 * half + 1, d, parts, low.add(32 * LANES), high);
             q6k_quarter::<S, R, 4, 4>(&mut sums, rows, 4 * half + 2, d, parts, low, high);
@@ -243,19 +269,20 @@ unsafe fn q6k_quarter<S: Lanes, const R: usize, const LOW: i32, const HIGH: i32>
 unsafe fn dense<S: Lanes, const R: usize>(
     product: &Product,
     x: *const f32,
+    stride: usize,
     bytes: usize,
     load: impl Fn(*const u8) -> S::Floats,
 ) -> [S::Floats; R] {
     // SAFETY: promised by the caller.
     unsafe {
         let inputs = product.inputs;
-        let at = |input: usize| load(product.values.add(input * bytes * LANES));
+        let at = |input: usize| load(product.strip.add(input * bytes * LANES));
         let mut even = [S::splat(0.0); R];
         let mut odd = [S::splat(0.0); R];
         for pair in 0..inputs / 2 {
             let weights = (at(2 * pair), at(2 * pair + 1));
             for row in 0..R {
-                let x = x.add(row * inputs + 2 * pair);
+                let x = x.add(row * stride + 2 * pair);
                 even[row] = S::add(even[row], S::mul(weights.0, S::splat(*x)));
                 odd[row] = S::add(odd[row], S::mul(weights.1, S::splat(*x.add(1))));
             }
@@ -263,7 +290,7 @@ unsafe fn dense<S: Lanes, const R: usize>(
         if inputs % 2 == 1 {
             let weights = at(inputs - 1);
             for (row, even) in even.iter_mut().enumerate() {
-                *even = S::add(*even, S::mul(weights, S::splat(*x.add(row * inputs + inputs - 1))));
+                *even = S::add(*even, S::mul(weights, S::splat(*x.add(row * stride + inputs - 1))));
             }
         }
         let mut sums = even;

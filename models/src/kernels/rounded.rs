@@ -14,6 +14,7 @@ const SMALLEST: f32 = f32::from_bits((127 - 60) << 23);
 
 /// The form in which an instruction set wants four activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code, reason = "no build has instruction sets that want them all")]
 pub(super) enum QuadForm {
     /// Four signed bytes.
     Bytes,
@@ -24,7 +25,6 @@ pub(super) enum QuadForm {
     /// is 256 times the dot product.
     Words,
     /// For processors whose byte products want seven bits on one side: max(x, 0) and max(−x, 0), four bytes each.
-    #[cfg_attr(not(target_arch = "wasm32"), allow(dead_code, reason = "relaxed SIMD alone wants it"))]
     Signs,
 }
 

@@ -4,7 +4,7 @@
 //! Published files use these types seldom, or for few of their tensors. A pass costs several times that of a type with
 //! kernels.
 
-use std::{cell::RefCell, collections::TryReserveError};
+use std::{collections::TryReserveError, ops::Range};
 
 use half::f16;
 
@@ -13,6 +13,12 @@ use super::{
     isa::Isa,
     products::{Product, Rows},
 };
+
+/// Inputs that are widened at a time, whole blocks of every type: 16 KiB of a strip.
+const CHUNK: usize = 256;
+
+/// The most rows that a kernel computes together, in any instruction set.
+const MOST_ROWS: usize = 8;
 
 /// A block type that is widened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +39,7 @@ pub(crate) enum WidenedFormat {
 
 impl WidenedFormat {
     /// All of them.
-    #[cfg(test)]
+    #[cfg(all(test, not(target_arch = "wasm32")))]
     pub(crate) const ALL: [Self; 6] = [Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q2K, Self::Q3K, Self::Q5K];
 
     /// Weights of a block, and its bytes.
@@ -74,7 +80,7 @@ impl WidenedFormat {
             Self::Q5K => {
                 let (scale, minimum) = super::format::q4k_part(&block[4..16], i / 32);
                 let byte = block[48 + i / 64 * 32 + i % 32];
-                let q = if i / 32 % 2 == 0 { byte & 15 } else { byte >> 4 };
+                let q = if (i / 32).is_multiple_of(2) { byte & 15 } else { byte >> 4 };
                 let q = q | (block[16 + i % 32] >> (i / 32) & 1) << 4;
                 half(0) * f32::from(scale) * f32::from(q) - half(2) * f32::from(minimum)
             }
@@ -122,52 +128,59 @@ impl WidenedMatrix {
 
     /// One row of weights as f32.
     pub(crate) fn widen_row(&self, index: usize, out: &mut [f32]) {
-        self.widen(index, |i, weight| out[i] = weight);
+        self.widen(index, 0..self.inputs, |i, weight| out[i] = weight);
     }
 
-    fn widen(&self, index: usize, mut put: impl FnMut(usize, f32)) {
+    /// Gives the weights of some inputs, whole blocks, counted from the first of them.
+    fn widen(&self, row: usize, inputs: Range<usize>, mut put: impl FnMut(usize, f32)) {
         let (len, bytes) = self.format.block();
-        let row = &self.rows[index * self.row_bytes..][..self.row_bytes];
-        for (block_index, block) in row.chunks_exact(bytes).enumerate() {
+        let row = &self.rows[row * self.row_bytes..][..self.row_bytes];
+        let blocks = row[inputs.start / len * bytes..inputs.end / len * bytes].chunks_exact(bytes);
+        for (index, block) in blocks.enumerate() {
             for i in 0..len {
-                put(block_index * len + i, self.format.weight(block, i));
+                put(index * len + i, self.format.weight(block, i));
             }
         }
     }
 
-    /// Computes the outputs of one strip for all rows of `x`, as F32 weights would be.
+    /// Computes the outputs of one strip for all rows of `x`: sums over [`CHUNK`] inputs, as F32 weights have them, added
+    /// up in order.
     ///
     /// # Safety
     /// `out` points to `[rows, outputs]` elements, of which nobody else uses those of this strip.
     #[allow(unsafe_code, reason = "see above")]
     pub(super) unsafe fn strip(&self, index: usize, x: &[f32], isa: Isa, out: *mut f32) {
-        thread_local! {
-            static WIDE: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-        }
-        let outputs = self.outputs();
+        let (outputs, inputs) = (self.outputs(), self.inputs);
         let count = LANES.min(outputs - index * LANES);
-        WIDE.with_borrow_mut(|wide| {
-            wide.clear();
-            wide.resize(self.inputs * LANES, 0.0);
+        let mut wide = [0.0f32; CHUNK * LANES];
+        for first in (0..inputs).step_by(CHUNK) {
+            let chunk = CHUNK.min(inputs - first);
             for lane in 0..count {
-                self.widen(index * LANES + lane, |input, weight| wide[input * LANES + lane] = weight);
+                self.widen(index * LANES + lane, first..first + chunk, |i, weight| wide[i * LANES + lane] = weight);
             }
-            for (group, x) in x.chunks(isa.rows() * self.inputs).enumerate() {
+            for (group, x) in x.chunks(isa.rows() * inputs).enumerate() {
+                let rows = x.len() / inputs;
+                let mut sums = [0.0f32; MOST_ROWS * LANES];
                 let product = Product {
                     format: Format::F32,
-                    inputs: self.inputs,
-                    scales: std::ptr::null(),
-                    values: wide.as_ptr().cast(),
-                    rows: Rows::Plain(x.as_ptr()),
-                    // SAFETY: the group's first row is within `out`.
-                    out: unsafe { out.add(group * isa.rows() * outputs + index * LANES) },
-                    stride: outputs,
-                    outputs: count,
+                    inputs: chunk,
+                    strip: wide.as_ptr().cast(),
+                    rows: Rows::Plain { first: x[first..].as_ptr(), stride: inputs },
+                    out: sums.as_mut_ptr(),
+                    stride: LANES,
+                    outputs: LANES,
                 };
-                // SAFETY: `wide` is a strip of F32 weights; `x` has as many rows as are told; `out` is the caller's promise.
-                unsafe { isa.run(&product, x.len() / self.inputs) };
+                // SAFETY: `wide` is a strip of F32 weights; `x` has as many rows as are told, and `sums` has room for them.
+                unsafe { isa.run(&product, rows) };
+                for (row, sums) in sums.as_chunks::<LANES>().0[..rows].iter().enumerate() {
+                    for (lane, sum) in sums[..count].iter().enumerate() {
+                        // SAFETY: the row and the output are within `out`, the caller's promise.
+                        let out = unsafe { &mut *out.add((group * isa.rows() + row) * outputs + index * LANES + lane) };
+                        *out = if first == 0 { *sum } else { *out + sum };
+                    }
+                }
             }
-        });
+        }
     }
 }
 

@@ -25,18 +25,22 @@ pub fn gguf(bytes: &[u8]) -> Model {
     Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
 }
 
-/// Models whose rows are wide enough for every block type and kernel.
+/// Files of models whose rows are wide enough for every block type and kernel.
 #[cfg(not(target_arch = "wasm32"))]
-pub fn wide_models() -> Vec<Model> {
+pub fn wide_files() -> Vec<Vec<u8>> {
     use GgmlDType::{BF16, Q4_0, Q4K, Q5K, Q6K, Q8_0};
-    [Q8_0, Q4_0, Q4K, Q5K, Q6K, BF16].into_iter().map(|dtype| gguf(&random_gguf(dtype, false))).collect()
+    [BF16, Q6K, Q8_0, Q4_0, Q4K, Q5K].into_iter().map(|dtype| random_gguf(dtype, false)).collect()
 }
 
 /// None: making them takes candle, which would take longer to compile for a browser than all else. The kernels' own tests
 /// show there that all types have the bits that they have here.
 #[cfg(target_arch = "wasm32")]
-pub fn wide_models() -> Vec<Model> {
+pub fn wide_files() -> Vec<Vec<u8>> {
     Vec::new()
+}
+
+pub fn wide_models() -> Vec<Model> {
+    wide_files().iter().map(|bytes| gguf(bytes)).collect()
 }
 
 /// Logits after every one of `tokens`, which follow those in `cache`.

@@ -16,7 +16,7 @@ use crate::{
     dssd::{self, Judgement},
     random::{End, Randomness},
     rules::{Rule, Statistic},
-    sampling::{LogitsError, transform},
+    sampling::{self, LogitsError},
     unscaled::{self, Transport},
 };
 
@@ -215,12 +215,12 @@ impl Generation {
         let verification = match &mut self.work {
             Work::Speculative(verification) if verification.stream == 0 => verification,
             work => {
-                let p = transform(row, &self.sampling)?;
+                let p = sampling::Distribution::new(row, &self.sampling)?;
                 let token = match work {
                     Work::Speculative(verification) => {
                         verification.stream_token(&p, self.committed.len(), &mut self.randomness)
                     }
-                    Work::CloudOnly => acceptance::sample(&p, &mut self.randomness),
+                    Work::CloudOnly => p.draw(&mut self.randomness),
                 };
                 self.cached = self.committed.len();
                 let finish = self.commit(&[], Some(token), target);
@@ -305,10 +305,10 @@ impl Verification {
     ///
     /// Under coupled drafting it has the noise of its place like any other: whether it is drafted or streamed may hang on what
     /// was drafted there before and rejected, and so on that noise.
-    fn stream_token(&mut self, p: &[f64], position: usize, randomness: &mut Randomness) -> u32 {
+    fn stream_token(&mut self, p: &sampling::Distribution<'_>, position: usize, randomness: &mut Randomness) -> u32 {
         let token = match self.parameters {
-            SchemeParameters::Coupled => self.noise.choose(position, p),
-            _ => acceptance::sample(p, randomness),
+            SchemeParameters::Coupled => self.noise.choose_from(position, p),
+            _ => p.draw(randomness),
         };
         self.scheme.prime(&[token]);
         self.stream -= 1;

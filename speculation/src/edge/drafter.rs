@@ -23,7 +23,7 @@ use crate::{
     passing::{Doubt, Passing},
     random::{End, Randomness},
     rules::{Need, Statistic},
-    sampling,
+    sampling::Distribution,
     theory::sqs,
     unscaled::Transport,
 };
@@ -129,7 +129,7 @@ impl Drafter {
 
     /// The row of the last verdict's bonus token.
     pub(super) fn bonus_row(&mut self, row: &[f32]) -> Result<(), DraftError> {
-        let q = sampling::transform(row, &self.sampling)?;
+        let q = Distribution::new(row, &self.sampling)?;
         if let Some(threshold) = self.threshold.as_mut().filter(|threshold| threshold.owes()) {
             let proposal = draft::propose(&q, self.parameters, &self.scheme, threshold.threshold())?;
             threshold.bonus(proposal.dropped_mass);
@@ -155,10 +155,10 @@ impl Drafter {
         may_draft: bool,
         controller: &mut Controller,
     ) -> Result<Choice, EdgeError> {
-        let q = sampling::transform(row, &self.sampling).map_err(DraftError::from)?;
+        let q = Distribution::new(row, &self.sampling).map_err(DraftError::from)?;
         self.check_width(hidden)?;
         let doubt = if self.ids.is_empty() {
-            self.passing.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, row))
+            self.passing.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, &q))
         } else {
             Doubt::Verify
         };
@@ -169,8 +169,8 @@ impl Drafter {
                 controller.consider(
                     self.ids.len(),
                     &Outlook {
-                        peak: scalar(Need::Peak, row),
-                        entropy: scalar(Need::Entropy, row),
+                        peak: scalar(Need::Peak, &q),
+                        entropy: scalar(Need::Entropy, &q),
                         stop_score: head.map(|head| head.score(hidden)),
                     },
                 )
@@ -183,12 +183,12 @@ impl Drafter {
             if advice == Advice::Decline {
                 return self.decline(&q, 0.0);
             }
-            let id = self.noise.choose(position, &q);
+            let id = self.noise.choose_from(position, &q);
             if doubt == Doubt::None {
-                return self.pass(&q, id, q[id as usize], 0.0);
+                return self.pass(&q, id, q.probability(id), 0.0);
             }
             self.round.push_id(&self.scheme, id).map_err(EdgeError::Encode)?;
-            return self.drafted(q, id, None, 0.0, advice);
+            return self.drafted(&q, id, None, 0.0, advice);
         }
         let proposal = draft::propose(&q, self.parameters, &self.scheme, beta).map_err(DraftError::from)?;
         let dropped_mass = proposal.dropped_mass;
@@ -205,7 +205,7 @@ impl Drafter {
         if bits > self.budget.min(MAX_PAYLOAD_BITS.saturating_sub(taken)) {
             return self.decline(&q, dropped_mass);
         }
-        self.transport.put(&mut self.statistics, row, &proposal.dist);
+        self.transport.put(&mut self.statistics, &q, &proposal.dist);
         let distortion = self.distortion(&proposal);
         let token = draft::draw(proposal, &mut self.randomness);
         let pushed = match self.parameters {
@@ -218,7 +218,7 @@ impl Drafter {
         }
         let (id, dist) = (token.id, self.drawn.is_some().then(|| token.dist.clone()));
         self.tokens.push(token);
-        self.drafted(q, id, dist, distortion, advice)
+        self.drafted(&q, id, dist, distortion, advice)
     }
 
     fn check_width(&self, hidden: &[f32]) -> Result<(), DraftError> {
@@ -233,7 +233,7 @@ impl Drafter {
 
     fn drafted(
         &mut self,
-        q: Vec<f64>,
+        q: &Distribution<'_>,
         id: u32,
         dist: Option<DraftDist>,
         distortion: f64,
@@ -242,16 +242,16 @@ impl Drafter {
         self.ids.push(id);
         self.full = advice == Advice::DraftAndStop;
         if let Some(comparison) = &mut self.comparison {
-            comparison.drafted(&q, id).map_err(DraftError::from)?;
+            comparison.drafted(q, id).map_err(DraftError::from)?;
         }
         if let Some(drawn) = &mut self.drawn {
             let is_known = !matches!(self.parameters, SchemeParameters::Dssd { .. } | SchemeParameters::Coupled);
-            drawn.push(Drawn { q, dist, distortion, is_known });
+            drawn.push(Drawn { q: q.dense(), dist, distortion, is_known });
         }
         Ok(Choice::Drafted)
     }
 
-    fn decline(&mut self, q: &[f64], dropped_mass: f64) -> Result<Choice, EdgeError> {
+    fn decline(&mut self, q: &Distribution<'_>, dropped_mass: f64) -> Result<Choice, EdgeError> {
         self.full = true;
         if let Some(threshold) = &mut self.threshold {
             threshold.declined(dropped_mass);
@@ -262,7 +262,13 @@ impl Drafter {
         Ok(Choice::Declined)
     }
 
-    fn pass(&mut self, q: &[f64], token: u32, probability: f64, dropped_mass: f64) -> Result<Choice, EdgeError> {
+    fn pass(
+        &mut self,
+        q: &Distribution<'_>,
+        token: u32,
+        probability: f64,
+        dropped_mass: f64,
+    ) -> Result<Choice, EdgeError> {
         if let Some(threshold) = &mut self.threshold {
             threshold.passed(dropped_mass);
         }
@@ -360,6 +366,6 @@ impl Drafter {
 }
 
 /// A statistic of the draft model's own distribution.
-fn scalar(need: Need, row: &[f32]) -> f64 {
-    if let Statistic::Scalar(value) = need.of_logits(row, &[]) { value } else { 0.0 }
+fn scalar(need: Need, q: &Distribution<'_>) -> f64 {
+    if let Statistic::Scalar(value) = need.of_unscaled(q, &[]) { value } else { 0.0 }
 }

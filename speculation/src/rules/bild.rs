@@ -12,7 +12,7 @@
 //! q and p are unscaled. q is known on q̂'s support only; it is renormalised there, as q̂ is, so that D is a mean of −ln p
 //! whatever the scheme. D is infinite where p = 0 and q is not, and where nothing of q is known.
 
-use super::{Decision, Need, Position, Range, RuleInfo, cascade::defer, statistic::Softmax};
+use super::{Decision, Need, Position, Range, RuleInfo, cascade::defer};
 
 /// bild-star.
 pub(super) const BILD_STAR: RuleInfo = RuleInfo {
@@ -40,8 +40,8 @@ pub(super) const BILD: RuleInfo = RuleInfo {
 
 /// D(q, p) in nats; at least 0, may be infinite.
 fn discrepancy(position: &Position<'_>) -> f64 {
-    let p = Softmax::of(position.logits);
-    let loss = |&id: &u32| -p.log_probability(position.logits[id as usize]);
+    let (logits, p) = (position.p.logits(), position.p.unscaled());
+    let loss = |&id: &u32| -p.log_probability(logits[id as usize]);
     if position.sampling.temperature == 0.0 {
         // q̂ is the draft model's most likely token alone. How sure of it the draft model is plays no part.
         return position.q.ids().first().map_or(f64::INFINITY, loss);

@@ -15,7 +15,7 @@
 //! oracle-diff is diff without the coin (Algorithm 3): where δ = 1 the draft falls for certain. The law is the same, but a
 //! fallen draft may be replaced by itself. It bounds what a rule could gain that asks the large model only where that pays.
 
-use super::{Decision, Need, Position, Range, RuleInfo, statistic::Softmax};
+use super::{Decision, Need, Position, Range, RuleInfo};
 
 const PAPER: &str = "Narasimhan et al., Faster Cascades via Speculative Decoding";
 
@@ -96,12 +96,12 @@ pub(super) fn defer(position: &Position<'_>, deferred: bool) -> Decision {
 
 /// max q < max p − cost.
 fn diff(position: &Position<'_>, cost: f64) -> bool {
-    position.scalar(Need::Peak) < Softmax::of(position.logits).peak() - cost
+    position.scalar(Need::Peak) < position.p.unscaled().peak() - cost
 }
 
 /// H(p) < H(q) − cost.
 fn diff_log(position: &Position<'_>, cost: f64) -> bool {
-    Softmax::of(position.logits).entropy() < position.scalar(Need::Entropy) - cost
+    position.p.unscaled().entropy() < position.scalar(Need::Entropy) - cost
 }
 
 /// TV(p, q̂) after S(·): what a deferred draft is rejected with. Both add up to 1, so q̂'s support tells it.

@@ -2,6 +2,8 @@
 
 use outrider_codec::distribution::DraftDist;
 
+use crate::{acceptance, random::Randomness, sampling::Distribution};
+
 /// q̂(x) of each token of the support, by ascending id.
 pub(super) fn probabilities(q: &DraftDist) -> impl Iterator<Item = f64> {
     q.counts().iter().map(|&count| f64::from(count) / f64::from(q.total()))
@@ -72,6 +74,30 @@ impl Decision {
         }
     }
 
+    /// Draws the token that takes a fallen draft's place, in proportion to [`replacement`](Self::replacement)'s weights but
+    /// without a list of them: one of p's others, or else a token of q̂'s support. Takes one coin.
+    pub fn replace(&self, q: &DraftDist, p: &Distribution<'_>, randomness: &mut Randomness) -> u32 {
+        let (on_support, elsewhere): (Vec<f64>, f64) = match self {
+            Self::Keep => (probabilities(q).collect(), 0.0),
+            Self::Speculate(pi) => {
+                let residual = pi.on_support.iter().zip(probabilities(q)).map(|(weight, q)| (weight - q).max(0.0));
+                (residual.collect(), pi.elsewhere)
+            }
+            Self::Replace => return p.draw(randomness),
+        };
+        let rest = p.without(q.ids());
+        let outside = elsewhere * rest.mass();
+        let within: f64 = on_support.iter().sum();
+        let coin = randomness.unit();
+        let ticket = coin * (within + outside);
+        match self {
+            // Rounding leaves nothing: π.
+            Self::Speculate(pi) if within + outside == 0.0 => q.ids()[acceptance::at(&pi.on_support, coin) as usize],
+            _ if ticket < outside => rest.at(ticket / outside),
+            _ => q.ids()[acceptance::at(&on_support, (ticket - outside) / within) as usize],
+        }
+    }
+
     /// How likely a draft from q̂ is to fall: Σ q̂(x)·(1 − acceptance(x)).
     pub fn rejection_rate(&self, q: &DraftDist) -> f64 {
         (0..q.ids().len()).map(|place| probability(q, place) - self.accepted_mass(q, place)).sum()
@@ -110,6 +136,8 @@ fn probability(q: &DraftDist, place: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{random::End, sampling::tests::PLAIN, theory::total_variation};
+    use outrider_codec::frame::SamplingParameters;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -154,5 +182,36 @@ mod tests {
         let same = Decision::Speculate(Interleaving::new(vec![0.25, 0.75], 0.0));
         assert_eq!(same.replacement(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
         assert_eq!(same.law(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
+    }
+
+    /// The law of the draw is the list's, over pieces and over the tokens that top-p leaves.
+    #[test]
+    fn replacements_are_drawn_in_proportion_to_their_weights() {
+        let row: Vec<f32> = (0..200).map(|i| -((i * 37 % 200) as f32) * 0.04).collect();
+        let q = DraftDist::new(vec![0, 27, 100, 199], vec![5, 1, 1, 1]).unwrap();
+        let weights = |on_support: [f64; 4], elsewhere| Interleaving::new(on_support.to_vec(), elsewhere);
+        for sampling in [PLAIN, SamplingParameters { top_p: 0.7, ..PLAIN }] {
+            let p = Distribution::new(&row, &sampling).unwrap();
+            for decision in [
+                Decision::Keep,
+                Decision::Replace,
+                Decision::Speculate(weights([0.1, 0.4, 0.05, 0.3], 1.0)),
+                Decision::Speculate(weights([0.9, 0.125, 0.1, 0.4], 0.0)),
+                // Nothing is left of this one.
+                Decision::Speculate(weights([0.1, 0.125, 0.0, 0.125], 0.0)),
+            ] {
+                let list = decision.replacement(&q, &p.dense());
+                let sum: f64 = list.iter().sum();
+                let mut randomness = Randomness::new(9, End::Cloud);
+                let mut seen = vec![0.0; row.len()];
+                for _ in 0..40_000 {
+                    seen[decision.replace(&q, &p, &mut randomness) as usize] += 1.0 / 40_000.0;
+                }
+                let law: Vec<f64> = list.iter().map(|weight| weight / sum).collect();
+                assert!(seen.iter().zip(&law).all(|(seen, law)| *seen == 0.0 || *law > 0.0), "{decision:?}");
+                // 200 tokens: 0.03 is what chance gives.
+                assert!(total_variation(&seen, &law) < 0.05, "{decision:?}: {}", total_variation(&seen, &law));
+            }
+        }
     }
 }

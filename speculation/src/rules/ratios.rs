@@ -11,7 +11,7 @@
 //! KL(p‖π)    Σ p·ln(p/π)       = P(ρ<a)·ln a + Σ_{a≤ρ≤b} p·ln ρ + P(ρ>b)·ln b
 //! ```
 //!
-//! O(V) additions for the mass outside and O(K log K) for the order, once; then O(log K).
+//! O(V) additions at most for the mass outside and O(K log K) for the order, once; then O(log K).
 
 use super::Position;
 
@@ -52,7 +52,7 @@ impl Ratios {
             sums[i + 1].p_below = below.p_below + p;
             sums[i + 1].divergence_below = below.divergence_below + if p > 0.0 { p * (p / q).ln() } else { 0.0 };
         }
-        sums[pairs.len()].p_above = outside(position);
+        sums[pairs.len()].p_above = position.p.without(position.q.ids()).mass();
         for (i, &(q, p)) in pairs.iter().enumerate().rev() {
             let above = sums[i + 1];
             sums[i].q_above = above.q_above + q;
@@ -120,15 +120,4 @@ impl Ratios {
         }
         low
     }
-}
-
-/// p's mass outside of q̂'s support. Added up, not 1 less the rest: exactly 0 if there is none.
-fn outside(position: &Position<'_>) -> f64 {
-    let (mut mass, mut next) = (0.0, 0);
-    for &id in position.q.ids() {
-        let id = id as usize;
-        mass += position.p[next..id].iter().sum::<f64>();
-        next = id + 1;
-    }
-    mass + position.p[next..].iter().sum::<f64>()
 }

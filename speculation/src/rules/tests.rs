@@ -10,7 +10,11 @@ use proptest::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::{Decision, Need, Position, Range, Rule, RuleError, Statistic};
-use crate::{half, lattice, sampling::transform, sparsify};
+use crate::{
+    half, lattice,
+    sampling::{Distribution, transform},
+    sparsify,
+};
 
 /// A position of its own.
 #[derive(Debug, Clone)]
@@ -27,9 +31,9 @@ struct Case {
 impl Case {
     /// q̂ is dense, or has `sparse` tokens and counts that add up to so many.
     fn new(row: Vec<f32>, logits: Vec<f32>, sampling: SamplingParameters, sparse: Option<(u32, u32)>) -> Self {
-        let q = transform(&row, &sampling).unwrap();
+        let q = Distribution::new(&row, &sampling).unwrap();
         let q = match sparse {
-            None => half::quantize(&sparsify::all(&q)),
+            None => half::quantize_all(&q),
             Some((k, resolution)) => lattice::quantize(&sparsify::top_k(&q, k), resolution),
         };
         let p = transform(&logits, &sampling).unwrap();
@@ -43,12 +47,17 @@ impl Case {
 
     /// What travels.
     fn statistic(&self, need: Need) -> Statistic {
-        if self.neutral() { Statistic::Nothing } else { need.of_logits(&self.row, self.q.ids()) }
+        if self.neutral() {
+            Statistic::Nothing
+        } else {
+            need.of_unscaled(&Distribution::new(&self.row, &self.sampling).unwrap(), self.q.ids())
+        }
     }
 
     fn judge(&self, rule: &Rule) -> Decision {
-        let Self { q, logits, p, sampling, .. } = self;
-        rule.judge(&Position { q, statistic: &self.statistic(rule.need()), logits, p, sampling })
+        let Self { q, logits, sampling, .. } = self;
+        let p = Distribution::new(logits, sampling).unwrap();
+        rule.judge(&Position { q, statistic: &self.statistic(rule.need()), p: &p, sampling })
     }
 
     /// q̂, V probabilities.
@@ -212,11 +221,11 @@ fn ties_keep_the_draft() {
 #[test]
 fn greedy_bild_asks_the_target_alone() {
     let case = Case::new(vec![0.0, 1.0, 0.0], vec![2f32.ln(), 0.0, 0.0], GREEDY, None);
-    let Case { q, logits, p, sampling, .. } = &case;
+    let Case { q, logits, sampling, .. } = &case;
+    let p = &Distribution::new(logits, sampling).unwrap();
     for own in [0.0, 0.5, 1.0] {
         let statistic = &Statistic::Support(vec![own]);
-        let judge =
-            |name, alpha| Rule::new(name, alpha).unwrap().judge(&Position { q, statistic, logits, p, sampling });
+        let judge = |name, alpha| Rule::new(name, alpha).unwrap().judge(&Position { q, statistic, p, sampling });
         assert_eq!((judge("bild", 1.39), judge("bild", 1.38)), (Decision::Keep, Decision::Replace), "{own}");
         assert_eq!(judge("bild-star", 1.39), Decision::Keep);
         assert_eq!(judge("bild-star", 1.38), case.judge(&Rule::EXACT));
@@ -227,9 +236,10 @@ fn greedy_bild_asks_the_target_alone() {
 #[should_panic(expected = "the rule needs Peak")]
 fn a_statistic_of_another_kind_is_refused() {
     let case = Case::new(vec![0.0, 1.0], vec![0.0, 1.0], NEUTRAL, None);
-    let Case { q, logits, p, sampling, .. } = &case;
+    let Case { q, logits, sampling, .. } = &case;
+    let p = &Distribution::new(logits, sampling).unwrap();
     let statistic = &Statistic::Support(vec![0.5, 0.5]);
-    let _ = Rule::new("chow", 0.5).unwrap().judge(&Position { q, statistic, logits, p, sampling });
+    let _ = Rule::new("chow", 0.5).unwrap().judge(&Position { q, statistic, p, sampling });
 }
 
 const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };

@@ -12,7 +12,7 @@
 //! support alone. At T = 0 token-v3 is the lossy greedy rule of Leviathan et al. 2023, App. A.5: the draft stands if and
 //! only if p(v) ≥ (1 − α)·max p (Lemma 7).
 
-use super::{Decision, Interleaving, Need, Position, Range, RuleInfo, statistic::Softmax};
+use super::{Decision, Interleaving, Need, Position, Range, RuleInfo};
 
 /// token-v1.
 pub(super) const TOKEN_V1: RuleInfo = RuleInfo {
@@ -26,7 +26,7 @@ pub(super) const TOKEN_V1: RuleInfo = RuleInfo {
     need: Need::Support,
     has_bonus: false,
     judge: |position, alpha| {
-        let least = Softmax::of(position.logits).peak() - alpha;
+        let least = position.p.unscaled().peak() - alpha;
         interleave(position, position.support().iter().map(|&q| q < least))
     },
 };
@@ -50,9 +50,9 @@ pub(super) const TOKEN_V3: RuleInfo = RuleInfo {
 
 /// r(v) = 1 where the target gives v less than `least` of what it gives its most likely token.
 fn by_target(position: &Position<'_>, least: impl Fn(f64) -> f64) -> Decision {
-    let p = Softmax::of(position.logits);
+    let (logits, p) = (position.p.logits(), position.p.unscaled());
     let least = least(p.peak());
-    interleave(position, position.q.ids().iter().map(|&id| p.probability(position.logits[id as usize]) < least))
+    interleave(position, position.q.ids().iter().map(|&id| p.probability(logits[id as usize]) < least))
 }
 
 /// π of eq. 11, with r of each token of q̂'s support.

@@ -52,7 +52,12 @@ pub fn dropped_mass_bound(parameters: &ThresholdParameters, tokens: usize) -> f6
 mod tests {
     use super::*;
     use crate::{
-        lattice, sparsify,
+        lattice,
+        sampling::{
+            Distribution,
+            tests::{PLAIN, logits},
+        },
+        sparsify,
         theory::{tests::distribution, total_variation},
     };
     use proptest::prelude::*;
@@ -88,7 +93,8 @@ mod tests {
         fn the_rejection_rate_of_a_quantized_draft_is_within_the_bound(
             q in distribution(), p in distribution(), support_size in 1u32..=6, resolution in 1u32..200,
         ) {
-            let support = sparsify::top_k(&q, support_size);
+            let row = logits(&q);
+            let support = sparsify::top_k(&Distribution::new(&row, &PLAIN).unwrap(), support_size);
             let sent = lattice::quantize(&support, resolution).unwrap();
             let mut quantized = vec![0.0; q.len()];
             for (&id, &count) in sent.ids().iter().zip(sent.counts()) {

@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest';
+import type { EngineInfo } from './builds.js';
 import type { Sink } from './download.js';
-import type { Edge, Engine, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
+import type { Edge, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker } from './messages.js';
@@ -15,6 +16,7 @@ const round: Round = {
   round: null,
 };
 const done: Summary = { ...emptySummary, finish: 'length' };
+const engineInfo: EngineInfo = { build: 'simd128', threads: 1, failed: [] };
 const coded = (code: string) => Object.assign(new Error(code), { code });
 
 /** A host around a fake engine, loaded; `posts` without the progress. */
@@ -65,13 +67,24 @@ async function loaded(
   const host = new EdgeHost({
     post: (message) => posts.push(message),
     exit,
-    loadEngine: () => Promise.resolve({ EdgeLoader, Edge: { policies: () => samplePolicies } } as Engine),
+    loadEngine: () =>
+      Promise.resolve({
+        EdgeLoader,
+        Edge: { policies: () => samplePolicies },
+        info: engineInfo,
+      }),
     download: () => Promise.resolve(new Uint8Array()),
     downloadInto,
     downloadOptional: () => Promise.resolve(heads),
   });
   const sources = { draft: 'd', tokenizer: 't', heads: 'h', session: 'ws://s' };
-  host.receive({ type: 'load', sources, link: openLink, connectTimeoutMs: 50 });
+  host.receive({
+    type: 'load',
+    engine: { build: 'auto', threads: 1 },
+    sources,
+    link: openLink,
+    connectTimeoutMs: 50,
+  });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
   return { host, posts, edge, connect, exit, finish, loaders };
 }
@@ -97,7 +110,7 @@ test('loading tells its stages and applies the link before it connects', async (
 test('heads reach the engine if there are any, and the page learns what can be chosen', async () => {
   const { posts, finish } = await loaded({});
   expect(finish).toHaveBeenCalledWith(new Uint8Array(), undefined);
-  expect(posts.at(-1)).toMatchObject({ type: 'loaded', policies: samplePolicies });
+  expect(posts.at(-1)).toMatchObject({ type: 'loaded', engine: engineInfo, policies: samplePolicies });
   const heads = new Uint8Array([1]);
   expect((await loaded({}, heads)).finish).toHaveBeenCalledWith(new Uint8Array(), heads);
 });

@@ -1,5 +1,7 @@
+import type { EngineRequest } from './builds.js';
 import type { Sink } from './download.js';
 import type { Edge, EdgeLoader, Engine, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
+import type { RunningEngine } from './engine.js';
 import { describe, OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
@@ -9,7 +11,7 @@ import type { FromWorker, Sources, ToWorker } from './messages.js';
 export interface Surroundings {
   post(message: FromWorker): void;
   exit(): void;
-  loadEngine(): Promise<Engine>;
+  loadEngine(request: EngineRequest): Promise<Omit<RunningEngine, 'end'>>;
   download(url: string): Promise<Uint8Array>;
   /** Fetches a file into `sink`, chunk by chunk. */
   downloadInto(
@@ -49,7 +51,7 @@ export class EdgeHost {
       case 'load':
         this.#link = message.link;
         this.#connectTimeoutMs = message.connectTimeoutMs;
-        void this.#load(message.sources);
+        void this.#load(message.engine, message.sources);
         return;
       case 'generate':
         void this.#generate(message.id, message.request);
@@ -69,10 +71,10 @@ export class EdgeHost {
     }
   }
 
-  async #load(sources: Sources): Promise<void> {
+  async #load(request: EngineRequest, sources: Sources): Promise<void> {
     const { post } = this.#around;
     try {
-      const loading = this.#around.loadEngine();
+      const loading = this.#around.loadEngine(request);
       const draft = new DraftSink(loading);
       const [engine, tokenizer, heads] = await Promise.all([
         loading,
@@ -89,7 +91,13 @@ export class EdgeHost {
       this.#sessionUrl = sources.session;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
-      post({ type: 'loaded', model: edge.info(), session, policies: engine.Edge.policies() });
+      post({
+        type: 'loaded',
+        engine: engine.info,
+        model: edge.info(),
+        session,
+        policies: engine.Edge.policies(),
+      });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }

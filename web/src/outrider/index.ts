@@ -3,6 +3,8 @@
  * @module
  */
 
+export { builds } from './builds.js';
+export type { Build, EngineInfo } from './builds.js';
 export type {
   ComparedScheme,
   Finish,

@@ -1,5 +1,6 @@
 // What the page and the worker say to each other.
 
+import type { EngineInfo, EngineRequest } from './builds.js';
 import type { GenerateRequest, Link, ModelInfo, Round, SessionInfo, Summary } from './edge.js';
 import type { PlainError } from './errors.js';
 import type { Policies } from './policies.js';
@@ -23,7 +24,7 @@ export type LoadProgress =
   | { stage: 'connect' };
 
 export type ToWorker =
-  | { type: 'load'; sources: Sources; link: Link; connectTimeoutMs: number }
+  | { type: 'load'; engine: EngineRequest; sources: Sources; link: Link; connectTimeoutMs: number }
   | { type: 'generate'; id: number; request: GenerateRequest }
   | { type: 'stop'; id: number }
   | { type: 'link'; link: Link }
@@ -31,7 +32,7 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: 'progress'; progress: LoadProgress }
-  | { type: 'loaded'; model: ModelInfo; session: SessionInfo; policies: Policies }
+  | { type: 'loaded'; engine: EngineInfo; model: ModelInfo; session: SessionInfo; policies: Policies }
   | { type: 'load-failed'; error: PlainError }
   /** Connected anew, after the connection was lost. */
   | { type: 'reconnected'; session: SessionInfo }

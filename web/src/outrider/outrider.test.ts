@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { EngineInfo } from './builds.js';
 import type { Round, SessionInfo, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
@@ -6,6 +7,7 @@ import type { FromWorker, ToWorker } from './messages.js';
 import { samplePolicies } from './sample-policies.js';
 
 const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
+const engine: EngineInfo = { build: 'relaxed', threads: 1, failed: [] };
 const model = {
   vocabSize: 4096,
   contextLength: 512,
@@ -41,7 +43,7 @@ class FakeWorker extends EventTarget {
   postMessage(message: ToWorker): void {
     this.sent.push(message);
     if (message.type === 'load' && FakeWorker.loads) {
-      queueMicrotask(() => this.say({ type: 'loaded', model, session, policies: samplePolicies }));
+      queueMicrotask(() => this.say({ type: 'loaded', engine, model, session, policies: samplePolicies }));
     }
   }
 
@@ -198,4 +200,22 @@ test('a closed instance fails what runs and refuses what comes', async () => {
   await expect(generation.summary).rejects.toMatchObject({ code: 'closed' });
   expect(() => outrider.generate('p')).toThrow(expect.objectContaining({ code: 'closed' }));
   expect(FakeWorker.last.sent.at(-1)).toEqual({ type: 'close' });
+});
+
+test('the engine that was asked for is passed on, the one that runs is told, nonsense is refused', async () => {
+  const outrider = await Outrider.load({ server: 'http://server', build: 'relaxed', threads: 3 });
+  expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { build: 'relaxed', threads: 3 } });
+  expect(outrider.engine).toEqual(engine);
+  await Outrider.load({ server: 'http://server' });
+  expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { build: 'auto', threads: null } });
+  for (const options of [
+    { threads: 0 },
+    { threads: 1.5 },
+    { threads: Number.NaN },
+    { build: 'fast' as 'auto' },
+  ]) {
+    await expect(Outrider.load({ server: 'http://server', ...options })).rejects.toMatchObject({
+      code: 'invalid-option',
+    });
+  }
 });

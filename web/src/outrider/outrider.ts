@@ -1,3 +1,5 @@
+import { builds } from './builds.js';
+import type { Build, EngineInfo, EngineRequest } from './builds.js';
 import type { GenerateRequest, Link, ModelInfo, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { PlainError } from './errors.js';
@@ -20,6 +22,17 @@ export interface LoadOptions {
    * server answers 404 there are none.
    */
   heads?: string | URL;
+  /**
+   * The build of the engine: `auto` (default) takes the fastest that starts here. Naming one runs that or fails with
+   * `wasm-failed`. Those with threads need a page that is served with `Cross-Origin-Opener-Policy: same-origin` and
+   * `Cross-Origin-Embedder-Policy: require-corp`; elsewhere `auto` takes one without.
+   */
+  build?: Build | 'auto';
+  /**
+   * How many threads draft, at most one per processor; if not given as many as there are processors, at most four.
+   * With 1, `auto` takes a build without threads.
+   */
+  threads?: number;
   /** The link to begin with; see {@link Outrider.setLink}. */
   link?: Partial<Link>;
   /** Called while the draft is fetched and prepared. */
@@ -50,6 +63,7 @@ const CLOSE_GRACE_MS = 1_000;
  */
 export class Outrider {
   readonly #sources: Sources;
+  readonly #request: EngineRequest;
   readonly #connectTimeoutMs: number;
   #link: Link;
   #worker: Worker | null = null;
@@ -57,6 +71,7 @@ export class Outrider {
   #ready: Promise<void> | null = null;
   #loading: { resolve: () => void; reject: (reason: unknown) => void } | null = null;
   #onProgress: (progress: LoadProgress) => void = () => {};
+  #engine!: EngineInfo;
   #model!: ModelInfo;
   #session!: SessionInfo;
   #policies!: Policies;
@@ -67,6 +82,7 @@ export class Outrider {
 
   private constructor(options: LoadOptions) {
     this.#sources = sourcesOf(options);
+    this.#request = engineRequestOf(options);
     this.#connectTimeoutMs = options.connectTimeoutMs ?? 20_000;
     this.#link = { ...openLink, ...options.link };
     checkLink(this.#link);
@@ -86,6 +102,11 @@ export class Outrider {
       options.signal?.removeEventListener('abort', abort);
       outrider.#onProgress = () => {};
     }
+  }
+
+  /** The build of the engine that runs, and its threads. */
+  get engine(): EngineInfo {
+    return this.#engine;
   }
 
   /** The draft model. */
@@ -201,6 +222,7 @@ export class Outrider {
     this.#ready = new Promise((resolve, reject) => (this.#loading = { resolve, reject }));
     this.#post({
       type: 'load',
+      engine: this.#request,
       sources: this.#sources,
       link: this.#link,
       connectTimeoutMs: this.#connectTimeoutMs,
@@ -214,6 +236,7 @@ export class Outrider {
         this.#onProgress(message.progress);
         return;
       case 'loaded':
+        this.#engine = message.engine;
         this.#model = message.model;
         this.#session = message.session;
         this.#policies = message.policies;
@@ -264,6 +287,21 @@ export class Outrider {
 
 function revive(error: PlainError): OutriderError {
   return new OutriderError(error.code, error.message);
+}
+
+function engineRequestOf(options: LoadOptions): EngineRequest {
+  const { build = 'auto' } = options;
+  const threads = options.threads ?? null;
+  if (build !== 'auto' && !builds.includes(build)) {
+    throw new OutriderError(
+      'invalid-option',
+      `build is auto or one of ${builds.join(', ')}, not ${String(build)}`,
+    );
+  }
+  if (threads !== null && !(Number.isInteger(threads) && threads >= 1)) {
+    throw new OutriderError('invalid-option', `threads is a whole number from 1 on, not ${threads}`);
+  }
+  return { build, threads };
 }
 
 function sourcesOf(options: LoadOptions): Sources {

@@ -1,44 +1,81 @@
 // The dedicated worker. Everything it does is in `host.ts`; here it is tied to the worker's global scope.
+//
+// An engine with threads starts this same file again for each of them: a worker that is told so by its first message
+// is a thread.
 
-import init, * as engine from '../wasm/outrider_edge.js';
+import { builds, probe } from './builds.js';
+import type { Build } from './builds.js';
 import { download, downloadInto, downloadOptional } from './download.js';
-import type { Engine } from './edge.js';
-import { describe, OutriderError } from './errors.js';
+import { runThread, startEngine } from './engine.js';
+import type { EngineModule, FromThread, RunningEngine, ThreadStart } from './engine.js';
+import { describe } from './errors.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
 /** What is used of DedicatedWorkerGlobalScope; its full types exclude the page's. */
 interface WorkerScope {
-  postMessage(message: FromWorker): void;
+  postMessage(message: FromWorker | FromThread): void;
   close(): void;
-  addEventListener(type: 'message', listener: (event: MessageEvent<ToWorker>) => void): void;
+  addEventListener(type: 'message', listener: (event: MessageEvent<ToWorker | ThreadStart>) => void): void;
   addEventListener(type: 'unhandledrejection', listener: (event: PromiseRejectionEvent) => void): void;
 }
 const scope = globalThis as unknown as WorkerScope;
 
-async function loadEngine(): Promise<Engine> {
-  try {
-    await init();
-  } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    throw new OutriderError('wasm-failed', message, { cause: error });
-  }
-  // The generated types say `any` for the objects; ours say what they are.
-  return engine as unknown as Engine;
+// What has been built: xtask leaves the builds with threads out where it cannot make them.
+const glues = import.meta.glob<EngineModule>('../wasm/*/outrider_edge.js');
+const addresses = import.meta.glob<string>('../wasm/*/outrider_edge_bg.wasm', {
+  query: '?url',
+  import: 'default',
+  eager: true,
+});
+
+function glue(build: Build): Promise<EngineModule> {
+  const load = glues[`../wasm/${build}/outrider_edge.js`];
+  return load ? load() : Promise.reject(new Error('it is not part of this package'));
 }
 
+async function compile(build: Build): Promise<WebAssembly.Module> {
+  const address = new URL(addresses[`../wasm/${build}/outrider_edge_bg.wasm`] ?? '', import.meta.url);
+  const response = await fetch(address);
+  if (!response.ok) throw new Error(`${address.href} answers ${response.status}`);
+  // Servers that do not know the type of a .wasm file are common.
+  const isTyped = response.headers.get('Content-Type')?.startsWith('application/wasm');
+  return isTyped ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer());
+}
+
+let engine: RunningEngine | null = null;
 const host = new EdgeHost({
   post: (message) => scope.postMessage(message),
-  exit: () => scope.close(),
-  loadEngine,
+  exit: () => {
+    engine?.end();
+    scope.close();
+  },
+  loadEngine: async (request) => {
+    engine = await startEngine(request, {
+      abilities: probe(),
+      processors: navigator.hardwareConcurrency,
+      built: builds.filter((build) => `../wasm/${build}/outrider_edge.js` in glues),
+      glue,
+      compile,
+      // This file again, wherever a bundler has put it.
+      startThread: () => new Worker(location.href, { type: 'module', name: 'outrider-thread' }),
+    });
+    return engine;
+  },
   download,
   downloadInto,
   downloadOptional,
 });
 
-scope.addEventListener('message', (event) => host.receive(event.data));
+let isThread = false;
+scope.addEventListener('message', ({ data }) => {
+  if (data.type !== 'thread') return host.receive(data);
+  isThread = true;
+  void runThread(data, glue, (message) => scope.postMessage(message));
+});
 // Unlike an uncaught error, an unhandled rejection does not reach the page by itself.
 scope.addEventListener('unhandledrejection', (event) => {
+  if (isThread) return;
   const { message } = describe(event.reason);
   scope.postMessage({ type: 'crashed', error: { code: 'worker-crashed', message } });
 });

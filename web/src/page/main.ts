@@ -1,5 +1,5 @@
 import { Outrider } from '../outrider/index.js';
-import type { Generation, LoadProgress, Mode } from '../outrider/index.js';
+import type { EngineInfo, Generation, LoadProgress, Mode } from '../outrider/index.js';
 import { ChoicesView } from './choices-view.js';
 import { CountersView } from './counters-view.js';
 import { element } from './elements.js';
@@ -11,7 +11,7 @@ import { PoliciesView } from './policies-view.js';
 import { lawOf, optionsFrom } from './policies.js';
 import { PredictionView } from './prediction-view.js';
 import { sameLink } from './prediction.js';
-import { endSentence, sentenceFor } from './sentences.js';
+import { endSentence, engineSentence, sentenceFor } from './sentences.js';
 import { isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
 import { TextView } from './text-view.js';
 import { UplinkView } from './uplink-view.js';
@@ -92,7 +92,14 @@ async function load(): Promise<void> {
   retryButton.hidden = true;
   setState('loading');
   try {
-    outrider = await Outrider.load({ link: link.link, onProgress: showProgress });
+    const { build, threads } = settings.engine;
+    outrider = await Outrider.load({
+      link: link.link,
+      onProgress: showProgress,
+      build,
+      ...(threads !== null && { threads }),
+    });
+    showEngine(outrider.engine);
     outrider.setLink(link.link);
     fields.limit(outrider.ranges);
     policies.offer(outrider.policies, outrider.model);
@@ -134,6 +141,14 @@ function showLoad(words: string, share: number | undefined | null): void {
   bar.hidden = share === null;
   if (typeof share === 'number') bar.value = share;
   else bar.removeAttribute('value');
+}
+
+function showEngine(engine: EngineInfo): void {
+  const shown = element('engine', HTMLElement);
+  shown.dataset['build'] = engine.build;
+  shown.dataset['threads'] = String(engine.threads);
+  shown.textContent = engineSentence(engine);
+  shown.title = engine.failed.map(({ build, message }) => `${build} did not start: ${message}`).join('\n');
 }
 
 async function run(mode: Mode): Promise<void> {
@@ -239,6 +254,7 @@ function remember(): void {
     choices: choices.choices,
     policies: policies.settings,
     link: link.link,
+    engine: settings.engine,
   }).toString();
   // Browsers allow a limited number of these per second; sliders exceed it.
   clearTimeout(rememberTimer);

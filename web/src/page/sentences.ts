@@ -1,7 +1,7 @@
 // What the page says: errors, comparisons, states. Sentences only, no DOM.
 
 import { OutriderError } from '../outrider/index.js';
-import type { Finish, Summary } from '../outrider/index.js';
+import type { EngineInfo, Finish, Summary } from '../outrider/index.js';
 import { formatCount, formatNumber, formatPercent } from './format.js';
 
 /** An error as a sentence: what happened, and what to do about it. */
@@ -25,7 +25,7 @@ export function sentenceFor(error: unknown): string {
     case 'heads-mismatch':
       return `The trained heads belong to another draft model (${error.message}). The server needs to offer those of its own.`;
     case 'wasm-failed':
-      return `This browser could not start the draft engine, which needs WebAssembly with SIMD (${error.message}). Try a current version of Chrome, Edge, Firefox or Safari.`;
+      return `This browser could not start the draft engine, a WebAssembly module (${error.message}). Try a current version of Chrome, Edge, Firefox or Safari.`;
     case 'out-of-memory':
       return 'The draft model does not fit into the memory this browser allows. Close other tabs and reload the page.';
     case 'connection-failed':
@@ -56,6 +56,11 @@ export function sentenceFor(error: unknown): string {
     default:
       return `That did not work: ${error.message.replace(/\.$/, '')} (${error.code}).`;
   }
+}
+
+/** Which engine drafts, for the line about the draft. */
+export function engineSentence({ build, threads }: EngineInfo): string {
+  return `Engine: ${build}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
 }
 
 /** How a generation ended, for the status line. */

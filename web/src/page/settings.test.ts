@@ -27,7 +27,7 @@ test('every option has exactly one field', () => {
 
 test('names in the address are all different', () => {
   const names = [
-    ...['prompt', 'uplink', 'downlink', 'roundTrip'],
+    ...['prompt', 'uplink', 'downlink', 'roundTrip', 'build', 'threads'],
     ...fields.map(({ option }) => option),
     ...selects.map(({ id }) => id),
     ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),
@@ -49,6 +49,7 @@ test('settings come back from their query', () => {
   settings.policies.names.rule = 'opt';
   settings.policies.texts.rule = '0.7';
   settings.link = { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: null, roundTripMs: 300 };
+  settings.engine = { build: 'simd128-threads', threads: 2 };
   expect(settingsFromQuery(new URLSearchParams(queryFromSettings(settings).toString()))).toEqual(settings);
 });
 
@@ -66,7 +67,9 @@ test('every choice comes back from its query', () => {
 });
 
 test('a name that is none is the default', () => {
-  const query = new URLSearchParams('scheme=toString&code=zip&afterRejection=&downlink=sampled');
+  const query = new URLSearchParams(
+    'scheme=toString&code=zip&afterRejection=&downlink=sampled&build=fast&threads=1.5',
+  );
   expect(settingsFromQuery(query)).toEqual(defaultSettings());
 });
 

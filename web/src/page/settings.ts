@@ -1,6 +1,7 @@
 // What the form holds, apart from the form.
 
 import {
+  builds,
   choiceDefaults,
   codes,
   downlinks,
@@ -13,6 +14,7 @@ import {
 import { addPolicies, defaultPolicySettings, policySettingsFromQuery } from './policies.js';
 import type { PolicySettings } from './policies.js';
 import type {
+  Build,
   ChoiceOption,
   Choices,
   Description,
@@ -178,6 +180,8 @@ export interface Settings {
   choices: Choices;
   policies: PolicySettings;
   link: Link;
+  /** Which engine drafts; null threads leave their number to the package. */
+  engine: { build: Build | 'auto'; threads: number | null };
 }
 
 export const defaultPrompt = 'Once upon a time';
@@ -191,13 +195,15 @@ export function defaultSettings(): Settings {
     choices: { ...choiceDefaults },
     policies: defaultPolicySettings(),
     link: { ...openLink },
+    engine: { build: 'auto', threads: null },
   };
 }
 
 /**
  * Settings from an address's query: `prompt`, every number option by its name, `scheme`, `code`, `afterRejection`, the
- * policies with their numbers, `adaptiveMode`, and `uplink`, `downlink` (bits per second) and `roundTrip` (milliseconds). What is missing has its default; so has what
- * is senseless for a choice or the link.
+ * policies with their numbers, `adaptiveMode`, `build` and `threads`, and `uplink`, `downlink` (bits per second) and
+ * `roundTrip` (milliseconds). What is missing has its default; so has what is senseless for a choice, the engine or the
+ * link.
  */
 export function settingsFromQuery(query: URLSearchParams): Settings {
   const settings = defaultSettings();
@@ -216,6 +222,11 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
     uplinkBitsPerSecond: positive('uplink'),
     downlinkBitsPerSecond: positive('downlink'),
     roundTripMs: positive('roundTrip') ?? 0,
+  };
+  const threads = positive('threads');
+  settings.engine = {
+    build: builds.find((build) => build === query.get('build')) ?? 'auto',
+    threads: Number.isInteger(threads) ? threads : null,
   };
   return settings;
 }
@@ -244,6 +255,9 @@ export function queryFromSettings(settings: Settings): URLSearchParams {
   if (uplinkBitsPerSecond !== null) query.set('uplink', String(uplinkBitsPerSecond));
   if (downlinkBitsPerSecond !== null) query.set('downlink', String(downlinkBitsPerSecond));
   if (roundTripMs !== 0) query.set('roundTrip', String(roundTripMs));
+  const { build, threads } = settings.engine;
+  if (build !== 'auto') query.set('build', build);
+  if (threads !== null) query.set('threads', String(threads));
   return query;
 }
 

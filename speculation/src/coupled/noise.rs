@@ -1,0 +1,133 @@
+//! ChaCha8 (Bernstein 2008), eight blocks at a time: the words that the noise of a position is made of.
+//!
+//! A token has two words of its position's stream, so that a block has the noise of eight. Which tokens are wanted is
+//! known beforehand and they are many: computed side by side in one loop, the blocks go through vector registers, in the
+//! browser too.
+
+/// Blocks computed together.
+pub(super) const BLOCKS: usize = 8;
+/// Tokens of a block.
+pub(super) const TOKENS: usize = 8;
+
+const WORDS: usize = 16;
+const DOUBLE_ROUNDS: usize = 4;
+/// "expand 32-byte k".
+const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
+
+type Lanes = [u32; BLOCKS];
+
+/// The words of some blocks.
+pub(super) struct Words([Lanes; WORDS]);
+
+impl Words {
+    /// 64 random bits of each token: `[block][token]`.
+    pub(super) fn bits(&self) -> [[u64; TOKENS]; BLOCKS] {
+        let mut bits = [[0; TOKENS]; BLOCKS];
+        for (block, bits) in bits.iter_mut().enumerate() {
+            for (token, bits) in bits.iter_mut().enumerate() {
+                let word = |word: usize| u64::from(self.0[word][block]);
+                *bits = word(2 * token) | word(2 * token + 1) << 32;
+            }
+        }
+        bits
+    }
+
+    /// The largest high half of any token's bits.
+    pub(super) fn highest(&self) -> u32 {
+        let mut highest = [0; BLOCKS];
+        for words in self.0.iter().skip(1).step_by(2) {
+            for (highest, &word) in highest.iter_mut().zip(words) {
+                *highest = if word > *highest { word } else { *highest };
+            }
+        }
+        highest.into_iter().fold(0, u32::max)
+    }
+}
+
+/// The words of the `blocks` of a stream. The key is the seed and zeros.
+pub(super) fn words(seed: u64, stream: u64, blocks: [u64; BLOCKS]) -> Words {
+    let mut start = [[0; BLOCKS]; WORDS];
+    for (words, constant) in start.iter_mut().zip(CONSTANTS) {
+        *words = [constant; BLOCKS];
+    }
+    (start[4], start[5]) = ([low(seed); BLOCKS], [high(seed); BLOCKS]);
+    (start[12], start[13]) = (blocks.map(low), blocks.map(high));
+    (start[14], start[15]) = ([low(stream); BLOCKS], [high(stream); BLOCKS]);
+    // The compiler makes a rotation that it recognises one of single words in the browser, where there is none of vectors.
+    let right = core::hint::black_box([16, 20, 24, 25]);
+    let mut state = start;
+    for _ in 0..DOUBLE_ROUNDS {
+        // Columns, then diagonals.
+        quarter_round(&mut state, [0, 4, 8, 12], right);
+        quarter_round(&mut state, [1, 5, 9, 13], right);
+        quarter_round(&mut state, [2, 6, 10, 14], right);
+        quarter_round(&mut state, [3, 7, 11, 15], right);
+        quarter_round(&mut state, [0, 5, 10, 15], right);
+        quarter_round(&mut state, [1, 6, 11, 12], right);
+        quarter_round(&mut state, [2, 7, 8, 13], right);
+        quarter_round(&mut state, [3, 4, 9, 14], right);
+    }
+    for (words, start) in state.iter_mut().zip(start) {
+        for (word, start) in words.iter_mut().zip(start) {
+            *word = word.wrapping_add(start);
+        }
+    }
+    Words(state)
+}
+
+/// `right` has what 16, 12, 8 and 7 leave of 32.
+#[inline(always)]
+fn quarter_round(state: &mut [Lanes; WORDS], [a, b, c, d]: [usize; 4], right: [u32; 4]) {
+    mix::<16>(state, [a, b, d], right[0]);
+    mix::<12>(state, [c, d, b], right[1]);
+    mix::<8>(state, [a, b, d], right[2]);
+    mix::<7>(state, [c, d, b], right[3]);
+}
+
+/// a += b; d = (d ⊕ a) rotated to the left by so many bits, which is by 32 − `LEFT` to the right.
+#[inline(always)]
+fn mix<const LEFT: u32>(state: &mut [Lanes; WORDS], [a, b, d]: [usize; 3], right: u32) {
+    let added = state[b];
+    for (word, added) in state[a].iter_mut().zip(added) {
+        *word = word.wrapping_add(added);
+    }
+    let sum = state[a];
+    for (word, sum) in state[d].iter_mut().zip(sum) {
+        let mixed = *word ^ sum;
+        *word = mixed << LEFT | mixed.wrapping_shr(right);
+    }
+}
+
+fn low(value: u64) -> u32 {
+    value as u32
+}
+
+fn high(value: u64) -> u32 {
+    (value >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngCore, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn the_bits_are_chacha8s() {
+        let (seed, stream) = (0x0123_4567_89ab_cdefu64, (1 << 32) + 77);
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        let mut reference = ChaCha8Rng::from_seed(key);
+        reference.set_stream(stream);
+        let blocks = [0, 1, 2, 7, 8, 18_991, (1 << 32) - 1, 1 << 32];
+        let words = words(seed, stream, blocks);
+        let highest = words.bits().as_flattened().iter().map(|bits| (bits >> 32) as u32).max();
+        assert_eq!(Some(words.highest()), highest);
+        for (block, found) in blocks.into_iter().zip(words.bits()) {
+            reference.set_word_pos(u128::from(block) * WORDS as u128);
+            assert_eq!(found, [(); TOKENS].map(|()| reference.next_u64()), "block {block}");
+        }
+    }
+}

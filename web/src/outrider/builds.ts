@@ -1,0 +1,103 @@
+// The builds of the engine, what each needs of the browser, and which of them to try. Nothing here is fetched or started.
+
+/** The builds, the fastest first. `relaxed` is simd128 with relaxed SIMD; `-threads` share their memory among workers. */
+export const builds = ['relaxed-threads', 'simd128-threads', 'relaxed', 'simd128', 'scalar'] as const;
+
+/** A build of the engine. */
+export type Build = (typeof builds)[number];
+
+/** What a build may need of the browser, and of the page for `threads`. */
+export interface Abilities {
+  simd128: boolean;
+  relaxedSimd: boolean;
+  /** Memory that workers share: an isolated page (COOP and COEP) and atomic instructions. */
+  threads: boolean;
+}
+
+/** Which engine to run. */
+export interface EngineRequest {
+  build: Build | 'auto';
+  /** Null leaves it to {@link threadCount}. */
+  threads: number | null;
+}
+
+/** The engine that runs. */
+export interface EngineInfo {
+  build: Build;
+  /** How many threads draft, the worker's own included. */
+  threads: number;
+  /** Faster builds that this browser should have run but did not start, and why. */
+  failed: { build: Build; message: string }[];
+}
+
+/** As many threads as this machine should spend on drafts when nobody says how many. */
+const DEFAULT_THREADS = 4;
+
+/** Drafting threads: what was asked for, at most one per processor; else one per processor, at most four. */
+export function threadCount(asked: number | null, processors: number): number {
+  return Math.max(1, Math.min(asked ?? DEFAULT_THREADS, processors));
+}
+
+/**
+ * The builds to try, in this order: those of `built` that the browser can run, where one thread needs no build with
+ * threads; or the one that was asked for.
+ */
+export function candidates(
+  asked: Build | 'auto',
+  threads: number,
+  abilities: Abilities,
+  built: readonly Build[],
+): Build[] {
+  if (asked !== 'auto') return lackOf(asked, abilities, built) === null ? [asked] : [];
+  return builds.filter(
+    (build) => lackOf(build, abilities, built) === null && (threads > 1 || !hasThreads(build)),
+  );
+}
+
+/** What is missing for `build`, as the end of a sentence; null if nothing is. */
+export function lackOf(build: Build, abilities: Abilities, built: readonly Build[]): string | null {
+  if (!built.includes(build)) return 'it is not part of this package';
+  if (build !== 'scalar' && !abilities.simd128) return 'this browser has no WebAssembly SIMD';
+  if (build.startsWith('relaxed') && !abilities.relaxedSimd) return 'this browser has no relaxed SIMD';
+  if (hasThreads(build) && !abilities.threads) {
+    return 'this page may not share memory among workers (it has to be served with COOP and COEP)';
+  }
+  return null;
+}
+
+export function hasThreads(build: Build): boolean {
+  return build.endsWith('-threads');
+}
+
+/** What this browser and this page can do. */
+export function probe(scope: { crossOriginIsolated?: boolean } = globalThis): Abilities {
+  const runs = (module: readonly number[]): boolean => WebAssembly.validate(Uint8Array.from(module));
+  return {
+    simd128: runs(simd128Module),
+    relaxedSimd: runs(relaxedModule),
+    threads:
+      scope.crossOriginIsolated === true && typeof SharedArrayBuffer === 'function' && runs(threadsModule),
+  };
+}
+
+const header = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0];
+/** One function without parameters that gives a v128, before its code. */
+const givesVector = [...header, 1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0];
+/** i32.const 0, i8x16.splat */
+const zeroes = [0x41, 0, 0xfd, 0x0f];
+
+/** Its function gives a vector of zeroes. */
+export const simd128Module: readonly number[] = [...givesVector, 10, 8, 1, 6, 0, ...zeroes, 0x0b];
+
+/** Its function gives i32x4.relaxed_dot_i8x16_i7x16_add_s of zeroes. */
+// prettier-ignore
+export const relaxedModule: readonly number[] = [
+  ...givesVector, 10, 19, 1, 17, 0, ...zeroes, ...zeroes, ...zeroes, 0xfd, 0x93, 2, 0x0b,
+];
+
+/** It has a shared memory of one page, and its function an i32.atomic.load from there. */
+// prettier-ignore
+export const threadsModule: readonly number[] = [
+  ...header, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0, 5, 4, 1, 3, 1, 1,
+  10, 11, 1, 9, 0, 0x41, 0, 0xfe, 0x10, 2, 0, 0x1a, 0x0b,
+];

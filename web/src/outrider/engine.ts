@@ -1,0 +1,147 @@
+// Starts the engine in the worker: picks a build, compiles it, and for a build with threads starts those.
+
+import { candidates, hasThreads, lackOf, threadCount } from './builds.js';
+import type { Abilities, Build, EngineInfo, EngineRequest } from './builds.js';
+import type { Engine } from './edge.js';
+import { OutriderError } from './errors.js';
+
+/** What wasm-bindgen generates for each build. */
+export interface EngineModule extends Engine {
+  default(options: {
+    module_or_path: WebAssembly.Module;
+    memory?: WebAssembly.Memory;
+  }): Promise<{ memory: WebAssembly.Memory }>;
+  /** Gives the calling worker to the engine; does not return. */
+  work(): never;
+  /** Says that a worker will never finish what it has begun. */
+  give_up(): void;
+}
+
+/** What a thread needs to join an engine. */
+export interface ThreadStart {
+  type: 'thread';
+  build: Build;
+  module: WebAssembly.Module;
+  memory: WebAssembly.Memory;
+}
+
+/** What a thread says, once. */
+export type FromThread = { type: 'thread-ready' } | { type: 'thread-failed'; message: string };
+
+/** What starting needs of the worker around it; tests bring their own. */
+export interface EngineParts {
+  abilities: Abilities;
+  processors: number;
+  /** The builds that there are. */
+  built: readonly Build[];
+  glue(build: Build): Promise<EngineModule>;
+  compile(build: Build): Promise<WebAssembly.Module>;
+  startThread(): Worker;
+}
+
+/** An engine that runs. */
+export interface RunningEngine extends Engine {
+  info: EngineInfo;
+  /** Ends its threads. */
+  end(): void;
+}
+
+/** How long a thread may take to start. */
+const THREAD_START_MS = 10_000;
+
+/**
+ * Starts the engine that was asked for, or the fastest that starts.
+ * @throws {@link OutriderError} `wasm-failed`: none does, or what was asked for cannot run here.
+ */
+export async function startEngine(request: EngineRequest, parts: EngineParts): Promise<RunningEngine> {
+  const threads = threadCount(request.threads, parts.processors);
+  const { abilities, built } = parts;
+  const failed: EngineInfo['failed'] = [];
+  for (const build of candidates(request.build, threads, abilities, built)) {
+    try {
+      return await start(build, hasThreads(build) ? threads : 1, failed, parts);
+    } catch (error) {
+      failed.push({ build, message: error instanceof Error ? error.message : String(error) });
+    }
+  }
+  const reasons = failed.map(({ build, message }) => `${build}: ${message}`);
+  if (request.build !== 'auto' && reasons.length === 0) {
+    reasons.push(`${request.build}: ${lackOf(request.build, abilities, built)}`);
+  }
+  throw new OutriderError('wasm-failed', reasons.join('; ') || 'there is no build of the engine');
+}
+
+async function start(
+  build: Build,
+  threads: number,
+  failed: EngineInfo['failed'],
+  parts: EngineParts,
+): Promise<RunningEngine> {
+  const [glue, module] = await Promise.all([parts.glue(build), parts.compile(build)]);
+  const { memory } = await glue.default({ module_or_path: module });
+  const workers: Worker[] = [];
+  const end = (): void => workers.forEach((worker) => worker.terminate());
+  try {
+    await within(
+      THREAD_START_MS,
+      Array.from({ length: threads - 1 }, () => {
+        const worker = parts.startThread();
+        workers.push(worker);
+        return join(worker, { type: 'thread', build, module, memory });
+      }),
+    );
+  } catch (error) {
+    end();
+    throw error;
+  }
+  const { Edge, EdgeLoader } = glue;
+  return { Edge, EdgeLoader, info: { build, threads, failed }, end };
+}
+
+/** Has `worker` join the engine; resolves when it is about to. */
+function join(worker: Worker, message: ThreadStart): Promise<void> {
+  return new Promise((resolve, reject) => {
+    worker.onmessage = ({ data }: MessageEvent<FromThread>) => {
+      if (data.type === 'thread-ready') resolve();
+      else reject(new Error(data.message));
+    };
+    worker.onerror = (event) => reject(new Error(event.message || 'a thread could not be started'));
+    worker.postMessage(message);
+  });
+}
+
+async function within(ms: number, tasks: Promise<void>[]): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const tooLate = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`a thread did not start within ${ms / 1000} s`)), ms);
+  });
+  try {
+    await Promise.race([Promise.all(tasks), tooLate]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** A thread's side: joins the engine and works for it until the worker is terminated. */
+export async function runThread(
+  start: ThreadStart,
+  glue: (build: Build) => Promise<EngineModule>,
+  post: (message: FromThread) => void,
+): Promise<void> {
+  let engine: EngineModule;
+  try {
+    engine = await glue(start.build);
+    await engine.default({ module_or_path: start.module, memory: start.memory });
+  } catch (error) {
+    post({ type: 'thread-failed', message: error instanceof Error ? error.message : String(error) });
+    return;
+  }
+  post({ type: 'thread-ready' });
+  try {
+    engine.work();
+  } catch (error) {
+    // A trap. Whoever waits for this thread would wait for ever.
+    engine.give_up();
+    throw error;
+  }
+}
