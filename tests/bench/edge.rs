@@ -31,6 +31,9 @@ mod shapes;
 /// What people draft with.
 const DRAFTS: [Shape; 4] = [STORIES, LLAMA_68M, SMOLLM2, QWEN];
 
+/// Tokens of the pair's context.
+const PAIR_CONTEXT: u32 = 512;
+
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -48,7 +51,7 @@ fn prepare(folder: &Path, shapes: &[Shape]) -> Result<(), Failure> {
     for shape in shapes {
         for format in [Format::Q8_0, Format::Q4_0] {
             let path = shape.write(format, &folder.join("models"))?;
-            models.push(model(shape.name, format.name(), &path, shape.streamed(format))?);
+            models.push(model(shape.name, format.name(), &path, shape.streamed(format), shapes::CONTEXT)?);
         }
     }
     fs::create_dir_all(folder.join("edge"))?;
@@ -60,10 +63,10 @@ fn prepare(folder: &Path, shapes: &[Shape]) -> Result<(), Failure> {
 fn pair() -> Result<Value, Failure> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pair/draft/draft-q8_0.gguf");
     let bytes = fs::metadata(&path)?.len();
-    model("the pair's draft", "Q8_0", &path, bytes)
+    model("the pair's draft", "Q8_0", &path, bytes, PAIR_CONTEXT)
 }
 
-fn model(name: &str, format: &str, path: &Path, streamed: u64) -> Result<Value, Failure> {
+fn model(name: &str, format: &str, path: &Path, streamed: u64, context: u32) -> Result<Value, Failure> {
     let path = fs::canonicalize(path)?;
     let file = path.file_name().and_then(|name| name.to_str()).ok_or("a model has no name")?;
     Ok(json!({
@@ -73,5 +76,6 @@ fn model(name: &str, format: &str, path: &Path, streamed: u64) -> Result<Value, 
         "path": path,
         "fileBytes": fs::metadata(&path)?.len(),
         "streamedBytes": streamed,
+        "context": context,
     }))
 }

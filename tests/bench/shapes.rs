@@ -12,7 +12,7 @@ use std::{
 use crate::gguf_writer::{self, Format, Metadata, Tensor};
 
 /// Tokens of every model's context.
-const CONTEXT: u32 = 2048;
+pub const CONTEXT: u32 = 2048;
 /// Unknown, beginning and end of text, before the 256 bytes.
 const SPECIAL_TOKENS: [&str; 3] = ["<unk>", "<s>", "</s>"];
 /// Bytes that are drawn at a time; whole blocks of every format.

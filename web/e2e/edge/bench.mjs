@@ -37,7 +37,13 @@ function listEngines() {
     }
   }
   const wasm = join(folder, 'edge', 'candle', 'candle_browser_bg.wasm');
-  const candle = { name: 'candle', kind: 'candle', build: 'simd128', module: '/candle/candle_browser.js', wasm };
+  const candle = {
+    name: 'candle',
+    kind: 'candle',
+    build: 'simd128',
+    module: '/candle/candle_browser.js',
+    wasm,
+  };
   if (existsSync(wasm)) engines.push({ ...candle, threads: 1 });
   for (const threads of threadCounts) {
     const wasm = join(wllama, 'wasm', 'wllama.wasm');
@@ -55,7 +61,9 @@ async function measure(page, model, engines) {
   const id = (index) => `${index}`;
   const attempt = async (index, what, action) => {
     // Without a model there is nothing to ask for; a pass that fails is not asked for again.
-    const failed = results[index].errors.some((error) => error.startsWith('load:') || error.startsWith(`${what}:`));
+    const failed = results[index].errors.some(
+      (error) => error.startsWith('load:') || error.startsWith(`${what}:`),
+    );
     if (failed) return null;
     try {
       return await action();
@@ -67,15 +75,19 @@ async function measure(page, model, engines) {
     }
   };
   for (const [index, { kind, module, threads }] of engines.entries()) {
-    const request = { kind, module, threads, model: `/models/${model.file}` };
+    const { context } = model;
+    const request = { kind, module, threads, context, model: `/models/${model.file}` };
     results[index].loadMs = await attempt(index, 'load', () =>
       page.evaluate(([id, request]) => engines.load(id, request), [id(index), request]),
     );
   }
   const sweeps = Object.fromEntries(threadCounts.map((count) => [count, []]));
   for (const pass of passes) {
+    // Room for what wllama generates.
+    if (pass.cached + 32 > model.context) continue;
     for (let round = 0; round < rounds; round++) {
-      for (const count of threadCounts) sweeps[count].push(await page.evaluate((n) => engines.sweep(n), count));
+      for (const count of threadCounts)
+        sweeps[count].push(await page.evaluate((n) => engines.sweep(n), count));
       for (const index of engines.keys()) {
         const { name, rows, cached, allLogits, work } = pass;
         const request = { rows, cached, allLogits, times: Math.max(1, Math.round(work / rows)) };

@@ -44,8 +44,6 @@ class WasmBindgen {
   }
 }
 
-/** Room for the longest text and what is generated behind it. */
-const CONTEXT = 2048;
 /** Tokens whose time is one pass of one row in `Wllama.pass`. */
 const GENERATED = 16;
 
@@ -55,7 +53,7 @@ class Wllama {
   #memories;
   #turn = 0;
 
-  async load({ module, model, threads }) {
+  async load({ module, model, threads, context }) {
     this.#memories = watchMemories();
     const { Wllama: Library } = await import(`${module}/index.js`);
     const quiet = { debug() {}, log() {}, warn() {}, error: console.error };
@@ -67,7 +65,7 @@ class Wllama {
     const file = await (await fetch(model)).blob();
     try {
       await this.#wllama.loadModel([file], {
-        n_ctx: CONTEXT,
+        n_ctx: context,
         n_threads: threads,
         n_parallel: 1,
         n_gpu_layers: 0,
@@ -87,7 +85,10 @@ class Wllama {
     for (let i = 0; i < (rows === 1 ? 1 : times); i++) {
       if (rows === 1) {
         // The same text again: it is still cached but for the last token.
-        const { predicted_n, predicted_ms } = await this.#complete(text(cached - GENERATED / 2, 'b'), GENERATED);
+        const { predicted_n, predicted_ms } = await this.#complete(
+          text(cached - GENERATED / 2, 'b'),
+          GENERATED,
+        );
         found.push(predicted_ms / predicted_n);
       } else {
         // Another first letter, so that nothing is cached. What a token costs, as the text may end up a few longer.
@@ -128,7 +129,9 @@ const highBytes = Object.fromEntries(Array.from({ length: 128 }, (_, i) => [3 + 
  * three bytes of the space before the first word. */
 function text(count, first) {
   const letters = 'acegikmoqsuwy';
-  return Array.from({ length: Math.max(1, count - 4) }, (_, i) => (i === 0 ? first : letters[(i * 7) % 13])).join('');
+  return Array.from({ length: Math.max(1, count - 4) }, (_, i) =>
+    i === 0 ? first : letters[(i * 7) % 13],
+  ).join('');
 }
 
 /**
@@ -139,7 +142,10 @@ function watchMemories() {
   const name = `memories-${Math.random()}`;
   const original = URL.createObjectURL;
   URL.createObjectURL = (blob) =>
-    original.call(URL, new Blob([`(${noteMemories})(${JSON.stringify(name)});\n`, blob], { type: blob.type }));
+    original.call(
+      URL,
+      new Blob([`(${noteMemories})(${JSON.stringify(name)});\n`, blob], { type: blob.type }),
+    );
   return {
     stop: () => {
       URL.createObjectURL = original;
@@ -208,7 +214,9 @@ globalThis.engines = {
   },
   /** Bytes per second of `count` workers that read at the same time. */
   async sweep(count) {
-    const rates = await Promise.all(sweepers.slice(0, count).map((sweeper) => sweeper.ask('sweep', { times: 4 })));
+    const rates = await Promise.all(
+      sweepers.slice(0, count).map((sweeper) => sweeper.ask('sweep', { times: 4 })),
+    );
     const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
     return rates.map(middle).reduce((sum, rate) => sum + rate, 0);
   },

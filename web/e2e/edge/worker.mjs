@@ -17,7 +17,7 @@ const verbs = {
     const began = performance.now();
     const response = await fetch(model);
     bench = new glue.Bench(Number(response.headers.get('content-length')));
-    for (const reader = response.body.getReader(); ; ) {
+    for (const reader = response.body.getReader(); ;) {
       const { done, value } = await reader.read();
       if (done) break;
       bench.push(value);

@@ -9,7 +9,11 @@ import { chromium } from 'playwright-core';
 import { chromiumArgs, chromiumPath } from '../chromium.mjs';
 
 const [url, file, quick] = process.argv.slice(2);
-const prompts = ['Once upon a time there was a little', 'The old man went to the river and', 'A girl and her dog found'];
+const prompts = [
+  'Once upon a time there was a little',
+  'The old man went to the river and',
+  'A girl and her dog found',
+];
 const megabits = quick ? [0.1, 100] : [0.1, 1, 10, 100];
 const roundTrips = quick ? [0, 100] : [0, 20, 50, 100];
 const maxNewTokens = 48;
@@ -27,9 +31,32 @@ const schemes = [
 async function generate([prompt, options, link]) {
   globalThis.outrider.setLink(link);
   const { summary } = globalThis.outrider.generate(prompt, options);
-  const { tokens, elapsedMs, rounds, draftMs, roundTripMs, serverPasses, drafted, judged, accepted, uplinkBits, downlinkBits } =
-    await summary;
-  return { tokens, elapsedMs, rounds, draftMs, roundTripMs, serverPasses, drafted, judged, accepted, uplinkBits, downlinkBits };
+  const {
+    tokens,
+    elapsedMs,
+    rounds,
+    draftMs,
+    roundTripMs,
+    serverPasses,
+    drafted,
+    judged,
+    accepted,
+    uplinkBits,
+    downlinkBits,
+  } = await summary;
+  return {
+    tokens,
+    elapsedMs,
+    rounds,
+    draftMs,
+    roundTripMs,
+    serverPasses,
+    drafted,
+    judged,
+    accepted,
+    uplinkBits,
+    downlinkBits,
+  };
 }
 
 const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
@@ -43,7 +70,8 @@ try {
   });
   // The first generation compiles code and warms caches.
   const open = { uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 };
-  for (const { options } of schemes) await page.evaluate(generate, [prompts[0], { ...options, maxNewTokens: 16 }, open]);
+  for (const { options } of schemes)
+    await page.evaluate(generate, [prompts[0], { ...options, maxNewTokens: 16 }, open]);
 
   const measured = [];
   for (const roundTripMs of roundTrips) {

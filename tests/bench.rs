@@ -1,16 +1,25 @@
-//! The files with random weights that the benchmarks decode are models: they load, and their numbers stay finite.
+//! What the benchmarks rest on: their files with random weights are models, their passes are the same for every engine,
+//! and their medians are medians.
 
-use std::{fs, path::PathBuf};
+use std::{cell::Cell, fs, path::PathBuf};
 
 use outrider_models::{Chunk, Model};
 
 use crate::{
     gguf_writer::Format,
+    passes::{Engine, Failure, Pass},
+    samples::Samples,
     shapes::{SHAPES, SMOLLM2, Shape, TINYLLAMA},
 };
 
 #[path = "bench/gguf_writer.rs"]
 mod gguf_writer;
+#[path = "bench/passes.rs"]
+mod passes;
+#[expect(dead_code, reason = "reports write JSON")]
+#[path = "bench/samples.rs"]
+mod samples;
+#[expect(dead_code, reason = "which shapes are measured is a matter of the command line")]
 #[path = "bench/shapes.rs"]
 #[expect(dead_code, reason = "the benchmarks choose among them")]
 mod shapes;
@@ -88,6 +97,76 @@ fn every_shape_can_be_written_in_the_formats_that_are_compared() {
         assert_eq!(shape.heads % shape.kv_heads, 0, "{}", shape.name);
     }
     assert!(TINYLLAMA.has(Format::Q4K) && !SMOLLM2.has(Format::Q6K));
+}
+
+/// Notes what it is asked for. Rewinding takes ten units of its own clock, a token one.
+#[derive(Default)]
+struct Fake<'a> {
+    clock: Option<&'a Cell<f64>>,
+    cached: Vec<u32>,
+    asked: Vec<(usize, Vec<u32>)>,
+}
+
+impl Fake<'_> {
+    fn spend(&self, units: usize) {
+        if let Some(clock) = self.clock {
+            clock.set(clock.get() + units as f64);
+        }
+    }
+}
+
+impl Engine for Fake<'_> {
+    fn rewind(&mut self, cached: usize, tokens: &[u32]) -> Result<(), Failure> {
+        self.cached = tokens[..cached].to_vec();
+        self.spend(10);
+        Ok(())
+    }
+
+    fn run(&mut self, pass: Pass, tokens: &[u32]) -> Result<(), Failure> {
+        assert_eq!(self.cached.len(), pass.cached, "what the pass before left is gone");
+        self.asked.push((self.cached.len(), tokens.to_vec()));
+        self.cached.extend(tokens);
+        // The first pass is slow.
+        self.spend(tokens.len() * if self.asked.len() == 1 { 100 } else { 1 });
+        Ok(())
+    }
+}
+
+#[test]
+fn only_the_passes_are_timed_and_not_the_first() {
+    let (clock, text) = (Cell::new(0.0), passes::text(1000));
+    let mut engine = Fake { clock: Some(&clock), ..Fake::default() };
+    let pass = Pass { rows: 3, cached: 16, all_logits: true };
+    let times = passes::time(&mut engine, pass, 4, &text, || clock.get()).unwrap();
+    assert_eq!(times, [3.0; 4]);
+    assert_eq!(engine.asked, vec![(16, text[16..19].to_vec()); 5]);
+    let longer = Pass { rows: 1, cached: text.len(), all_logits: true };
+    assert!(passes::time(&mut engine, longer, 1, &text, || clock.get()).is_err());
+}
+
+#[test]
+fn texts_are_words_of_the_vocabulary() {
+    for vocabulary in [1, 2, 259, 260, 300, 32_000, 151_936] {
+        assert!(passes::text(vocabulary).iter().all(|&token| token < vocabulary), "{vocabulary}");
+    }
+    let text = passes::text(32_000);
+    assert!(text.iter().all(|&token| token >= 259), "no special tokens or bytes");
+    let mut distinct = text.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), text.len(), "none repeats");
+}
+
+#[test]
+fn medians_and_ranges() {
+    let odd = Samples::of(&[5.0, 1.0, 2.0]).unwrap();
+    assert_eq!((odd.median, odd.lowest, odd.highest), (2.0, 1.0, 5.0));
+    assert_eq!(Samples::of(&[4.0, 1.0, 2.0, 9.0]).unwrap().median, 3.0);
+    assert!(Samples::of(&[]).is_none());
+    // Four tokens in as many seconds: the slowest is the lowest rate.
+    let rate = odd.rate(4.0);
+    assert_eq!((rate.median, rate.lowest, rate.highest), (2.0, 0.8, 4.0));
+    assert_eq!(odd.to_string(), "2.00 [1.00–5.00]");
 }
 
 fn folder(name: &str) -> PathBuf {
