@@ -21,7 +21,6 @@ mod passes;
 mod samples;
 #[expect(dead_code, reason = "which shapes are measured is a matter of the command line")]
 #[path = "bench/shapes.rs"]
-#[expect(dead_code, reason = "the benchmarks choose among them")]
 mod shapes;
 
 const FORMATS: [Format; 5] = [Format::F16, Format::Q8_0, Format::Q4_0, Format::Q4K, Format::Q6K];
