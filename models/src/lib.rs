@@ -68,8 +68,8 @@ pub use loader::{GgufLoader, SafetensorsLoader};
 pub use logits::{BatchLogits, Logits, LogitsRef};
 pub use tokenizer::{TextStream, Tokenizer};
 
-/// The instruction set that this process multiplies with: `avx512`, `avx2`, `neon`, `relaxed-simd`, `simd128`, `portable`, … The fastest
-/// that the processor has, unless the environment variable `OUTRIDER_ISA` names another that it has too.
+/// The instruction set that this process multiplies with, such as `avx512` or `portable`: the fastest that the processor has,
+/// unless the environment variable `OUTRIDER_ISA` names another that it has too. Other names in it are ignored.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     kernels::isa::Isa::current().name()

@@ -148,5 +148,5 @@ fn outrider(path: &Path) -> Result<(), Failure> {
     let began = Instant::now();
     let decoder = Decoder::new(Model::open(path)?);
     let vocabulary = decoder.vocabulary();
-    protocol::serve(decoder, began, "picks its instructions as it runs", vocabulary)
+    protocol::serve(decoder, began, outrider_models::instruction_set(), vocabulary)
 }

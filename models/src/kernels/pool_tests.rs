@@ -169,39 +169,4 @@ mod threaded {
         assert_eq!(pool.invited.load(Relaxed), 0);
         pool.pass(3, || check_step(pool, 10, 1));
     }
-
-    /// `cargo test --release -p outrider-models -- --ignored --nocapture step_costs`
-    #[test]
-    #[ignore = "a measurement"]
-    #[allow(clippy::print_stdout, reason = "its result")]
-    fn step_costs() {
-        let pool = new_pool();
-        let unit_time = Duration::from_micros(10);
-        for limit in [1, 2] {
-            let mut best = Duration::MAX;
-            for _ in 0..500 {
-                pool.pass(limit, || {
-                    for _ in 0..10 {
-                        let start = Instant::now();
-                        pool.parallel(2, &|_| {
-                            let start = Instant::now();
-                            while start.elapsed() < unit_time {}
-                        });
-                        best = best.min(start.elapsed());
-                    }
-                });
-            }
-            let best = best.as_secs_f64() * 1e6;
-            println!("two units of 10 µs with {limit} threads: {best:.2} µs");
-        }
-        let mut passes = Vec::new();
-        for _ in 0..200 {
-            thread::sleep(Duration::from_millis(1));
-            let start = Instant::now();
-            pool.pass(2, || ());
-            passes.push(start.elapsed());
-        }
-        passes.sort_unstable();
-        println!("waking a sleeper costs the caller {:.1} µs (median)", passes[100].as_secs_f64() * 1e6);
-    }
 }
