@@ -23,11 +23,12 @@ pub fn quantize(support: &Support, resolution: u32) -> Result<DraftDist, DistErr
     DraftDist::new(ids, counts)
 }
 
-/// How many tokens of a support may have a count at a resolution of ℓ, at most: 3ℓ, the most likely ones.
+/// How many tokens of a support may have a count at a resolution of ℓ, at most: 2ℓ, the most likely ones.
 ///
-/// At most 2ℓ have ℓ·q̃ ≥ ½, hence b′ ≥ 1. Of the others, whose ζ is −ℓ·q̃, at most ℓ get a unit: the most likely.
+/// At most 2ℓ have ℓ·q̃ ≥ ½, hence b′ ≥ 1. Where their b′ are too few, by d, they are at most ℓ − d; of the others, whose ζ is
+/// −ℓ·q̃, the d most likely get a unit.
 pub fn most_listed(resolution: u32) -> u32 {
-    resolution.saturating_mul(3)
+    resolution.saturating_mul(2)
 }
 
 /// `mass` is that of the whole support.
@@ -82,6 +83,15 @@ mod tests {
         assert_eq!((q.ids(), q.counts()), (&[9][..], &[10][..]));
     }
 
+    #[test]
+    fn twice_the_resolution_may_be_rounded_up() {
+        // ℓ·q̃ = ½ for eight tokens: all are rounded up, and the smaller ids lose.
+        let q = Distribution::new(&[0.0; 8], &PLAIN).unwrap();
+        let all = quantize(&sparsify::all_listing(&q, most_listed(4)), 4).unwrap();
+        assert_eq!(all.ids(), [4, 5, 6, 7]);
+        assert_ne!(quantize(&sparsify::all_listing(&q, most_listed(4) - 1), 4).unwrap(), all);
+    }
+
     proptest! {
         #[test]
         fn counts_add_up_and_stay_close(weights in prop::collection::vec(1e-9f64..1.0, 1..80), resolution in 1u32..2000) {
@@ -98,7 +108,9 @@ mod tests {
         /// What is not listed would have no count.
         #[test]
         fn the_most_likely_are_enough(weights in prop::collection::vec(1e-6f64..1.0, 1..80), flat in any::<bool>(), resolution in 1u32..12) {
-            let weights: Vec<f64> = weights.into_iter().map(|weight| if flat { 1.0 + 0.1 * weight } else { weight.powi(4) }).collect();
+            // Ties, or not.
+            let weight = |weight: f64| if flat { 1.0 + (2.0 * weight).floor() } else { weight.powi(4) };
+            let weights: Vec<f64> = weights.into_iter().map(weight).collect();
             let row = logits(&weights);
             let q = Distribution::new(&row, &PLAIN).unwrap();
             let few = quantize(&sparsify::all_listing(&q, most_listed(resolution)), resolution).unwrap();
