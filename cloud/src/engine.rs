@@ -15,6 +15,7 @@ use std::{
         mpsc::{self, Receiver, Sender},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use outrider_models::{Chunk, KvCache, Logits, Model, Scratch};
@@ -58,10 +59,11 @@ struct Counters {
     next_seat: AtomicU64,
     runs: AtomicU64,
     passes: AtomicU64,
+    busy_us: AtomicU64,
 }
 
 /// What the engine did so far, and how full it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Load {
     /// Seats taken.
@@ -72,6 +74,8 @@ pub struct Load {
     pub passes: u64,
     /// Runs of the model; less than `passes` where passes shared a run, more where prompts were read in pieces.
     pub runs: u64,
+    /// Milliseconds that the runs took.
+    pub busy_ms: f64,
 }
 
 #[derive(Debug)]
@@ -113,6 +117,7 @@ impl Engine {
             session_limit: self.seats,
             passes: self.counters.passes.load(Ordering::Relaxed),
             runs: self.counters.runs.load(Ordering::Relaxed),
+            busy_ms: Duration::from_micros(self.counters.busy_us.load(Ordering::Relaxed)).as_secs_f64() * 1e3,
         }
     }
 }
@@ -200,7 +205,9 @@ impl Thread {
             }
         }
         self.counters.runs.fetch_add(1, Ordering::Relaxed);
+        let began = Instant::now();
         let result = self.model.forward_with(&mut chunks, &mut self.scratch);
+        self.counters.busy_us.fetch_add(began.elapsed().as_micros() as u64, Ordering::Relaxed);
         drop(chunks);
         match result {
             Ok(logits) => {

@@ -5,7 +5,7 @@
 //! ```
 #![expect(clippy::print_stdout, reason = "a program for the command line")]
 
-use std::{fmt::Write, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use serde_json::{Value, json};
 
@@ -43,6 +43,7 @@ fn main() -> Result<(), Failure> {
 
 /// One rate and round trip.
 struct Link {
+    /// Infinite without an emulated link.
     megabits: f64,
     round_trip_ms: f64,
     /// The server alone comes first.
@@ -57,17 +58,39 @@ struct Scheme {
     bits_up_per_token: f64,
     /// Accepted per judged draft; not a number where nothing is drafted.
     acceptance: f64,
-    /// Milliseconds a round: drafting, and all else but the emulated round trip.
-    draft_ms: f64,
-    rest_ms: f64,
+    /// Rounds of drafts a token; 0 for the server alone.
+    rounds_per_token: f64,
+    /// What a token takes.
+    parts: Parts,
+}
+
+/// Milliseconds a token.
+struct Parts {
+    drafting: f64,
+    /// The server's runs of the target.
+    verifying: f64,
+    /// From drafts to verdicts, without verifying.
+    link: f64,
+    /// What remains.
+    overhead: f64,
+}
+
+impl Parts {
+    const NAMES: [&str; 4] = ["drafting", "verifying", "link", "overhead"];
+
+    fn values(&self) -> [f64; 4] {
+        [self.drafting, self.verifying, self.link, self.overhead]
+    }
 }
 
 impl Link {
     fn read(link: &Value) -> Result<Self, Failure> {
-        let number = |key: &str| link[key].as_f64().ok_or_else(|| format!("a link has no {key}"));
-        let (megabits, round_trip_ms) = (number("megabits")?, number("roundTripMs")?);
-        let schemes = array(&link["schemes"]).map(|scheme| Scheme::read(scheme, round_trip_ms));
-        Ok(Self { megabits, round_trip_ms, schemes: schemes.collect::<Result<_, _>>()? })
+        let schemes = array(&link["schemes"]).map(Scheme::read);
+        Ok(Self {
+            megabits: link["megabits"].as_f64().unwrap_or(f64::INFINITY),
+            round_trip_ms: link["roundTripMs"].as_f64().ok_or("a link has no round trip")?,
+            schemes: schemes.collect::<Result<_, _>>()?,
+        })
     }
 
     fn json(&self) -> Value {
@@ -78,12 +101,12 @@ impl Link {
                 "server_passes_per_token": scheme.passes_per_token,
                 "uplink_bits_per_token": scheme.bits_up_per_token,
                 "acceptance": scheme.acceptance,
-                "draft_ms_per_round": scheme.draft_ms,
-                "other_ms_per_round": scheme.rest_ms,
+                "rounds_per_token": scheme.rounds_per_token,
+                "ms_per_token": Parts::NAMES.into_iter().zip(scheme.parts.values()).collect::<BTreeMap<_, _>>(),
             })
         });
         json!({
-            "megabits_per_second": self.megabits,
+            "megabits_per_second": self.megabits.is_finite().then_some(self.megabits),
             "round_trip_ms": self.round_trip_ms,
             "schemes": schemes.collect::<Vec<_>>(),
         })
@@ -91,21 +114,24 @@ impl Link {
 }
 
 impl Scheme {
-    fn read(scheme: &Value, round_trip_ms: f64) -> Result<Self, Failure> {
+    fn read(scheme: &Value) -> Result<Self, Failure> {
         let runs: Vec<&Value> = array(&scheme["runs"]).collect();
         let sum = |key: &str| runs.iter().filter_map(|run| run[key].as_f64()).sum::<f64>();
         let rates: Vec<f64> =
             runs.iter().filter_map(|run| Some(run["tokens"].as_f64()? / run["elapsedMs"].as_f64()? * 1e3)).collect();
-        let (tokens, rounds) = (sum("tokens"), sum("rounds"));
-        let draft_ms = sum("draftMs") / rounds;
+        let tokens = sum("tokens");
+        let [drafting, verifying, waiting, elapsed] =
+            ["draftMs", "verifyMs", "waitMs", "elapsedMs"].map(|key| sum(key) / tokens);
+        // The server alone waits for no verdict; its passes are then part of the rest.
+        let link = (waiting - verifying).max(0.0);
         Ok(Self {
             name: scheme["scheme"].as_str().ok_or("a scheme has no name")?.to_owned(),
             rate: Samples::of(&rates).ok_or("a scheme has no runs")?,
             passes_per_token: sum("serverPasses") / tokens,
             bits_up_per_token: sum("uplinkBits") / tokens,
             acceptance: sum("accepted") / sum("judged"),
-            draft_ms,
-            rest_ms: sum("elapsedMs") / rounds - draft_ms - round_trip_ms,
+            rounds_per_token: sum("rounds") / tokens,
+            parts: Parts { drafting, verifying, link, overhead: elapsed - drafting - verifying - link },
         })
     }
 }
@@ -113,41 +139,71 @@ impl Scheme {
 fn tables(links: &[Link]) -> Result<String, Failure> {
     let mut text = String::from(
         "The default pair, default settings, the page in Chromium and the server on one machine; the link is emulated. \
-         Tokens/s: median and range over prompts; × the server alone over the same link. Of a round: milliseconds of \
-         drafting, and of everything but drafting and the emulated round trip (verifying, bytes on the link, overhead).\n\n\
-         | Mbit/s | round trip, ms | scheme | tokens/s | × alone | passes / token | acceptance | bits up / token | drafting | rest |\n\
-         |--:|--:|---|--:|--:|--:|--:|--:|--:|--:|\n",
+         Tokens/s: median and range over generations of 48 tokens; × the server alone over the same link.\n",
     );
-    for link in links {
+    for link in links.iter().filter(|link| link.megabits.is_infinite()) {
+        accounting(&mut text, link)?;
+    }
+    text.push_str(
+        "\n| Mbit/s | round trip, ms | scheme | tokens/s | × alone | passes / token | acceptance | bits up / token |\n\
+         |--:|--:|---|--:|--:|--:|--:|--:|\n",
+    );
+    for link in links.iter().filter(|link| link.megabits.is_finite()) {
         let alone = link.schemes.first().map_or(f64::NAN, |scheme| scheme.rate.median);
         for scheme in &link.schemes {
-            let dash = |value: f64| if value.is_finite() { digits(value) } else { "–".to_owned() };
             writeln!(
                 text,
-                "| {} | {} | {} | {} | {:.2} | {:.2} | {} | {:.0} | {} | {} |",
+                "| {} | {} | {} | {} | {:.2} | {:.2} | {} | {:.0} |",
                 link.megabits,
                 link.round_trip_ms,
                 scheme.name,
                 scheme.rate,
                 scheme.rate.median / alone,
                 scheme.passes_per_token,
-                dash(scheme.acceptance),
+                if scheme.acceptance.is_finite() { digits(scheme.acceptance) } else { "–".to_owned() },
                 scheme.bits_up_per_token,
-                dash(scheme.draft_ms),
-                dash(scheme.rest_ms)
             )?;
         }
     }
     Ok(text)
 }
 
+/// What a token takes where the link takes nothing.
+fn accounting(text: &mut String, link: &Link) -> Result<(), Failure> {
+    writeln!(
+        text,
+        "\nWithout an emulated link, over the machine's own loopback: milliseconds a token. Drafting: in the page's worker, \
+         coding included. Verifying: the server's runs of the target. Link: from drafts sent to verdict read, without verifying. \
+         Overhead: what remains. The server alone sends tokens as they come, so that its passes overlap with the page's work.\n\n\
+         | scheme | tokens/s | × alone | rounds / token | {} | together |\n|---|--:|--:|--:|{}",
+        Parts::NAMES.join(" | "),
+        "--:|".repeat(Parts::NAMES.len() + 1)
+    )?;
+    let alone = link.schemes.first().map_or(f64::NAN, |scheme| scheme.rate.median);
+    for scheme in &link.schemes {
+        let parts = scheme.parts.values();
+        writeln!(
+            text,
+            "| {} | {} | {:.2} | {:.2} | {} | {:.2} |",
+            scheme.name,
+            scheme.rate,
+            scheme.rate.median / alone,
+            scheme.rounds_per_token,
+            parts.map(|ms| format!("{ms:.2}")).join(" | "),
+            parts.iter().sum::<f64>()
+        )?;
+    }
+    Ok(())
+}
+
 /// Tokens a second by rate, a panel for each round trip; then passes by scheme.
 fn panels(links: &[Link]) -> Vec<Panel> {
-    let most = links.iter().flat_map(|link| &link.schemes).map(|scheme| scheme.rate.median).fold(1.0, f64::max);
+    let links: Vec<&Link> = links.iter().filter(|link| link.megabits.is_finite()).collect();
     let mut trips: Vec<f64> = links.iter().map(|link| link.round_trip_ms).collect();
     trips.dedup();
     let panel = |trip: f64| {
-        let links: Vec<&Link> = links.iter().filter(|link| link.round_trip_ms == trip).collect();
+        let links: Vec<&&Link> = links.iter().filter(|link| link.round_trip_ms == trip).collect();
+        let most = links.iter().flat_map(|link| &link.schemes).map(|scheme| scheme.rate.median).fold(1.0, f64::max);
         let names = links.first().map(|link| &link.schemes[..]).unwrap_or_default();
         let curves = names.iter().enumerate().map(|(index, scheme)| Curve {
             name: scheme.name.clone(),

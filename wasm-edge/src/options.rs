@@ -23,6 +23,8 @@ pub struct GenerateRequest {
     top_k: u32,
     top_p: f32,
     seed: u64,
+    /// Whether to compute what other schemes would cost.
+    compare_schemes: bool,
     #[serde(flatten)]
     drafting: DraftingOptions,
 }
@@ -43,11 +45,14 @@ impl GenerateRequest {
     pub fn settings(&self) -> Result<Settings, Failure> {
         let mode = match self.mode {
             RequestMode::CloudOnly => Mode::CloudOnly,
-            RequestMode::Speculative => Mode::Speculative(
-                self.drafting
-                    .compared_speculation()
-                    .map_err(|error| Failure::new("invalid-parameters", error.to_string()))?,
-            ),
+            RequestMode::Speculative => {
+                let speculation = if self.compare_schemes {
+                    self.drafting.compared_speculation()
+                } else {
+                    self.drafting.speculation()
+                };
+                Mode::Speculative(speculation.map_err(|error| Failure::new("invalid-parameters", error.to_string()))?)
+            }
         };
         Ok(Settings {
             mode,

@@ -5,6 +5,7 @@ use std::{collections::TryReserveError, ops::Range};
 use super::{
     format::{ALIGNMENT, Format, LANES},
     isa::Isa,
+    pages,
     products::{Product, Rows},
     rounded::{RoundedRows, Wanted},
 };
@@ -38,7 +39,9 @@ impl Matrix {
     pub(crate) fn try_reserve(&mut self, outputs: usize) -> Result<(), TryReserveError> {
         let strips = (self.outputs + outputs).div_ceil(LANES);
         let lines = strips * (self.strip_bytes / ALIGNMENT);
-        self.lines.try_reserve_exact(lines.saturating_sub(self.lines.len()))
+        self.lines.try_reserve_exact(lines.saturating_sub(self.lines.len()))?;
+        pages::prefer_huge(self.lines.spare_capacity_mut());
+        Ok(())
     }
 
     /// Appends a strip: up to sixteen rows as they stand in a file. Only the last strip has fewer.

@@ -35,6 +35,7 @@ pub(crate) mod matrix;
 pub(crate) mod multiply;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod pages;
 pub(crate) mod pool;
 mod portable;
 mod products;

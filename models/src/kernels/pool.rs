@@ -2,12 +2,13 @@
 //!
 //! A pass of a model is some hundred steps of 10 to 300 µs, each a product or a loop over heads that falls into equal
 //! units. What splitting a step costs must be about a microsecond, and a worker that is late, because the machine has
-//! more to do than processors (a server beside a browser, tests in parallel), must cost nothing but its own started
-//! unit. So:
+//! more to do than processors (a server beside a browser, tests in parallel), must cost nothing but the few units it
+//! has claimed. So:
 //!
 //! - for the time of a [`pass`] the workers are awake and look for units; between passes they sleep;
-//! - units are claimed one by one, by the caller as by the workers; the caller waits for units that somebody has
-//!   started and for nothing else, and alone it would do all of them;
+//! - units are claimed by the caller as by the workers, a few neighbours at a time and towards the end one by one: weights
+//!   are then read in long runs. The caller waits for units that somebody has claimed and for nothing else, and alone it
+//!   would do all of them;
 //! - one thread leads at a time. Whoever else runs a pass meanwhile, or starts a step from inside a unit, runs
 //!   it alone, in the same order of units as with threads there is none.
 //!
@@ -40,6 +41,10 @@ use std::{
 /// sleeps: some 50 µs. Passes follow each other faster than that while a draft model drafts, and waking a sleeper
 /// costs the caller a few microseconds.
 const PATIENCE: u32 = if cfg!(target_arch = "wasm32") { 30_000 } else { 1_500 };
+
+/// One part in so many of the units that are left is claimed at once: long runs for the memory's prefetching, while a thread
+/// that is interrupted holds up little.
+const CLAIMED: usize = 8;
 
 static POOL: Pool = Pool::new();
 
@@ -100,6 +105,14 @@ struct Counters {
     remaining: AtomicUsize,
     /// Units of the step that are not done.
     unfinished: AtomicUsize,
+}
+
+/// Units that one thread runs.
+struct Claim {
+    step: *const Step<'static>,
+    /// How many units were left, these among them.
+    remaining: usize,
+    count: usize,
 }
 
 struct Step<'a> {
@@ -175,8 +188,8 @@ impl Pool {
         let mut idle = 0;
         loop {
             let is_invited = index < self.invited.load(Relaxed);
-            if is_invited && let Some((step, unit)) = self.claim() {
-                self.run(step, unit);
+            if is_invited && let Some(claim) = self.claim() {
+                self.run(&claim);
                 idle = 0;
             } else if is_invited || idle < PATIENCE {
                 linger(&mut idle);
@@ -201,8 +214,8 @@ impl Pool {
 
         // Steps inside of units are for one thread.
         LEADS.set(ptr::null());
-        while let Some((step, unit)) = self.claim() {
-            self.run(step, unit);
+        while let Some(claim) = self.claim() {
+            self.run(&claim);
         }
         let mut idle = 0;
         // Acquires what units have written: each one releases it by its decrement.
@@ -217,32 +230,34 @@ impl Pool {
         }
     }
 
-    /// Claims a unit of the step under way, if one is left. The step is valid until the unit has been [`run`](Self::run).
-    fn claim(&self) -> Option<(*const Step<'static>, usize)> {
+    /// Claims units of the step under way, if any are left. The step is valid until they have been [`run`](Self::run).
+    fn claim(&self) -> Option<Claim> {
         let mut remaining = self.counters.remaining.load(Relaxed);
         while remaining > 0 {
-            match self.counters.remaining.compare_exchange_weak(remaining, remaining - 1, Acquire, Relaxed) {
-                Ok(_) => return Some((self.step.load(Relaxed), remaining)),
+            let count = (remaining / CLAIMED).max(1);
+            match self.counters.remaining.compare_exchange_weak(remaining, remaining - count, Acquire, Relaxed) {
+                Ok(_) => return Some(Claim { step: self.step.load(Relaxed), remaining, count }),
                 Err(now) => remaining = now,
             }
         }
         None
     }
 
-    /// Runs the claimed unit: the one at which `remaining` were left.
-    fn run(&self, step: *const Step<'static>, remaining: usize) {
-        // SAFETY: the unit has been claimed, which acquired the caller's store of `step`, and is not done until the
+    /// Runs the claimed units in ascending order.
+    fn run(&self, claim: &Claim) {
+        // SAFETY: the units have been claimed, which acquired the caller's store of `step`, and are not done until the
         // decrement of `unfinished` below. The caller keeps the step on its stack until that counter is 0, and the
         // reference is not used after the decrement.
         #[allow(unsafe_code, reason = "the step lives on the stack of a thread that waits for us")]
-        let step = unsafe { &*step };
-        let outcome = catch_unwind(AssertUnwindSafe(|| (step.work)(step.units - remaining)));
-        let mut done = 1;
+        let step = unsafe { &*claim.step };
+        let first = step.units - claim.remaining;
+        let outcome = catch_unwind(AssertUnwindSafe(|| (first..first + claim.count).for_each(step.work)));
+        let mut done = claim.count;
         if let Err(panic) = outcome {
             step.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
             done += self.counters.remaining.swap(0, Relaxed);
         }
-        // Releases what the unit has written, to the caller's load.
+        // Releases what the units have written, to the caller's load.
         self.counters.unfinished.fetch_sub(done, Release);
     }
 }

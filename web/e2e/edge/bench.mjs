@@ -17,6 +17,8 @@ const rounds = quick ? 3 : 5;
 const threadCounts = [1, 2];
 /** Read by each worker in a sweep: far more than caches hold. */
 const sweepMebibytes = 256;
+/** What one engine may take for one pass in all rounds, and to cache the tokens before it: slow ones have fewer rounds. */
+const mostMsPerPass = 45_000;
 
 /** In this order, so that nobody has to cache a text twice. `work`: how many rows an engine should run in a turn. */
 const passes = [
@@ -52,6 +54,11 @@ function listEngines() {
   return engines;
 }
 
+/** 0 of none. */
+function median(values) {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
+}
+
 /** Everything about one model; what an engine cannot do is null, what went wrong stands in `errors`. */
 async function measure(page, model, engines) {
   const results = engines.map(({ name, build, threads, wasmBytes, gzippedBytes }) => ({
@@ -85,16 +92,26 @@ async function measure(page, model, engines) {
   for (const pass of passes) {
     // Room for what wllama generates.
     if (pass.cached + 32 > model.context) continue;
+    const spentMs = engines.map(() => 0);
     for (let round = 0; round < rounds; round++) {
       for (const count of threadCounts)
         sweeps[count].push(await page.evaluate((n) => engines.sweep(n), count));
       for (const index of engines.keys()) {
         const { name, rows, cached, allLogits, work } = pass;
+        if (spentMs[index] > mostMsPerPass) continue;
+        const prefillMs = median(results[index].passes.prefill128 ?? []) * (cached / 128);
+        if (prefillMs > mostMsPerPass) {
+          const note = `${name}: ${Math.round(prefillMs / 1e3)} s to cache so many tokens, left out`;
+          if (round === 0) results[index].errors.push(note);
+          continue;
+        }
+        const began = performance.now();
         const request = { rows, cached, allLogits, times: Math.max(1, Math.round(work / rows)) };
         const times = await attempt(index, name, () =>
           page.evaluate(([id, request]) => engines.pass(id, request), [id(index), request]),
         );
         if (times !== null) (results[index].passes[name] ??= []).push(...times);
+        spentMs[index] += performance.now() - began;
       }
     }
   }

@@ -1,8 +1,8 @@
 // node e2e/link/bench.mjs URL FILE [quick]
 //
 // The browser's part of `cargo xtask bench link`: the npm package in Chromium, with the pair and the server at URL, over
-// emulated links. Each scheme and the server alone write the same number of tokens for the same prompts, taking turns.
-// Writes FILE.
+// emulated links, and first over none. Each scheme and the server alone write the same number of tokens for the same
+// prompts, taking turns. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
@@ -27,36 +27,13 @@ const schemes = [
   { name: 'tk-slt', options: { scheme: 'tk-slt' } },
 ];
 
-/** In the page: one generation over one link. */
+/** In the page: one generation over one link. `waitMs`: from drafts to verdicts, over all rounds. */
 async function generate([prompt, options, link]) {
   globalThis.outrider.setLink(link);
-  const { summary } = globalThis.outrider.generate(prompt, options);
-  const {
-    tokens,
-    elapsedMs,
-    rounds,
-    draftMs,
-    roundTripMs,
-    serverPasses,
-    drafted,
-    judged,
-    accepted,
-    uplinkBits,
-    downlinkBits,
-  } = await summary;
-  return {
-    tokens,
-    elapsedMs,
-    rounds,
-    draftMs,
-    roundTripMs,
-    serverPasses,
-    drafted,
-    judged,
-    accepted,
-    uplinkBits,
-    downlinkBits,
-  };
+  const generation = globalThis.outrider.generate(prompt, options);
+  let waitMs = 0;
+  for await (const { round } of generation.rounds()) waitMs += round?.roundTripMs ?? 0;
+  return { ...(await generation.summary), waitMs };
 }
 
 const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
@@ -73,19 +50,28 @@ try {
   for (const { options } of schemes)
     await page.evaluate(generate, [prompts[0], { ...options, maxNewTokens: 16 }, open]);
 
+  /** Milliseconds that the server's runs of the target have taken so far. */
+  const verifying = async () => (await (await fetch(`${url}/healthz`)).json()).busyMs;
+
   const measured = [];
   for (const roundTripMs of roundTrips) {
-    for (const rate of megabits) {
-      const link = { uplinkBitsPerSecond: rate * 1e6, downlinkBitsPerSecond: rate * 1e6, roundTripMs };
+    for (const rate of roundTripMs === 0 ? [null, ...megabits] : megabits) {
+      const bitsPerSecond = rate === null ? null : rate * 1e6;
+      const link = { uplinkBitsPerSecond: bitsPerSecond, downlinkBitsPerSecond: bitsPerSecond, roundTripMs };
       const runs = schemes.map(({ name }) => ({ scheme: name, runs: [] }));
-      for (const [seed, prompt] of prompts.entries()) {
-        for (const [index, { options }] of schemes.entries()) {
-          const settings = { ...options, maxNewTokens, seed: seed + 1 };
-          runs[index].runs.push(await page.evaluate(generate, [prompt, settings, link]));
+      // Without a link a run is short, and what it is made of is wanted to a tenth of a millisecond.
+      for (let turn = 0; turn < (rate === null ? 10 : 1); turn++) {
+        for (const [seed, prompt] of prompts.entries()) {
+          for (const [index, { options }] of schemes.entries()) {
+            const settings = { ...options, maxNewTokens, seed: seed + 1 + turn * prompts.length };
+            const before = await verifying();
+            const summary = await page.evaluate(generate, [prompt, settings, link]);
+            runs[index].runs.push({ ...summary, verifyMs: (await verifying()) - before });
+          }
         }
       }
       measured.push({ megabits: rate, roundTripMs, schemes: runs });
-      console.error(`${rate} Mbit/s, ${roundTripMs} ms`);
+      console.error(rate === null ? 'no link' : `${rate} Mbit/s, ${roundTripMs} ms`);
     }
   }
   writeFileSync(file, `${JSON.stringify({ browser: browser.version(), links: measured }, null, 1)}\n`);

@@ -138,7 +138,7 @@ export interface RoundRecord {
   roundTripMs: number;
   /** β after the round; null for schemes other than `c-sqs`. */
   threshold: number | null;
-  /** The payload that the same drafts would have cost under each scheme; computed here, not sent. */
+  /** The payload that the same drafts would have cost under each scheme; empty unless asked for by `compareSchemes`. */
   otherBits: Partial<Record<ComparedScheme, number>>;
 }
 
@@ -188,6 +188,7 @@ export interface GenerateRequest {
   /** Null where the rule has no threshold. */
   stopThreshold: number | null;
   adaptiveMode: boolean;
+  compareSchemes: boolean;
   bitBudget: number;
 }
 

@@ -26,7 +26,7 @@ test('a request has every field, whatever the scheme', () => {
     ...Object.keys(generationDefaults),
     ...Object.keys(choiceDefaults),
     ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),
-    'adaptiveMode',
+    ...['adaptiveMode', 'compareSchemes'],
   ].sort();
   for (const scheme of Object.keys(schemes) as Scheme[]) {
     const request = resolve({ scheme });

@@ -11,7 +11,7 @@ export type ChoiceOption = 'scheme' | 'code' | 'downlink';
 /** The options that are numbers of their own; those that come with a policy have its bounds. */
 export type NumberOption = Exclude<
   keyof GenerateRequest,
-  'prompt' | 'mode' | 'adaptiveMode' | ChoiceOption | PolicyOption | PolicyParameterOption
+  'prompt' | 'mode' | 'adaptiveMode' | 'compareSchemes' | ChoiceOption | PolicyOption | PolicyParameterOption
 >;
 
 /** A name for every choice. */
@@ -72,6 +72,8 @@ export interface GenerateOptions {
   stopThreshold?: number;
   /** Lets the server write alone as long as that is faster (AS²). */
   adaptiveMode?: boolean;
+  /** Also computes what the same drafts would have cost under each scheme, for {@link RoundRecord.otherBits}; drafting slows. */
+  compareSchemes?: boolean;
   /** γ: how many tokens to draft per round; a stop rule may have it end elsewhere. */
   draftLength?: number;
   /** B: how many bits of payload a round may send, at most; 0 is off. Where not one draft fits, none is made. */
@@ -243,6 +245,7 @@ export function resolveRequest(
     stopRule: stop.name,
     stopThreshold: stop.parameter,
     adaptiveMode: options.adaptiveMode ?? false,
+    compareSchemes: options.compareSchemes ?? false,
     bitBudget: number('bitBudget'),
   };
 }

@@ -190,6 +190,7 @@ async function run(mode: Mode): Promise<void> {
       ...options.values,
       ...choices.choices,
       ...(chosenPolicies && optionsFrom(chosenPolicies)),
+      compareSchemes: true,
       mode,
     });
     setState('generating');
