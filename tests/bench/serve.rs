@@ -24,7 +24,6 @@ use crate::{
     serve_report::{Crowd, Level, Report},
 };
 
-#[expect(dead_code, reason = "other programs draw curves")]
 mod chart;
 #[path = "serve/passes.rs"]
 mod serve_passes;
@@ -38,7 +37,7 @@ mod serve_report;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Sessions at a time.
-const LEVELS: [usize; 5] = [1, 4, 16, 64, 256];
+const LEVELS: &[usize] = &[1, 4, 16, 64, 256];
 
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -66,9 +65,9 @@ struct Form {
 
 impl Form {
     const FULL: Self =
-        Self { levels: &LEVELS, time: Duration::from_secs(20), recordings: 16, crowd: (1000, 50), rounds: 30 };
+        Self { levels: LEVELS, time: Duration::from_secs(20), recordings: 16, crowd: (1000, 50), rounds: 30 };
     const QUICK: Self =
-        Self { levels: LEVELS.split_at(4).0, time: Duration::from_secs(3), recordings: 4, crowd: (200, 10), rounds: 8 };
+        Self { levels: &[1, 4, 16, 64], time: Duration::from_secs(3), recordings: 4, crowd: (200, 10), rounds: 8 };
 }
 
 struct Bench {

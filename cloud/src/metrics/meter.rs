@@ -11,7 +11,7 @@ use super::{Label, Metrics, SessionMetrics};
 const POSITIONS: [&str; 17] =
     ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17+"];
 
-/// The scheme of bytes outside of a generation.
+/// The scheme of bytes before the first generation. Those after one count as its own.
 const NO_SCHEME: &str = "none";
 
 /// The scheme of a generation that the target writes alone.
@@ -131,7 +131,6 @@ impl<'m> SessionMeter<'m> {
             seconds = rounded(asked.elapsed().as_secs_f64()),
             "generation ended"
         );
-        self.scheme = NO_SCHEME;
     }
 
     fn count(&self, family: &Family<Label, Counter>, amount: usize) {

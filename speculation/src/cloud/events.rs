@@ -56,3 +56,28 @@ pub(super) fn finish(frame: &Frame) -> Option<CloudEvent> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use outrider_codec::frame::{TargetDist, Verdict};
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_says_what_stands_and_what_is_replaced() {
+        let judged = |accepted, next| {
+            let verdict = Verdict { generation: 1, round: 0, accepted, next, finish: None };
+            match of(&Frame::Verdict(verdict), 4) {
+                Some(CloudEvent::Judged { proposed: 4, accepted: a, committed, resampled }) => {
+                    (a, committed, resampled)
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(judged(4, Next::Token(7)), (4, 5, false), "a bonus token");
+        assert_eq!(judged(2, Next::Token(7)), (2, 3, true));
+        assert_eq!(judged(2, Next::Distribution(TargetDist(vec![(1, 1.0)]))), (2, 3, true), "the edge resamples");
+        assert_eq!(judged(2, Next::Nothing), (2, 2, false), "the second ended the text");
+        assert_eq!(of(&Frame::Bye, 4), None);
+    }
+}

@@ -50,10 +50,7 @@ pub struct Report {
 impl Report {
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
         let text = self.tables()?;
-        #[expect(clippy::print_stdout, reason = "a program for the command line")]
-        {
-            println!("\n{text}");
-        }
+        println!("\n{text}");
         fs::write(folder.join("serve.md"), text)?;
         fs::write(folder.join("serve.svg"), chart::svg(&self.charts()))?;
         fs::write(folder.join("serve.json"), serde_json::to_string_pretty(&self.json())?)?;
