@@ -6,9 +6,9 @@
 //!
 //! | part | what it decides |
 //! |---|---|
-//! | [`schedule`] | which tokens go into the next run |
-//! | [`memory`] | whose cache may stay, within a budget of bytes |
-//! | [`thread`] | owns the model, does what the other two say |
+//! | `schedule` | which tokens go into the next run |
+//! | `memory` | whose cache may stay, within a budget of bytes |
+//! | `thread` | owns the model, does what the other two say |
 //!
 //! A session holds a [`Seat`]. It costs a few hundred bytes and its tokens while it is idle: caches are parked.
 
