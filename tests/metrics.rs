@@ -1,4 +1,5 @@
 //! What `/metrics` says of a run over a real socket, and that the alert rules ask for nothing else.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::{collections::BTreeSet, time::Duration};
 

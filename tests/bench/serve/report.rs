@@ -164,6 +164,7 @@ impl Report {
             })
         });
         let crowd = &self.crowd;
+        let spread = [0.0, 0.5, 1.0].map(|q| quantile(&crowd.tokens_per_session, q));
         json!({
             "passes": passes.collect::<Vec<_>>(),
             "levels": levels.collect::<Vec<_>>(),
@@ -175,7 +176,7 @@ impl Report {
                 "bytes_with_active": crowd.resident_bytes,
                 "kv_bytes": crowd.kv_bytes,
                 "parked": crowd.parked,
-                "tokens_per_second": [0.0, 0.5, 1.0].map(|q| quantile(&crowd.tokens_per_session, q)),
+                "tokens_per_second": spread,
                 "p50_ms": quantile(&crowd.latencies_ms, 0.5),
                 "p99_ms": quantile(&crowd.latencies_ms, 0.99),
                 "errors": crowd.errors,
