@@ -7,6 +7,7 @@
 //! | `/pair/heads.safetensors` | its trained heads, if it has any |
 //! | `/session` | the WebSocket |
 //! | `/healthz` | how full the engine is, as JSON |
+//! | `/metrics` | what is counted, for Prometheus |
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -14,24 +15,34 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{
-        State,
+        ConnectInfo, State,
+        connect_info::IntoMakeServiceWithConnectInfo,
         ws::{Message, WebSocket, WebSocketUpgrade},
     },
     http::{HeaderName, HeaderValue, header},
+    middleware::AddExtension,
     response::{IntoResponse, Response},
     routing::get,
-    serve::{Listener, ListenerExt, Serve},
+    serve::{ListenerExt, Serve, TapIo},
 };
 use futures_util::{SinkExt, StreamExt, future, stream::SplitSink};
-use outrider_codec::frame::MAX_FRAME_BYTES;
+use outrider_codec::frame::{ErrorCode, MAX_FRAME_BYTES};
 use outrider_speculation::cloud::TargetInfo;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+};
 use tower_http::{compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer};
+use tracing::Instrument;
 
 use crate::{
     engine::{Engine, Load},
+    metrics,
     session::{self, Limits},
 };
+
+/// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
+const READ_BUFFER_BYTES: usize = 4096;
 
 /// What the routes share.
 #[derive(Debug, Clone)]
@@ -56,14 +67,21 @@ pub struct AppState {
 ///
 /// Every frame is waited for at the other end, so none may wait for the acknowledgement of the one before (Nagle's
 /// algorithm, 40 ms a round with delayed acknowledgements).
-pub fn serve(listener: TcpListener, app: Router) -> Serve<impl Listener<Addr = SocketAddr>, Router, Router> {
-    let listener = listener.tap_io(|stream| {
+pub fn serve(listener: TcpListener, app: Router) -> Server {
+    let tell_no_delay: fn(&mut TcpStream) = |stream| {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection is slower than it could be");
         }
-    });
-    axum::serve(listener, app)
+    };
+    axum::serve(listener.tap_io(tell_no_delay), app.into_make_service_with_connect_info())
 }
+
+/// A server whose routes know the address of the peer.
+pub type Server = Serve<
+    TapIo<TcpListener, fn(&mut TcpStream)>,
+    IntoMakeServiceWithConnectInfo<Router, SocketAddr>,
+    AddExtension<Router, ConnectInfo<SocketAddr>>,
+>;
 
 /// The routes; `page` is the folder of the built page.
 pub fn app(state: AppState, page: PathBuf) -> Router {
@@ -85,6 +103,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .layer(any_origin)
         .layer(header("cross-origin-resource-policy", "cross-origin"))
         .route("/healthz", get(health))
+        .route("/metrics", get(metrics))
         .fallback_service(ServeDir::new(page).fallback(get(no_such_page)))
         .layer(CompressionLayer::new())
         .layer(revalidate)
@@ -125,25 +144,35 @@ async fn health(State(state): State<Arc<AppState>>) -> Json<Health> {
     Json(Health { status, load: state.engine.load() })
 }
 
+async fn metrics(State(state): State<Arc<AppState>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], state.engine.metrics().text())
+}
+
 async fn no_such_page() -> Response {
     let text = "There is no such page here. If this is the first page you see, the demo page has not been built: \
                 run `cargo xtask demo`, or give its folder with --web.\n";
     (axum::http::StatusCode::NOT_FOUND, text).into_response()
 }
 
-async fn upgrade(State(state): State<Arc<AppState>>, upgrade: WebSocketUpgrade) -> Response {
+async fn upgrade(
+    State(state): State<Arc<AppState>>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
     // A little over a frame's limit passes, so that the session can say what is wrong; far over ends the connection.
     upgrade
+        .read_buffer_size(READ_BUFFER_BYTES)
         .max_message_size(2 * MAX_FRAME_BYTES)
         .max_frame_size(2 * MAX_FRAME_BYTES)
-        .on_upgrade(move |socket| converse(socket, state))
+        .on_upgrade(move |socket| converse(socket, state, peer))
 }
 
-async fn converse(socket: WebSocket, state: Arc<AppState>) {
+async fn converse(socket: WebSocket, state: Arc<AppState>, peer: SocketAddr) {
     let (sink, stream) = socket.split();
     let outgoing = binary(sink);
     let Some(seat) = state.engine.seat() else {
-        tracing::warn!("refused a session: no seat is free");
+        tracing::warn!(%peer, "refused a session: no seat is free");
+        state.engine.metrics().refused(ErrorCode::ServerFull);
         return session::refuse(outgoing, state.limits).await;
     };
     let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
@@ -154,7 +183,9 @@ async fn converse(socket: WebSocket, state: Arc<AppState>) {
             _ => None,
         })
     });
-    session::run(seat, state.target.clone(), state.limits, incoming, outgoing, state.stopping.clone()).await;
+    let span = session::span(&seat, Some(peer));
+    let running = session::run(seat, state.target.clone(), state.limits, incoming, outgoing, state.stopping.clone());
+    running.instrument(span).await;
 }
 
 /// Bytes as binary messages.

@@ -9,10 +9,13 @@ use clap::{Parser, Subcommand};
 
 mod explain;
 mod generate;
+mod log;
 mod rules;
 mod serve;
 mod theory;
 mod train_gate;
+
+use log::LogFormat;
 
 /// Draft text with a small model at the edge, verify it with a large one on a server.
 ///
@@ -52,13 +55,10 @@ enum Command {
 /// Parses the arguments and does what they say.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
-        )
-        .with_writer(std::io::stderr)
-        .init();
+    log::init(match &cli.command {
+        Command::Serve(serve) => serve.log_format(),
+        _ => LogFormat::Text,
+    });
     let result = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| {
         runtime.block_on(async {
             match cli.command {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
 //! | [`engine`] | the one thread that owns the target and runs many sessions' passes together |
+//! | [`metrics`] | what is counted, for `/metrics` |
 //! | [`session`] | drives one connection: state machine, engine, time limits |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, health |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
@@ -18,6 +19,7 @@ pub mod app;
 pub mod cli;
 pub mod edge;
 pub mod engine;
+pub mod metrics;
 pub mod pair;
 pub mod session;
 pub mod training;

@@ -44,6 +44,12 @@ impl KvCache {
         self.pages.len() * self.page_len() * size_of::<f32>()
     }
 
+    /// Bytes that a cache of this shape has allocated once it holds `tokens`, if it never held more.
+    #[must_use]
+    pub fn bytes_for(&self, tokens: usize) -> usize {
+        tokens.div_ceil(PAGE_TOKENS) * self.page_len() * size_of::<f32>()
+    }
+
     pub(crate) fn new(config: &ModelConfig) -> Self {
         Self {
             pages: Vec::new(),

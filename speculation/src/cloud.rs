@@ -22,8 +22,10 @@ use outrider_codec::{
 
 use crate::Forward;
 
+mod events;
 mod generation;
 
+pub use events::CloudEvent;
 use generation::{Generation, Work};
 
 /// The target model, as a session needs to know it.
@@ -59,6 +61,7 @@ pub struct CloudSession {
     greeted: bool,
     closed: bool,
     outputs: VecDeque<CloudOutput>,
+    events: Vec<CloudEvent>,
     /// Largest generation number seen.
     last_generation: u32,
     generation: Option<Generation>,
@@ -74,6 +77,7 @@ impl CloudSession {
             greeted: false,
             closed: false,
             outputs: VecDeque::new(),
+            events: Vec::new(),
             last_generation: 0,
             generation: None,
             in_flight: None,
@@ -83,6 +87,11 @@ impl CloudSession {
     /// Whether a generation is under way.
     pub fn is_generating(&self) -> bool {
         self.generation.is_some()
+    }
+
+    /// What the last call of a `handle_` method or of [`close`](Self::close) led to.
+    pub fn events(&self) -> &[CloudEvent] {
+        &self.events
     }
 
     /// What is to be done next.
@@ -101,6 +110,7 @@ impl CloudSession {
 
     /// Bytes from the edge. Whatever is wrong with them becomes an Error frame; nothing panics.
     pub fn handle_frame(&mut self, bytes: &[u8]) {
+        self.events.clear();
         if self.closed {
             return;
         }
@@ -113,12 +123,17 @@ impl CloudSession {
     ///
     /// Results of a pass whose generation has been cancelled meanwhile are dropped.
     pub fn handle_logits(&mut self, rows: &[&[f32]]) {
+        self.events.clear();
         let number = self.in_flight.take();
         let Some(generation) = self.generation.as_mut().filter(|g| Some(g.number()) == number) else {
             return;
         };
+        let proposed = generation.proposed();
         match generation.advance(rows, &self.target) {
             Ok((frames, finished)) => {
+                for frame in &frames {
+                    self.events.extend(events::of(frame, proposed).into_iter().chain(events::finish(frame)));
+                }
                 self.outputs.extend(frames.iter().map(|frame| CloudOutput::Send(frame.encode())));
                 if finished {
                     self.generation = None;
@@ -137,6 +152,7 @@ impl CloudSession {
 
     /// The pass under way could not be run. The generation ends; the connection goes on.
     pub fn handle_failure(&mut self, text: &str) {
+        self.events.clear();
         if let Some(number) = self.in_flight.take()
             && self.generation.as_ref().is_some_and(|g| g.number() == number)
         {
@@ -146,6 +162,7 @@ impl CloudSession {
 
     /// Ends the connection for a reason of the driver's (idle, stopping, full, …).
     pub fn close(&mut self, code: ErrorCode, text: &str) {
+        self.events.clear();
         if !self.closed {
             self.fail(Failure::connection(code, text.to_owned()));
         }
@@ -157,7 +174,7 @@ impl CloudSession {
             (Frame::Hello(hello), false) => self.greet(&hello),
             (Frame::Bye, _) => {
                 self.closed = true;
-                self.generation = None;
+                self.events.extend(self.generation.take().map(|_| CloudEvent::Cancelled));
                 self.outputs.push_back(CloudOutput::Close);
                 Ok(())
             }
@@ -171,6 +188,7 @@ impl CloudSession {
             (Frame::Cancel { generation }, true) => {
                 if self.generation.as_ref().is_some_and(|g| g.number() == generation) {
                     self.generation = None;
+                    self.events.push(CloudEvent::Cancelled);
                     Ok(())
                 } else if generation <= self.last_generation {
                     // Crossed with the end of that generation.
@@ -236,6 +254,7 @@ impl CloudSession {
                 format!("The prompt has {} tokens; at most {} fit.", request.tokens.len(), context.saturating_sub(1)),
             ));
         }
+        self.events.push(CloudEvent::Started { scheme: work.scheme() });
         self.generation = Some(Generation::new(request, work));
         Ok(())
     }
@@ -254,6 +273,7 @@ impl CloudSession {
 
     fn fail(&mut self, failure: Failure) {
         self.generation = None;
+        self.events.push(CloudEvent::Failed(failure.code));
         let frame = Frame::Error(ErrorFrame { generation: failure.generation, code: failure.code, text: failure.text });
         self.outputs.push_back(CloudOutput::Send(frame.encode()));
         if failure.generation == 0 {

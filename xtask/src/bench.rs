@@ -32,12 +32,14 @@ pub enum Bench {
     Sampling,
     /// Every uplink scheme on the default pair.
     Schemes,
+    /// One server with many sessions.
+    Serve,
 }
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 7] =
-        [Self::Codec, Self::Edge, Self::Link, Self::Native, Self::Rules, Self::Sampling, Self::Schemes];
+    pub const ALL: [Self; 8] =
+        [Self::Codec, Self::Edge, Self::Link, Self::Native, Self::Rules, Self::Sampling, Self::Schemes, Self::Serve];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
@@ -49,6 +51,7 @@ impl Bench {
             Self::Rules => "rules",
             Self::Sampling => "sampling",
             Self::Schemes => "schemes",
+            Self::Serve => "serve",
         }
     }
 
@@ -59,7 +62,7 @@ impl Bench {
 
     /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
     pub const fn has_quick_form(self) -> bool {
-        matches!(self, Self::Edge | Self::Link | Self::Native)
+        matches!(self, Self::Edge | Self::Link | Self::Native | Self::Serve)
     }
 
     /// Measures, prints tables and leaves them in target/bench.
@@ -72,6 +75,7 @@ impl Bench {
             Self::Link => link(workspace, &folder, quick),
             Self::Native => native(workspace, &folder, quick),
             Self::Sampling => sampling(workspace, &folder),
+            Self::Serve => serve(workspace, &folder, quick),
             Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
         }
     }
@@ -118,6 +122,12 @@ fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let mut command = bench_program(workspace, Bench::Native);
     command.arg(folder).args(engines).args(quick.then_some("quick"));
     process::run(&mut command)
+}
+
+/// The server is a process of its own.
+fn serve(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let binary = server::build(workspace)?;
+    process::run(bench_program(workspace, Bench::Serve).arg(folder).arg(binary).args(quick.then_some("quick")))
 }
 
 /// The drafts are made here, timed in the browser, and timed here.

@@ -44,6 +44,7 @@ Usage: cargo xtask <command>
       rules            every acceptance rule on the default pair: rejections against quality; five minutes
       sampling         time from logits to coded bytes and to verdicts, here and in Chromium
       schemes          every uplink scheme on the default pair: acceptance, bits, passes
+      serve [quick]    one server with up to 256 sessions at a time, then with 1000 of which 50 are active; five minutes
 
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling
   help                 this text

@@ -2,14 +2,15 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
+use bytesize::ByteSize;
 use clap::Args;
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
 use tokio::{net::TcpListener, signal, sync::watch, time};
 
-use super::CommandError;
+use super::{CommandError, log::LogFormat};
 use crate::{
     app::{self, AppState},
-    engine::Engine,
+    engine::{Engine, EngineSettings, LEAST_BATCH_ROWS},
     pair::{self, PairPaths},
     session::Limits,
 };
@@ -25,9 +26,17 @@ pub struct Serve {
     web: PathBuf,
     #[command(flatten)]
     pair: PairPaths,
-    /// Sessions at a time; each holds a cache of up to 8 bytes x layers x key-value width x context
-    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    /// Sessions at a time; an idle one costs some 20 KiB
+    #[arg(long, value_name = "COUNT", default_value_t = 1024)]
     max_sessions: usize,
+    /// Memory for keys and values of all sessions, such as 512MiB or 2GiB, 8 bytes x layers x key-value width a token.
+    /// Where it is short, idle sessions lose theirs, least recently used first, and are read again on their return
+    #[arg(long, value_name = "BYTES", default_value = "1GiB")]
+    kv_memory: ByteSize,
+    /// Most tokens in one run of the target, of all sessions together. Who shares a run never changes a session's text. Fewer
+    /// rows answer sooner beside long prompts and many sessions, more rows get more done
+    #[arg(long, value_name = "COUNT", default_value_t = EngineSettings::default().batch_rows as u64, value_parser = clap::value_parser!(u64).range(LEAST_BATCH_ROWS as u64..=65536))]
+    batch_rows: u64,
     /// Most drafted tokens in a round
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_DRAFT_TOKENS)))]
     max_draft_tokens: u8,
@@ -37,22 +46,42 @@ pub struct Serve {
     /// Seconds after which a silent session is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle_timeout: u64,
+    /// How lines of the log look
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
 }
 
 /// How long sessions may take to say goodbye when the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 impl Serve {
+    pub(super) fn log_format(&self) -> LogFormat {
+        self.log_format
+    }
+
     pub(super) async fn run(self) -> Result<(), CommandError> {
         if let Some(count) = self.threads {
             outrider_models::threads::set(count.get());
         }
         let tokenizer = self.pair.tokenizer()?;
         let target = self.pair.target()?;
-        let info = pair::target_info(&target, &tokenizer, self.max_draft_tokens)?;
+        let mut info = pair::target_info(&target, &tokenizer, self.max_draft_tokens)?;
+        let engine = Engine::start_with(
+            target,
+            EngineSettings {
+                sessions: self.max_sessions,
+                batch_rows: self.batch_rows as usize,
+                kv_memory: self.kv_memory,
+            },
+        )?;
+        let (context, longest) = (info.context_length, engine.longest_text() as u32);
+        if longest < context {
+            tracing::warn!(context, longest, "--kv-memory does not hold one text as long as the target's context");
+            info.context_length = longest;
+        }
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
-            engine: Engine::start(target, self.max_sessions)?,
+            engine,
             target: info,
             limits: Limits { idle: Duration::from_secs(self.idle_timeout), ..Limits::default() },
             draft_gguf: self.pair.draft_gguf()?.into_owned().into(),

@@ -89,6 +89,14 @@ impl Work {
             edge_resamples: None,
         })))
     }
+
+    /// The scheme of the drafts, if the edge drafts.
+    pub(super) fn scheme(&self) -> Option<SchemeParameters> {
+        match self {
+            Self::Speculative(verification) => Some(verification.parameters),
+            Self::CloudOnly => None,
+        }
+    }
 }
 
 impl Generation {
@@ -107,6 +115,14 @@ impl Generation {
 
     pub(super) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Drafts that wait for their verdict.
+    pub(super) fn proposed(&self) -> usize {
+        match &self.work {
+            Work::Speculative(verification) => verification.drafts.as_ref().map_or(0, |(drafts, _)| drafts.len()),
+            Work::CloudOnly => 0,
+        }
     }
 
     /// A round of drafts has come.

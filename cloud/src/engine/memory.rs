@@ -1,0 +1,171 @@
+//! Whose cache may stay: the bytes of all caches together stay within a budget.
+//!
+//! A pass begins when there is room for all that its session will hold after it, so that a pass that has begun always
+//! ends. Room is made by *parking*: the caches of idle sessions are dropped, least recently used first, then those of
+//! sessions whose pass has not begun, last come first. A parked session's tokens are kept, and read again on its return.
+//!
+//! This is the accounting; the caches themselves are the engine's.
+
+use std::{cmp::Reverse, collections::HashMap};
+
+/// Bytes by seat.
+#[derive(Debug)]
+pub(super) struct Memory {
+    budget: usize,
+    used: usize,
+    /// Counts what happens: the order of time.
+    now: u64,
+    holders: HashMap<u64, Holder>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    /// What its cache has, or may grow to in the pass under way.
+    bytes: usize,
+    state: State,
+}
+
+/// What a seat with a cache does, and since when. In the order in which caches are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Idle(u64),
+    Waiting(Reverse<u64>),
+    Running,
+}
+
+impl Memory {
+    pub(super) fn new(budget: usize) -> Self {
+        Self { budget, used: 0, now: 0, holders: HashMap::new() }
+    }
+
+    /// Bytes of all caches, at most the budget.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// The seat has a pass in line.
+    pub(super) fn wait(&mut self, seat: u64) {
+        self.now += 1;
+        if let Some(holder) = self.holders.get_mut(&seat) {
+            holder.state = State::Waiting(Reverse(self.now));
+        }
+    }
+
+    /// Begins a pass after which the seat's cache has `bytes`, or what it has now if that is more. Gives the seats whose
+    /// caches are to be dropped for it; `None` if there would be no room then either: ask again when a pass has ended.
+    pub(super) fn begin(&mut self, seat: u64, bytes: usize) -> Option<Vec<u64>> {
+        let present = self.holders.get(&seat).map_or(0, |holder| holder.bytes);
+        let bytes = present.max(bytes);
+        let others = self.holders.iter().filter(|(other, _)| **other != seat);
+        let running: usize =
+            others.filter(|(_, holder)| holder.state == State::Running).map(|(_, holder)| holder.bytes).sum();
+        if running + bytes > self.budget {
+            return None;
+        }
+        let mut parked = Vec::new();
+        while self.used - present + bytes > self.budget {
+            // There is one: what others than `seat` hold and do not run is more than is needed.
+            let others = self.holders.iter().filter(|(other, _)| **other != seat);
+            let (&next, _) = others.min_by_key(|(_, holder)| holder.state)?;
+            self.release(next);
+            parked.push(next);
+        }
+        self.used += bytes - present;
+        self.holders.insert(seat, Holder { bytes, state: State::Running });
+        Some(parked)
+    }
+
+    /// The seat's pass has ended; its cache has `bytes` now.
+    pub(super) fn end(&mut self, seat: u64, bytes: usize) {
+        self.now += 1;
+        if let Some(holder) = self.holders.get_mut(&seat) {
+            self.used = self.used - holder.bytes + bytes;
+            *holder = Holder { bytes, state: State::Idle(self.now) };
+        }
+    }
+
+    /// The seat's cache is dropped.
+    pub(super) fn release(&mut self, seat: u64) {
+        if let Some(holder) = self.holders.remove(&seat) {
+            self.used -= holder.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    /// A pass of the seat, from beginning to end.
+    fn pass(memory: &mut Memory, seat: u64, bytes: usize) -> Vec<u64> {
+        memory.wait(seat);
+        let parked = memory.begin(seat, bytes).unwrap();
+        memory.end(seat, bytes);
+        parked
+    }
+
+    #[test]
+    fn the_least_recently_used_goes_first_and_no_more_than_needed() {
+        let mut memory = Memory::new(100);
+        for seat in 0..4 {
+            assert_eq!(pass(&mut memory, seat, 25), [0; 0]);
+        }
+        assert_eq!(pass(&mut memory, 0, 25), [0; 0]);
+        assert_eq!(pass(&mut memory, 4, 30), [1, 2]);
+        assert_eq!(memory.used(), 80);
+    }
+
+    #[test]
+    fn idle_ones_go_before_those_in_line_and_the_last_in_line_first() {
+        let mut memory = Memory::new(100);
+        for seat in 0..4 {
+            pass(&mut memory, seat, 25);
+        }
+        [2, 0, 3].into_iter().for_each(|seat| memory.wait(seat));
+        assert_eq!(memory.begin(2, 100).unwrap(), [1, 3, 0]);
+    }
+
+    #[test]
+    fn what_runs_is_never_dropped() {
+        let mut memory = Memory::new(100);
+        memory.begin(0, 60).unwrap();
+        pass(&mut memory, 1, 40);
+        assert_eq!(memory.begin(2, 41), None);
+        assert_eq!(memory.used(), 100, "nothing is dropped in vain");
+        memory.end(0, 60);
+        assert_eq!(memory.begin(2, 41).unwrap(), [1, 0]);
+    }
+
+    proptest! {
+        /// Of any sequence of passes: the budget is kept, what runs stays, and when nothing runs any pass can begin.
+        #[test]
+        fn the_budget_is_kept(acts in vec((0..9u64, 1..=100usize, any::<bool>()), 1..200)) {
+            let mut memory = Memory::new(100);
+            let mut running = BTreeMap::new();
+            for (seat, bytes, end) in acts {
+                if running.contains_key(&seat) || end {
+                    if let Some((seat, bytes)) = running.pop_first() {
+                        memory.end(seat, bytes);
+                    }
+                    continue;
+                }
+                memory.wait(seat);
+                let held: usize = running.values().sum();
+                match memory.begin(seat, bytes) {
+                    Some(parked) => {
+                        prop_assert!(parked.iter().all(|seat| !running.contains_key(seat)));
+                        running.insert(seat, memory.holders[&seat].bytes);
+                    }
+                    None => prop_assert!(held > 0),
+                }
+                prop_assert!(memory.used() <= 100);
+                prop_assert_eq!(memory.used(), memory.holders.values().map(|holder| holder.bytes).sum::<usize>());
+                prop_assert!(running.keys().all(|seat| memory.holders.contains_key(seat)));
+            }
+        }
+    }
+}

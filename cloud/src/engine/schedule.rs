@@ -1,0 +1,238 @@
+//! Which tokens go into the next run of the model. No thread, no model, no clock.
+//!
+//! The tokens of all sessions in a run are the rows of one matrix; a run has a budget of B rows. Two kinds of work want
+//! them:
+//!
+//! - A **step** has few tokens besides those whose logits somebody waits for: a round of drafts, a token that the target
+//!   writes alone. Steps are fed whole, in order of arrival, each session once before any is served again.
+//! - A **prompt** has many tokens without logits, also what a parked session reads again. Prompts are fed in chunks, in
+//!   turn.
+//!
+//! | work | rows of a run |
+//! |---|---|
+//! | steps | up to B; up to 3B/4 while a prompt waits, so that prompts always move on |
+//! | tokens of prompts, together | what steps leave, up to a chunk of B/4 |
+//!
+//! However long a prompt is and however many there are, a step waits for one chunk of them before its own run begins.
+
+use std::collections::VecDeque;
+
+/// Tokens without logits that a step may bring along: those an edge let pass, the end of a short prompt.
+const STEP_SILENT_TOKENS: usize = 16;
+
+/// The part of the budget that is kept for prompts.
+const PROMPT_SHARE: usize = 4;
+
+/// What is left to do of a session's pass: `tokens` to feed, of which the last `rows` have logits wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) tokens: usize,
+    pub(super) rows: usize,
+}
+
+impl Work {
+    fn silent(self) -> usize {
+        self.tokens - self.rows
+    }
+}
+
+/// A session's part in a run: the next `tokens` of its pass, which end the pass if it `completes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) seat: u64,
+    pub(super) tokens: usize,
+    pub(super) completes: bool,
+}
+
+/// The passes under way. A seat has at most one.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    budget: usize,
+    steps: VecDeque<(u64, Work)>,
+    prompts: VecDeque<(u64, Work)>,
+}
+
+impl Schedule {
+    /// Runs of at most `budget` rows; see [`most_rows`] for what it must leave room for.
+    pub(super) fn new(budget: usize) -> Self {
+        Self { budget, steps: VecDeque::new(), prompts: VecDeque::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.prompts.is_empty()
+    }
+
+    /// Adds a pass. `rows` are at most [`most_rows`] of the budget and at most the tokens.
+    pub(super) fn push(&mut self, seat: u64, work: Work) {
+        let line = if work.silent() > STEP_SILENT_TOKENS { &mut self.prompts } else { &mut self.steps };
+        line.push_back((seat, work));
+    }
+
+    /// Forgets a seat's pass.
+    pub(super) fn remove(&mut self, seat: u64) {
+        self.steps.retain(|(other, _)| *other != seat);
+        self.prompts.retain(|(other, _)| *other != seat);
+    }
+
+    /// The next run; empty if nothing is left to do. What it feeds counts as fed.
+    pub(super) fn next_run(&mut self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut left = self.budget;
+        let kept = if self.prompts.is_empty() { 0 } else { self.budget / PROMPT_SHARE };
+        while let Some((seat, work)) = self.steps.pop_front_if(|(_, work)| work.tokens + kept <= left) {
+            left -= work.tokens;
+            pieces.push(Piece { seat, tokens: work.tokens, completes: true });
+        }
+        let mut share = left.min(self.budget / PROMPT_SHARE);
+        for _ in 0..self.prompts.len() {
+            if share == 0 {
+                break;
+            }
+            let Some((seat, mut work)) = self.prompts.pop_front() else { break };
+            // Rows come from one run. They go along with the last silent tokens where there is room.
+            let completes = work.silent() <= share && work.tokens <= left;
+            let tokens = if completes { work.tokens } else { work.silent().min(share) };
+            left -= tokens;
+            share = (share - work.silent().min(share)).min(left);
+            work.tokens -= tokens;
+            pieces.push(Piece { seat, tokens, completes });
+            if completes {
+                continue;
+            }
+            let line = if work.silent() == 0 { &mut self.steps } else { &mut self.prompts };
+            line.push_back((seat, work));
+        }
+        pieces
+    }
+}
+
+/// The most rows that a pass may want where runs have `budget` rows: a step of them fits beside a chunk.
+pub(super) const fn most_rows(budget: usize) -> usize {
+    (budget - budget / PROMPT_SHARE).saturating_sub(STEP_SILENT_TOKENS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashSet};
+
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    const BUDGET: usize = 128;
+    const CHUNK: usize = BUDGET / PROMPT_SHARE;
+
+    fn step(rows: usize) -> Work {
+        Work { tokens: rows, rows }
+    }
+
+    fn schedule(works: impl IntoIterator<Item = Work>) -> Schedule {
+        let mut schedule = Schedule::new(BUDGET);
+        (0..).zip(works).for_each(|(seat, work)| schedule.push(seat, work));
+        schedule
+    }
+
+    #[test]
+    fn a_steps_run_holds_one_chunk_of_a_long_prompt() {
+        let mut schedule = schedule([Work { tokens: 1000, rows: 1 }, step(5)]);
+        let run = schedule.next_run();
+        assert_eq!(run[0], Piece { seat: 1, tokens: 5, completes: true });
+        assert_eq!(run[1], Piece { seat: 0, tokens: CHUNK, completes: false });
+        assert_eq!(run.len(), 2);
+    }
+
+    #[test]
+    fn prompts_take_turns_and_share_a_chunk() {
+        let mut schedule = schedule([50, 20, 1000].map(|tokens| Work { tokens, rows: 0 }));
+        let runs: Vec<Vec<(u64, usize)>> =
+            (0..4).map(|_| schedule.next_run().iter().map(|piece| (piece.seat, piece.tokens)).collect()).collect();
+        assert_eq!(runs, [vec![(0, 32)], vec![(1, 20), (2, 12)], vec![(0, 18), (2, 14)], vec![(2, 32)]]);
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_behind_a_prompt_come_next() {
+        let rows = most_rows(BUDGET);
+        let mut schedule = schedule([Work { tokens: 30 + rows, rows }, step(60)]);
+        assert_eq!(schedule.next_run()[1], Piece { seat: 0, tokens: 30, completes: false });
+        assert_eq!(schedule.next_run(), [Piece { seat: 0, tokens: rows, completes: true }]);
+        assert!(schedule.is_empty());
+    }
+
+    #[test]
+    fn a_seat_that_leaves_is_forgotten() {
+        let mut schedule = schedule([step(3), Work { tokens: 500, rows: 1 }]);
+        schedule.remove(0);
+        schedule.remove(1);
+        assert!(schedule.is_empty() && schedule.next_run().is_empty());
+    }
+
+    fn work() -> impl Strategy<Value = Work> {
+        prop_oneof![
+            4 => (1..=most_rows(BUDGET), 0..=STEP_SILENT_TOKENS)
+                .prop_map(|(rows, silent)| Work { tokens: rows + silent, rows }),
+            1 => (0..=most_rows(BUDGET), 0..400usize).prop_map(|(rows, silent)| Work { tokens: rows + silent, rows }),
+        ]
+    }
+
+    proptest! {
+        /// Passes arrive between runs, at most one of a seat; whatever comes, every run keeps the rules.
+        #[test]
+        fn runs_are_fair_and_keep_the_budget(arrivals in vec((0..12u64, work()), 1..80), pace in 1..6usize) {
+            let mut schedule = Schedule::new(BUDGET);
+            let mut arrivals = VecDeque::from(arrivals);
+            // By seat: what is left, and how many runs it has waited through since it was last served.
+            let mut open: BTreeMap<u64, (Work, usize)> = BTreeMap::new();
+            let mut steps: Vec<u64> = Vec::new();
+            while !arrivals.is_empty() || !open.is_empty() {
+                for _ in 0..pace {
+                    if let Some((seat, work)) = arrivals.pop_front_if(|(seat, _)| !open.contains_key(seat)) {
+                        schedule.push(seat, work);
+                        open.insert(seat, (work, 0));
+                        if work.silent() <= STEP_SILENT_TOKENS {
+                            steps.push(seat);
+                        }
+                    }
+                }
+                let prompts: Vec<u64> = open.keys().copied().filter(|seat| !steps.contains(seat)).collect();
+                let run = schedule.next_run();
+                prop_assert!(!run.is_empty() || open.is_empty());
+                prop_assert!(run.iter().map(|piece| piece.tokens).sum::<usize>() <= BUDGET);
+                let seats: HashSet<u64> = run.iter().map(|piece| piece.seat).collect();
+                prop_assert_eq!(seats.len(), run.len());
+                // Steps: the oldest ones, whole.
+                let served: Vec<u64> = steps.iter().copied().filter(|seat| seats.contains(seat)).collect();
+                prop_assert_eq!(&served[..], &steps[..served.len()]);
+                prop_assert!(steps.is_empty() || !served.is_empty());
+                steps.drain(..served.len());
+                // Prompts: a chunk of them together, whatever the steps are.
+                let silent = |piece: &&Piece| prompts.contains(&piece.seat);
+                let fed: usize =
+                    run.iter().filter(silent).map(|piece| piece.tokens.min(open[&piece.seat].0.silent())).sum();
+                let rows: usize = run.iter().filter(silent).map(|piece| piece.tokens).sum::<usize>() - fed;
+                let waiting: usize = prompts.iter().map(|seat| open[seat].0.silent()).sum();
+                prop_assert!(fed <= CHUNK && fed + rows >= CHUNK.min(waiting));
+                for piece in &run {
+                    let (work, waited) = open.get_mut(&piece.seat).unwrap();
+                    prop_assert!(piece.tokens <= work.tokens);
+                    work.tokens -= piece.tokens;
+                    *waited = 0;
+                    // Rows are never split.
+                    prop_assert!(work.tokens == 0 || work.tokens >= work.rows);
+                    prop_assert_eq!(piece.completes, work.tokens == 0);
+                    if piece.completes {
+                        open.remove(&piece.seat);
+                    } else if open[&piece.seat].0.silent() == 0 {
+                        steps.push(piece.seat);
+                    }
+                }
+                for (seat, (_, waited)) in &mut open {
+                    if !seats.contains(seat) {
+                        *waited += 1;
+                        // Each of the others is served before, once.
+                        prop_assert!(*waited <= 12, "seat {} waits", seat);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+use std::time::Duration;
+
+use outrider_models::Chunk;
+
+use super::*;
+use crate::pair::PairPaths;
+
+fn target() -> Model {
+    PairPaths::default().target().unwrap()
+}
+
+fn engine(sessions: usize) -> Engine {
+    Engine::start(target(), sessions).unwrap()
+}
+
+fn pass(keep: usize, tokens: &[u32], rows: usize) -> Forward {
+    Forward { keep, tokens: tokens.to_vec(), rows }
+}
+
+fn text(seed: u32, len: usize) -> Vec<u32> {
+    (0..len as u32).map(|i| (i * 37 + seed * 101) % 4000).collect()
+}
+
+/// The last `rows` rows of a text, from a cache of its own, in one piece.
+fn alone(model: &Model, tokens: &[u32], rows: usize) -> Logits {
+    let mut cache = model.new_cache();
+    let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
+    let chunk = Chunk { cache: &mut cache, tokens, positions: &positions };
+    model.forward(&mut [chunk]).unwrap().remove(0)
+}
+
+#[track_caller]
+fn assert_same_bits(got: &Logits, expected: &Logits) {
+    assert_eq!(got.len(), expected.len());
+    let bits = |logits: &Logits| logits.iter().flatten().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert!(bits(got) == bits(expected));
+}
+
+#[tokio::test]
+async fn seats_are_counted_and_given_up() {
+    let engine = engine(2);
+    let (first, second) = (engine.seat().unwrap(), engine.seat().unwrap());
+    assert!(engine.seat().is_none());
+    drop(first);
+    assert_eq!(engine.load().sessions, 1);
+    assert!(engine.seat().is_some());
+    drop(second);
+    assert_eq!(engine.load().sessions, 0);
+}
+
+/// A long prompt in chunks beside a short one gives the same logits as alone and whole.
+#[tokio::test]
+async fn passes_share_runs_without_changing_their_logits() {
+    let model = target();
+    let prompt = text(0, 400);
+    let engine = engine(2);
+    let (long, short) = (engine.seat().unwrap(), engine.seat().unwrap());
+    let (a, b) = tokio::join!(long.forward(pass(0, &prompt, 2)), async {
+        short.forward(pass(0, &prompt[..9], 0)).await.unwrap();
+        short.forward(pass(9, &prompt[9..20], 2)).await
+    });
+    assert_same_bits(&a.unwrap(), &alone(&model, &prompt, 2));
+    assert_same_bits(&b.unwrap(), &alone(&model, &prompt[..20], 2));
+    assert_eq!(engine.load().passes, 3);
+    assert!(engine.load().runs >= 400 / 64, "the long prompt is read in chunks");
+}
+
+/// Rounds of many sessions, each rolled back to another length: what anybody gets is what it would get alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_get_what_they_would_get_alone() {
+    sessions_side_by_side(ByteSize::gib(1)).await;
+}
+
+/// The same with memory for two sessions of eight: most rounds begin with reading everything again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parked_sessions_get_what_they_would_get_with_their_caches() {
+    let engine = sessions_side_by_side(memory_for(200)).await;
+    assert!(engine.metrics().engine.parkings.get() > 8, "{}", engine.metrics().text());
+    assert!(engine.metrics().engine.tokens_again.get() > 8 * 100);
+}
+
+/// Bytes for so many tokens of one session.
+fn memory_for(tokens: usize) -> ByteSize {
+    ByteSize(target().new_cache().bytes_for(tokens) as u64)
+}
+
+async fn sessions_side_by_side(kv_memory: ByteSize) -> Engine {
+    let settings = EngineSettings { sessions: 8, batch_rows: 128, kv_memory };
+    let engine = Engine::start_with(target(), settings).unwrap();
+    let reference = Arc::new(target());
+    let mut sessions = tokio::task::JoinSet::new();
+    for seed in 0..8u32 {
+        let (seat, reference) = (engine.seat().unwrap(), Arc::clone(&reference));
+        sessions.spawn(async move {
+            let text = text(seed, 90);
+            seat.forward(pass(0, &text[..60], 0)).await.unwrap();
+            let mut committed = 60;
+            for round in 0..6 {
+                let drafts = &text[committed..committed + 5];
+                let got = seat.forward(pass(committed, drafts, 5)).await.unwrap();
+                assert_same_bits(&got, &alone(&reference, &text[..committed + 5], 5));
+                committed += 1 + (seed as usize + round) % 4;
+            }
+        });
+    }
+    sessions.join_all().await;
+    let most = settings.kv_memory.as_u64();
+    assert!(engine.load().kv_bytes <= most, "{} bytes of {most}", engine.load().kv_bytes);
+    engine
+}
+
+#[tokio::test]
+async fn the_memory_of_idle_sessions_is_counted_parked_and_given_back() {
+    let settings = EngineSettings { sessions: 4, kv_memory: memory_for(128), ..EngineSettings::default() };
+    let engine = Engine::start_with(target(), settings).unwrap();
+    let seats: Vec<Seat> = (0..4).map(|_| engine.seat().unwrap()).collect();
+    for seat in &seats {
+        seat.forward(pass(0, &text(1, 64), 1)).await.unwrap();
+    }
+    let load = settled(&engine, |load| load.parked == 2).await;
+    assert_eq!(load.kv_bytes, memory_for(128).as_u64());
+    assert!(engine.metrics().text().contains("outrider_sessions_parked 2\n"));
+    drop(seats);
+    let load = settled(&engine, |load| load.kv_bytes == 0).await;
+    assert_eq!((load.parked, load.sessions), (0, 0));
+}
+
+/// The thread tells what it did after it has answered.
+async fn settled(engine: &Engine, done: impl Fn(&Load) -> bool) -> Load {
+    for _ in 0..500 {
+        if done(&engine.load()) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(done(&engine.load()), "{:?}", engine.load());
+    engine.load()
+}
+
+#[tokio::test]
+async fn what_can_never_be_done_is_refused() {
+    let settings = EngineSettings { kv_memory: memory_for(64), ..EngineSettings::default() };
+    let engine = Engine::start_with(target(), settings).unwrap();
+    assert_eq!(engine.longest_text(), 64);
+    let seat = engine.seat().unwrap();
+    let error = seat.forward(pass(0, &text(0, 65), 1)).await.unwrap_err();
+    assert!(matches!(error, EngineError::TooLong { tokens: 65, .. }));
+    assert!(error.to_string().ends_with("shorten the text, or raise --kv-memory"), "{error}");
+    assert_eq!(seat.forward(pass(3, &[1], 1)).await, Err(EngineError::NotRead { keep: 3, read: 0 }));
+    let error = seat.forward(pass(0, &text(0, 60), 300)).await.unwrap_err();
+    assert!(matches!(error, EngineError::TooManyRows { rows: 300, .. }));
+    assert_eq!(seat.forward(pass(0, &text(0, 64), 1)).await.unwrap().len(), 1);
+    assert_eq!(self::engine(1).longest_text(), target().config().context_length);
+}
+
+#[tokio::test]
+async fn a_bad_pass_fails_alone() {
+    let engine = engine(2);
+    let (good, bad) = (engine.seat().unwrap(), engine.seat().unwrap());
+    let (ok, error) = tokio::join!(good.forward(pass(0, &[0, 1], 1)), bad.forward(pass(0, &[9999], 1)));
+    assert_eq!(ok.unwrap().len(), 1);
+    assert!(matches!(error, Err(EngineError::Model(_))));
+    assert!(bad.forward(pass(0, &[0], 1)).await.is_ok());
+}
+
+/// The longest round there is fits any budget.
+#[test]
+fn every_round_fits_a_run() {
+    let rows = usize::from(outrider_codec::frame::MAX_DRAFT_TOKENS) + 1;
+    assert!(schedule::most_rows(LEAST_BATCH_ROWS) >= rows);
+}

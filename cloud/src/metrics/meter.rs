@@ -1,0 +1,203 @@
+//! Counts what one session does.
+
+use std::time::Instant;
+
+use outrider_speculation::cloud::CloudEvent;
+use prometheus_client::metrics::{counter::Counter, family::Family};
+
+use super::{Label, Metrics, SessionMetrics};
+
+/// Labels of places in a round; later ones share the last.
+const POSITIONS: [&str; 17] =
+    ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17+"];
+
+/// The scheme of bytes before the first generation. Those after one count as its own.
+const NO_SCHEME: &str = "none";
+
+/// The scheme of a generation that the target writes alone.
+const CLOUD_ONLY: &str = "cloud-only";
+
+/// What one session is counted by, and writes to the log.
+#[derive(Debug)]
+pub(crate) struct SessionMeter<'m> {
+    metrics: &'m SessionMetrics,
+    scheme: &'static str,
+    opened: Instant,
+    generations: u32,
+    generation: Option<Progress>,
+}
+
+/// A generation so far.
+#[derive(Debug)]
+struct Progress {
+    asked: Instant,
+    /// When the latest tokens came.
+    latest: Option<Instant>,
+    tokens: usize,
+    rounds: u32,
+    proposed: usize,
+    accepted: usize,
+}
+
+impl<'m> SessionMeter<'m> {
+    pub(crate) fn new(metrics: &'m Metrics) -> Self {
+        let metrics = &metrics.sessions;
+        Self { metrics, scheme: NO_SCHEME, opened: Instant::now(), generations: 0, generation: None }
+    }
+
+    /// A frame of so many bytes has come and been handled; `events` are what it led to.
+    pub(crate) fn received(&mut self, bytes: usize, events: &[CloudEvent]) {
+        self.observe(events);
+        self.count(&self.metrics.received, bytes);
+    }
+
+    /// A frame of so many bytes goes out.
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.count(&self.metrics.sent, bytes);
+    }
+
+    /// What a call of the session led to.
+    pub(crate) fn observe(&mut self, events: &[CloudEvent]) {
+        for event in events {
+            match *event {
+                CloudEvent::Started { scheme } => self.start(scheme.map_or(CLOUD_ONLY, |scheme| scheme.name())),
+                CloudEvent::Judged { proposed, accepted, committed, resampled } => {
+                    self.judged(proposed, accepted);
+                    self.count(&self.metrics.resampled, usize::from(resampled));
+                    self.committed(committed);
+                }
+                CloudEvent::Wrote => self.committed(1),
+                CloudEvent::Finished(finish) => self.end(finish.name()),
+                CloudEvent::Cancelled => self.end("cancelled"),
+                CloudEvent::Failed(code) => {
+                    let cause = code.name();
+                    self.metrics.errors.get_or_create(&[("cause", cause)]).inc();
+                    tracing::info!(cause, "the client was told an error");
+                    self.end(cause);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, scheme: &'static str) {
+        self.scheme = scheme;
+        self.generations += 1;
+        tracing::Span::current().record("scheme", scheme);
+        self.metrics.generating.inc();
+        self.generation =
+            Some(Progress { asked: Instant::now(), latest: None, tokens: 0, rounds: 0, proposed: 0, accepted: 0 });
+    }
+
+    fn judged(&mut self, proposed: usize, accepted: usize) {
+        self.count(&self.metrics.proposed, proposed);
+        self.count(&self.metrics.accepted, accepted);
+        for (drafts, family) in [(proposed, &self.metrics.proposed_at), (accepted, &self.metrics.accepted_at)] {
+            for place in 0..drafts {
+                family.get_or_create(&[("position", POSITIONS[place.min(POSITIONS.len() - 1)])]).inc();
+            }
+        }
+        if let Some(generation) = &mut self.generation {
+            generation.rounds += 1;
+            generation.proposed += proposed;
+            generation.accepted += accepted;
+        }
+    }
+
+    fn committed(&mut self, tokens: usize) {
+        self.count(&self.metrics.committed, tokens);
+        let Some(generation) = self.generation.as_mut().filter(|_| tokens > 0) else { return };
+        let now = Instant::now();
+        match generation.latest {
+            None => self.metrics.first_token.observe((now - generation.asked).as_secs_f64()),
+            Some(latest) => {
+                let each = (now - latest).as_secs_f64() / tokens as f64;
+                (0..tokens).for_each(|_| self.metrics.inter_token.observe(each));
+            }
+        }
+        generation.latest = Some(now);
+        generation.tokens += tokens;
+    }
+
+    fn end(&mut self, end: &'static str) {
+        let Some(generation) = self.generation.take() else { return };
+        self.metrics.generating.dec();
+        let Progress { asked, tokens, rounds, proposed, accepted, .. } = generation;
+        tracing::info!(
+            end,
+            tokens,
+            rounds,
+            proposed,
+            accepted,
+            seconds = rounded(asked.elapsed().as_secs_f64()),
+            "generation ended"
+        );
+    }
+
+    fn count(&self, family: &Family<Label, Counter>, amount: usize) {
+        if amount > 0 {
+            family.get_or_create(&[("scheme", self.scheme)]).inc_by(amount as u64);
+        }
+    }
+}
+
+impl Drop for SessionMeter<'_> {
+    fn drop(&mut self) {
+        self.end("disconnected");
+        let seconds = rounded(self.opened.elapsed().as_secs_f64());
+        tracing::info!(generations = self.generations, seconds, "session closed");
+    }
+}
+
+/// To milliseconds, which is what a reader of logs wants.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use outrider_codec::{
+        frame::{ErrorCode, Finish},
+        scheme::SchemeParameters,
+    };
+
+    use super::*;
+    use crate::engine::EngineSettings;
+
+    #[test]
+    fn a_generation_is_counted_under_its_scheme() {
+        let metrics = Metrics::new(&EngineSettings::default());
+        let mut meter = SessionMeter::new(&metrics);
+        meter.received(50, &[]);
+        meter.received(100, &[CloudEvent::Started { scheme: Some(SchemeParameters::Coupled) }]);
+        meter.received(20, &[]);
+        meter.observe(&[CloudEvent::Judged { proposed: 4, accepted: 2, committed: 3, resampled: true }]);
+        meter.sent(30);
+        assert_eq!(metrics.sessions.generating.get(), 1);
+        let judged = CloudEvent::Judged { proposed: 20, accepted: 20, committed: 21, resampled: false };
+        meter.observe(&[judged, CloudEvent::Finished(Finish::Eos)]);
+        meter.received(7, &[CloudEvent::Started { scheme: None }]);
+        meter.observe(&[CloudEvent::Wrote, CloudEvent::Failed(ErrorCode::Internal)]);
+        drop(meter);
+        let text = metrics.text();
+        for line in [
+            "outrider_received_bytes_total{scheme=\"none\"} 50",
+            "outrider_received_bytes_total{scheme=\"coupled\"} 120",
+            "outrider_received_bytes_total{scheme=\"cloud-only\"} 7",
+            "outrider_sent_bytes_total{scheme=\"coupled\"} 30",
+            "outrider_draft_tokens_proposed_total{scheme=\"coupled\"} 24",
+            "outrider_draft_tokens_accepted_total{scheme=\"coupled\"} 22",
+            "outrider_draft_positions_proposed_total{position=\"4\"} 2",
+            "outrider_draft_positions_accepted_total{position=\"4\"} 1",
+            "outrider_draft_positions_accepted_total{position=\"17+\"} 4",
+            "outrider_tokens_resampled_total{scheme=\"coupled\"} 1",
+            "outrider_tokens_committed_total{scheme=\"coupled\"} 24",
+            "outrider_tokens_committed_total{scheme=\"cloud-only\"} 1",
+            "outrider_time_to_first_token_seconds_count 2",
+            "outrider_inter_token_seconds_count 21",
+            "outrider_sessions_generating 0",
+            "outrider_errors_total{cause=\"internal\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}
