@@ -1,7 +1,9 @@
-use super::*;
+use super::{errors::ERROR_CODES, layout::*, *};
 use crate::{
     distribution::{DraftDist, DraftToken},
-    scheme::{Drafts, Scheme},
+    error::DecodeError,
+    rule::RuleParameters,
+    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 use proptest::prelude::*;
 #[cfg(target_arch = "wasm32")]
