@@ -30,7 +30,8 @@ use tower_http::{compression::CompressionLayer, services::ServeDir, set_header::
 
 use crate::{
     engine::{Engine, Load},
-    session::{self, Limits},
+    session::{Host, Limits, Wire},
+    sessions::Sessions,
 };
 
 /// What the routes share.
@@ -40,6 +41,8 @@ pub struct AppState {
     pub engine: Engine,
     /// What sessions need to know of it.
     pub target: TargetInfo,
+    /// Those that can be resumed.
+    pub sessions: Sessions,
     /// Bounds on each session.
     pub limits: Limits,
     /// The draft model for browsers.
@@ -141,11 +144,6 @@ async fn upgrade(State(state): State<Arc<AppState>>, upgrade: WebSocketUpgrade) 
 
 async fn converse(socket: WebSocket, state: Arc<AppState>) {
     let (sink, stream) = socket.split();
-    let outgoing = binary(sink);
-    let Some(seat) = state.engine.seat() else {
-        tracing::warn!("refused a session: no seat is free");
-        return session::refuse(outgoing, state.limits).await;
-    };
     let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
         future::ready(match message {
             Ok(Message::Binary(bytes)) => Some(bytes.to_vec()),
@@ -154,7 +152,14 @@ async fn converse(socket: WebSocket, state: Arc<AppState>) {
             _ => None,
         })
     });
-    session::run(seat, state.target.clone(), state.limits, incoming, outgoing, state.stopping.clone()).await;
+    let host = Host {
+        engine: state.engine.clone(),
+        sessions: state.sessions.clone(),
+        target: state.target.clone(),
+        limits: state.limits,
+        stopping: state.stopping.clone(),
+    };
+    host.converse(Wire::new(incoming, binary(sink))).await;
 }
 
 /// Bytes as binary messages.

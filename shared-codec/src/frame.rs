@@ -8,12 +8,12 @@ mod messages;
 
 pub use errors::{ErrorCode, ErrorFrame};
 pub use messages::{
-    Distribution, Draft, Evidence, Finish, Hello, Next, Prompt, Request, SamplingParameters, TargetDist, Token,
-    Verdict, Welcome,
+    Distribution, Draft, Evidence, Finish, Hello, Next, Prompt, Request, Resume, SamplingParameters, TargetDist,
+    Ticket, Token, Verdict, Welcome,
 };
 
 /// The protocol version that this crate speaks.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 /// The longest frame in bytes. Six dense distributions over 151 936 tokens fit, or a prompt of half a million tokens.
 pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
 /// The longest text of an [`ErrorFrame`] in bytes; longer ones are cut.
@@ -26,7 +26,9 @@ pub const MAX_DRAFT_TOKENS: u8 = 64;
 pub enum Frame {
     /// Edge → cloud, first.
     Hello(Hello),
-    /// Cloud → edge, the answer to [`Frame::Hello`].
+    /// Edge → cloud, in place of [`Frame::Hello`]: goes on with a session whose connection was lost.
+    Resume(Resume),
+    /// Cloud → edge, the answer to [`Frame::Hello`] and [`Frame::Resume`].
     Welcome(Welcome),
     /// Edge → cloud: starts a generation that the edge drafts for.
     Prompt(Prompt),
@@ -65,6 +67,7 @@ impl Frame {
     pub fn name(&self) -> &'static str {
         match self {
             Frame::Hello(_) => "Hello",
+            Frame::Resume(_) => "Resume",
             Frame::Welcome(_) => "Welcome",
             Frame::Prompt(_) => "Prompt",
             Frame::Generate(_) => "Generate",

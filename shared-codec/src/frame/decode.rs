@@ -2,8 +2,8 @@
 
 use super::{
     Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, MAX_DRAFT_TOKENS, MAX_ERROR_TEXT,
-    MAX_FRAME_BYTES, Next, PROTOCOL_VERSION, Prompt, Request, SamplingParameters, TargetDist, Token, Verdict, Welcome,
-    encode::put_target, layout::*,
+    MAX_FRAME_BYTES, Next, PROTOCOL_VERSION, Prompt, Request, Resume, SamplingParameters, TargetDist, Ticket, Token,
+    Verdict, Welcome, encode::put_target, layout::*,
 };
 use crate::{
     error::DecodeError,
@@ -21,13 +21,18 @@ impl Frame {
         let mut input = ByteReader::new(bytes);
         let frame = match input.u8("frame kind")? {
             HELLO => {
-                if input.array("magic")? != MAGIC {
-                    return Err(DecodeError::NotOutrider);
-                }
-                check_version(input.u16("version")?)?;
+                check_opening(&mut input)?;
                 Frame::Hello(Hello {
                     vocab_size: input.u32("vocabulary size")?,
                     tokenizer_hash: input.array("tokenizer hash")?,
+                })
+            }
+            RESUME => {
+                check_opening(&mut input)?;
+                Frame::Resume(Resume {
+                    ticket: take_ticket(&mut input)?,
+                    generation: input.varint("generation")?,
+                    length: input.varint("length")?,
                 })
             }
             WELCOME => {
@@ -37,6 +42,8 @@ impl Frame {
                     context_length: input.u32("context length")?,
                     max_draft_tokens: draft_count(input.u8("maximum draft tokens")?, "maximum draft tokens")?,
                     eos_ids: take_ids(&mut input, "end-of-text ids")?,
+                    ticket: take_ticket(&mut input)?,
+                    detached_seconds: input.varint("detached lifetime")?,
                 })
             }
             PROMPT => {
@@ -105,7 +112,8 @@ impl Frame {
             TOKEN => {
                 let generation = take_generation(&mut input)?;
                 let finish = take_finish(input.u8("token flags")?)?;
-                Frame::Token(Token { generation, finish, token: input.varint("token")? })
+                let position = input.varint("position")?;
+                Frame::Token(Token { generation, position, finish, token: input.varint("token")? })
             }
             ERROR => {
                 let generation = input.varint("generation")?;
@@ -124,6 +132,18 @@ impl Frame {
         input.finish()?;
         Ok(frame)
     }
+}
+
+/// What the edge's first frame begins with after its kind; the same in every version.
+fn check_opening(input: &mut ByteReader<'_>) -> Result<(), DecodeError> {
+    if input.array("magic")? != MAGIC {
+        return Err(DecodeError::NotOutrider);
+    }
+    check_version(input.u16("version")?)
+}
+
+fn take_ticket(input: &mut ByteReader<'_>) -> Result<Ticket, DecodeError> {
+    Ok(Ticket { id: input.array("session id")?, secret: input.array("session secret")? })
 }
 
 fn take_scheme(input: &mut ByteReader<'_>) -> Result<SchemeParameters, DecodeError> {

@@ -1,6 +1,6 @@
 //! Frames to bytes.
 
-use super::{Finish, Frame, MAX_ERROR_TEXT, Next, PROTOCOL_VERSION, Request, TargetDist, layout::*};
+use super::{Finish, Frame, MAX_ERROR_TEXT, Next, PROTOCOL_VERSION, Request, TargetDist, Ticket, layout::*};
 use crate::{
     rule::RuleParameters,
     scheme::{Code, Downlink, SchemeParameters},
@@ -26,6 +26,16 @@ impl Frame {
                 out.extend(welcome.context_length.to_le_bytes());
                 out.push(welcome.max_draft_tokens);
                 put_ids(&mut out, &welcome.eos_ids);
+                put_ticket(&mut out, &welcome.ticket);
+                put_varint(&mut out, welcome.detached_seconds);
+            }
+            Frame::Resume(resume) => {
+                out.push(RESUME);
+                out.extend(MAGIC);
+                out.extend(PROTOCOL_VERSION.to_le_bytes());
+                put_ticket(&mut out, &resume.ticket);
+                put_varint(&mut out, resume.generation);
+                put_varint(&mut out, resume.length);
             }
             Frame::Prompt(prompt) => {
                 out.push(PROMPT);
@@ -102,6 +112,7 @@ impl Frame {
                 out.push(TOKEN);
                 put_varint(&mut out, token.generation);
                 out.push(finish_bits(token.finish));
+                put_varint(&mut out, token.position);
                 put_varint(&mut out, token.token);
             }
             Frame::Error(error) => {
@@ -116,6 +127,11 @@ impl Frame {
         }
         out
     }
+}
+
+fn put_ticket(out: &mut Vec<u8>, ticket: &Ticket) {
+    out.extend(ticket.id);
+    out.extend(ticket.secret);
 }
 
 fn put_scheme(out: &mut Vec<u8>, scheme: SchemeParameters) {

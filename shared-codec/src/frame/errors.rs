@@ -34,6 +34,12 @@ pub enum ErrorCode {
     FrameTooLong,
     /// 0x0404: nothing was heard for too long.
     Idle,
+    /// 0x0410: there is no such session, or not with this secret.
+    UnknownSession,
+    /// 0x0411: another connection goes on with the session.
+    TakenOver,
+    /// 0x0412: the session is as old as one may get.
+    SessionExpired,
     /// 0x0501: the server failed.
     Internal,
     /// 0x0502: the server is stopping.
@@ -42,7 +48,7 @@ pub enum ErrorCode {
     Other(u16),
 }
 
-pub(super) const ERROR_CODES: [(ErrorCode, u16, &str); 12] = [
+pub(super) const ERROR_CODES: [(ErrorCode, u16, &str); 15] = [
     (ErrorCode::Malformed, 0x0101, "malformed"),
     (ErrorCode::OutOfOrder, 0x0201, "out-of-order"),
     (ErrorCode::InvalidDraft, 0x0202, "invalid-draft"),
@@ -53,6 +59,9 @@ pub(super) const ERROR_CODES: [(ErrorCode, u16, &str); 12] = [
     (ErrorCode::ServerFull, 0x0402, "server-full"),
     (ErrorCode::FrameTooLong, 0x0403, "frame-too-long"),
     (ErrorCode::Idle, 0x0404, "idle"),
+    (ErrorCode::UnknownSession, 0x0410, "unknown-session"),
+    (ErrorCode::TakenOver, 0x0411, "taken-over"),
+    (ErrorCode::SessionExpired, 0x0412, "session-expired"),
     (ErrorCode::Internal, 0x0501, "internal"),
     (ErrorCode::ShuttingDown, 0x0502, "shutting-down"),
 ];

@@ -5,6 +5,7 @@ pub(super) const PROMPT: u8 = 0x02;
 pub(super) const GENERATE: u8 = 0x03;
 pub(super) const DRAFT: u8 = 0x04;
 pub(super) const CANCEL: u8 = 0x05;
+pub(super) const RESUME: u8 = 0x08;
 pub(super) const BYE: u8 = 0x0f;
 pub(super) const WELCOME: u8 = 0x81;
 pub(super) const RESAMPLE: u8 = 0x06;

@@ -22,6 +22,37 @@ pub struct Welcome {
     pub max_draft_tokens: u8,
     /// Ids that end a text when committed.
     pub eos_ids: Vec<u32>,
+    /// What the session is resumed with.
+    pub ticket: Ticket,
+    /// How long the session waits for that once its connection is gone, in seconds.
+    pub detached_seconds: u32,
+}
+
+/// Names a session, and shows the right to go on with it.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ticket {
+    /// Which session; 128 random bits.
+    pub id: [u8; 16],
+    /// Whoever has it may go on with the session; 128 random bits.
+    pub secret: [u8; 16],
+}
+
+/// The secret is left out: what is printed ends in logs.
+impl core::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Ticket({:032x})", u128::from_be_bytes(self.id))
+    }
+}
+
+/// What the edge says first where it goes on with a session. Its first seven bytes are laid out as those of a [`Hello`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resume {
+    /// From the session's [`Welcome`].
+    pub ticket: Ticket,
+    /// The last generation that the edge began; 0 if none.
+    pub generation: u32,
+    /// How many tokens of it the edge has, prompt included.
+    pub length: u32,
 }
 
 /// What both kinds of generation need.
@@ -157,6 +188,8 @@ pub struct Evidence {
 pub struct Token {
     /// The generation it belongs to.
     pub generation: u32,
+    /// Its place in the text; the prompt's first token is at 0.
+    pub position: u32,
     /// The token.
     pub token: u32,
     /// Whether the generation is over.
