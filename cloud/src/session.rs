@@ -205,9 +205,6 @@ pub async fn run(
                         }
                     } else {
                         tokio::spawn(refuse(next, ErrorCode::UnknownSession, UNKNOWN, limits));
-                        if wire.is_none() {
-                            return;
-                        }
                     }
                 }
                 Visit::GiveWay if wire.is_none() && !session.is_generating() => return,

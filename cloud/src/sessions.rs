@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn resume(ticket: Ticket) -> Resume {
-        Resume { ticket, generation: 0, length: 0 }
+        Resume { ticket, attempt: 1, generation: 0, length: 0 }
     }
 
     #[tokio::test]

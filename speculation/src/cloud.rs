@@ -86,6 +86,8 @@ pub struct CloudSession {
     kept: Vec<Kept>,
     /// Their bytes, and those of frames that were too many to be kept.
     kept_bytes: usize,
+    /// Number of the last Resume.
+    attempt: u32,
     greeted: bool,
     closed: bool,
     outputs: VecDeque<CloudOutput>,
@@ -104,6 +106,7 @@ impl CloudSession {
             admission,
             kept: Vec::new(),
             kept_bytes: 0,
+            attempt: 0,
             greeted: false,
             closed: false,
             outputs: VecDeque::new(),
@@ -123,12 +126,13 @@ impl CloudSession {
         self.greeted && !self.closed && self.last_generation > 0 && self.kept_bytes <= MAX_KEPT_BYTES
     }
 
-    /// Goes on over another connection, whose edge has shown the ticket. `false`: what this edge says of itself does not fit the
-    /// session, or it is over; nothing has changed.
+    /// Goes on over another connection, whose edge has shown the ticket. `false`: this comes late, what this edge says of itself
+    /// does not fit the session, or it is over; nothing has changed.
     pub fn resume(&mut self, resume: &Resume) -> bool {
-        if !self.is_worth_keeping() || resume.generation < self.last_generation {
+        if !self.is_worth_keeping() || resume.attempt <= self.attempt || resume.generation < self.last_generation {
             return false;
         }
+        self.attempt = resume.attempt;
         self.outputs.clear();
         self.welcome();
         let is_current = resume.generation == self.last_generation;

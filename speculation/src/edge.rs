@@ -83,7 +83,7 @@ pub enum Event {
     Refused(ErrorFrame),
     /// The server ended the session, with or without a reason.
     Closed(Option<ErrorFrame>),
-    /// The server ended the connection for a reason that passes: the generation can go on over another.
+    /// The server ended the connection for a reason that passes: the session can go on over another.
     Interrupted(ErrorFrame),
     /// The session goes on over another connection.
     Resumed {
@@ -266,6 +266,17 @@ impl StartError {
     }
 }
 
+/// What is needed to go on with a session: to be kept where only its user can read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// Its name and secret.
+    pub ticket: Ticket,
+    /// How often it was resumed.
+    pub attempts: u32,
+    /// Its last generation.
+    pub generation: u32,
+}
+
 /// What there is of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
@@ -288,6 +299,8 @@ pub struct EdgeSession {
     line: Line,
     /// What the session is resumed with; `None` if the server has none of it.
     ticket: Option<Ticket>,
+    /// How often it was asked for with that.
+    attempts: u32,
     closed: bool,
     last_generation: u32,
     generation: Option<Generation>,
@@ -308,10 +321,11 @@ impl EdgeSession {
         session
     }
 
-    /// A session whose state was lost but for its ticket and the number of its last generation: about to say Resume. When it is
-    /// [idle](Self::is_idle), the generation is cancelled; its text may be the prompt of the next.
-    pub fn returning(draft: DraftInfo, ticket: Ticket, last_generation: u32) -> Self {
-        let mut session = Self { ticket: Some(ticket), last_generation, ..Self::unconnected(draft) };
+    /// A session whose state was lost but for a [claim](Self::claim): about to say Resume. When it is [idle](Self::is_idle), the generation
+    /// is cancelled; its text may be the prompt of the next.
+    pub fn returning(draft: DraftInfo, claim: Claim) -> Self {
+        let Claim { ticket, attempts, generation: last_generation } = claim;
+        let mut session = Self { ticket: Some(ticket), attempts, last_generation, ..Self::unconnected(draft) };
         session.reconnected();
         session
     }
@@ -323,6 +337,7 @@ impl EdgeSession {
             server: None,
             line: Line::Down,
             ticket: None,
+            attempts: 0,
             closed: false,
             last_generation: 0,
             generation: None,
@@ -343,9 +358,9 @@ impl EdgeSession {
         self.server.as_ref()
     }
 
-    /// What the session can be resumed with, by another [`returning`](Self::returning) as well; and its last generation.
-    pub fn ticket(&self) -> Option<(Ticket, u32)> {
-        Some((self.ticket?, self.last_generation))
+    /// What another can go on with the session with; `None` before the handshake is done.
+    pub fn claim(&self) -> Option<Claim> {
+        Some(Claim { ticket: self.ticket?, attempts: self.attempts, generation: self.last_generation })
     }
 
     /// The connection is gone. Whether the session can go on over another.
@@ -366,8 +381,10 @@ impl EdgeSession {
         let frame = match self.ticket {
             Some(ticket) => {
                 self.line = Line::Resuming;
+                self.attempts = self.attempts.saturating_add(1);
+                let attempt = self.attempts;
                 let length = self.generation.as_ref().map_or(0, Generation::length) as u32;
-                Frame::Resume(Resume { ticket, generation: self.last_generation, length })
+                Frame::Resume(Resume { ticket, attempt, generation: self.last_generation, length })
             }
             None => {
                 self.line = Line::Greeting;
@@ -544,6 +561,9 @@ impl EdgeSession {
         if !anew && self.ticket != Some(welcome.ticket) {
             return Err(EdgeError::Unexpected { frame: "Welcome" });
         }
+        if anew {
+            self.attempts = 0;
+        }
         self.line = Line::Up;
         self.ticket = Some(welcome.ticket);
         self.server = Some(welcome.clone());
@@ -601,8 +621,8 @@ impl EdgeSession {
                 (self.ticket, self.line) = (None, Line::Down);
             }
             // These pass, or another session is to be begun.
-            ErrorCode::ShuttingDown | ErrorCode::SessionExpired | ErrorCode::ServerFull
-                if was_met && self.generation.is_some() =>
+            ErrorCode::ShuttingDown | ErrorCode::SessionExpired | ErrorCode::Idle | ErrorCode::ServerFull
+                if was_met =>
             {
                 (self.ticket, self.line) = (None, Line::Down);
                 self.event(Event::Interrupted(error));

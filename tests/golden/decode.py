@@ -277,7 +277,7 @@ def read_frame(data: bytes) -> dict[str, Any]:
         need(reader.take(4) == b"OUTR", "not a Resume")
         need(reader.uint(2) == VERSION, "another version")
         frame = {"frame": "Resume", **read_ticket(reader)}
-        frame |= {"generation": reader.varint(), "length": reader.varint()}
+        frame |= {"attempt": reader.varint(), "generation": reader.varint(), "length": reader.varint()}
     elif kind == 0x81:
         need(reader.uint(2) == VERSION, "another version")
         frame = {"frame": "Welcome", "vocab_size": reader.uint(4), "context_length": reader.uint(4)}

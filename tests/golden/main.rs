@@ -203,6 +203,7 @@ fn frame_value(frame: &Frame) -> Value {
         Frame::Resume(resume) => json!({
             "session": hex(&resume.ticket.id),
             "secret": hex(&resume.ticket.secret),
+            "attempt": resume.attempt,
             "generation": resume.generation,
             "length": resume.length,
         }),

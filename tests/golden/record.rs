@@ -527,8 +527,8 @@ fn one_of_each() -> Value {
             ticket: Ticket::default(),
             detached_seconds: u32::MAX,
         }),
-        Frame::Resume(Resume { ticket, generation: 3, length: 300 }),
-        Frame::Resume(Resume { ticket: Ticket::default(), generation: 0, length: u32::MAX }),
+        Frame::Resume(Resume { ticket, attempt: 1, generation: 3, length: 300 }),
+        Frame::Resume(Resume { ticket: Ticket::default(), attempt: u32::MAX, generation: 0, length: u32::MAX }),
         Frame::Generate(request(&[0, 300, 4095])),
         Frame::Generate(Request {
             generation: u32::MAX,

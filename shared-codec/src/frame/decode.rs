@@ -31,6 +31,7 @@ impl Frame {
                 check_opening(&mut input)?;
                 Frame::Resume(Resume {
                     ticket: take_ticket(&mut input)?,
+                    attempt: input.varint("attempt")?,
                     generation: input.varint("generation")?,
                     length: input.varint("length")?,
                 })

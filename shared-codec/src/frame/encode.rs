@@ -34,6 +34,7 @@ impl Frame {
                 out.extend(MAGIC);
                 out.extend(PROTOCOL_VERSION.to_le_bytes());
                 put_ticket(&mut out, &resume.ticket);
+                put_varint(&mut out, resume.attempt);
                 put_varint(&mut out, resume.generation);
                 put_varint(&mut out, resume.length);
             }

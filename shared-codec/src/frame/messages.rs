@@ -49,6 +49,8 @@ impl core::fmt::Debug for Ticket {
 pub struct Resume {
     /// From the session's [`Welcome`].
     pub ticket: Ticket,
+    /// How often the session has been asked for with this: 1, 2, …. One that comes late does not take the session from a later one.
+    pub attempt: u32,
     /// The last generation that the edge began; 0 if none.
     pub generation: u32,
     /// How many tokens of it the edge has, prompt included.

@@ -32,8 +32,8 @@ fn one_of_each() -> Vec<Frame> {
             ticket: TICKET,
             detached_seconds: 120,
         }),
-        Frame::Resume(Resume { ticket: TICKET, generation: 3, length: 300 }),
-        Frame::Resume(Resume { ticket: TICKET, generation: 0, length: 0 }),
+        Frame::Resume(Resume { ticket: TICKET, attempt: 1, generation: 3, length: 300 }),
+        Frame::Resume(Resume { ticket: TICKET, attempt: 1, generation: 0, length: 0 }),
         Frame::Generate(request()),
         Frame::Draft(Draft { generation: 3, round: 200, count: 2, payload: vec![1, 2, 3], ..Draft::default() }),
         Frame::Draft(Draft { generation: 3, round: 200, resampled: Some(300), ..Draft::default() }),
@@ -208,7 +208,7 @@ fn a_long_error_text_is_cut_between_characters() {
 /// Whoever reads a log must not be able to go on with a session.
 #[test]
 fn a_secret_is_not_printed() {
-    let printed = format!("{:?}", Frame::Resume(Resume { ticket: TICKET, generation: 1, length: 2 }));
+    let printed = format!("{:?}", Frame::Resume(Resume { ticket: TICKET, attempt: 1, generation: 1, length: 2 }));
     assert!(printed.contains("Ticket(01010101") && !printed.contains("254") && !printed.contains("fe"), "{printed}");
 }
 

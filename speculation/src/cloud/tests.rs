@@ -43,11 +43,14 @@ fn draft(generation: u32, round: u32, ids: &[u32]) -> Vec<u8> {
 }
 
 fn resume(generation: u32, length: u32) -> Vec<u8> {
-    Frame::Resume(Resume { ticket: ADMISSION.ticket, generation, length }).encode()
+    Frame::Resume(Resume { ticket: ADMISSION.ticket, attempt: 1, generation, length }).encode()
 }
 
 fn resumes(session: &mut CloudSession, generation: u32, length: u32) -> Vec<Frame> {
-    assert!(session.resume(&Resume { ticket: ADMISSION.ticket, generation, length }));
+    let attempt = session.attempt + 1;
+    let late = Resume { ticket: ADMISSION.ticket, attempt: attempt - 1, generation, length };
+    assert!(!session.resume(&late), "a later one has the session");
+    assert!(session.resume(&Resume { attempt, ..late }));
     let Frame::Welcome(welcome) = sent(session) else { panic!("no Welcome") };
     assert_eq!((welcome.ticket, welcome.detached_seconds), (ADMISSION.ticket, 120));
     let mut frames = Vec::new();
@@ -548,7 +551,7 @@ fn a_verdict_is_kept_until_the_edge_shows_that_it_has_come() {
     assert_eq!(resumes(&mut session, 2, 9), []);
     session.handle_frame(&prompt(2, &[0]));
     assert_eq!(resumes(&mut session, 2, 1), []);
-    let old = Resume { ticket: ADMISSION.ticket, generation: 1, length: 9 };
+    let old = Resume { ticket: ADMISSION.ticket, attempt: 99, generation: 1, length: 9 };
     assert!(!session.resume(&old), "an edge that knows less than the server cannot go on");
 }
 
@@ -582,7 +585,8 @@ fn a_refusal_is_sent_again_and_what_is_over_is_not_resumed() {
     assert!(session.is_worth_keeping());
     session.close(ErrorCode::SessionExpired, "old");
     assert!(
-        !session.is_worth_keeping() && !session.resume(&Resume { ticket: ADMISSION.ticket, generation: 1, length: 1 })
+        !session.is_worth_keeping()
+            && !session.resume(&Resume { ticket: ADMISSION.ticket, attempt: 99, generation: 1, length: 1 })
     );
     assert_eq!(error(&mut session), (0, ErrorCode::SessionExpired, true), "the end is still told");
 }

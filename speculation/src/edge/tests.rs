@@ -382,8 +382,8 @@ fn polled(session: &mut EdgeSession) -> (Vec<Frame>, Vec<Event>) {
     (frames, events)
 }
 
-fn resume(generation: u32, length: u32) -> Frame {
-    Frame::Resume(Resume { ticket: TICKET, generation, length })
+fn resume(attempt: u32, generation: u32, length: u32) -> Frame {
+    Frame::Resume(Resume { ticket: TICKET, attempt, generation, length })
 }
 
 fn refusal(code: ErrorCode) -> Frame {
@@ -396,7 +396,7 @@ fn what_was_not_answered_is_sent_again() {
     assert!(session.disconnected());
     assert_eq!(polled(&mut session).0, [], "there is nobody to send to");
     session.reconnected();
-    assert_eq!(polled(&mut session).0, [resume(1, 2)]);
+    assert_eq!(polled(&mut session).0, [resume(1, 1, 2)]);
     give(&mut session, Frame::Welcome(welcome(16))).unwrap();
     let (frames, events) = polled(&mut session);
     assert!(matches!(&frames[..], [Frame::Prompt(_), again] if *again == Frame::Draft(draft)), "{frames:?}");
@@ -407,7 +407,7 @@ fn what_was_not_answered_is_sent_again() {
     assert_eq!(session.statistics().tokens, 2);
     assert!(session.disconnected());
     session.reconnected();
-    assert_eq!(polled(&mut session).0, [resume(1, 4)]);
+    assert_eq!(polled(&mut session).0, [resume(2, 1, 4)]);
     give(&mut session, Frame::Welcome(welcome(16))).unwrap();
     let (frames, _) = polled(&mut session);
     assert!(matches!(&frames[..], [Frame::Draft(draft)] if draft.round == 1), "{frames:?}");
@@ -421,7 +421,7 @@ fn a_cancel_without_a_connection_is_sent_when_there_is_one() {
     assert_eq!(polled(&mut session).1, [Event::Finished(EndReason::Cancelled)]);
     session.start(vec![0], &settings(4), NOW).unwrap();
     session.reconnected();
-    assert_eq!(polled(&mut session).0, [resume(2, 1)]);
+    assert_eq!(polled(&mut session).0, [resume(1, 2, 1)]);
     give(&mut session, Frame::Welcome(welcome(16))).unwrap();
     let (frames, _) = polled(&mut session);
     assert!(matches!(&frames[..], [Frame::Cancel { generation: 1 }, Frame::Generate(_)]), "{frames:?}");
@@ -436,7 +436,7 @@ fn a_server_that_knows_nothing_is_asked_for_the_rest() {
         if refused == ErrorCode::UnknownSession {
             assert!(session.disconnected());
             session.reconnected();
-            assert_eq!(polled(&mut session).0, [resume(1, 4)]);
+            assert_eq!(polled(&mut session).0, [resume(1, 1, 4)]);
         }
         polled(&mut session);
         give(&mut session, refusal(refused)).unwrap();
@@ -447,7 +447,7 @@ fn a_server_that_knows_nothing_is_asked_for_the_rest() {
         assert!(matches!(polled(&mut session).0[..], [Frame::Hello(_)]));
         let ticket = Ticket { id: [3; 16], ..TICKET };
         give(&mut session, Frame::Welcome(Welcome { ticket, ..welcome(16) })).unwrap();
-        assert_eq!(session.ticket(), Some((ticket, 2)));
+        assert_eq!(session.claim(), Some(Claim { ticket, attempts: 0, generation: 2 }));
         let (frames, events) = polled(&mut session);
         assert!(events.contains(&Event::Resumed { anew: true }));
         let [Frame::Prompt(prompt), Frame::Draft(draft)] = &frames[..] else { panic!("{frames:?}") };
@@ -475,14 +475,15 @@ fn only_a_session_that_there_is_goes_on() {
     let other = Welcome { ticket: Ticket { id: [3; 16], ..TICKET }, ..welcome(16) };
     assert_eq!(give(&mut session, Frame::Welcome(other)), Err(EdgeError::Unexpected { frame: "Welcome" }));
     // After a reload only the ticket is left: the generation is given up, and its text may be gone on from.
-    let mut session = EdgeSession::returning(draft.clone(), TICKET, 4);
-    assert_eq!(polled(&mut session).0, [resume(4, 0)]);
+    let claim = Claim { ticket: TICKET, attempts: 2, generation: 4 };
+    let mut session = EdgeSession::returning(draft.clone(), claim);
+    assert_eq!(polled(&mut session).0, [resume(3, 4, 0)]);
     give(&mut session, Frame::Welcome(welcome(16))).unwrap();
     assert_eq!(polled(&mut session).0, [Frame::Cancel { generation: 4 }]);
     session.start(vec![0, 3], &settings(4), NOW).unwrap();
     assert!(matches!(&polled(&mut session).0[..], [Frame::Generate(request)] if request.generation == 5));
     // If that is gone as well, there is a new session.
-    let mut session = EdgeSession::returning(draft, TICKET, 4);
+    let mut session = EdgeSession::returning(draft, claim);
     give(&mut session, refusal(ErrorCode::UnknownSession)).unwrap();
     assert!(session.disconnected());
     session.reconnected();
