@@ -26,19 +26,19 @@ use axum::{
     serve::{ListenerExt, Serve, TapIo},
 };
 use futures_util::{SinkExt, StreamExt, future, stream::SplitSink};
-use outrider_codec::frame::{ErrorCode, MAX_FRAME_BYTES};
+use outrider_codec::frame::MAX_FRAME_BYTES;
 use outrider_speculation::cloud::TargetInfo;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
 };
 use tower_http::{compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer};
-use tracing::Instrument;
 
 use crate::{
     engine::{Engine, Load},
     metrics,
-    session::{self, Limits},
+    session::{Host, Limits, Wire},
+    sessions::Sessions,
 };
 
 /// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
@@ -51,6 +51,8 @@ pub struct AppState {
     pub engine: Engine,
     /// What sessions need to know of it.
     pub target: TargetInfo,
+    /// Those that can be resumed.
+    pub sessions: Sessions,
     /// Bounds on each session.
     pub limits: Limits,
     /// The draft model for browsers.
@@ -169,12 +171,6 @@ async fn upgrade(
 
 async fn converse(socket: WebSocket, state: Arc<AppState>, peer: SocketAddr) {
     let (sink, stream) = socket.split();
-    let outgoing = binary(sink);
-    let Some(seat) = state.engine.seat() else {
-        tracing::warn!(%peer, "refused a session: no seat is free");
-        state.engine.metrics().refused(ErrorCode::ServerFull);
-        return session::refuse(outgoing, state.limits).await;
-    };
     let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
         future::ready(match message {
             Ok(Message::Binary(bytes)) => Some(bytes.to_vec()),
@@ -183,9 +179,14 @@ async fn converse(socket: WebSocket, state: Arc<AppState>, peer: SocketAddr) {
             _ => None,
         })
     });
-    let span = session::span(&seat, Some(peer));
-    let running = session::run(seat, state.target.clone(), state.limits, incoming, outgoing, state.stopping.clone());
-    running.instrument(span).await;
+    let host = Host {
+        engine: state.engine.clone(),
+        sessions: state.sessions.clone(),
+        target: state.target.clone(),
+        limits: state.limits,
+        stopping: state.stopping.clone(),
+    };
+    host.converse(Wire::new(incoming, binary(sink)), Some(peer)).await;
 }
 
 /// Bytes as binary messages.

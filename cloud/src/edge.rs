@@ -1,6 +1,6 @@
 //! A native edge: the browser's part without a browser.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_channel::mpsc;
 use futures_util::{Sink, SinkExt, Stream, StreamExt, future};
@@ -12,12 +12,13 @@ use outrider_speculation::{
     edge::{Committed, DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError},
     statistics::Statistics,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time};
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::{
     engine::Engine,
-    session::{self, Limits},
+    session::{self, Limits, Wire},
+    sessions::Sessions,
 };
 
 /// Why a native edge cannot go on.
@@ -55,6 +56,36 @@ pub struct Generated {
     pub end: EndReason,
     /// What it cost.
     pub statistics: Statistics,
+    /// How often it went on over another connection.
+    pub resumed: usize,
+}
+
+/// How a native edge goes on when the connection is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts one after the other without success; 0 gives up at once.
+    pub attempts: u32,
+    /// The pause before the second; it doubles with each, and up to half of it is left to chance. The first comes at once.
+    pub pause: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts: 12, pause: Duration::from_millis(100), longest: Duration::from_secs(5) }
+    }
+}
+
+impl Retry {
+    /// The pause after so many attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
+    fn pause_after(&self, failed: u32, chance: u8) -> Duration {
+        if failed == 0 {
+            return Duration::ZERO;
+        }
+        let pause = self.pause.saturating_mul(1 << (failed - 1).min(20)).min(self.longest);
+        pause / 2 + pause / 2 * u32::from(chance) / 255
+    }
 }
 
 /// Both directions of a connection, as bytes.
@@ -86,12 +117,13 @@ impl Transport {
     /// A session of an engine in this process; `None` if the engine is full.
     pub fn local(engine: &Engine, target: TargetInfo) -> Option<Self> {
         let seat = engine.seat()?;
+        let entry = Sessions::default().open().ok()?;
         let (to_cloud, from_edge) = mpsc::unbounded();
         let (to_edge, from_cloud) = mpsc::unbounded();
         tokio::spawn(async move {
             // Held until the session ends: dropped, it would read as the server stopping.
             let (_running, stopping) = watch::channel(false);
-            session::run(seat, target, Limits::default(), from_edge, to_edge, stopping).await;
+            session::run(entry, seat, target, Limits::default(), Wire::new(from_edge, to_edge), stopping).await;
         });
         Some(Self { incoming: Box::new(from_cloud), outgoing: Box::new(to_cloud.sink_map_err(|_| ())) })
     }
@@ -105,10 +137,23 @@ pub struct NativeEdge<'a> {
     session: EdgeSession,
     transport: Transport,
     origin: Instant,
+    /// Where to connect to again.
+    way: Option<(String, Retry)>,
+    /// Attempts since the last that succeeded.
+    failed: u32,
+    /// Why the server ended the last connection, if it said so.
+    interruption: Option<ErrorFrame>,
+    resumed: usize,
 }
 
 impl<'a> NativeEdge<'a> {
-    /// Shakes hands.
+    /// Connects to a server and shakes hands. A generation goes on when the connection is lost, as `retry` says.
+    pub async fn connect(model: &'a Model, info: DraftInfo, url: &str, retry: Retry) -> Result<Self, NativeEdgeError> {
+        let edge = Self::greet(model, info, Transport::connect(url).await?).await?;
+        Ok(Self { way: Some((url.to_owned(), retry)), ..edge })
+    }
+
+    /// Shakes hands over one connection, which is the only one.
     pub async fn greet(model: &'a Model, info: DraftInfo, transport: Transport) -> Result<Self, NativeEdgeError> {
         let mut edge = Self {
             model,
@@ -117,6 +162,10 @@ impl<'a> NativeEdge<'a> {
             session: EdgeSession::new(info),
             transport,
             origin: Instant::now(),
+            way: None,
+            failed: 0,
+            interruption: None,
+            resumed: 0,
         };
         while !matches!(edge.next_event().await?, Event::Connected(_)) {}
         Ok(edge)
@@ -130,13 +179,21 @@ impl<'a> NativeEdge<'a> {
         mut on_committed: impl FnMut(&Committed),
     ) -> Result<Generated, NativeEdgeError> {
         self.session.start(prompt, settings, self.origin.elapsed())?;
+        self.resumed = 0;
         loop {
             match self.next_event().await? {
                 Event::Committed(committed) => on_committed(&committed),
                 Event::Finished(end) => {
-                    return Ok(Generated { end, statistics: self.session.statistics().clone() });
+                    let statistics = self.session.statistics().clone();
+                    return Ok(Generated { end, statistics, resumed: self.resumed });
                 }
                 Event::Refused(error) => return Err(NativeEdgeError::Refused(error)),
+                Event::Resumed { anew } => {
+                    tracing::info!(anew, "the session goes on");
+                    (self.failed, self.interruption) = (0, None);
+                    self.resumed += 1;
+                }
+                Event::Interrupted(error) => self.interruption = Some(error),
                 Event::Connected(_) | Event::Closed(_) => {}
             }
         }
@@ -156,16 +213,42 @@ impl<'a> NativeEdge<'a> {
         loop {
             match self.session.poll(self.origin.elapsed())? {
                 Some(EdgeOutput::Send(bytes)) => {
-                    self.transport.outgoing.send(bytes).await.map_err(|()| NativeEdgeError::Lost)?;
+                    if self.transport.outgoing.send(bytes).await.is_err() {
+                        self.reconnect().await?;
+                    }
                 }
                 Some(EdgeOutput::Forward(forward)) => self.draft(&forward)?,
                 Some(EdgeOutput::Event(Event::Closed(Some(error)))) => return Err(NativeEdgeError::Refused(error)),
                 Some(EdgeOutput::Event(Event::Closed(None))) => return Err(NativeEdgeError::Lost),
                 Some(EdgeOutput::Event(event)) => return Ok(event),
-                None => {
-                    let bytes = self.transport.incoming.next().await.ok_or(NativeEdgeError::Lost)?;
-                    self.session.handle_frame(&bytes, self.origin.elapsed())?;
+                None => match self.transport.incoming.next().await {
+                    Some(bytes) => self.session.handle_frame(&bytes, self.origin.elapsed())?,
+                    None => self.reconnect().await?,
+                },
+            }
+        }
+    }
+
+    /// Opens another connection in place of one that is gone.
+    async fn reconnect(&mut self) -> Result<(), NativeEdgeError> {
+        let way = self.way.clone().filter(|(_, retry)| self.failed < retry.attempts);
+        let Some((url, retry)) = way.filter(|_| self.session.disconnected()) else {
+            return Err(self.interruption.take().map_or(NativeEdgeError::Lost, NativeEdgeError::Refused));
+        };
+        loop {
+            let mut chance = [255];
+            // Without randomness the pauses are whole.
+            let _ = getrandom::fill(&mut chance);
+            time::sleep(retry.pause_after(self.failed, chance[0])).await;
+            self.failed += 1;
+            match Transport::connect(&url).await {
+                Ok(transport) => {
+                    self.transport = transport;
+                    self.session.reconnected();
+                    return Ok(());
                 }
+                Err(error) if self.failed >= retry.attempts => return Err(error),
+                Err(error) => tracing::debug!(%error, "the server cannot be reached yet"),
             }
         }
     }
@@ -180,5 +263,18 @@ impl<'a> NativeEdge<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_are_left_to_chance() {
+        let retry = Retry::default();
+        let pauses = |chance| [0, 1, 2, 3, 6, 7, 40].map(|failed| retry.pause_after(failed, chance).as_millis());
+        assert_eq!(pauses(255), [0, 100, 200, 400, 3200, 5000, 5000]);
+        assert_eq!(pauses(0), [0, 50, 100, 200, 1600, 2500, 2500]);
     }
 }

@@ -5,7 +5,8 @@
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
 //! | [`engine`] | the one thread that owns the target and runs many sessions' passes together |
 //! | [`metrics`] | what is counted, for `/metrics` |
-//! | [`session`] | drives one connection: state machine, engine, time limits |
+//! | [`session`] | drives one session: state machine, engine, time limits |
+//! | [`sessions`] | the sessions that can be resumed, by name |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, health |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
 //! | [`training`] | trains the heads that score a draft's hidden state |
@@ -22,4 +23,5 @@ pub mod engine;
 pub mod metrics;
 pub mod pair;
 pub mod session;
+pub mod sessions;
 pub mod training;

@@ -1,22 +1,23 @@
-//! Drives one connection: state machine, engine, time limits.
+//! Drives one session: state machine, engine, time limits; over one connection after another.
 //!
-//! Generic over the stream and the sink of bytes, so that channels stand in for a socket.
+//! A connection is two streams of bytes, so that channels stand in for a socket.
 
 use std::{future::Future, net::SocketAddr, pin::Pin, time::Duration};
 
-use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use futures_util::{Sink, SinkExt, Stream, StreamExt, stream};
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
 use outrider_models::Logits;
-use outrider_speculation::cloud::{CloudOutput, CloudSession, TargetInfo};
+use outrider_speculation::cloud::{Admission, CloudOutput, CloudSession, TargetInfo};
 use tokio::{sync::watch, time};
 use tracing::{
-    Span,
+    Instrument, Span,
     field::{Empty, display},
 };
 
 use crate::{
-    engine::{EngineError, Seat},
+    engine::{Engine, EngineError, Seat},
     metrics::SessionMeter,
+    sessions::{Entry, Sessions, Visit},
 };
 
 /// Bounds on a session.
@@ -26,16 +27,58 @@ pub struct Limits {
     pub idle: Duration,
     /// How long the peer may take to accept a message.
     pub write: Duration,
+    /// How long a session waits, with its seat, for an edge that has lost the connection; in whole seconds.
+    pub detached: Duration,
+    /// How old a session may get.
+    pub lifetime: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { idle: Duration::from_secs(300), write: Duration::from_secs(30) }
+        Self {
+            idle: Duration::from_secs(300),
+            write: Duration::from_secs(30),
+            detached: Duration::from_secs(120),
+            lifetime: Duration::from_secs(12 * 3600),
+        }
+    }
+}
+
+/// Both directions of a connection.
+pub struct Wire {
+    incoming: Pin<Box<dyn Stream<Item = Vec<u8>> + Send>>,
+    outgoing: Pin<Box<dyn Sink<Vec<u8>, Error = ()> + Send>>,
+}
+
+impl Wire {
+    /// Joins what comes and what goes, a frame an item.
+    pub fn new<Outgoing: Sink<Vec<u8>> + Send + 'static>(
+        incoming: impl Stream<Item = Vec<u8>> + Send + 'static,
+        outgoing: Outgoing,
+    ) -> Self {
+        Self { incoming: Box::pin(incoming), outgoing: Box::pin(outgoing.sink_map_err(|_| ())) }
+    }
+
+    /// A connection whose peer is gone.
+    pub fn closed() -> Self {
+        Self::new(stream::empty(), futures_util::sink::drain())
+    }
+
+    /// The same before a frame has been taken from it.
+    fn with_first(self, bytes: Vec<u8>) -> Self {
+        let Self { incoming, outgoing } = self;
+        Self { incoming: Box::pin(stream::iter([bytes]).chain(incoming)), outgoing }
+    }
+}
+
+impl core::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Wire")
     }
 }
 
 /// What the log says with every line about a session: a number, who is at the other end, and the scheme of its drafts.
-pub fn span(seat: &Seat, peer: Option<SocketAddr>) -> Span {
+fn span(seat: &Seat, peer: Option<SocketAddr>) -> Span {
     let span = tracing::info_span!("session", id = seat.id(), peer = Empty, scheme = Empty);
     if let Some(peer) = peer {
         span.record("peer", display(peer));
@@ -45,77 +88,180 @@ pub fn span(seat: &Seat, peer: Option<SocketAddr>) -> Span {
 
 type PassInFlight<'a> = Pin<Box<dyn Future<Output = Result<Logits, EngineError>> + Send + 'a>>;
 
-/// Runs a session until it closes, the peer goes, or `stopping` becomes true.
-pub async fn run<Incoming, Outgoing>(
+/// What all sessions of a server share.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Runs their passes.
+    pub engine: Engine,
+    /// Those that can be resumed.
+    pub sessions: Sessions,
+    /// What they need to know of the target.
+    pub target: TargetInfo,
+    /// Bounds on each.
+    pub limits: Limits,
+    /// Becomes true when the server stops.
+    pub stopping: watch::Receiver<bool>,
+}
+
+impl Host {
+    /// Serves a connection: its first frame says whether it goes on with a session or begins one.
+    pub async fn converse(self, mut wire: Wire, peer: Option<SocketAddr>) {
+        let Self { engine, sessions, target, limits, stopping } = self;
+        if *stopping.borrow() {
+            return refuse(wire, ErrorCode::ShuttingDown, STOPPING, limits).await;
+        }
+        let first = match time::timeout(limits.idle, wire.incoming.next()).await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return,
+            Err(_) => return refuse(wire, ErrorCode::Idle, SILENT, limits).await,
+        };
+        if let Ok(Frame::Resume(resume)) = Frame::decode(&first) {
+            if let Err(wire) = sessions.resume(resume, wire) {
+                refuse(wire, ErrorCode::UnknownSession, UNKNOWN, limits).await;
+            }
+            return;
+        }
+        let mut seat = engine.seat();
+        if seat.is_none() {
+            sessions.make_room().await;
+            seat = engine.seat();
+        }
+        let Some(seat) = seat else {
+            tracing::warn!(peer = peer.map(display), "refused a session: no seat is free");
+            engine.metrics().refused(ErrorCode::ServerFull);
+            return refuse(wire, ErrorCode::ServerFull, FULL, limits).await;
+        };
+        match sessions.open() {
+            Ok(entry) => {
+                let span = span(&seat, peer);
+                run(entry, seat, target, limits, wire.with_first(first), stopping).instrument(span).await;
+            }
+            Err(error) => {
+                tracing::error!(%error, "refused a session: there is no randomness for its secret");
+                refuse(wire, ErrorCode::Internal, "The server failed.", limits).await;
+            }
+        }
+    }
+}
+
+const STOPPING: &str = "The server is stopping; come back.";
+const SILENT: &str = "Nothing was heard for too long.";
+const UNKNOWN: &str = "There is no such session: it waited too long, or the server was restarted.";
+const FULL: &str = "The server has no place for another session; try again in a minute.";
+const TAKEN_OVER: &str = "Another connection goes on with the session.";
+const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
+
+/// Runs a session until it closes, nobody comes back to it, or `stopping` becomes true.
+///
+/// The seat is given up before the entry: who waits for the entry to go wants the seat.
+pub async fn run(
+    mut entry: Entry,
     seat: Seat,
     target: TargetInfo,
     limits: Limits,
-    mut incoming: Incoming,
-    mut outgoing: Outgoing,
+    wire: Wire,
     mut stopping: watch::Receiver<bool>,
-) where
-    Incoming: Stream<Item = Vec<u8>> + Unpin,
-    Outgoing: Sink<Vec<u8>> + Unpin,
-{
-    let mut session = CloudSession::new(target);
+) {
+    let detached_seconds = limits.detached.as_secs().try_into().unwrap_or(u32::MAX);
+    let mut session = CloudSession::new(target, Admission { ticket: entry.ticket(), detached_seconds });
     let mut meter = SessionMeter::new(seat.metrics());
+    let mut wire = Some(wire);
     let mut pass: Option<PassInFlight<'_>> = None;
+    let expiry = time::Instant::now() + limits.lifetime;
+    // When something was heard last, or the connection was lost.
     let mut heard = time::Instant::now();
+    let mut end: Option<(ErrorCode, &str)> = None;
     loop {
-        while let Some(output) = session.poll() {
-            match output {
-                CloudOutput::Send(bytes) => {
+        if let Some((code, text)) = end.filter(|_| pass.is_none()) {
+            session.close(code, text);
+            meter.observe(session.events());
+        }
+        while let Some(connected) = &mut wire {
+            match session.poll() {
+                None => break,
+                Some(CloudOutput::Send(bytes)) => {
                     meter.sent(bytes.len());
-                    if !send(&mut outgoing, bytes, limits.write).await {
-                        return;
+                    if !send(connected, bytes, limits.write).await {
+                        wire = None;
+                        heard = time::Instant::now();
                     }
                 }
-                CloudOutput::Forward(forward) => pass = Some(Box::pin(seat.forward(forward))),
-                CloudOutput::Close => {
-                    let _ = outgoing.close().await;
+                Some(CloudOutput::Forward(forward)) => pass = Some(Box::pin(seat.forward(forward))),
+                Some(CloudOutput::Close) => {
+                    let _ = connected.outgoing.close().await;
                     return;
                 }
             }
         }
+        if wire.is_none() && (end.is_some() || !session.is_worth_keeping()) {
+            return;
+        }
+        entry.set_idle(wire.is_none() && !session.is_generating());
+        let patience = if wire.is_some() { limits.idle } else { limits.detached };
         tokio::select! {
-            bytes = incoming.next() => match bytes {
-                Some(bytes) => {
-                    heard = time::Instant::now();
-                    session.handle_frame(&bytes);
-                    meter.received(bytes.len(), session.events());
+            bytes = received(&mut wire) => {
+                heard = time::Instant::now();
+                match bytes {
+                    Some(bytes) => {
+                        session.handle_frame(&bytes);
+                        meter.received(bytes.len(), session.events());
+                    }
+                    None => wire = None,
                 }
-                None => return,
-            },
+            }
             result = finished(&mut pass) => {
                 pass = None;
-                heard = time::Instant::now();
+                if wire.is_some() {
+                    heard = time::Instant::now();
+                }
                 match result {
                     Ok(logits) => session.handle_logits(&logits.iter().collect::<Vec<_>>()),
                     Err(error) => session.handle_failure(&format!("The server failed: {error}.")),
                 }
                 meter.observe(session.events());
             }
-            () = time::sleep_until(heard + limits.idle), if pass.is_none() => {
-                session.close(ErrorCode::Idle, "Nothing was heard for too long.");
-                meter.observe(session.events());
+            visit = entry.visit() => match visit {
+                Visit::Resume(resume, next) => {
+                    if session.resume(&resume) {
+                        tracing::debug!("a session is resumed");
+                        heard = time::Instant::now();
+                        if let Some(before) = wire.replace(next) {
+                            tokio::spawn(refuse(before, ErrorCode::TakenOver, TAKEN_OVER, limits));
+                        }
+                    } else {
+                        tokio::spawn(refuse(next, ErrorCode::UnknownSession, UNKNOWN, limits));
+                    }
+                }
+                Visit::GiveWay if wire.is_none() && !session.is_generating() => return,
+                Visit::GiveWay => {}
+            },
+            () = time::sleep_until(heard + patience), if wire.is_none() || pass.is_none() => {
+                if wire.is_none() {
+                    return;
+                }
+                end = Some((ErrorCode::Idle, SILENT));
             }
-            _ = stopping.wait_for(|stopping| *stopping) => {
-                session.close(ErrorCode::ShuttingDown, "The server is stopping.");
-                meter.observe(session.events());
+            () = time::sleep_until(expiry), if end.is_none() => end = Some((ErrorCode::SessionExpired, EXPIRED)),
+            _ = stopping.wait_for(|stopping| *stopping), if end.is_none() => {
+                end = Some((ErrorCode::ShuttingDown, STOPPING));
             }
         }
     }
 }
 
-/// Tells a peer that there is no seat for it.
-pub async fn refuse<Outgoing: Sink<Vec<u8>> + Unpin>(mut outgoing: Outgoing, limits: Limits) {
-    let error = ErrorFrame {
-        generation: 0,
-        code: ErrorCode::ServerFull,
-        text: "The server has no place for another session; try again in a minute.".to_owned(),
-    };
-    if send(&mut outgoing, Frame::Error(error).encode(), limits.write).await {
-        let _ = outgoing.close().await;
+/// Tells a peer why the connection ends, and ends it.
+async fn refuse(mut wire: Wire, code: ErrorCode, text: &str, limits: Limits) {
+    let error = ErrorFrame { generation: 0, code, text: text.to_owned() };
+    if send(&mut wire, Frame::Error(error).encode(), limits.write).await {
+        let _ = wire.outgoing.close().await;
+    }
+}
+
+/// The next frame; without a connection, never.
+async fn received(wire: &mut Option<Wire>) -> Option<Vec<u8>> {
+    match wire {
+        Some(wire) => wire.incoming.next().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -128,6 +274,6 @@ async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Logits, EngineE
 }
 
 /// Whether the peer took the message in time.
-async fn send<Outgoing: Sink<Vec<u8>> + Unpin>(outgoing: &mut Outgoing, bytes: Vec<u8>, limit: Duration) -> bool {
-    matches!(time::timeout(limit, outgoing.send(bytes)).await, Ok(Ok(())))
+async fn send(wire: &mut Wire, bytes: Vec<u8>, limit: Duration) -> bool {
+    matches!(time::timeout(limit, wire.outgoing.send(bytes)).await, Ok(Ok(())))
 }

@@ -14,7 +14,7 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     Forward,
-    cloud::{CloudOutput, CloudSession, TargetInfo},
+    cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
 };
 
 use crate::{
@@ -48,7 +48,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let mut driver = Driver {
-        session: CloudSession::new(target.clone()),
+        session: CloudSession::new(target.clone(), Admission::default()),
         model: Toy { vocab_size, seed: input.arbitrary()?, difference: 0 },
         cache: Cache::default(),
         pass: None,
@@ -217,7 +217,7 @@ impl Driver {
             }
             5..=7 => Frame::Cancel { generation },
             8 => Frame::Bye,
-            _ => Frame::Token(Token { generation, token: 0, finish: None }),
+            _ => Frame::Token(Token { generation, position: 0, token: 0, finish: None }),
         })
     }
 

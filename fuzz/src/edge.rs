@@ -202,7 +202,9 @@ impl Driver {
             && !self.session.is_idle()
             && let Some(current) = self.generation.as_mut().filter(|_| evidence.generation == self.begun)
         {
-            current.evidence += 1;
+            // What comes twice counts once.
+            let is_next = evidence.round == current.round && usize::from(evidence.index) == current.evidence;
+            current.evidence += usize::from(is_next);
         }
     }
 
@@ -290,6 +292,8 @@ impl Driver {
                 assert!(self.generation.take().is_some());
                 self.wanted = None;
             }
+            // Without a driver that opens another connection it goes no further.
+            Event::Interrupted(_) | Event::Resumed { .. } => self.failed = true,
             Event::Closed(_) => {
                 assert!(self.closed);
                 self.generation = None;

@@ -7,7 +7,7 @@ use arbitrary::{Result, Unstructured};
 use outrider_codec::{frame::Finish, rule::RuleParameters};
 use outrider_speculation::{
     Forward,
-    cloud::{CloudOutput, CloudSession, TargetInfo},
+    cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
     edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
     passing::Passing,
 };
@@ -49,7 +49,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     };
     let mut pair = Pair {
         edge: EdgeSession::new(draft_info),
-        cloud: CloudSession::new(info.clone()),
+        cloud: CloudSession::new(info.clone(), Admission::default()),
         models: [draft, target],
         caches: Default::default(),
         queues: Default::default(),

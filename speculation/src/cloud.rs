@@ -9,6 +9,12 @@
 //!    - `Forward`: run the pass and call [`handle_logits`](CloudSession::handle_logits) with the rows it asks for, or
 //!      [`handle_failure`](CloudSession::handle_failure). One pass is under way at a time; frames may arrive meanwhile.
 //!    - `Close`: send nothing more, close the connection, free the cache.
+//! 4. When the connection is gone, do not poll any more. If the session [is worth keeping](CloudSession::is_worth_keeping) keep it, and its
+//!    cache, for a while; results of the pass under way are still handed in. When an edge with the session's ticket asks for it over
+//!    another connection, call [`resume`](CloudSession::resume) and go on at 2.
+//!
+//! What was sent and may not have arrived is kept for that: the frames of a round until the next begins. What comes twice changes
+//! nothing.
 //!
 //! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix is
 //! fed once and a round feeds the last committed token and its drafts.
@@ -17,7 +23,7 @@ use std::collections::VecDeque;
 
 use outrider_codec::{
     error::DecodeError,
-    frame::{Draft, ErrorCode, ErrorFrame, Frame, Hello, Request, Welcome},
+    frame::{Draft, ErrorCode, ErrorFrame, Frame, Hello, Request, Resume, Ticket, Welcome},
 };
 
 use crate::Forward;
@@ -43,6 +49,18 @@ pub struct TargetInfo {
     pub eos_ids: Vec<u32>,
 }
 
+/// What a session can be resumed with, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Admission {
+    /// Its name and secret, from the server's source of randomness.
+    pub ticket: Ticket,
+    /// How long it is kept without a connection, in seconds; what the edge is told.
+    pub detached_seconds: u32,
+}
+
+/// The most bytes that are kept of what may not have arrived. A round's evidence may be more; the session cannot be resumed then.
+pub const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
+
 /// What the driver is to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CloudOutput {
@@ -54,10 +72,24 @@ pub enum CloudOutput {
     Close,
 }
 
-/// One connection.
+/// A frame that may not have arrived.
+#[derive(Debug)]
+struct Kept {
+    /// An edge whose text is longer than this has it.
+    length: usize,
+    bytes: Vec<u8>,
+}
+
+/// One session, over one connection after another.
 #[derive(Debug)]
 pub struct CloudSession {
     target: TargetInfo,
+    admission: Admission,
+    kept: Vec<Kept>,
+    /// Their bytes, and those of frames that were too many to be kept.
+    kept_bytes: usize,
+    /// Number of the last Resume.
+    attempt: u32,
     greeted: bool,
     closed: bool,
     outputs: VecDeque<CloudOutput>,
@@ -71,9 +103,13 @@ pub struct CloudSession {
 
 impl CloudSession {
     /// A session of a target, waiting for Hello.
-    pub fn new(target: TargetInfo) -> Self {
+    pub fn new(target: TargetInfo, admission: Admission) -> Self {
         Self {
             target,
+            admission,
+            kept: Vec::new(),
+            kept_bytes: 0,
+            attempt: 0,
             greeted: false,
             closed: false,
             outputs: VecDeque::new(),
@@ -92,6 +128,26 @@ impl CloudSession {
     /// What the last call of a `handle_` method or of [`close`](Self::close) led to.
     pub fn events(&self) -> &[CloudEvent] {
         &self.events
+    }
+
+    /// Whether an edge that has lost the connection has something to come back for.
+    pub fn is_worth_keeping(&self) -> bool {
+        self.greeted && !self.closed && self.last_generation > 0 && self.kept_bytes <= MAX_KEPT_BYTES
+    }
+
+    /// Goes on over another connection, whose edge has shown the ticket. `false`: this comes late, what this edge says of itself
+    /// does not fit the session, or it is over; nothing has changed.
+    pub fn resume(&mut self, resume: &Resume) -> bool {
+        if !self.is_worth_keeping() || resume.attempt <= self.attempt || resume.generation < self.last_generation {
+            return false;
+        }
+        self.attempt = resume.attempt;
+        self.outputs.clear();
+        self.welcome();
+        let is_current = resume.generation == self.last_generation;
+        let lacks = |kept: &&Kept| is_current && kept.length >= resume.length as usize;
+        self.outputs.extend(self.kept.iter().filter(lacks).map(|kept| CloudOutput::Send(kept.bytes.clone())));
+        true
     }
 
     /// What is to be done next.
@@ -128,15 +184,17 @@ impl CloudSession {
         let Some(generation) = self.generation.as_mut().filter(|g| Some(g.number()) == number) else {
             return;
         };
-        let proposed = generation.proposed();
+        let (proposed, length) = (generation.proposed(), generation.length());
         match generation.advance(rows, &self.target) {
             Ok((frames, finished)) => {
                 for frame in &frames {
                     self.events.extend(events::of(frame, proposed).into_iter().chain(events::finish(frame)));
                 }
-                self.outputs.extend(frames.iter().map(|frame| CloudOutput::Send(frame.encode())));
                 if finished {
                     self.generation = None;
+                }
+                for frame in frames {
+                    self.say(&frame, length);
                 }
             }
             Err(error) => {
@@ -186,17 +244,13 @@ impl CloudSession {
             (Frame::Draft(draft), true) => self.draft(&draft),
             (Frame::Resample { generation, round }, true) => self.resample(generation, round),
             (Frame::Cancel { generation }, true) => {
-                if self.generation.as_ref().is_some_and(|g| g.number() == generation) {
-                    self.generation = None;
-                    self.events.push(CloudEvent::Cancelled);
-                    Ok(())
-                } else if generation <= self.last_generation {
-                    // Crossed with the end of that generation.
-                    Ok(())
-                } else {
-                    Err(Failure::out_of_order("Cancel names a generation that never began"))
-                }
+                self.cancel(generation);
+                Ok(())
             }
+            (Frame::Resume(_), false) => Err(Failure::connection(
+                ErrorCode::UnknownSession,
+                "There is no such session: it waited too long, or the server was restarted.".to_owned(),
+            )),
             (frame, false) => Err(Failure::out_of_order(&format!("{} came before Hello", frame.name()))),
             (frame, true) => Err(Failure::out_of_order(&format!("{} does not belong here", frame.name()))),
         }
@@ -219,25 +273,60 @@ impl CloudSession {
             ));
         }
         self.greeted = true;
+        self.welcome();
+        Ok(())
+    }
+
+    fn welcome(&mut self) {
+        let Admission { ticket, detached_seconds } = self.admission;
         let welcome = Welcome {
             vocab_size: self.target.vocab_size,
             context_length: self.target.context_length,
             max_draft_tokens: self.target.max_draft_tokens,
             eos_ids: self.target.eos_ids.clone(),
+            ticket,
+            detached_seconds,
         };
         self.outputs.push_back(CloudOutput::Send(Frame::Welcome(welcome).encode()));
-        Ok(())
+    }
+
+    /// Ends a generation and those before it. One that has not begun never will: its request may have been lost, and this not.
+    fn cancel(&mut self, number: u32) {
+        if self.generation.as_ref().is_some_and(|generation| generation.number() <= number) {
+            self.generation = None;
+            self.events.push(CloudEvent::Cancelled);
+        }
+        if number >= self.last_generation {
+            self.forget_kept();
+        }
+        self.last_generation = self.last_generation.max(number);
+    }
+
+    /// Sends a frame, and keeps it until the edge shows that it has come. `length`: of the text that it is about.
+    fn say(&mut self, frame: &Frame, length: usize) {
+        let bytes = frame.encode();
+        self.kept_bytes += bytes.len();
+        if self.kept_bytes <= MAX_KEPT_BYTES {
+            self.kept.push(Kept { length, bytes: bytes.clone() });
+        }
+        self.outputs.push_back(CloudOutput::Send(bytes));
+    }
+
+    fn forget_kept(&mut self) {
+        self.kept.clear();
+        self.kept_bytes = 0;
     }
 
     fn start(&mut self, request: Request, work: Result<Work, Failure>) -> Result<(), Failure> {
+        let number = request.generation;
+        if number <= self.last_generation {
+            return Ok(());
+        }
         if self.generation.is_some() {
             return Err(Failure::out_of_order("a generation is under way; cancel it first"));
         }
-        if request.generation <= self.last_generation {
-            return Err(Failure::out_of_order("generation numbers must ascend"));
-        }
-        let number = request.generation;
         self.last_generation = number;
+        self.forget_kept();
         let work = work?;
         if let Some(&id) = request.tokens.iter().find(|&&id| id >= self.target.vocab_size) {
             return Err(Failure::generation(
@@ -261,13 +350,19 @@ impl CloudSession {
 
     fn draft(&mut self, draft: &Draft) -> Result<(), Failure> {
         let Some(generation) = self.generation.as_mut() else { return late(draft.generation, self.last_generation) };
-        generation.draft(draft, &self.target)
+        if generation.draft(draft, &self.target)? {
+            self.forget_kept();
+        }
+        Ok(())
     }
 
     fn resample(&mut self, number: u32, round: u32) -> Result<(), Failure> {
-        let Some(generation) = self.generation.as_mut() else { return late(number, self.last_generation) };
-        let frame = generation.resample(number, round)?;
-        self.outputs.push_back(CloudOutput::Send(frame.encode()));
+        let Some(generation) = &self.generation else { return late(number, self.last_generation) };
+        let length = generation.length();
+        if let Some(frame) = generation.resample(number, round)? {
+            self.forget_kept();
+            self.say(&frame, length);
+        }
         Ok(())
     }
 
@@ -275,10 +370,12 @@ impl CloudSession {
         self.generation = None;
         self.events.push(CloudEvent::Failed(failure.code));
         let frame = Frame::Error(ErrorFrame { generation: failure.generation, code: failure.code, text: failure.text });
-        self.outputs.push_back(CloudOutput::Send(frame.encode()));
         if failure.generation == 0 {
             self.closed = true;
-            self.outputs.push_back(CloudOutput::Close);
+            self.outputs.extend([CloudOutput::Send(frame.encode()), CloudOutput::Close]);
+        } else {
+            // However long the edge's text is, it does not know that it ends.
+            self.say(&frame, usize::MAX);
         }
     }
 }

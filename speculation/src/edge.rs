@@ -9,6 +9,12 @@
 //!    - `Event`: tell the user.
 //! 3. When there is nothing to poll, wait for bytes and call [`handle_frame`](EdgeSession::handle_frame); or, when
 //!    [`is_idle`](EdgeSession::is_idle), [`start`](EdgeSession::start) a generation. Then poll again.
+//! 4. When the connection is gone, call [`disconnected`](EdgeSession::disconnected). If it says so, open another, as often as it
+//!    takes, call [`reconnected`](EdgeSession::reconnected), and go on at 2. Bytes of a connection that is gone are not handed in any
+//!    more.
+//!
+//! A session outlives its connections: what the server has not answered is sent again, and what it sent before is not taken twice. A
+//! server that has forgotten the session is asked for the rest of the text in a new one; nothing of that needs the driver.
 //!
 //! Every call takes `now`, the time since any fixed moment.
 //!
@@ -19,7 +25,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::{
     error::{DecodeError, ParameterError},
-    frame::{ErrorFrame, Finish, Frame, Hello, Welcome},
+    frame::{ErrorCode, ErrorFrame, Finish, Frame, Hello, Resume, Ticket, Welcome},
 };
 
 use crate::{
@@ -77,6 +83,13 @@ pub enum Event {
     Refused(ErrorFrame),
     /// The server ended the session, with or without a reason.
     Closed(Option<ErrorFrame>),
+    /// The server ended the connection for a reason that passes: the session can go on over another.
+    Interrupted(ErrorFrame),
+    /// The session goes on over another connection.
+    Resumed {
+        /// The server had forgotten the session: the rest of the text is asked for in a new one.
+        anew: bool,
+    },
 }
 
 /// Tokens committed by one verdict; or without one, tokens that passed or that the target wrote alone.
@@ -161,6 +174,9 @@ pub enum EdgeError {
         /// V of the target.
         target: u32,
     },
+    /// The server has forgotten the session, and what is left of the generation cannot be asked of it again.
+    #[error("the server has forgotten the text and cannot go on with it: {0}")]
+    Forgotten(StartError),
     /// The draft model gave something that cannot be sampled.
     #[error(transparent)]
     Draft(#[from] DraftError),
@@ -178,6 +194,7 @@ impl EdgeError {
             EdgeError::Unexpected { .. } => "out-of-order",
             EdgeError::ImpossibleVerdict { .. } => "impossible-verdict",
             EdgeError::Vocabulary { .. } => "tokenizer-mismatch",
+            EdgeError::Forgotten(error) => error.code(),
             EdgeError::Draft(_) => "draft-failed",
             EdgeError::Encode(_) => "internal",
         }
@@ -249,15 +266,48 @@ impl StartError {
     }
 }
 
-/// One connection.
+/// What is needed to go on with a session: to be kept where only its user can read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// Its name and secret.
+    pub ticket: Ticket,
+    /// How often it was resumed.
+    pub attempts: u32,
+    /// Its last generation.
+    pub generation: u32,
+}
+
+/// What there is of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// Hello is under way.
+    Greeting,
+    /// Resume is under way.
+    Resuming,
+    /// The handshake is done.
+    Up,
+    /// There is none.
+    Down,
+}
+
+/// One session, over one connection after another.
 #[derive(Debug)]
 pub struct EdgeSession {
     draft: DraftInfo,
     outputs: VecDeque<EdgeOutput>,
     server: Option<Welcome>,
+    line: Line,
+    /// What the session is resumed with; `None` if the server has none of it.
+    ticket: Option<Ticket>,
+    /// How often it was asked for with that.
+    attempts: u32,
     closed: bool,
     last_generation: u32,
     generation: Option<Generation>,
+    /// What the generation was asked for.
+    settings: Option<Settings>,
+    /// What was sent and the server has not answered, oldest first: at most Cancel, Prompt, Draft and Resample.
+    unanswered: Vec<Vec<u8>>,
     /// The last generation's.
     learned: Option<Learned>,
     statistics: Statistics,
@@ -266,14 +316,33 @@ pub struct EdgeSession {
 impl EdgeSession {
     /// A session of a draft model, about to say Hello.
     pub fn new(draft: DraftInfo) -> Self {
-        let hello = Hello { vocab_size: draft.vocab_size, tokenizer_hash: draft.tokenizer_hash };
+        let mut session = Self::unconnected(draft);
+        session.reconnected();
+        session
+    }
+
+    /// A session whose state was lost but for a [claim](Self::claim): about to say Resume. When it is [idle](Self::is_idle), the generation
+    /// is cancelled; its text may be the prompt of the next.
+    pub fn returning(draft: DraftInfo, claim: Claim) -> Self {
+        let Claim { ticket, attempts, generation: last_generation } = claim;
+        let mut session = Self { ticket: Some(ticket), attempts, last_generation, ..Self::unconnected(draft) };
+        session.reconnected();
+        session
+    }
+
+    fn unconnected(draft: DraftInfo) -> Self {
         Self {
             draft,
-            outputs: [EdgeOutput::Send(Frame::Hello(hello).encode())].into(),
+            outputs: VecDeque::new(),
             server: None,
+            line: Line::Down,
+            ticket: None,
+            attempts: 0,
             closed: false,
             last_generation: 0,
             generation: None,
+            settings: None,
+            unanswered: Vec::new(),
             learned: None,
             statistics: Statistics::default(),
         }
@@ -287,6 +356,43 @@ impl EdgeSession {
     /// What the server said of itself; `None` before the handshake is done.
     pub fn server(&self) -> Option<&Welcome> {
         self.server.as_ref()
+    }
+
+    /// What another can go on with the session with; `None` before the handshake is done.
+    pub fn claim(&self) -> Option<Claim> {
+        Some(Claim { ticket: self.ticket?, attempts: self.attempts, generation: self.last_generation })
+    }
+
+    /// The connection is gone. Whether the session can go on over another.
+    pub fn disconnected(&mut self) -> bool {
+        if self.closed || self.server.is_none() && self.line == Line::Greeting {
+            return false;
+        }
+        self.outputs.retain(|output| matches!(output, EdgeOutput::Event(_)));
+        self.line = Line::Down;
+        true
+    }
+
+    /// Another connection stands.
+    pub fn reconnected(&mut self) {
+        if self.line != Line::Down || self.closed {
+            return;
+        }
+        let frame = match self.ticket {
+            Some(ticket) => {
+                self.line = Line::Resuming;
+                self.attempts = self.attempts.saturating_add(1);
+                let attempt = self.attempts;
+                let length = self.generation.as_ref().map_or(0, Generation::length) as u32;
+                Frame::Resume(Resume { ticket, attempt, generation: self.last_generation, length })
+            }
+            None => {
+                self.line = Line::Greeting;
+                let DraftInfo { vocab_size, tokenizer_hash, .. } = self.draft;
+                Frame::Hello(Hello { vocab_size, tokenizer_hash })
+            }
+        };
+        self.outputs.push_back(EdgeOutput::Send(frame.encode()));
     }
 
     /// What the current, or else the last, generation cost so far.
@@ -305,6 +411,7 @@ impl EdgeSession {
             Generation::new(number, prompt, settings, &self.draft, server, &mut self.learned, now)?;
         self.last_generation = number;
         self.generation = Some(generation);
+        self.settings = Some(settings.clone());
         self.statistics = match &settings.mode {
             Mode::CloudOnly => Statistics::default(),
             Mode::Speculative(speculation) => Statistics {
@@ -313,7 +420,7 @@ impl EdgeSession {
                 ..Statistics::default()
             },
         };
-        self.send(&frame);
+        self.send(frame.encode());
         Ok(())
     }
 
@@ -322,7 +429,7 @@ impl EdgeSession {
         if let Some(generation) = self.generation.as_ref() {
             let generation = generation.number();
             self.end_generation();
-            self.send(&Frame::Cancel { generation });
+            self.send_cancel(generation);
             self.event(Event::Finished(EndReason::Cancelled));
         }
     }
@@ -331,7 +438,11 @@ impl EdgeSession {
     pub fn close(&mut self) {
         if !self.closed {
             self.end_generation();
-            self.send(&Frame::Bye);
+            if self.line != Line::Down {
+                let bytes = Frame::Bye.encode();
+                self.statistics.uplink_bits += bytes.len() * 8;
+                self.outputs.push_back(EdgeOutput::Send(bytes));
+            }
             self.closed = true;
         }
     }
@@ -341,13 +452,13 @@ impl EdgeSession {
         if let Some(output) = self.outputs.pop_front() {
             return Ok(Some(output));
         }
-        let Some(generation) = &mut self.generation else { return Ok(None) };
+        let Some(generation) = self.generation.as_mut().filter(|_| self.line == Line::Up) else { return Ok(None) };
         Ok(match generation.next_step(now)? {
             None => None,
             Some(generation::Step::Forward(forward)) => Some(EdgeOutput::Forward(forward)),
             Some(generation::Step::Send(bytes)) => {
-                self.statistics.uplink_bits += bytes.len() * 8;
-                Some(EdgeOutput::Send(bytes))
+                self.send(bytes);
+                self.outputs.pop_front()
             }
         })
     }
@@ -369,16 +480,24 @@ impl EdgeSession {
         let frame = Frame::decode(bytes)?;
         self.statistics.downlink_bits += bytes.len() * 8;
         let unexpected = EdgeError::Unexpected { frame: frame.name() };
-        let number = match (&frame, &self.server) {
-            (Frame::Welcome(welcome), None) => return self.welcome(welcome.clone()),
-            (Frame::Error(error), _) if error.generation == 0 => return self.end(Some(error.clone())),
-            (Frame::Bye, _) => return self.end(None),
-            (_, None) => return Err(unexpected),
-            (Frame::Error(error), Some(_)) => error.generation,
-            (Frame::Verdict(verdict), Some(_)) => verdict.generation,
-            (Frame::Distribution(distribution), Some(_)) => distribution.generation,
-            (Frame::Evidence(evidence), Some(_)) => evidence.generation,
-            (Frame::Token(token), Some(_)) => token.generation,
+        let number = match (&frame, self.line) {
+            // The server has said that it is done.
+            (_, Line::Down) => return Ok(()),
+            (Frame::Welcome(welcome), Line::Greeting | Line::Resuming) => return self.welcome(welcome.clone(), now),
+            (Frame::Error(error), _) if error.generation == 0 => {
+                self.ended(error.clone());
+                return Ok(());
+            }
+            (Frame::Bye, _) => {
+                self.end(None);
+                return Ok(());
+            }
+            (_, Line::Greeting | Line::Resuming) => return Err(unexpected),
+            (Frame::Error(error), Line::Up) => error.generation,
+            (Frame::Verdict(verdict), Line::Up) => verdict.generation,
+            (Frame::Distribution(distribution), Line::Up) => distribution.generation,
+            (Frame::Evidence(evidence), Line::Up) => evidence.generation,
+            (Frame::Token(token), Line::Up) => token.generation,
             _ => return Err(unexpected),
         };
         // A generation that this edge never began is an error; one of the past is not.
@@ -392,6 +511,7 @@ impl EdgeSession {
         let reaction = match frame {
             Frame::Error(error) => {
                 self.end_generation();
+                self.unanswered.clear();
                 self.event(Event::Refused(error));
                 return Ok(());
             }
@@ -401,6 +521,9 @@ impl EdgeSession {
             Frame::Token(token) => generation.handle_token(&token, statistics, now)?,
             _ => return Err(unexpected),
         };
+        if !matches!(reaction, Reaction::Stale) {
+            self.unanswered.clear();
+        }
         self.react(reaction);
         Ok(())
     }
@@ -408,16 +531,13 @@ impl EdgeSession {
     /// Does what follows from a frame or from logits.
     fn react(&mut self, reaction: Reaction) {
         match reaction {
-            Reaction::Wait => {}
-            Reaction::Ask(frame) => self.send(&frame),
-            Reaction::Send(bytes) => {
-                self.statistics.uplink_bits += bytes.len() * 8;
-                self.outputs.push_back(EdgeOutput::Send(bytes));
-            }
+            Reaction::Wait | Reaction::Stale => {}
+            Reaction::Ask(frame) => self.send(frame.encode()),
+            Reaction::Send(bytes) => self.send(bytes),
             Reaction::Commit { committed, finish, tell } => {
                 self.event(Event::Committed(committed));
                 if tell {
-                    self.send(&Frame::Cancel { generation: self.last_generation });
+                    self.send_cancel(self.last_generation);
                 }
                 if let Some(finish) = finish {
                     self.end_generation();
@@ -432,26 +552,104 @@ impl EdgeSession {
         self.learned = learned.or(self.learned.take());
     }
 
-    fn welcome(&mut self, welcome: Welcome) -> Result<(), EdgeError> {
+    fn welcome(&mut self, welcome: Welcome, now: Duration) -> Result<(), EdgeError> {
         if welcome.vocab_size != self.draft.vocab_size {
             return Err(EdgeError::Vocabulary { draft: self.draft.vocab_size, target: welcome.vocab_size });
         }
+        let is_first = self.server.is_none();
+        let anew = self.line == Line::Greeting;
+        if !anew && self.ticket != Some(welcome.ticket) {
+            return Err(EdgeError::Unexpected { frame: "Welcome" });
+        }
+        if anew {
+            self.attempts = 0;
+        }
+        self.line = Line::Up;
+        self.ticket = Some(welcome.ticket);
         self.server = Some(welcome.clone());
-        self.event(Event::Connected(welcome));
+        if is_first {
+            self.event(Event::Connected(welcome));
+            if !anew && self.last_generation > 0 {
+                self.send_cancel(self.last_generation);
+            }
+            return Ok(());
+        }
+        self.event(Event::Resumed { anew });
+        if anew {
+            return self.begin_anew(&welcome, now);
+        }
+        for bytes in std::mem::take(&mut self.unanswered) {
+            self.send(bytes);
+        }
+        if let Some(generation) = &mut self.generation {
+            generation.resent(now);
+        }
         Ok(())
     }
 
-    fn end(&mut self, reason: Option<ErrorFrame>) -> Result<(), EdgeError> {
+    /// Asks a server that knows nothing of the generation under way for the rest of it. What was committed is a prefix of the text that
+    /// was asked for, drawn from its law: as a prompt it has the rest's.
+    fn begin_anew(&mut self, server: &Welcome, now: Duration) -> Result<(), EdgeError> {
+        self.unanswered.clear();
+        let (Some(generation), Some(settings)) = (self.generation.take(), &self.settings) else { return Ok(()) };
+        let rest = generation.into_rest();
+        self.learned = rest.learned;
+        let left = rest.length_limit.saturating_sub(rest.text.len());
+        if left == 0 {
+            self.event(Event::Finished(EndReason::Finish(rest.limit)));
+            return Ok(());
+        }
+        let settings = Settings { max_new_tokens: left as u32, ..settings.clone() };
+        settings::check(&rest.text, &settings, &self.draft, server).map_err(EdgeError::Forgotten)?;
+        let number = self.last_generation + 1;
+        let (mut generation, frame) =
+            Generation::new(number, rest.text, &settings, &self.draft, server, &mut self.learned, now)
+                .map_err(EdgeError::Forgotten)?;
+        generation.began(rest.started);
+        self.last_generation = number;
+        self.generation = Some(generation);
+        self.send(frame.encode());
+        Ok(())
+    }
+
+    /// The server ends the connection for a reason, and perhaps the session.
+    fn ended(&mut self, error: ErrorFrame) {
+        let resumes = self.line == Line::Resuming;
+        let was_met = self.server.is_some();
+        match error.code {
+            ErrorCode::UnknownSession if resumes => {
+                (self.ticket, self.line) = (None, Line::Down);
+            }
+            // These pass, or another session is to be begun.
+            ErrorCode::ShuttingDown | ErrorCode::SessionExpired | ErrorCode::Idle | ErrorCode::ServerFull
+                if was_met =>
+            {
+                (self.ticket, self.line) = (None, Line::Down);
+                self.event(Event::Interrupted(error));
+            }
+            _ => self.end(Some(error)),
+        }
+    }
+
+    fn end(&mut self, reason: Option<ErrorFrame>) {
         self.closed = true;
         self.end_generation();
         self.event(Event::Closed(reason));
-        Ok(())
     }
 
-    fn send(&mut self, frame: &Frame) {
-        let bytes = frame.encode();
-        self.statistics.uplink_bits += bytes.len() * 8;
-        self.outputs.push_back(EdgeOutput::Send(bytes));
+    /// Ends a generation at the server. Nothing that was sent before matters any more.
+    fn send_cancel(&mut self, generation: u32) {
+        self.unanswered.clear();
+        self.send(Frame::Cancel { generation }.encode());
+    }
+
+    /// Sends a frame that the server has to have: without a connection, when there is one.
+    fn send(&mut self, bytes: Vec<u8>) {
+        self.unanswered.push(bytes.clone());
+        if self.line == Line::Up {
+            self.statistics.uplink_bits += bytes.len() * 8;
+            self.outputs.push_back(EdgeOutput::Send(bytes));
+        }
     }
 
     fn event(&mut self, event: Event) {

@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True  # Before the other half is imported: no folder o
 
 from adaptive import Adaptive, Refused, need, subset
 
-VERSION = 3
+VERSION = 4
 MAX_FRAME = 2_097_152
 MAX_TOKEN_BITS = 8 * (MAX_FRAME - 64)
 FINISHES = ["none", "end of text", "max new tokens", "context full"]
@@ -234,6 +234,11 @@ def read_request(reader: Reader) -> dict[str, Any]:
     }
 
 
+def read_ticket(reader: Reader) -> dict[str, str]:
+    """A session's id and secret."""
+    return {"session": reader.take(16).hex(), "secret": reader.take(16).hex()}
+
+
 def read_distribution(reader: Reader) -> list[list[Any]]:
     """The ids that have mass, each with its probability."""
     layout, begin = reader.uint(1), reader.at
@@ -268,11 +273,17 @@ def read_frame(data: bytes) -> dict[str, Any]:
         need(reader.take(4) == b"OUTR", "not a Hello")
         need(reader.uint(2) == VERSION, "another version")
         frame = {"frame": "Hello", "vocab_size": reader.uint(4), "tokenizer_hash": reader.take(32).hex()}
+    elif kind == 0x08:
+        need(reader.take(4) == b"OUTR", "not a Resume")
+        need(reader.uint(2) == VERSION, "another version")
+        frame = {"frame": "Resume", **read_ticket(reader)}
+        frame |= {"attempt": reader.varint(), "generation": reader.varint(), "length": reader.varint()}
     elif kind == 0x81:
         need(reader.uint(2) == VERSION, "another version")
         frame = {"frame": "Welcome", "vocab_size": reader.uint(4), "context_length": reader.uint(4)}
         frame |= {"max_draft": reader.uint(1), "end_of_text": reader.ids()}
         need(frame["max_draft"] <= 64, "too many drafts")
+        frame |= {**read_ticket(reader), "detached_seconds": reader.varint()}
     elif kind == 0x02:
         frame = {"frame": "Prompt", "parameters": read_scheme(reader), **read_rule(reader), **read_request(reader)}
     elif kind == 0x03:
@@ -317,7 +328,7 @@ def read_frame(data: bytes) -> dict[str, Any]:
         frame = {"frame": "Token", "generation": reader.varint(1)}
         finish = reader.uint(1)
         need(finish <= 3, "unknown finish")
-        frame |= {"finish": FINISHES[finish], "token": reader.varint()}
+        frame |= {"finish": FINISHES[finish], "position": reader.varint(), "token": reader.varint()}
     elif kind == 0x8E:
         frame = {"frame": "Error", "generation": reader.varint(), "code": reader.uint(2)}
         try:

@@ -67,6 +67,7 @@ fn golden_files_decode() {
     // What the files must have in them, whoever changes them.
     for kind in [
         "Hello",
+        "Resume",
         "Welcome",
         "Prompt",
         "Generate",
@@ -195,6 +196,16 @@ fn frame_value(frame: &Frame) -> Value {
             "context_length": welcome.context_length,
             "max_draft": welcome.max_draft_tokens,
             "end_of_text": welcome.eos_ids,
+            "session": hex(&welcome.ticket.id),
+            "secret": hex(&welcome.ticket.secret),
+            "detached_seconds": welcome.detached_seconds,
+        }),
+        Frame::Resume(resume) => json!({
+            "session": hex(&resume.ticket.id),
+            "secret": hex(&resume.ticket.secret),
+            "attempt": resume.attempt,
+            "generation": resume.generation,
+            "length": resume.length,
         }),
         Frame::Prompt(prompt) => {
             let mut value = request_value(&prompt.request);
@@ -244,7 +255,12 @@ fn frame_value(frame: &Frame) -> Value {
             "distribution": evidence.target.0,
         }),
         Frame::Token(token) => {
-            json!({ "generation": token.generation, "finish": finish_name(token.finish), "token": token.token })
+            json!({
+                "generation": token.generation,
+                "finish": finish_name(token.finish),
+                "position": token.position,
+                "token": token.token,
+            })
         }
         Frame::Error(error) => {
             json!({ "generation": error.generation, "code": error.code.number(), "message": error.text })

@@ -6,8 +6,8 @@ use outrider_codec::{
     bits::BitWriter,
     distribution::{DraftDist, DraftToken},
     frame::{
-        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, Next, Prompt, Request,
-        SamplingParameters, TargetDist, Token, Verdict, Welcome,
+        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, Next, Prompt, Request, Resume,
+        SamplingParameters, TargetDist, Ticket, Token, Verdict, Welcome,
     },
     probabilities::DraftProbability,
     rule::RuleParameters,
@@ -210,6 +210,7 @@ fn rules() -> Vec<Value> {
     let (mut recorder, mut scheme) = session("passed and streamed tokens", 24, adaptive, &[1, 2]);
     scheme.prime(&[1, 2]);
     let mut source = Source(9);
+    let mut length = 2;
     for round in 0..4 {
         let passed = vec![source.below(24); 1 + round as usize];
         scheme.prime(&passed);
@@ -229,10 +230,13 @@ fn rules() -> Vec<Value> {
         recorder.frame(&Frame::Verdict(Verdict { generation, round: 2 * round, accepted: 1, next, finish: None }));
         scheme.commit(&drafts, 1, Some(7));
         recorder.frame(&Frame::Draft(Draft { generation, round: 2 * round + 1, stream: 2, ..Draft::default() }));
-        for token in [3, 4] {
-            recorder.frame(&Frame::Token(Token { generation, token, finish: None }));
+        // What passed, a draft and the bonus token.
+        length += 3 + round;
+        for (position, token) in (length..).zip([3, 4]) {
+            recorder.frame(&Frame::Token(Token { generation, position, token, finish: None }));
             scheme.prime(&[token]);
         }
+        length += 2;
     }
     sessions.push(recorder.done());
     sessions
@@ -504,10 +508,27 @@ fn one_of_each() -> Value {
     let error = |generation, code, text: &str| Frame::Error(ErrorFrame { generation, code, text: text.into() });
     let distribution =
         |target: &TargetDist| Frame::Distribution(Distribution { generation: 3, round: 200, target: target.clone() });
+    let ticket = Ticket { id: *b"the session's id", secret: [0xfe; 16] };
     let frames = [
         Frame::Hello(Hello { vocab_size: 4096, tokenizer_hash: [7; 32] }),
-        Frame::Welcome(Welcome { vocab_size: 4096, context_length: 512, max_draft_tokens: 64, eos_ids: vec![0, 200] }),
-        Frame::Welcome(Welcome { vocab_size: 1, context_length: u32::MAX, max_draft_tokens: 0, eos_ids: vec![] }),
+        Frame::Welcome(Welcome {
+            vocab_size: 4096,
+            context_length: 512,
+            max_draft_tokens: 64,
+            eos_ids: vec![0, 200],
+            ticket,
+            detached_seconds: 120,
+        }),
+        Frame::Welcome(Welcome {
+            vocab_size: 1,
+            context_length: u32::MAX,
+            max_draft_tokens: 0,
+            eos_ids: vec![],
+            ticket: Ticket::default(),
+            detached_seconds: u32::MAX,
+        }),
+        Frame::Resume(Resume { ticket, attempt: 1, generation: 3, length: 300 }),
+        Frame::Resume(Resume { ticket: Ticket::default(), attempt: u32::MAX, generation: 0, length: u32::MAX }),
         Frame::Generate(request(&[0, 300, 4095])),
         Frame::Generate(Request {
             generation: u32::MAX,
@@ -543,8 +564,8 @@ fn one_of_each() -> Value {
         distribution(&full),
         // Equally long either way.
         distribution(&TargetDist(vec![(0, 0.5), (1, 0.5), (2, 0.5), (4, 0.5)])),
-        Frame::Token(Token { generation: 1, token: 17, finish: None }),
-        Frame::Token(Token { generation: 1, token: 17, finish: Some(Finish::Length) }),
+        Frame::Token(Token { generation: 1, position: 300, token: 17, finish: None }),
+        Frame::Token(Token { generation: 1, position: 0, token: 17, finish: Some(Finish::Length) }),
         error(0, ErrorCode::ServerFull, "No place is free."),
         error(2, ErrorCode::Other(0x04ff), "über"),
         error(2, ErrorCode::Internal, ""),
@@ -564,9 +585,12 @@ fn malformed() -> Value {
         &b""[..],
         &[0x77],
         b"\x01HTTP",
-        b"\x01OUTR\x04\x00",
+        b"\x01OUTR\x03\x00",
+        b"\x08HTTP",
+        b"\x08OUTR\x03\x00",
+        b"\x08OUTR\x04\x00",
         b"\x81\x01\x00",
-        &Frame::Welcome(Welcome { vocab_size: 1, context_length: 1, max_draft_tokens: 65, eos_ids: vec![] }).encode(),
+        &[&[0x81, 4, 0, 1, 0, 0, 0, 1, 0, 0, 0, 65, 0][..], &[7; 32], &[0]].concat(),
         &[0x0f, 0],
         // Varints: zero, overlong, too large, cut.
         &[0x05, 0],
@@ -611,7 +635,8 @@ fn malformed() -> Value {
         &[&[0x85, 1, 0, 1, 1][..], &1.5f32.to_le_bytes()].concat(),
         &[&[0x85, 1, 0, 1, 1][..], &f32::NAN.to_le_bytes()].concat(),
         &[&[0x85, 1, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x0f][..], &half].concat(),
-        &[0x86, 1, 4, 0],
+        &[0x86, 1, 4, 0, 0],
+        &[0x86, 1, 0, 0],
         &[0x8e, 0, 1, 1, 1, 0xff],
         &[&[0x8e, 0, 1, 1, 0x81, 0x04][..], &[b'a'; 513]].concat(),
         // Schemes: unknown, and the adaptive code where there is none.

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::frame::Frame;
 use outrider_speculation::{
-    cloud::{CloudOutput, CloudSession, TargetInfo},
+    cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
     control::Estimates,
     edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
     gate::Heads,
@@ -73,13 +73,14 @@ impl InProcess {
         eos_ids: &[u32],
         heads: Option<Heads>,
     ) -> Self {
-        let cloud = CloudSession::new(TargetInfo {
+        let info = TargetInfo {
             vocab_size: target.vocab_size(),
             tokenizer_hash: TOKENIZER_HASH,
             context_length,
             max_draft_tokens: 16,
             eos_ids: eos_ids.to_vec(),
-        });
+        };
+        let cloud = CloudSession::new(info, Admission::default());
         let edge = EdgeSession::new(DraftInfo {
             vocab_size: draft.vocab_size(),
             tokenizer_hash: TOKENIZER_HASH,

@@ -4,15 +4,19 @@
 //! |---|---|
 //! | [`toy`] | language models small enough to know their law in closed form |
 //! | [`in_process`] | both session state machines, joined by a virtual link on a virtual clock |
+//! | [`cuts`] | the same over connections that break |
 //! | [`goodness`] | the test whether samples follow a law |
 //! | [`laws`] | the law of texts under every rule, in closed form |
+//! | [`proxy`] | a TCP proxy that cuts |
 //! | [`schemes`] | every uplink scheme |
 //! | [`server`] | a real server on a free port, and a raw client that can misbehave |
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
+pub mod cuts;
 pub mod goodness;
 pub mod in_process;
 pub mod laws;
+pub mod proxy;
 pub mod schemes;
 pub mod server;
 pub mod toy;

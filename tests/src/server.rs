@@ -9,6 +9,7 @@ use outrider_cloud::{
     engine::Engine,
     pair::{PairPaths, draft_info, target_info},
     session::Limits,
+    sessions::Sessions,
 };
 use outrider_codec::frame::{ErrorCode, Frame};
 use outrider_models::{Model, Tokenizer};
@@ -49,6 +50,7 @@ impl Server {
         let state = AppState {
             engine: engine.clone(),
             target: info,
+            sessions: Sessions::default(),
             limits,
             draft_gguf: pair.draft_gguf().unwrap().into_owned().into(),
             tokenizer_json: pair.tokenizer_json().unwrap().into_owned().into(),

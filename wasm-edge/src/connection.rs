@@ -6,11 +6,12 @@ use futures_util::{
     future::{Either, select},
     pin_mut,
 };
+use gloo_timers::future::TimeoutFuture;
 use outrider_codec::frame::{ErrorFrame, Welcome};
 use outrider_models::{Chunk, KvCache, Model, Scratch};
 use outrider_speculation::{
     Forward,
-    edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    edge::{Claim, Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
     gate::Heads,
     statistics::Report,
 };
@@ -18,13 +19,24 @@ use outrider_speculation::{
 use crate::{
     error::Failure,
     link::{Links, Socket},
+    options::LineEvent,
 };
+
+/// The pause before the second attempt to connect again; it doubles with each. The first comes at once.
+const PAUSE_MS: u32 = 100;
+/// The longest pause.
+const LONGEST_PAUSE_MS: u32 = 5_000;
 
 /// A session and its socket.
 pub struct Connection {
     session: EdgeSession,
     socket: Socket,
     links: Links,
+    url: String,
+    /// Attempts to connect again since the last that succeeded.
+    failed: u32,
+    /// Why the server ended the last connection, if it said so.
+    interruption: Option<ErrorFrame>,
     cache: KvCache,
     scratch: Scratch,
 }
@@ -35,33 +47,55 @@ enum Progress {
     Committed(Committed),
     Finished(EndReason),
     Refused(ErrorFrame),
+    Interrupted(ErrorFrame),
+    Resumed {
+        anew: bool,
+    },
     /// Nothing: the server has the word.
     Waiting,
 }
 
 impl Connection {
-    /// Connects and shakes hands. The browser itself reports a server that cannot be reached.
+    /// Connects and shakes hands, with a claim to go on with its session. The browser itself reports a server that cannot be reached.
     pub async fn open(
         url: &str,
         links: Links,
         model: &Model,
         tokenizer_hash: [u8; 32],
         heads: Option<Arc<Heads>>,
+        claim: Option<Claim>,
     ) -> Result<Self, Failure> {
         let config = model.config();
-        let session = EdgeSession::new(DraftInfo {
+        let info = DraftInfo {
             vocab_size: config.vocab_size as u32,
             tokenizer_hash,
             context_length: config.context_length as u32,
             heads,
-        });
-        let socket = Socket::open(url, links.clone())?;
-        let mut connection = Self { session, socket, links, cache: model.new_cache(), scratch: Scratch::default() };
+        };
+        let session = match claim {
+            Some(claim) => EdgeSession::returning(info, claim),
+            None => EdgeSession::new(info),
+        };
+        let mut connection = Self {
+            session,
+            socket: Socket::open(url, links.clone())?,
+            links,
+            url: url.to_owned(),
+            failed: 0,
+            interruption: None,
+            cache: model.new_cache(),
+            scratch: Scratch::default(),
+        };
         loop {
             match connection.advance(model)? {
                 Progress::Connected => return Ok(connection),
                 Progress::Waiting => match connection.socket.receive().await {
                     Some(bytes) => connection.session.handle_frame(&bytes, connection.links.now())?,
+                    // A claim that the server does not know is no reason not to begin.
+                    None if connection.session.claim().is_none() && connection.session.disconnected() => {
+                        connection.socket = Socket::open(url, connection.links.clone())?;
+                        connection.session.reconnected();
+                    }
                     None => return Err(Failure::new("connection-failed", format!("{url} cannot be reached"))),
                 },
                 _ => {}
@@ -79,7 +113,13 @@ impl Connection {
         self.session.statistics().report()
     }
 
-    /// Runs a generation to its end; `stop` resolves when the user wants it to end sooner.
+    /// What the session can be gone on with by another.
+    pub fn claim(&self) -> Option<Claim> {
+        self.session.claim()
+    }
+
+    /// Runs a generation to its end; `stop` resolves when the user wants it to end sooner. When the connection is lost it goes on over
+    /// another, after no more than so many `attempts`.
     ///
     /// On `Err(Interruption::Refused)` the connection can be used again, on `Err(Interruption::Broken)` not.
     pub async fn generate(
@@ -87,10 +127,13 @@ impl Connection {
         model: &Model,
         prompt: Vec<u32>,
         settings: &Settings,
+        attempts: u32,
         stop: impl Future<Output = ()>,
         mut on_committed: impl FnMut(&Committed, Report),
+        mut on_line: impl FnMut(LineEvent),
     ) -> Result<EndReason, Interruption> {
         self.session.start(prompt, settings, self.links.now()).map_err(|error| Interruption::Refused(error.into()))?;
+        on_line(LineEvent::Begun { claim: self.claim().map(Into::into) });
         pin_mut!(stop);
         let mut stopped = false;
         loop {
@@ -99,6 +142,11 @@ impl Connection {
                 Progress::Finished(reason) => return Ok(reason),
                 Progress::Refused(error) => return Err(Interruption::Refused(error.into())),
                 Progress::Connected => {}
+                Progress::Interrupted(error) => self.interruption = Some(error),
+                Progress::Resumed { anew } => {
+                    (self.failed, self.interruption) = (0, None);
+                    on_line(LineEvent::Resumed { anew, claim: self.claim().map(Into::into) });
+                }
                 Progress::Waiting => {
                     let received = {
                         let receive = self.socket.receive();
@@ -116,7 +164,27 @@ impl Connection {
                             }
                         }
                     };
-                    let bytes = received.ok_or_else(Failure::connection_lost)?;
+                    let Some(bytes) = received else {
+                        if self.failed >= attempts || !self.session.disconnected() {
+                            let reason = self.interruption.take();
+                            return Err(reason.map_or_else(Failure::connection_lost, Failure::from).into());
+                        }
+                        let delay_ms = pause_after(self.failed);
+                        self.failed += 1;
+                        on_line(LineEvent::Reconnecting { attempt: self.failed, delay_ms });
+                        let pause = TimeoutFuture::new(delay_ms);
+                        if stopped {
+                            pause.await;
+                        } else if let Either::Left(_) = select(stop.as_mut(), pause).await {
+                            // There is nobody to tell; the next connection will.
+                            stopped = true;
+                            self.session.cancel();
+                            continue;
+                        }
+                        self.socket = Socket::open(&self.url, self.links.clone())?;
+                        self.session.reconnected();
+                        continue;
+                    };
                     self.session.handle_frame(&bytes, self.links.now()).map_err(Failure::from)?;
                 }
             }
@@ -145,6 +213,8 @@ impl Connection {
                     Event::Committed(committed) => return Ok(Progress::Committed(committed)),
                     Event::Finished(reason) => return Ok(Progress::Finished(reason)),
                     Event::Refused(error) => return Ok(Progress::Refused(error)),
+                    Event::Interrupted(error) => return Ok(Progress::Interrupted(error)),
+                    Event::Resumed { anew } => return Ok(Progress::Resumed { anew }),
                     Event::Closed(Some(error)) => return Err(error.into()),
                     Event::Closed(None) => return Err(Failure::connection_lost()),
                 },
@@ -163,6 +233,15 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// The pause after so many attempts. Chance spreads the pages that have lost the same server.
+fn pause_after(failed: u32) -> u32 {
+    if failed == 0 {
+        return 0;
+    }
+    let pause = PAUSE_MS.saturating_mul(1 << (failed - 1).min(20)).min(LONGEST_PAUSE_MS);
+    pause / 2 + (f64::from(pause / 2) * js_sys::Math::random()) as u32
 }
 
 /// Why a generation gave no end.

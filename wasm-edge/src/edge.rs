@@ -11,7 +11,10 @@ use crate::{
     connection::{Connection, Interruption},
     error::Failure,
     link::Links,
-    options::{DraftModel, GenerateEvent, GenerateRequest, LinkOptions, ServerInfo, Summary, TokenEvent, to_js},
+    options::{
+        ClaimObject, Continuation, DraftModel, GenerateEvent, GenerateRequest, LinkOptions, ServerInfo, Summary,
+        TokenEvent, to_js,
+    },
     policies::{HeadsInfo, Policies},
 };
 
@@ -48,12 +51,13 @@ impl Edge {
     }
 
     /// Connects to a server's WebSocket, in place of an older connection.
+    /// With a claim, which an earlier generation told, it goes on with that session if the server still has it.
     /// Resolves to `{ contextLength, maxDraftTokens, vocabSize }`.
-    pub async fn connect(&self, url: &str) -> Result<JsValue, JsValue> {
+    pub async fn connect(&self, url: &str, claim: JsValue) -> Result<JsValue, JsValue> {
         self.close();
-        let connection =
-            Connection::open(url, self.links.clone(), &self.model, self.tokenizer.fingerprint(), self.heads.clone())
-                .await?;
+        let claim = ClaimObject::from_js(claim)?;
+        let (tokenizer, heads) = (self.tokenizer.fingerprint(), self.heads.clone());
+        let connection = Connection::open(url, self.links.clone(), &self.model, tokenizer, heads, claim).await?;
         let info = connection.server().map(ServerInfo::from);
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)
@@ -67,11 +71,21 @@ impl Edge {
         Ok(())
     }
 
-    /// Generates; `on_event` is called for every verdict. Resolves to a summary.
-    pub async fn generate(&self, request: JsValue, on_event: js_sys::Function) -> Result<JsValue, JsValue> {
+    /// Generates; `on_event` is called for every verdict, `on_line` for what happens to the connection. `continuation` is
+    /// `{ attempts, committed }`. Resolves to a summary.
+    pub async fn generate(
+        &self,
+        request: JsValue,
+        continuation: JsValue,
+        on_event: js_sys::Function,
+        on_line: js_sys::Function,
+    ) -> Result<JsValue, JsValue> {
         let request = GenerateRequest::from_js(request)?;
-        let settings = request.settings()?;
+        let Continuation { attempts, committed } = Continuation::from_js(continuation)?;
+        let mut settings = request.settings()?;
+        settings.max_new_tokens = settings.max_new_tokens.saturating_sub(committed.len() as u32);
         let prompt = self.prompt(&request.prompt)?;
+        let start = [&prompt[..], &committed].concat();
         let mut connection = self
             .connection
             .borrow_mut()
@@ -81,12 +95,15 @@ impl Edge {
         *self.stop.borrow_mut() = Some(stop);
 
         let mut text = TextStream::new();
-        let (mut whole, mut token_ids) = (String::new(), Vec::new());
+        // What was shown before is not shown again, but characters may begin there.
+        let mut whole: String = committed.iter().map(|&id| text.push(&self.tokenizer, id)).collect();
+        let mut token_ids = committed;
         let result = connection
             .generate(
                 &self.model,
-                prompt.clone(),
+                start,
                 &settings,
+                attempts,
                 async {
                     // A dropped sender is not a stop.
                     if stopped.await.is_err() {
@@ -104,6 +121,11 @@ impl Edge {
                     if let Ok(event) = to_js(&event) {
                         // A listener that throws has its own console; the generation goes on.
                         let _ = on_event.call1(&JsValue::NULL, &event);
+                    }
+                },
+                |event| {
+                    if let Ok(event) = to_js(&event) {
+                        let _ = on_line.call1(&JsValue::NULL, &event);
                     }
                 },
             )

@@ -1,8 +1,8 @@
 //! The plain objects that cross to JavaScript; `web/src/outrider/edge.ts` declares them there.
 
-use outrider_codec::frame::{SamplingParameters, Welcome};
+use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
 use outrider_speculation::{
-    edge::{Mode, Settings},
+    edge::{Claim, Mode, Settings},
     options::DraftingOptions,
     statistics::{Report, RoundRecord},
 };
@@ -61,6 +61,68 @@ impl GenerateRequest {
             max_new_tokens: self.max_new_tokens,
         })
     }
+}
+
+/// How a generation holds on to its session.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Continuation {
+    /// Attempts to connect again, one after the other without success, before a lost connection is given up.
+    pub attempts: u32,
+    /// Tokens of the text that were committed before a reload; they follow the prompt.
+    pub committed: Vec<u32>,
+}
+
+impl Continuation {
+    pub fn from_js(value: JsValue) -> Result<Self, Failure> {
+        serde_wasm_bindgen::from_value(value)
+            .map_err(|error| Failure::new("invalid-parameters", format!("the continuation cannot be read: {error}")))
+    }
+}
+
+/// What a session can be gone on with after a reload. The secret is in it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ClaimObject {
+    session: String,
+    secret: String,
+    attempts: u32,
+    generation: u32,
+}
+
+impl From<Claim> for ClaimObject {
+    fn from(claim: Claim) -> Self {
+        let hex = |bytes| format!("{:032x}", u128::from_be_bytes(bytes));
+        let Claim { ticket, attempts, generation } = claim;
+        Self { session: hex(ticket.id), secret: hex(ticket.secret), attempts, generation }
+    }
+}
+
+impl ClaimObject {
+    /// The claim, if there is one: `undefined` and `null` are none.
+    pub fn from_js(value: JsValue) -> Result<Option<Claim>, Failure> {
+        let unreadable = |why: String| Failure::new("invalid-parameters", format!("the claim cannot be read: {why}"));
+        if value.is_undefined() || value.is_null() {
+            return Ok(None);
+        }
+        let claim: Self = serde_wasm_bindgen::from_value(value).map_err(|error| unreadable(error.to_string()))?;
+        let bytes = |hex: &str| u128::from_str_radix(hex, 16).map(u128::to_be_bytes);
+        let (id, secret) = (bytes(&claim.session), bytes(&claim.secret));
+        let (Ok(id), Ok(secret)) = (id, secret) else { return Err(unreadable("it is not hexadecimal".to_owned())) };
+        let Self { attempts, generation, .. } = claim;
+        Ok(Some(Claim { ticket: Ticket { id, secret }, attempts, generation }))
+    }
+}
+
+/// What happens to the connection of a generation.
+#[derive(Debug, Serialize)]
+#[serde(tag = "state", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum LineEvent {
+    /// The generation has begun.
+    Begun { claim: Option<ClaimObject> },
+    /// The connection is lost; the next attempt comes after a pause.
+    Reconnecting { attempt: u32, delay_ms: u32 },
+    /// The generation goes on; `anew`: in another session, as the server has forgotten the one before.
+    Resumed { anew: bool, claim: Option<ClaimObject> },
 }
 
 /// The emulated link.

@@ -255,10 +255,12 @@ fn every_policy_is_in_the_table() {
 #[wasm_bindgen_test]
 async fn a_server_that_is_not_there_is_an_error() {
     // The discard port: nothing listens there, and browsers refuse it.
-    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session").await), "connection-failed");
-    assert_eq!(code(edge().connect("not a url").await), "connection-failed");
-    let nothing = js_sys::Function::new_no_args("");
-    assert_eq!(code(edge().generate(JsValue::NULL, nothing).await), "invalid-parameters");
+    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", JsValue::NULL).await), "connection-failed");
+    assert_eq!(code(edge().connect("not a url", JsValue::NULL).await), "connection-failed");
+    let claim = js_sys::JSON::parse(r#"{"session": "x", "secret": "0", "attempts": 0, "generation": 1}"#);
+    let claim = claim.expect("it is JSON");
+    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", claim).await), "invalid-parameters");
+    assert_eq!(code(generate(JsValue::NULL).await), "invalid-parameters");
 }
 
 #[wasm_bindgen_test]
@@ -268,5 +270,11 @@ async fn a_generation_needs_a_connection() {
             "supportSize": 8, "latticeResolution": 100, "draftLength": 4, "bitBudget": 0}"#,
     )
     .expect("it is JSON");
-    assert_eq!(code(edge().generate(request, js_sys::Function::new_no_args("")).await), "not-connected");
+    assert_eq!(code(generate(request).await), "not-connected");
+}
+
+async fn generate(request: JsValue) -> Result<JsValue, JsValue> {
+    let continuation = js_sys::JSON::parse(r#"{"attempts": 1, "committed": []}"#).expect("it is JSON");
+    let nothing = || js_sys::Function::new_no_args("");
+    edge().generate(request, continuation, nothing(), nothing()).await
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::{CommandError, explain::Explained, print};
 use crate::{
-    edge::{Generated, NativeEdge, Transport},
+    edge::{Generated, NativeEdge, Retry, Transport},
     engine::Engine,
     pair::{self, PairPaths},
 };
@@ -184,10 +184,13 @@ impl Generate {
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
-        let transport = if self.local { self.local(&tokenizer)? } else { Transport::connect(&self.server).await? };
         let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, &self.prompt)?;
 
-        let mut edge = NativeEdge::greet(&draft, info, transport).await?;
+        let mut edge = if self.local {
+            NativeEdge::greet(&draft, info, self.local(&tokenizer)?).await?
+        } else {
+            NativeEdge::connect(&draft, info, &self.server, Retry::default()).await?
+        };
         let (mut stream, mut text) = (TextStream::new(), String::new());
         let (mut token_ids, mut rounds) = (Vec::new(), Vec::new());
         let generated = edge

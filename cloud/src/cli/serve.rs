@@ -13,6 +13,7 @@ use crate::{
     engine::{Engine, EngineSettings, LEAST_BATCH_ROWS},
     pair::{self, PairPaths},
     session::Limits,
+    sessions::Sessions,
 };
 
 /// Serve the page, the draft model and verification sessions
@@ -46,6 +47,12 @@ pub struct Serve {
     /// Seconds after which a silent session is closed
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     idle_timeout: u64,
+    /// Seconds that a session waits, with its place, for a client that has lost the connection
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    detached_lifetime: u32,
+    /// Seconds after which a session ends whatever it does; its client begins another by itself
+    #[arg(long, value_name = "SECONDS", default_value_t = 12 * 3600)]
+    session_lifetime: u32,
     /// How lines of the log look
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -83,7 +90,13 @@ impl Serve {
         let state = AppState {
             engine,
             target: info,
-            limits: Limits { idle: Duration::from_secs(self.idle_timeout), ..Limits::default() },
+            sessions: Sessions::default(),
+            limits: Limits {
+                idle: Duration::from_secs(self.idle_timeout),
+                detached: Duration::from_secs(self.detached_lifetime.into()),
+                lifetime: Duration::from_secs(self.session_lifetime.into()),
+                ..Limits::default()
+            },
             draft_gguf: self.pair.draft_gguf()?.into_owned().into(),
             tokenizer_json: self.pair.tokenizer_json()?.into_owned().into(),
             heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| bytes.into_owned().into()),

@@ -74,14 +74,15 @@ impl Reference {
                 self.greeted = fits;
                 if fits { Reaction::Welcome } else { fatal(ErrorCode::Tokenizer) }
             }
+            Ok(Frame::Resume(_)) if !self.greeted => fatal(ErrorCode::UnknownSession),
             Ok(_) if !self.greeted => fatal(ErrorCode::OutOfOrder),
             Ok(Frame::Prompt(prompt)) => self.start(prompt.request.clone(), Some(&prompt)),
             Ok(Frame::Generate(request)) => self.start(request, None),
             Ok(Frame::Draft(draft)) => self.draft(&draft),
             Ok(Frame::Resample { generation, round }) => self.resample(generation, round),
-            Ok(Frame::Cancel { generation }) if generation > self.last_generation => fatal(ErrorCode::OutOfOrder),
             Ok(Frame::Cancel { generation }) => {
-                self.generation = self.generation.take().filter(|current| current.request.generation != generation);
+                self.generation = self.generation.take().filter(|current| current.request.generation > generation);
+                self.last_generation = self.last_generation.max(generation);
                 Reaction::Nothing
             }
             Ok(_) => fatal(ErrorCode::OutOfOrder),
@@ -100,7 +101,10 @@ impl Reference {
 
     fn start(&mut self, request: Request, prompt: Option<&Prompt>) -> Reaction {
         let number = request.generation;
-        if self.generation.is_some() || number <= self.last_generation {
+        if number <= self.last_generation {
+            return Reaction::Nothing;
+        }
+        if self.generation.is_some() {
             return fatal(ErrorCode::OutOfOrder);
         }
         self.last_generation = number;
@@ -135,9 +139,16 @@ impl Reference {
         let Some(current) = &mut self.generation else { return self.late(draft.generation) };
         let limit = current.limit(&self.target);
         let Generation { request, text, drafting } = current;
+        if draft.generation < request.generation {
+            return Reaction::Nothing;
+        }
         let Some(drafting) = drafting else { return fatal(ErrorCode::OutOfOrder) };
         let expected = (draft.generation, draft.round) == (request.generation, drafting.round);
-        if !expected || drafting.is_busy() || draft.resampled.is_some() != drafting.due {
+        let is_known = draft.round < drafting.round || draft.round == drafting.round && drafting.is_busy();
+        if draft.generation == request.generation && is_known {
+            return Reaction::Nothing;
+        }
+        if !expected || draft.resampled.is_some() != drafting.due {
             return fatal(ErrorCode::OutOfOrder);
         }
         drafting.due = false;
@@ -175,6 +186,15 @@ impl Reference {
                     && drafting.round.checked_sub(1) == Some(round) =>
             {
                 Reaction::Distribution(number, round)
+            }
+            _ if number < current.request.generation => Reaction::Nothing,
+            // It came again; since then the edge has gone on.
+            Some(drafting)
+                if drafting.samples().is_some()
+                    && number == current.request.generation
+                    && (round < drafting.round.saturating_sub(1) || round < drafting.round && drafting.is_busy()) =>
+            {
+                Reaction::Nothing
             }
             _ => fatal(ErrorCode::OutOfOrder),
         }

@@ -122,6 +122,7 @@ impl Driver {
     /// A token that the target wrote alone; whether the generation goes on.
     fn token(&self, current: &mut Generation, token: &Token, sound: bool) -> bool {
         assert_eq!(token.generation, current.request.generation);
+        assert_eq!(token.position as usize, current.text.len());
         assert!(token.token < self.model.vocab_size, "{token:?} is outside the vocabulary");
         if sound && current.request.sampling.temperature == 0.0 {
             assert_eq!(token.token, self.model.greedy(&current.text), "after {:?}", current.text);

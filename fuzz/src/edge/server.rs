@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use arbitrary::{Result, Unstructured};
 use outrider_codec::frame::{
-    Distribution, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Next, TargetDist, Token, Verdict, Welcome,
+    Distribution, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Next, TargetDist, Ticket, Token, Verdict, Welcome,
 };
 
 use super::Driver;
@@ -18,6 +18,8 @@ impl Driver {
             context_length: choose::number(input, 48)?,
             max_draft_tokens: input.int_in_range(0..=64)?,
             eos_ids: choose::ids(input, 2, self.model.vocab_size)?,
+            ticket: Ticket::default(),
+            detached_seconds: 120,
         };
         self.deliver(&Frame::Welcome(welcome.clone()).encode());
         if !self.failed && !self.closed {
@@ -52,7 +54,9 @@ impl Driver {
             None if generation.scheme.is_none() || generation.stream > 0 => {
                 let token = choose::number(input, vocab_size - 1)?;
                 let finish = if lies { any_finish } else { finish(&[token]) };
-                Frame::Token(Token { generation: number, token, finish })
+                let place = generation.text.len() as u32;
+                let position = if lies { choose::number(input, place)? } else { place };
+                Frame::Token(Token { generation: number, position, token, finish })
             }
             None => return Ok(()),
             Some((draft, _)) if generation.asked => {
@@ -125,7 +129,11 @@ impl Driver {
                 code: ErrorCode::from_number(input.arbitrary()?),
                 text: String::new(),
             }),
-            1 => Frame::Token(Token { generation, token: choose::number(input, vocab_size - 1)?, finish: None }),
+            1 => {
+                let place = self.generation.as_ref().map_or(0, |current| current.text.len() as u32);
+                let (position, token) = (choose::number(input, place)?, choose::number(input, vocab_size - 1)?);
+                Frame::Token(Token { generation, position, token, finish: None })
+            }
             2 => Frame::Distribution(Distribution { generation, round, target: target(input, vocab_size)? }),
             3 => Frame::Bye,
             4 => Frame::Cancel { generation },

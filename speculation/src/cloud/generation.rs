@@ -125,14 +125,24 @@ impl Generation {
         }
     }
 
-    /// A round of drafts has come.
-    pub(super) fn draft(&mut self, draft: &Draft, target: &TargetInfo) -> Result<(), Failure> {
+    /// Tokens of the text, prompt included.
+    pub(super) fn length(&self) -> usize {
+        self.committed.len()
+    }
+
+    /// A round of drafts has come. Gives whether it is new: one that comes again changes nothing.
+    pub(super) fn draft(&mut self, draft: &Draft, target: &TargetInfo) -> Result<bool, Failure> {
+        if draft.generation < self.number {
+            return Ok(false);
+        }
         let Work::Speculative(verification) = &mut self.work else {
             return Err(Failure::out_of_order("Draft came in a cloud-only generation"));
         };
         let round = verification.round;
-        let busy = verification.drafts.is_some() || verification.stream > 0;
-        if draft.generation != self.number || draft.round != round || busy {
+        if draft.generation == self.number && (draft.round < round || draft.round == round && verification.is_busy()) {
+            return Ok(false);
+        }
+        if draft.generation != self.number || draft.round != round {
             return Err(Failure::out_of_order(&format!(
                 "Draft {}/{} came while {}/{round} was expected",
                 draft.generation, draft.round, self.number
@@ -160,7 +170,7 @@ impl Generation {
         verification.scheme.prime(&draft.passed);
         if draft.stream > 0 {
             verification.stream = draft.stream;
-            return Ok(());
+            return Ok(true);
         }
         let room = limit - self.committed.len() - usize::from(verification.rule.has_bonus());
         let count = usize::from(draft.count);
@@ -172,11 +182,20 @@ impl Generation {
         let drafts = verification.scheme.decode_round(payload, draft.count)?;
         let statistics = verification.statistics.complete(statistics, &drafts)?;
         verification.drafts = Some((drafts, statistics));
-        Ok(())
+        Ok(true)
     }
 
-    /// The edge asks for the distribution of the last verdict.
-    pub(super) fn resample(&mut self, number: u32, round: u32) -> Result<Frame, Failure> {
+    /// The edge asks for the distribution of the last verdict; nothing, if it asks again and has gone on meanwhile.
+    pub(super) fn resample(&self, number: u32, round: u32) -> Result<Option<Frame>, Failure> {
+        let is_late = match &self.work {
+            Work::Speculative(verification) if verification.sends_samples() => {
+                round < verification.round.saturating_sub(u32::from(!verification.is_busy()))
+            }
+            _ => false,
+        };
+        if number < self.number || number == self.number && is_late {
+            return Ok(None);
+        }
         let expected = match &self.work {
             Work::Speculative(verification) if verification.sends_samples() => {
                 verification.edge_resamples.as_ref().map(|target| (verification.round, target))
@@ -185,7 +204,7 @@ impl Generation {
         };
         match expected {
             Some((next, target)) if number == self.number && next.checked_sub(1) == Some(round) => {
-                Ok(Frame::Distribution(Distribution { generation: number, round, target: target.clone() }))
+                Ok(Some(Frame::Distribution(Distribution { generation: number, round, target: target.clone() })))
             }
             _ => Err(Failure::out_of_order("Resample came where there is nothing to resample")),
         }
@@ -228,6 +247,7 @@ impl Generation {
             return Ok((Vec::new(), false));
         };
         let generation = self.number;
+        self.randomness.begin_round(self.committed.len());
         let verification = match &mut self.work {
             Work::Speculative(verification) if verification.stream == 0 => verification,
             work => {
@@ -239,8 +259,9 @@ impl Generation {
                     Work::CloudOnly => p.draw(&mut self.randomness),
                 };
                 self.cached = self.committed.len();
+                let position = self.committed.len() as u32;
                 let finish = self.commit(&[], Some(token), target);
-                return Ok((vec![Frame::Token(Token { generation, token, finish })], finish.is_some()));
+                return Ok((vec![Frame::Token(Token { generation, position, token, finish })], finish.is_some()));
             }
         };
         let (drafts, statistics) = verification.drafts.take().unwrap_or((Drafts::Ids(Vec::new()), Vec::new()));
@@ -372,6 +393,11 @@ impl Verification {
             },
         };
         Ok((outcome.accepted, outcome.token.map_or(Next::Nothing, Next::Token)))
+    }
+
+    /// Whether a round is under way.
+    fn is_busy(&self) -> bool {
+        self.drafts.is_some() || self.stream > 0
     }
 
     fn sends_samples(&self) -> bool {

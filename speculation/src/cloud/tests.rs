@@ -13,6 +13,7 @@ use crate::rules::Rule;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 const V: u32 = 8;
+const ADMISSION: Admission = Admission { ticket: Ticket { id: [1; 16], secret: [2; 16] }, detached_seconds: 120 };
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };
 
@@ -41,8 +42,26 @@ fn draft(generation: u32, round: u32, ids: &[u32]) -> Vec<u8> {
     Frame::Draft(Draft { generation, round, count: ids.len() as u8, payload, ..Draft::default() }).encode()
 }
 
+fn resume(generation: u32, length: u32) -> Vec<u8> {
+    Frame::Resume(Resume { ticket: ADMISSION.ticket, attempt: 1, generation, length }).encode()
+}
+
+fn resumes(session: &mut CloudSession, generation: u32, length: u32) -> Vec<Frame> {
+    let attempt = session.attempt + 1;
+    let late = Resume { ticket: ADMISSION.ticket, attempt: attempt - 1, generation, length };
+    assert!(!session.resume(&late), "a later one has the session");
+    assert!(session.resume(&Resume { attempt, ..late }));
+    let Frame::Welcome(welcome) = sent(session) else { panic!("no Welcome") };
+    assert_eq!((welcome.ticket, welcome.detached_seconds), (ADMISSION.ticket, 120));
+    let mut frames = Vec::new();
+    while let Some(CloudOutput::Send(bytes)) = session.outputs.pop_front() {
+        frames.push(Frame::decode(&bytes).unwrap());
+    }
+    frames
+}
+
 fn greeted() -> CloudSession {
-    let mut session = CloudSession::new(target());
+    let mut session = CloudSession::new(target(), ADMISSION);
     session.handle_frame(&hello());
     assert!(matches!(sent(&mut session), Frame::Welcome(_)));
     session
@@ -130,10 +149,13 @@ fn cloud_only_streams_until_the_end() {
     session.handle_frame(&Frame::Generate(request(1, &[0, 1])).encode());
     assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 1 });
     answer(&mut session, &[4]);
-    assert_eq!(sent(&mut session), Frame::Token(Token { generation: 1, token: 4, finish: None }));
+    assert_eq!(sent(&mut session), Frame::Token(Token { generation: 1, position: 2, token: 4, finish: None }));
     assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![4], rows: 1 });
     answer(&mut session, &[7]);
-    assert_eq!(sent(&mut session), Frame::Token(Token { generation: 1, token: 7, finish: Some(Finish::Eos) }));
+    assert_eq!(
+        sent(&mut session),
+        Frame::Token(Token { generation: 1, position: 3, token: 7, finish: Some(Finish::Eos) })
+    );
     assert_eq!(session.poll(), None);
 }
 
@@ -163,11 +185,12 @@ fn wrong_handshakes_are_refused() {
         (Frame::Hello(Hello { vocab_size: V + 1, tokenizer_hash: [1; 32] }).encode(), ErrorCode::Tokenizer),
         (Frame::Hello(Hello { vocab_size: V, tokenizer_hash: [2; 32] }).encode(), ErrorCode::Tokenizer),
         (prompt(1, &[0]), ErrorCode::OutOfOrder),
+        (resume(1, 0), ErrorCode::UnknownSession),
         (b"GET / HTTP/1.1".to_vec(), ErrorCode::Malformed),
         (vec![1; outrider_codec::frame::MAX_FRAME_BYTES + 1], ErrorCode::FrameTooLong),
         (vec![], ErrorCode::Malformed),
     ] {
-        let mut session = CloudSession::new(target());
+        let mut session = CloudSession::new(target(), ADMISSION);
         session.handle_frame(&bytes);
         assert_eq!(error(&mut session), (0, code, true));
         session.handle_frame(&hello());
@@ -177,14 +200,14 @@ fn wrong_handshakes_are_refused() {
 
 #[test]
 fn frames_out_of_order_close_the_connection() {
-    let servers_frame = Frame::Token(Token { generation: 1, token: 1, finish: None }).encode();
+    let servers_frame = Frame::Token(Token { generation: 1, position: 1, token: 1, finish: None }).encode();
     let cases = [
         ("second hello", vec![hello()], ErrorCode::OutOfOrder),
         ("prompt while generating", vec![prompt(2, &[0])], ErrorCode::OutOfOrder),
         ("wrong round", vec![draft(1, 1, &[1])], ErrorCode::OutOfOrder),
         ("wrong generation", vec![draft(2, 0, &[1])], ErrorCode::OutOfOrder),
-        ("two drafts", vec![draft(1, 0, &[1]), draft(1, 0, &[1])], ErrorCode::OutOfOrder),
-        ("cancel of the future", vec![Frame::Cancel { generation: 9 }.encode()], ErrorCode::OutOfOrder),
+        ("a round too far", vec![draft(1, 0, &[1]), draft(1, 1, &[1])], ErrorCode::OutOfOrder),
+        ("resume in a session", vec![resume(1, 0)], ErrorCode::OutOfOrder),
         ("a server's frame", vec![servers_frame], ErrorCode::OutOfOrder),
         ("too many drafts", vec![draft(1, 0, &[1; 5])], ErrorCode::InvalidDraft),
     ];
@@ -272,7 +295,7 @@ fn a_cancelled_pass_is_dropped_and_a_new_generation_starts_from_nothing() {
     assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![5], rows: 1 });
     session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
     answer(&mut session, &[3]);
-    assert_eq!(sent(&mut session), Frame::Token(Token { generation: 2, token: 3, finish: None }));
+    assert_eq!(sent(&mut session), Frame::Token(Token { generation: 2, position: 1, token: 3, finish: None }));
 }
 
 fn with_rule(name: &str, scheme: SchemeParameters) -> Vec<u8> {
@@ -302,7 +325,7 @@ fn passed_tokens_that_come_while_the_prompt_is_read_are_fed_with_the_drafts() {
         answer(&mut session, &[5, 6][..rows]);
         match sent(&mut session) {
             Frame::Verdict(verdict) => assert_eq!((verdict.accepted, verdict.next), (1, Next::Token(6))),
-            frame => assert_eq!(frame, Frame::Token(Token { generation: 1, token: 5, finish: None })),
+            frame => assert_eq!(frame, Frame::Token(Token { generation: 1, position: 5, token: 5, finish: None })),
         }
     }
 }
@@ -387,6 +410,7 @@ fn nothing_is_drafted_while_the_target_writes() {
     forward(&mut session);
     answer(&mut session, &[3]);
     assert!(matches!(sent(&mut session), Frame::Token(_)));
+    session.handle_frame(&Frame::Draft(stream.clone()).encode());
     session.handle_frame(&Frame::Draft(Draft { round: 1, ..stream }).encode());
     assert_eq!(error(&mut session), (0, ErrorCode::OutOfOrder, true));
 }
@@ -464,4 +488,122 @@ fn streamed_tokens_have_the_noise_of_their_places_under_coupled_drafting() {
             return;
         }
     }
+}
+
+#[test]
+fn frames_that_come_twice_change_nothing() {
+    let mut session = greeted();
+    for frame in [prompt(1, &[0]), draft(1, 0, &[1]), prompt(1, &[0]), draft(1, 0, &[1])] {
+        session.handle_frame(&frame);
+    }
+    forward(&mut session);
+    answer(&mut session, &[1, 2]);
+    assert!(matches!(sent(&mut session), Frame::Verdict(verdict) if verdict.round == 0));
+    for frame in [draft(1, 0, &[1]), prompt(1, &[0])] {
+        session.handle_frame(&frame);
+        assert_eq!(session.poll(), None);
+    }
+    session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
+    session.handle_frame(&prompt(2, &[0]));
+    for frame in [Frame::Cancel { generation: 1 }.encode(), draft(1, 1, &[1]), prompt(1, &[3])] {
+        session.handle_frame(&frame);
+        assert!(session.is_generating());
+    }
+    session.handle_frame(&draft(2, 0, &[1]));
+    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 2 });
+}
+
+/// What an edge cancels before its request has come, never begins.
+#[test]
+fn a_cancel_that_comes_before_its_request_has_the_last_word() {
+    let mut session = greeted();
+    session.handle_frame(&prompt(1, &[0]));
+    session.handle_frame(&Frame::Cancel { generation: 3 }.encode());
+    for number in 1..=3 {
+        session.handle_frame(&prompt(number, &[0]));
+        assert!(!session.is_generating(), "{number}");
+    }
+    session.handle_frame(&prompt(4, &[0]));
+    assert!(session.is_generating());
+}
+
+#[test]
+fn a_verdict_is_kept_until_the_edge_shows_that_it_has_come() {
+    let mut session = greeted();
+    session.handle_frame(&prompt(1, &[0, 1]));
+    session.handle_frame(&draft(1, 0, &[3]));
+    forward(&mut session);
+    // The connection goes while the pass runs: nobody polls, and the result comes all the same.
+    answer(&mut session, &[3, 5]);
+    let verdict = Verdict { generation: 1, round: 0, accepted: 1, next: Next::Token(5), finish: None };
+    for _ in 0..3 {
+        assert_eq!(resumes(&mut session, 1, 2), [Frame::Verdict(verdict.clone())]);
+    }
+    // It has come, and the next Draft has not.
+    assert_eq!(resumes(&mut session, 1, 4), []);
+    session.handle_frame(&draft(1, 1, &[6]));
+    assert_eq!(resumes(&mut session, 1, 4), []);
+    assert_eq!(forward(&mut session), Forward { keep: 3, tokens: vec![5, 6], rows: 2 });
+    answer(&mut session, &[6, 7]);
+    let last = Verdict { generation: 1, round: 1, accepted: 1, next: Next::Token(7), finish: Some(Finish::Eos) };
+    assert_eq!(resumes(&mut session, 1, 4), [Frame::Verdict(last)]);
+    // A generation that the server has not heard of yet.
+    assert_eq!(resumes(&mut session, 2, 9), []);
+    session.handle_frame(&prompt(2, &[0]));
+    assert_eq!(resumes(&mut session, 2, 1), []);
+    let old = Resume { ticket: ADMISSION.ticket, attempt: 99, generation: 1, length: 9 };
+    assert!(!session.resume(&old), "an edge that knows less than the server cannot go on");
+}
+
+#[test]
+fn tokens_are_sent_again_from_the_place_where_the_edge_is() {
+    let mut session = greeted();
+    session.handle_frame(&Frame::Generate(request(1, &[0, 1])).encode());
+    for best in [3, 4, 5] {
+        forward(&mut session);
+        answer(&mut session, &[best]);
+        assert!(matches!(session.outputs.pop_front(), Some(CloudOutput::Send(_))));
+    }
+    let positions = |session: &mut CloudSession, length| {
+        let places = resumes(session, 1, length).into_iter().map(|frame| match frame {
+            Frame::Token(token) => token.position,
+            other => panic!("{other:?}"),
+        });
+        places.collect::<Vec<_>>()
+    };
+    for (length, expected) in [(2, vec![2, 3, 4]), (4, vec![4]), (5, vec![])] {
+        assert_eq!(positions(&mut session, length), expected);
+    }
+}
+
+#[test]
+fn a_refusal_is_sent_again_and_what_is_over_is_not_resumed() {
+    let mut session = greeted();
+    assert!(!session.is_worth_keeping(), "nothing was begun");
+    session.handle_frame(&prompt(1, &[V]));
+    assert!(matches!(&resumes(&mut session, 1, 1)[..], [Frame::Error(error)] if error.generation == 1));
+    assert!(session.is_worth_keeping());
+    session.close(ErrorCode::SessionExpired, "old");
+    assert!(
+        !session.is_worth_keeping()
+            && !session.resume(&Resume { ticket: ADMISSION.ticket, attempt: 99, generation: 1, length: 1 })
+    );
+    assert_eq!(error(&mut session), (0, ErrorCode::SessionExpired, true), "the end is still told");
+}
+
+#[test]
+fn what_is_kept_is_bounded() {
+    let mut session = greeted();
+    session.handle_frame(&prompt(1, &[0]));
+    let text = "x".repeat(400);
+    let error = Frame::Error(ErrorFrame { generation: 1, code: ErrorCode::Internal, text });
+    let size = error.encode().len();
+    for _ in 0..MAX_KEPT_BYTES / size {
+        session.say(&error, 0);
+    }
+    assert!(session.is_worth_keeping());
+    session.say(&error, 0);
+    assert!(!session.is_worth_keeping() && session.kept.len() <= MAX_KEPT_BYTES / size);
+    session.handle_frame(&draft(1, 0, &[1]));
+    assert!(session.is_worth_keeping(), "the edge has shown that it has all");
 }

@@ -104,6 +104,11 @@ impl Drafter {
         })
     }
 
+    /// A round begins when the text has `length` tokens.
+    pub(super) fn begin(&mut self, length: usize) {
+        self.randomness.begin_round(length);
+    }
+
     /// The round's drafted ids.
     pub(super) fn ids(&self) -> &[u32] {
         &self.ids

@@ -28,6 +28,15 @@ pub(super) enum Step {
     Send(Vec<u8>),
 }
 
+/// What is left of a generation whose server has forgotten it.
+pub(super) struct Rest {
+    pub(super) text: Vec<u32>,
+    pub(super) length_limit: usize,
+    pub(super) limit: Finish,
+    pub(super) started: Duration,
+    pub(super) learned: Option<Learned>,
+}
+
 /// What follows from a frame of the cloud's.
 pub(super) enum Reaction {
     /// Something has to be asked first.
@@ -38,6 +47,8 @@ pub(super) enum Reaction {
     Commit { committed: Committed, finish: Option<Finish>, tell: bool },
     /// Nothing yet.
     Wait,
+    /// The frame came before: nothing, and it answers nothing.
+    Stale,
 }
 
 #[derive(Debug)]
@@ -104,11 +115,44 @@ impl Generation {
         self.number
     }
 
+    /// Prompt and committed tokens.
+    pub(super) fn length(&self) -> usize {
+        self.committed.len()
+    }
+
+    /// What another generation would go on from: the text, without what a sequence cascade has written and told nobody; how many tokens
+    /// it may have; and why it would end there.
+    pub(super) fn into_rest(self) -> Rest {
+        let mut text = self.committed;
+        if let Some(Drafting { held: Some(_), passed, .. }) = &self.drafting {
+            text.truncate(text.len() - passed.len());
+        }
+        let (length_limit, limit, started) = (self.length_limit, self.limit, self.started);
+        Rest { text, length_limit, limit, started, learned: self.drafting.map(|drafting| drafting.learned) }
+    }
+
+    /// The generation goes on from another, which began earlier.
+    pub(super) fn began(&mut self, started: Duration) {
+        self.started = started;
+    }
+
+    /// What was sent is sent again: the time between was not the link's, nor the server's.
+    pub(super) fn resent(&mut self, now: Duration) {
+        if let Some(drafting) = &mut self.drafting
+            && matches!(drafting.phase, Phase::AwaitVerdict | Phase::AwaitTokens(_))
+        {
+            drafting.round_started += now.saturating_sub(drafting.sent.at);
+            drafting.sent.at = now;
+            drafting.streamed_at = None;
+        }
+    }
+
     pub(super) fn next_step(&mut self, now: Duration) -> Result<Option<Step>, EdgeError> {
         let Some(drafting) = &mut self.drafting else { return Ok(None) };
         if drafting.phase == Phase::Fresh {
             drafting.phase = Phase::Open;
             drafting.round_started = now;
+            drafting.drafter.begin(self.committed.len());
             // A cascade has its own way of choosing the target.
             if !drafting.passing.is_cascade()
                 && let Move::Stream { tokens } = drafting.learned.controller.next_move()
@@ -220,9 +264,15 @@ impl Generation {
         statistics: &mut Statistics,
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
-        let Some(drafting) = self.drafting.as_mut().filter(|d| d.phase == Phase::AwaitVerdict) else {
-            return Err(EdgeError::Unexpected { frame: "Verdict" });
-        };
+        let unexpected = Err(EdgeError::Unexpected { frame: "Verdict" });
+        let Some(drafting) = self.drafting.as_mut() else { return unexpected };
+        let is_known = matches!(drafting.phase, Phase::AwaitDistribution { .. }) && verdict.round == drafting.round;
+        if verdict.round < drafting.round || is_known {
+            return Ok(Reaction::Stale);
+        }
+        if drafting.phase != Phase::AwaitVerdict {
+            return unexpected;
+        }
         let accepted = usize::from(verdict.accepted);
         let impossible = |what| Err(EdgeError::ImpossibleVerdict { what });
         if verdict.round != drafting.round {
@@ -283,6 +333,7 @@ impl Generation {
             {
                 self.handle_target(*accepted, &answer.target, before + downlink_bits, statistics, now)
             }
+            Some(drafting) if answer.round < drafting.round => Ok(Reaction::Stale),
             _ => Err(EdgeError::Unexpected { frame: "Distribution" }),
         }
     }
@@ -418,6 +469,12 @@ impl Generation {
         statistics: &mut Statistics,
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
+        if (token.position as usize) < self.committed.len() {
+            return Ok(Reaction::Stale);
+        }
+        if token.position as usize > self.committed.len() {
+            return Err(EdgeError::ImpossibleVerdict { what: "there is a token missing before it" });
+        }
         if !matches!(&self.drafting, None | Some(Drafting { phase: Phase::AwaitTokens(_), .. })) {
             return Err(EdgeError::Unexpected { frame: "Token" });
         }
@@ -441,6 +498,12 @@ impl Generation {
     /// What a draft of the round under way is judged by.
     pub(super) fn handle_evidence(&mut self, evidence: Evidence) -> Result<Reaction, EdgeError> {
         match &mut self.drafting {
+            Some(drafting)
+                if evidence.round < drafting.round
+                    || evidence.round == drafting.round && usize::from(evidence.index) < drafting.evidence.len() =>
+            {
+                Ok(Reaction::Stale)
+            }
             Some(drafting)
                 if drafting.phase == Phase::AwaitVerdict
                     && evidence.round == drafting.round

@@ -16,16 +16,23 @@ fn settings(max_new_tokens: u32) -> Settings {
     Settings { mode: Mode::CloudOnly, sampling, seed: 1, max_new_tokens }
 }
 
+const TICKET: Ticket = Ticket { id: [1; 16], secret: [2; 16] };
+
+fn welcome(context_length: u32) -> Welcome {
+    let (ticket, detached_seconds) = (TICKET, 120);
+    Welcome { vocab_size: V, context_length, max_draft_tokens: 4, eos_ids: vec![7], ticket, detached_seconds }
+}
+
 fn connected(context_length: u32) -> EdgeSession {
     let mut session =
         EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
-    let welcome = Welcome { vocab_size: V, context_length, max_draft_tokens: 4, eos_ids: vec![7] };
+    let welcome = welcome(context_length);
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
     session
 }
 
-fn token(finish: Option<Finish>) -> Vec<u8> {
-    Frame::Token(Token { generation: 1, token: 3, finish }).encode()
+fn token(position: u32, finish: Option<Finish>) -> Vec<u8> {
+    Frame::Token(Token { generation: 1, position, token: 3, finish }).encode()
 }
 
 /// What a server sends of its own was once committed without end.
@@ -35,10 +42,10 @@ fn a_server_alone_commits_no_more_than_was_asked_for() {
         for finish in [Some(Finish::Length), None] {
             let mut session = connected(context_length);
             session.start(vec![0, 1], &settings(max_new_tokens), NOW).unwrap();
-            session.handle_frame(&token(None), NOW).unwrap();
-            let last = session.handle_frame(&token(finish), NOW);
+            session.handle_frame(&token(2, None), NOW).unwrap();
+            let last = session.handle_frame(&token(3, finish), NOW);
             assert_eq!(last.is_ok(), finish.is_some());
-            let late = session.handle_frame(&token(None), NOW);
+            let late = session.handle_frame(&token(4, None), NOW);
             assert_eq!(late.is_ok(), finish.is_some(), "of a generation that is over, a token may be under way");
             assert_eq!(session.statistics().tokens, 1 + usize::from(finish.is_some()));
         }
@@ -160,7 +167,9 @@ fn a_verdict_for_another_round_or_none_is_an_error() {
     let (mut session, _) = drafted(ruled("exact"), 6);
     give(&mut session, verdict(2, Next::Token(3), None)).unwrap();
     let twice = give(&mut session, verdict(2, Next::Token(3), None));
-    assert_eq!(twice, Err(EdgeError::Unexpected { frame: "Verdict" }));
+    assert_eq!((twice, session.statistics().tokens), (Ok(()), 3));
+    let early = Verdict { generation: 1, round: 1, accepted: 0, next: Next::Token(3), finish: None };
+    assert_eq!(give(&mut session, Frame::Verdict(early)), Err(EdgeError::Unexpected { frame: "Verdict" }));
 }
 
 /// Under a lossy rule drafts reach the last token, under others the bonus token has it.
@@ -185,8 +194,7 @@ fn evidence_comes_in_order_between_draft_and_verdict() {
     for frames in [
         vec![evidence(1, 0, &[3])],
         vec![evidence(0, 1, &[3])],
-        vec![evidence(0, 0, &[3]), evidence(0, 0, &[3])],
-        vec![evidence(0, 0, &[3]), evidence(0, 2, &[3])],
+        vec![evidence(0, 0, &[3]), evidence(0, 0, &[3]), evidence(0, 2, &[3])],
         vec![evidence(0, 0, &[3]), evidence(0, 1, &[3]), evidence(0, 2, &[3])],
     ] {
         let (mut session, _) = drafted(ruled("lossy"), 6);
@@ -226,21 +234,24 @@ fn streamed(max_new_tokens: u32) -> EdgeSession {
 #[test]
 fn a_stream_has_the_tokens_that_were_asked_for() {
     let mut session = streamed(3);
-    for _ in 0..2 {
-        session.handle_frame(&token(None), NOW).unwrap();
+    for position in [2, 2, 3] {
+        session.handle_frame(&token(position, None), NOW).unwrap();
     }
-    let endless = session.handle_frame(&token(None), NOW);
+    assert_eq!(session.statistics().tokens, 2, "one came twice");
+    let gap = streamed(3).handle_frame(&token(3, None), NOW);
+    assert!(matches!(gap, Err(EdgeError::ImpossibleVerdict { .. })));
+    let endless = session.handle_frame(&token(4, None), NOW);
     assert!(matches!(endless, Err(EdgeError::ImpossibleVerdict { .. })));
-    let outside = give(&mut streamed(3), Frame::Token(Token { generation: 1, token: V, finish: None }));
+    let outside = give(&mut streamed(3), Frame::Token(Token { generation: 1, position: 2, token: V, finish: None }));
     assert!(matches!(outside, Err(EdgeError::ImpossibleVerdict { .. })));
     let judged = give(&mut streamed(3), verdict(0, Next::Token(3), None));
     assert_eq!(judged, Err(EdgeError::Unexpected { frame: "Verdict" }));
     let mut session = streamed(3);
-    session.handle_frame(&token(Some(Finish::Eos)), NOW).unwrap();
+    session.handle_frame(&token(2, Some(Finish::Eos)), NOW).unwrap();
     assert!(session.is_idle(), "a stream may end early");
     // In a round the target does not write alone.
     let (mut session, _) = drafted(ruled("exact"), 6);
-    assert_eq!(session.handle_frame(&token(None), NOW), Err(EdgeError::Unexpected { frame: "Token" }));
+    assert_eq!(session.handle_frame(&token(2, None), NOW), Err(EdgeError::Unexpected { frame: "Token" }));
 }
 
 /// AS²'s first lesson comes after four rounds; what comes after its last token is not of it.
@@ -254,10 +265,14 @@ fn a_token_more_than_the_stream_has_is_an_error() {
         give(&mut session, Frame::Verdict(rejected)).unwrap();
         draft = next_draft(&mut session);
     }
-    for _ in 0..draft.stream {
-        session.handle_frame(&token(None), NOW).unwrap();
+    let first = 2 + session.statistics().tokens as u32;
+    for position in first..first + draft.stream {
+        session.handle_frame(&token(position, None), NOW).unwrap();
     }
-    assert_eq!(session.handle_frame(&token(None), NOW), Err(EdgeError::Unexpected { frame: "Token" }));
+    assert_eq!(
+        session.handle_frame(&token(first + draft.stream, None), NOW),
+        Err(EdgeError::Unexpected { frame: "Token" })
+    );
     assert_eq!(session.statistics().streamed, draft.stream as usize);
 }
 
@@ -313,7 +328,7 @@ fn a_sequence_cascade_keeps_its_text_to_the_last_token() {
 fn a_sequence_cascade_beyond_the_drafts_context_is_the_targets() {
     let draft = DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 4, heads: None };
     let mut session = EdgeSession::new(draft);
-    let welcome = Welcome { vocab_size: V, context_length: 16, max_draft_tokens: 4, eos_ids: vec![7] };
+    let welcome = welcome(16);
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
     let passing = Passing::SequenceCascade { alpha: 1.0 };
     let mode = Mode::Speculative(Speculation { passing, ..ruled("exact") });
@@ -348,4 +363,131 @@ fn a_declined_row_is_asked_for_again_where_no_token_follows_the_round() {
     let verdict = Verdict { generation: 1, round: 0, accepted: 1, next: Next::Nothing, finish: None };
     session.handle_frame(&Frame::Verdict(verdict).encode(), NOW).unwrap();
     assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![3], rows: 1 });
+}
+
+/// All that is to be sent, and the events.
+fn polled(session: &mut EdgeSession) -> (Vec<Frame>, Vec<Event>) {
+    let (mut frames, mut events) = (Vec::new(), Vec::new());
+    while let Some(output) = session.poll(NOW).unwrap() {
+        match output {
+            EdgeOutput::Send(bytes) => frames.push(Frame::decode(&bytes).unwrap()),
+            EdgeOutput::Event(event) => events.push(event),
+            EdgeOutput::Forward(forward) => {
+                for _ in 0..forward.rows {
+                    session.handle_logits(&row(3), &[], NOW).unwrap();
+                }
+            }
+        }
+    }
+    (frames, events)
+}
+
+fn resume(attempt: u32, generation: u32, length: u32) -> Frame {
+    Frame::Resume(Resume { ticket: TICKET, attempt, generation, length })
+}
+
+fn refusal(code: ErrorCode) -> Frame {
+    Frame::Error(ErrorFrame { generation: 0, code, text: String::new() })
+}
+
+#[test]
+fn what_was_not_answered_is_sent_again() {
+    let (mut session, draft) = drafted(ruled("exact"), 6);
+    assert!(session.disconnected());
+    assert_eq!(polled(&mut session).0, [], "there is nobody to send to");
+    session.reconnected();
+    assert_eq!(polled(&mut session).0, [resume(1, 1, 2)]);
+    give(&mut session, Frame::Welcome(welcome(16))).unwrap();
+    let (frames, events) = polled(&mut session);
+    assert!(matches!(&frames[..], [Frame::Prompt(_), again] if *again == Frame::Draft(draft)), "{frames:?}");
+    assert_eq!(events, [Event::Resumed { anew: false }]);
+    // The verdict had been sent before, and the round goes on from it once.
+    give(&mut session, verdict(1, Next::Token(4), None)).unwrap();
+    give(&mut session, verdict(1, Next::Token(4), None)).unwrap();
+    assert_eq!(session.statistics().tokens, 2);
+    assert!(session.disconnected());
+    session.reconnected();
+    assert_eq!(polled(&mut session).0, [resume(2, 1, 4)]);
+    give(&mut session, Frame::Welcome(welcome(16))).unwrap();
+    let (frames, _) = polled(&mut session);
+    assert!(matches!(&frames[..], [Frame::Draft(draft)] if draft.round == 1), "{frames:?}");
+}
+
+#[test]
+fn a_cancel_without_a_connection_is_sent_when_there_is_one() {
+    let (mut session, _) = drafted(ruled("exact"), 6);
+    assert!(session.disconnected());
+    session.cancel();
+    assert_eq!(polled(&mut session).1, [Event::Finished(EndReason::Cancelled)]);
+    session.start(vec![0], &settings(4), NOW).unwrap();
+    session.reconnected();
+    assert_eq!(polled(&mut session).0, [resume(1, 2, 1)]);
+    give(&mut session, Frame::Welcome(welcome(16))).unwrap();
+    let (frames, _) = polled(&mut session);
+    assert!(matches!(&frames[..], [Frame::Cancel { generation: 1 }, Frame::Generate(_)]), "{frames:?}");
+}
+
+#[test]
+fn a_server_that_knows_nothing_is_asked_for_the_rest() {
+    for refused in [ErrorCode::UnknownSession, ErrorCode::ShuttingDown] {
+        let (mut session, _) = drafted(ruled("exact"), 6);
+        give(&mut session, verdict(1, Next::Token(4), None)).unwrap();
+        next_draft(&mut session);
+        if refused == ErrorCode::UnknownSession {
+            assert!(session.disconnected());
+            session.reconnected();
+            assert_eq!(polled(&mut session).0, [resume(1, 1, 4)]);
+        }
+        polled(&mut session);
+        give(&mut session, refusal(refused)).unwrap();
+        // What the old connection still has does not matter.
+        give(&mut session, verdict(2, Next::Token(4), None)).unwrap();
+        assert!(session.disconnected());
+        session.reconnected();
+        assert!(matches!(polled(&mut session).0[..], [Frame::Hello(_)]));
+        let ticket = Ticket { id: [3; 16], ..TICKET };
+        give(&mut session, Frame::Welcome(Welcome { ticket, ..welcome(16) })).unwrap();
+        assert_eq!(session.claim(), Some(Claim { ticket, attempts: 0, generation: 2 }));
+        let (frames, events) = polled(&mut session);
+        assert!(events.contains(&Event::Resumed { anew: true }));
+        let [Frame::Prompt(prompt), Frame::Draft(draft)] = &frames[..] else { panic!("{frames:?}") };
+        let request = &prompt.request;
+        assert_eq!((&request.tokens[..], request.max_new_tokens, request.seed), (&[0, 1, 3, 4][..], 4, 1));
+        assert_eq!((request.generation, draft.generation, draft.round), (2, 2, 0));
+        assert_eq!(session.statistics().tokens, 2, "what was counted stays");
+        let last = Verdict { generation: 2, round: 0, accepted: 0, next: Next::Token(7), finish: Some(Finish::Eos) };
+        give(&mut session, Frame::Verdict(last)).unwrap();
+        assert!(session.is_idle());
+    }
+}
+
+#[test]
+fn only_a_session_that_there_is_goes_on() {
+    let draft = DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None };
+    let mut session = EdgeSession::new(draft.clone());
+    assert!(!session.disconnected(), "the server was never met");
+    let mut session = connected(16);
+    give(&mut session, refusal(ErrorCode::TakenOver)).unwrap();
+    assert!(!session.disconnected(), "two pages would fight for it");
+    let mut session = connected(16);
+    assert!(session.disconnected());
+    session.reconnected();
+    let other = Welcome { ticket: Ticket { id: [3; 16], ..TICKET }, ..welcome(16) };
+    assert_eq!(give(&mut session, Frame::Welcome(other)), Err(EdgeError::Unexpected { frame: "Welcome" }));
+    // After a reload only the ticket is left: the generation is given up, and its text may be gone on from.
+    let claim = Claim { ticket: TICKET, attempts: 2, generation: 4 };
+    let mut session = EdgeSession::returning(draft.clone(), claim);
+    assert_eq!(polled(&mut session).0, [resume(3, 4, 0)]);
+    give(&mut session, Frame::Welcome(welcome(16))).unwrap();
+    assert_eq!(polled(&mut session).0, [Frame::Cancel { generation: 4 }]);
+    session.start(vec![0, 3], &settings(4), NOW).unwrap();
+    assert!(matches!(&polled(&mut session).0[..], [Frame::Generate(request)] if request.generation == 5));
+    // If that is gone as well, there is a new session.
+    let mut session = EdgeSession::returning(draft, claim);
+    give(&mut session, refusal(ErrorCode::UnknownSession)).unwrap();
+    assert!(session.disconnected());
+    session.reconnected();
+    assert!(matches!(polled(&mut session).0[..], [Frame::Hello(_)]));
+    give(&mut session, Frame::Welcome(welcome(16))).unwrap();
+    assert!(session.is_idle() && polled(&mut session).0.is_empty());
 }

@@ -159,6 +159,30 @@ export interface Summary extends Statistics {
   tokenIds: number[];
 }
 
+/** What a session can be gone on with after a reload. Whoever has it can. */
+export interface Claim {
+  session: string;
+  secret: string;
+  attempts: number;
+  generation: number;
+}
+
+/** What happens to the connection of a generation. */
+export type LineEvent =
+  | { state: 'begun'; claim: Claim | null }
+  /** It is lost; the next attempt comes after so long. */
+  | { state: 'reconnecting'; attempt: number; delayMs: number }
+  /** The generation goes on; `anew`: in another session, as the server has forgotten the one before. */
+  | { state: 'resumed'; anew: boolean; claim: Claim | null };
+
+/** How a generation holds on to its session. */
+export interface Continuation {
+  /** Attempts to connect again, without success, before it is given up. */
+  attempts: number;
+  /** Tokens that were committed before a reload; they follow the prompt. */
+  committed: number[];
+}
+
 /** A complete generation request; `GenerateOptions` documents the fields. */
 export interface GenerateRequest {
   prompt: string;
@@ -195,9 +219,14 @@ export interface GenerateRequest {
 /** The engine's class as wasm-bindgen exports it. */
 export interface Edge {
   info(): ModelInfo;
-  connect(url: string): Promise<SessionInfo>;
+  connect(url: string, claim: Claim | null): Promise<SessionInfo>;
   set_link(link: Link): void;
-  generate(request: GenerateRequest, onRound: (round: Round) => void): Promise<Summary>;
+  generate(
+    request: GenerateRequest,
+    continuation: Continuation,
+    onRound: (round: Round) => void,
+    onLine: (event: LineEvent) => void,
+  ): Promise<Summary>;
   stop(): void;
   close(): void;
 }

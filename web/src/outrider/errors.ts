@@ -14,6 +14,8 @@
  * | `connection-failed`, `connection-lost` | no server at the address; the server went away |
  * | `incompatible-version` | page and server speak different versions of the protocol |
  * | `shutting-down`, `idle` | the server ended the session, because it stops or heard nothing for too long |
+ * | `taken-over` | another page goes on with the session |
+ * | `session-expired` | the session is as old as the server lets one get |
  * | `prompt-too-long` | the prompt does not fit the context window |
  * | `invalid-parameters` | the engine or the server cannot work with these options or this prompt |
  * | `malformed`, `out-of-order`, `impossible-verdict` | the server sent what cannot be |
@@ -42,6 +44,8 @@ export type OutriderErrorCode =
   | 'server-full'
   | 'shutting-down'
   | 'idle'
+  | 'taken-over'
+  | 'session-expired'
   | 'prompt-too-long'
   | 'invalid-parameters'
   | 'worker-crashed'

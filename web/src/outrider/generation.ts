@@ -1,4 +1,16 @@
-import type { Round, Statistics, Summary, Token } from './edge.js';
+import type { Claim, GenerateRequest, Round, Statistics, Summary, Token } from './edge.js';
+
+/**
+ * What a generation can be gone on with after a reload, as plain JSON: `Outrider.load({ resume })`, then
+ * `outrider.resume(state)`. Whoever has it can go on with the session: keep it where only this page reads it, as in
+ * `sessionStorage`.
+ */
+export interface SuspendedGeneration {
+  claim: Claim;
+  request: GenerateRequest;
+  /** What was committed so far. */
+  tokens: Token[];
+}
 
 /**
  * A generation that runs: iterate it for its tokens, or {@link Generation.rounds} for what each answer of the
@@ -10,14 +22,17 @@ export class Generation implements AsyncIterable<Token> {
   readonly summary: Promise<Summary>;
 
   readonly #stop: () => void;
+  readonly #request: GenerateRequest;
   readonly #rounds: Round[] = [];
+  #claim: Claim | null = null;
   #ended = false;
   #settle!: { resolve: (summary: Summary) => void; reject: (error: Error) => void };
   /** Wakes the iterations that wait for something new. */
   #waiting: (() => void)[] = [];
 
   /** @internal */
-  constructor(stop: () => void) {
+  constructor(request: GenerateRequest, stop: () => void) {
+    this.#request = request;
     this.#stop = stop;
     this.summary = new Promise((resolve, reject) => (this.#settle = { resolve, reject }));
     // Whoever only iterates learns of a failure there; it is then not also an unhandled rejection.
@@ -37,6 +52,16 @@ export class Generation implements AsyncIterable<Token> {
   /** Ends the generation. Iterations end quietly and `summary` has `finish: 'cancelled'`. */
   stop(): void {
     if (!this.#ended) this.#stop();
+  }
+
+  /** What the generation can be gone on with after a reload; null before it has begun and after its end. */
+  suspend(): SuspendedGeneration | null {
+    if (this.#ended || !this.#claim) return null;
+    return {
+      claim: this.#claim,
+      request: this.#request,
+      tokens: this.#rounds.flatMap(({ tokens }) => tokens),
+    };
   }
 
   /** The tokens one by one, then the summary as the return value. */
@@ -70,6 +95,11 @@ export class Generation implements AsyncIterable<Token> {
   add(round: Round): void {
     this.#rounds.push(round);
     this.#tell();
+  }
+
+  /** @internal */
+  hold(claim: Claim | null): void {
+    this.#claim = claim;
   }
 
   /** @internal */

@@ -10,6 +10,8 @@ import { sampleNeeds, samplePolicies } from './sample-policies.js';
 
 const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
 const request: GenerateRequest = resolveRequest('p', {}, generationRanges, sampleNeeds);
+const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
+const continuation = { attempts: 3, committed: [] };
 const round: Round = {
   tokens: [{ id: 1, text: 'a', origin: 'accepted' }],
   statistics: emptySummary,
@@ -84,6 +86,7 @@ async function loaded(
     sources,
     link: openLink,
     connectTimeoutMs: 50,
+    claim,
   });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
   return { host, posts, edge, connect, exit, finish, loaders };
@@ -104,7 +107,7 @@ test('loading tells its stages and applies the link before it connects', async (
     'loaded',
   ]);
   expect(edge.set_link).toHaveBeenCalledWith(openLink);
-  expect(connect).toHaveBeenCalledWith('ws://s');
+  expect(connect).toHaveBeenCalledWith('ws://s', claim);
 });
 
 test('heads reach the engine if there are any, and the page learns what can be chosen', async () => {
@@ -146,13 +149,13 @@ test('a server that does not answer fails the load in time', async () => {
 
 test('a connection that died while idle is opened again, unseen', async () => {
   let calls = 0;
-  const generate: Edge['generate'] = (_, onRound) => {
+  const generate: Edge['generate'] = (_request, _continuation, onRound) => {
     if (calls++ === 0) return Promise.reject(coded('connection-lost'));
     onRound(round);
     return Promise.resolve(done);
   };
   const { host, posts, connect } = await loaded({ generate });
-  host.receive({ type: 'generate', id: 1, request });
+  host.receive({ type: 'generate', id: 1, request, continuation });
   expect(await answer(posts)).toEqual({ type: 'done', id: 1, summary: done });
   expect(connect).toHaveBeenCalledTimes(2);
   expect(posts.slice(-3).map(({ type }) => type)).toEqual(['reconnected', 'round', 'done']);
@@ -160,16 +163,16 @@ test('a connection that died while idle is opened again, unseen', async () => {
 
 test('a connection lost after tokens came fails, and the next generation connects first', async () => {
   let calls = 0;
-  const generate: Edge['generate'] = (_, onRound) => {
+  const generate: Edge['generate'] = (_request, _continuation, onRound) => {
     onRound(round);
     return calls++ === 0 ? Promise.reject(coded('connection-lost')) : Promise.resolve(done);
   };
   const { host, posts, connect } = await loaded({ generate });
-  host.receive({ type: 'generate', id: 1, request });
+  host.receive({ type: 'generate', id: 1, request, continuation });
   expect(await answer(posts)).toMatchObject({ type: 'failed', id: 1, error: { code: 'connection-lost' } });
   expect(connect).toHaveBeenCalledTimes(1);
   posts.length = 0;
-  host.receive({ type: 'generate', id: 2, request });
+  host.receive({ type: 'generate', id: 2, request, continuation });
   expect(await answer(posts)).toMatchObject({ type: 'done', id: 2 });
   expect(connect).toHaveBeenCalledTimes(2);
 });
@@ -179,10 +182,10 @@ test('a refusal keeps the connection', async () => {
   const generate: Edge['generate'] = () =>
     calls++ === 0 ? Promise.reject(coded('prompt-too-long')) : Promise.resolve(done);
   const { host, posts, connect } = await loaded({ generate });
-  host.receive({ type: 'generate', id: 1, request });
+  host.receive({ type: 'generate', id: 1, request, continuation });
   expect(await answer(posts)).toMatchObject({ type: 'failed', error: { code: 'prompt-too-long' } });
   posts.length = 0;
-  host.receive({ type: 'generate', id: 2, request });
+  host.receive({ type: 'generate', id: 2, request, continuation });
   await answer(posts);
   expect(connect).toHaveBeenCalledTimes(1);
 });
@@ -191,15 +194,15 @@ test('a stop while connecting ends the generation at once', async () => {
   let calls = 0;
   const { host, posts, edge } = await loaded({
     connect: () => (calls++ === 0 ? Promise.resolve(session) : new Promise(() => {})),
-    generate: (_, onRound) => {
+    generate: (_request, _continuation, onRound) => {
       onRound(round);
       return Promise.reject(coded('connection-lost'));
     },
   });
-  host.receive({ type: 'generate', id: 1, request });
+  host.receive({ type: 'generate', id: 1, request, continuation });
   await answer(posts);
   posts.length = 0;
-  host.receive({ type: 'generate', id: 2, request });
+  host.receive({ type: 'generate', id: 2, request, continuation });
   host.receive({ type: 'stop', id: 2 });
   expect(await answer(posts)).toEqual({ type: 'done', id: 2, summary: emptySummary });
   expect(edge.stop).not.toHaveBeenCalled();
@@ -210,7 +213,7 @@ test('a stop inside the engine is the engine’s to answer; one for another gene
   const { host, posts, edge } = await loaded({
     generate: () => new Promise((resolve) => (finish = resolve)),
   });
-  host.receive({ type: 'generate', id: 7, request });
+  host.receive({ type: 'generate', id: 7, request, continuation });
   await Promise.resolve();
   host.receive({ type: 'stop', id: 6 });
   expect(edge.stop).not.toHaveBeenCalled();
@@ -224,7 +227,7 @@ test('a trap says that the engine is gone', async () => {
   const { host, posts } = await loaded({
     generate: () => Promise.reject(new WebAssembly.RuntimeError('unreachable')),
   });
-  host.receive({ type: 'generate', id: 1, request });
+  host.receive({ type: 'generate', id: 1, request, continuation });
   expect(await answer(posts)).toEqual({
     type: 'crashed',
     error: { code: 'worker-crashed', message: 'unreachable' },
@@ -236,4 +239,23 @@ test('closing says goodbye and ends the worker', async () => {
   host.receive({ type: 'close' });
   expect(edge.close).toHaveBeenCalledOnce();
   expect(exit).toHaveBeenCalledOnce();
+});
+
+test('a claim is used once, and what happens to the connection is told', async () => {
+  const generate: Edge['generate'] = (_request, given, _onRound, onLine) => {
+    expect(given).toBe(continuation);
+    onLine({ state: 'begun', claim });
+    onLine({ state: 'reconnecting', attempt: 1, delayMs: 0 });
+    return Promise.reject(coded('connection-lost'));
+  };
+  const { host, posts, connect } = await loaded({ generate });
+  host.receive({ type: 'generate', id: 1, request, continuation });
+  await vi.waitFor(() => expect(posts.at(-1)).toMatchObject({ type: 'failed' }));
+  const states = posts.flatMap((post) => (post.type === 'line' ? [post.event.state] : []));
+  // Tried again once, as nothing had been generated.
+  expect(states).toEqual(['begun', 'reconnecting', 'begun', 'reconnecting']);
+  expect(connect.mock.calls).toEqual([
+    ['ws://s', claim],
+    ['ws://s', null],
+  ]);
 });

@@ -1,6 +1,16 @@
 import type { EngineRequest } from './builds.js';
 import type { Sink } from './download.js';
-import type { Edge, EdgeLoader, Engine, GenerateRequest, Link, SessionInfo, Summary } from './edge.js';
+import type {
+  Claim,
+  Continuation,
+  Edge,
+  EdgeLoader,
+  Engine,
+  GenerateRequest,
+  Link,
+  SessionInfo,
+  Summary,
+} from './edge.js';
 import type { RunningEngine } from './engine.js';
 import { describe, OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
@@ -34,6 +44,8 @@ export class EdgeHost {
   #edge: Edge | null = null;
   #sessionUrl = '';
   #connectTimeoutMs = 0;
+  /** What the first connection goes on with. */
+  #claim: Claim | null = null;
   /** Whether the last thing known about the connection is that it stands. */
   #connected = false;
   /** The attempt under way; a stopped generation may leave one behind for the next. */
@@ -51,10 +63,11 @@ export class EdgeHost {
       case 'load':
         this.#link = message.link;
         this.#connectTimeoutMs = message.connectTimeoutMs;
+        this.#claim = message.claim;
         void this.#load(message.engine, message.sources);
         return;
       case 'generate':
-        void this.#generate(message.id, message.request);
+        void this.#generate(message.id, message.request, message.continuation);
         return;
       case 'stop':
         if (this.#running?.id !== message.id) return;
@@ -103,7 +116,7 @@ export class EdgeHost {
     }
   }
 
-  async #generate(id: number, request: GenerateRequest): Promise<void> {
+  async #generate(id: number, request: GenerateRequest, continuation: Continuation): Promise<void> {
     const { post } = this.#around;
     const edge = this.#edge;
     if (!edge) {
@@ -124,10 +137,15 @@ export class EdgeHost {
         post({ type: 'reconnected', session });
       }
       running.inEngine = true;
-      return edge.generate(request, (round) => {
-        rounds += 1;
-        post({ type: 'round', id, round });
-      });
+      return edge.generate(
+        request,
+        continuation,
+        (round) => {
+          rounds += 1;
+          post({ type: 'round', id, round });
+        },
+        (event) => post({ type: 'line', id, event }),
+      );
     };
 
     try {
@@ -164,8 +182,9 @@ export class EdgeHost {
       }, this.#connectTimeoutMs);
     });
     try {
-      const session = await Promise.race([edge.connect(this.#sessionUrl), tooLate]);
+      const session = await Promise.race([edge.connect(this.#sessionUrl, this.#claim), tooLate]);
       this.#connected = true;
+      this.#claim = null;
       return session;
     } finally {
       clearTimeout(timer);

@@ -6,8 +6,10 @@
 export { builds } from './builds.js';
 export type { Build, EngineInfo } from './builds.js';
 export type {
+  Claim,
   ComparedScheme,
   Finish,
+  GenerateRequest,
   Link,
   Mode,
   ModelInfo,
@@ -21,7 +23,7 @@ export type {
 } from './edge.js';
 export { OutriderError } from './errors.js';
 export type { OutriderErrorCode } from './errors.js';
-export type { Generation } from './generation.js';
+export type { Generation, SuspendedGeneration } from './generation.js';
 export type { LoadProgress } from './messages.js';
 export {
   choiceDefaults,
@@ -33,7 +35,7 @@ export {
 } from './options.js';
 export type { ChoiceOption, Choices, GenerateOptions, NumberOption, Range } from './options.js';
 export { Outrider } from './outrider.js';
-export type { LoadOptions } from './outrider.js';
+export type { ConnectionEvent, LoadOptions } from './outrider.js';
 export { policyOptions, reasonAgainstPolicy } from './policies.js';
 export type {
   Head,

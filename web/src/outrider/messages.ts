@@ -1,7 +1,17 @@
 // What the page and the worker say to each other.
 
 import type { EngineInfo, EngineRequest } from './builds.js';
-import type { GenerateRequest, Link, ModelInfo, Round, SessionInfo, Summary } from './edge.js';
+import type {
+  Claim,
+  Continuation,
+  GenerateRequest,
+  LineEvent,
+  Link,
+  ModelInfo,
+  Round,
+  SessionInfo,
+  Summary,
+} from './edge.js';
 import type { PlainError } from './errors.js';
 import type { Policies } from './policies.js';
 
@@ -24,8 +34,15 @@ export type LoadProgress =
   | { stage: 'connect' };
 
 export type ToWorker =
-  | { type: 'load'; engine: EngineRequest; sources: Sources; link: Link; connectTimeoutMs: number }
-  | { type: 'generate'; id: number; request: GenerateRequest }
+  | {
+      type: 'load';
+      engine: EngineRequest;
+      sources: Sources;
+      link: Link;
+      connectTimeoutMs: number;
+      claim: Claim | null;
+    }
+  | { type: 'generate'; id: number; request: GenerateRequest; continuation: Continuation }
   | { type: 'stop'; id: number }
   | { type: 'link'; link: Link }
   | { type: 'close' };
@@ -37,6 +54,7 @@ export type FromWorker =
   /** Connected anew, after the connection was lost. */
   | { type: 'reconnected'; session: SessionInfo }
   | { type: 'round'; id: number; round: Round }
+  | { type: 'line'; id: number; event: LineEvent }
   | { type: 'done'; id: number; summary: Summary }
   | { type: 'failed'; id: number; error: PlainError }
   /** The engine cannot be used any more. */

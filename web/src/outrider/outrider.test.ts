@@ -219,3 +219,39 @@ test('the engine that was asked for is passed on, the one that runs is told, non
     });
   }
 });
+
+test('a generation can be suspended, and gone on with by another page', async () => {
+  const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
+  const events: string[] = [];
+  const outrider = await Outrider.load({ onConnection: ({ state }) => events.push(state) });
+  const generation = outrider.generate('p');
+  await reachesWorker();
+  expect(generation.suspend()).toBeNull();
+  const worker = FakeWorker.last;
+  worker.say({ type: 'line', id: 1, event: { state: 'begun', claim } });
+  worker.say({ type: 'round', id: 1, round: round('a', 'b') });
+  worker.say({ type: 'line', id: 1, event: { state: 'reconnecting', attempt: 1, delayMs: 0 } });
+  const later = { ...claim, attempts: 1 };
+  worker.say({ type: 'line', id: 1, event: { state: 'resumed', anew: false, claim: later } });
+  expect(events).toEqual(['reconnecting', 'resumed']);
+  const state = generation.suspend();
+  expect(state).toMatchObject({ claim: later, request: { prompt: 'p' }, tokens: [{ id: 0 }, { id: 1 }] });
+  worker.say({ type: 'done', id: 1, summary: done });
+  await generation.summary;
+  expect(generation.suspend()).toBeNull();
+
+  if (!state) throw new Error('there is a state');
+  const next = await Outrider.load({ resume: state, reconnectAttempts: 2 });
+  expect(FakeWorker.last.sent[0]).toMatchObject({ type: 'load', claim: later });
+  const resumed = next.resume(state);
+  await reachesWorker();
+  expect(FakeWorker.last.sent.at(-1)).toMatchObject({
+    request: state.request,
+    continuation: { attempts: 2, committed: [0, 1] },
+  });
+  FakeWorker.last.say({ type: 'round', id: 1, round: round('c') });
+  FakeWorker.last.say({ type: 'done', id: 1, summary: { ...done, text: 'abc' } });
+  const texts: string[] = [];
+  for await (const token of resumed) texts.push(token.text);
+  expect(texts).toEqual(['a', 'b', 'c']);
+});

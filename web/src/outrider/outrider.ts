@@ -1,9 +1,10 @@
 import { builds } from './builds.js';
 import type { Build, EngineInfo, EngineRequest } from './builds.js';
-import type { GenerateRequest, Link, ModelInfo, SessionInfo } from './edge.js';
+import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { PlainError } from './errors.js';
 import { emptySummary, Generation } from './generation.js';
+import type { SuspendedGeneration } from './generation.js';
 import type { FromWorker, LoadProgress, Sources, ToWorker } from './messages.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { GenerateOptions, NumberOption, Range } from './options.js';
@@ -41,7 +42,19 @@ export interface LoadOptions {
   signal?: AbortSignal;
   /** How long to wait for the server's handshake, in milliseconds; 20 000 if not given. */
   connectTimeoutMs?: number;
+  /** A generation of a page before this one, to {@link Outrider.resume}: its session is gone on with. */
+  resume?: SuspendedGeneration;
+  /**
+   * How often to try to connect again, without success, when a generation has lost its connection; 8 if not given, which
+   * takes about ten seconds. 0 gives up at once.
+   */
+  reconnectAttempts?: number;
+  /** Called when a generation has lost its connection, and when it goes on. */
+  onConnection?: (event: ConnectionEvent) => void;
 }
+
+/** What happens to the connection of a generation. */
+export type ConnectionEvent = Exclude<LineEvent, { state: 'begun' }>;
 
 /** How long a stopped generation may take to end before its worker is given up. */
 const STOP_GRACE_MS = 10_000;
@@ -65,6 +78,10 @@ export class Outrider {
   readonly #sources: Sources;
   readonly #request: EngineRequest;
   readonly #connectTimeoutMs: number;
+  readonly #reconnectAttempts: number;
+  readonly #onConnection: (event: ConnectionEvent) => void;
+  /** For the first worker. */
+  #claim: Claim | null;
   #link: Link;
   #worker: Worker | null = null;
   /** Resolves once `#worker` has loaded; null exactly when there is no worker. */
@@ -84,6 +101,9 @@ export class Outrider {
     this.#sources = sourcesOf(options);
     this.#request = engineRequestOf(options);
     this.#connectTimeoutMs = options.connectTimeoutMs ?? 20_000;
+    this.#reconnectAttempts = options.reconnectAttempts ?? 8;
+    this.#onConnection = options.onConnection ?? (() => {});
+    this.#claim = options.resume?.claim ?? null;
     this.#link = { ...openLink, ...options.link };
     checkLink(this.#link);
   }
@@ -141,19 +161,35 @@ export class Outrider {
       policies: this.#policies,
       heads: this.#model.heads,
     });
+    return this.#begin(request, [], options.signal);
+  }
 
+  /**
+   * Goes on with a generation that a page before this one has left. Its first round is what there was, without statistics:
+   * those count from here on. The text is of the same law, and at temperature 0 the same, as if nothing had happened.
+   * @throws as {@link Outrider.generate}
+   */
+  resume(state: SuspendedGeneration, signal?: AbortSignal): Generation {
+    if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
+    if (this.#running) throw new OutriderError('busy', 'a generation is already running');
+    const committed = state.tokens.map(({ id }) => id);
+    const generation = this.#begin(state.request, committed, signal);
+    generation.add({ tokens: state.tokens, statistics: emptySummary, round: null });
+    return generation;
+  }
+
+  #begin(request: GenerateRequest, committed: number[], signal: AbortSignal | undefined): Generation {
     const id = ++this.#lastId;
-    const generation = new Generation(() => this.#stop(id));
+    const generation = new Generation(request, () => this.#stop(id));
     this.#running = { id, generation, sent: false, stopped: false };
-    if (options.signal) {
-      const { signal } = options;
+    if (signal) {
       const stop = (): void => generation.stop();
       signal.addEventListener('abort', stop, { once: true });
       const forget = (): void => signal.removeEventListener('abort', stop);
       generation.summary.then(forget, forget);
       if (signal.aborted) generation.stop();
     }
-    void this.#run(id, request);
+    void this.#run(id, request, committed);
     return generation;
   }
 
@@ -179,7 +215,7 @@ export class Outrider {
     this.#discardWorker(new OutriderError('closed', 'this instance was closed'));
   }
 
-  async #run(id: number, request: GenerateRequest): Promise<void> {
+  async #run(id: number, request: GenerateRequest, committed: number[]): Promise<void> {
     try {
       await (this.#ready ?? this.#startWorker());
     } catch (error) {
@@ -189,7 +225,8 @@ export class Outrider {
     // It may have been stopped meanwhile.
     if (this.#running?.id !== id) return;
     this.#running.sent = true;
-    this.#post({ type: 'generate', id, request });
+    const continuation = { attempts: this.#reconnectAttempts, committed };
+    this.#post({ type: 'generate', id, request, continuation });
   }
 
   #stop(id: number): void {
@@ -226,7 +263,9 @@ export class Outrider {
       sources: this.#sources,
       link: this.#link,
       connectTimeoutMs: this.#connectTimeoutMs,
+      claim: this.#claim,
     });
+    this.#claim = null;
     return this.#ready;
   }
 
@@ -249,6 +288,9 @@ export class Outrider {
       case 'round':
         if (this.#running?.id === message.id) this.#running.generation.add(message.round);
         return;
+      case 'line':
+        this.#follow(message.id, message.event);
+        return;
       case 'done':
         this.#end(message.id, (generation) => generation.finish(message.summary));
         return;
@@ -259,6 +301,13 @@ export class Outrider {
       case 'crashed':
         this.#discardWorker(revive(message.error));
     }
+  }
+
+  #follow(id: number, event: LineEvent): void {
+    if (event.state !== 'reconnecting' && this.#running?.id === id) {
+      this.#running.generation.hold(event.claim);
+    }
+    if (event.state !== 'begun') this.#onConnection(event);
   }
 
   #end(id: number, settle: (generation: Generation) => void): void {

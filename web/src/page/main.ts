@@ -1,5 +1,12 @@
 import { Outrider } from '../outrider/index.js';
-import type { EngineInfo, Generation, LoadProgress, Mode } from '../outrider/index.js';
+import type {
+  ConnectionEvent,
+  EngineInfo,
+  Generation,
+  LoadProgress,
+  Mode,
+  SuspendedGeneration,
+} from '../outrider/index.js';
 import { ChoicesView } from './choices-view.js';
 import { CountersView } from './counters-view.js';
 import { element } from './elements.js';
@@ -13,6 +20,7 @@ import { PredictionView } from './prediction-view.js';
 import { sameLink } from './prediction.js';
 import { endSentence, engineSentence, sentenceFor } from './sentences.js';
 import { isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
+import { forget, keep, kept } from './suspended.js';
 import { TextView } from './text-view.js';
 import { UplinkView } from './uplink-view.js';
 
@@ -62,6 +70,8 @@ const link = new LinkView(settings.link, (changed) => {
 let outrider: Outrider | null = null;
 let generation: Generation | null = null;
 let hasText = false;
+/** What a page before this one was at. */
+let suspended = kept();
 
 function setState(state: State): void {
   main.dataset['state'] = state;
@@ -96,6 +106,8 @@ async function load(): Promise<void> {
     outrider = await Outrider.load({
       link: link.link,
       onProgress: showProgress,
+      onConnection: showConnection,
+      ...(suspended && { resume: suspended }),
       build,
       ...(threads !== null && { threads }),
     });
@@ -109,6 +121,8 @@ async function load(): Promise<void> {
     const size = `${formatBytes(weightBytes)} (${formatBytes(memoryBytes)} of memory)`;
     showLoad(`Draft ready: ${size}, ${vocabSize} tokens, context ${contextLength}`, null);
     setState('ready');
+    if (suspended) void run(suspended.request.mode, suspended);
+    suspended = null;
   } catch (error) {
     showLoad('Not ready', null);
     complain(sentenceFor(error));
@@ -151,7 +165,15 @@ function showEngine(engine: EngineInfo): void {
   shown.title = engine.failed.map(({ build, message }) => `${build} did not start: ${message}`).join('\n');
 }
 
-async function run(mode: Mode): Promise<void> {
+/** What the user may want to know of the connection while a text is written. */
+function showConnection(event: ConnectionEvent): void {
+  main.dataset['connection'] = event.state;
+  status.textContent =
+    event.state === 'reconnecting' ? 'The connection is lost; connecting again' : 'Connected again';
+}
+
+/** @param before a generation to go on with, in place of a new one */
+async function run(mode: Mode, before: SuspendedGeneration | null = null): Promise<void> {
   if (!outrider || generation) return;
   complain('');
   const options = fields.read();
@@ -166,7 +188,7 @@ async function run(mode: Mode): Promise<void> {
     return;
   }
   delete main.dataset['finish'];
-  const prompted = prompt.value;
+  const prompted = before?.request.prompt ?? prompt.value;
   const linkAtFirst = link.link;
   const chosen = {
     ...choices.choices,
@@ -186,19 +208,22 @@ async function run(mode: Mode): Promise<void> {
   });
   const progress = mode === 'speculative' ? 'Drafting and verifying' : 'The server decodes alone';
   try {
-    generation = outrider.generate(prompted, {
-      ...options.values,
-      ...choices.choices,
-      ...(chosenPolicies && optionsFrom(chosenPolicies)),
-      compareSchemes: true,
-      mode,
-    });
+    generation = before
+      ? outrider.resume(before)
+      : outrider.generate(prompted, {
+          ...options.values,
+          ...choices.choices,
+          ...(chosenPolicies && optionsFrom(chosenPolicies)),
+          compareSchemes: true,
+          mode,
+        });
     setState('generating');
     status.textContent = progress;
     waiting.renew();
     for await (const round of generation.rounds()) {
       waiting.renew();
       if (status.textContent !== progress) status.textContent = progress;
+      keep(generation.suspend());
       text.add(round);
       counters.show(round.statistics, mode, chosen);
       link.show(round.statistics);
@@ -222,6 +247,7 @@ async function run(mode: Mode): Promise<void> {
     complain(sentenceFor(error));
     setState('failed');
   } finally {
+    forget();
     waiting.end();
     text.end();
     uplink.end();

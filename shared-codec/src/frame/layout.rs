@@ -1,0 +1,35 @@
+//! The bytes that name frames, schemes and layouts, for the encoder and the decoder.
+
+pub(super) const HELLO: u8 = 0x01;
+pub(super) const PROMPT: u8 = 0x02;
+pub(super) const GENERATE: u8 = 0x03;
+pub(super) const DRAFT: u8 = 0x04;
+pub(super) const CANCEL: u8 = 0x05;
+pub(super) const RESUME: u8 = 0x08;
+pub(super) const BYE: u8 = 0x0f;
+pub(super) const WELCOME: u8 = 0x81;
+pub(super) const RESAMPLE: u8 = 0x06;
+/// A Draft with passed tokens, or one that asks the target to write alone.
+pub(super) const LONG_DRAFT: u8 = 0x07;
+pub(super) const VERDICT: u8 = 0x84;
+pub(super) const DISTRIBUTION: u8 = 0x85;
+pub(super) const TOKEN: u8 = 0x86;
+pub(super) const EVIDENCE: u8 = 0x87;
+pub(super) const ERROR: u8 = 0x8e;
+pub(super) const MAGIC: [u8; 4] = *b"OUTR";
+/// Layouts of a [`TargetDist`].
+pub(super) const SPARSE: u8 = 0;
+pub(super) const DENSE_TARGET: u8 = 1;
+/// In the count of a Draft: a resampled token precedes the payload.
+pub(super) const HAS_RESAMPLED: u8 = 0x80;
+/// In the number of a rule: the edge asks for evidence.
+pub(super) const WANTS_EVIDENCE: u8 = 0x80;
+/// In the first byte of a lattice scheme: the code is adaptive.
+pub(super) const ADAPTIVE: u8 = 0x80;
+pub(super) const K_SQS: u8 = 1;
+pub(super) const QS: u8 = 2;
+pub(super) const C_SQS: u8 = 3;
+pub(super) const DENSE: u8 = 4;
+pub(super) const TK_SLT: u8 = 5;
+pub(super) const DSSD: u8 = 6;
+pub(super) const COUPLED: u8 = 7;

@@ -1,0 +1,130 @@
+//! No connection is needed to hold: whatever is cut, repeated, late or forgotten, the text is the one it would have been.
+
+use outrider_codec::{
+    frame::SamplingParameters,
+    scheme::{Code, SchemeParameters},
+};
+use outrider_speculation::edge::{Mode, Settings, Speculation};
+use outrider_tests::{
+    cuts::{Counts, Cuts, Odds},
+    goodness::{ALARM, p_value, total_variation},
+    schemes,
+    toy::ToyModel,
+};
+
+const ROUGH: Odds = Odds { bytes: Some(400), restarts: 4, repeats: 5, verdict_with: None, new_coins: false };
+const K_SQS: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 3, lattice_resolution: 20, code: Code::Enumerative };
+
+fn at(temperature: f32) -> SamplingParameters {
+    SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
+}
+
+fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Settings {
+    Settings { mode, sampling: at(temperature), seed, max_new_tokens }
+}
+
+fn add(counts: &mut Counts, more: Counts) {
+    counts.cuts += more.cuts;
+    counts.restarts += more.restarts;
+    counts.repeated += more.repeated;
+    counts.late += more.late;
+    counts.resumed += more.resumed;
+    counts.anew += more.anew;
+}
+
+/// Every scheme, with evidence and without, with tokens that the target writes alone, and the target alone: at temperature 0 the text
+/// is the target's own, over more than ten thousand cuts.
+#[test]
+fn no_token_is_lost_doubled_or_changed() {
+    let target = ToyModel::target(23, 7);
+    let draft = target.draft(1.0);
+    let mut modes = vec![Mode::CloudOnly];
+    for scheme in schemes::every(3, 20) {
+        let speculation = Speculation::new(scheme, 3);
+        modes.push(Mode::Speculative(Speculation { explain: true, adaptive_mode: true, ..speculation.clone() }));
+        modes.push(Mode::Speculative(speculation));
+    }
+    let mut counts = Counts::default();
+    for seed in 0.. {
+        for mode in &modes {
+            // Where what was judged by travels as well, a connection has to bear more.
+            let explains = matches!(mode, Mode::Speculative(speculation) if speculation.explain);
+            let odds = Odds { bytes: Some(if explains { 1500 } else { 250 }), ..ROUGH };
+            let mut pair = Cuts::new(draft.clone(), target.clone(), 128, &[], odds, seed);
+            for start in 0..2 {
+                let prompt = [start, (seed % 23) as u32];
+                let tokens = pair.generate(&prompt, &settings(mode.clone(), 0.0, seed, 40));
+                assert_eq!(tokens, target.greedy(&prompt, 40, &[]), "{mode:?}, seed {seed}, {:?}", pair.counts);
+                assert_eq!(pair.edge.statistics().tokens, 40);
+            }
+            add(&mut counts, pair.counts);
+        }
+        if counts.cuts > 10_000 {
+            break;
+        }
+    }
+    println!("{counts:?}");
+    let Counts { restarts, repeated, late, resumed, anew, .. } = counts;
+    assert!([restarts, repeated, late, resumed, anew].iter().all(|&count| count > 1000), "{counts:?}");
+}
+
+/// At any temperature: where nothing but the text decides of a round, it is the same round again.
+#[test]
+fn with_the_same_coins_the_text_is_the_same() {
+    let target = ToyModel::target(23, 3);
+    let draft = target.draft(1.0);
+    let modes = [
+        Mode::CloudOnly,
+        Mode::Speculative(Speculation::new(K_SQS, 3)),
+        Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4)),
+        Mode::Speculative(Speculation::new(
+            SchemeParameters::Dssd { downlink: outrider_codec::scheme::Downlink::Sampled(1) },
+            3,
+        )),
+    ];
+    let mut counts = Counts::default();
+    for (seed, mode) in (0..100).flat_map(|seed| modes.iter().map(move |mode| (seed, mode))) {
+        let settings = settings(mode.clone(), 1.0, seed, 40);
+        let whole = Cuts::new(draft.clone(), target.clone(), 64, &[5], Odds::SMOOTH, 1).generate(&[1], &settings);
+        let mut pair = Cuts::new(draft.clone(), target.clone(), 64, &[5], ROUGH, seed);
+        assert_eq!(pair.generate(&[1], &settings), whole, "{mode:?}, seed {seed}");
+        add(&mut counts, pair.counts);
+    }
+    assert!(counts.restarts > 50 && counts.resumed > 200, "{counts:?}");
+}
+
+const V: u32 = 4;
+const LENGTH: usize = 3;
+const TEXTS: u32 = 60_000;
+
+/// How often each text came when every verdict with token 0 is lost, and the server with it.
+fn texts(new_coins: bool) -> (Vec<u32>, Counts) {
+    let target = ToyModel::target(V, 5);
+    let odds = Odds { verdict_with: Some(0), new_coins, ..Odds::SMOOTH };
+    let mut pair = Cuts::new(target.draft(1.5), target, 64, &[], odds, 3);
+    let mut texts = vec![0; (V as usize).pow(LENGTH as u32)];
+    let mode = Mode::Speculative(Speculation::new(
+        SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative },
+        2,
+    ));
+    for seed in 0..TEXTS {
+        let tokens = pair.generate(&[1, 2], &settings(mode.clone(), 1.0, seed.into(), LENGTH as u32));
+        texts[tokens.iter().fold(0, |cell, &id| cell * V as usize + id as usize)] += 1;
+    }
+    (texts, pair.counts)
+}
+
+/// What is lost hangs on what it said, and the law is the target's all the same. A verdict that is drawn again with new coins is not
+/// of that law, and the same test sees it.
+#[test]
+fn the_law_does_not_hang_on_what_is_lost() {
+    let law = ToyModel::target(V, 5).law(&[1, 2], LENGTH, &at(1.0));
+    for new_coins in [false, true] {
+        let (texts, counts) = texts(new_coins);
+        let (p, distance) = (p_value(&texts, &law), total_variation(&texts, &law));
+        println!("new coins: {new_coins}, p = {p:.3e}, total variation {distance:.4}, {counts:?}");
+        assert_eq!(p > ALARM, !new_coins, "p = {p:e}, total variation {distance:.4}");
+        assert!(counts.anew > 1000);
+    }
+}

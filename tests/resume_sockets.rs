@@ -1,0 +1,218 @@
+//! Sessions that survive, over real sockets: a native edge, a proxy that cuts, the real server with a small target.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::{io::Cursor, time::Duration};
+
+use outrider_cloud::{
+    edge::{NativeEdge, NativeEdgeError, Retry},
+    session::Limits,
+};
+use outrider_codec::{
+    frame::{Draft, ErrorCode, Frame, Hello, Prompt, Request, Resume, SamplingParameters, Ticket, Welcome},
+    scheme::{Code, SchemeParameters},
+};
+use outrider_models::Model;
+use outrider_speculation::{
+    cloud::TargetInfo,
+    edge::{DraftInfo, Mode, Settings, Speculation},
+};
+use outrider_tests::{
+    proxy::Proxy,
+    server::{RawClient, Server, generate},
+};
+
+const TARGET: &[u8] = include_bytes!("../models/tests/golden/blocks-f32.gguf");
+const DRAFT: &[u8] = include_bytes!("../models/tests/golden/blocks-q4_0.gguf");
+const TOKENIZER_HASH: [u8; 32] = [5; 32];
+const SCHEME: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 4, lattice_resolution: 50, code: Code::Adaptive };
+const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
+
+fn model(bytes: &[u8]) -> Model {
+    Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
+}
+
+async fn server(sessions: usize, limits: Limits) -> Server {
+    let target = model(TARGET);
+    let info = TargetInfo {
+        vocab_size: target.config().vocab_size as u32,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length: target.config().context_length as u32,
+        max_draft_tokens: 16,
+        eos_ids: vec![],
+    };
+    Server::start_with(target, info, sessions, limits).await
+}
+
+fn draft_info(draft: &Model) -> DraftInfo {
+    DraftInfo {
+        vocab_size: draft.config().vocab_size as u32,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length: draft.config().context_length as u32,
+        heads: None,
+    }
+}
+
+fn settings(mode: Mode, max_new_tokens: u32) -> Settings {
+    let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+    Settings { mode, sampling, seed: 1, max_new_tokens }
+}
+
+fn speculative() -> Mode {
+    Mode::Speculative(Speculation::new(SCHEME, 3))
+}
+
+/// Two hundred cuts, and a few servers that go, one with a word and one without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_cuts_change_nothing() {
+    let draft = model(DRAFT);
+    let length = draft.config().context_length as u32 / 2;
+    let mut servers = vec![server(4, Limits::default()).await];
+    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &servers[0].url, Retry::default()).await.unwrap();
+    let mut expected = Vec::new();
+    for start in 0..4 {
+        expected.push(generate(&mut calm, vec![3, start], &settings(Mode::CloudOnly, length)).await.0);
+    }
+    calm.close().await;
+
+    let proxy = Proxy::before(&servers[0].url, 0, 7).await;
+    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, RETRY).await.unwrap();
+    // A handshake takes about 400 bytes; HTTP's is the longest part of it.
+    proxy.set_bytes(900);
+    let (mut resumed, mut texts) = (0, 0);
+    while proxy.cuts() < 200 {
+        for (start, expected) in (0u32..).zip(&expected) {
+            let mode = if (texts + start) % 3 == 0 { Mode::CloudOnly } else { speculative() };
+            let (text, generated) = generate(&mut edge, vec![3, start], &settings(mode, length)).await;
+            assert_eq!(text, *expected, "after {} cuts", proxy.cuts());
+            resumed += generated.resumed;
+        }
+        texts += 4;
+        if texts % 20 == 0 {
+            let next = server(4, Limits::default()).await;
+            proxy.turn_to(&next.url);
+            if texts % 40 == 0 {
+                servers.last().unwrap().stop();
+            }
+            servers.push(next);
+        }
+    }
+    println!("{} cuts, {resumed} resumed, {texts} texts, {} servers", proxy.cuts(), servers.len());
+    assert!(resumed > 100);
+}
+
+async fn greet(server: &Server, draft: &Model) -> (RawClient, Welcome) {
+    let mut client = server.raw().await;
+    let DraftInfo { vocab_size, tokenizer_hash, .. } = draft_info(draft);
+    client.send(Frame::Hello(Hello { vocab_size, tokenizer_hash }).encode()).await;
+    match client.receive().await {
+        Some(Frame::Welcome(welcome)) => (client, welcome),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn prompt() -> Vec<u8> {
+    let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+    let request = Request { generation: 1, sampling, seed: 1, max_new_tokens: 8, tokens: vec![3, 1] };
+    Frame::Prompt(Prompt::exact(SCHEME, request)).encode()
+}
+
+async fn resume(server: &Server, ticket: Ticket, attempt: u32, length: u32) -> RawClient {
+    let mut client = server.raw().await;
+    client.send(Frame::Resume(Resume { ticket, attempt, generation: 1, length }).encode()).await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
+    let draft = model(DRAFT);
+    let limits = Limits { detached: Duration::from_secs(1), ..Limits::default() };
+    let server = server(2, limits).await;
+    let (mut first, welcome) = greet(&server, &draft).await;
+    assert_eq!(welcome.detached_seconds, 1);
+    let (_other, others) = greet(&server, &draft).await;
+    assert!(others.ticket.id != welcome.ticket.id && others.ticket.secret != welcome.ticket.secret);
+    first.send(prompt()).await;
+    first.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
+    let verdict = first.receive().await;
+    assert!(matches!(&verdict, Some(Frame::Verdict(_))), "{verdict:?}");
+
+    let guess = Ticket { secret: others.ticket.secret, ..welcome.ticket };
+    resume(&server, guess, 1, 2).await.expect_closing_error(ErrorCode::UnknownSession).await;
+    let mut second = resume(&server, welcome.ticket, 1, 2).await;
+    first.expect_closing_error(ErrorCode::TakenOver).await;
+    assert_eq!(second.receive().await, Some(Frame::Welcome(welcome.clone())));
+    assert_eq!(second.receive().await, verdict, "it is sent again");
+    resume(&server, welcome.ticket, 1, 2).await.expect_closing_error(ErrorCode::UnknownSession).await;
+    second.send(Frame::Draft(Draft { generation: 1, round: 1, ..Draft::default() }).encode()).await;
+    assert!(matches!(second.receive().await, Some(Frame::Verdict(verdict)) if verdict.round == 1));
+
+    // Nobody comes back in time.
+    drop(second);
+    assert_eq!(server.engine.load().sessions, 2);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(server.engine.load().sessions, 1);
+    resume(&server, welcome.ticket, 2, 4).await.expect_closing_error(ErrorCode::UnknownSession).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_nobody_uses_gives_way_and_one_at_work_does_not() {
+    let draft = model(DRAFT);
+    let server = server(1, Limits::default()).await;
+    let (mut client, _) = greet(&server, &draft).await;
+    client.send(prompt()).await;
+    client.send(Frame::Cancel { generation: 1 }.encode()).await;
+    client.send(Frame::Cancel { generation: 1 }.encode()).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(server.engine.load().sessions, 1, "it waits for its client");
+    let (mut client, _) = greet(&server, &draft).await;
+    client.send(prompt()).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut refused = server.raw().await;
+    let DraftInfo { vocab_size, tokenizer_hash, .. } = draft_info(&draft);
+    refused.send(Frame::Hello(Hello { vocab_size, tokenizer_hash }).encode()).await;
+    refused.expect_closing_error(ErrorCode::ServerFull).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_finishes_the_round_and_a_session_ends_with_its_lifetime() {
+    let draft = model(DRAFT);
+    let server = server(2, Limits::default()).await;
+    let (mut client, _) = greet(&server, &draft).await;
+    client.send(prompt()).await;
+    client.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
+    assert!(matches!(client.receive().await, Some(Frame::Verdict(_))));
+    server.stop();
+    client.expect_closing_error(ErrorCode::ShuttingDown).await;
+    server.raw().await.expect_closing_error(ErrorCode::ShuttingDown).await;
+    // Without another server there is a limit to how often the edge tries, and it says what the server said.
+    let mut edge = match NativeEdge::connect(&draft, draft_info(&draft), &server.url, RETRY).await {
+        Err(NativeEdgeError::Refused(error)) => return assert_eq!(error.code, ErrorCode::ShuttingDown),
+        Err(other) => panic!("{other}"),
+        Ok(edge) => edge,
+    };
+    generate(&mut edge, vec![3], &settings(speculative(), 4)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_too_old_is_begun_anew_by_itself() {
+    let draft = model(DRAFT);
+    let limits = Limits { lifetime: Duration::from_millis(40), ..Limits::default() };
+    let server = server(2, limits).await;
+    let (mut client, _) = greet(&server, &draft).await;
+    client.expect_closing_error(ErrorCode::SessionExpired).await;
+    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, RETRY).await.unwrap();
+    let length = draft.config().context_length as u32 / 2;
+    let long_lived = self::server(1, Limits::default()).await;
+    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &long_lived.url, RETRY).await.unwrap();
+    let (expected, _) = generate(&mut calm, vec![3, 1], &settings(speculative(), length)).await;
+    for _ in 0..20 {
+        let (text, _) = generate(&mut edge, vec![3, 1], &settings(speculative(), length)).await;
+        assert_eq!(text, expected);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}

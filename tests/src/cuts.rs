@@ -1,0 +1,380 @@
+//! Both session state machines over connections that break: cut at any byte, frames that come twice or late, servers that restart. No
+//! sockets, no sleeps; what happens next is drawn from a seed.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Next, Ticket};
+use outrider_speculation::{
+    Forward,
+    cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+    edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    random::{End, Randomness},
+};
+
+use crate::toy::{CachedToy, ToyModel};
+
+/// How bad the connections are.
+#[derive(Debug, Clone, Copy)]
+pub struct Odds {
+    /// A connection bears this many bytes on average; `None` for as many as there are.
+    pub bytes: Option<u32>,
+    /// One in so many cuts is the server's end: the next knows nothing.
+    pub restarts: u32,
+    /// One in so many frames comes twice.
+    pub repeats: u32,
+    /// The cut strikes when a verdict brings this token, once a generation, and the server restarts: what is lost hangs on what it
+    /// said.
+    pub verdict_with: Option<u32>,
+    /// A planted error: a server that begins anew draws with new coins.
+    pub new_coins: bool,
+}
+
+impl Odds {
+    /// Connections that hold.
+    pub const SMOOTH: Self = Self { bytes: None, restarts: 1, repeats: u32::MAX, verdict_with: None, new_coins: false };
+}
+
+/// What happened to the connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections cut.
+    pub cuts: usize,
+    /// Of these, with the server's end.
+    pub restarts: usize,
+    /// Frames that came twice.
+    pub repeated: usize,
+    /// Frames of a connection before that came late.
+    pub late: usize,
+    /// Sessions that went on where they were.
+    pub resumed: usize,
+    /// Sessions that were begun anew.
+    pub anew: usize,
+}
+
+/// One session of the server's.
+#[derive(Debug)]
+struct Hosted {
+    session: CloudSession,
+    ticket: Ticket,
+    /// Number of its connection.
+    wire: Option<u32>,
+    target: CachedToy,
+    pass: Option<Forward>,
+}
+
+/// A connection, as both ends see it.
+#[derive(Debug, Default)]
+struct Wire {
+    number: u32,
+    up: VecDeque<Vec<u8>>,
+    down: VecDeque<Vec<u8>>,
+    /// Bytes that it still bears.
+    left: Option<u32>,
+    /// It bears nothing any more; the edge does not know yet.
+    is_cut: bool,
+}
+
+/// An edge with a toy draft, and a server with a toy target.
+#[derive(Debug)]
+pub struct Cuts {
+    /// The edge's session.
+    pub edge: EdgeSession,
+    /// What happened.
+    pub counts: Counts,
+    odds: Odds,
+    chance: Randomness,
+    draft: CachedToy,
+    target: ToyModel,
+    info: TargetInfo,
+    hosted: Vec<Hosted>,
+    wire: Wire,
+    /// Frames of connections before, which may come yet.
+    limbo: VecDeque<(u32, Vec<u8>)>,
+    last_ticket: u8,
+    has_struck: bool,
+    now: Duration,
+    committed: Vec<u32>,
+    end: Option<EndReason>,
+}
+
+const TOKENIZER_HASH: [u8; 32] = [9; 32];
+/// More than any text of these sizes takes.
+const MOST_STEPS: usize = 2_000_000;
+
+impl Wire {
+    /// Whether the connection bears these bytes; it may end in the middle of them.
+    fn bears(&mut self, bytes: &[u8]) -> bool {
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(bytes.len() as u32);
+            return *left > 0 && !self.is_cut;
+        }
+        !self.is_cut
+    }
+}
+
+impl Cuts {
+    /// Joins a draft and a target.
+    pub fn new(draft: ToyModel, target: ToyModel, context_length: u32, eos_ids: &[u32], odds: Odds, seed: u64) -> Self {
+        let vocab_size = target.vocab_size();
+        let tokenizer_hash = TOKENIZER_HASH;
+        let edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
+        let eos_ids = eos_ids.to_vec();
+        let info = TargetInfo { vocab_size, tokenizer_hash, context_length, max_draft_tokens: 16, eos_ids };
+        let mut pair = Self {
+            edge,
+            counts: Counts::default(),
+            odds: Odds { bytes: None, ..odds },
+            chance: Randomness::new(seed, End::Edge),
+            draft: CachedToy::new(draft),
+            target,
+            info,
+            hosted: Vec::new(),
+            wire: Wire::default(),
+            limbo: VecDeque::new(),
+            last_ticket: 0,
+            has_struck: true,
+            now: Duration::ZERO,
+            committed: Vec::new(),
+            end: None,
+        };
+        pair.run(|pair| pair.edge.is_idle());
+        pair.odds = odds;
+        pair.wire.left = pair.lifetime();
+        pair
+    }
+
+    /// Generates to the end, whatever happens on the way.
+    pub fn generate(&mut self, prompt: &[u32], settings: &Settings) -> Vec<u32> {
+        self.edge.start(prompt.to_vec(), settings, self.now).expect("the settings are valid");
+        self.has_struck = false;
+        (self.committed, self.end) = (Vec::new(), None);
+        self.run(|pair| pair.end.is_some());
+        std::mem::take(&mut self.committed)
+    }
+
+    /// Has one after another of those who can move do so, until it is done.
+    fn run(&mut self, is_done: impl Fn(&Self) -> bool) {
+        for _ in 0..MOST_STEPS {
+            if is_done(self) {
+                return;
+            }
+            self.now += Duration::from_micros(10);
+            match self.chance.below(7) {
+                0 | 1 => self.move_edge(),
+                2 => self.deliver_up(),
+                3 => self.move_server(),
+                4 => self.finish_pass(),
+                5 => self.deliver_down(),
+                _ => self.disturb(),
+            }
+        }
+        panic!("this never ends: {:?}", self.counts);
+    }
+
+    fn move_edge(&mut self) {
+        match self.edge.poll(self.now).expect("the cloud keeps the protocol") {
+            None => {}
+            Some(EdgeOutput::Send(bytes)) => self.wire.up.push_back(bytes),
+            Some(EdgeOutput::Forward(forward)) => {
+                for (row, hidden) in self.draft.forward(&forward) {
+                    self.edge.handle_logits(&row, &hidden, self.now).unwrap();
+                }
+            }
+            Some(EdgeOutput::Event(event)) => match event {
+                Event::Connected(_) | Event::Interrupted(_) => {}
+                Event::Committed(committed) => {
+                    assert_eq!(self.end, None, "tokens came after the end");
+                    self.committed.extend(committed.tokens.iter().map(|token| token.0));
+                }
+                Event::Finished(end) => assert_eq!(self.end.replace(end), None, "it ended twice"),
+                Event::Resumed { anew: false } => self.counts.resumed += 1,
+                Event::Resumed { anew: true } => self.counts.anew += 1,
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    fn deliver_up(&mut self) {
+        let Some(bytes) = self.wire.up.pop_front() else { return };
+        if self.wire.bears(&bytes) {
+            let number = self.wire.number;
+            self.receive(number, &bytes);
+            if self.is_repeated(&bytes) {
+                self.receive(number, &bytes);
+            }
+        } else {
+            self.wire.up.push_front(bytes);
+            self.cut();
+        }
+    }
+
+    fn deliver_down(&mut self) {
+        let Some(bytes) = self.wire.down.pop_front() else { return };
+        let strikes = matches!(
+            (Frame::decode(&bytes), self.odds.verdict_with),
+            (Ok(Frame::Verdict(verdict)), Some(token)) if verdict.next == Next::Token(token)
+        );
+        if strikes && !std::mem::replace(&mut self.has_struck, true) {
+            self.cut();
+            self.restart();
+        } else if self.wire.bears(&bytes) {
+            self.edge.handle_frame(&bytes, self.now).expect("the cloud keeps the protocol");
+            if self.is_repeated(&bytes) {
+                self.edge.handle_frame(&bytes, self.now).expect("what comes twice is harmless");
+            }
+        } else {
+            self.cut();
+        }
+    }
+
+    /// Frames of the handshake do not come twice: nothing but the network could repeat them, and it does not.
+    fn is_repeated(&mut self, bytes: &[u8]) -> bool {
+        let opens = matches!(Frame::decode(bytes), Ok(Frame::Hello(_) | Frame::Resume(_) | Frame::Welcome(_)));
+        let repeats = !opens && self.odds.repeats != u32::MAX && self.chance.below(self.odds.repeats) == 0;
+        self.counts.repeated += usize::from(repeats);
+        repeats
+    }
+
+    fn cut(&mut self) {
+        if std::mem::replace(&mut self.wire.is_cut, true) {
+            return;
+        }
+        self.counts.cuts += 1;
+        self.wire.down.clear();
+        let number = self.wire.number;
+        // Of what the edge had sent the first may come yet, in order.
+        let late = self.chance.below(self.wire.up.len() as u32 + 1) as usize;
+        self.limbo.extend(self.wire.up.drain(..).take(late).map(|bytes| (number, bytes)));
+        if self.odds.verdict_with.is_none() && self.chance.below(self.odds.restarts) == 0 {
+            self.restart();
+        }
+    }
+
+    fn restart(&mut self) {
+        self.counts.restarts += 1;
+        self.hosted.clear();
+        self.limbo.clear();
+    }
+
+    /// The ends notice that their connection is gone, each in its own time; or something comes late.
+    fn disturb(&mut self) {
+        if !self.wire.is_cut {
+            return;
+        }
+        match self.chance.below(3) {
+            0 => {
+                let number = self.wire.number;
+                self.hosted
+                    .iter_mut()
+                    .filter(|hosted| hosted.wire == Some(number))
+                    .for_each(|hosted| hosted.wire = None);
+            }
+            1 => {
+                let left = self.lifetime();
+                let number = self.wire.number + 1;
+                assert!(self.edge.disconnected(), "it can go on");
+                self.wire = Wire { number, left, ..Wire::default() };
+                self.edge.reconnected();
+            }
+            _ => {}
+        }
+        self.limbo_comes();
+    }
+
+    fn limbo_comes(&mut self) {
+        if self.chance.below(2) == 0
+            && let Some((number, bytes)) = self.limbo.pop_front()
+        {
+            self.counts.late += 1;
+            self.receive(number, &bytes);
+        }
+    }
+
+    fn lifetime(&mut self) -> Option<u32> {
+        let bytes = self.odds.bytes?;
+        Some(1 + self.chance.below(2 * bytes))
+    }
+
+    /// The server reads a frame of a connection.
+    fn receive(&mut self, number: u32, bytes: &[u8]) {
+        let bytes = &self.with_planted_error(bytes)[..];
+        if let Some(hosted) = self.hosted.iter_mut().find(|hosted| hosted.wire == Some(number)) {
+            return hosted.session.handle_frame(bytes);
+        }
+        match Frame::decode(bytes) {
+            Ok(Frame::Resume(resume)) => {
+                let found = self.hosted.iter_mut().find(|hosted| hosted.ticket == resume.ticket);
+                let found = found.and_then(|hosted| hosted.session.resume(&resume).then_some(hosted));
+                match found {
+                    Some(hosted) => hosted.wire = Some(number),
+                    None if number == self.wire.number => {
+                        let (generation, code, text) = (0, ErrorCode::UnknownSession, String::new());
+                        self.wire.down.push_back(Frame::Error(ErrorFrame { generation, code, text }).encode());
+                        // The server closes behind it.
+                        self.wire.left = Some(u32::MAX);
+                        self.refuse();
+                    }
+                    None => {}
+                }
+            }
+            Ok(Frame::Hello(_)) => {
+                self.last_ticket = self.last_ticket.wrapping_add(1);
+                let ticket = Ticket { id: [self.last_ticket; 16], secret: [!self.last_ticket; 16] };
+                let mut session = CloudSession::new(self.info.clone(), Admission { ticket, detached_seconds: 120 });
+                session.handle_frame(bytes);
+                let target = CachedToy::new(self.target.clone());
+                self.hosted.push(Hosted { session, ticket, wire: Some(number), target, pass: None });
+            }
+            // Of a connection that the server has closed.
+            _ => {}
+        }
+    }
+
+    /// The refusal arrives, and then the connection's end.
+    fn refuse(&mut self) {
+        while let Some(bytes) = self.wire.down.pop_front() {
+            self.edge.handle_frame(&bytes, self.now).expect("the cloud keeps the protocol");
+        }
+        self.wire.is_cut = true;
+        self.wire.up.clear();
+    }
+
+    fn with_planted_error(&self, bytes: &[u8]) -> Vec<u8> {
+        match Frame::decode(bytes) {
+            Ok(Frame::Prompt(mut prompt)) if self.odds.new_coins && self.counts.restarts > 0 => {
+                prompt.request.seed ^= (self.counts.restarts as u64) << 32;
+                Frame::Prompt(prompt).encode()
+            }
+            _ => bytes.to_vec(),
+        }
+    }
+
+    fn move_server(&mut self) {
+        for hosted in &mut self.hosted {
+            let Some(number) = hosted.wire else { continue };
+            match hosted.session.poll() {
+                None => {}
+                Some(CloudOutput::Forward(forward)) => hosted.pass = Some(forward),
+                // On a connection that is cut it goes nowhere.
+                Some(CloudOutput::Send(bytes)) => {
+                    let frame = Frame::decode(&bytes);
+                    assert!(!matches!(frame, Ok(Frame::Error(_))), "the edge keeps the protocol: {frame:?}");
+                    if number == self.wire.number && !self.wire.is_cut {
+                        self.wire.down.push_back(bytes);
+                    }
+                }
+                Some(CloudOutput::Close) => panic!("the cloud closed"),
+            }
+        }
+    }
+
+    fn finish_pass(&mut self) {
+        for hosted in &mut self.hosted {
+            if let Some(forward) = hosted.pass.take() {
+                let rows = hosted.target.forward(&forward);
+                hosted.session.handle_logits(&rows.iter().map(|row| row.0.as_slice()).collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A TCP proxy that cuts.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use outrider_speculation::random::{End, Randomness};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// In front of a server; each connection bears a number of bytes that is drawn from a seed, and ends in the middle of whatever it then
+/// carries.
+#[derive(Debug, Clone)]
+pub struct Proxy {
+    /// `ws://…/session`.
+    pub url: String,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    server: Mutex<SocketAddr>,
+    chance: Mutex<Randomness>,
+    /// On average; 0 for as many as there are.
+    bytes: AtomicUsize,
+    cuts: AtomicUsize,
+}
+
+impl Proxy {
+    /// Before the server at a `ws://` address.
+    pub async fn before(url: &str, bytes: usize, seed: u64) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = Self {
+            url: format!("ws://{}/session", listener.local_addr().unwrap()),
+            shared: Arc::new(Shared {
+                server: Mutex::new(address(url)),
+                chance: Mutex::new(Randomness::new(seed, End::Edge)),
+                bytes: AtomicUsize::new(bytes),
+                cuts: AtomicUsize::new(0),
+            }),
+        };
+        let shared = Arc::clone(&proxy.shared);
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                tokio::spawn(pass_on(near, Arc::clone(&shared)));
+            }
+        });
+        proxy
+    }
+
+    /// Connections cut so far.
+    pub fn cuts(&self) -> usize {
+        self.shared.cuts.load(Ordering::Relaxed)
+    }
+
+    /// Bears so many bytes on average from the next connection on; 0 for as many as there are.
+    pub fn set_bytes(&self, bytes: usize) {
+        self.shared.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Has later connections reach another server.
+    pub fn turn_to(&self, url: &str) {
+        *self.shared.server.lock().unwrap() = address(url);
+    }
+}
+
+fn address(url: &str) -> SocketAddr {
+    url.trim_start_matches("ws://").trim_end_matches("/session").parse().unwrap()
+}
+
+async fn pass_on(mut near: TcpStream, shared: Arc<Shared>) {
+    let server = *shared.server.lock().unwrap();
+    let Ok(mut far) = TcpStream::connect(server).await else { return };
+    near.set_nodelay(true).unwrap();
+    far.set_nodelay(true).unwrap();
+    let mut left = match shared.bytes.load(Ordering::Relaxed) {
+        0 => usize::MAX,
+        bytes => 1 + shared.chance.lock().unwrap().below(2 * bytes as u32) as usize,
+    };
+    let (mut up, mut down) = ([0; 512], [0; 512]);
+    let (mut near, mut far) = (near.split(), far.split());
+    while left > 0 {
+        let (bytes, to) = tokio::select! {
+            read = near.0.read(&mut up) => (&up[..read.unwrap_or(0)], &mut far.1),
+            read = far.0.read(&mut down) => (&down[..read.unwrap_or(0)], &mut near.1),
+        };
+        let borne = bytes.len().min(left);
+        if borne == 0 || to.write_all(&bytes[..borne]).await.is_err() {
+            return;
+        }
+        left -= borne;
+    }
+    shared.cuts.fetch_add(1, Ordering::Relaxed);
+}
