@@ -13,7 +13,11 @@ use outrider_speculation::{
     statistics::Statistics,
 };
 use tokio::sync::watch;
-use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::tungstenite::{
+    self, Message,
+    client::IntoClientRequest,
+    http::{HeaderValue, header::AUTHORIZATION},
+};
 
 use crate::{
     engine::Engine,
@@ -66,10 +70,20 @@ pub struct Transport {
 impl Transport {
     /// A WebSocket to a server.
     pub async fn connect(url: &str) -> Result<Self, NativeEdgeError> {
+        Self::connect_as(url, None).await
+    }
+
+    /// The same with a bearer token, if the server wants one.
+    pub async fn connect_as(url: &str, token: Option<&str>) -> Result<Self, NativeEdgeError> {
+        let unreachable = |error| NativeEdgeError::Unreachable { url: url.to_owned(), error: Box::new(error) };
+        let mut request = url.into_client_request().map_err(unreachable)?;
+        if let Some(token) = token {
+            let value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|error| unreachable(error.into()))?;
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
         // Every frame is waited for: none may wait for the acknowledgement of the one before (Nagle's algorithm).
-        let (socket, _) = tokio_tungstenite::connect_async_with_config(url, None, true)
-            .await
-            .map_err(|error| NativeEdgeError::Unreachable { url: url.to_owned(), error: Box::new(error) })?;
+        let (socket, _) =
+            tokio_tungstenite::connect_async_with_config(request, None, true).await.map_err(unreachable)?;
         let (sink, stream) = socket.split();
         let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
             future::ready(match message {

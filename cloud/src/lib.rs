@@ -5,7 +5,8 @@
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
 //! | [`engine`] | the one thread that owns the target and runs many sessions' passes together |
 //! | [`session`] | drives one connection: state machine, engine, time limits |
-//! | [`app`] | the axum routes: page, draft model, WebSocket, health |
+//! | [`app`] | the axum routes: page, draft model, WebSocket, probes; who may use them, and how much |
+//! | [`openai`] | the target alone, as OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
 //! | [`training`] | trains the heads that score a draft's hidden state |
 //! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `train-gate` |
@@ -18,6 +19,7 @@ pub mod app;
 pub mod cli;
 pub mod edge;
 pub mod engine;
+pub mod openai;
 pub mod pair;
 pub mod session;
 pub mod training;

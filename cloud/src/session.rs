@@ -15,15 +15,24 @@ use crate::engine::{EngineError, Seat};
 /// Bounds on a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    /// How long a connection may take to say Hello.
+    pub hello: Duration,
     /// How long a connection may stay silent while nothing runs for it.
     pub idle: Duration,
     /// How long the peer may take to accept a message.
     pub write: Duration,
+    /// Whether generations may ask for evidence, the target's distribution at each judged draft.
+    pub evidence: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { idle: Duration::from_secs(300), write: Duration::from_secs(30) }
+        Self {
+            hello: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            write: Duration::from_secs(30),
+            evidence: true,
+        }
     }
 }
 
@@ -42,6 +51,11 @@ pub async fn run<Incoming, Outgoing>(
     Outgoing: Sink<Vec<u8>> + Unpin,
 {
     let mut session = CloudSession::new(target);
+    if !limits.evidence {
+        session.refuse_evidence();
+    }
+    // The first frame is Hello or the last one.
+    let mut patience = limits.hello;
     let mut pass: Option<PassInFlight<'_>> = None;
     let mut heard = time::Instant::now();
     loop {
@@ -63,6 +77,7 @@ pub async fn run<Incoming, Outgoing>(
             bytes = incoming.next() => match bytes {
                 Some(bytes) => {
                     heard = time::Instant::now();
+                    patience = limits.idle;
                     session.handle_frame(&bytes);
                 }
                 None => return,
@@ -75,7 +90,7 @@ pub async fn run<Incoming, Outgoing>(
                     Err(error) => session.handle_failure(&format!("The server failed: {error}.")),
                 }
             }
-            () = time::sleep_until(heard + limits.idle), if pass.is_none() => {
+            () = time::sleep_until(heard + patience), if pass.is_none() => {
                 session.close(ErrorCode::Idle, "Nothing was heard for too long.");
             }
             _ = stopping.wait_for(|stopping| *stopping) => {
@@ -85,13 +100,14 @@ pub async fn run<Incoming, Outgoing>(
     }
 }
 
-/// Tells a peer that there is no seat for it.
-pub async fn refuse<Outgoing: Sink<Vec<u8>> + Unpin>(mut outgoing: Outgoing, limits: Limits) {
-    let error = ErrorFrame {
-        generation: 0,
-        code: ErrorCode::ServerFull,
-        text: "The server has no place for another session; try again later.".to_owned(),
-    };
+/// Tells a peer why there is no session for it.
+pub async fn refuse<Outgoing: Sink<Vec<u8>> + Unpin>(
+    mut outgoing: Outgoing,
+    limits: Limits,
+    code: ErrorCode,
+    text: &str,
+) {
+    let error = ErrorFrame { generation: 0, code, text: text.to_owned() };
     if send(&mut outgoing, Frame::Error(error).encode(), limits.write).await {
         let _ = outgoing.close().await;
     }

@@ -277,11 +277,13 @@ pub enum ErrorCode {
     Internal,
     /// 0x0502: the server is stopping.
     ShuttingDown,
+    /// 0x0601: the server wants a token and was shown none that it knows.
+    Unauthorized,
     /// A code of a later version; the fault is still known by the high byte.
     Other(u16),
 }
 
-const ERROR_CODES: [(ErrorCode, u16, &str); 12] = [
+const ERROR_CODES: [(ErrorCode, u16, &str); 13] = [
     (ErrorCode::Malformed, 0x0101, "malformed"),
     (ErrorCode::OutOfOrder, 0x0201, "out-of-order"),
     (ErrorCode::InvalidDraft, 0x0202, "invalid-draft"),
@@ -294,6 +296,7 @@ const ERROR_CODES: [(ErrorCode, u16, &str); 12] = [
     (ErrorCode::Idle, 0x0404, "idle"),
     (ErrorCode::Internal, 0x0501, "internal"),
     (ErrorCode::ShuttingDown, 0x0502, "shutting-down"),
+    (ErrorCode::Unauthorized, 0x0601, "unauthorized"),
 ];
 
 impl ErrorCode {

@@ -56,6 +56,8 @@ pub enum CloudOutput {
 #[derive(Debug)]
 pub struct CloudSession {
     target: TargetInfo,
+    /// Whether generations may ask for evidence.
+    evidence: bool,
     greeted: bool,
     closed: bool,
     outputs: VecDeque<CloudOutput>,
@@ -71,6 +73,7 @@ impl CloudSession {
     pub fn new(target: TargetInfo) -> Self {
         Self {
             target,
+            evidence: true,
             greeted: false,
             closed: false,
             outputs: VecDeque::new(),
@@ -78,6 +81,11 @@ impl CloudSession {
             generation: None,
             in_flight: None,
         }
+    }
+
+    /// Refuses generations that ask for evidence from now on: it shows the target's whole distribution.
+    pub fn refuse_evidence(&mut self) {
+        self.evidence = false;
     }
 
     /// Whether a generation is under way.
@@ -162,7 +170,12 @@ impl CloudSession {
                 Ok(())
             }
             (Frame::Prompt(prompt), true) => {
-                let work = Work::speculative(&prompt, self.target.vocab_size);
+                let work = if prompt.evidence && !self.evidence {
+                    let text = "This server shows nobody here what it judges by: generate without evidence.".to_owned();
+                    Err(Failure::generation(prompt.request.generation, ErrorCode::InvalidParameters, text))
+                } else {
+                    Work::speculative(&prompt, self.target.vocab_size)
+                };
                 self.start(prompt.request, work)
             }
             (Frame::Generate(request), true) => self.start(request, Ok(Work::CloudOnly)),

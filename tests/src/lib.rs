@@ -7,10 +7,12 @@
 //! | [`goodness`] | the test whether samples follow a law |
 //! | [`laws`] | the law of texts under every rule, in closed form |
 //! | [`schemes`] | every uplink scheme |
+//! | [`http`] | HTTP by hand |
 //! | [`server`] | a real server on a free port, and a raw client that can misbehave |
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 pub mod goodness;
+pub mod http;
 pub mod in_process;
 pub mod laws;
 pub mod schemes;

@@ -43,6 +43,7 @@ impl Connection {
     /// Connects and shakes hands. The browser itself reports a server that cannot be reached.
     pub async fn open(
         url: &str,
+        token: Option<&str>,
         links: Links,
         model: &Model,
         tokenizer_hash: [u8; 32],
@@ -55,7 +56,7 @@ impl Connection {
             context_length: config.context_length as u32,
             heads,
         });
-        let socket = Socket::open(url, links.clone())?;
+        let socket = Socket::open(url, token, links.clone())?;
         let mut connection = Self { session, socket, links, cache: model.new_cache(), scratch: Scratch::default() };
         loop {
             match connection.advance(model)? {

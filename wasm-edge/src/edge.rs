@@ -47,13 +47,13 @@ impl Edge {
         })?)
     }
 
-    /// Connects to a server's WebSocket, in place of an older connection.
+    /// Connects to a server's WebSocket, in place of an older connection; with a bearer token if the server wants one.
     /// Resolves to `{ contextLength, maxDraftTokens, vocabSize }`.
-    pub async fn connect(&self, url: &str) -> Result<JsValue, JsValue> {
+    pub async fn connect(&self, url: &str, token: Option<String>) -> Result<JsValue, JsValue> {
         self.close();
+        let (links, hash) = (self.links.clone(), self.tokenizer.fingerprint());
         let connection =
-            Connection::open(url, self.links.clone(), &self.model, self.tokenizer.fingerprint(), self.heads.clone())
-                .await?;
+            Connection::open(url, token.as_deref(), links, &self.model, hash, self.heads.clone()).await?;
         let info = connection.server().map(ServerInfo::from);
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)

@@ -255,8 +255,10 @@ fn every_policy_is_in_the_table() {
 #[wasm_bindgen_test]
 async fn a_server_that_is_not_there_is_an_error() {
     // The discard port: nothing listens there, and browsers refuse it.
-    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session").await), "connection-failed");
-    assert_eq!(code(edge().connect("not a url").await), "connection-failed");
+    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", None).await), "connection-failed");
+    assert_eq!(code(edge().connect("not a url", None).await), "connection-failed");
+    let token = Some("0123456789abcdef".to_owned());
+    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", token).await), "connection-failed");
     let nothing = js_sys::Function::new_no_args("");
     assert_eq!(code(edge().generate(JsValue::NULL, nothing).await), "invalid-parameters");
 }

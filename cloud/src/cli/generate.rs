@@ -31,6 +31,9 @@ pub struct Generate {
     /// Server to draft for
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
     server: String,
+    /// Token that the server knows, if it wants one
+    #[arg(long, env = "OUTRIDER_TOKEN", hide_env_values = true, conflicts_with = "local")]
+    token: Option<String>,
     /// Run both ends in this process, without a server
     #[arg(long)]
     local: bool,
@@ -178,13 +181,14 @@ struct Output<'a> {
 
 impl Generate {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        outrider_models::check_instruction_set()?;
         let settings = self.settings.settings(self.cloud_only, self.explain)?;
         let tokenizer = self.pair.tokenizer()?;
         let draft = self.pair.draft()?;
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
-        let transport = if self.local { self.local(&tokenizer)? } else { Transport::connect(&self.server).await? };
+        let transport = if self.local { self.local(&tokenizer)? } else { Transport::connect_as(&self.server, self.token.as_deref()).await? };
         let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, &self.prompt)?;
 
         let mut edge = NativeEdge::greet(&draft, info, transport).await?;

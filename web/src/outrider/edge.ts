@@ -194,7 +194,8 @@ export interface GenerateRequest {
 /** The engine's class as wasm-bindgen exports it. */
 export interface Edge {
   info(): ModelInfo;
-  connect(url: string): Promise<SessionInfo>;
+  /** With a bearer token if the server wants one. */
+  connect(url: string, token?: string): Promise<SessionInfo>;
   set_link(link: Link): void;
   generate(request: GenerateRequest, onRound: (round: Round) => void): Promise<Summary>;
   stop(): void;

@@ -33,6 +33,7 @@ export class EdgeHost {
   readonly #around: Surroundings;
   #edge: Edge | null = null;
   #sessionUrl = '';
+  #token: string | undefined;
   #connectTimeoutMs = 0;
   /** Whether the last thing known about the connection is that it stands. */
   #connected = false;
@@ -89,6 +90,7 @@ export class EdgeHost {
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
+      this.#token = sources.token;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
       post({
@@ -164,7 +166,7 @@ export class EdgeHost {
       }, this.#connectTimeoutMs);
     });
     try {
-      const session = await Promise.race([edge.connect(this.#sessionUrl), tooLate]);
+      const session = await Promise.race([edge.connect(this.#sessionUrl, this.#token), tooLate]);
       this.#connected = true;
       return session;
     } finally {

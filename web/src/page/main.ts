@@ -98,6 +98,7 @@ async function load(): Promise<void> {
       onProgress: showProgress,
       build,
       ...(threads !== null && { threads }),
+      ...(settings.token !== null && { token: settings.token }),
     });
     showEngine(outrider.engine);
     outrider.setLink(link.link);
@@ -255,6 +256,7 @@ function remember(): void {
     policies: policies.settings,
     link: link.link,
     engine: settings.engine,
+    token: settings.token,
   }).toString();
   // Browsers allow a limited number of these per second; sliders exceed it.
   clearTimeout(rememberTimer);
