@@ -1,4 +1,5 @@
 //! Who may use a server, and how much: origins, tokens, TLS, caps. Every refusal is shown as its user sees it.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::{
     fs,
@@ -57,7 +58,8 @@ async fn pages_of_other_sites_are_refused_until_they_are_listed() {
         let answer = http::get(server.address(), path, &[("Origin", "https://evil.example")]).await;
         assert_eq!((answer.status, &error(&answer)["code"]), (403, &"origin_not_allowed".into()), "{path}");
         let host = ("Host", server.address());
-        let answer = http::exchange(server.address(), &http::request("HEAD", path, &[host, ("Origin", &own)], "")).await;
+        let answer =
+            http::exchange(server.address(), &http::request("HEAD", path, &[host, ("Origin", &own)], "")).await;
         assert_eq!(answer.status, 200, "{path}");
         assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"));
         assert_eq!(answer.header("access-control-allow-origin"), None);
@@ -272,7 +274,10 @@ async fn a_server_says_what_it_is_and_whether_it_is_ready() {
     let info: Value = serde_json::from_str(&http::get(server.address(), "/v1/info", &[]).await.body).unwrap();
     assert_eq!((&info["vocabSize"], &info["models"]["target"]), (&4096.into(), &"pair".into()));
     assert_eq!((&info["limits"]["contextLength"], &info["limits"]["sessions"]), (&512.into(), &1.into()));
-    assert_eq!((&info["evidence"], &info["instructionSet"]), (&"same-origin".into(), &outrider_models::instruction_set().into()));
+    assert_eq!(
+        (&info["evidence"], &info["instructionSet"]),
+        (&"same-origin".into(), &outrider_models::instruction_set().into())
+    );
     assert!(info["schemes"].as_array().unwrap().len() == 7 && info["rules"].as_array().unwrap().len() == 16, "{info}");
     let status = async |path| {
         let answer = http::get(server.address(), path, &[]).await;

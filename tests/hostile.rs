@@ -1,4 +1,5 @@
 //! Peers that lie and peers that never read: each is told by name what is wrong, and the others go on.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::time::Duration;
 
@@ -22,7 +23,9 @@ const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Samp
 async fn greeted(server: &Server, edge: &Edge) -> RawClient {
     let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
     let mut client = server.raw().await;
-    client.send(Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash }).encode()).await;
+    client
+        .send(Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash }).encode())
+        .await;
     assert!(matches!(client.receive().await, Some(Frame::Welcome(_))));
     client
 }
@@ -69,23 +72,77 @@ async fn lies_are_refused_by_name_and_others_never_notice() {
     let honest = tk_slt([3, 9], [HALF, HALF], 1);
     let many = Draft { count: MAX_DRAFT_TOKENS + 1, ..honest.clone() };
     let lies: [(&str, SchemeParameters, Draft, ErrorCode, &str); 17] = [
-        ("more than one in all", TK_SLT, tk_slt([3, 9], [ONE, ONE], 0), ErrorCode::Malformed, "sum of probabilities holds 33554432"),
+        (
+            "more than one in all",
+            TK_SLT,
+            tk_slt([3, 9], [ONE, ONE], 0),
+            ErrorCode::Malformed,
+            "sum of probabilities holds 33554432",
+        ),
         ("a total of zero", TK_SLT, tk_slt([0, 1], [0, 0], 0), ErrorCode::Malformed, "probability holds 0"),
-        ("a probability below zero", TK_SLT, tk_slt([3, 9], [HALF | 0x8000, HALF], 1), ErrorCode::Malformed, "probability holds 47104"),
-        ("a probability above one", TK_SLT, tk_slt([3, 9], [0x4000, HALF], 1), ErrorCode::Malformed, "probability holds 16384"),
+        (
+            "a probability below zero",
+            TK_SLT,
+            tk_slt([3, 9], [HALF | 0x8000, HALF], 1),
+            ErrorCode::Malformed,
+            "probability holds 47104",
+        ),
+        (
+            "a probability above one",
+            TK_SLT,
+            tk_slt([3, 9], [0x4000, HALF], 1),
+            ErrorCode::Malformed,
+            "probability holds 16384",
+        ),
         ("not a number", TK_SLT, tk_slt([3, 9], [0x7e00, HALF], 1), ErrorCode::Malformed, "probability holds 32256"),
         ("a draft without mass", TK_SLT, tk_slt([0, 9], [0, HALF], 0), ErrorCode::Malformed, "index holds 0"),
         ("ids that descend", TK_SLT, tk_slt([9, 3], [HALF, HALF], 0), ErrorCode::Malformed, "holds 3"),
         ("a total below its part", DSSD, dssd(7, ONE, 5), ErrorCode::Malformed, "holds 5"),
         ("a total of zero (DSSD)", DSSD, dssd(7, HALF, 0), ErrorCode::Malformed, "holds 0"),
         ("no probability at all", DSSD, dssd(7, 0, 100), ErrorCode::Malformed, "probability holds 0"),
-        ("half a payload", TK_SLT, Draft { payload: honest.payload[..4].to_vec(), ..honest.clone() }, ErrorCode::Malformed, "ends inside"),
-        ("more than a payload", TK_SLT, Draft { payload: [&honest.payload[..], &[0]].concat(), ..honest.clone() }, ErrorCode::Malformed, "left after the last field"),
-        ("another generation", TK_SLT, Draft { generation: 7, ..honest.clone() }, ErrorCode::OutOfOrder, "Draft 7/0 came while 1/0 was expected"),
-        ("another round", TK_SLT, Draft { round: 3, ..honest.clone() }, ErrorCode::OutOfOrder, "Draft 1/3 came while 1/0 was expected"),
-        ("an id outside the vocabulary", TK_SLT, Draft { passed: vec![V], ..honest.clone() }, ErrorCode::InvalidDraft, "passed tokens"),
+        (
+            "half a payload",
+            TK_SLT,
+            Draft { payload: honest.payload[..4].to_vec(), ..honest.clone() },
+            ErrorCode::Malformed,
+            "ends inside",
+        ),
+        (
+            "more than a payload",
+            TK_SLT,
+            Draft { payload: [&honest.payload[..], &[0]].concat(), ..honest.clone() },
+            ErrorCode::Malformed,
+            "left after the last field",
+        ),
+        (
+            "another generation",
+            TK_SLT,
+            Draft { generation: 7, ..honest.clone() },
+            ErrorCode::OutOfOrder,
+            "Draft 7/0 came while 1/0 was expected",
+        ),
+        (
+            "another round",
+            TK_SLT,
+            Draft { round: 3, ..honest.clone() },
+            ErrorCode::OutOfOrder,
+            "Draft 1/3 came while 1/0 was expected",
+        ),
+        (
+            "an id outside the vocabulary",
+            TK_SLT,
+            Draft { passed: vec![V], ..honest.clone() },
+            ErrorCode::InvalidDraft,
+            "passed tokens",
+        ),
         ("more drafts than agreed", TK_SLT, many, ErrorCode::InvalidDraft, "17 drafts are more than the 16 allowed"),
-        ("a token that nobody rejected", TK_SLT, Draft { resampled: Some(5), ..honest.clone() }, ErrorCode::OutOfOrder, "resampled token came where none was due"),
+        (
+            "a token that nobody rejected",
+            TK_SLT,
+            Draft { resampled: Some(5), ..honest.clone() },
+            ErrorCode::OutOfOrder,
+            "resampled token came where none was due",
+        ),
     ];
     let lie = async {
         for (name, scheme, draft, code, part) in lies {

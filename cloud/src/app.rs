@@ -57,15 +57,15 @@ mod socket;
 pub mod tls;
 mod token;
 
+pub(crate) use self::{
+    access::Caller,
+    places::{NoPlace, Place},
+};
 pub use self::{
     access::{Access, EvidencePolicy},
     client::Proxies,
     origin::{Origin, OriginError, Origins},
     token::{Tokens, TokensError},
-};
-pub(crate) use self::{
-    access::Caller,
-    places::{NoPlace, Place},
 };
 
 /// What the server is made of.
@@ -127,23 +127,20 @@ pub(crate) struct Shared {
     places: Places,
 }
 
-/// Why there is no session for a client.
+/// The engine has no seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Full {
-    /// The engine has no seat.
-    #[error("The server has no place for another session; try again later.")]
-    Server,
-    /// Its address has as many as it may have.
-    #[error("{0}")]
-    Address(NoPlace),
-}
+#[error("The server has no place for another session; try again later.")]
+pub(crate) struct Full;
 
 impl Shared {
-    /// A seat in the engine, and a place among the client's own.
-    pub(crate) fn seat(&self, caller: &Caller) -> Result<(Seat, Place), Full> {
-        let place = self.places.take(caller.address).map_err(Full::Address)?;
-        let seat = self.state.engine.seat().ok_or(Full::Server)?;
-        Ok((seat, place))
+    /// A place among the client's own, for as long as it has a connection.
+    pub(crate) fn place(&self, caller: &Caller) -> Result<Place, NoPlace> {
+        self.places.take(caller.address)
+    }
+
+    /// A seat in the engine.
+    pub(crate) fn seat(&self) -> Result<Seat, Full> {
+        self.state.engine.seat().ok_or(Full)
     }
 
     /// Bounds on a session of this client.

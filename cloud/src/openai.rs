@@ -135,7 +135,9 @@ fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
     match asked {
         Some(name) if name != served.name => {
             let text = format!("There is no model {name:?} here; this server has {:?}.", served.name);
-            Err(ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text).param("model").code("model_not_found"))
+            Err(ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text)
+                .param("model")
+                .code("model_not_found"))
         }
         _ => Ok(()),
     }

@@ -350,7 +350,8 @@ fn a_setting_is_what_the_flag_says_or_else_the_environment_the_file_the_default(
             .output()
             .unwrap();
         let lines = stdout(&output);
-        let of = |key: &str| lines.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")).unwrap().to_owned();
+        let of =
+            |key: &str| lines.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")).unwrap().to_owned();
         ["max-sessions", "idle-timeout", "evidence", "max-draft-tokens"].map(of).to_vec()
     };
     let defaults = ["64", "300", "\"same-origin\"", "16"];

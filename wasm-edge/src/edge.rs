@@ -52,8 +52,7 @@ impl Edge {
     pub async fn connect(&self, url: &str, token: Option<String>) -> Result<JsValue, JsValue> {
         self.close();
         let (links, hash) = (self.links.clone(), self.tokenizer.fingerprint());
-        let connection =
-            Connection::open(url, token.as_deref(), links, &self.model, hash, self.heads.clone()).await?;
+        let connection = Connection::open(url, token.as_deref(), links, &self.model, hash, self.heads.clone()).await?;
         let info = connection.server().map(ServerInfo::from);
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)

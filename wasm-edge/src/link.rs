@@ -68,8 +68,8 @@ impl Socket {
                 WebSocket::open_with_protocols(url, &["outrider".to_owned(), format!("outrider.bearer.{token}")])
             }
         };
-        let socket = socket
-            .map_err(|error| Failure::new("connection-failed", format!("{url} cannot be reached: {error}")))?;
+        let socket =
+            socket.map_err(|error| Failure::new("connection-failed", format!("{url} cannot be reached: {error}")))?;
         let (sink, incoming) = socket.split();
         let (outgoing, queue) = unbounded();
         spawn_local(pump(sink, queue, links.clone()));

@@ -46,10 +46,7 @@ export class Server {
 }
 
 /** Starts the server and waits for the line with its address. */
-async function launch(
-  listen: string,
-  flags: string[] = [],
-): Promise<{ url: string; process: ChildProcess }> {
+async function launch(listen: string, flags: string[] = []): Promise<{ url: string; process: ChildProcess }> {
   const args = ['serve', '--listen', listen, '--web', path.join(web, 'dist'), ...flags];
   const process = spawn(binary, args, { cwd: repository, stdio: ['ignore', 'pipe', 'inherit'] });
   const lines: string[] = [];

@@ -95,7 +95,9 @@ pub(super) async fn admit(State(shared): State<Arc<Shared>>, mut request: Reques
         let origin = request.headers().get(header::ORIGIN);
         tracing::warn!(%address, ?origin, "refused a page of another site");
         let text = "Pages of this origin may not use this server; its operator can allow them with --allow-origin.";
-        return ApiError::new(StatusCode::FORBIDDEN, "permission_error", text).code("origin_not_allowed").into_response();
+        return ApiError::new(StatusCode::FORBIDDEN, "permission_error", text)
+            .code("origin_not_allowed")
+            .into_response();
     }
     request.extensions_mut().insert(Caller { address, relation });
     next.run(request).await

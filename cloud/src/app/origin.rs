@@ -15,7 +15,9 @@ pub struct Origin(HeaderValue);
 
 /// A text that is no origin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an origin has a scheme and a host and no path, such as https://example.com or http://127.0.0.1:5173; * is all of them")]
+#[error(
+    "an origin has a scheme and a host and no path, such as https://example.com or http://127.0.0.1:5173; * is all of them"
+)]
 pub struct OriginError;
 
 impl FromStr for Origin {

@@ -25,6 +25,10 @@ use crate::session;
 /// protocol itself adds (pongs, a close) come on top.
 const WRITE_BUFFER: usize = 2 * MAX_FRAME_BYTES;
 
+/// Bytes of a message at most; a session holds so many of one that is still arriving. A little over a frame's limit passes, so
+/// that the session can say what is wrong; more ends the connection.
+const LONGEST_MESSAGE: usize = MAX_FRAME_BYTES + (64 << 10);
+
 pub(super) async fn upgrade(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -37,10 +41,9 @@ pub(super) async fn upgrade(
     if protocols.contains(&PROTOCOL) {
         upgrade.set_selected_protocol(HeaderValue::from_static(PROTOCOL));
     }
-    // A little over a frame's limit passes, so that the session can say what is wrong; far over ends the connection.
     upgrade
-        .max_message_size(2 * MAX_FRAME_BYTES)
-        .max_frame_size(2 * MAX_FRAME_BYTES)
+        .max_message_size(LONGEST_MESSAGE)
+        .max_frame_size(LONGEST_MESSAGE)
         .max_write_buffer_size(WRITE_BUFFER)
         .on_upgrade(move |socket| async move {
             match client {
@@ -59,10 +62,18 @@ pub(super) async fn upgrade(
 async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Option<Arc<str>>) {
     let (sink, stream) = socket.split();
     let outgoing = binary(sink);
-    let (seat, _place) = match shared.seat(&caller) {
-        Ok(places) => places,
+    let _place = match shared.place(&caller) {
+        Ok(place) => place,
         Err(full) => {
-            tracing::warn!(address = %caller.address, %full, "refused a session");
+            tracing::warn!(address = %caller.address, "refused a session: its address has enough");
+            let limits = shared.state.limits;
+            return session::refuse(outgoing, limits, ErrorCode::ServerFull, &full.to_string()).await;
+        }
+    };
+    let seat = match shared.seat() {
+        Ok(seat) => seat,
+        Err(full) => {
+            tracing::warn!(address = %caller.address, "refused a session: no seat is free");
             let limits = shared.state.limits;
             return session::refuse(outgoing, limits, ErrorCode::ServerFull, &full.to_string()).await;
         }

@@ -28,7 +28,9 @@ pub(super) enum ConfigError {
     #[error("the configuration {path} is no TOML at line {line}: {message}")]
     Syntax { path: String, line: usize, message: String },
     /// It sets something that is no flag.
-    #[error("the configuration {path} sets \"{key}\" at line {line}, which is no setting: `outrider serve --help` lists them, without the dashes")]
+    #[error(
+        "the configuration {path} sets \"{key}\" at line {line}, which is no setting: `outrider serve --help` lists them, without the dashes"
+    )]
     Unknown { path: String, line: usize, key: String },
     /// It sets something to what it cannot be.
     #[error("the configuration {path} is wrong at line {line}: {message}")]
@@ -124,7 +126,7 @@ fn values(value: &DeValue<'_>) -> Option<Vec<String>> {
         DeValue::Boolean(truth) => vec![truth.to_string()],
         DeValue::Array(elements) => {
             let mut all = Vec::new();
-            for element in elements.iter() {
+            for element in elements {
                 match values(element.get_ref())?.as_slice() {
                     [one] if !element.get_ref().is_array() => all.push(one.clone()),
                     _ => return None,
@@ -217,7 +219,10 @@ mod tests {
 
     #[test]
     fn a_flag_counts_more_than_the_file_and_the_file_more_than_the_default() {
-        let path = file("order.toml", "max-sessions = 7\nlisten = \"127.0.0.1:1\"\nallow-origin = [\"https://a.b\", \"http://c:8\"]\n");
+        let path = file(
+            "order.toml",
+            "max-sessions = 7\nlisten = \"127.0.0.1:1\"\nallow-origin = [\"https://a.b\", \"http://c:8\"]\n",
+        );
         let shown = shown(&["--listen", "127.0.0.1:2"], Some(&path)).unwrap();
         for line in [
             "max-sessions = 7",

@@ -188,7 +188,11 @@ impl Generate {
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
-        let transport = if self.local { self.local(&tokenizer)? } else { Transport::connect_as(&self.server, self.token.as_deref()).await? };
+        let transport = if self.local {
+            self.local(&tokenizer)?
+        } else {
+            Transport::connect_as(&self.server, self.token.as_deref()).await?
+        };
         let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, &self.prompt)?;
 
         let mut edge = NativeEdge::greet(&draft, info, transport).await?;

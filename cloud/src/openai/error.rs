@@ -9,7 +9,7 @@ use axum::{
 use outrider_codec::frame::{ErrorCode, ErrorFrame};
 use serde_json::{Value, json};
 
-use crate::app::Full;
+use crate::app::{Full, NoPlace};
 
 /// Something to tell a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,13 +88,13 @@ impl From<BytesRejection> for ApiError {
 
 impl From<Full> for ApiError {
     fn from(full: Full) -> Self {
-        let text = full.to_string();
-        match full {
-            Full::Server => Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", text).code("server_full"),
-            Full::Address(_) => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", text).code("too_many_sessions")
-            }
-        }
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", full.to_string()).code("server_full")
+    }
+}
+
+impl From<NoPlace> for ApiError {
+    fn from(full: NoPlace) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", full.to_string()).code("too_many_sessions")
     }
 }
 

@@ -1,11 +1,10 @@
 //! One generation, token by token.
 
+use std::sync::Arc;
+
 use futures_channel::mpsc;
 use futures_util::StreamExt;
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Frame, Hello, Request};
-
-use std::sync::Arc;
-
 use outrider_models::Tokenizer;
 
 use super::{ApiError, text::Assembler};
@@ -26,7 +25,7 @@ struct Generation {
 
 impl Generation {
     fn begin(shared: &Shared, caller: Caller, request: Request) -> Result<Self, ApiError> {
-        let (seat, place) = shared.seat(&caller)?;
+        let (place, seat) = (shared.place(&caller)?, shared.seat()?);
         let state = &shared.state;
         let (to_cloud, incoming) = mpsc::unbounded();
         let (outgoing, from_cloud) = mpsc::channel(WAITING_FRAMES);
@@ -44,7 +43,8 @@ impl Generation {
     }
 
     async fn next(&mut self) -> Result<(u32, Option<Finish>), ErrorFrame> {
-        let gone = || ErrorFrame { generation: 1, code: ErrorCode::Internal, text: "The generation is lost.".to_owned() };
+        let gone =
+            || ErrorFrame { generation: 1, code: ErrorCode::Internal, text: "The generation is lost.".to_owned() };
         loop {
             let bytes = self.from_cloud.next().await.ok_or_else(gone)?;
             match Frame::decode(&bytes) {

@@ -174,7 +174,9 @@ impl Fields {
     fn integer(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let number = value.as_u64().filter(|number| range.contains(number));
-        number.map(Some).ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
+        number
+            .map(Some)
+            .ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
     }
 
     /// Refuses a parameter that is not implemented, unless it has a value that changes nothing.
@@ -295,7 +297,8 @@ mod tests {
 
     #[test]
     fn parameters_are_read_and_have_openais_defaults() {
-        let Common { sampling, seed, max_tokens, stop, stream, include_usage, .. } = completion(json!({})).unwrap().common;
+        let Common { sampling, seed, max_tokens, stop, stream, include_usage, .. } =
+            completion(json!({})).unwrap().common;
         assert_eq!((sampling.temperature, sampling.top_k, sampling.top_p), (1.0, 0, 1.0));
         assert_eq!((seed, max_tokens, stop.len(), stream, include_usage), (None, None, 0, false, false));
         let all = completion(json!({

@@ -145,12 +145,10 @@ impl ChatTemplate {
                 (path.clone(), read.map_err(|error| TemplateError::Read { path, error })?)
             }
             (None, Some(Templates::One(source)), _) => ("tokenizer_config.json".to_owned(), source),
-            (None, Some(Templates::Named(all)), _) => {
-                match all.into_iter().find(|named| named.name == "default") {
-                    Some(default) => ("tokenizer_config.json".to_owned(), default.template),
-                    None => return Ok(Self::Plain),
-                }
-            }
+            (None, Some(Templates::Named(all)), _) => match all.into_iter().find(|named| named.name == "default") {
+                Some(default) => ("tokenizer_config.json".to_owned(), default.template),
+                None => return Ok(Self::Plain),
+            },
             (None, None, Some(source)) => ("the target".to_owned(), source.clone()),
             (None, None, None) => return Ok(Self::Plain),
         };
@@ -230,7 +228,12 @@ mod tests {
 
     fn conversation() -> Vec<Message> {
         let message = |role: &str, content: &str| Message { role: role.to_owned(), content: content.to_owned() };
-        vec![message("system", " Be brief. "), message("user", "Hello"), message("assistant", "Hi"), message("user", "Why?")]
+        vec![
+            message("system", " Be brief. "),
+            message("user", "Hello"),
+            message("assistant", "Hi"),
+            message("user", "Why?"),
+        ]
     }
 
     #[test]

@@ -63,5 +63,7 @@ impl AccessArgs {
 /// An address, or a network as 10.0.0.0/8.
 fn network(text: &str) -> Result<IpNet, String> {
     let address = text.parse::<std::net::IpAddr>().map(IpNet::from);
-    address.or_else(|_| text.parse()).map_err(|_| "an address such as 10.0.0.1, or a network such as 10.0.0.0/8".to_owned())
+    address
+        .or_else(|_| text.parse())
+        .map_err(|_| "an address such as 10.0.0.1, or a network such as 10.0.0.0/8".to_owned())
 }
