@@ -68,7 +68,7 @@ async fn two_hundred_cuts_change_nothing() {
     let draft = model(DRAFT);
     let length = draft.config().context_length as u32 / 2;
     let mut servers = vec![server(4, Limits::default()).await];
-    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &servers[0].url, Retry::default()).await.unwrap();
+    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &servers[0].url, None, Retry::default()).await.unwrap();
     let mut expected = Vec::new();
     for start in 0..4 {
         expected.push(generate(&mut calm, vec![3, start], &settings(Mode::CloudOnly, length)).await.0);
@@ -76,7 +76,7 @@ async fn two_hundred_cuts_change_nothing() {
     calm.close().await;
 
     let proxy = Proxy::before(&servers[0].url, 0, 7).await;
-    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, RETRY).await.unwrap();
+    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, RETRY).await.unwrap();
     // A handshake takes about 400 bytes; HTTP's is the longest part of it.
     proxy.set_bytes(900);
     let (mut resumed, mut texts) = (0, 0);
@@ -190,7 +190,7 @@ async fn a_server_that_stops_finishes_the_round_and_a_session_ends_with_its_life
     client.expect_closing_error(ErrorCode::ShuttingDown).await;
     server.raw().await.expect_closing_error(ErrorCode::ShuttingDown).await;
     // Without another server there is a limit to how often the edge tries, and it says what the server said.
-    let mut edge = match NativeEdge::connect(&draft, draft_info(&draft), &server.url, RETRY).await {
+    let mut edge = match NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await {
         Err(NativeEdgeError::Refused(error)) => return assert_eq!(error.code, ErrorCode::ShuttingDown),
         Err(other) => panic!("{other}"),
         Ok(edge) => edge,
@@ -205,10 +205,10 @@ async fn a_session_that_is_too_old_is_begun_anew_by_itself() {
     let server = server(2, limits).await;
     let (mut client, _) = greet(&server, &draft).await;
     client.expect_closing_error(ErrorCode::SessionExpired).await;
-    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, RETRY).await.unwrap();
+    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
     let length = draft.config().context_length as u32 / 2;
     let long_lived = self::server(1, Limits::default()).await;
-    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &long_lived.url, RETRY).await.unwrap();
+    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &long_lived.url, None, RETRY).await.unwrap();
     let (expected, _) = generate(&mut calm, vec![3, 1], &settings(speculative(), length)).await;
     for _ in 0..20 {
         let (text, _) = generate(&mut edge, vec![3, 1], &settings(speculative(), length)).await;

@@ -1,50 +1,76 @@
 //! The axum routes.
 //!
-//! | route | what |
-//! |---|---|
-//! | `/` | the page (a folder) |
-//! | `/pair/draft.gguf`, `/pair/tokenizer.json` | the draft model for the browser |
-//! | `/pair/heads.safetensors` | its trained heads, if it has any |
-//! | `/session` | the WebSocket |
-//! | `/healthz` | how full the engine is, as JSON |
-//! | `/metrics` | what is counted, for Prometheus |
+//! | route | what | origins | token |
+//! |---|---|---|---|
+//! | `/` | the page (a folder) | | |
+//! | `/pair/draft.gguf`, `/pair/tokenizer.json` | the draft model for the browser | checked | |
+//! | `/pair/heads.safetensors` | its trained heads, if it has any | checked | |
+//! | `/session` | the WebSocket | checked | wanted |
+//! | `/v1/models`, `/v1/completions`, `/v1/chat/completions` | the target alone, as OpenAI's API ([`crate::openai`]) | checked | wanted |
+//! | `/v1/info` | what this server is and allows, as JSON | checked | wanted |
+//! | `/metrics` | what is counted, for Prometheus | checked | wanted |
+//! | `/healthz` | that the process lives, and how full the engine is | | |
+//! | `/readyz` | whether a new session would be served: 200 or 503 | | |
+//!
+//! "Checked": a browser's request from another site than the server's own is refused unless [`Access`] lists it.
+//! "Wanted": if there are tokens at all.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Router,
     body::Bytes,
-    extract::{
-        ConnectInfo, State,
-        connect_info::IntoMakeServiceWithConnectInfo,
-        ws::{Message, WebSocket, WebSocketUpgrade},
-    },
-    http::{HeaderName, HeaderValue, header},
-    middleware::AddExtension,
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    middleware,
     response::{IntoResponse, Response},
     routing::get,
-    serve::{ListenerExt, Serve, TapIo},
 };
-use futures_util::{SinkExt, StreamExt, future, stream::SplitSink};
-use outrider_codec::frame::MAX_FRAME_BYTES;
+use axum_server::{
+    Handle,
+    accept::NoDelayAcceptor,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioTimer},
+    server::conn::auto::Builder,
+};
 use outrider_speculation::cloud::TargetInfo;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
+use tokio::sync::watch;
+use tower_http::{
+    compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer,
+    timeout::RequestBodyTimeoutLayer,
 };
-use tower_http::{compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer};
 
+use self::places::Places;
 use crate::{
-    engine::{Engine, Load},
-    metrics,
-    session::{Host, Limits, Wire},
+    engine::{Engine, Seat},
+    openai::{self, Served},
+    session::{self, Host, Limits},
     sessions::Sessions,
 };
 
-/// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
-const READ_BUFFER_BYTES: usize = 4096;
+mod access;
+mod client;
+mod origin;
+mod places;
+mod probes;
+mod socket;
+pub mod tls;
+mod token;
 
-/// What the routes share.
+pub(crate) use self::{
+    access::Caller,
+    places::{NoPlace, Place},
+};
+pub use self::{
+    access::{Access, EvidencePolicy},
+    client::Proxies,
+    origin::{Origin, OriginError, Origins},
+    token::{Tokens, TokensError},
+};
+
+/// What the server is made of.
 #[derive(Debug, Clone)]
 pub struct AppState {
     /// The target.
@@ -55,6 +81,12 @@ pub struct AppState {
     pub sessions: Sessions,
     /// Bounds on each session.
     pub limits: Limits,
+    /// Bounds on each client.
+    pub caps: Caps,
+    /// Who may use it.
+    pub access: Access,
+    /// What the API needs besides.
+    pub served: Served,
     /// The draft model for browsers.
     pub draft_gguf: Bytes,
     /// Its tokenizer.
@@ -65,131 +97,162 @@ pub struct AppState {
     pub stopping: watch::Receiver<bool>,
 }
 
-/// Serves the routes on a listener.
-///
-/// Every frame is waited for at the other end, so none may wait for the acknowledgement of the one before (Nagle's
-/// algorithm, 40 ms a round with delayed acknowledgements).
-pub fn serve(listener: TcpListener, app: Router) -> Server {
-    let tell_no_delay: fn(&mut TcpStream) = |stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection is slower than it could be");
-        }
-    };
-    axum::serve(listener.tap_io(tell_no_delay), app.into_make_service_with_connect_info())
+/// What one client may take of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Sessions and API requests at a time from one address; 0 is no limit.
+    pub sessions_per_address: usize,
+    /// Frames a second from a session, and at once; those that come faster wait. 0 is no limit.
+    pub frames_per_second: u32,
+    /// Bytes in the body of a request; that much memory each.
+    pub body_bytes: usize,
+    /// How long the head of a request may take.
+    pub header_read: Duration,
+    /// How long a pause in the body of a request may be.
+    pub body_read: Duration,
 }
 
-/// A server whose routes know the address of the peer.
-pub type Server = Serve<
-    TapIo<TcpListener, fn(&mut TcpStream)>,
-    IntoMakeServiceWithConnectInfo<Router, SocketAddr>,
-    AddExtension<Router, ConnectInfo<SocketAddr>>,
->;
+impl Default for Caps {
+    fn default() -> Self {
+        Self {
+            sessions_per_address: 16,
+            frames_per_second: 1000,
+            body_bytes: 1 << 20,
+            header_read: Duration::from_secs(10),
+            body_read: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What the routes share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) state: AppState,
+    places: Places,
+}
+
+/// The engine has no seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", session::FULL)]
+pub(crate) struct Full;
+
+impl Shared {
+    /// A place among the client's own, for as long as it has a connection.
+    pub(crate) fn place(&self, caller: &Caller) -> Result<Place, NoPlace> {
+        self.places.take(caller.address)
+    }
+
+    /// A seat in the engine.
+    pub(crate) async fn seat(&self) -> Result<Seat, Full> {
+        self.host(self.state.limits).seat().await.ok_or(Full)
+    }
+
+    /// What sessions within these bounds share.
+    pub(crate) fn host(&self, limits: Limits) -> Host {
+        let AppState { engine, sessions, target, stopping, .. } = self.state.clone();
+        Host { engine, sessions, target, limits, stopping }
+    }
+
+    /// Bounds on a session of this client.
+    pub(crate) fn limits(&self, caller: &Caller) -> Limits {
+        let evidence = self.state.access.evidence.allows(caller.relation);
+        Limits { evidence: self.state.limits.evidence && evidence, ..self.state.limits }
+    }
+}
+
+/// Serves the routes on a listener that does not block, until `handle` ends it.
+///
+/// Every frame is waited for at the other end, so none may wait for the acknowledgement of the one before (Nagle's
+/// algorithm, 40 ms a round with delayed acknowledgements). HTTP/1.1 only: a session is a connection of its own anyway.
+///
+/// # Errors
+/// If the listener is of no use.
+pub fn serve(
+    listener: std::net::TcpListener,
+    app: Router,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    header_read: Duration,
+    handle: Handle<SocketAddr>,
+) -> io::Result<impl Future<Output = io::Result<()>> + Send> {
+    let mut server = axum_server::from_tcp(listener)?.handle(handle);
+    // Without a look at which version it is, for which there is no time limit.
+    *server.http_builder() = Builder::new(TokioExecutor::new()).http1_only();
+    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(header_read);
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    Ok(async move {
+        match tls {
+            None => server.acceptor(NoDelayAcceptor::new()).serve(app).await,
+            Some(config) => {
+                let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(config)).handshake_timeout(header_read);
+                server.acceptor(acceptor.acceptor(NoDelayAcceptor::new())).serve(app).await
+            }
+        }
+    })
+}
 
 /// The routes; `page` is the folder of the built page.
 pub fn app(state: AppState, page: PathBuf) -> Router {
-    // The page of anyone may load the draft model and open a session.
-    let any_origin =
-        SetResponseHeaderLayer::overriding(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    let shared = Arc::new(Shared { places: Places::new(state.caps.sessions_per_address), state });
+    let Shared { state: AppState { access, caps, .. }, .. } = &*shared;
     // Revalidate: the page and the model behind an address change with the server.
     let revalidate =
         SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // An isolated page may share memory among its workers, which drafting with threads needs. It may load what says that
-    // it may be loaded: the page's own files from here, the model from anywhere.
+    // it may be loaded: the page's own files from here, the model from anywhere that lists the page's origin.
     let header = |name: &'static str, value| {
         SetResponseHeaderLayer::if_not_present(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
-    Router::new()
+    let others = if access.origins.are_same_only() { "same-origin" } else { "cross-origin" };
+    let admit = || middleware::from_fn_with_state(Arc::clone(&shared), access::admit);
+
+    let model = Router::new()
         .route("/pair/draft.gguf", get(draft_gguf))
         .route("/pair/tokenizer.json", get(tokenizer_json))
         .route("/pair/heads.safetensors", get(heads_safetensors))
-        .layer(any_origin)
-        .layer(header("cross-origin-resource-policy", "cross-origin"))
-        .route("/healthz", get(health))
-        .route("/metrics", get(metrics))
+        .layer(header("cross-origin-resource-policy", others));
+    let api = openai::routes()
+        .route("/v1/info", get(probes::info))
+        .route("/metrics", get(probes::metrics))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), access::demand_token))
+        .layer(RequestBodyTimeoutLayer::new(caps.body_read))
+        .layer(DefaultBodyLimit::max(caps.body_bytes));
+    Router::new()
+        .merge(model)
+        .merge(api)
+        .layer(admit())
+        // Outside of `admit`: a browser asks before it sends what it may not, and shows no token yet.
+        .layer(access.origins.cors())
+        .route("/healthz", get(probes::health))
+        .route("/readyz", get(probes::ready))
         .fallback_service(ServeDir::new(page).fallback(get(no_such_page)))
         .layer(CompressionLayer::new())
         .layer(revalidate)
+        .layer(header("x-content-type-options", "nosniff"))
         .layer(header("cross-origin-opener-policy", "same-origin"))
         .layer(header("cross-origin-embedder-policy", "require-corp"))
         .layer(header("cross-origin-resource-policy", "same-origin"))
         // After the layers: none of them is for an upgraded connection.
-        .route("/session", get(upgrade))
-        .with_state(Arc::new(state))
+        .route("/session", get(socket::upgrade).layer(admit()))
+        .with_state(shared)
 }
 
-async fn draft_gguf(State(state): State<Arc<AppState>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/octet-stream")], state.draft_gguf.clone())
+async fn draft_gguf(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/octet-stream")], shared.state.draft_gguf.clone())
 }
 
-async fn tokenizer_json(State(state): State<Arc<AppState>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], state.tokenizer_json.clone())
+async fn tokenizer_json(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], shared.state.tokenizer_json.clone())
 }
 
-async fn heads_safetensors(State(state): State<Arc<AppState>>) -> Response {
-    match &state.heads_safetensors {
+async fn heads_safetensors(State(shared): State<Arc<Shared>>) -> Response {
+    match &shared.state.heads_safetensors {
         Some(bytes) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.clone()).into_response(),
-        None => (axum::http::StatusCode::NOT_FOUND, "The draft model has no trained heads.\n").into_response(),
+        None => (StatusCode::NOT_FOUND, "The draft model has no trained heads.\n").into_response(),
     }
-}
-
-/// The body of `/healthz`.
-#[derive(Debug, serde::Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Health {
-    status: &'static str,
-    #[serde(flatten)]
-    load: Load,
-}
-
-async fn health(State(state): State<Arc<AppState>>) -> Json<Health> {
-    let status = if *state.stopping.borrow() { "stopping" } else { "ok" };
-    Json(Health { status, load: state.engine.load() })
-}
-
-async fn metrics(State(state): State<Arc<AppState>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], state.engine.metrics().text())
 }
 
 async fn no_such_page() -> Response {
     let text = "There is no such page here. If this is the first page you see, the demo page has not been built: \
                 run `cargo xtask demo`, or give its folder with --web.\n";
-    (axum::http::StatusCode::NOT_FOUND, text).into_response()
-}
-
-async fn upgrade(
-    State(state): State<Arc<AppState>>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    upgrade: WebSocketUpgrade,
-) -> Response {
-    // A little over a frame's limit passes, so that the session can say what is wrong; far over ends the connection.
-    upgrade
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .max_message_size(2 * MAX_FRAME_BYTES)
-        .max_frame_size(2 * MAX_FRAME_BYTES)
-        .on_upgrade(move |socket| converse(socket, state, peer))
-}
-
-async fn converse(socket: WebSocket, state: Arc<AppState>, peer: SocketAddr) {
-    let (sink, stream) = socket.split();
-    let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
-        future::ready(match message {
-            Ok(Message::Binary(bytes)) => Some(bytes.to_vec()),
-            // No frame is text; the session refuses it like any other bytes.
-            Ok(Message::Text(text)) => Some(text.as_bytes().to_vec()),
-            _ => None,
-        })
-    });
-    let host = Host {
-        engine: state.engine.clone(),
-        sessions: state.sessions.clone(),
-        target: state.target.clone(),
-        limits: state.limits,
-        stopping: state.stopping.clone(),
-    };
-    host.converse(Wire::new(incoming, binary(sink)), Some(peer)).await;
-}
-
-/// Bytes as binary messages.
-fn binary(sink: SplitSink<WebSocket, Message>) -> impl futures_util::Sink<Vec<u8>, Error = axum::Error> + Unpin {
-    sink.with(|bytes: Vec<u8>| future::ready(Ok::<_, axum::Error>(Message::Binary(bytes.into()))))
+    (StatusCode::NOT_FOUND, text).into_response()
 }

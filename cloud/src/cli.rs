@@ -5,8 +5,9 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod config;
 mod explain;
 mod generate;
 mod log;
@@ -54,7 +55,13 @@ enum Command {
 
 /// Parses the arguments and does what they say.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::FAILURE;
+        }
+    };
     log::init(match &cli.command {
         Command::Serve(serve) => serve.log_format(),
         _ => LogFormat::Text,
@@ -77,6 +84,23 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The arguments, with what the environment and a configuration file add to them. Ends the process, with the reason, if they
+/// are none that there are.
+fn parse() -> Result<Cli, config::ConfigError> {
+    let command = config::with_environment(Cli::command());
+    let mut matches = command.clone().get_matches();
+    let serve = |matches: &clap::ArgMatches| matches.subcommand_matches(config::COMMAND).cloned();
+    if let Some(path) = serve(&matches).and_then(|serve| serve.get_one::<std::path::PathBuf>("config").cloned()) {
+        matches = config::with_file(command.clone(), &path)?.get_matches();
+    }
+    let shown = serve(&matches).map(|serve| config::show(&command, &serve));
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Command::Serve(serve) = &mut cli.command {
+        serve.configuration = shown.unwrap_or_default();
+    }
+    Ok(cli)
 }
 
 /// What a command ends with when it fails; shown to the user as one sentence.

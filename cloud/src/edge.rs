@@ -13,7 +13,11 @@ use outrider_speculation::{
     statistics::Statistics,
 };
 use tokio::{sync::watch, time};
-use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::tungstenite::{
+    self, Message,
+    client::IntoClientRequest,
+    http::{HeaderValue, header::AUTHORIZATION},
+};
 
 use crate::{
     engine::Engine,
@@ -97,10 +101,20 @@ pub struct Transport {
 impl Transport {
     /// A WebSocket to a server.
     pub async fn connect(url: &str) -> Result<Self, NativeEdgeError> {
+        Self::connect_as(url, None).await
+    }
+
+    /// The same with a bearer token, if the server wants one.
+    pub async fn connect_as(url: &str, token: Option<&str>) -> Result<Self, NativeEdgeError> {
+        let unreachable = |error| NativeEdgeError::Unreachable { url: url.to_owned(), error: Box::new(error) };
+        let mut request = url.into_client_request().map_err(unreachable)?;
+        if let Some(token) = token {
+            let value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|error| unreachable(error.into()))?;
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
         // Every frame is waited for: none may wait for the acknowledgement of the one before (Nagle's algorithm).
-        let (socket, _) = tokio_tungstenite::connect_async_with_config(url, None, true)
-            .await
-            .map_err(|error| NativeEdgeError::Unreachable { url: url.to_owned(), error: Box::new(error) })?;
+        let (socket, _) =
+            tokio_tungstenite::connect_async_with_config(request, None, true).await.map_err(unreachable)?;
         let (sink, stream) = socket.split();
         let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
             future::ready(match message {
@@ -129,6 +143,14 @@ impl Transport {
     }
 }
 
+/// How a server is reached, again and again.
+#[derive(Clone)]
+struct Way {
+    url: String,
+    token: Option<String>,
+    retry: Retry,
+}
+
 /// A draft model with a connection.
 pub struct NativeEdge<'a> {
     model: &'a Model,
@@ -138,7 +160,7 @@ pub struct NativeEdge<'a> {
     transport: Transport,
     origin: Instant,
     /// Where to connect to again.
-    way: Option<(String, Retry)>,
+    way: Option<Way>,
     /// Attempts since the last that succeeded.
     failed: u32,
     /// Why the server ended the last connection, if it said so.
@@ -147,10 +169,18 @@ pub struct NativeEdge<'a> {
 }
 
 impl<'a> NativeEdge<'a> {
-    /// Connects to a server and shakes hands. A generation goes on when the connection is lost, as `retry` says.
-    pub async fn connect(model: &'a Model, info: DraftInfo, url: &str, retry: Retry) -> Result<Self, NativeEdgeError> {
-        let edge = Self::greet(model, info, Transport::connect(url).await?).await?;
-        Ok(Self { way: Some((url.to_owned(), retry)), ..edge })
+    /// Connects to a server, with a bearer token if it wants one, and shakes hands. A generation goes on when the connection is
+    /// lost, as `retry` says.
+    pub async fn connect(
+        model: &'a Model,
+        info: DraftInfo,
+        url: &str,
+        token: Option<&str>,
+        retry: Retry,
+    ) -> Result<Self, NativeEdgeError> {
+        let edge = Self::greet(model, info, Transport::connect_as(url, token).await?).await?;
+        let way = Way { url: url.to_owned(), token: token.map(str::to_owned), retry };
+        Ok(Self { way: Some(way), ..edge })
     }
 
     /// Shakes hands over one connection, which is the only one.
@@ -231,8 +261,8 @@ impl<'a> NativeEdge<'a> {
 
     /// Opens another connection in place of one that is gone.
     async fn reconnect(&mut self) -> Result<(), NativeEdgeError> {
-        let way = self.way.clone().filter(|(_, retry)| self.failed < retry.attempts);
-        let Some((url, retry)) = way.filter(|_| self.session.disconnected()) else {
+        let way = self.way.clone().filter(|way| self.failed < way.retry.attempts);
+        let Some(Way { url, token, retry }) = way.filter(|_| self.session.disconnected()) else {
             return Err(self.interruption.take().map_or(NativeEdgeError::Lost, NativeEdgeError::Refused));
         };
         loop {
@@ -241,7 +271,7 @@ impl<'a> NativeEdge<'a> {
             let _ = getrandom::fill(&mut chance);
             time::sleep(retry.pause_after(self.failed, chance[0])).await;
             self.failed += 1;
-            match Transport::connect(&url).await {
+            match Transport::connect_as(&url, token.as_deref()).await {
                 Ok(transport) => {
                     self.transport = transport;
                     self.session.reconnected();

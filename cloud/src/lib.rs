@@ -7,7 +7,8 @@
 //! | [`metrics`] | what is counted, for `/metrics` |
 //! | [`session`] | drives one session: state machine, engine, time limits |
 //! | [`sessions`] | the sessions that can be resumed, by name |
-//! | [`app`] | the axum routes: page, draft model, WebSocket, health |
+//! | [`app`] | the axum routes: page, draft model, WebSocket, probes; who may use them, and how much |
+//! | [`openai`] | the target alone, as OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
 //! | [`training`] | trains the heads that score a draft's hidden state |
 //! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `train-gate` |
@@ -21,6 +22,7 @@ pub mod cli;
 pub mod edge;
 pub mod engine;
 pub mod metrics;
+pub mod openai;
 pub mod pair;
 pub mod session;
 pub mod sessions;

@@ -135,6 +135,16 @@ pub fn target_info(target: &Model, tokenizer: &Tokenizer, max_draft_tokens: u8) 
     })
 }
 
+/// What a model is called: as its file, or as the folder that it is in.
+pub fn name(path: Option<&Path>, built_in: &str) -> String {
+    let Some(path) = path else { return built_in.to_owned() };
+    // All safetensors of the hub have the same name.
+    let is_nameless = path.file_name().is_some_and(|name| name == "model.safetensors");
+    let named = if is_nameless { path.parent().unwrap_or(path) } else { path };
+    let name = if named.is_dir() { named.file_name() } else { named.file_stem() };
+    name.map_or_else(|| built_in.to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
 /// What a session needs to know of a draft.
 pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, PairError> {
     let config = draft.config();

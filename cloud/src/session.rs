@@ -2,7 +2,7 @@
 //!
 //! A connection is two streams of bytes, so that channels stand in for a socket.
 
-use std::{future::Future, net::SocketAddr, pin::Pin, time::Duration};
+use std::{future::Future, net::IpAddr, pin::Pin, time::Duration};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt, stream};
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
@@ -23,6 +23,8 @@ use crate::{
 /// Bounds on a session.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    /// How long a connection may take to say Hello.
+    pub hello: Duration,
     /// How long a connection may stay silent while nothing runs for it.
     pub idle: Duration,
     /// How long the peer may take to accept a message.
@@ -31,15 +33,19 @@ pub struct Limits {
     pub detached: Duration,
     /// How old a session may get.
     pub lifetime: Duration,
+    /// Whether generations may ask for evidence, the target's distribution at each judged draft.
+    pub evidence: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            hello: Duration::from_secs(10),
             idle: Duration::from_secs(300),
             write: Duration::from_secs(30),
             detached: Duration::from_secs(120),
             lifetime: Duration::from_secs(12 * 3600),
+            evidence: true,
         }
     }
 }
@@ -78,7 +84,7 @@ impl core::fmt::Debug for Wire {
 }
 
 /// What the log says with every line about a session: a number, who is at the other end, and the scheme of its drafts.
-fn span(seat: &Seat, peer: Option<SocketAddr>) -> Span {
+fn span(seat: &Seat, peer: Option<IpAddr>) -> Span {
     let span = tracing::info_span!("session", id = seat.id(), peer = Empty, scheme = Empty);
     if let Some(peer) = peer {
         span.record("peer", display(peer));
@@ -105,32 +111,27 @@ pub struct Host {
 
 impl Host {
     /// Serves a connection: its first frame says whether it goes on with a session or begins one.
-    pub async fn converse(self, mut wire: Wire, peer: Option<SocketAddr>) {
-        let Self { engine, sessions, target, limits, stopping } = self;
-        if *stopping.borrow() {
+    pub async fn converse(self, mut wire: Wire, peer: Option<IpAddr>) {
+        let limits = self.limits;
+        if *self.stopping.borrow() {
             return refuse(wire, ErrorCode::ShuttingDown, STOPPING, limits).await;
         }
-        let first = match time::timeout(limits.idle, wire.incoming.next()).await {
+        let first = match time::timeout(limits.hello, wire.incoming.next()).await {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return,
             Err(_) => return refuse(wire, ErrorCode::Idle, SILENT, limits).await,
         };
         if let Ok(Frame::Resume(resume)) = Frame::decode(&first) {
-            if let Err(wire) = sessions.resume(resume, wire) {
+            if let Err(wire) = self.sessions.resume(resume, wire) {
                 refuse(wire, ErrorCode::UnknownSession, UNKNOWN, limits).await;
             }
             return;
         }
-        let mut seat = engine.seat();
-        if seat.is_none() {
-            sessions.make_room().await;
-            seat = engine.seat();
-        }
-        let Some(seat) = seat else {
+        let Some(seat) = self.seat().await else {
             tracing::warn!(peer = peer.map(display), "refused a session: no seat is free");
-            engine.metrics().refused(ErrorCode::ServerFull);
             return refuse(wire, ErrorCode::ServerFull, FULL, limits).await;
         };
+        let Self { sessions, target, stopping, .. } = self;
         match sessions.open() {
             Ok(entry) => {
                 let span = span(&seat, peer);
@@ -142,12 +143,25 @@ impl Host {
             }
         }
     }
+
+    /// A seat in the engine, perhaps that of a session that nobody has come back to.
+    pub(crate) async fn seat(&self) -> Option<Seat> {
+        if let Some(seat) = self.engine.seat() {
+            return Some(seat);
+        }
+        self.sessions.make_room().await;
+        let seat = self.engine.seat();
+        if seat.is_none() {
+            self.engine.metrics().refused(ErrorCode::ServerFull);
+        }
+        seat
+    }
 }
 
 const STOPPING: &str = "The server is stopping; come back.";
 const SILENT: &str = "Nothing was heard for too long.";
 const UNKNOWN: &str = "There is no such session: it waited too long, or the server was restarted.";
-const FULL: &str = "The server has no place for another session; try again in a minute.";
+pub(crate) const FULL: &str = "The server has no place for another session; try again in a minute.";
 const TAKEN_OVER: &str = "Another connection goes on with the session.";
 const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
 
@@ -164,6 +178,9 @@ pub async fn run(
 ) {
     let detached_seconds = limits.detached.as_secs().try_into().unwrap_or(u32::MAX);
     let mut session = CloudSession::new(target, Admission { ticket: entry.ticket(), detached_seconds });
+    if !limits.evidence {
+        session.refuse_evidence();
+    }
     let mut meter = SessionMeter::new(seat.metrics());
     let mut wire = Some(wire);
     let mut pass: Option<PassInFlight<'_>> = None;
@@ -250,7 +267,7 @@ pub async fn run(
 }
 
 /// Tells a peer why the connection ends, and ends it.
-async fn refuse(mut wire: Wire, code: ErrorCode, text: &str, limits: Limits) {
+pub(crate) async fn refuse(mut wire: Wire, code: ErrorCode, text: &str, limits: Limits) {
     let error = ErrorFrame { generation: 0, code, text: text.to_owned() };
     if send(&mut wire, Frame::Error(error).encode(), limits.write).await {
         let _ = wire.outgoing.close().await;

@@ -338,6 +338,57 @@ fn other_mistakes_get_a_sentence_too() {
     assert!(line.contains("prompt has") && line.contains("at most 511"), "{line}");
 }
 
+#[test]
+fn a_setting_is_what_the_flag_says_or_else_the_environment_the_file_the_default() {
+    let file = scratch("order.toml", b"max-sessions = 7\nidle-timeout = 70\nevidence = \"never\"\n");
+    let file = file.to_str().unwrap();
+    let shown = |flags: &[&str], variables: &[(&str, &str)]| -> Vec<String> {
+        let output = Command::new(env!("CARGO_BIN_EXE_outrider"))
+            .args(["serve", "--print-config"])
+            .args(flags)
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        let lines = stdout(&output);
+        let of =
+            |key: &str| lines.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")).unwrap().to_owned();
+        ["max-sessions", "idle-timeout", "evidence", "max-draft-tokens"].map(of).to_vec()
+    };
+    let defaults = ["64", "300", "\"same-origin\"", "16"];
+    assert_eq!(shown(&[], &[]), defaults);
+    assert_eq!(shown(&["--config", file], &[]), ["7", "70", "\"never\"", "16"]);
+    let variables = [("OUTRIDER_CONFIG", file), ("OUTRIDER_MAX_SESSIONS", "8"), ("OUTRIDER_IDLE_TIMEOUT", "80")];
+    assert_eq!(shown(&[], &variables), ["8", "80", "\"never\"", "16"]);
+    assert_eq!(shown(&["--max-sessions", "9"], &variables), ["9", "80", "\"never\"", "16"]);
+    let lists = [("OUTRIDER_ALLOW_ORIGIN", "https://a.example,http://b.example:8")];
+    let output = Command::new(env!("CARGO_BIN_EXE_outrider")).args(["serve", "--print-config"]).envs(lists).output();
+    let expected = "allow-origin = [\"https://a.example\", \"http://b.example:8\"]";
+    assert!(stdout(&output.unwrap()).contains(expected));
+}
+
+#[test]
+fn settings_that_cannot_be_get_a_sentence() {
+    let file = scratch("wrong.toml", b"# only\nmax-session = 7\n");
+    let line = complaint(&["serve", "--config", file.to_str().unwrap()]);
+    assert!(line.contains("\"max-session\"") && line.contains("line 2") && line.contains("wrong.toml"), "{line}");
+    let line = complaint(&["serve", "--config", "/nowhere.toml"]);
+    assert!(line.contains("/nowhere.toml cannot be read"), "{line}");
+    let tokens = scratch("tokens", b"alice secret\n");
+    let line = complaint(&["serve", "--tokens-file", tokens.to_str().unwrap()]);
+    assert!(line.contains("line 1") && line.contains("16 characters") && !line.contains("secret"), "{line}");
+    let line = complaint(&["serve", "--tls-cert", tokens.to_str().unwrap()]);
+    assert!(line.contains("--tls-key"), "{line}");
+    let template = scratch("template.jinja", b"{% for %}");
+    let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--chat-template", template.to_str().unwrap()]);
+    assert!(line.contains("template.jinja"), "{line}");
+    for command in [&["serve"][..], &["generate", "--local", PROMPT]] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_outrider")).args(command).env("OUTRIDER_ISA", "sse9").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains("\"sse9\"") && text.contains("portable"), "{text}");
+    }
+}
+
 /// `outrider serve` on a free port, until dropped.
 struct Server {
     process: Child,

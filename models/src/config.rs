@@ -37,6 +37,8 @@ pub struct ModelConfig {
     pub eos_token_ids: Vec<u32>,
     /// Whether the output head is the embedding table.
     pub tied_embeddings: bool,
+    /// The Jinja template that makes a prompt of a conversation, if a GGUF file has one.
+    pub chat_template: Option<String>,
 }
 
 /// How rotary frequencies deviate from θ^(−2i/d).
@@ -152,6 +154,7 @@ impl ModelConfig {
                 Some(OneOrMany::Many(ids)) => ids,
             },
             tied_embeddings: raw.tie_word_embeddings,
+            chat_template: None,
         };
         config.validate()?;
         Ok(config)

@@ -69,10 +69,32 @@ pub use logits::{BatchLogits, Logits, LogitsRef};
 pub use tokenizer::{TextStream, Tokenizer};
 
 /// The instruction set that this process multiplies with, such as `avx512` or `portable`: the fastest that the processor has,
-/// unless the environment variable `OUTRIDER_ISA` names another that it has too. Other names in it are ignored.
+/// unless the environment variable `OUTRIDER_ISA` names another that it has too. Other names in it are ignored here;
+/// [`check_instruction_set`] refuses them.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     kernels::isa::Isa::current().name()
+}
+
+/// `OUTRIDER_ISA` names an instruction set that this processor does not have, or none at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("OUTRIDER_ISA is \"{found}\", which this processor has no kernels for: it can be {}, or not set", available.join(", "))]
+pub struct UnknownInstructionSet {
+    /// What it names.
+    pub found: String,
+    /// What it may name here, the fastest first.
+    pub available: Vec<&'static str>,
+}
+
+/// Whether `OUTRIDER_ISA`, if it is set, names an instruction set that this processor has. Programs ask at their start, so
+/// that nobody measures another than they meant.
+///
+/// # Errors
+/// If it does not.
+pub fn check_instruction_set() -> Result<(), UnknownInstructionSet> {
+    use kernels::isa::Isa;
+    let available = || Isa::available().into_iter().map(Isa::name).collect();
+    Isa::named().map(drop).map_err(|found| UnknownInstructionSet { found, available: available() })
 }
 
 #[cfg(all(test, target_arch = "wasm32"))]

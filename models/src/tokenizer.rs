@@ -89,6 +89,12 @@ impl Tokenizer {
         self.inner.token_to_id(token)
     }
 
+    /// A token as it is stored in the vocabulary, given by its id.
+    #[must_use]
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
     /// An incremental decoder, at the beginning of a text.
     #[must_use]
     pub fn decode_stream(&self) -> TextStream {

@@ -84,6 +84,8 @@ struct Kept {
 #[derive(Debug)]
 pub struct CloudSession {
     target: TargetInfo,
+    /// Whether generations may ask for evidence.
+    evidence: bool,
     admission: Admission,
     kept: Vec<Kept>,
     /// Their bytes, and those of frames that were too many to be kept.
@@ -106,6 +108,7 @@ impl CloudSession {
     pub fn new(target: TargetInfo, admission: Admission) -> Self {
         Self {
             target,
+            evidence: true,
             admission,
             kept: Vec::new(),
             kept_bytes: 0,
@@ -118,6 +121,11 @@ impl CloudSession {
             generation: None,
             in_flight: None,
         }
+    }
+
+    /// Refuses generations that ask for evidence from now on: it shows the target's whole distribution.
+    pub fn refuse_evidence(&mut self) {
+        self.evidence = false;
     }
 
     /// Whether a generation is under way.
@@ -237,7 +245,12 @@ impl CloudSession {
                 Ok(())
             }
             (Frame::Prompt(prompt), true) => {
-                let work = Work::speculative(&prompt, self.target.vocab_size);
+                let work = if prompt.evidence && !self.evidence {
+                    let text = "This server shows nobody here what it judges by: generate without evidence.".to_owned();
+                    Err(Failure::generation(prompt.request.generation, ErrorCode::InvalidParameters, text))
+                } else {
+                    Work::speculative(&prompt, self.target.vocab_size)
+                };
                 self.start(prompt.request, work)
             }
             (Frame::Generate(request), true) => self.start(request, Ok(Work::CloudOnly)),

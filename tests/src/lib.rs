@@ -9,11 +9,13 @@
 //! | [`laws`] | the law of texts under every rule, in closed form |
 //! | [`proxy`] | a TCP proxy that cuts |
 //! | [`schemes`] | every uplink scheme |
+//! | [`http`] | HTTP by hand |
 //! | [`server`] | a real server on a free port, and a raw client that can misbehave |
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 pub mod cuts;
 pub mod goodness;
+pub mod http;
 pub mod in_process;
 pub mod laws;
 pub mod proxy;

@@ -1,12 +1,13 @@
 //! A real server on a free port, and a raw client that can misbehave.
 
-use std::time::Duration;
+use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
-    app::{self, AppState},
+    app::{self, Access, AppState, Caps},
     edge::{Generated, NativeEdge, Transport},
     engine::Engine,
+    openai::{ChatTemplate, Served},
     pair::{PairPaths, draft_info, target_info},
     session::Limits,
     sessions::Sessions,
@@ -14,11 +15,11 @@ use outrider_cloud::{
 use outrider_codec::frame::{ErrorCode, Frame};
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{cloud::TargetInfo, edge::Settings};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
+use tokio::{net::TcpStream, sync::watch};
+use tokio_tungstenite::{
+    MaybeTlsStream, WebSocketStream,
+    tungstenite::{self, Message, client::IntoClientRequest, http::HeaderValue},
 };
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 
 /// The pair's target behind a real socket, until dropped.
 #[derive(Debug)]
@@ -33,18 +34,58 @@ pub struct Server {
 /// The most drafts a round may carry on this server.
 pub const MAX_DRAFT_TOKENS: u8 = 16;
 
+/// How a server differs from one that lets everybody in.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Seats.
+    pub sessions: usize,
+    /// Bounds on a session.
+    pub limits: Limits,
+    /// Bounds on a client.
+    pub caps: Caps,
+    /// Who may use it.
+    pub access: Access,
+    /// With which it speaks TLS, if it does.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        // All tests come from one address.
+        let caps = Caps { sessions_per_address: 0, ..Caps::default() };
+        Self { sessions: 8, limits: Limits::default(), caps, access: Access::default(), tls: None }
+    }
+}
+
 impl Server {
     /// Starts the pair's target on a free port.
     pub async fn start(sessions: usize, limits: Limits) -> Self {
+        Self::start_as(Options { sessions, limits, ..Options::default() }).await
+    }
+
+    /// The same with whatever else can be set.
+    pub async fn start_as(options: Options) -> Self {
         let pair = PairPaths::default();
         let (tokenizer, target) = (pair.tokenizer().unwrap(), pair.target().unwrap());
         let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS).unwrap();
-        Self::start_with(target, info, sessions, limits).await
+        Self::serve(target, info, options)
     }
 
     /// Starts another target on a free port. The draft that it serves is the pair's all the same.
     pub async fn start_with(target: Model, info: TargetInfo, sessions: usize, limits: Limits) -> Self {
+        Self::serve(target, info, Options { sessions, limits, ..Options::default() })
+    }
+
+    fn serve(target: Model, info: TargetInfo, options: Options) -> Self {
+        let Options { sessions, limits, caps, access, tls } = options;
         let pair = PairPaths::default();
+        let served = Served {
+            name: "pair".to_owned(),
+            draft_name: "draft".to_owned(),
+            bos_token_id: target.config().bos_token_id,
+            tokenizer: Arc::new(pair.tokenizer().unwrap()),
+            template: ChatTemplate::Plain,
+        };
         let engine = Engine::start(target, sessions).unwrap();
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
@@ -52,15 +93,40 @@ impl Server {
             target: info,
             sessions: Sessions::default(),
             limits,
+            caps,
+            access,
+            served,
             draft_gguf: pair.draft_gguf().unwrap().into_owned().into(),
             tokenizer_json: pair.tokenizer_json().unwrap().into_owned().into(),
             heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| bytes.into_owned().into()),
             stopping,
         };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("ws://{}/session", listener.local_addr().unwrap());
-        tokio::spawn(app::serve(listener, app::app(state, "no-page".into())).into_future());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let scheme = if tls.is_some() { "wss" } else { "ws" };
+        let url = format!("{scheme}://{}/session", listener.local_addr().unwrap());
+        let app = app::app(state, "no-page".into());
+        let handle = axum_server::Handle::new();
+        tokio::spawn(app::serve(listener, app, tls, caps.header_read, handle).unwrap());
         Self { url, engine, stop }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &str {
+        self.url.split('/').nth(2).unwrap()
+    }
+
+    /// A raw connection with these headers, or the status of what is answered in its place.
+    pub async fn raw_with(&self, headers: &[(&'static str, &str)]) -> Result<RawClient, u16> {
+        let mut request = self.url.as_str().into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, HeaderValue::from_str(value).unwrap());
+        }
+        match tokio_tungstenite::connect_async(request).await {
+            Ok((socket, _)) => Ok(RawClient { socket }),
+            Err(tungstenite::Error::Http(response)) => Err(response.status().as_u16()),
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Tells all sessions that the server stops.
@@ -80,10 +146,21 @@ pub struct RawClient {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }
 
+impl From<WebSocketStream<MaybeTlsStream<TcpStream>>> for RawClient {
+    fn from(socket: WebSocketStream<MaybeTlsStream<TcpStream>>) -> Self {
+        Self { socket }
+    }
+}
+
 impl RawClient {
     /// Sends bytes as one message.
     pub async fn send(&mut self, bytes: Vec<u8>) {
         self.socket.send(Message::Binary(bytes.into())).await.unwrap();
+    }
+
+    /// Sends bytes as one message to a server that may have gone.
+    pub async fn try_send(&mut self, bytes: Vec<u8>) -> Result<(), tungstenite::Error> {
+        self.socket.send(Message::Binary(bytes.into())).await
     }
 
     /// Sends a text message.
@@ -100,13 +177,22 @@ impl RawClient {
         }
     }
 
+    /// The text of the error that ends the connection.
+    pub async fn expect_refusal(&mut self, code: ErrorCode) -> String {
+        let text = match self.receive().await {
+            Some(Frame::Error(error)) => {
+                assert_eq!((error.generation, error.code), (0, code), "{}", error.text);
+                error.text
+            }
+            other => panic!("{other:?} in place of {code:?}"),
+        };
+        assert_eq!(self.receive().await, None, "the connection ends");
+        text
+    }
+
     /// Expects an error that ends the connection.
     pub async fn expect_closing_error(&mut self, code: ErrorCode) {
-        match self.receive().await {
-            Some(Frame::Error(error)) => assert_eq!((error.generation, error.code), (0, code), "{}", error.text),
-            other => panic!("{other:?} in place of {code:?}"),
-        }
-        assert_eq!(self.receive().await, None, "the connection ends");
+        self.expect_refusal(code).await;
     }
 }
 

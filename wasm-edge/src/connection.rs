@@ -33,6 +33,7 @@ pub struct Connection {
     socket: Socket,
     links: Links,
     url: String,
+    token: Option<String>,
     /// Attempts to connect again since the last that succeeded.
     failed: u32,
     /// Why the server ended the last connection, if it said so.
@@ -59,6 +60,7 @@ impl Connection {
     /// Connects and shakes hands, with a claim to go on with its session. The browser itself reports a server that cannot be reached.
     pub async fn open(
         url: &str,
+        token: Option<&str>,
         links: Links,
         model: &Model,
         tokenizer_hash: [u8; 32],
@@ -78,9 +80,10 @@ impl Connection {
         };
         let mut connection = Self {
             session,
-            socket: Socket::open(url, links.clone())?,
+            socket: Socket::open(url, token, links.clone())?,
             links,
             url: url.to_owned(),
+            token: token.map(str::to_owned),
             failed: 0,
             interruption: None,
             cache: model.new_cache(),
@@ -93,7 +96,7 @@ impl Connection {
                     Some(bytes) => connection.session.handle_frame(&bytes, connection.links.now())?,
                     // A claim that the server does not know is no reason not to begin.
                     None if connection.session.claim().is_none() && connection.session.disconnected() => {
-                        connection.socket = Socket::open(url, connection.links.clone())?;
+                        connection.socket = Socket::open(url, token, connection.links.clone())?;
                         connection.session.reconnected();
                     }
                     None => return Err(Failure::new("connection-failed", format!("{url} cannot be reached"))),
@@ -181,7 +184,7 @@ impl Connection {
                             self.session.cancel();
                             continue;
                         }
-                        self.socket = Socket::open(&self.url, self.links.clone())?;
+                        self.socket = Socket::open(&self.url, self.token.as_deref(), self.links.clone())?;
                         self.session.reconnected();
                         continue;
                     };

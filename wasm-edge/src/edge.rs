@@ -50,14 +50,14 @@ impl Edge {
         })?)
     }
 
-    /// Connects to a server's WebSocket, in place of an older connection.
+    /// Connects to a server's WebSocket, in place of an older connection; with a bearer token if the server wants one.
     /// With a claim, which an earlier generation told, it goes on with that session if the server still has it.
     /// Resolves to `{ contextLength, maxDraftTokens, vocabSize }`.
-    pub async fn connect(&self, url: &str, claim: JsValue) -> Result<JsValue, JsValue> {
+    pub async fn connect(&self, url: &str, token: Option<String>, claim: JsValue) -> Result<JsValue, JsValue> {
         self.close();
         let claim = ClaimObject::from_js(claim)?;
-        let (tokenizer, heads) = (self.tokenizer.fingerprint(), self.heads.clone());
-        let connection = Connection::open(url, self.links.clone(), &self.model, tokenizer, heads, claim).await?;
+        let (links, hash, heads) = (self.links.clone(), self.tokenizer.fingerprint(), self.heads.clone());
+        let connection = Connection::open(url, token.as_deref(), links, &self.model, hash, heads, claim).await?;
         let info = connection.server().map(ServerInfo::from);
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)

@@ -60,9 +60,16 @@ pub struct Socket {
 }
 
 impl Socket {
-    pub fn open(url: &str, links: Links) -> Result<Self, Failure> {
-        let socket = WebSocket::open(url)
-            .map_err(|error| Failure::new("connection-failed", format!("{url} cannot be reached: {error}")))?;
+    /// Connects. A page cannot set a header on a WebSocket: a token travels as a subprotocol that is offered.
+    pub fn open(url: &str, token: Option<&str>, links: Links) -> Result<Self, Failure> {
+        let socket = match token {
+            None => WebSocket::open(url),
+            Some(token) => {
+                WebSocket::open_with_protocols(url, &["outrider".to_owned(), format!("outrider.bearer.{token}")])
+            }
+        };
+        let socket =
+            socket.map_err(|error| Failure::new("connection-failed", format!("{url} cannot be reached: {error}")))?;
         let (sink, incoming) = socket.split();
         let (outgoing, queue) = unbounded();
         spawn_local(pump(sink, queue, links.clone()));

@@ -255,11 +255,13 @@ fn every_policy_is_in_the_table() {
 #[wasm_bindgen_test]
 async fn a_server_that_is_not_there_is_an_error() {
     // The discard port: nothing listens there, and browsers refuse it.
-    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", JsValue::NULL).await), "connection-failed");
-    assert_eq!(code(edge().connect("not a url", JsValue::NULL).await), "connection-failed");
+    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", None, JsValue::NULL).await), "connection-failed");
+    assert_eq!(code(edge().connect("not a url", None, JsValue::NULL).await), "connection-failed");
+    let token = Some("0123456789abcdef".to_owned());
+    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", token, JsValue::NULL).await), "connection-failed");
     let claim = js_sys::JSON::parse(r#"{"session": "x", "secret": "0", "attempts": 0, "generation": 1}"#);
     let claim = claim.expect("it is JSON");
-    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", claim).await), "invalid-parameters");
+    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", None, claim).await), "invalid-parameters");
     assert_eq!(code(generate(JsValue::NULL).await), "invalid-parameters");
 }
 

@@ -25,8 +25,9 @@ export class Server {
     this.#process = process;
   }
 
-  static async start(): Promise<Server> {
-    const { url, process } = await launch('127.0.0.1:0');
+  /** `flags` are added to the command line, for this start. */
+  static async start(flags: string[] = []): Promise<Server> {
+    const { url, process } = await launch('127.0.0.1:0', flags);
     return new Server(url, process);
   }
 
@@ -45,8 +46,8 @@ export class Server {
 }
 
 /** Starts the server and waits for the line with its address. */
-async function launch(listen: string): Promise<{ url: string; process: ChildProcess }> {
-  const args = ['serve', '--listen', listen, '--web', path.join(web, 'dist')];
+async function launch(listen: string, flags: string[] = []): Promise<{ url: string; process: ChildProcess }> {
+  const args = ['serve', '--listen', listen, '--web', path.join(web, 'dist'), ...flags];
   const process = spawn(binary, args, { cwd: repository, stdio: ['ignore', 'pipe', 'inherit'] });
   const lines: string[] = [];
   const url = await new Promise<string>((resolve, reject) => {

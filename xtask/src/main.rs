@@ -2,7 +2,7 @@
 //! measure.
 //!
 //! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`] and [`check`] are the
-//! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`] and [`chromium`]
+//! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`], [`chromium`] and [`mod@openai`]
 //! find or install what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and
 //! [`version`] are what these stand on. Every failure ends in one sentence on stderr and exit status 1.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
@@ -16,6 +16,7 @@ mod demo;
 mod fuzz;
 mod interrupt;
 mod lockfile;
+mod openai;
 mod page;
 mod peers;
 mod process;

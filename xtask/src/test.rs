@@ -9,6 +9,7 @@ use crate::check;
 use crate::chromium;
 use crate::demo::Demo;
 use crate::fuzz::{self, FuzzOptions};
+use crate::openai;
 use crate::page::Page;
 use crate::process;
 use crate::wasm;
@@ -27,7 +28,7 @@ pub enum Step {
     Wasm,
     /// The npm package's own checks and tests.
     Page,
-    /// Page and server together in Chromium.
+    /// Page and server together in Chromium; OpenAI's client and the server.
     EndToEnd,
 }
 
@@ -76,8 +77,8 @@ impl Step {
                  The first time, npm packages are fetched and the edge is compiled for wasm."
             }
             Self::EndToEnd => {
-                "the page in Chromium, drafting against the real server.\n\
-                 Both models run on this machine's processor."
+                "the page in Chromium, drafting against the real server; OpenAI's client from PyPI against it.\n\
+                 Both models run on this machine's processor. The first time, the client is fetched."
             }
         }
     }
@@ -128,7 +129,8 @@ fn test_page(workspace: &Workspace) -> Result<()> {
 fn test_end_to_end(workspace: &Workspace) -> Result<()> {
     let browser = chromium::browser()?;
     let demo = Demo::build(workspace)?;
-    process::run(demo.page.script("e2e")?.env("CHROMIUM_PATH", browser).env("OUTRIDER_BIN", &demo.server))
+    process::run(demo.page.script("e2e")?.env("CHROMIUM_PATH", browser).env("OUTRIDER_BIN", &demo.server))?;
+    openai::test(workspace, &demo.server)
 }
 
 struct Row {

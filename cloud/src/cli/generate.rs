@@ -31,6 +31,9 @@ pub struct Generate {
     /// Server to draft for
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
     server: String,
+    /// Token that the server knows, if it wants one
+    #[arg(long, env = "OUTRIDER_TOKEN", hide_env_values = true, conflicts_with = "local")]
+    token: Option<String>,
     /// Run both ends in this process, without a server
     #[arg(long)]
     local: bool,
@@ -178,6 +181,7 @@ struct Output<'a> {
 
 impl Generate {
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        outrider_models::check_instruction_set()?;
         let settings = self.settings.settings(self.cloud_only, self.explain)?;
         let tokenizer = self.pair.tokenizer()?;
         let draft = self.pair.draft()?;
@@ -189,7 +193,7 @@ impl Generate {
         let mut edge = if self.local {
             NativeEdge::greet(&draft, info, self.local(&tokenizer)?).await?
         } else {
-            NativeEdge::connect(&draft, info, &self.server, Retry::default()).await?
+            NativeEdge::connect(&draft, info, &self.server, self.token.as_deref(), Retry::default()).await?
         };
         let (mut stream, mut text) = (TextStream::new(), String::new());
         let (mut token_ids, mut rounds) = (Vec::new(), Vec::new());

@@ -1,24 +1,48 @@
 //! `outrider serve`.
+//!
+//! Every field with a flag is a setting; `config` gives each its variable in the environment and its key in a file.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    net::{SocketAddr, TcpListener},
+    num::NonZeroUsize,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytesize::ByteSize;
 use clap::Args;
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
-use tokio::{net::TcpListener, signal, sync::watch, time};
+use tokio::{signal, sync::watch, time};
 
-use super::{CommandError, log::LogFormat};
+use self::{access::AccessArgs, caps::CapsArgs};
+use super::{CommandError, log::LogFormat, print};
 use crate::{
     app::{self, AppState},
     engine::{Engine, EngineSettings, LEAST_BATCH_ROWS},
+    openai::{ChatTemplate, Served},
     pair::{self, PairPaths},
     session::Limits,
     sessions::Sessions,
 };
 
-/// Serve the page, the draft model and verification sessions
+mod access;
+mod caps;
+
+/// Serve the page, the draft model, verification sessions and an OpenAI-compatible API
+///
+/// Every flag can also be set in the environment, as OUTRIDER_ and its name, and in a file (--config).
 #[derive(Debug, Args)]
 pub struct Serve {
+    /// TOML file that sets what no flag and no variable sets; docs/outrider.toml is an example
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print all settings as such a file, as they would be used, and end
+    #[arg(long)]
+    print_config: bool,
+    /// What --print-config prints
+    #[arg(skip)]
+    pub(super) configuration: String,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
@@ -27,6 +51,12 @@ pub struct Serve {
     web: PathBuf,
     #[command(flatten)]
     pair: PairPaths,
+    /// What the API calls the target; the name of its file or folder if not given
+    #[arg(long, value_name = "NAME")]
+    model_name: Option<String>,
+    /// Jinja template that makes a prompt of a conversation; the target's own if not given, or else a plain form
+    #[arg(long, value_name = "FILE")]
+    chat_template: Option<PathBuf>,
     /// Sessions at a time; an idle one costs some 20 KiB
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
     max_sessions: usize,
@@ -41,7 +71,7 @@ pub struct Serve {
     /// Most drafted tokens in a round
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_DRAFT_TOKENS)))]
     max_draft_tokens: u8,
-    /// Threads that verify; one per processor if not given, or OUTRIDER_THREADS
+    /// Threads that verify; one per processor if not given
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
     /// Seconds after which a silent session is closed
@@ -56,6 +86,10 @@ pub struct Serve {
     /// How lines of the log look
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+    #[command(flatten)]
+    caps: CapsArgs,
+    #[command(flatten)]
+    access: AccessArgs,
 }
 
 /// How long sessions may take to say goodbye when the server stops.
@@ -67,12 +101,31 @@ impl Serve {
     }
 
     pub(super) async fn run(self) -> Result<(), CommandError> {
+        if self.print_config {
+            print(&self.configuration);
+            return Ok(());
+        }
+        outrider_models::check_instruction_set()?;
         if let Some(count) = self.threads {
             outrider_models::threads::set(count.get());
         }
+        // What is refused at once comes before what takes long.
+        let access = self.access.access()?;
+        let tls = self.access.tls()?;
+        let listener = TcpListener::bind(self.listen)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
         let tokenizer = self.pair.tokenizer()?;
         let target = self.pair.target()?;
         let mut info = pair::target_info(&target, &tokenizer, self.max_draft_tokens)?;
+        let template = ChatTemplate::find(self.chat_template.as_deref(), &self.pair, target.config(), &tokenizer)?;
+        let served = Served {
+            name: self.model_name.unwrap_or_else(|| pair::name(self.pair.target.as_deref(), "outrider-target")),
+            draft_name: pair::name(self.pair.draft.as_deref(), "outrider-draft"),
+            bos_token_id: target.config().bos_token_id,
+            tokenizer: Arc::new(tokenizer),
+            template,
+        };
         let engine = Engine::start_with(
             target,
             EngineSettings {
@@ -86,44 +139,54 @@ impl Serve {
             tracing::warn!(context, longest, "--kv-memory does not hold one text as long as the target's context");
             info.context_length = longest;
         }
+        if let Some(most) = self.caps.max_context {
+            info.context_length = info.context_length.min(most);
+        }
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
             engine,
             target: info,
             sessions: Sessions::default(),
             limits: Limits {
+                hello: Duration::from_secs(self.caps.hello_timeout),
                 idle: Duration::from_secs(self.idle_timeout),
                 detached: Duration::from_secs(self.detached_lifetime.into()),
                 lifetime: Duration::from_secs(self.session_lifetime.into()),
                 ..Limits::default()
             },
+            caps: self.caps.caps(),
+            access,
+            served,
             draft_gguf: self.pair.draft_gguf()?.into_owned().into(),
             tokenizer_json: self.pair.tokenizer_json()?.into_owned().into(),
             heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| bytes.into_owned().into()),
-            stopping: stopping.clone(),
+            stopping,
         };
-        let listener = TcpListener::bind(self.listen)
-            .await
-            .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
-        announce(listener.local_addr()?);
-        let mut told = stopping.clone();
-        let serving = app::serve(listener, app::app(state, self.web)).with_graceful_shutdown(async move {
-            let _ = told.wait_for(|stopping| *stopping).await;
-        });
-        let serving = tokio::spawn(serving.into_future());
+        announce(listener.local_addr()?, tls.is_some());
+        let (engine, header_read) = (state.engine.clone(), state.caps.header_read);
+        let handle = axum_server::Handle::new();
+        let serving = app::serve(listener, app::app(state, self.web), tls, header_read, handle.clone())?;
+        let serving = tokio::spawn(serving);
         asked_to_stop().await;
         tracing::info!("stopping");
         let _ = stop.send(true);
-        match time::timeout(FAREWELL, serving).await {
+        handle.graceful_shutdown(Some(FAREWELL));
+        // Sessions are no requests any more, so that nobody else waits for their last words.
+        let farewell = async {
+            while engine.load().sessions > 0 {
+                time::sleep(Duration::from_millis(10)).await;
+            }
+            serving.await
+        };
+        match time::timeout(FAREWELL, farewell).await {
             Ok(result) => Ok(result??),
             Err(_) => Ok(()),
         }
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the address is what the command is run for")]
-fn announce(address: SocketAddr) {
-    println!("Outrider listens on http://{address}");
+fn announce(address: SocketAddr, is_encrypted: bool) {
+    print(&format!("Outrider listens on http{}://{address}\n", if is_encrypted { "s" } else { "" }));
 }
 
 /// Resolves at Ctrl-C or, on Unix, SIGTERM.

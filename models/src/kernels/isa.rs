@@ -41,10 +41,18 @@ impl Isa {
         static CHOICE: OnceLock<Isa> = OnceLock::new();
         *CHOICE.get_or_init(|| {
             let available = Self::available();
-            let named = std::env::var("OUTRIDER_ISA").ok();
-            let named = named.and_then(|name| available.iter().copied().find(|isa| isa.name() == name));
-            named.unwrap_or(available[0])
+            Self::named().ok().flatten().unwrap_or(available[0])
         })
+    }
+
+    /// The one that `OUTRIDER_ISA` names, if it is set.
+    ///
+    /// # Errors
+    /// What it says instead, if that is no instruction set of this processor.
+    pub(crate) fn named() -> Result<Option<Self>, String> {
+        let Some(name) = std::env::var_os("OUTRIDER_ISA").filter(|name| !name.is_empty()) else { return Ok(None) };
+        let known = Self::available().into_iter().find(|isa| name == isa.name());
+        known.map(Some).ok_or_else(|| name.to_string_lossy().into_owned())
     }
 
     /// Those that this processor can run, the fastest first.

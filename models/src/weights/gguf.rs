@@ -25,8 +25,12 @@ use super::{
 };
 use crate::{element::ElementType, error::LoadError};
 
-/// Longest text value that is kept; longer ones (chat templates) are skipped.
+/// Key of the text that makes a prompt of a conversation.
+pub(super) const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
+/// Longest text value that is kept; longer ones are skipped.
 const LONGEST_TEXT: u64 = 4096;
+/// Longest chat template that is kept. Published ones have up to 20 kB.
+const LONGEST_TEMPLATE: u64 = 48 << 10;
 /// Most dimensions of a tensor.
 const MOST_DIMENSIONS: u32 = 4;
 /// Deepest nesting of arrays.
@@ -225,7 +229,7 @@ impl Gguf {
         let mut array = None;
         let value = match code {
             TEXT => match fields.u64(&key)? {
-                len if len <= LONGEST_TEXT => Value::Text(fields.text(&key, len)?),
+                len if len <= longest(&key) => Value::Text(fields.text(&key, len)?),
                 len => {
                     skip = Some(fields.claim(&key, len));
                     Value::Skipped
@@ -357,4 +361,9 @@ impl Gguf {
         }
         Ok(())
     }
+}
+
+/// The longest text of a key that is kept.
+fn longest(key: &str) -> u64 {
+    if key == CHAT_TEMPLATE { LONGEST_TEMPLATE } else { LONGEST_TEXT }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     LayerRole, Role, Shape, expected,
-    gguf::Gguf,
+    gguf::{CHAT_TEMPLATE, Gguf},
     gguf_fields::{Metadata, Value},
     plan::{Directory, Entry, Planned},
     stream::{Header, Progress},
@@ -117,6 +117,11 @@ fn read_config(settings: &Settings, tensors: &HashMap<String, Entry>) -> Result<
         bos_token_id: settings.token("tokenizer.ggml.bos_token_id")?,
         eos_token_ids: Vec::new(),
         tied_embeddings: !tensors.contains_key(&name(Role::Head)),
+        // Longer ones are skipped, like everything that is not needed to run the model.
+        chat_template: match settings.0.get(CHAT_TEMPLATE) {
+            Some(Value::Text(template)) => Some(template.clone()),
+            _ => None,
+        },
     };
     for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
         let id = settings.token(&format!("tokenizer.ggml.{key}"))?;

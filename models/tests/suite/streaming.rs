@@ -225,3 +225,17 @@ fn a_checkpoint_ends_where_its_last_tensor_does() {
     let loaded = load(SafetensorsLoader::new(&config, None).unwrap(), &lying, || usize::MAX);
     assert!(matches!(loaded, Err(LoadError::Safetensors(_))));
 }
+
+#[test]
+fn a_chat_template_is_kept_unless_it_is_too_long_to_be_one() {
+    for (length, kept) in [(0, true), (5000, true), (48 << 10, true), ((48 << 10) + 1, false)] {
+        let template = "é".repeat(length / 2) + &"x".repeat(length % 2);
+        let mut file = TINY.gguf(container::F32);
+        file.text("tokenizer.chat_template", &template).text("tokenizer.other", &template);
+        cuts(&file.finish(), |piece| {
+            let model = load(GgufLoader::new(None), &file.finish(), piece).unwrap();
+            assert_eq!(model.config().chat_template.as_deref(), kept.then_some(template.as_str()));
+        });
+    }
+    assert_eq!(gguf(DRAFT).config().chat_template, None);
+}

@@ -44,11 +44,13 @@ pub enum ErrorCode {
     Internal,
     /// 0x0502: the server is stopping.
     ShuttingDown,
+    /// 0x0601: the server wants a token and was shown none that it knows.
+    Unauthorized,
     /// A code of a later version; the fault is still known by the high byte.
     Other(u16),
 }
 
-pub(super) const ERROR_CODES: [(ErrorCode, u16, &str); 15] = [
+pub(super) const ERROR_CODES: [(ErrorCode, u16, &str); 16] = [
     (ErrorCode::Malformed, 0x0101, "malformed"),
     (ErrorCode::OutOfOrder, 0x0201, "out-of-order"),
     (ErrorCode::InvalidDraft, 0x0202, "invalid-draft"),
@@ -64,6 +66,7 @@ pub(super) const ERROR_CODES: [(ErrorCode, u16, &str); 15] = [
     (ErrorCode::SessionExpired, 0x0412, "session-expired"),
     (ErrorCode::Internal, 0x0501, "internal"),
     (ErrorCode::ShuttingDown, 0x0502, "shutting-down"),
+    (ErrorCode::Unauthorized, 0x0601, "unauthorized"),
 ];
 
 impl ErrorCode {

@@ -219,7 +219,8 @@ export interface GenerateRequest {
 /** The engine's class as wasm-bindgen exports it. */
 export interface Edge {
   info(): ModelInfo;
-  connect(url: string, claim: Claim | null): Promise<SessionInfo>;
+  /** With a bearer token if the server wants one. */
+  connect(url: string, token: string | undefined, claim: Claim | null): Promise<SessionInfo>;
   set_link(link: Link): void;
   generate(
     request: GenerateRequest,

@@ -19,7 +19,8 @@
  * | `prompt-too-long` | the prompt does not fit the context window |
  * | `invalid-parameters` | the engine or the server cannot work with these options or this prompt |
  * | `malformed`, `out-of-order`, `impossible-verdict` | the server sent what cannot be |
- * | `server-full` | the server holds as many sessions as it allows |
+ * | `server-full` | the server holds as many sessions as it allows, in all or from this address |
+ * | `unauthorized` | the server wants a token, and knows no such |
  * | `worker-crashed`, `worker-unresponsive` | the worker died, or did not stop when told to |
  * | `invalid-option` | an option is out of range |
  * | `busy`, `closed` | a generation is already running; the instance was closed |
@@ -42,6 +43,7 @@ export type OutriderErrorCode =
   | 'out-of-order'
   | 'impossible-verdict'
   | 'server-full'
+  | 'unauthorized'
   | 'shutting-down'
   | 'idle'
   | 'taken-over'

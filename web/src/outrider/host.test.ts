@@ -79,7 +79,7 @@ async function loaded(
     downloadInto,
     downloadOptional: () => Promise.resolve(heads),
   });
-  const sources = { draft: 'd', tokenizer: 't', heads: 'h', session: 'ws://s' };
+  const sources = { draft: 'd', tokenizer: 't', heads: 'h', session: 'ws://s', token: 'a-token' };
   host.receive({
     type: 'load',
     engine: { build: 'auto', threads: 1 },
@@ -107,7 +107,7 @@ test('loading tells its stages and applies the link before it connects', async (
     'loaded',
   ]);
   expect(edge.set_link).toHaveBeenCalledWith(openLink);
-  expect(connect).toHaveBeenCalledWith('ws://s', claim);
+  expect(connect).toHaveBeenCalledWith('ws://s', 'a-token', claim);
 });
 
 test('heads reach the engine if there are any, and the page learns what can be chosen', async () => {

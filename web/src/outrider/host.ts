@@ -43,6 +43,7 @@ export class EdgeHost {
   readonly #around: Surroundings;
   #edge: Edge | null = null;
   #sessionUrl = '';
+  #token: string | undefined;
   #connectTimeoutMs = 0;
   /** What the first connection goes on with. */
   #claim: Claim | null = null;
@@ -102,6 +103,7 @@ export class EdgeHost {
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
+      this.#token = sources.token;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
       post({
@@ -182,7 +184,10 @@ export class EdgeHost {
       }, this.#connectTimeoutMs);
     });
     try {
-      const session = await Promise.race([edge.connect(this.#sessionUrl, this.#claim), tooLate]);
+      const session = await Promise.race([
+        edge.connect(this.#sessionUrl, this.#token, this.#claim),
+        tooLate,
+      ]);
       this.#connected = true;
       this.#claim = null;
       return session;

@@ -22,6 +22,8 @@ export interface Sources {
   /** May not be there. */
   heads: string;
   session: string;
+  /** What the server wants to be shown, if anything. */
+  token?: string;
 }
 
 /** How far `Outrider.load()` is. */

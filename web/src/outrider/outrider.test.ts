@@ -92,6 +92,14 @@ test('addresses follow the server, and each can be given', async () => {
   });
 });
 
+test('a token reaches the worker, if it can be one', async () => {
+  await Outrider.load({ token: '0123-abc_D' });
+  expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { token: '0123-abc_D' } });
+  await Outrider.load();
+  expect(FakeWorker.last.sent[0]).not.toHaveProperty('sources.token');
+  await expect(Outrider.load({ token: 'two words' })).rejects.toMatchObject({ code: 'invalid-option' });
+});
+
 test('tokens stream in order and the summary is both promised and returned', async () => {
   const outrider = await Outrider.load();
   const generation = outrider.generate('p');

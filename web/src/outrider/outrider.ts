@@ -23,6 +23,8 @@ export interface LoadOptions {
    * server answers 404 there are none.
    */
   heads?: string | URL;
+  /** A bearer token, if the server wants one for its sessions. Whoever sees the page can see it. */
+  token?: string;
   /**
    * The build of the engine: `auto` (default) takes the fastest that starts here. Naming one runs that or fails with
    * `wasm-failed`. Those with threads need a page that is served with `Cross-Origin-Opener-Policy: same-origin` and
@@ -358,6 +360,10 @@ function sourcesOf(options: LoadOptions): Sources {
   if (!server.pathname.endsWith('/')) server.pathname += '/';
   const session = new URL('session', server);
   session.protocol = session.protocol.replace('http', 'ws');
+  const { token } = options;
+  if (token !== undefined && !/^[\w-]+$/.test(token)) {
+    throw new OutriderError('invalid-option', 'token has letters, digits, - and _ only');
+  }
   const draft = new URL(options.draft ?? 'pair/draft.gguf', options.draft ? location.href : server);
   return {
     draft: draft.href,
@@ -365,5 +371,6 @@ function sourcesOf(options: LoadOptions): Sources {
       .href,
     heads: new URL(options.heads ?? 'heads.safetensors', options.heads ? location.href : draft).href,
     session: session.href,
+    ...(token !== undefined && { token }),
   };
 }

@@ -110,6 +110,7 @@ async function load(): Promise<void> {
       ...(suspended && { resume: suspended }),
       build,
       ...(threads !== null && { threads }),
+      ...(settings.token !== null && { token: settings.token }),
     });
     showEngine(outrider.engine);
     outrider.setLink(link.link);
@@ -282,6 +283,7 @@ function remember(): void {
     policies: policies.settings,
     link: link.link,
     engine: settings.engine,
+    token: settings.token,
   }).toString();
   // Browsers allow a limited number of these per second; sliders exceed it.
   clearTimeout(rememberTimer);

@@ -40,6 +40,8 @@ export function sentenceFor(error: unknown): string {
       return 'This page and the server speak different versions of the protocol. Reload the page to get the version that fits.';
     case 'server-full':
       return 'The server is serving as many sessions as it can. Wait a moment, then try again.';
+    case 'unauthorized':
+      return 'This server is for those who have a token that it knows. Open the page with ?token= and the token you were given.';
     case 'shutting-down':
       return 'The server is stopping. Try again once it has been started anew.';
     case 'idle':

@@ -50,6 +50,7 @@ test('settings come back from their query', () => {
   settings.policies.texts.rule = '0.7';
   settings.link = { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: null, roundTripMs: 300 };
   settings.engine = { build: 'simd128-threads', threads: 2 };
+  settings.token = '0123456789abcdef';
   expect(settingsFromQuery(new URLSearchParams(queryFromSettings(settings).toString()))).toEqual(settings);
 });
 

@@ -182,6 +182,8 @@ export interface Settings {
   link: Link;
   /** Which engine drafts; null threads leave their number to the package. */
   engine: { build: Build | 'auto'; threads: number | null };
+  /** What the server wants to be shown; null if there is none. */
+  token: string | null;
 }
 
 export const defaultPrompt = 'Once upon a time';
@@ -196,12 +198,13 @@ export function defaultSettings(): Settings {
     policies: defaultPolicySettings(),
     link: { ...openLink },
     engine: { build: 'auto', threads: null },
+    token: null,
   };
 }
 
 /**
  * Settings from an address's query: `prompt`, every number option by its name, `scheme`, `code`, `afterRejection`, the
- * policies with their numbers, `adaptiveMode`, `build` and `threads`, and `uplink`, `downlink` (bits per second) and
+ * policies with their numbers, `adaptiveMode`, `build`, `threads` and `token`, and `uplink`, `downlink` (bits per second) and
  * `roundTrip` (milliseconds). What is missing has its default; so has what is senseless for a choice, the engine or the
  * link.
  */
@@ -228,6 +231,7 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
     build: builds.find((build) => build === query.get('build')) ?? 'auto',
     threads: Number.isInteger(threads) ? threads : null,
   };
+  settings.token = query.get('token');
   return settings;
 }
 
@@ -258,6 +262,7 @@ export function queryFromSettings(settings: Settings): URLSearchParams {
   const { build, threads } = settings.engine;
   if (build !== 'auto') query.set('build', build);
   if (threads !== null) query.set('threads', String(threads));
+  if (settings.token !== null) query.set('token', settings.token);
   return query;
 }
 

@@ -1,0 +1,68 @@
+//! Which address a request comes from.
+//!
+//! Behind a proxy it is not the connection's. Proxies add the address that they see to the end of `X-Forwarded-For`, and
+//! a client can write there what it likes before. So the list is read from its end, and only as far as those who have
+//! added to it are known.
+
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, HeaderName};
+use ipnet::IpNet;
+
+static FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Proxies whose word counts.
+#[derive(Debug, Clone, Default)]
+pub struct Proxies(Vec<IpNet>);
+
+impl Proxies {
+    /// Those with an address in one of these networks.
+    pub fn new(networks: Vec<IpNet>) -> Self {
+        Self(networks)
+    }
+
+    fn include(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// The address of whoever has sent a request with these headers through `peer`.
+    pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut client = peer.to_canonical();
+        let lists: Vec<&str> = headers.get_all(&FORWARDED).iter().filter_map(|list| list.to_str().ok()).collect();
+        for address in lists.iter().rev().flat_map(|list| list.rsplit(',')) {
+            if !self.include(client) {
+                break;
+            }
+            match address.trim().parse::<IpAddr>() {
+                Ok(address) => client = address.to_canonical(),
+                Err(_) => break,
+            }
+        }
+        client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_proxies_are_believed_and_only_about_whom_they_have_seen() {
+        let proxies = Proxies::new(vec!["10.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()]);
+        let client = |peer: &str, forwarded: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for list in forwarded {
+                headers.append(&FORWARDED, list.parse().unwrap());
+            }
+            proxies.client(peer.parse().unwrap(), &headers).to_string()
+        };
+        assert_eq!(client("192.0.2.1", &[]), "192.0.2.1");
+        assert_eq!(client("192.0.2.1", &["198.51.100.7"]), "192.0.2.1", "nobody is believed about himself");
+        assert_eq!(client("10.1.2.3", &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client("::ffff:10.1.2.3", &["::ffff:198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client("10.1.2.3", &["1.1.1.1, 198.51.100.7, 10.9.9.9"]), "198.51.100.7");
+        assert_eq!(client("10.1.2.3", &["1.1.1.1", "198.51.100.7"]), "198.51.100.7");
+        assert_eq!(client("10.1.2.3", &["nonsense"]), "10.1.2.3");
+        assert_eq!(client("::1", &["2001:db8::7"]), "2001:db8::7");
+    }
+}

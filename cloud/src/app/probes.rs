@@ -1,0 +1,125 @@
+//! Whether the server lives, whether it is ready, and what it is.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json,
+    extract::State,
+    http::{StatusCode, header},
+    response::IntoResponse,
+};
+use outrider_codec::frame::{MAX_FRAME_BYTES, PROTOCOL_VERSION};
+use outrider_speculation::{Forward, options::SchemeName, rules::Rule};
+use serde::Serialize;
+use tokio::time;
+
+use super::Shared;
+use crate::{engine::Load, metrics};
+
+/// How long the engine may take to run one token when it is asked whether it lives.
+const PROBE: Duration = Duration::from_secs(5);
+
+/// The body of `/healthz`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Health {
+    status: &'static str,
+    #[serde(flatten)]
+    load: Load,
+}
+
+/// The process answers: that is all.
+pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Json<Health> {
+    let status = if *shared.state.stopping.borrow() { "stopping" } else { "ok" };
+    Json(Health { status, load: shared.state.engine.load() })
+}
+
+/// Whether a new session would be served: the server is not stopping, a seat is free, and the engine runs a token on it.
+pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Health>) {
+    let state = &shared.state;
+    let status = match state.engine.seat() {
+        _ if *state.stopping.borrow() => "stopping",
+        None => "full",
+        Some(seat) => {
+            let pass = seat.forward(Forward { keep: 0, tokens: vec![0], rows: 1 });
+            match time::timeout(PROBE, pass).await {
+                Ok(Ok(_)) => "ready",
+                Ok(Err(_)) => "failing",
+                Err(_) => "busy",
+            }
+        }
+    };
+    let code = if status == "ready" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(Health { status, load: state.engine.load() }))
+}
+
+/// What is counted, for Prometheus.
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], shared.state.engine.metrics().text())
+}
+
+/// The body of `/v1/info`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Info {
+    version: &'static str,
+    /// Of FORMAT.md.
+    protocol: u16,
+    models: Models,
+    vocab_size: u32,
+    /// SHA-256 of what ids mean, in hex.
+    tokenizer: String,
+    schemes: &'static [&'static str],
+    rules: Vec<&'static str>,
+    limits: InfoLimits,
+    evidence: &'static str,
+    instruction_set: &'static str,
+    threads: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Models {
+    target: String,
+    draft: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InfoLimits {
+    context_length: u32,
+    max_draft_tokens: u8,
+    max_frame_bytes: usize,
+    sessions: usize,
+    sessions_per_address: usize,
+    frames_per_second: u32,
+    body_bytes: usize,
+    hello_seconds: f64,
+    idle_seconds: f64,
+}
+
+pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
+    let state = &shared.state;
+    Json(Info {
+        version: env!("CARGO_PKG_VERSION"),
+        protocol: PROTOCOL_VERSION,
+        models: Models { target: state.served.name.clone(), draft: state.served.draft_name.clone() },
+        vocab_size: state.target.vocab_size,
+        tokenizer: state.target.tokenizer_hash.iter().map(|byte| format!("{byte:02x}")).collect(),
+        schemes: SchemeName::NAMES,
+        rules: Rule::all().iter().map(|rule| rule.name).collect(),
+        limits: InfoLimits {
+            context_length: state.target.context_length,
+            max_draft_tokens: state.target.max_draft_tokens,
+            max_frame_bytes: MAX_FRAME_BYTES,
+            sessions: state.engine.load().session_limit,
+            sessions_per_address: state.caps.sessions_per_address,
+            frames_per_second: state.caps.frames_per_second,
+            body_bytes: state.caps.body_bytes,
+            hello_seconds: state.limits.hello.as_secs_f64(),
+            idle_seconds: state.limits.idle.as_secs_f64(),
+        },
+        evidence: state.access.evidence.name(),
+        instruction_set: outrider_models::instruction_set(),
+        threads: outrider_models::threads::count(),
+    })
+}

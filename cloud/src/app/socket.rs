@@ -1,0 +1,167 @@
+//! The WebSocket, as a stream and a sink of frames.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Extension,
+    extract::{
+        State,
+        ws::{Message, WebSocket, WebSocketUpgrade},
+    },
+    http::{HeaderMap, HeaderValue},
+    response::Response,
+};
+use futures_util::{
+    SinkExt, Stream, StreamExt, future,
+    stream::{self, BoxStream},
+};
+use outrider_codec::frame::{ErrorCode, MAX_FRAME_BYTES};
+use tokio::time::{self, Instant};
+
+use super::{
+    Caller, Shared,
+    token::{self, PROTOCOL},
+};
+use crate::session::{self, Wire};
+
+/// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
+const READ_BUFFER: usize = 4096;
+
+/// Bytes that wait to be written at most. A session writes a frame when the one before is out; the few short ones that the
+/// protocol itself adds (pongs, a close) come on top.
+const WRITE_BUFFER: usize = 2 * MAX_FRAME_BYTES;
+
+/// Bytes of a message at most; a session holds so many of one that is still arriving. A little over a frame's limit passes, so
+/// that the session can say what is wrong; more ends the connection.
+const LONGEST_MESSAGE: usize = MAX_FRAME_BYTES + (64 << 10);
+
+pub(super) async fn upgrade(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    mut upgrade: WebSocketUpgrade,
+) -> Response {
+    let protocols: Vec<&str> = upgrade.requested_protocols().filter_map(|protocol| protocol.to_str().ok()).collect();
+    let shown = token::bearer(&headers).or(token::offered(protocols.iter().copied()));
+    let client = token::check(shared.state.access.tokens.as_ref(), shown);
+    if protocols.contains(&PROTOCOL) {
+        upgrade.set_selected_protocol(HeaderValue::from_static(PROTOCOL));
+    }
+    upgrade
+        .read_buffer_size(READ_BUFFER)
+        .max_message_size(LONGEST_MESSAGE)
+        .max_frame_size(LONGEST_MESSAGE)
+        .max_write_buffer_size(WRITE_BUFFER)
+        .on_upgrade(move |socket| async move {
+            match client {
+                Ok(client) => converse(socket, &shared, caller, client).await,
+                // Only a frame reaches the page: browsers do not tell it the status of an upgrade.
+                Err(refusal) => {
+                    tracing::warn!(address = %caller.address, %refusal, "refused a session");
+                    refuse(socket, &shared, ErrorCode::Unauthorized, &refusal.to_string()).await;
+                }
+            }
+        })
+}
+
+async fn refuse(socket: WebSocket, shared: &Shared, code: ErrorCode, text: &str) {
+    shared.state.engine.metrics().refused(code);
+    let wire = wire(socket, |_| stream::empty());
+    session::refuse(wire, code, text, shared.state.limits).await;
+}
+
+async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Option<Arc<str>>) {
+    let place = match shared.place(&caller) {
+        Ok(place) => place,
+        Err(full) => {
+            tracing::warn!(address = %caller.address, "refused a session: its address has enough");
+            return refuse(socket, shared, ErrorCode::ServerFull, &full.to_string()).await;
+        }
+    };
+    tracing::debug!(address = %caller.address, client = client.as_deref(), "a connection begins");
+    let rate = shared.state.caps.frames_per_second;
+    // The place is the connection's: a session that waits for its edge has none.
+    let wire = wire(socket, |frames| {
+        paced(frames, rate).map(move |frame| {
+            let _held = &place;
+            frame
+        })
+    });
+    shared.host(shared.limits(&caller)).converse(wire, Some(caller.address)).await;
+}
+
+/// Frames as binary messages, in both directions; `with` is applied to those that come.
+fn wire<S: Stream<Item = Vec<u8>> + Send + 'static>(
+    socket: WebSocket,
+    with: impl FnOnce(BoxStream<'static, Vec<u8>>) -> S,
+) -> Wire {
+    let (sink, stream) = socket.split();
+    let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
+        future::ready(match message {
+            Ok(Message::Binary(bytes)) => Some(bytes.to_vec()),
+            // No frame is text; the session refuses it like any other bytes.
+            Ok(Message::Text(text)) => Some(text.as_bytes().to_vec()),
+            _ => None,
+        })
+    });
+    let outgoing = sink.with(|bytes: Vec<u8>| future::ready(Ok::<_, axum::Error>(Message::Binary(bytes.into()))));
+    Wire::new(with(incoming.boxed()), outgoing)
+}
+
+/// Lets `rate` frames pass at once and then as many a second. The next is not taken before: it waits with its sender.
+fn paced<S: Stream<Item = Vec<u8>>>(frames: S, rate: u32) -> impl Stream<Item = Vec<u8>> {
+    let mut pace = Pace::new(rate, Instant::now());
+    frames.then(move |frame| {
+        let until = pace.next(Instant::now());
+        async move {
+            if let Some(until) = until {
+                time::sleep_until(until).await;
+            }
+            frame
+        }
+    })
+}
+
+/// When the next frame may pass (the generic cell rate algorithm, ITU-T I.371).
+#[derive(Debug)]
+struct Pace {
+    /// Between two frames; none if there is no limit.
+    interval: Option<Duration>,
+    /// When all that has passed would have passed at that interval.
+    level: Instant,
+}
+
+/// How far the level may be ahead of the clock: so many frames pass at once.
+const BURST: Duration = Duration::from_secs(1);
+
+impl Pace {
+    fn new(rate: u32, now: Instant) -> Self {
+        Self { interval: Duration::from_secs(1).checked_div(rate), level: now }
+    }
+
+    /// When a frame that came now may pass, if not at once.
+    fn next(&mut self, now: Instant) -> Option<Instant> {
+        self.level = self.level.max(now) + self.interval?;
+        self.level.checked_sub(BURST).filter(|&until| until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_so_many_a_second() {
+        let start = Instant::now();
+        let mut pace = Pace::new(10, start);
+        assert!((0..10).all(|_| pace.next(start).is_none()));
+        let until = pace.next(start).unwrap();
+        assert_eq!(until - start, Duration::from_millis(100));
+        assert_eq!(pace.next(until).unwrap() - until, Duration::from_millis(100));
+        // Whoever was silent for long has one burst, not two.
+        let later = start + Duration::from_secs(60);
+        assert_eq!((0..20).filter(|_| pace.next(later).is_none()).count(), 10);
+        let mut unlimited = Pace::new(0, start);
+        assert!((0..10_000).all(|_| unlimited.next(start).is_none()));
+    }
+}

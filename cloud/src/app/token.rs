@@ -1,0 +1,171 @@
+//! Bearer tokens.
+//!
+//! A request shows one as `Authorization: Bearer …`. A page cannot set that header on a WebSocket, but it can offer
+//! subprotocols: `outrider`, which the server takes, and `outrider.bearer.…`.
+
+use std::{collections::HashSet, fmt, sync::Arc};
+
+use axum::http::{HeaderMap, header};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// The subprotocol of a session.
+pub(super) const PROTOCOL: &str = "outrider";
+/// What a token begins with that is offered as a subprotocol.
+const PROTOCOL_PREFIX: &str = "outrider.bearer.";
+/// The shortest token, in characters.
+const SHORTEST: usize = 16;
+
+/// Tokens with the names of those who have them.
+#[derive(Clone)]
+pub struct Tokens(Vec<(Arc<str>, [u8; 32])>);
+
+/// A file that gives no tokens.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokensError {
+    /// A line is none of a name and a token.
+    #[error("line {0} is not a name, a space and a token")]
+    Line(usize),
+    /// Too short to be hard to guess.
+    #[error("the token at line {0} has fewer than 16 characters; `openssl rand -hex 32` makes a good one")]
+    Short(usize),
+    /// It cannot be a subprotocol, and so not come from a page.
+    #[error("the token at line {0} has other characters than letters, digits, - and _")]
+    Characters(usize),
+    /// Two have one name or one token.
+    #[error("line {0} repeats a name or a token")]
+    Repeated(usize),
+    /// Nobody could use the server.
+    #[error("there is no token in it")]
+    None,
+}
+
+impl Tokens {
+    /// Reads a name and a token from every line that is not empty and does not begin with `#`.
+    ///
+    /// # Errors
+    /// [`TokensError`] with the number of the line.
+    pub fn parse(text: &str) -> Result<Self, TokensError> {
+        let (mut tokens, mut seen) = (Vec::new(), HashSet::new());
+        for (line, number) in text.lines().map(str::trim).zip(1..) {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let mut words = line.split_whitespace();
+            let (Some(name), Some(token), None) = (words.next(), words.next(), words.next()) else {
+                return Err(TokensError::Line(number));
+            };
+            if token.len() < SHORTEST {
+                return Err(TokensError::Short(number));
+            }
+            if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+                return Err(TokensError::Characters(number));
+            }
+            if !seen.insert(name) || !seen.insert(token) {
+                return Err(TokensError::Repeated(number));
+            }
+            tokens.push((Arc::from(name), digest(token)));
+        }
+        if tokens.is_empty() { Err(TokensError::None) } else { Ok(Self(tokens)) }
+    }
+
+    /// Who has this token. What is compared are digests, all of them, in a time that does not depend on them.
+    fn owner(&self, token: &str) -> Option<Arc<str>> {
+        let shown = digest(token);
+        let mut owner = None;
+        for (name, known) in &self.0 {
+            if bool::from(known.ct_eq(&shown)) {
+                owner = Some(Arc::clone(name));
+            }
+        }
+        owner
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Why a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("This server wants a token, and none was shown.")]
+    Missing,
+    #[error("This server does not know the token that was shown.")]
+    Unknown,
+}
+
+/// The name of whoever has the token; none where no token is wanted.
+pub(super) fn check(tokens: Option<&Tokens>, shown: Option<&str>) -> Result<Option<Arc<str>>, Refusal> {
+    match (tokens, shown) {
+        (None, _) => Ok(None),
+        (Some(_), None) => Err(Refusal::Missing),
+        (Some(tokens), Some(shown)) => tokens.owner(shown).map(Some).ok_or(Refusal::Unknown),
+    }
+}
+
+/// The token in the header that is for it.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The token among subprotocols that are offered.
+pub(super) fn offered<'a>(protocols: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    protocols.filter_map(|protocol| protocol.strip_prefix(PROTOCOL_PREFIX)).next()
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "# who may\nalice 0123456789abcdef\n\n  bob\tABCDEFGHIJKLMNOP-_  \n";
+
+    #[test]
+    fn every_line_is_somebody() {
+        let tokens = Tokens::parse(FILE).unwrap();
+        let owner = |token| check(Some(&tokens), token).map(|name| name.unwrap().to_string());
+        assert_eq!(owner(Some("0123456789abcdef")).as_deref(), Ok("alice"));
+        assert_eq!(owner(Some("ABCDEFGHIJKLMNOP-_")).as_deref(), Ok("bob"));
+        for wrong in ["", "0123456789abcde", "0123456789abcdef0", "0123456789ABCDEF", "alice"] {
+            assert_eq!(owner(Some(wrong)), Err(Refusal::Unknown), "{wrong}");
+        }
+        assert_eq!(owner(None), Err(Refusal::Missing));
+        assert_eq!(check(None, None), Ok(None));
+        assert!(!format!("{tokens:?}").contains("0123"));
+    }
+
+    #[test]
+    fn files_that_give_no_tokens_are_told_by_line() {
+        for (text, error) in [
+            ("", TokensError::None),
+            ("# alice 0123456789abcdef\n", TokensError::None),
+            ("0123456789abcdef\n", TokensError::Line(1)),
+            ("\nalice 0123456789abcdef b\n", TokensError::Line(2)),
+            ("alice 0123456789abcde\n", TokensError::Short(1)),
+            ("alice 0123456789abcdef=\n", TokensError::Characters(1)),
+            ("alice 0123456789abcdef\nalice 0123456789abcdeg\n", TokensError::Repeated(2)),
+            ("alice 0123456789abcdef\nbob 0123456789abcdef\n", TokensError::Repeated(2)),
+        ] {
+            assert_eq!(Tokens::parse(text).err(), Some(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_found_where_they_are_shown() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(bearer(&headers), None);
+        headers.insert(header::AUTHORIZATION, "bearer  abc ".parse().unwrap());
+        assert_eq!(bearer(&headers), Some("abc"));
+        headers.insert(header::AUTHORIZATION, "Basic abc".parse().unwrap());
+        assert_eq!(bearer(&headers), None);
+        assert_eq!(offered(["outrider", "outrider.bearer.abc"].into_iter()), Some("abc"));
+        assert_eq!(offered(["outrider"].into_iter()), None);
+    }
+}

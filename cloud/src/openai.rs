@@ -1,0 +1,243 @@
+//! The target alone, as OpenAI's API: `/v1/models`, `/v1/completions`, `/v1/chat/completions`.
+//!
+//! A request is a session of its own, in this process, that asks for one cloud-only generation: the tokens come from the
+//! same state machine, engine and limits as a browser's. What is written goes out as one object or as server-sent events,
+//! by the [API's reference](https://platform.openai.com/docs/api-reference). Parameters that change the text and that
+//! are not implemented are refused by name, so that nobody gets another text than was asked for.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `request` | reads a request and refuses what it cannot do |
+//! | `template` | makes a prompt of a conversation |
+//! | `generation` | one generation, token by token |
+//! | `text` | text of tokens, up to a stop sequence |
+//! | `answer` | the objects and chunks that are answered |
+//! | `error` | what is wrong, in the API's shape |
+
+use std::{collections::VecDeque, convert::Infallible, fmt, sync::Arc, time::SystemTime};
+
+use axum::{
+    Extension, Json, Router,
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::StatusCode,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+    routing::{get, post},
+};
+use futures_util::{Stream, stream};
+use outrider_codec::frame::Request;
+use outrider_models::Tokenizer;
+use serde_json::{Value, json};
+use tokio::task;
+
+use self::{
+    answer::{Answer, Shape},
+    generation::Writing,
+    request::{Chat, Common, Completion, Prompt},
+};
+use crate::app::{Caller, Shared};
+
+mod answer;
+mod error;
+mod generation;
+mod request;
+mod template;
+mod text;
+
+pub use self::{
+    error::ApiError,
+    template::{ChatTemplate, Message, TemplateError},
+};
+
+/// Tokens that a completion has if the request does not say, as with OpenAI.
+const COMPLETION_TOKENS: u32 = 16;
+
+/// The target, as the API needs to know it.
+#[derive(Clone)]
+pub struct Served {
+    /// What it is called.
+    pub name: String,
+    /// What the draft is called that browsers load.
+    pub draft_name: String,
+    /// The token that begins a text, if the target has one.
+    pub bos_token_id: Option<u32>,
+    /// Its tokenizer.
+    pub tokenizer: Arc<Tokenizer>,
+    /// How a conversation becomes a prompt.
+    pub template: ChatTemplate,
+}
+
+impl fmt::Debug for Served {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("name", &self.name).field("draft_name", &self.draft_name).finish_non_exhaustive()
+    }
+}
+
+/// The routes below `/v1`.
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/v1/models", get(models))
+        .route("/v1/models/{model}", get(model))
+        .route("/v1/completions", post(completions))
+        .route("/v1/chat/completions", post(chat_completions))
+}
+
+async fn models(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": [model_object(&shared.state.served)] }))
+}
+
+async fn model(
+    State(shared): State<Arc<Shared>>,
+    axum::extract::Path(name): axum::extract::Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    check_model(&shared.state.served, Some(&name))?;
+    Ok(Json(model_object(&shared.state.served)))
+}
+
+fn model_object(served: &Served) -> Value {
+    json!({ "id": served.name, "object": "model", "created": 0, "owned_by": "outrider" })
+}
+
+async fn completions(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let Completion { prompt, common } = Completion::parse(&body?)?;
+    check_model(&shared.state.served, common.model.as_deref())?;
+    let tokens = match prompt {
+        Prompt::Tokens(tokens) => tokens,
+        Prompt::Text(text) => encode(&shared, text).await?,
+    };
+    answer(&shared, caller, Shape::Completion, tokens, common).await
+}
+
+async fn chat_completions(
+    State(shared): State<Arc<Shared>>,
+    Extension(caller): Extension<Caller>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let Chat { messages, common } = Chat::parse(&body?)?;
+    check_model(&shared.state.served, common.model.as_deref())?;
+    let text = shared.state.served.template.render(&messages).map_err(|error| {
+        // The template's own words, such as that roles must alternate, say more than where in it they stand.
+        let reason = error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned);
+        ApiError::invalid(format!("The model's chat template refuses this conversation: {reason}")).param("messages")
+    })?;
+    let tokens = encode(&shared, text).await?;
+    answer(&shared, caller, Shape::Chat, tokens, common).await
+}
+
+fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
+    match asked {
+        Some(name) if name != served.name => {
+            let text = format!("There is no model {name:?} here; this server has {:?}.", served.name);
+            Err(ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text)
+                .param("model")
+                .code("model_not_found"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The ids of a prompt. Long ones take long: not on a thread that serves others.
+async fn encode(shared: &Shared, text: String) -> Result<Vec<u32>, ApiError> {
+    let (tokenizer, bos) = (Arc::clone(&shared.state.served.tokenizer), shared.state.served.bos_token_id);
+    let encoded = task::spawn_blocking(move || {
+        let ids = tokenizer.encode(&text)?;
+        // Chat templates spell the first token out.
+        let begins = bos.is_some() && ids.first() == bos.as_ref();
+        Ok::<_, outrider_models::EncodeError>(if begins { ids } else { bos.into_iter().chain(ids).collect() })
+    });
+    let ids = encoded.await.map_err(|_| ApiError::internal("The tokenizer failed."))?;
+    let ids = ids.map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;
+    if ids.is_empty() { Err(ApiError::invalid("The prompt is empty.").param("prompt")) } else { Ok(ids) }
+}
+
+/// Generates, and answers in one piece or in many.
+async fn answer(
+    shared: &Shared,
+    caller: Caller,
+    shape: Shape,
+    tokens: Vec<u32>,
+    common: Common,
+) -> Result<Response, ApiError> {
+    let state = &shared.state;
+    let context = state.target.context_length as usize;
+    let Some(room) = context.checked_sub(tokens.len()).filter(|&room| room > 0) else {
+        let text = format!(
+            "The prompt has {} tokens; the model's context holds {context}, at least one of them the answer's.",
+            tokens.len()
+        );
+        return Err(ApiError::invalid(text).param(shape.prompt()).code("context_length_exceeded"));
+    };
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
+    let default = if shape == Shape::Completion { COMPLETION_TOKENS } else { room };
+    let random = || getrandom::u64().map_err(|error| ApiError::internal(format!("There is no randomness: {error}.")));
+    let seed = common.seed.map_or_else(random, Ok)?;
+    let prompt_tokens = tokens.len();
+    let request = Request {
+        generation: 1,
+        sampling: common.sampling,
+        seed,
+        max_new_tokens: common.max_tokens.unwrap_or(default),
+        tokens,
+    };
+    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let id = random()?;
+    let answer = Answer { shape, id, created, model: state.served.name.clone(), prompt_tokens };
+    let mut writing = Writing::begin(shared, caller, request, common.stop).await?;
+    Ok(if common.stream {
+        Sse::new(events(answer, writing, common.include_usage)).keep_alive(KeepAlive::default()).into_response()
+    } else {
+        let mut text = String::new();
+        let finish = loop {
+            let (piece, finish) = writing.next().await?;
+            text.push_str(&piece);
+            if let Some(finish) = finish {
+                break finish;
+            }
+        };
+        Json(answer.whole(&text, finish, writing.tokens())).into_response()
+    })
+}
+
+/// The server-sent events of an answer.
+fn events(
+    answer: Answer,
+    writing: Writing,
+    include_usage: bool,
+) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+    let event = |value: &Value| Event::default().data(value.to_string());
+    let waiting: VecDeque<Event> = answer.opening(include_usage).iter().map(event).collect();
+    stream::unfold((answer, Some(writing), waiting), move |(answer, mut writing, mut waiting)| async move {
+        loop {
+            if let Some(event) = waiting.pop_front() {
+                return Some((Ok(event), (answer, writing, waiting)));
+            }
+            let written = writing.as_mut()?;
+            match written.next().await {
+                Ok((text, finish)) => {
+                    if !text.is_empty() {
+                        waiting.push_back(event(&answer.chunk(&text, None, include_usage)));
+                    }
+                    if let Some(finish) = finish {
+                        waiting.push_back(event(&answer.chunk("", Some(finish), include_usage)));
+                        if include_usage {
+                            waiting.push_back(event(&answer.usage_chunk(written.tokens())));
+                        }
+                        waiting.push_back(Event::default().data("[DONE]"));
+                        writing = None;
+                    }
+                }
+                Err(error) => {
+                    waiting.push_back(event(&error.body()));
+                    writing = None;
+                }
+            }
+        }
+    })
+}

@@ -1,0 +1,111 @@
+//! What is wrong, in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`.
+
+use axum::{
+    Json,
+    extract::rejection::BytesRejection,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use outrider_codec::frame::{ErrorCode, ErrorFrame};
+use serde_json::{Value, json};
+
+use crate::app::{Full, NoPlace};
+
+/// Something to tell a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+    param: Option<String>,
+    code: Option<&'static str>,
+}
+
+/// Seconds after which a client may ask again whom there was no room for.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+
+impl ApiError {
+    /// `kind` is the API's `type`.
+    pub fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { status, kind, message: message.into(), param: None, code: None }
+    }
+
+    /// The request is wrong.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+    }
+
+    /// We are.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    /// The parameter that is wrong.
+    #[must_use]
+    pub fn param(mut self, name: &str) -> Self {
+        self.param = Some(name.to_owned());
+        self
+    }
+
+    /// A word for programs.
+    #[must_use]
+    pub fn code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// The object that is answered.
+    pub(super) fn body(&self) -> Value {
+        let Self { kind, message, param, code, .. } = self;
+        json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
+        if matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS) {
+            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response
+    }
+}
+
+impl From<BytesRejection> for ApiError {
+    fn from(rejection: BytesRejection) -> Self {
+        match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                let text = "The body is longer than this server takes; its operator can raise --max-body.";
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", text).code("body_too_long")
+            }
+            _ => {
+                let text = "The body did not arrive in time.";
+                Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", text).code("body_timeout")
+            }
+        }
+    }
+}
+
+impl From<Full> for ApiError {
+    fn from(full: Full) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", full.to_string()).code("server_full")
+    }
+}
+
+impl From<NoPlace> for ApiError {
+    fn from(full: NoPlace) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", full.to_string()).code("too_many_sessions")
+    }
+}
+
+impl From<ErrorFrame> for ApiError {
+    fn from(error: ErrorFrame) -> Self {
+        match error.code {
+            ErrorCode::InvalidParameters | ErrorCode::PromptTooLong => Self::invalid(error.text),
+            ErrorCode::ShuttingDown => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", error.text).code("shutting_down")
+            }
+            _ => Self::internal(error.text),
+        }
+    }
+}

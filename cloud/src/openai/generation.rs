@@ -1,0 +1,122 @@
+//! One generation, token by token.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_channel::mpsc;
+use futures_util::StreamExt;
+use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Frame, Hello, Request};
+use outrider_models::Tokenizer;
+
+use super::{ApiError, text::Assembler};
+use crate::{
+    app::{Caller, Shared},
+    session::{self, Limits, Wire},
+    sessions::Sessions,
+};
+
+/// Frames that wait for a slow reader; then the session waits with them, up to its time limit for writing.
+const WAITING_FRAMES: usize = 4;
+
+/// A session of our own that generates once. Dropped, it ends.
+struct Generation {
+    /// Held open: closed, it reads as the client having gone.
+    _to_cloud: mpsc::UnboundedSender<Vec<u8>>,
+    from_cloud: mpsc::Receiver<Vec<u8>>,
+}
+
+impl Generation {
+    async fn begin(shared: &Shared, caller: Caller, request: Request) -> Result<Self, ApiError> {
+        let (place, seat) = (shared.place(&caller)?, shared.seat().await?);
+        let entry = Sessions::default().open().map_err(|_| ApiError::internal("The server has no randomness."))?;
+        let state = &shared.state;
+        let (to_cloud, incoming) = mpsc::unbounded();
+        let (outgoing, from_cloud) = mpsc::channel(WAITING_FRAMES);
+        let hello = Hello { vocab_size: state.target.vocab_size, tokenizer_hash: state.target.tokenizer_hash };
+        for frame in [Frame::Hello(hello), Frame::Generate(request)] {
+            // The other end is above.
+            let _ = to_cloud.unbounded_send(frame.encode());
+        }
+        // Nobody comes back to it.
+        let limits = Limits { detached: Duration::ZERO, ..shared.limits(&caller) };
+        let (target, stopping) = (state.target.clone(), state.stopping.clone());
+        tokio::spawn(async move {
+            session::run(entry, seat, target, limits, Wire::new(incoming, outgoing), stopping).await;
+            drop(place);
+        });
+        Ok(Self { _to_cloud: to_cloud, from_cloud })
+    }
+
+    async fn next(&mut self) -> Result<(u32, Option<Finish>), ErrorFrame> {
+        let gone =
+            || ErrorFrame { generation: 1, code: ErrorCode::Internal, text: "The generation is lost.".to_owned() };
+        loop {
+            let bytes = self.from_cloud.next().await.ok_or_else(gone)?;
+            match Frame::decode(&bytes) {
+                Ok(Frame::Token(token)) => return Ok((token.token, token.finish)),
+                Ok(Frame::Error(error)) => return Err(error),
+                Ok(_) => {}
+                Err(_) => return Err(gone()),
+            }
+        }
+    }
+}
+
+/// A generation as text.
+pub(super) struct Writing {
+    /// None once it is over.
+    generation: Option<Generation>,
+    assembler: Assembler,
+    tokenizer: Arc<Tokenizer>,
+    tokens: u32,
+}
+
+impl Writing {
+    pub(super) async fn begin(
+        shared: &Shared,
+        caller: Caller,
+        request: Request,
+        stop: Vec<String>,
+    ) -> Result<Self, ApiError> {
+        Ok(Self {
+            generation: Some(Generation::begin(shared, caller, request).await?),
+            assembler: Assembler::new(stop),
+            tokenizer: Arc::clone(&shared.state.served.tokenizer),
+            tokens: 0,
+        })
+    }
+
+    /// Tokens so far, the end-of-text token included.
+    pub(super) fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// What the next token adds to the text, if anything, and why it is the last one, if it is.
+    pub(super) async fn next(&mut self) -> Result<(String, Option<&'static str>), ApiError> {
+        let Some(generation) = &mut self.generation else { return Ok((String::new(), Some("stop"))) };
+        let (token, finish) = match generation.next().await {
+            Ok(next) => next,
+            Err(error) => {
+                self.generation = None;
+                return Err(error.into());
+            }
+        };
+        self.tokens += 1;
+        let (mut text, mut stopped) = self.assembler.push(&self.tokenizer, token);
+        if finish.is_some() && !stopped {
+            let (rest, stopped_late) = self.assembler.finish();
+            text.push_str(&rest);
+            stopped = stopped_late;
+        }
+        let reason = match finish {
+            _ if stopped => Some("stop"),
+            Some(Finish::Eos) => Some("stop"),
+            Some(Finish::Length | Finish::Context) => Some("length"),
+            None => None,
+        };
+        if reason.is_some() {
+            // The engine need not go on with what nobody reads.
+            self.generation = None;
+        }
+        Ok((text, reason))
+    }
+}

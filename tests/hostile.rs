@@ -1,0 +1,215 @@
+//! Peers that lie and peers that never read: each is told by name what is wrong, and the others go on.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::time::Duration;
+
+use outrider_cloud::{pair::draft_info, session::Limits};
+use outrider_codec::{
+    bits::BitWriter,
+    frame::{Draft, ErrorCode, Frame, Hello, Next, Prompt, Request, SamplingParameters},
+    scheme::{Code, Downlink, SchemeParameters},
+};
+use outrider_speculation::edge::{Mode, Settings, Speculation};
+use outrider_tests::server::{Edge, MAX_DRAFT_TOKENS, Options, RawClient, Server, generate};
+use tokio::time;
+
+const V: u32 = 4096;
+/// 1 and ½ in binary16.
+const ONE: u64 = 0x3c00;
+const HALF: u64 = 0x3800;
+const TK_SLT: SchemeParameters = SchemeParameters::TkSlt { support_size: 2 };
+const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
+
+async fn greeted(server: &Server, edge: &Edge) -> RawClient {
+    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
+    let mut client = server.raw().await;
+    client
+        .send(Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash }).encode())
+        .await;
+    assert!(matches!(client.receive().await, Some(Frame::Welcome(_))));
+    client
+}
+
+fn prompt(scheme: SchemeParameters) -> Vec<u8> {
+    let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+    let request = Request { generation: 1, sampling, seed: 1, max_new_tokens: 64, tokens: vec![0, 5] };
+    Frame::Prompt(Prompt::exact(scheme, request)).encode()
+}
+
+/// Fields, each with its width in bits.
+fn payload(fields: &[(u64, u32)]) -> Vec<u8> {
+    let mut bits = BitWriter::new();
+    for &(value, width) in fields {
+        bits.put(value, width);
+    }
+    bits.into_bytes()
+}
+
+/// One draft under TK-SLT: two ids, their probabilities, which of them was drafted.
+fn tk_slt(ids: [u64; 2], probabilities: [u64; 2], drafted: u64) -> Draft {
+    let fields = [(ids[0], 12), (ids[1], 12), (probabilities[0], 16), (probabilities[1], 16), (drafted, 1)];
+    Draft { generation: 1, count: 1, payload: payload(&fields), ..Draft::default() }
+}
+
+/// One draft under DSSD: its id, its probability, the sum of all counts.
+fn dssd(id: u64, probability: u64, total: u64) -> Draft {
+    let payload = payload(&[(id, 12), (probability, 16), (total, 25)]);
+    Draft { generation: 1, count: 1, payload, ..Draft::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lies_are_refused_by_name_and_others_never_notice() {
+    let edge = Edge::load();
+    let server = Server::start_as(Options::default()).await;
+    let mut good = edge.connect(&server.url).await;
+    let start = edge.prompt("Once upon a time");
+    let scheme = SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
+    let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+    let mode = Mode::Speculative(Speculation::new(scheme, 4));
+    let settings = Settings { mode, sampling, seed: 1, max_new_tokens: 48 };
+    let (expected, _) = generate(&mut good, start.clone(), &settings).await;
+
+    let honest = tk_slt([3, 9], [HALF, HALF], 1);
+    let many = Draft { count: MAX_DRAFT_TOKENS + 1, ..honest.clone() };
+    let lies: [(&str, SchemeParameters, Draft, ErrorCode, &str); 17] = [
+        (
+            "more than one in all",
+            TK_SLT,
+            tk_slt([3, 9], [ONE, ONE], 0),
+            ErrorCode::Malformed,
+            "sum of probabilities holds 33554432",
+        ),
+        ("a total of zero", TK_SLT, tk_slt([0, 1], [0, 0], 0), ErrorCode::Malformed, "probability holds 0"),
+        (
+            "a probability below zero",
+            TK_SLT,
+            tk_slt([3, 9], [HALF | 0x8000, HALF], 1),
+            ErrorCode::Malformed,
+            "probability holds 47104",
+        ),
+        (
+            "a probability above one",
+            TK_SLT,
+            tk_slt([3, 9], [0x4000, HALF], 1),
+            ErrorCode::Malformed,
+            "probability holds 16384",
+        ),
+        ("not a number", TK_SLT, tk_slt([3, 9], [0x7e00, HALF], 1), ErrorCode::Malformed, "probability holds 32256"),
+        ("a draft without mass", TK_SLT, tk_slt([0, 9], [0, HALF], 0), ErrorCode::Malformed, "index holds 0"),
+        ("ids that descend", TK_SLT, tk_slt([9, 3], [HALF, HALF], 0), ErrorCode::Malformed, "holds 3"),
+        ("a total below its part", DSSD, dssd(7, ONE, 5), ErrorCode::Malformed, "holds 5"),
+        ("a total of zero (DSSD)", DSSD, dssd(7, HALF, 0), ErrorCode::Malformed, "holds 0"),
+        ("no probability at all", DSSD, dssd(7, 0, 100), ErrorCode::Malformed, "probability holds 0"),
+        (
+            "half a payload",
+            TK_SLT,
+            Draft { payload: honest.payload[..4].to_vec(), ..honest.clone() },
+            ErrorCode::Malformed,
+            "ends inside",
+        ),
+        (
+            "more than a payload",
+            TK_SLT,
+            Draft { payload: [&honest.payload[..], &[0]].concat(), ..honest.clone() },
+            ErrorCode::Malformed,
+            "left after the last field",
+        ),
+        (
+            "another generation",
+            TK_SLT,
+            Draft { generation: 7, ..honest.clone() },
+            ErrorCode::OutOfOrder,
+            "Draft 7/0 came while 1/0 was expected",
+        ),
+        (
+            "another round",
+            TK_SLT,
+            Draft { round: 3, ..honest.clone() },
+            ErrorCode::OutOfOrder,
+            "Draft 1/3 came while 1/0 was expected",
+        ),
+        (
+            "an id outside the vocabulary",
+            TK_SLT,
+            Draft { passed: vec![V], ..honest.clone() },
+            ErrorCode::InvalidDraft,
+            "passed tokens",
+        ),
+        ("more drafts than agreed", TK_SLT, many, ErrorCode::InvalidDraft, "17 drafts are more than the 16 allowed"),
+        (
+            "a token that nobody rejected",
+            TK_SLT,
+            Draft { resampled: Some(5), ..honest.clone() },
+            ErrorCode::OutOfOrder,
+            "resampled token came where none was due",
+        ),
+    ];
+    let lie = async {
+        for (name, scheme, draft, code, part) in lies {
+            let mut client = greeted(&server, &edge).await;
+            client.send(prompt(scheme)).await;
+            client.send(Frame::Draft(draft).encode()).await;
+            let text = client.expect_refusal(code).await;
+            println!("{name}: {} ({text})", code.name());
+            assert!(text.contains(part), "{name}: {text}");
+        }
+        // What they are measured by stands.
+        let mut client = greeted(&server, &edge).await;
+        client.send(prompt(TK_SLT)).await;
+        client.send(Frame::Draft(honest).encode()).await;
+        assert!(matches!(client.receive().await, Some(Frame::Verdict(_))));
+    };
+    let go_on = async {
+        for _ in 0..4 {
+            assert_eq!(generate(&mut good, start.clone(), &settings).await.0, expected);
+        }
+    };
+    tokio::join!(lie, go_on);
+}
+
+/// A few bytes ask for sixteen thousand, again and again, and nobody takes them: after what the sockets hold the session
+/// has to stop, not to pile them up.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peer_that_never_reads_is_let_go_and_costs_no_memory() {
+    const ASKED: usize = 8000;
+    let edge = Edge::load();
+    let limits = Limits { write: Duration::from_millis(500), ..Limits::default() };
+    let server = Server::start_as(Options { limits, ..Options::default() }).await;
+    let mut client = greeted(&server, &edge).await;
+    client.send(prompt(DSSD)).await;
+    // A draft that the target would hardly make: it falls, and the edge may ask for the distribution.
+    client.send(Frame::Draft(dssd(4000, ONE, 1 << 24)).encode()).await;
+    let Some(Frame::Verdict(verdict)) = client.receive().await else { panic!("no verdict") };
+    assert!(matches!(verdict.next, Next::Samples(_)), "{verdict:?}");
+    let ask = Frame::Resample { generation: 1, round: 0 }.encode();
+    client.send(ask.clone()).await;
+    let Some(Frame::Distribution(answer)) = client.receive().await else { panic!("no distribution") };
+    let bytes = Frame::Distribution(answer).encode().len();
+
+    let before = resident_bytes();
+    let flood = async {
+        for _ in 0..ASKED {
+            // Once the server has let go there is nobody to send to.
+            if client.try_send(ask.clone()).await.is_err() {
+                break;
+            }
+        }
+        while server.engine.load().sessions > 0 {
+            time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    time::timeout(Duration::from_secs(30), flood).await.expect("the session is let go");
+    let grown = resident_bytes().saturating_sub(before);
+    println!("{ASKED} times {bytes} bytes were asked for; the process grew by {grown}");
+    assert!(ASKED * bytes > 100 << 20 && grown < 24 << 20, "{bytes} {grown}");
+    edge.connect(&server.url).await;
+}
+
+/// The most memory that this process has had.
+#[cfg(target_os = "linux")]
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}

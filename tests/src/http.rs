@@ -1,0 +1,73 @@
+//! HTTP by hand, so that a test can also do what no client would.
+//!
+//! Requests are of version 1.0: the answer is then neither chunked nor kept alive, and ends with the connection.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time,
+};
+
+/// What was answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Such as 200; 0 if the connection ended without an answer.
+    pub status: u16,
+    /// The lines of the head, in lower case.
+    pub head: String,
+    /// All of the body.
+    pub body: String,
+}
+
+impl Answer {
+    /// Takes an answer apart.
+    pub fn of(bytes: &[u8]) -> Self {
+        let text = String::from_utf8(bytes.to_vec()).expect("the answer is UTF-8");
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        Self { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// The bytes of a request.
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+    let mut text = format!("{method} {path} HTTP/1.0\r\nContent-Length: {}\r\n", body.len());
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    format!("{text}\r\n{body}").into_bytes()
+}
+
+/// Sends bytes and waits for the end of the answer.
+pub async fn exchange(address: &str, bytes: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    rest(&mut stream).await
+}
+
+/// What else comes on a connection.
+pub async fn rest(stream: &mut TcpStream) -> Answer {
+    let mut answer = Vec::new();
+    let read = time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
+    // A connection that is reset after the answer has ended as well.
+    let _ = read.expect("the server answers and closes");
+    Answer::of(&answer)
+}
+
+/// A GET request.
+pub async fn get(address: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+    exchange(address, &request("GET", path, headers, "")).await
+}
+
+/// A POST request of JSON.
+pub async fn post(address: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let headers = [&[("Content-Type", "application/json")], headers].concat();
+    exchange(address, &request("POST", path, &headers, body)).await
+}

@@ -1,0 +1,25 @@
+// A server that wants a token, as a page meets it.
+
+import { writeFile } from 'node:fs/promises';
+import { expect, test } from './fixtures.js';
+import { Server } from './server.js';
+
+const token = '0123456789abcdef';
+
+test('a server with tokens says so, and takes the one from the address', async ({ demo }, info) => {
+  const file = info.outputPath('tokens');
+  await writeFile(file, `alice ${token}\n`);
+  const server = await Server.start(['--tokens-file', file]);
+  try {
+    await demo.page.goto(server.url);
+    await expect(demo.alert).toHaveText(/those who have a token/, { timeout: 60_000 });
+    await demo.page.goto(`${server.url}/?token=fedcba9876543210`);
+    await expect(demo.alert).toHaveText(/those who have a token/, { timeout: 60_000 });
+    await demo.page.goto(`${server.url}/?token=${token}&maxNewTokens=8`);
+    await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
+    await demo.run();
+    expect((await demo.tokens()).length).toBeGreaterThan(0);
+  } finally {
+    await server.kill();
+  }
+});
