@@ -29,15 +29,16 @@ use tokio::{net::TcpListener, sync::watch};
 use tower_http::{compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer};
 
 use crate::{
-    engine::{Engine, Load},
+    engine::Load,
     session::{self, Limits},
+    target::Target,
 };
 
 /// What the routes share.
 #[derive(Debug, Clone)]
 pub struct AppState {
     /// The target.
-    pub engine: Engine,
+    pub engine: Target,
     /// What sessions need to know of it.
     pub target: TargetInfo,
     /// Bounds on each session.

@@ -18,6 +18,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use crate::{
     engine::Engine,
     session::{self, Limits},
+    target,
 };
 
 /// Why a native edge cannot go on.
@@ -85,7 +86,7 @@ impl Transport {
 
     /// A session of an engine in this process; `None` if the engine is full.
     pub fn local(engine: &Engine, target: TargetInfo) -> Option<Self> {
-        let seat = engine.seat()?;
+        let seat = engine.seat().map(target::Seat::Model)?;
         let (to_cloud, from_edge) = mpsc::unbounded();
         let (to_edge, from_cloud) = mpsc::unbounded();
         tokio::spawn(async move {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
 //! | [`engine`] | the one thread that owns the target and runs many sessions' passes together |
+//! | [`gateway`] | has an engine elsewhere verify in its place |
+//! | [`target`] | either, as sessions see it |
 //! | [`session`] | drives one connection: state machine, engine, time limits |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, health |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
@@ -18,6 +20,8 @@ pub mod app;
 pub mod cli;
 pub mod edge;
 pub mod engine;
+pub mod gateway;
 pub mod pair;
 pub mod session;
+pub mod target;
 pub mod training;

@@ -6,11 +6,10 @@ use std::{future::Future, pin::Pin, time::Duration};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
-use outrider_models::Logits;
 use outrider_speculation::cloud::{CloudOutput, CloudSession, TargetInfo};
 use tokio::{sync::watch, time};
 
-use crate::engine::{EngineError, Seat};
+use crate::target::{Rows, Seat, TargetError};
 
 /// Bounds on a session.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +26,7 @@ impl Default for Limits {
     }
 }
 
-type PassInFlight<'a> = Pin<Box<dyn Future<Output = Result<Logits, EngineError>> + Send + 'a>>;
+type PassInFlight<'a> = Pin<Box<dyn Future<Output = Result<Rows, TargetError>> + Send + 'a>>;
 
 /// Runs a session until it closes, the peer goes, or `stopping` becomes true.
 pub async fn run<Incoming, Outgoing>(
@@ -52,7 +51,7 @@ pub async fn run<Incoming, Outgoing>(
                         return;
                     }
                 }
-                CloudOutput::Forward(forward) => pass = Some(Box::pin(seat.forward(forward))),
+                CloudOutput::Forward(forward) => pass = Some(Box::pin(seat.run(forward, &session))),
                 CloudOutput::Close => {
                     let _ = outgoing.close().await;
                     return;
@@ -71,8 +70,11 @@ pub async fn run<Incoming, Outgoing>(
                 pass = None;
                 heard = time::Instant::now();
                 match result {
-                    Ok(logits) => session.handle_logits(&logits.iter().collect::<Vec<_>>()),
-                    Err(error) => session.handle_failure(&format!("The server failed: {error}.")),
+                    Ok(rows) => session.handle_logits(&rows.to_slices()),
+                    Err(error) => {
+                        tracing::warn!(%error, "a pass failed");
+                        error.tell(&mut session);
+                    }
                 }
             }
             () = time::sleep_until(heard + limits.idle), if pass.is_none() => {
@@ -98,7 +100,7 @@ pub async fn refuse<Outgoing: Sink<Vec<u8>> + Unpin>(mut outgoing: Outgoing, lim
 }
 
 /// The result of the pass under way; without one, never.
-async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Logits, EngineError> {
+async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Rows, TargetError> {
     match pass {
         Some(pass) => pass.await,
         None => std::future::pending().await,

@@ -47,7 +47,7 @@ impl Server {
         let engine = Engine::start(target, sessions).unwrap();
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
-            engine: engine.clone(),
+            engine: engine.clone().into(),
             target: info,
             limits,
             draft_gguf: pair.draft_gguf().unwrap().into_owned().into(),

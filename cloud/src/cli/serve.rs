@@ -4,14 +4,18 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::Args;
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
+use outrider_models::Tokenizer;
+use outrider_speculation::cloud::TargetInfo;
 use tokio::{net::TcpListener, signal, sync::watch, time};
 
 use super::CommandError;
 use crate::{
     app::{self, AppState},
     engine::Engine,
+    gateway::EngineArgs,
     pair::{self, PairPaths},
     session::Limits,
+    target::Target,
 };
 
 /// Serve the page, the draft model and verification sessions
@@ -25,6 +29,8 @@ pub struct Serve {
     web: PathBuf,
     #[command(flatten)]
     pair: PairPaths,
+    #[command(flatten)]
+    engine: EngineArgs,
     /// Sessions at a time; each holds a cache of up to 8 bytes x layers x key-value width x context
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
     max_sessions: usize,
@@ -48,11 +54,10 @@ impl Serve {
             outrider_models::threads::set(count.get());
         }
         let tokenizer = self.pair.tokenizer()?;
-        let target = self.pair.target()?;
-        let info = pair::target_info(&target, &tokenizer, self.max_draft_tokens)?;
+        let (target, info) = self.target(&tokenizer).await?;
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
-            engine: Engine::start(target, self.max_sessions)?,
+            engine: target,
             target: info,
             limits: Limits { idle: Duration::from_secs(self.idle_timeout), ..Limits::default() },
             draft_gguf: self.pair.draft_gguf()?.into_owned().into(),
@@ -76,6 +81,24 @@ impl Serve {
             Ok(result) => Ok(result??),
             Err(_) => Ok(()),
         }
+    }
+}
+
+impl Serve {
+    async fn target(&self, tokenizer: &Tokenizer) -> Result<(Target, TargetInfo), CommandError> {
+        if let Some(address) = self.pair.engine_address() {
+            let draft = self.pair.draft()?;
+            pair::draft_info(&draft, tokenizer)?;
+            let tokenizer = (self.pair.tokenizer.as_deref(), tokenizer);
+            let (gateway, info) = self
+                .engine
+                .connect(address, tokenizer, draft.config(), self.max_sessions, self.max_draft_tokens)
+                .await?;
+            return Ok((Target::Gateway(gateway), info));
+        }
+        let target = self.pair.target()?;
+        let info = pair::target_info(&target, tokenizer, self.max_draft_tokens)?;
+        Ok((Engine::start(target, self.max_sessions)?.into(), info))
     }
 }
 
