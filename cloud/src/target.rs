@@ -76,6 +76,9 @@ impl Target {
 
 impl Seat {
     /// Runs the pass that a session has just asked for. One at a time.
+    ///
+    /// # Errors
+    /// If there are no rows; [`TargetError::tell`] ends the generation.
     pub fn run<'seat>(
         &'seat self,
         forward: Forward,
@@ -89,6 +92,20 @@ impl Seat {
                 Self::Gateway(seat) => Ok(Rows::Gateway(seat.forward(forward, round).await?)),
             }
         }
+    }
+
+    /// Whether passes would be run now: a model runs one, an engine elsewhere is asked for its models. For a seat that no session has.
+    ///
+    /// # Errors
+    /// What a session would meet.
+    pub async fn probe(&self) -> Result<(), TargetError> {
+        match self {
+            Self::Model(seat) => {
+                seat.forward(Forward { keep: 0, tokens: vec![0], rows: 1 }).await?;
+            }
+            Self::Gateway(seat) => seat.probe().await?,
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use outrider_cloud::{
     engine::Engine,
     pair::{PairPaths, draft_info, target_info},
     session::Limits,
+    target::Target,
 };
 use outrider_codec::frame::{ErrorCode, Frame};
 use outrider_models::{Model, Tokenizer};
@@ -19,13 +20,13 @@ use tokio::{
 };
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 
-/// The pair's target behind a real socket, until dropped.
+/// A target behind a real socket, until dropped.
 #[derive(Debug)]
 pub struct Server {
     /// `ws://…/session`.
     pub url: String,
-    /// The target's engine.
-    pub engine: Engine,
+    /// The target.
+    pub engine: Target,
     stop: watch::Sender<bool>,
 }
 
@@ -43,11 +44,15 @@ impl Server {
 
     /// Starts another target on a free port. The draft that it serves is the pair's all the same.
     pub async fn start_with(target: Model, info: TargetInfo, sessions: usize, limits: Limits) -> Self {
+        Self::start_for(Engine::start(target, sessions).unwrap().into(), info, limits).await
+    }
+
+    /// Starts in front of any target.
+    pub async fn start_for(engine: Target, info: TargetInfo, limits: Limits) -> Self {
         let pair = PairPaths::default();
-        let engine = Engine::start(target, sessions).unwrap();
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
-            engine: engine.clone().into(),
+            engine: engine.clone(),
             target: info,
             limits,
             draft_gguf: pair.draft_gguf().unwrap().into_owned().into(),

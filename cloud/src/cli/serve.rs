@@ -12,7 +12,7 @@ use super::CommandError;
 use crate::{
     app::{self, AppState},
     engine::Engine,
-    gateway::EngineArgs,
+    gateway::{EngineArgs, GatewayError},
     pair::{self, PairPaths},
     session::Limits,
     target::Target,
@@ -87,13 +87,12 @@ impl Serve {
 impl Serve {
     async fn target(&self, tokenizer: &Tokenizer) -> Result<(Target, TargetInfo), CommandError> {
         if let Some(address) = self.pair.engine_address() {
-            let draft = self.pair.draft()?;
-            pair::draft_info(&draft, tokenizer)?;
-            let tokenizer = (self.pair.tokenizer.as_deref(), tokenizer);
-            let (gateway, info) = self
-                .engine
-                .connect(address, tokenizer, draft.config(), self.max_sessions, self.max_draft_tokens)
-                .await?;
+            if self.pair.tokenizer.is_none() {
+                return Err(GatewayError::NoTokenizer.into());
+            }
+            // The draft has the same vocabulary, and the same tokens end a text.
+            let info = pair::target_info(&self.pair.draft()?, tokenizer, self.max_draft_tokens)?;
+            let (gateway, info) = self.engine.connect(address, tokenizer, info, self.max_sessions).await?;
             return Ok((Target::Gateway(gateway), info));
         }
         let target = self.pair.target()?;

@@ -2,7 +2,7 @@
 
 use std::{
     env, fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize},
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use outrider_models::{ModelConfig, Tokenizer};
+use outrider_models::Tokenizer;
 use outrider_speculation::cloud::TargetInfo;
 
 use super::{
@@ -35,34 +35,36 @@ pub struct EngineArgs {
     #[arg(long, value_name = "FILE")]
     pub target_key_file: Option<PathBuf>,
     /// Longest wait for an answer of the engine (--target openai:URL)
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = Self::default().target_timeout)]
     pub target_timeout: u64,
     /// Tokens the engine lists at a place, vLLM's --max-logprobs; 0 asks for none (--target openai:URL)
     ///
     /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1 without top-k and
     /// top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0 does the latter always, for
     /// engines without prompt log-probabilities. Lossy rules and --explain need what no engine tells, and are refused.
-    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    #[arg(long, value_name = "COUNT", default_value_t = Self::default().target_logprobs)]
     pub target_logprobs: u32,
 }
 
+impl Default for EngineArgs {
+    fn default() -> Self {
+        Self { target_model: None, target_key_file: None, target_timeout: 60, target_logprobs: 20 }
+    }
+}
+
 impl EngineArgs {
-    /// Shakes hands with the engine at an address. `tokenizer_path` is where `tokenizer` comes from; `draft` is the model that
-    /// edges will draft with, which says how large the vocabulary is and what ends a text.
+    /// Shakes hands with the engine at an address. `tokenizer` should be that of its model, and `info` what sessions need to know
+    /// but for the context length, which the engine says.
     ///
     /// # Errors
     /// If the engine cannot be the target, for any reason that can be seen before a session asks.
     pub async fn connect(
         &self,
         address: &str,
-        (tokenizer_path, tokenizer): (Option<&Path>, &Tokenizer),
-        draft: &ModelConfig,
+        tokenizer: &Tokenizer,
+        info: TargetInfo,
         seats: usize,
-        max_draft_tokens: u8,
     ) -> Result<(Gateway, TargetInfo), GatewayError> {
-        if tokenizer_path.is_none() {
-            return Err(GatewayError::NoTokenizer);
-        }
         let mut client = Client::new(address, self.key()?, Duration::from_secs(self.target_timeout))?;
         let served = self.choose(client.models().await?)?;
         let context_length = served.max_model_len.ok_or(GatewayError::NoContextLength)?;
@@ -71,13 +73,7 @@ impl EngineArgs {
             probe(&client, tokenizer, self.target_logprobs).await?;
         }
         tracing::info!(address, model = client.model, context_length, "the target is an engine");
-        let info = TargetInfo {
-            vocab_size: draft.vocab_size as u32,
-            tokenizer_hash: tokenizer.fingerprint(),
-            context_length,
-            max_draft_tokens,
-            eos_ids: draft.eos_token_ids.clone(),
-        };
+        let info = TargetInfo { context_length, ..info };
         let shared = Shared {
             client,
             vocab_size: info.vocab_size,

@@ -88,6 +88,9 @@ impl Seat {
     }
 
     /// Decides the round that a pass is for; `round` is `None` if its generation is over.
+    ///
+    /// # Errors
+    /// If the engine fails, or the round cannot be decided exactly. The next pass may do better.
     pub async fn forward(&self, forward: Forward, round: Option<Round>) -> Result<Rows, GatewayError> {
         let (rows, vocab_size) = (forward.rows, self.gateway.0.vocab_size);
         let (text, ahead) = self.feed(&forward);
@@ -113,6 +116,11 @@ impl Seat {
         };
         self.gateway.0.passes.fetch_add(1, Ordering::Relaxed);
         Ok(Rows::forcing(outcome, drafts, vocab_size))
+    }
+
+    /// Whether the engine answers.
+    pub(crate) async fn probe(&self) -> Result<(), GatewayError> {
+        self.gateway.0.client.models().await.map(drop)
     }
 
     /// Takes the pass's tokens; gives all, and the next if the engine has written it already.
@@ -152,7 +160,8 @@ impl Seat {
 
     /// By p of the drafts and samples of p.
     async fn thinned(&self, committed: &[u32], text: &[u32], drafts: &[DraftToken]) -> Result<Outcome, GatewayError> {
-        let choice = self.one(&Question { prompt_listed: Some(1), ..Question::after(text) }).await?;
+        let prompt_listed = (!drafts.is_empty()).then_some(0);
+        let choice = self.one(&Question { prompt_listed, ..Question::after(text) }).await?;
         let ids: Vec<u32> = drafts.iter().map(|draft| draft.id).collect();
         let probabilities = places(&choice, text, &ids)?.zip(&ids).map(|(place, id)| {
             let own = place.iter().find(|(token, _)| token == id);
