@@ -44,10 +44,10 @@ use tower_http::{
 
 use self::places::Places;
 use crate::{
-    engine::{Engine, Seat},
     openai::{self, Served},
     session::{self, Host, Limits},
     sessions::Sessions,
+    target::{Seat, Target},
 };
 
 mod access;
@@ -74,7 +74,7 @@ pub use self::{
 #[derive(Debug, Clone)]
 pub struct AppState {
     /// The target.
-    pub engine: Engine,
+    pub engine: Target,
     /// What sessions need to know of it.
     pub target: TargetInfo,
     /// Those that can be resumed.

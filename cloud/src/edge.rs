@@ -23,6 +23,7 @@ use crate::{
     engine::Engine,
     session::{self, Limits, Wire},
     sessions::Sessions,
+    target,
 };
 
 /// Why a native edge cannot go on.
@@ -130,7 +131,7 @@ impl Transport {
 
     /// A session of an engine in this process; `None` if the engine is full.
     pub fn local(engine: &Engine, target: TargetInfo) -> Option<Self> {
-        let seat = engine.seat()?;
+        let seat = engine.seat().map(target::Seat::Model)?;
         let entry = Sessions::default().open().ok()?;
         let (to_cloud, from_edge) = mpsc::unbounded();
         let (to_edge, from_cloud) = mpsc::unbounded();

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
 //! | [`engine`] | the one thread that owns the target and runs many sessions' passes together |
+//! | [`gateway`] | has an engine elsewhere verify in its place |
+//! | [`target`] | either, as sessions see it |
 //! | [`metrics`] | what is counted, for `/metrics` |
-//! | [`session`] | drives one session: state machine, engine, time limits |
+//! | [`session`] | drives one session: state machine, target, time limits |
 //! | [`sessions`] | the sessions that can be resumed, by name |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, probes; who may use them, and how much |
 //! | [`openai`] | the target alone, as OpenAI's API |
@@ -21,9 +23,11 @@ pub mod app;
 pub mod cli;
 pub mod edge;
 pub mod engine;
+pub mod gateway;
 pub mod metrics;
 pub mod openai;
 pub mod pair;
 pub mod session;
 pub mod sessions;
+pub mod target;
 pub mod training;

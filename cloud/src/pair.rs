@@ -26,7 +26,9 @@ pub struct PairPaths {
     /// Draft model: a GGUF file, or (for `generate` only) a folder with config.json and model.safetensors
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
-    /// Target model: a GGUF file, or a folder with config.json and model.safetensors
+    /// Target model: a GGUF file, a folder with config.json and model.safetensors, or (for `serve` only) openai:URL
+    ///
+    /// openai:http://HOST:PORT is an engine that serves prompt log-probabilities, such as vLLM; it needs --tokenizer.
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
     /// The tokenizer.json of both
@@ -58,6 +60,12 @@ pub enum PairError {
         /// Why not.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The target is an engine elsewhere.
+    #[error("the target openai:{address} is an engine elsewhere: only `outrider serve` can use one")]
+    Elsewhere {
+        /// Where.
+        address: String,
+    },
     /// The tokenizer has more tokens than the model.
     #[error("the tokenizer has {tokenizer} tokens, the {what} only {model}: they do not belong together")]
     Vocabulary {
@@ -82,8 +90,16 @@ impl PairPaths {
         open("draft model", self.draft.as_deref(), DRAFT)
     }
 
+    /// The address of the target, if it is an engine elsewhere.
+    pub fn engine_address(&self) -> Option<&str> {
+        self.target.as_ref()?.to_str()?.strip_prefix("openai:")
+    }
+
     /// The target model.
     pub fn target(&self) -> Result<Model, PairError> {
+        if let Some(address) = self.engine_address() {
+            return Err(PairError::Elsewhere { address: address.to_owned() });
+        }
         open("target model", self.target.as_deref(), TARGET)
     }
 

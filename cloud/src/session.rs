@@ -6,7 +6,6 @@ use std::{future::Future, net::IpAddr, pin::Pin, time::Duration};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt, stream};
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
-use outrider_models::Logits;
 use outrider_speculation::cloud::{Admission, CloudOutput, CloudSession, TargetInfo};
 use tokio::{sync::watch, time};
 use tracing::{
@@ -15,9 +14,9 @@ use tracing::{
 };
 
 use crate::{
-    engine::{Engine, EngineError, Seat},
     metrics::SessionMeter,
     sessions::{Entry, Sessions, Visit},
+    target::{Rows, Seat, Target, TargetError},
 };
 
 /// Bounds on a session.
@@ -92,13 +91,13 @@ fn span(seat: &Seat, peer: Option<IpAddr>) -> Span {
     span
 }
 
-type PassInFlight<'a> = Pin<Box<dyn Future<Output = Result<Logits, EngineError>> + Send + 'a>>;
+type PassInFlight<'a> = Pin<Box<dyn Future<Output = Result<Rows, TargetError>> + Send + 'a>>;
 
 /// What all sessions of a server share.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// Runs their passes.
-    pub engine: Engine,
+    pub engine: Target,
     /// Those that can be resumed.
     pub sessions: Sessions,
     /// What they need to know of the target.
@@ -203,7 +202,7 @@ pub async fn run(
                         heard = time::Instant::now();
                     }
                 }
-                Some(CloudOutput::Forward(forward)) => pass = Some(Box::pin(seat.forward(forward))),
+                Some(CloudOutput::Forward(forward)) => pass = Some(Box::pin(seat.run(forward, &session))),
                 Some(CloudOutput::Close) => {
                     let _ = connected.outgoing.close().await;
                     return;
@@ -232,8 +231,11 @@ pub async fn run(
                     heard = time::Instant::now();
                 }
                 match result {
-                    Ok(logits) => session.handle_logits(&logits.iter().collect::<Vec<_>>()),
-                    Err(error) => session.handle_failure(&format!("The server failed: {error}.")),
+                    Ok(rows) => session.handle_logits(&rows.to_slices()),
+                    Err(error) => {
+                        tracing::warn!(%error, "a pass failed");
+                        error.tell(&mut session);
+                    }
                 }
                 meter.observe(session.events());
             }
@@ -283,7 +285,7 @@ async fn received(wire: &mut Option<Wire>) -> Option<Vec<u8>> {
 }
 
 /// The result of the pass under way; without one, never.
-async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Logits, EngineError> {
+async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Rows, TargetError> {
     match pass {
         Some(pass) => pass.await,
         None => std::future::pending().await,

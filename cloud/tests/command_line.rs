@@ -54,6 +54,17 @@ fn help_teaches_every_command() {
 }
 
 #[test]
+fn an_engine_as_the_target_needs_its_tokenizer_and_a_server() {
+    let target = "openai:http://127.0.0.1:1";
+    assert!(complaint(&["serve", "--listen", "127.0.0.1:0", "--target", target]).contains("needs --tokenizer"));
+    assert!(complaint(&["generate", "--local", "--target", target, PROMPT]).contains("only `outrider serve`"));
+    let help = stdout(&outrider(&["serve", "--help"]));
+    for option in ["openai:http://HOST:PORT", "--target-logprobs", "--target-key-file", "Lossy rules and --explain"] {
+        assert!(help.contains(option), "{option} in {help}");
+    }
+}
+
+#[test]
 fn a_gate_is_trained_again_to_the_same_bytes() {
     let file = scratch("gate.safetensors", b"");
     let arguments =

@@ -8,6 +8,8 @@
 //!    - `Send`: send these bytes.
 //!    - `Forward`: run the pass and call [`handle_logits`](CloudSession::handle_logits) with the rows it asks for, or
 //!      [`handle_failure`](CloudSession::handle_failure). One pass is under way at a time; frames may arrive meanwhile.
+//!      A driver that cannot run passes, but can decide what becomes of a round, asks for the [`round`](CloudSession::round)
+//!      and hands in rows that leave no other outcome.
 //!    - `Close`: send nothing more, close the connection, free the cache.
 //! 4. When the connection is gone, do not poll any more. If the session [is worth keeping](CloudSession::is_worth_keeping) keep it, and its
 //!    cache, for a while; results of the pass under way are still handed in. When an edge with the session's ticket asks for it over
@@ -32,6 +34,7 @@ mod events;
 mod generation;
 
 pub use events::CloudEvent;
+pub use generation::Round;
 use generation::{Generation, Work};
 
 /// The target model, as a session needs to know it.
@@ -216,13 +219,29 @@ impl CloudSession {
         }
     }
 
+    /// What the pass under way is for; `None` if none is, or its generation has been cancelled.
+    pub fn round(&self) -> Option<Round> {
+        let generation = self.generation.as_ref()?;
+        (Some(generation.number()) == self.in_flight).then(|| generation.round())
+    }
+
     /// The pass under way could not be run. The generation ends; the connection goes on.
     pub fn handle_failure(&mut self, text: &str) {
+        self.fail_pass(ErrorCode::Internal, text);
+    }
+
+    /// The pass under way will not be run, because this target cannot serve what the generation asks for. It ends; the
+    /// connection goes on.
+    pub fn handle_refusal(&mut self, text: &str) {
+        self.fail_pass(ErrorCode::InvalidParameters, text);
+    }
+
+    fn fail_pass(&mut self, code: ErrorCode, text: &str) {
         self.events.clear();
         if let Some(number) = self.in_flight.take()
             && self.generation.as_ref().is_some_and(|g| g.number() == number)
         {
-            self.fail(Failure::generation(number, ErrorCode::Internal, text.to_owned()));
+            self.fail(Failure::generation(number, code, text.to_owned()));
         }
     }
 

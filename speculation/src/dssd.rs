@@ -26,6 +26,7 @@ use crate::{
     acceptance::{self, Outcome},
     random::Randomness,
     sampling::{Distribution, LogitsError},
+    thinning,
 };
 
 /// What became of a round.
@@ -77,12 +78,8 @@ pub fn samples(target: &TargetDist, count: u8, randomness: &mut Randomness) -> V
 
 /// On the edge: the first sample that survives its coin; `None` if none does.
 pub fn survivor(samples: &[(u32, f32)], dist: &DraftDist, randomness: &mut Randomness) -> Option<u32> {
-    let survives = |&&(id, p): &&(u32, f32)| {
-        let q = f64::from(dist.count(id)) / f64::from(dist.total());
-        // With probability 1 − q̂/P, and never where that is negative.
-        randomness.unit() * f64::from(p) < f64::from(p) - q
-    };
-    samples.iter().find(survives).map(|&(id, _)| id)
+    let samples: Vec<(u32, f64)> = samples.iter().map(|&(id, p)| (id, p.into())).collect();
+    thinning::survivor(&samples, dist, randomness)
 }
 
 /// On the edge: a draw from norm(max(0, P − q̂)), or from P where rounding leaves nothing of it.

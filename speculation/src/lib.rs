@@ -11,6 +11,7 @@
 //! | [`draft`] | the above and the draw, for one token |
 //! | [`acceptance`] | how many drafts stand and which token follows |
 //! | [`dssd`] | the same where the edge resamples |
+//! | [`thinning`] | the same where only single probabilities and samples of the target's distribution can be had |
 //! | [`coupled`] | the same where both ends choose with shared noise |
 //! | [`comparison`] | what the same drafts would have cost under other schemes |
 //! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
@@ -52,6 +53,7 @@ pub mod sampling;
 pub mod sparsify;
 pub mod statistics;
 pub mod theory;
+pub mod thinning;
 pub mod unscaled;
 
 /// What one forward pass of a model is asked for.

@@ -11,6 +11,7 @@ use outrider_cloud::{
     pair::{PairPaths, draft_info, target_info},
     session::Limits,
     sessions::Sessions,
+    target::Target,
 };
 use outrider_codec::frame::{ErrorCode, Frame};
 use outrider_models::{Model, Tokenizer};
@@ -21,13 +22,13 @@ use tokio_tungstenite::{
     tungstenite::{self, Message, client::IntoClientRequest, http::HeaderValue},
 };
 
-/// The pair's target behind a real socket, until dropped.
+/// A target behind a real socket, until dropped.
 #[derive(Debug)]
 pub struct Server {
     /// `ws://…/session`.
     pub url: String,
-    /// The target's engine.
-    pub engine: Engine,
+    /// The target.
+    pub engine: Target,
     stop: watch::Sender<bool>,
 }
 
@@ -68,25 +69,29 @@ impl Server {
         let pair = PairPaths::default();
         let (tokenizer, target) = (pair.tokenizer().unwrap(), pair.target().unwrap());
         let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS).unwrap();
-        Self::serve(target, info, options)
+        Self::serve(Engine::start(target, options.sessions).unwrap().into(), info, options)
     }
 
     /// Starts another target on a free port. The draft that it serves is the pair's all the same.
     pub async fn start_with(target: Model, info: TargetInfo, sessions: usize, limits: Limits) -> Self {
-        Self::serve(target, info, Options { sessions, limits, ..Options::default() })
+        Self::start_for(Engine::start(target, sessions).unwrap().into(), info, limits).await
     }
 
-    fn serve(target: Model, info: TargetInfo, options: Options) -> Self {
-        let Options { sessions, limits, caps, access, tls } = options;
+    /// Starts in front of any target.
+    pub async fn start_for(engine: Target, info: TargetInfo, limits: Limits) -> Self {
+        Self::serve(engine, info, Options { limits, ..Options::default() })
+    }
+
+    fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
+        let Options { sessions: _, limits, caps, access, tls } = options;
         let pair = PairPaths::default();
         let served = Served {
             name: "pair".to_owned(),
             draft_name: "draft".to_owned(),
-            bos_token_id: target.config().bos_token_id,
+            bos_token_id: pair.draft().unwrap().config().bos_token_id,
             tokenizer: Arc::new(pair.tokenizer().unwrap()),
             template: ChatTemplate::Plain,
         };
-        let engine = Engine::start(target, sessions).unwrap();
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
             engine: engine.clone(),

@@ -9,7 +9,7 @@ use axum::{
     response::IntoResponse,
 };
 use outrider_codec::frame::{MAX_FRAME_BYTES, PROTOCOL_VERSION};
-use outrider_speculation::{Forward, options::SchemeName, rules::Rule};
+use outrider_speculation::{options::SchemeName, rules::Rule};
 use serde::Serialize;
 use tokio::time;
 
@@ -41,8 +41,7 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Jso
         _ if *state.stopping.borrow() => "stopping",
         None => "full",
         Some(seat) => {
-            let pass = seat.forward(Forward { keep: 0, tokens: vec![0], rows: 1 });
-            match time::timeout(PROBE, pass).await {
+            match time::timeout(PROBE, seat.probe()).await {
                 Ok(Ok(_)) => "ready",
                 Ok(Err(_)) => "failing",
                 Err(_) => "busy",

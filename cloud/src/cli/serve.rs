@@ -13,6 +13,8 @@ use std::{
 use bytesize::ByteSize;
 use clap::Args;
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
+use outrider_models::{ModelConfig, Tokenizer};
+use outrider_speculation::cloud::TargetInfo;
 use tokio::{signal, sync::watch, time};
 
 use self::{access::AccessArgs, caps::CapsArgs};
@@ -20,10 +22,12 @@ use super::{CommandError, log::LogFormat, print};
 use crate::{
     app::{self, AppState},
     engine::{Engine, EngineSettings, LEAST_BATCH_ROWS},
+    gateway::{EngineArgs, GatewayError},
     openai::{ChatTemplate, Served},
     pair::{self, PairPaths},
     session::Limits,
     sessions::Sessions,
+    target::Target,
 };
 
 mod access;
@@ -51,6 +55,8 @@ pub struct Serve {
     web: PathBuf,
     #[command(flatten)]
     pair: PairPaths,
+    #[command(flatten)]
+    engine: EngineArgs,
     /// What the API calls the target; the name of its file or folder if not given
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
@@ -116,35 +122,21 @@ impl Serve {
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
         let tokenizer = self.pair.tokenizer()?;
-        let target = self.pair.target()?;
-        let mut info = pair::target_info(&target, &tokenizer, self.max_draft_tokens)?;
-        let template = ChatTemplate::find(self.chat_template.as_deref(), &self.pair, target.config(), &tokenizer)?;
-        let served = Served {
-            name: self.model_name.unwrap_or_else(|| pair::name(self.pair.target.as_deref(), "outrider-target")),
-            draft_name: pair::name(self.pair.draft.as_deref(), "outrider-draft"),
-            bos_token_id: target.config().bos_token_id,
-            tokenizer: Arc::new(tokenizer),
-            template,
-        };
-        let engine = Engine::start_with(
-            target,
-            EngineSettings {
-                sessions: self.max_sessions,
-                batch_rows: self.batch_rows as usize,
-                kv_memory: self.kv_memory,
-            },
-        )?;
-        let (context, longest) = (info.context_length, engine.longest_text() as u32);
-        if longest < context {
-            tracing::warn!(context, longest, "--kv-memory does not hold one text as long as the target's context");
-            info.context_length = longest;
-        }
+        let (target, mut info, config) = self.target(&tokenizer).await?;
         if let Some(most) = self.caps.max_context {
             info.context_length = info.context_length.min(most);
         }
+        let template = ChatTemplate::find(self.chat_template.as_deref(), &self.pair, &config, &tokenizer)?;
+        let served = Served {
+            name: self.model_name.unwrap_or_else(|| pair::name(self.pair.target.as_deref(), "outrider-target")),
+            draft_name: pair::name(self.pair.draft.as_deref(), "outrider-draft"),
+            bos_token_id: config.bos_token_id,
+            tokenizer: Arc::new(tokenizer),
+            template,
+        };
         let (stop, stopping) = watch::channel(false);
         let state = AppState {
-            engine,
+            engine: target,
             target: info,
             sessions: Sessions::default(),
             limits: Limits {
@@ -182,6 +174,37 @@ impl Serve {
             Ok(result) => Ok(result??),
             Err(_) => Ok(()),
         }
+    }
+}
+
+impl Serve {
+    /// What verifies, what sessions need to know of it, and how its texts begin.
+    async fn target(&self, tokenizer: &Tokenizer) -> Result<(Target, TargetInfo, ModelConfig), CommandError> {
+        if let Some(address) = self.pair.engine_address() {
+            if self.pair.tokenizer.is_none() {
+                return Err(GatewayError::NoTokenizer.into());
+            }
+            // The draft has the same vocabulary, and the same tokens begin and end a text.
+            let draft = self.pair.draft()?;
+            let info = pair::target_info(&draft, tokenizer, self.max_draft_tokens)?;
+            let (gateway, info) = self.engine.connect(address, tokenizer, info, self.max_sessions).await?;
+            return Ok((Target::Gateway(gateway), info, draft.config().clone()));
+        }
+        let target = self.pair.target()?;
+        let mut info = pair::target_info(&target, tokenizer, self.max_draft_tokens)?;
+        let config = target.config().clone();
+        let settings = EngineSettings {
+            sessions: self.max_sessions,
+            batch_rows: self.batch_rows as usize,
+            kv_memory: self.kv_memory,
+        };
+        let engine = Engine::start_with(target, settings)?;
+        let (context, longest) = (info.context_length, engine.longest_text() as u32);
+        if longest < context {
+            tracing::warn!(context, longest, "--kv-memory does not hold one text as long as the target's context");
+            info.context_length = longest;
+        }
+        Ok((engine.into(), info, config))
     }
 }
 

@@ -44,6 +44,21 @@ pub(super) enum Work {
     CloudOnly,
 }
 
+/// What a pass is for, for a driver that decides what becomes of the drafts by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Round {
+    /// S(·).
+    pub sampling: SamplingParameters,
+    /// The uplink scheme; `None` where the target writes the text alone.
+    pub scheme: Option<SchemeParameters>,
+    /// How drafts are to be judged.
+    pub rule: Rule,
+    /// Whether the edge is told what they were judged by, which takes all of p.
+    pub evidence: bool,
+    /// The drafts: the last tokens that the pass feeds, or none.
+    pub drafts: Drafts,
+}
+
 /// What a generation that the edge drafts for has besides.
 #[derive(Debug)]
 pub(super) struct Verification {
@@ -207,6 +222,20 @@ impl Generation {
                 Ok(Some(Frame::Distribution(Distribution { generation: number, round, target: target.clone() })))
             }
             _ => Err(Failure::out_of_order("Resample came where there is nothing to resample")),
+        }
+    }
+
+    /// What the pass that [`next_pass`](Self::next_pass) asked for is for.
+    pub(super) fn round(&self) -> Round {
+        let sampling = self.sampling;
+        let none = Drafts::Ids(Vec::new());
+        match &self.work {
+            Work::CloudOnly => Round { sampling, scheme: None, rule: Rule::EXACT, evidence: false, drafts: none },
+            Work::Speculative(verification) => {
+                let Verification { parameters, rule, evidence, ref drafts, .. } = **verification;
+                let drafts = drafts.as_ref().map_or(none, |(drafts, _)| drafts.clone());
+                Round { sampling, scheme: Some(parameters), rule, evidence, drafts }
+            }
         }
     }
 

@@ -51,7 +51,10 @@ try {
     await page.evaluate(generate, [prompts[0], { ...options, maxNewTokens: 16 }, open]);
 
   /** Milliseconds that the server's runs of the target have taken so far. */
-  const verifying = async () => (await (await fetch(`${url}/healthz`)).json()).busyMs;
+  const verifying = async () => {
+    const metrics = await (await fetch(`${url}/metrics`)).text();
+    return 1e3 * Number(/^outrider_run_seconds_sum (\S+)/m.exec(metrics)[1]);
+  };
 
   const measured = [];
   for (const roundTripMs of roundTrips) {

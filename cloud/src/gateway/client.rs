@@ -1,0 +1,156 @@
+//! Questions to the engine over HTTP.
+//!
+//! A question changes nothing there, so one that met a closed door is asked again: the connection failed, or the engine says that it
+//! is busy. One that was answered, or took too long, is not.
+
+use std::{
+    error::Error,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use reqwest::{RequestBuilder, Response, StatusCode};
+use serde::Deserialize;
+use tokio::time;
+
+use super::{
+    GatewayError,
+    completion::{self, Choice, Prompt, Question},
+};
+
+/// How long to wait before asking again, each time.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+/// The longest answer in bytes. A prompt of 100 000 tokens with one listed token each fits.
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// How much of an engine's complaint is told.
+const MAX_MESSAGE_BYTES: usize = 300;
+
+/// A model at an engine.
+#[derive(Debug)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    /// With `/v1` or what stands for it.
+    base: String,
+    key: Option<String>,
+    limit: Duration,
+    pub(super) model: String,
+    answered: AtomicU64,
+}
+
+/// A model that the engine serves.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Served {
+    pub(super) id: String,
+    pub(super) max_model_len: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Models {
+    data: Vec<Served>,
+}
+
+impl Client {
+    /// For the engine at an address: its root, or where its API is.
+    pub(super) fn new(address: &str, key: Option<String>, limit: Duration) -> Result<Self, GatewayError> {
+        let wrong = || GatewayError::Address { address: address.to_owned() };
+        let url = reqwest::Url::parse(address).map_err(|_| wrong())?;
+        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || url.query().is_some() {
+            return Err(wrong());
+        }
+        let root = address.trim_end_matches('/');
+        let base = if url.path() == "/" { format!("{root}/v1") } else { root.to_owned() };
+        let http = reqwest::Client::builder().timeout(limit).tcp_nodelay(true).build().map_err(|_| wrong())?;
+        Ok(Self { http, base, key, limit, model: String::new(), answered: AtomicU64::new(0) })
+    }
+
+    /// Questions answered so far.
+    pub(super) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The models that the engine serves.
+    pub(super) async fn models(&self) -> Result<Vec<Served>, GatewayError> {
+        let bytes = self.send(|| self.http.get(format!("{}/models", self.base))).await?;
+        let models: Models =
+            serde_json::from_slice(&bytes).map_err(|error| completion::lacks(format!("of /models: {error}")))?;
+        Ok(models.data)
+    }
+
+    /// What is written after each prompt, each time.
+    pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Vec<Choice>, GatewayError> {
+        let body = question.body(&self.model);
+        let bytes = self.send(|| self.http.post(format!("{}/completions", self.base)).json(&body)).await?;
+        let prompts = if let Prompt::Several(prompts) = question.prompt { prompts.len() } else { 1 };
+        completion::read(&bytes, prompts * question.samples)
+    }
+
+    async fn send(&self, request: impl Fn() -> RequestBuilder) -> Result<Vec<u8>, GatewayError> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let error = match self.send_once(request()).await {
+                Ok(bytes) => {
+                    self.answered.fetch_add(1, Ordering::Relaxed);
+                    return Ok(bytes);
+                }
+                Err(error) => error,
+            };
+            match pauses.next() {
+                Some(pause) if is_passing(&error) => {
+                    tracing::warn!(%error, "asking again");
+                    time::sleep(*pause).await;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    async fn send_once(&self, request: RequestBuilder) -> Result<Vec<u8>, GatewayError> {
+        let request = match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        };
+        let mut response = request.send().await.map_err(|error| self.failure(&error))?;
+        let status = response.status();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.failure(&error))? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > MAX_ANSWER_BYTES {
+                return Err(completion::lacks(format!("it is longer than {MAX_ANSWER_BYTES} bytes")));
+            }
+        }
+        if status.is_success() { Ok(bytes) } else { Err(self.refusal(&response, &bytes)) }
+    }
+
+    fn failure(&self, error: &reqwest::Error) -> GatewayError {
+        let address = self.base.clone();
+        if error.is_timeout() {
+            return GatewayError::Slow { address, limit: self.limit };
+        }
+        // The innermost cause says it in the fewest words.
+        let mut cause: &dyn Error = error;
+        while let Some(source) = cause.source() {
+            cause = source;
+        }
+        GatewayError::Unreachable { address, error: cause.to_string() }
+    }
+
+    fn refusal(&self, response: &Response, body: &[u8]) -> GatewayError {
+        let (address, status) = (self.base.clone(), response.status());
+        if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            return GatewayError::Forbidden { address };
+        }
+        let mut message = String::from_utf8_lossy(&body[..body.len().min(MAX_MESSAGE_BYTES)]).into_owned();
+        // Shown on one line.
+        message.retain(|c| !c.is_control());
+        GatewayError::Status { address, status: status.as_u16(), message }
+    }
+}
+
+/// Whether asking again may help.
+fn is_passing(error: &GatewayError) -> bool {
+    match error {
+        GatewayError::Unreachable { .. } => true,
+        GatewayError::Status { status, .. } => matches!(status, 429 | 502 | 503 | 504),
+        _ => false,
+    }
+}

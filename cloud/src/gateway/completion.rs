@@ -1,0 +1,232 @@
+//! `/v1/completions` in vLLM's dialect: what is asked and what comes back.
+//!
+//! Prompts are token ids, and so is all that is read of the answer: tokens come as `"token_id:17"`
+//! (`return_tokens_as_token_ids`), or as `"17"` where the prompt's are listed.
+
+use std::collections::BTreeMap;
+
+use outrider_codec::frame::SamplingParameters;
+use serde::{Deserialize, Serialize};
+
+use super::GatewayError;
+
+/// S(·) that leaves p as it is.
+pub(super) const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+/// Log-probabilities may be above 0 by what rounding does.
+const ROUNDING: f64 = 1e-3;
+
+/// Tokens and their probabilities.
+pub(super) type Probabilities = Vec<(u32, f64)>;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question<'a> {
+    /// One text, or several.
+    pub prompt: Prompt<'a>,
+    /// Tokens to write after each.
+    pub max_tokens: usize,
+    /// How often to write them.
+    pub samples: usize,
+    /// How to choose them.
+    pub sampling: SamplingParameters,
+    /// How many of the most likely tokens to list beside each that is written.
+    pub listed: u32,
+    /// How many to list beside each of the prompt, if any are wanted there.
+    pub prompt_listed: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(untagged)]
+pub(super) enum Prompt<'a> {
+    Text(&'a str),
+    Tokens(&'a [u32]),
+    Several(&'a [&'a [u32]]),
+}
+
+impl<'a> Question<'a> {
+    /// A sample of p after a text, and no more.
+    pub(super) fn after(tokens: &'a [u32]) -> Self {
+        Self {
+            prompt: Prompt::Tokens(tokens),
+            max_tokens: 1,
+            samples: 1,
+            sampling: NEUTRAL,
+            listed: 0,
+            prompt_listed: None,
+        }
+    }
+
+    /// As it is sent.
+    pub(super) fn body(&self, model: &'a str) -> Body<'a> {
+        let SamplingParameters { temperature, top_k, top_p } = self.sampling;
+        Body {
+            model,
+            prompt: self.prompt,
+            max_tokens: self.max_tokens,
+            n: self.samples,
+            temperature,
+            top_p,
+            top_k: if top_k == 0 { -1 } else { top_k.into() },
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logprobs: self.listed,
+            prompt_logprobs: self.prompt_listed,
+            return_tokens_as_token_ids: true,
+            add_special_tokens: false,
+        }
+    }
+}
+
+/// The body of a request. Everything that changes what is sampled is said, since models come with defaults of their own
+/// (generation_config.json).
+#[derive(Debug, Serialize)]
+pub(super) struct Body<'a> {
+    model: &'a str,
+    prompt: Prompt<'a>,
+    max_tokens: usize,
+    n: usize,
+    temperature: f32,
+    top_p: f32,
+    top_k: i64,
+    min_p: f32,
+    repetition_penalty: f32,
+    presence_penalty: f32,
+    frequency_penalty: f32,
+    logprobs: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<u32>,
+    return_tokens_as_token_ids: bool,
+    add_special_tokens: bool,
+}
+
+/// What was written after one prompt, once.
+#[derive(Debug, PartialEq)]
+pub(super) struct Choice {
+    /// The tokens, each with its probability under p; at least one.
+    pub tokens: Probabilities,
+    /// The most likely tokens at the place of the first.
+    pub likely: Probabilities,
+    /// For each token of the prompt what is likely there and the token itself; nothing for the first, or if it was not asked for.
+    pub prompt: Vec<Probabilities>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Answer {
+    choices: Vec<RawChoice>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawChoice {
+    index: usize,
+    logprobs: Option<RawTokens>,
+    prompt_logprobs: Option<Vec<Option<BTreeMap<String, Listed>>>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawTokens {
+    tokens: Vec<String>,
+    token_logprobs: Vec<Option<f64>>,
+    top_logprobs: Option<Vec<Option<BTreeMap<String, f64>>>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Listed {
+    logprob: f64,
+}
+
+/// Reads an answer with so many choices: for each prompt in turn, its samples.
+pub(super) fn read(bytes: &[u8], count: usize) -> Result<Vec<Choice>, GatewayError> {
+    let answer: Answer = serde_json::from_slice(bytes).map_err(|error| lacks(format!("{error}")))?;
+    let mut choices = answer.choices;
+    choices.sort_by_key(|choice| choice.index);
+    if choices.len() != count {
+        return Err(lacks(format!("{} choices in place of {count}", choices.len())));
+    }
+    choices.into_iter().map(RawChoice::check).collect()
+}
+
+impl RawChoice {
+    fn check(self) -> Result<Choice, GatewayError> {
+        let logprobs = self.logprobs.ok_or_else(|| lacks("no logprobs".to_owned()))?;
+        let tokens = logprobs.tokens.iter().zip(&logprobs.token_logprobs);
+        let tokens = tokens
+            .map(|(token, logprob)| match logprob {
+                Some(logprob) => entry(token, *logprob),
+                None => Err(lacks("a token without a log-probability".to_owned())),
+            })
+            .collect::<Result<Probabilities, _>>()?;
+        if tokens.is_empty() {
+            return Err(lacks("no token was written".to_owned()));
+        }
+        let likely = logprobs.top_logprobs.into_iter().flatten().next().flatten().unwrap_or_default();
+        let likely = likely.iter().map(|(token, &logprob)| entry(token, logprob)).collect::<Result<_, _>>()?;
+        let prompt = self.prompt_logprobs.unwrap_or_default().into_iter().map(|place| {
+            place.unwrap_or_default().iter().map(|(token, listed)| entry(token, listed.logprob)).collect()
+        });
+        Ok(Choice { tokens, likely, prompt: prompt.collect::<Result<_, _>>()? })
+    }
+}
+
+fn entry(token: &str, logprob: f64) -> Result<(u32, f64), GatewayError> {
+    let id = token.strip_prefix("token_id:").unwrap_or(token).parse();
+    let id = id.map_err(|_| lacks(format!("token {token:?} is no id (return_tokens_as_token_ids)")))?;
+    if logprob.is_nan() || logprob > ROUNDING {
+        return Err(lacks(format!("{logprob} is no log-probability")));
+    }
+    Ok((id, logprob.exp().min(1.0)))
+}
+
+pub(super) fn lacks(what: String) -> GatewayError {
+    GatewayError::Answer { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_says_all_that_changes_what_is_sampled() {
+        let question = Question { prompt_listed: Some(1), ..Question::after(&[3, 4]) };
+        let said = serde_json::to_value(question.body("m")).unwrap();
+        let expected = serde_json::json!({
+            "model": "m", "prompt": [3, 4], "max_tokens": 1, "n": 1, "temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0,
+            "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "logprobs": 0, "prompt_logprobs": 1,
+            "return_tokens_as_token_ids": true, "add_special_tokens": false
+        });
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn an_answer_is_read_as_ids_and_probabilities() {
+        let answer = br#"{"id": "x", "choices": [
+            {"index": 1, "text": "", "logprobs": {"tokens": ["token_id:9"], "token_logprobs": [0.0], "top_logprobs": [null]}},
+            {"index": 0, "text": " a", "logprobs": {"tokens": ["token_id:5"], "token_logprobs": [-0.6931471805599453],
+                "top_logprobs": [{"token_id:5": -0.6931471805599453, "token_id:6": -9999.0}]},
+             "prompt_logprobs": [null, {"17": {"logprob": -1.3862943611198906, "rank": 2, "decoded_token": "b"}}]}]}"#;
+        let choices = read(answer, 2).unwrap();
+        assert_eq!(choices[0].tokens, [(5, 0.5)]);
+        assert_eq!(choices[0].likely, [(5, 0.5), (6, 0.0)]);
+        assert_eq!(choices[0].prompt, [vec![], vec![(17, 0.25)]]);
+        assert_eq!(choices[1], Choice { tokens: vec![(9, 1.0)], likely: vec![], prompt: vec![] });
+        assert!(read(answer, 1).is_err());
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        let logprobs = |logprobs: &str| format!(r#"{{"choices": [{{"index": 0, "logprobs": {logprobs}}}]}}"#);
+        for bad in [
+            "<html>".to_owned(),
+            r#"{"choices": []}"#.to_owned(),
+            logprobs("null"),
+            logprobs(r#"{"tokens": [], "token_logprobs": []}"#),
+            logprobs(r#"{"tokens": [" a"], "token_logprobs": [-1.0]}"#),
+            logprobs(r#"{"tokens": ["token_id:1"], "token_logprobs": [null]}"#),
+            logprobs(r#"{"tokens": ["token_id:1"], "token_logprobs": [0.7]}"#),
+            logprobs(r#"{"tokens": ["token_id:-1"], "token_logprobs": [-1.0]}"#),
+        ] {
+            assert!(matches!(read(bad.as_bytes(), 1), Err(GatewayError::Answer { .. })), "{bad}");
+        }
+    }
+}

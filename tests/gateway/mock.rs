@@ -1,0 +1,241 @@
+//! An engine that speaks vLLM's dialect of `/v1/completions`, for a p that is known.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use outrider_codec::frame::SamplingParameters;
+use outrider_models::{Chunk, Model, Tokenizer};
+use outrider_speculation::{
+    random::{End, Randomness},
+    sampling::{self, Distribution},
+};
+use outrider_tests::toy::ToyModel;
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+
+/// What the engine serves.
+pub enum Weights {
+    /// A toy, whose law is known in closed form.
+    Toy(ToyModel),
+    /// A real model.
+    Model(Box<Model>),
+}
+
+/// What the engine does when it is asked for a completion.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mood {
+    /// Answers.
+    Well,
+    /// Answers with this status.
+    Refuses(u16),
+    /// Answers something else.
+    Babbles,
+    /// Answers late.
+    Dawdles(Duration),
+    /// Dies in the middle of its answer.
+    Dies,
+    /// Leaves `prompt_logprobs` out.
+    KeepsQuiet,
+}
+
+/// A running engine; it ends with the test.
+pub struct MockEngine {
+    /// Its root.
+    pub address: String,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    weights: Weights,
+    tokenizer: Tokenizer,
+    context_length: u32,
+    key: Option<&'static str>,
+    models: Vec<&'static str>,
+    mood: Mutex<Mood>,
+    requests: AtomicUsize,
+    randomness: Mutex<Randomness>,
+}
+
+impl MockEngine {
+    pub async fn start(weights: Weights, tokenizer: Tokenizer, context_length: u32) -> Self {
+        Self::start_with(weights, tokenizer, context_length, None, vec!["known"]).await
+    }
+
+    pub async fn start_with(
+        weights: Weights,
+        tokenizer: Tokenizer,
+        context_length: u32,
+        key: Option<&'static str>,
+        models: Vec<&'static str>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            weights,
+            tokenizer,
+            context_length,
+            key,
+            models,
+            mood: Mutex::new(Mood::Well),
+            requests: AtomicUsize::new(0),
+            randomness: Mutex::new(Randomness::new(99, End::Cloud)),
+        });
+        let app = Router::new()
+            .route("/v1/models", get(list))
+            .route("/v1/completions", post(complete))
+            .with_state(Arc::clone(&shared));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(axum::serve(listener, app).into_future());
+        Self { address, shared }
+    }
+
+    /// From now on.
+    pub fn feel(&self, mood: Mood) {
+        *self.shared.mood.lock().unwrap() = mood;
+    }
+
+    /// Completions asked for so far.
+    pub fn requests(&self) -> usize {
+        self.shared.requests.load(Ordering::Relaxed)
+    }
+}
+
+async fn list(State(shared): State<Arc<Shared>>) -> Response {
+    if let Mood::Refuses(status) = *shared.mood.lock().unwrap() {
+        return refusal(status);
+    }
+    let model = |id: &&str| json!({ "id": id, "object": "model", "max_model_len": shared.context_length });
+    Json(json!({ "object": "list", "data": shared.models.iter().map(model).collect::<Vec<_>>() })).into_response()
+}
+
+fn refusal(status: u16) -> Response {
+    (StatusCode::from_u16(status).unwrap(), "{\"error\": \"not today\"}").into_response()
+}
+
+async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    shared.requests.fetch_add(1, Ordering::Relaxed);
+    let key = shared.key.map(|key| format!("Bearer {key}"));
+    if key.is_some_and(|key| headers.get(header::AUTHORIZATION).is_none_or(|value| value != key.as_str())) {
+        return StatusCode::UNAUTHORIZED.into_response();
+    }
+    let mood = *shared.mood.lock().unwrap();
+    match mood {
+        Mood::Well | Mood::KeepsQuiet => {}
+        Mood::Refuses(status) => return refusal(status),
+        Mood::Babbles => return "<html>Welcome to nginx!</html>".into_response(),
+        Mood::Dawdles(time) => tokio::time::sleep(time).await,
+        Mood::Dies => {
+            let pieces = [Ok(Bytes::from_static(b"{\"choi")), Err(io::Error::other("killed"))];
+            return Body::from_stream(futures_util::stream::iter(pieces)).into_response();
+        }
+    }
+    let mut body: Value = serde_json::from_slice(&body).unwrap();
+    if mood == Mood::KeepsQuiet {
+        body.as_object_mut().unwrap().remove("prompt_logprobs");
+    }
+    Json(shared.answer(&body)).into_response()
+}
+
+impl Shared {
+    fn answer(&self, body: &Value) -> Value {
+        assert_eq!(body["model"], self.models[0]);
+        assert_eq!(body["return_tokens_as_token_ids"], true);
+        let sampling = SamplingParameters {
+            temperature: body["temperature"].as_f64().unwrap() as f32,
+            top_k: body["top_k"].as_i64().unwrap().max(0) as u32,
+            top_p: body["top_p"].as_f64().unwrap() as f32,
+        };
+        let mut choices = Vec::new();
+        for prompt in self.prompts(&body["prompt"]) {
+            let rows = self.rows(&prompt);
+            let of_prompt = body["prompt_logprobs"].as_u64().map(|count| {
+                let place = |index: usize| listed(&rows[index - 1], count as usize, prompt[index]);
+                (0..prompt.len()).map(|i| if i == 0 { Value::Null } else { place(i) }).collect::<Value>()
+            });
+            for _ in 0..body["n"].as_u64().unwrap() {
+                let index = choices.len();
+                let max_tokens = body["max_tokens"].as_u64().unwrap() as usize;
+                assert!(prompt.len() + max_tokens <= self.context_length as usize, "asks beyond the context");
+                let logprobs = self.write(&prompt, max_tokens, &sampling, body["logprobs"].as_u64().unwrap() as usize);
+                choices.push(json!({
+                    "index": index, "text": "…", "logprobs": logprobs, "finish_reason": "length",
+                    "prompt_logprobs": of_prompt,
+                }));
+            }
+        }
+        json!({ "id": "cmpl-1", "object": "text_completion", "choices": choices })
+    }
+
+    fn prompts(&self, prompt: &Value) -> Vec<Vec<u32>> {
+        let ids = |list: &Value| -> Vec<u32> {
+            list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+        };
+        match prompt {
+            Value::String(text) => vec![self.tokenizer.encode(text).unwrap()],
+            Value::Array(list) if list[0].is_array() => list.iter().map(ids).collect(),
+            list => vec![ids(list)],
+        }
+    }
+
+    fn write(&self, prompt: &[u32], count: usize, sampling: &SamplingParameters, likely: usize) -> Value {
+        let mut text = prompt.to_vec();
+        let (mut tokens, mut logprobs, mut top) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..count {
+            let row = self.rows(&text).pop().unwrap();
+            let id = Distribution::new(&row, sampling).unwrap().draw(&mut self.randomness.lock().unwrap());
+            tokens.push(format!("token_id:{id}"));
+            logprobs.push(logprob(&row, id));
+            let places = listed(&row, likely, id);
+            let places = places.as_object().unwrap().iter();
+            top.push(
+                places.map(|(id, entry)| (format!("token_id:{id}"), entry["logprob"].clone())).collect::<Map<_, _>>(),
+            );
+            text.push(id);
+        }
+        json!({ "tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": [] })
+    }
+
+    /// Logits after each token.
+    fn rows(&self, text: &[u32]) -> Vec<Vec<f32>> {
+        match &self.weights {
+            Weights::Toy(toy) => (1..=text.len()).map(|end| toy.logits(&text[..end])).collect(),
+            Weights::Model(model) => {
+                let (mut cache, positions) = (model.new_cache(), (0..text.len()).collect::<Vec<_>>());
+                let chunk = Chunk { cache: &mut cache, tokens: text, positions: &positions };
+                model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
+            }
+        }
+    }
+}
+
+fn logprob(row: &[f32], id: u32) -> f64 {
+    let plain = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+    Distribution::new(row, &plain).unwrap().probability(id).ln().max(-9999.0)
+}
+
+/// The `count` most likely tokens and this one.
+fn listed(row: &[f32], count: usize, id: u32) -> Value {
+    let plain = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+    let p = sampling::transform(row, &plain).unwrap();
+    let mut ids: Vec<u32> = (0..row.len() as u32).collect();
+    ids.sort_by(|&a, &b| p[b as usize].total_cmp(&p[a as usize]).then(a.cmp(&b)));
+    ids.truncate(count);
+    ids.push(id);
+    // A tokenizer of another model may have more tokens.
+    let logprob = |id: u32| p.get(id as usize).map_or(-9999.0, |p| p.ln().max(-9999.0));
+    let entry = |id: u32| (id.to_string(), json!({ "logprob": logprob(id), "rank": 1 }));
+    Value::Object(ids.into_iter().map(entry).collect())
+}
