@@ -51,6 +51,8 @@ pub struct EngineSettings {
 }
 
 impl Default for EngineSettings {
+    /// 256 rows: on the CPU a row costs the same in runs of 40 to 500 (`cargo xtask bench serve`), so more rows would only
+    /// make everybody wait longer for the run under way. The rounds of fifty sessions fit one run.
     fn default() -> Self {
         Self { sessions: 1024, batch_rows: 256, kv_memory: ByteSize::gib(1) }
     }

@@ -1,5 +1,7 @@
 //! The log, on standard error.
 
+use std::io::{IsTerminal, stderr};
+
 use tracing_subscriber::EnvFilter;
 
 /// How lines of the log look.
@@ -14,7 +16,8 @@ pub(super) enum LogFormat {
 /// Starts the log; RUST_LOG says what goes into it, `info` if it does not.
 pub(super) fn init(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(stderr().is_terminal()).with_writer(stderr);
     match format {
         LogFormat::Text => builder.init(),
         // The session's fields on the top level would collide with an event's own.

@@ -71,8 +71,8 @@ pub struct Scrape(String);
 impl Scrape {
     /// The number behind a name without labels; not a number if there is none.
     pub fn value(&self, name: &str) -> f64 {
-        let values = self.0.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-        values.last().unwrap_or(f64::NAN)
+        let mut values = self.0.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        values.next().unwrap_or(f64::NAN)
     }
 
     /// The sum over all labels of a name.
