@@ -9,7 +9,7 @@ use outrider_cloud::{
 };
 use outrider_codec::{
     frame::{Draft, ErrorCode, Frame, Hello, Prompt, Request, Resume, SamplingParameters, Ticket, Welcome},
-    scheme::{Code, SchemeParameters},
+    scheme::SchemeParameters,
 };
 use outrider_models::Model;
 use outrider_speculation::{
@@ -24,8 +24,8 @@ use outrider_tests::{
 const TARGET: &[u8] = include_bytes!("../models/tests/golden/blocks-f32.gguf");
 const DRAFT: &[u8] = include_bytes!("../models/tests/golden/blocks-q4_0.gguf");
 const TOKENIZER_HASH: [u8; 32] = [5; 32];
-const SCHEME: SchemeParameters =
-    SchemeParameters::KSqs { support_size: 4, lattice_resolution: 50, code: Code::Adaptive };
+/// The one that sends most: connections are cut by bytes, and passes take time.
+const SCHEME: SchemeParameters = SchemeParameters::Dense;
 const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
 
 fn model(bytes: &[u8]) -> Model {
