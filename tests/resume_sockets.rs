@@ -64,7 +64,7 @@ fn speculative() -> Mode {
 
 /// Two hundred cuts, and a few servers that go, one with a word and one without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes minutes: run it with --ignored"]
+#[ignore = "has not been seen to end within two minutes; why is not known"]
 async fn two_hundred_cuts_change_nothing() {
     let draft = model(DRAFT);
     let length = draft.config().context_length as u32 / 2;
