@@ -43,7 +43,9 @@ async fn greeted(server: &Server, info: &DraftInfo) -> RawClient {
 async fn bad_clients_are_told_and_good_ones_never_notice() {
     let edge = Edge::load();
     let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
-    let server = Server::start(8, Limits::default()).await;
+    // Who goes without a goodbye is waited for.
+    let limits = Limits { detached: Duration::from_secs(1), ..Limits::default() };
+    let server = Server::start(8, limits).await;
     let mut good = edge.connect(&server.url).await;
     let start = edge.prompt("Once upon a time");
     let (expected, _) = generate(&mut good, start.clone(), &settings(48)).await;

@@ -180,7 +180,7 @@ mod tests {
         let mut entries: Vec<Entry> = (0..3).map(|_| sessions.open().unwrap()).collect();
         sessions.make_room().await;
         entries[2].set_idle(true);
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        time::sleep(Duration::from_millis(2)).await;
         entries[1].set_idle(true);
         entries[2].set_idle(true);
         sessions.make_room().await;

@@ -54,7 +54,9 @@ test('a cut connection and a reload change nothing of the text', async ({ demo, 
 
   const proxy = await Proxy.before(server.url);
   try {
-    await demo.page.goto(`${proxy.url}/?${new URLSearchParams(Object.entries(greedy).map(([k, v]) => [k, String(v)]))}`);
+    await demo.page.goto(
+      `${proxy.url}/?${new URLSearchParams(Object.entries(greedy).map(([k, v]) => [k, String(v)]))}`,
+    );
     await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
     await demo.slide('round-trip', 200);
     await demo.start();
