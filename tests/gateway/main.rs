@@ -236,7 +236,7 @@ async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
     assert!(complaint(connect(&engine.address, options()).await).contains("answers 400: {\"error\": \"not today\"}"));
 
     let other = PairPaths::default().tokenizer().unwrap();
-    let engine = MockEngine::start(toy(), other, 64).await;
+    let engine = MockEngine::start(toy(), other, 512).await;
     assert!(complaint(connect(&engine.address, options()).await).contains("not the one given with --tokenizer"));
 
     let engine = MockEngine::start_with(toy(), tokenizer(), 64, Some("secret"), vec!["known", "other"]).await;
