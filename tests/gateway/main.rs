@@ -236,7 +236,7 @@ async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
     assert!(complaint(connect(&engine.address, options()).await).contains("answers 400: {\"error\": \"not today\"}"));
 
     let other = PairPaths::default().tokenizer().unwrap();
-    let engine = MockEngine::start(toy(), other, 64).await;
+    let engine = MockEngine::start(toy(), other, 512).await;
     assert!(complaint(connect(&engine.address, options()).await).contains("not the one given with --tokenizer"));
 
     let engine = MockEngine::start_with(toy(), tokenizer(), 64, Some("secret"), vec!["known", "other"]).await;
@@ -265,5 +265,49 @@ async fn every_scheme_runs_at_the_default_sampling() {
         let prompt = edge.prompt("Far away in the forest there lived");
         let (ids, _) = generate(&mut session, prompt, &settings(Some(scheme), sampling, 3, 12)).await;
         assert!(!ids.is_empty());
+    }
+}
+
+/// Says how a real engine with the pair's target does; `docs/gateway.md` has what it said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs an engine that serves the pair's target, at the address in OUTRIDER_ENGINE"]
+async fn a_real_engine_is_the_target() {
+    let address = std::env::var("OUTRIDER_ENGINE").unwrap();
+    let pair = PairPaths::default();
+    let tokenizer = pair.tokenizer().unwrap();
+    let info = target_info(&pair.target().unwrap(), &tokenizer, MAX_DRAFT_TOKENS).unwrap();
+    let (gateway, info) = EngineArgs::default().connect(&address, &tokenizer, info, 1).await.unwrap();
+    let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
+    let edge = Edge::load();
+    let mut session = edge.connect(&server.url).await;
+    let usual = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
+    let mut own = Vec::new();
+    for (way, scheme, sampling) in [
+        ("T = 0, alone", None, GREEDY),
+        ("T = 0, k-sqs", Some(K_SQS), GREEDY),
+        ("T = 1, dense", Some(SchemeParameters::Dense), NEUTRAL),
+        ("T = 1, coupled", Some(SchemeParameters::Coupled), NEUTRAL),
+        ("T = 0.7, top-p 0.95, k-sqs", Some(K_SQS), usual),
+        ("the same and top-k 20", Some(K_SQS), SamplingParameters { top_k: 20, ..usual }),
+    ] {
+        let (mut tokens, mut judged, mut accepted, mut same) = (0, 0, 0, 0);
+        let (before, began) = (server.engine.load().runs, std::time::Instant::now());
+        for (seed, text) in ["Once upon a time", "The old king had three sons"].iter().enumerate() {
+            let wanted = settings(scheme, sampling, seed as u64, 48);
+            let (ids, generated) = generate(&mut session, edge.prompt(text), &wanted).await;
+            tokens += ids.len();
+            judged += generated.statistics.judged;
+            accepted += generated.statistics.accepted;
+            if sampling == GREEDY && scheme.is_none() {
+                own.push(ids);
+            } else if sampling == GREEDY {
+                same += ids.iter().zip(&own[seed]).take_while(|(a, b)| a == b).count();
+            }
+        }
+        let rate = tokens as f64 / began.elapsed().as_secs_f64();
+        let asked = (server.engine.load().runs - before) as f64 / tokens as f64;
+        println!(
+            "{way}: {tokens} tokens, {same} as alone, {accepted} of {judged} stand, {asked:.2} questions and {rate:.1} tokens/s"
+        );
     }
 }
