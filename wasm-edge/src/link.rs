@@ -54,8 +54,8 @@ impl Links {
 pub struct Socket {
     links: Links,
     outgoing: UnboundedSender<(Duration, Vec<u8>)>,
-    incoming: SplitStream<WebSocket>,
-    /// A message that has left the socket and not yet arrived at the end of the link.
+    incoming: UnboundedReceiver<(Duration, Vec<u8>)>,
+    /// The next message, which has not yet arrived at the end of the link.
     under_way: Option<(Duration, Vec<u8>)>,
 }
 
@@ -70,9 +70,11 @@ impl Socket {
         };
         let socket =
             socket.map_err(|error| Failure::new("connection-failed", format!("{url} cannot be reached: {error}")))?;
-        let (sink, incoming) = socket.split();
+        let (sink, stream) = socket.split();
         let (outgoing, queue) = unbounded();
         spawn_local(pump(sink, queue, links.clone()));
+        let (arrivals, incoming) = unbounded();
+        spawn_local(stamp(stream, arrivals, links.clone()));
         Ok(Self { links, outgoing, incoming, under_way: None })
     }
 
@@ -86,18 +88,27 @@ impl Socket {
     /// The next message, when it has arrived; `None` when the connection is gone. May be dropped and called again.
     pub async fn receive(&mut self) -> Option<Vec<u8>> {
         if self.under_way.is_none() {
-            let bytes = match self.incoming.next().await? {
-                Ok(Message::Bytes(bytes)) => bytes,
-                // No frame is text; the session refuses it like any other bytes.
-                Ok(Message::Text(text)) => text.into_bytes(),
-                Err(_) => return None,
-            };
-            let arrival = self.links.down.borrow_mut().arrival(self.links.now(), bytes.len());
-            self.under_way = Some((arrival, bytes));
+            self.under_way = Some(self.incoming.next().await?);
         }
         let arrival = self.under_way.as_ref()?.0;
         self.links.wait_until(arrival).await;
         self.under_way.take().map(|(_, bytes)| bytes)
+    }
+}
+
+/// Hands what comes out of the socket to the link at once: messages that follow each other are delayed together, not one after
+/// the other.
+async fn stamp(mut stream: SplitStream<WebSocket>, arrivals: UnboundedSender<(Duration, Vec<u8>)>, links: Links) {
+    while let Some(Ok(message)) = stream.next().await {
+        let bytes = match message {
+            Message::Bytes(bytes) => bytes,
+            // No frame is text; the session refuses it like any other bytes.
+            Message::Text(text) => text.into_bytes(),
+        };
+        let arrival = links.down.borrow_mut().arrival(links.now(), bytes.len());
+        if arrivals.unbounded_send((arrival, bytes)).is_err() {
+            return;
+        }
     }
 }
 
