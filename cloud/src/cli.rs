@@ -46,7 +46,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     Generate(generate::Generate),
     Rules(rules::Rules),
     Theory(theory::Theory),

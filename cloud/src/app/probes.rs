@@ -40,13 +40,11 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Jso
     let status = match state.engine.seat() {
         _ if *state.stopping.borrow() => "stopping",
         None => "full",
-        Some(seat) => {
-            match time::timeout(PROBE, seat.probe()).await {
-                Ok(Ok(_)) => "ready",
-                Ok(Err(_)) => "failing",
-                Err(_) => "busy",
-            }
-        }
+        Some(seat) => match time::timeout(PROBE, seat.probe()).await {
+            Ok(Ok(_)) => "ready",
+            Ok(Err(_)) => "failing",
+            Err(_) => "busy",
+        },
     };
     let code = if status == "ready" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(Health { status, load: state.engine.load() }))

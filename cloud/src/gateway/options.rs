@@ -84,7 +84,11 @@ impl EngineArgs {
             seats,
             seated: AtomicUsize::new(0),
             next_seat: AtomicU64::new(0),
-            metrics: Metrics::new(&EngineSettings { sessions: seats, kv_memory: ByteSize(0), ..EngineSettings::default() }),
+            metrics: Metrics::new(&EngineSettings {
+                sessions: seats,
+                kv_memory: ByteSize(0),
+                ..EngineSettings::default()
+            }),
         };
         Ok((Gateway(Arc::new(shared)), info))
     }
