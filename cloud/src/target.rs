@@ -1,7 +1,7 @@
 //! The target of the sessions: a model in this process, or an engine elsewhere.
 //!
 //! A session holds a [`Seat`] and asks it for the rows of logits of its passes. A model computes them. An engine elsewhere does not
-//! hand them out, so the [gateway](crate::gateway) decides what becomes of the round and gives rows that leave no other outcome.
+//! hand them out, so the [gateway] decides what becomes of the round and gives rows that leave no other outcome.
 
 use outrider_codec::frame::ErrorCode;
 use outrider_models::Logits;

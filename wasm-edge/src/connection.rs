@@ -34,7 +34,9 @@ pub struct Connection {
     links: Links,
     url: String,
     token: Option<String>,
-    /// Attempts to connect again since the last that succeeded.
+    /// Attempts to connect again, one after the other, before a generation is lost.
+    pub attempts: u32,
+    /// Attempts since the last that succeeded.
     failed: u32,
     /// Why the server ended the last connection, if it said so.
     interruption: Option<ErrorFrame>,
@@ -84,6 +86,7 @@ impl Connection {
             links,
             url: url.to_owned(),
             token: token.map(str::to_owned),
+            attempts: 0,
             failed: 0,
             interruption: None,
             cache: model.new_cache(),
@@ -122,7 +125,7 @@ impl Connection {
     }
 
     /// Runs a generation to its end; `stop` resolves when the user wants it to end sooner. When the connection is lost it goes on over
-    /// another, after no more than so many `attempts`.
+    /// another, after no more than [`attempts`](Self::attempts).
     ///
     /// On `Err(Interruption::Refused)` the connection can be used again, on `Err(Interruption::Broken)` not.
     pub async fn generate(
@@ -130,7 +133,6 @@ impl Connection {
         model: &Model,
         prompt: Vec<u32>,
         settings: &Settings,
-        attempts: u32,
         stop: impl Future<Output = ()>,
         mut on_committed: impl FnMut(&Committed, Report),
         mut on_line: impl FnMut(LineEvent),
@@ -168,7 +170,7 @@ impl Connection {
                         }
                     };
                     let Some(bytes) = received else {
-                        if self.failed >= attempts || !self.session.disconnected() {
+                        if self.failed >= self.attempts || !self.session.disconnected() {
                             let reason = self.interruption.take();
                             return Err(reason.map_or_else(Failure::connection_lost, Failure::from).into());
                         }

@@ -91,6 +91,7 @@ impl Edge {
             .borrow_mut()
             .take()
             .ok_or_else(|| Failure::new("not-connected", "there is no connection, or a generation is under way"))?;
+        connection.attempts = attempts;
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);
 
@@ -103,7 +104,6 @@ impl Edge {
                 &self.model,
                 start,
                 &settings,
-                attempts,
                 async {
                     // A dropped sender is not a stop.
                     if stopped.await.is_err() {

@@ -18,7 +18,7 @@ pub struct Welcome {
     pub vocab_size: u32,
     /// The most tokens, prompt included, a generation may have.
     pub context_length: u32,
-    /// The most tokens a [`Draft`] may carry, at most [`MAX_DRAFT_TOKENS`].
+    /// The most tokens a [`Draft`] may carry, at most [`MAX_DRAFT_TOKENS`](super::MAX_DRAFT_TOKENS).
     pub max_draft_tokens: u8,
     /// Ids that end a text when committed.
     pub eos_ids: Vec<u32>,
