@@ -156,7 +156,7 @@ async fn whoever_takes_too_long_to_begin_is_not_waited_for() {
     let mut client = server.raw().await;
     assert!(is_welcome(&mut client).await);
     time::sleep(2 * short).await;
-    client.send(Frame::Cancel { generation: 1 }.encode()).await;
+    client.send(hello()).await;
     client.expect_refusal(ErrorCode::OutOfOrder).await;
 
     for (begun, status) in [
@@ -220,7 +220,7 @@ async fn evidence_is_for_those_who_may_have_it() {
         client.send(prompt(1)).await;
         if may {
             client.send(Frame::Cancel { generation: 1 }.encode()).await;
-            client.send(Frame::Cancel { generation: 9 }.encode()).await;
+            client.send(hello()).await;
             client.expect_refusal(ErrorCode::OutOfOrder).await;
         } else {
             match client.receive().await {

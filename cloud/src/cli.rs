@@ -17,6 +17,7 @@ mod theory;
 mod train_gate;
 
 use log::LogFormat;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Draft text with a small model at the edge, verify it with a large one on a server.
 ///
@@ -62,10 +63,11 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    log::init(match &cli.command {
-        Command::Serve(serve) => serve.log_format(),
-        _ => LogFormat::Text,
-    });
+    match &cli.command {
+        Command::Serve(serve) => log::init(serve.log_format(), LevelFilter::INFO),
+        // What they say is their output.
+        _ => log::init(LogFormat::Text, LevelFilter::WARN),
+    }
     let result = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| {
         runtime.block_on(async {
             match cli.command {

@@ -365,7 +365,7 @@ fn a_setting_is_what_the_flag_says_or_else_the_environment_the_file_the_default(
             |key: &str| lines.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")).unwrap().to_owned();
         ["max-sessions", "idle-timeout", "evidence", "max-draft-tokens"].map(of).to_vec()
     };
-    let defaults = ["64", "300", "\"same-origin\"", "16"];
+    let defaults = ["1024", "300", "\"same-origin\"", "16"];
     assert_eq!(shown(&[], &[]), defaults);
     assert_eq!(shown(&["--config", file], &[]), ["7", "70", "\"never\"", "16"]);
     let variables = [("OUTRIDER_CONFIG", file), ("OUTRIDER_MAX_SESSIONS", "8"), ("OUTRIDER_IDLE_TIMEOUT", "80")];

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, stderr};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 /// How lines of the log look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -13,9 +13,9 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// Starts the log; RUST_LOG says what goes into it, `info` if it does not.
-pub(super) fn init(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// Starts the log; RUST_LOG says what goes into it, `level` and above if it does not.
+pub(super) fn init(format: LogFormat, level: LevelFilter) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level.to_string()));
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(stderr().is_terminal()).with_writer(stderr);
     match format {

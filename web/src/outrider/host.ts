@@ -184,10 +184,7 @@ export class EdgeHost {
       }, this.#connectTimeoutMs);
     });
     try {
-      const session = await Promise.race([
-        edge.connect(this.#sessionUrl, this.#token, this.#claim),
-        tooLate,
-      ]);
+      const session = await Promise.race([edge.connect(this.#sessionUrl, this.#token, this.#claim), tooLate]);
       this.#connected = true;
       this.#claim = null;
       return session;
