@@ -11,7 +11,7 @@ use outrider_speculation::{
     conformal::ThresholdParameters,
     control::StopRule,
     edge::{Mode, Settings, Speculation},
-    theory::tk_slt::optimal_draft_length,
+    theory::tk_slt::{optimal_draft_length, speedup},
 };
 use outrider_tests::{
     goodness::{ALARM, p_value, total_variation},
@@ -155,7 +155,7 @@ const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
 /// The rate falls to a tenth and comes back. From the 20th round after each step on γ* is what ODLD gives for the true cost
-/// of a draft and the acceptance rate of the whole run, within one, in 19 of 20 rounds.
+/// of a draft and the acceptance rate of the whole run, within one or as fast within 2 %, in 19 of 20 rounds.
 #[test]
 fn odld_tracks_a_changing_link() {
     let (mut within, mut rounds, mut seen) = (0, 0, std::collections::BTreeSet::new());
@@ -172,11 +172,14 @@ fn odld_tracks_a_changing_link() {
         assert!(run.estimates.len() > 240, "{} rounds", run.estimates.len());
         for (from, rate) in steps {
             let fixed = 40.0 / rate + 0.04 + 0.04;
-            let right = optimal_draft_length(acceptance_rate, (0.002 + TOKEN_BITS / rate) / fixed, 16);
+            let cost_ratio = (0.002 + TOKEN_BITS / rate) / fixed;
+            let right = optimal_draft_length(acceptance_rate, cost_ratio, 16);
+            let speed = |draft_length: u32| speedup(acceptance_rate, cost_ratio, draft_length);
             let chosen: Vec<u32> =
                 run.estimates[from + 20..from + 60].iter().map(|estimates| estimates.draft_length.unwrap()).collect();
             println!("α = {acceptance_rate:.3}, {rate} bits/s: γ* = {right}, chosen {chosen:?}");
-            within += chosen.iter().filter(|chosen| chosen.abs_diff(right) <= 1).count();
+            let is_good = |&&chosen: &&u32| chosen.abs_diff(right) <= 1 || speed(chosen) >= 0.98 * speed(right);
+            within += chosen.iter().filter(is_good).count();
             rounds += chosen.len();
             seen.insert(right);
         }

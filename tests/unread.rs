@@ -21,7 +21,8 @@ const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Samp
 async fn a_peer_that_never_reads_is_let_go_and_costs_no_memory() {
     const ASKED: usize = 8000;
     let edge = Edge::load();
-    let limits = Limits { write: Duration::from_millis(500), ..Limits::default() };
+    let limits =
+        Limits { write: Duration::from_millis(500), detached: Duration::from_millis(500), ..Limits::default() };
     let server = Server::start_as(Options { limits, ..Options::default() }).await;
     let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
     let mut client = server.raw().await;

@@ -53,7 +53,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         // All tests come from one address.
-        let caps = Caps { sessions_per_address: 0, ..Caps::default() };
+        let caps = Caps { sessions_per_address: 0, frames_per_second: 0, ..Caps::default() };
         Self { sessions: 8, limits: Limits::default(), caps, access: Access::default(), tls: None }
     }
 }
