@@ -255,7 +255,7 @@ test('a claim is used once, and what happens to the connection is told', async (
   // Tried again once, as nothing had been generated.
   expect(states).toEqual(['begun', 'reconnecting', 'begun', 'reconnecting']);
   expect(connect.mock.calls).toEqual([
-    ['ws://s', claim],
-    ['ws://s', null],
+    ['ws://s', 'a-token', claim],
+    ['ws://s', 'a-token', null],
   ]);
 });
