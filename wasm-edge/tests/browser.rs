@@ -269,7 +269,7 @@ async fn a_server_that_is_not_there_is_an_error() {
 async fn a_generation_needs_a_connection() {
     let request = js_sys::JSON::parse(
         r#"{"prompt": "Once", "mode": "speculative", "maxNewTokens": 8, "temperature": 0, "topK": 0, "topP": 1, "seed": 1,
-            "supportSize": 8, "latticeResolution": 100, "draftLength": 4, "bitBudget": 0}"#,
+            "compareSchemes": false, "supportSize": 8, "latticeResolution": 100, "draftLength": 4, "bitBudget": 0}"#,
     )
     .expect("it is JSON");
     assert_eq!(code(generate(request).await), "not-connected");
