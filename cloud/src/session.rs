@@ -82,9 +82,9 @@ impl core::fmt::Debug for Wire {
     }
 }
 
-/// What the log says with every line about a session: a number, who is at the other end, and the scheme of its drafts.
+/// What the log says with every line about a session: a number, and who is at the other end.
 fn span(seat: &Seat, peer: Option<IpAddr>) -> Span {
-    let span = tracing::info_span!("session", id = seat.id(), peer = Empty, scheme = Empty);
+    let span = tracing::info_span!("session", id = seat.id(), peer = Empty);
     if let Some(peer) = peer {
         span.record("peer", display(peer));
     }

@@ -82,7 +82,6 @@ impl<'m> SessionMeter<'m> {
     fn start(&mut self, scheme: &'static str) {
         self.scheme = scheme;
         self.generations += 1;
-        tracing::Span::current().record("scheme", scheme);
         self.metrics.generating.inc();
         self.generation =
             Some(Progress { asked: Instant::now(), latest: None, tokens: 0, rounds: 0, proposed: 0, accepted: 0 });
@@ -128,6 +127,7 @@ impl<'m> SessionMeter<'m> {
             rounds,
             proposed,
             accepted,
+            scheme = self.scheme,
             seconds = rounded(asked.elapsed().as_secs_f64()),
             "generation ended"
         );
