@@ -96,7 +96,13 @@ fn probabilities(drafts: &[DraftToken], engine: &Engine<'_>) -> Vec<f64> {
 }
 
 fn thinned(drafts: &[DraftToken], engine: &mut Engine<'_>, randomness: &mut Randomness) -> Outcome {
-    let accepted = thinning::standing(drafts, &probabilities(drafts, engine), randomness);
+    let told = probabilities(drafts, engine);
+    thinned_by(&told, drafts, engine, randomness)
+}
+
+/// With `told` as the probabilities of the drafts.
+fn thinned_by(told: &[f64], drafts: &[DraftToken], engine: &mut Engine<'_>, randomness: &mut Randomness) -> Outcome {
+    let accepted = thinning::standing(drafts, told, randomness);
     let Some(draft) = drafts.get(accepted) else {
         return Outcome { accepted, token: Some(engine.sample(accepted).0) };
     };
@@ -167,16 +173,7 @@ fn a_probability_of_the_place_before_is_caught() {
         // The planted error: prompt log-probabilities read one place off.
         let shifted: Vec<f64> =
             drafts.iter().enumerate().map(|(place, draft)| engine.probability(place.max(1) - 1, draft.id)).collect();
-        let accepted = thinning::standing(drafts, &shifted, randomness);
-        let Some(draft) = drafts.get(accepted) else {
-            return Outcome { accepted, token: Some(engine.sample(accepted).0) };
-        };
-        loop {
-            let token = thinning::survivor(&engine.samples(accepted), &draft.dist, randomness);
-            if token.is_some() {
-                return Outcome { accepted, token };
-            }
-        }
+        thinned_by(&shifted, drafts, engine, randomness)
     });
 }
 

@@ -10,6 +10,7 @@ use std::{
 };
 
 use outrider_codec::frame::{Resume, Ticket};
+use subtle::ConstantTimeEq;
 use tokio::{
     sync::{Notify, mpsc},
     time::{self, Instant},
@@ -78,7 +79,8 @@ impl Sessions {
     /// Takes a connection to its session. If there is none of this name, or the secret is another's, the connection comes back.
     pub fn resume(&self, resume: Resume, wire: Wire) -> Result<(), Wire> {
         let doors = self.doors();
-        let door = doors.get(&resume.ticket.id).filter(|door| is_equal(&door.secret, &resume.ticket.secret));
+        // How long a refusal takes says nothing of the secret.
+        let door = doors.get(&resume.ticket.id).filter(|door| door.secret.ct_eq(&resume.ticket.secret).into());
         let Some(door) = door else { return Err(wire) };
         door.visits.try_send(Visit::Resume(resume, wire)).map_err(|error| match error.into_inner() {
             Visit::Resume(_, wire) => wire,
@@ -139,11 +141,6 @@ impl Drop for Entry {
         self.sessions.doors().remove(&self.ticket.id);
         self.sessions.shared.left.notify_waiters();
     }
-}
-
-/// Compares in the same time wherever they differ: how long a refusal takes says nothing of the secret.
-fn is_equal(left: &[u8; 16], right: &[u8; 16]) -> bool {
-    left.iter().zip(right).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
 #[cfg(test)]
