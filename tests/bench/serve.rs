@@ -105,7 +105,7 @@ impl Bench {
 
     /// So many sessions, each beginning anew when it has ended, until the time is over.
     async fn level(&self, sessions: usize, recordings: &[Arc<Recording>]) -> Result<Level, Failure> {
-        let server = Server::start(&self.outrider, &["--max-sessions", "2000"])?;
+        let server = Server::start(&self.outrider, &["--max-rounds-per-second", "0"])?;
         let before = server.resident_bytes()?;
         let start = Instant::now();
         let players = self.play(sessions, recordings, &server, start + self.form.time);

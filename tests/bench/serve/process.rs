@@ -24,6 +24,8 @@ impl Server {
     pub fn start(outrider: &Path, arguments: &[&str]) -> Result<Self, Failure> {
         let mut command = Command::new(outrider);
         command.args(["serve", "--listen", "127.0.0.1:0", "--web"]).arg(no_page()).args(arguments);
+        // All sessions come from here.
+        command.args(["--max-sessions-per-address", "0"]);
         // A log line for each session would be measured as well.
         let mut child = command.env("RUST_LOG", "warn").stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or("the server has no output")?;
