@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_channel::mpsc;
-use futures_util::{Sink, SinkExt, Stream, StreamExt, future};
+use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt, future};
 use outrider_codec::frame::ErrorFrame;
 use outrider_models::{Chunk, KvCache, Model, ModelError, Scratch};
 use outrider_speculation::{
@@ -12,7 +12,7 @@ use outrider_speculation::{
     edge::{Committed, DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError},
     statistics::Statistics,
 };
-use tokio::{sync::watch, time};
+use tokio::{sync::watch, task, time};
 use tokio_tungstenite::tungstenite::{
     self, Message,
     client::IntoClientRequest,
@@ -242,6 +242,9 @@ impl<'a> NativeEdge<'a> {
     /// Does what the session wants, and waits for the server, until there is something to tell.
     async fn next_event(&mut self) -> Result<Event, NativeEdgeError> {
         loop {
+            if self.session.is_ahead() {
+                self.take_what_has_arrived().await?;
+            }
             match self.session.poll(self.origin.elapsed())? {
                 Some(EdgeOutput::Send(bytes)) => {
                     if self.transport.outgoing.send(bytes).await.is_err() {
@@ -258,6 +261,19 @@ impl<'a> NativeEdge<'a> {
                 },
             }
         }
+    }
+
+    /// Hands in what has arrived without waiting for more: a verdict may make moot what would be drafted next.
+    async fn take_what_has_arrived(&mut self) -> Result<(), NativeEdgeError> {
+        // A runtime that drafting keeps busy would read nothing.
+        task::yield_now().await;
+        while let Some(received) = self.transport.incoming.next().now_or_never() {
+            match received {
+                Some(bytes) => self.session.handle_frame(&bytes, self.origin.elapsed())?,
+                None => return self.reconnect().await,
+            }
+        }
+        Ok(())
     }
 
     /// Opens another connection in place of one that is gone.

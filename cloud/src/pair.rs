@@ -138,7 +138,10 @@ impl PairPaths {
     }
 }
 
-/// What a session needs to know of a target.
+/// How many rounds of a session may be in flight unless the operator says otherwise.
+pub const MAX_IN_FLIGHT: u8 = 8;
+
+/// What a session needs to know of a target. [`MAX_IN_FLIGHT`] rounds may be in flight.
 pub fn target_info(target: &Model, tokenizer: &Tokenizer, max_draft_tokens: u8) -> Result<TargetInfo, PairError> {
     let config = target.config();
     check_vocabulary("target model", config.vocab_size, tokenizer)?;
@@ -147,6 +150,7 @@ pub fn target_info(target: &Model, tokenizer: &Tokenizer, max_draft_tokens: u8) 
         tokenizer_hash: tokenizer.fingerprint(),
         context_length: config.context_length as u32,
         max_draft_tokens,
+        max_in_flight: MAX_IN_FLIGHT,
         eos_ids: config.eos_token_ids.clone(),
     })
 }

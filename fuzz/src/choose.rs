@@ -183,12 +183,14 @@ pub fn settings(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Setting
         let threshold = threshold(input)?;
         let compare = comparison(input, vocab_size)?;
         let RuleParameters { number, parameter } = rule(input)?;
+        let passing = passing(input)?;
         Mode::Speculative(Speculation {
             bit_budget,
             threshold,
             compare,
             rule: Rule::from_wire(number, parameter).unwrap_or(Rule::EXACT),
-            passing: passing(input)?,
+            passing,
+            max_in_flight: if passing == Passing::Never { 1 + (draft_length % 3) as u8 } else { 1 },
             stop: stop(input)?,
             adaptive_mode: rarely(input, 3)?,
             explain: rarely(input, 3)?,

@@ -45,6 +45,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         tokenizer_hash: TOKENIZER_HASH,
         context_length: choose::number(input, 48)?,
         max_draft_tokens: input.int_in_range(0..=MAX_DRAFT_TOKENS)?,
+        // The reference has no queue.
+        max_in_flight: 1,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let mut driver = Driver {
@@ -137,7 +139,8 @@ impl Driver {
             Frame::Generate(request)
         } else {
             let scheme = choose::scheme(input, vocab_size)?;
-            Frame::Prompt(Prompt { request, scheme, rule: choose::rule(input)?, evidence: input.arbitrary()? })
+            let (rule, evidence) = (choose::rule(input)?, input.arbitrary()?);
+            Frame::Prompt(Prompt { rule, evidence, ..Prompt::exact(scheme, request) })
         })
     }
 
@@ -163,7 +166,8 @@ impl Driver {
         let round = if lies { choose::number(input, drafting.round)? } else { drafting.round };
         if choose::rarely(input, 8)? {
             let stream = choose::number(input, 6)?.max(1);
-            return Ok(Frame::Draft(Draft { generation, round, resampled, passed, stream, ..Draft::default() }));
+            let epoch = drafting.epoch;
+            return Ok(Frame::Draft(Draft { generation, round, epoch, resampled, passed, stream, ..Draft::default() }));
         }
         let room = self.reference.room(text.len() + usize::from(resampled.is_some()) + passed.len(), drafting);
         let most = if lies { room + 1 } else { room };
@@ -181,7 +185,12 @@ impl Driver {
         let mut scheme = drafting.scheme.clone();
         scheme.prime(&passed);
         payload.extend(scheme.encode_round(&choose::fit(drafts, &scheme)).expect("they fit"));
-        Ok(Frame::Draft(Draft { generation, round, resampled, passed, stream: 0, count: count as u8, payload }))
+        let (epoch, count) = (drafting.epoch, count as u8);
+        // What a round is continued for may as well come after its verdict.
+        let continued = count > 0 && payload.len() % 3 == 0;
+        let draft =
+            Draft { generation, round, epoch, continued, resampled, passed, count, payload, ..Draft::default() };
+        Ok(Frame::Draft(draft))
     }
 
     /// Tokens that pass after a text of such a length; now and then they end it.

@@ -135,7 +135,11 @@ impl Driver {
 
     fn start(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
         let prompt = choose::ids(input, 6, self.model.vocab_size)?;
-        let settings = choose::settings(input, self.model.vocab_size)?;
+        let mut settings = choose::settings(input, self.model.vocab_size)?;
+        if let Mode::Speculative(speculation) = &mut settings.mode {
+            // What this driver knows of rounds it knows of one at a time.
+            speculation.max_in_flight = 1;
+        }
         self.drain();
         let idle = self.session.is_idle();
         if self.session.start(prompt.clone(), &settings, self.now).is_err() || self.failed {

@@ -39,6 +39,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         tokenizer_hash: TOKENIZER_HASH,
         context_length,
         max_draft_tokens: input.int_in_range(0..=10)?,
+        max_in_flight: 3,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let draft_info = DraftInfo {

@@ -46,9 +46,9 @@ pub struct Judged {
 }
 
 /// How many rows of logits a round of so many drafts needs: after the last committed token and after each draft, but the last
-/// where nothing is drawn after it.
-pub fn rows(drafts: usize, rule: &Rule) -> usize {
-    if rule.has_bonus() || drafts == 0 { drafts + 1 } else { drafts }
+/// where nothing is drawn after it, by the rule or because the round is continued.
+pub fn rows(drafts: usize, rule: &Rule, continued: bool) -> usize {
+    if drafts == 0 || rule.has_bonus() && !continued { drafts + 1 } else { drafts }
 }
 
 /// What judges a round.
@@ -71,8 +71,8 @@ impl<'a> Judge<'a> {
     }
 
     /// Judges a round. `statistics` has what the rule needs of the draft model's own distribution, for each of the `drafts`;
-    /// nothing is needed by the exact rule. `rows` has as many rows of V logits as [`rows`] says. A round of no drafts gives
-    /// a token of the target's.
+    /// nothing is needed by the exact rule. `rows` has as many rows of V logits as [`rows`] says; if there are no more than drafts, no
+    /// token follows where all stand. A round of no drafts gives a token of the target's.
     ///
     /// # Errors
     /// If logits cannot be sampled from.
@@ -83,7 +83,8 @@ impl<'a> Judge<'a> {
         rows: &[&[f32]],
     ) -> Result<Outcome, LogitsError> {
         let Self { rule, sampling, randomness, mut judged } = self;
-        assert_eq!(rows.len(), self::rows(drafts.len(), &rule), "a round needs its rows of logits");
+        let is_continued = rows.len() == drafts.len();
+        assert_eq!(rows.len(), self::rows(drafts.len(), &rule, is_continued), "a round needs its rows of logits");
         for (accepted, (draft, logits)) in drafts.iter().zip(rows).enumerate() {
             let q = &draft.dist;
             let p = Distribution::new(logits, &sampling)?;

@@ -15,8 +15,9 @@
 //!    cache, for a while; results of the pass under way are still handed in. When an edge with the session's ticket asks for it over
 //!    another connection, call [`resume`](CloudSession::resume) and go on at 2.
 //!
-//! What was sent and may not have arrived is kept for that: the frames of a round until the next begins. What comes twice changes
-//! nothing.
+//! What was sent and may not have arrived is kept for that: the frames of a round until a Draft shows that the edge has them. What comes
+//! twice changes nothing, nor does what was drafted in vain: an edge may have several rounds in flight, each as if those before
+//! it all stood.
 //!
 //! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix is
 //! fed once and a round feeds the last committed token and its drafts.
@@ -31,6 +32,7 @@ use outrider_codec::{
 use crate::Forward;
 
 mod events;
+mod flight;
 mod generation;
 
 pub use events::CloudEvent;
@@ -48,6 +50,8 @@ pub struct TargetInfo {
     pub context_length: u32,
     /// The most drafts a round may carry.
     pub max_draft_tokens: u8,
+    /// The most rounds of a session that may await their verdict at a time, at least 1. Each may be as long as a frame.
+    pub max_in_flight: u8,
     /// Tokens that end a text.
     pub eos_ids: Vec<u32>,
 }
@@ -78,10 +82,15 @@ pub enum CloudOutput {
 /// A frame that may not have arrived.
 #[derive(Debug)]
 struct Kept {
+    /// The round that it answers; [`NO_ROUND`] if no Draft shows that it has arrived.
+    round: u32,
     /// An edge whose text is longer than this has it.
     length: usize,
     bytes: Vec<u8>,
 }
+
+/// Of frames that answer no round: above all.
+const NO_ROUND: u32 = u32::MAX;
 
 /// One session, over one connection after another.
 #[derive(Debug)]
@@ -91,8 +100,9 @@ pub struct CloudSession {
     evidence: bool,
     admission: Admission,
     kept: Vec<Kept>,
-    /// Their bytes, and those of frames that were too many to be kept.
     kept_bytes: usize,
+    /// The last round of which a frame was too much to be kept.
+    lost: Option<u32>,
     /// Number of the last Resume.
     attempt: u32,
     greeted: bool,
@@ -115,6 +125,7 @@ impl CloudSession {
             admission,
             kept: Vec::new(),
             kept_bytes: 0,
+            lost: None,
             attempt: 0,
             greeted: false,
             closed: false,
@@ -143,7 +154,7 @@ impl CloudSession {
 
     /// Whether an edge that has lost the connection has something to come back for.
     pub fn is_worth_keeping(&self) -> bool {
-        self.greeted && !self.closed && self.last_generation > 0 && self.kept_bytes <= MAX_KEPT_BYTES
+        self.greeted && !self.closed && self.last_generation > 0 && self.lost.is_none()
     }
 
     /// Goes on over another connection, whose edge has shown the ticket. `false`: this comes late, what this edge says of itself
@@ -195,7 +206,7 @@ impl CloudSession {
         let Some(generation) = self.generation.as_mut().filter(|g| Some(g.number()) == number) else {
             return;
         };
-        let (proposed, length) = (generation.proposed(), generation.length());
+        let (proposed, length, round) = (generation.proposed(), generation.length(), generation.round_number());
         match generation.advance(rows, &self.target) {
             Ok((frames, finished)) => {
                 for frame in &frames {
@@ -205,7 +216,10 @@ impl CloudSession {
                     self.generation = None;
                 }
                 for frame in frames {
-                    self.say(&frame, length);
+                    self.say(&frame, round, length);
+                }
+                if let Err(failure) = self.begin_round() {
+                    self.fail(failure);
                 }
             }
             Err(error) => {
@@ -268,12 +282,12 @@ impl CloudSession {
                     let text = "This server shows nobody here what it judges by: generate without evidence.".to_owned();
                     Err(Failure::generation(prompt.request.generation, ErrorCode::InvalidParameters, text))
                 } else {
-                    Work::speculative(&prompt, self.target.vocab_size)
+                    Work::speculative(&prompt, &self.target)
                 };
                 self.start(prompt.request, work)
             }
             (Frame::Generate(request), true) => self.start(request, Ok(Work::CloudOnly)),
-            (Frame::Draft(draft), true) => self.draft(&draft),
+            (Frame::Draft(draft), true) => self.draft(draft),
             (Frame::Resample { generation, round }, true) => self.resample(generation, round),
             (Frame::Cancel { generation }, true) => {
                 self.cancel(generation);
@@ -315,6 +329,7 @@ impl CloudSession {
             vocab_size: self.target.vocab_size,
             context_length: self.target.context_length,
             max_draft_tokens: self.target.max_draft_tokens,
+            max_in_flight: self.target.max_in_flight,
             eos_ids: self.target.eos_ids.clone(),
             ticket,
             detached_seconds,
@@ -335,18 +350,27 @@ impl CloudSession {
     }
 
     /// Sends a frame, and keeps it until the edge shows that it has come. `length`: of the text that it is about.
-    fn say(&mut self, frame: &Frame, length: usize) {
+    fn say(&mut self, frame: &Frame, round: u32, length: usize) {
         let bytes = frame.encode();
-        self.kept_bytes += bytes.len();
-        if self.kept_bytes <= MAX_KEPT_BYTES {
-            self.kept.push(Kept { length, bytes: bytes.clone() });
+        if self.kept_bytes + bytes.len() <= MAX_KEPT_BYTES {
+            self.kept_bytes += bytes.len();
+            self.kept.push(Kept { round, length, bytes: bytes.clone() });
+        } else {
+            self.lost = Some(round);
         }
         self.outputs.push_back(CloudOutput::Send(bytes));
     }
 
     fn forget_kept(&mut self) {
         self.kept.clear();
-        self.kept_bytes = 0;
+        (self.kept_bytes, self.lost) = (0, None);
+    }
+
+    /// The edge has all frames of these.
+    fn forget_rounds_before(&mut self, round: u32) {
+        self.kept.retain(|kept| kept.round >= round);
+        self.kept_bytes = self.kept.iter().map(|kept| kept.bytes.len()).sum();
+        self.lost = self.lost.filter(|&lost| lost >= round);
     }
 
     fn start(&mut self, request: Request, work: Result<Work, Failure>) -> Result<(), Failure> {
@@ -380,12 +404,16 @@ impl CloudSession {
         Ok(())
     }
 
-    fn draft(&mut self, draft: &Draft) -> Result<(), Failure> {
+    fn draft(&mut self, draft: Draft) -> Result<(), Failure> {
         let Some(generation) = self.generation.as_mut() else { return late(draft.generation, self.last_generation) };
-        if generation.draft(draft, &self.target)? {
-            self.forget_kept();
+        if let Some(round) = generation.draft(draft)? {
+            self.forget_rounds_before(round);
         }
-        Ok(())
+        self.begin_round()
+    }
+
+    fn begin_round(&mut self) -> Result<(), Failure> {
+        self.generation.as_mut().map_or(Ok(()), |generation| generation.begin_round(&self.target))
     }
 
     fn resample(&mut self, number: u32, round: u32) -> Result<(), Failure> {
@@ -393,7 +421,7 @@ impl CloudSession {
         let length = generation.length();
         if let Some(frame) = generation.resample(number, round)? {
             self.forget_kept();
-            self.say(&frame, length);
+            self.say(&frame, round, length);
         }
         Ok(())
     }
@@ -407,7 +435,7 @@ impl CloudSession {
             self.outputs.extend([CloudOutput::Send(frame.encode()), CloudOutput::Close]);
         } else {
             // However long the edge's text is, it does not know that it ends.
-            self.say(&frame, usize::MAX);
+            self.say(&frame, NO_ROUND, usize::MAX);
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct ComparisonParameters {
 }
 
 /// The running costs of one generation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Comparison {
     /// Bits per token of the schemes where all cost the same.
     fixed: Vec<(&'static str, u32)>,
@@ -37,7 +37,7 @@ pub struct Comparison {
 }
 
 /// A scheme that is run to see what it costs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Trial {
     name: &'static str,
     parameters: SchemeParameters,

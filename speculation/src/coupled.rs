@@ -142,7 +142,7 @@ fn minus_log2(u: u64) -> u64 {
 }
 
 /// Judges a round: `rows` are the target's logits after the last committed token and after each of the drafted `ids`;
-/// `position` is that of the first draft in the text.
+/// `position` is that of the first draft in the text. Without the last row the round is continued: no token follows where all stand.
 ///
 /// # Errors
 /// If logits cannot be sampled from.
@@ -153,15 +153,16 @@ pub fn verify(
     noise: &SharedNoise,
     position: usize,
 ) -> Result<Outcome, LogitsError> {
-    assert_eq!(rows.len(), ids.len() + 1, "a round needs one row of logits a draft and one more");
+    let is_continued = rows.len() == ids.len() && !ids.is_empty();
+    assert!(is_continued || rows.len() == ids.len() + 1, "a round needs one row of logits a draft and one more");
     for (accepted, (&id, row)) in ids.iter().zip(rows).enumerate() {
         let token = noise.choose_from(position + accepted, &Distribution::new(row, sampling)?);
         if token != id {
             return Ok(Outcome { accepted, token: Some(token) });
         }
     }
-    let token = noise.choose_from(position + ids.len(), &Distribution::new(rows[ids.len()], sampling)?);
-    Ok(Outcome { accepted: ids.len(), token: Some(token) })
+    let bonus = rows.get(ids.len()).map(|row| Distribution::new(row, sampling)).transpose()?;
+    Ok(Outcome { accepted: ids.len(), token: bonus.map(|p| noise.choose_from(position + ids.len(), &p)) })
 }
 
 /// The probability that both ends choose the same token from `q` and `p`, V probabilities each:

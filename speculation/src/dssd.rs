@@ -32,7 +32,7 @@ use crate::{
 /// What became of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Judgement {
-    /// All drafts stand, and the bonus token follows.
+    /// All drafts stand, and the bonus token follows unless the round is continued.
     Accepted(Outcome),
     /// The first `accepted` drafts stand; the edge resamples the next from the target's distribution.
     Rejected {
@@ -43,7 +43,7 @@ pub enum Judgement {
     },
 }
 
-/// Judges a round on the cloud. `rows`: one more than there are drafts, as for the exact rule.
+/// Judges a round on the cloud. `rows`: one more than there are drafts, as for the exact rule, or as many if the round is continued.
 ///
 /// # Errors
 /// If logits cannot be sampled from.
@@ -53,7 +53,8 @@ pub fn verify(
     sampling: &SamplingParameters,
     randomness: &mut Randomness,
 ) -> Result<Judgement, LogitsError> {
-    assert_eq!(rows.len(), drafts.len() + 1, "a round needs one row of logits a draft and one more");
+    let is_continued = rows.len() == drafts.len() && !drafts.is_empty();
+    assert!(is_continued || rows.len() == drafts.len() + 1, "a round needs one row of logits a draft and one more");
     for (accepted, (draft, row)) in drafts.iter().zip(rows).enumerate() {
         let p = Distribution::new(row, sampling)?;
         let q = f64::from(draft.count) / f64::from(draft.total);
@@ -61,8 +62,8 @@ pub fn verify(
             return Ok(Judgement::Rejected { accepted, target: sparse(&p.dense()) });
         }
     }
-    let token = Distribution::new(rows[drafts.len()], sampling)?.draw(randomness);
-    Ok(Judgement::Accepted(Outcome { accepted: drafts.len(), token: Some(token) }))
+    let bonus = rows.get(drafts.len()).map(|row| Distribution::new(row, sampling)).transpose()?;
+    Ok(Judgement::Accepted(Outcome { accepted: drafts.len(), token: bonus.map(|p| p.draw(randomness)) }))
 }
 
 /// V probabilities in f32, those that are not zero: P as it is sent.

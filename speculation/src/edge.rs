@@ -16,6 +16,9 @@
 //! A session outlives its connections: what the server has not answered is sent again, and what it sent before is not taken twice. A
 //! server that has forgotten the session is asked for the rest of the text in a new one; nothing of that needs the driver.
 //!
+//! With several rounds in flight the draft model has work while verdicts are under way: a driver that hands in what has arrived before each
+//! pass, as [`is_ahead`](EdgeSession::is_ahead) says, does not draft on from what has fallen.
+//!
 //! Every call takes `now`, the time since any fixed moment.
 //!
 //! After an `Err` the session is of no use any more: close the connection and make a new one.
@@ -43,7 +46,7 @@ mod generation;
 mod settings;
 
 use drafting::Learned;
-use generation::{Generation, Reaction};
+use generation::{Generation, Outgoing, Reaction};
 pub use settings::{Mode, Settings, Speculation};
 
 /// The draft model, as a session needs to know it.
@@ -290,6 +293,14 @@ enum Line {
     Down,
 }
 
+/// A frame that the server has to have.
+#[derive(Debug)]
+struct Unanswered {
+    /// The round that the answer is about; `None` for what any answer of the generation answers.
+    round: Option<u32>,
+    bytes: Vec<u8>,
+}
+
 /// One session, over one connection after another.
 #[derive(Debug)]
 pub struct EdgeSession {
@@ -306,8 +317,8 @@ pub struct EdgeSession {
     generation: Option<Generation>,
     /// What the generation was asked for.
     settings: Option<Settings>,
-    /// What was sent and the server has not answered, oldest first: at most Cancel, Prompt, Draft and Resample.
-    unanswered: Vec<Vec<u8>>,
+    /// What was sent and the server has not answered, oldest first: at most Cancel, Prompt, the Drafts in flight and Resample.
+    unanswered: Vec<Unanswered>,
     /// The last generation's.
     learned: Option<Learned>,
     statistics: Statistics,
@@ -351,6 +362,11 @@ impl EdgeSession {
     /// Whether a generation may start.
     pub fn is_idle(&self) -> bool {
         self.server.is_some() && self.generation.is_none() && !self.closed
+    }
+
+    /// Whether the draft model goes on while rounds await their verdict, which may make that moot.
+    pub fn is_ahead(&self) -> bool {
+        self.line == Line::Up && self.generation.as_ref().is_some_and(Generation::is_ahead)
     }
 
     /// What the server said of itself; `None` before the handshake is done.
@@ -420,7 +436,7 @@ impl EdgeSession {
                 ..Statistics::default()
             },
         };
-        self.send(frame.encode());
+        self.send(None, frame.encode());
         Ok(())
     }
 
@@ -456,8 +472,8 @@ impl EdgeSession {
         Ok(match generation.next_step(now)? {
             None => None,
             Some(generation::Step::Forward(forward)) => Some(EdgeOutput::Forward(forward)),
-            Some(generation::Step::Send(bytes)) => {
-                self.send(bytes);
+            Some(generation::Step::Send(Outgoing { round, bytes })) => {
+                self.send(Some(round), bytes);
                 self.outputs.pop_front()
             }
         })
@@ -508,6 +524,14 @@ impl EdgeSession {
             return Ok(());
         };
         let (statistics, bits) = (&mut self.statistics, bytes.len() * 8);
+        // The last round that is answered, with all before it.
+        let answered = match &frame {
+            Frame::Verdict(verdict) => verdict.round,
+            Frame::Distribution(distribution) => distribution.round,
+            Frame::Evidence(evidence) => evidence.round,
+            // The target writes where nothing else is in flight.
+            _ => u32::MAX,
+        };
         let reaction = match frame {
             Frame::Error(error) => {
                 self.end_generation();
@@ -522,7 +546,9 @@ impl EdgeSession {
             _ => return Err(unexpected),
         };
         if !matches!(reaction, Reaction::Stale) {
-            self.unanswered.clear();
+            // Nothing will answer a round that has been dropped.
+            let is_due = |round: u32| round > answered && generation.awaits(round);
+            self.unanswered.retain(|frame| frame.round.is_some_and(is_due));
         }
         self.react(reaction);
         Ok(())
@@ -532,8 +558,7 @@ impl EdgeSession {
     fn react(&mut self, reaction: Reaction) {
         match reaction {
             Reaction::Wait | Reaction::Stale => {}
-            Reaction::Ask(frame) => self.send(frame.encode()),
-            Reaction::Send(bytes) => self.send(bytes),
+            Reaction::Send(Outgoing { round, bytes }) => self.send(Some(round), bytes),
             Reaction::Commit { committed, finish, tell } => {
                 self.event(Event::Committed(committed));
                 if tell {
@@ -578,8 +603,8 @@ impl EdgeSession {
         if anew {
             return self.begin_anew(&welcome, now);
         }
-        for bytes in std::mem::take(&mut self.unanswered) {
-            self.send(bytes);
+        for Unanswered { round, bytes } in std::mem::take(&mut self.unanswered) {
+            self.send(round, bytes);
         }
         if let Some(generation) = &mut self.generation {
             generation.resent(now);
@@ -608,7 +633,7 @@ impl EdgeSession {
         generation.began(rest.started);
         self.last_generation = number;
         self.generation = Some(generation);
-        self.send(frame.encode());
+        self.send(None, frame.encode());
         Ok(())
     }
 
@@ -640,12 +665,12 @@ impl EdgeSession {
     /// Ends a generation at the server. Nothing that was sent before matters any more.
     fn send_cancel(&mut self, generation: u32) {
         self.unanswered.clear();
-        self.send(Frame::Cancel { generation }.encode());
+        self.send(None, Frame::Cancel { generation }.encode());
     }
 
     /// Sends a frame that the server has to have: without a connection, when there is one.
-    fn send(&mut self, bytes: Vec<u8>) {
-        self.unanswered.push(bytes.clone());
+    fn send(&mut self, round: Option<u32>, bytes: Vec<u8>) {
+        self.unanswered.push(Unanswered { round, bytes: bytes.clone() });
         if self.line == Line::Up {
             self.statistics.uplink_bits += bytes.len() * 8;
             self.outputs.push_back(EdgeOutput::Send(bytes));

@@ -46,6 +46,8 @@ pub struct DraftingOptions {
     pub gate_threshold: Option<f64>,
     /// γ: drafts per round.
     pub draft_length: u32,
+    /// How many rounds may await their verdict at a time.
+    pub max_in_flight: u8,
     /// What else ends a round.
     pub stop_rule: StopName,
     /// λ of AdaEDL, h of SpecDec++, α of BiLD's fallback.
@@ -74,6 +76,7 @@ impl Default for DraftingOptions {
             gate: GateName::None,
             gate_threshold: None,
             draft_length: 4,
+            max_in_flight: 1,
             stop_rule: StopName::Fixed,
             stop_threshold: None,
             adaptive_mode: false,
@@ -127,6 +130,7 @@ impl DraftingOptions {
             stop: self.stop(),
             adaptive_mode: self.adaptive_mode,
             bit_budget: (self.bit_budget > 0).then_some(self.bit_budget),
+            max_in_flight: self.max_in_flight,
             ..Speculation::new(self.scheme(), self.draft_length)
         })
     }

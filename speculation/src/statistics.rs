@@ -63,6 +63,8 @@ pub struct Statistics {
     pub judged: usize,
     /// Of these, accepted.
     pub accepted: usize,
+    /// Tokens drafted in rounds that were in flight when one before them fell: sent, and never judged.
+    pub wasted: usize,
     /// Rounds in which a draft was rejected and a token put in its place.
     pub resampled: usize,
     /// Of these, how often none of the cloud's samples survived and its distribution had to be asked for (DSSD).
@@ -87,7 +89,7 @@ pub struct Statistics {
     pub first_token: Duration,
     /// From the start to the last committed token.
     pub elapsed: Duration,
-    /// Of this, spent drafting.
+    /// Of this, spent drafting, in vain or not.
     pub drafting: Duration,
     /// The last round trip.
     pub round_trip: Duration,
@@ -118,6 +120,7 @@ pub struct Report {
     pub judged: usize,
     pub acceptance_rate: f64,
     pub accepted_per_drafted: f64,
+    pub wasted: usize,
     pub resampled: usize,
     pub follow_ups: usize,
     pub downlink_bytes_per_rejection: Option<f64>,
@@ -190,6 +193,7 @@ impl Statistics {
             judged: self.judged,
             acceptance_rate: self.acceptance_rate(),
             accepted_per_drafted: self.accepted_per_drafted(),
+            wasted: self.wasted,
             resampled: self.resampled,
             follow_ups: self.follow_ups,
             downlink_bytes_per_rejection: self.downlink_bytes_per_rejection(),

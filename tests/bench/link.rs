@@ -52,6 +52,8 @@ struct Link {
 
 struct Scheme {
     name: String,
+    /// How many rounds may be in flight, where that is what is compared.
+    in_flight: Option<u64>,
     /// Tokens a second, over the prompts.
     rate: Samples,
     passes_per_token: f64,
@@ -60,7 +62,9 @@ struct Scheme {
     acceptance: f64,
     /// Rounds of drafts a token; 0 for the server alone.
     rounds_per_token: f64,
-    /// What a token takes.
+    /// Drafts a token that were sent behind one that fell.
+    wasted_per_token: f64,
+    /// What a token takes; rounds that are in flight together have their times counted twice.
     parts: Parts,
 }
 
@@ -102,6 +106,8 @@ impl Link {
                 "uplink_bits_per_token": scheme.bits_up_per_token,
                 "acceptance": scheme.acceptance,
                 "rounds_per_token": scheme.rounds_per_token,
+                "in_flight": scheme.in_flight,
+                "wasted_per_token": scheme.wasted_per_token,
                 "ms_per_token": Parts::NAMES.into_iter().zip(scheme.parts.values()).collect::<BTreeMap<_, _>>(),
             })
         });
@@ -130,7 +136,9 @@ impl Scheme {
             passes_per_token: sum("serverPasses") / tokens,
             bits_up_per_token: sum("uplinkBits") / tokens,
             acceptance: sum("accepted") / sum("judged"),
+            in_flight: scheme["inFlight"].as_u64(),
             rounds_per_token: sum("rounds") / tokens,
+            wasted_per_token: sum("wasted") / tokens,
             parts: Parts { drafting, verifying, link, overhead: elapsed - drafting - verifying - link },
         })
     }
@@ -150,7 +158,7 @@ fn tables(links: &[Link]) -> Result<String, Failure> {
     );
     for link in links.iter().filter(|link| link.megabits.is_finite()) {
         let alone = link.schemes.first().map_or(f64::NAN, |scheme| scheme.rate.median);
-        for scheme in &link.schemes {
+        for scheme in link.schemes.iter().filter(|scheme| scheme.in_flight.is_none()) {
             writeln!(
                 text,
                 "| {} | {} | {} | {} | {:.2} | {:.2} | {} | {:.0} |",
@@ -165,7 +173,40 @@ fn tables(links: &[Link]) -> Result<String, Failure> {
             )?;
         }
     }
+    flights(&mut text, links)?;
     Ok(text)
+}
+
+/// Rounds in flight, against the sequential loop.
+fn flights(text: &mut String, links: &[Link]) -> Result<(), Failure> {
+    text.push_str(
+        "\nRounds in flight: k-sqs with drafts of two, as many as that drafted on before a verdict. × one: against one round at a time over the \
+         same link. In vain: drafts sent behind one that fell.\n\n\
+         | Mbit/s | round trip, ms | in flight | tokens/s | × one | × alone | passes / token | acceptance | in vain / token | bits up / token |\n\
+         |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for link in links {
+        let alone = link.schemes.first().map_or(f64::NAN, |scheme| scheme.rate.median);
+        let one = link.schemes.iter().find(|scheme| scheme.in_flight == Some(1));
+        let one = one.map_or(f64::NAN, |scheme| scheme.rate.median);
+        for scheme in &link.schemes {
+            let Some(in_flight) = scheme.in_flight else { continue };
+            let rate = if link.megabits.is_finite() { link.megabits.to_string() } else { "no link".to_owned() };
+            writeln!(
+                text,
+                "| {rate} | {} | {in_flight} | {} | {:.2} | {:.2} | {:.2} | {} | {:.2} | {:.0} |",
+                link.round_trip_ms,
+                scheme.rate,
+                scheme.rate.median / one,
+                scheme.rate.median / alone,
+                scheme.passes_per_token,
+                digits(scheme.acceptance),
+                scheme.wasted_per_token,
+                scheme.bits_up_per_token,
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// What a token takes where the link takes nothing.
@@ -180,7 +221,7 @@ fn accounting(text: &mut String, link: &Link) -> Result<(), Failure> {
         "--:|".repeat(Parts::NAMES.len() + 1)
     )?;
     let alone = link.schemes.first().map_or(f64::NAN, |scheme| scheme.rate.median);
-    for scheme in &link.schemes {
+    for scheme in link.schemes.iter().filter(|scheme| scheme.in_flight.is_none()) {
         let parts = scheme.parts.values();
         writeln!(
             text,
@@ -196,7 +237,7 @@ fn accounting(text: &mut String, link: &Link) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tokens a second by rate, a panel for each round trip; then passes by scheme.
+/// Tokens a second by rate, a panel for each round trip; then by round trip at the highest rate, for rounds in flight.
 fn panels(links: &[Link]) -> Vec<Panel> {
     let links: Vec<&Link> = links.iter().filter(|link| link.megabits.is_finite()).collect();
     let mut trips: Vec<f64> = links.iter().map(|link| link.round_trip_ms).collect();
@@ -205,7 +246,8 @@ fn panels(links: &[Link]) -> Vec<Panel> {
         let links: Vec<&&Link> = links.iter().filter(|link| link.round_trip_ms == trip).collect();
         let most = links.iter().flat_map(|link| &link.schemes).map(|scheme| scheme.rate.median).fold(1.0, f64::max);
         let names = links.first().map(|link| &link.schemes[..]).unwrap_or_default();
-        let curves = names.iter().enumerate().map(|(index, scheme)| Curve {
+        let names = names.iter().enumerate().filter(|(_, scheme)| scheme.in_flight.is_none());
+        let curves = names.map(|(index, scheme)| Curve {
             name: scheme.name.clone(),
             points: (links.iter().filter_map(|link| Some((link, link.schemes.get(index)?))))
                 .map(|(link, scheme)| Mark { x: link.megabits.log10(), y: scheme.rate.median, error: 0.0 })
@@ -219,7 +261,35 @@ fn panels(links: &[Link]) -> Vec<Panel> {
             curves: curves.collect(),
         }
     };
-    trips.into_iter().map(panel).collect()
+    let mut panels: Vec<Panel> = trips.into_iter().map(panel).collect();
+    panels.extend(flight_panel(&links));
+    panels
+}
+
+/// Tokens a second by round trip, a curve for each number of rounds in flight.
+fn flight_panel(links: &[&Link]) -> Option<Panel> {
+    let fastest = links.iter().map(|link| link.megabits).fold(0.0, f64::max);
+    let links: Vec<&&Link> = links.iter().filter(|link| link.megabits == fastest).collect();
+    let longest = links.last()?.round_trip_ms.max(1.0);
+    let of = |link: &Link, in_flight| {
+        let scheme = link.schemes.iter().find(|scheme| scheme.in_flight == Some(in_flight))?;
+        Some(Mark { x: link.round_trip_ms, y: scheme.rate.median, error: 0.0 })
+    };
+    let numbers = links.first()?.schemes.iter().filter_map(|scheme| scheme.in_flight);
+    let curves: Vec<Curve> = numbers
+        .map(|in_flight| Curve {
+            name: format!("{in_flight} in flight"),
+            points: links.iter().filter_map(|link| of(link, in_flight)).collect(),
+        })
+        .collect();
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|mark| mark.y).fold(1.0, f64::max);
+    Some(Panel {
+        title: format!("k-sqs, drafts of 2, {fastest} Mbit/s"),
+        across: "round trip, ms",
+        up: "tokens/s",
+        bounds: Bounds { x: (0.0, longest), y: (0.0, most * 1.05) },
+        curves,
+    })
 }
 
 fn array(value: &Value) -> impl Iterator<Item = &Value> {

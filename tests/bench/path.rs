@@ -234,7 +234,7 @@ fn verdict(
     };
     let rows: Vec<Vec<f32>> = logits.iter().map(away).collect();
     let rows: Vec<&[f32]> =
-        rows[..outrider_speculation::acceptance::rows(DRAFT_LENGTH, &rule)].iter().map(Vec::as_slice).collect();
+        rows[..outrider_speculation::acceptance::rows(DRAFT_LENGTH, &rule, false)].iter().map(Vec::as_slice).collect();
     let mut randomness = Randomness::new(1, End::Cloud);
     let (mut calls, mut judged) = (0, 0);
     let time = microseconds(now, batch_ms, BATCHES, || {

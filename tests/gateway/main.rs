@@ -53,6 +53,12 @@ fn settings(scheme: Option<SchemeParameters>, sampling: SamplingParameters, seed
     Settings { mode, sampling, seed, max_new_tokens: tokens }
 }
 
+/// The same with so many rounds in flight.
+fn with_rounds_in_flight(max_in_flight: u8, settings: Settings) -> Settings {
+    let Mode::Speculative(speculation) = settings.mode else { return settings };
+    Settings { mode: Mode::Speculative(Speculation { max_in_flight, ..speculation }), ..settings }
+}
+
 /// At temperature 0 the text is what the model writes by itself in this process, whatever is drafted, and every round is one
 /// question.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,9 +72,13 @@ async fn the_greedy_text_is_the_models_own() {
         let prompt = edge.prompt(text);
         let (expected, _) = generate(&mut alone, prompt.clone(), &settings(None, GREEDY, 1, 40)).await;
         let dssd = SchemeParameters::Dssd { downlink: Downlink::Sampled(2) };
-        for scheme in [None, Some(K_SQS), Some(dssd), Some(SchemeParameters::Coupled)] {
+        let coupled = SchemeParameters::Coupled;
+        for (scheme, in_flight) in
+            [(None, 1), (Some(K_SQS), 1), (Some(dssd), 1), (Some(coupled), 1), (Some(K_SQS), 3), (Some(coupled), 3)]
+        {
             let before = engine.requests();
-            let (ids, generated) = generate(&mut session, prompt.clone(), &settings(scheme, GREEDY, 1, 40)).await;
+            let settings = with_rounds_in_flight(in_flight, settings(scheme, GREEDY, 1, 40));
+            let (ids, generated) = generate(&mut session, prompt.clone(), &settings).await;
             assert_eq!(ids, expected, "{text} with {scheme:?}");
             let asked = engine.requests() - before;
             let rounds = if scheme.is_some() { generated.statistics.rounds } else { expected.len().div_ceil(8) };
@@ -114,22 +124,30 @@ async fn whole_sessions_have_the_targets_law() {
         SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 },
         SamplingParameters { temperature: 0.7, top_k: 3, top_p: 0.95 },
     );
-    for (way, scheme, sampling, texts) in [
-        ("thinned", Some(k_sqs), NEUTRAL, 20_000),
-        ("thinned", Some(SchemeParameters::Dense), NEUTRAL, 6000),
-        ("matched", Some(k_sqs), cool, 6000),
-        ("matched", Some(dssd), NEUTRAL, 6000),
-        ("matched", Some(SchemeParameters::Coupled), NEUTRAL, 6000),
-        ("listed", Some(k_sqs), few, 6000),
-        ("listed", Some(dssd), few, 6000),
-        ("listed", Some(SchemeParameters::Coupled), few, 6000),
-        ("alone", None, cool, 6000),
+    for (way, scheme, in_flight, sampling, texts) in [
+        ("thinned", Some(k_sqs), 1, NEUTRAL, 20_000),
+        ("thinned", Some(SchemeParameters::Dense), 1, NEUTRAL, 6000),
+        ("thinned", Some(k_sqs), 3, NEUTRAL, 6000),
+        ("matched", Some(k_sqs), 1, cool, 6000),
+        ("matched", Some(k_sqs), 3, cool, 6000),
+        ("matched", Some(dssd), 1, NEUTRAL, 6000),
+        ("matched", Some(SchemeParameters::Coupled), 1, NEUTRAL, 6000),
+        ("listed", Some(k_sqs), 1, few, 6000),
+        ("listed", Some(dssd), 1, few, 6000),
+        ("listed", Some(dssd), 3, few, 6000),
+        ("listed", Some(SchemeParameters::Coupled), 1, few, 6000),
+        ("alone", None, 1, cool, 6000),
     ] {
         let law = target.law(&PROMPT, LENGTH as usize, &sampling);
         let mut counts = vec![0; law.len()];
         let (mut judged, mut accepted, before) = (0, 0, engine.requests());
         for seed in 0..texts {
-            let (ids, statistics) = edge.generate(&PROMPT, &settings(scheme, sampling, seed, LENGTH)).await;
+            // Of four drafts a round nothing is left to follow it.
+            let mut settings = with_rounds_in_flight(in_flight, settings(scheme, sampling, seed, LENGTH));
+            if let (Mode::Speculative(speculation), 2..) = (&mut settings.mode, in_flight) {
+                speculation.draft_length = 1;
+            }
+            let (ids, statistics) = edge.generate(&PROMPT, &settings).await;
             counts[ids.iter().fold(0, |cell, &id| cell * 4 + id as usize)] += 1;
             judged += statistics.judged;
             accepted += statistics.accepted;

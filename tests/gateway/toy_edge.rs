@@ -31,6 +31,7 @@ pub fn info(eos_ids: Vec<u32>) -> TargetInfo {
         tokenizer_hash: tokenizer().fingerprint(),
         context_length: 0,
         max_draft_tokens: 16,
+        max_in_flight: 8,
         eos_ids,
     }
 }

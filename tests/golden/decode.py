@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True  # Before the other half is imported: no folder o
 
 from adaptive import Adaptive, Refused, need, subset
 
-VERSION = 4
+VERSION = 5
 MAX_FRAME = 2_097_152
 MAX_TOKEN_BITS = 8 * (MAX_FRAME - 64)
 FINISHES = ["none", "end of text", "max new tokens", "context full"]
@@ -281,20 +281,26 @@ def read_frame(data: bytes) -> dict[str, Any]:
     elif kind == 0x81:
         need(reader.uint(2) == VERSION, "another version")
         frame = {"frame": "Welcome", "vocab_size": reader.uint(4), "context_length": reader.uint(4)}
-        frame |= {"max_draft": reader.uint(1), "end_of_text": reader.ids()}
+        frame |= {"max_draft": reader.uint(1), "max_in_flight": reader.uint(1), "end_of_text": reader.ids()}
         need(frame["max_draft"] <= 64, "too many drafts")
+        need(frame["max_in_flight"] > 0, "no round in flight")
         frame |= {**read_ticket(reader), "detached_seconds": reader.varint()}
     elif kind == 0x02:
-        frame = {"frame": "Prompt", "parameters": read_scheme(reader), **read_rule(reader), **read_request(reader)}
+        frame = {"frame": "Prompt", "parameters": read_scheme(reader), **read_rule(reader), "max_in_flight": reader.uint(1)}
+        need(frame["max_in_flight"] > 0, "no round in flight")
+        frame |= read_request(reader)
     elif kind == 0x03:
         frame = {"frame": "Generate", **read_request(reader)}
-    elif kind in (0x04, 0x07):
+    elif kind in (0x04, 0x07, 0x14, 0x17):
         frame = {"frame": "Draft", "generation": reader.varint(1), "round": reader.varint()}
+        flight = reader.varint(1) if kind & 0x10 else 0
+        frame |= {"epoch": flight >> 1, "continued": flight & 1 == 1}
         count = reader.uint(1)
         need(count & 127 <= 64, "too many drafts")
+        need(count & 127 > 0 or not frame["continued"], "a continued round of nothing")
         frame |= {"count": count & 127, "resampled": reader.varint() if count & 128 else None}
         frame |= {"stream": 0, "passed": []}
-        if kind == 0x07:
+        if kind & 0x0F == 0x07:
             frame |= {"stream": reader.varint(), "passed": reader.ids()}
             need(frame["stream"] > 0 or len(frame["passed"]) > 0, "long for nothing")
             need(frame["stream"] == 0 or frame["count"] == 0, "drafts and a stream")

@@ -195,6 +195,7 @@ fn frame_value(frame: &Frame) -> Value {
             "vocab_size": welcome.vocab_size,
             "context_length": welcome.context_length,
             "max_draft": welcome.max_draft_tokens,
+            "max_in_flight": welcome.max_in_flight,
             "end_of_text": welcome.eos_ids,
             "session": hex(&welcome.ticket.id),
             "secret": hex(&welcome.ticket.secret),
@@ -212,12 +213,15 @@ fn frame_value(frame: &Frame) -> Value {
             value["parameters"] = scheme_value(prompt.scheme);
             value["rule"] = json!({ "number": prompt.rule.number, "parameter": prompt.rule.parameter });
             value["evidence"] = json!(prompt.evidence);
+            value["max_in_flight"] = json!(prompt.max_in_flight);
             value
         }
         Frame::Generate(request) => request_value(request),
         Frame::Draft(draft) => json!({
             "generation": draft.generation,
             "round": draft.round,
+            "epoch": draft.epoch,
+            "continued": draft.continued,
             "count": draft.count,
             "resampled": draft.resampled,
             "stream": draft.stream,

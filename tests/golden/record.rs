@@ -505,6 +505,7 @@ fn one_of_each() -> Value {
             ..Draft::default()
         })
     };
+    let in_flight = Draft { generation: 3, count: 2, payload: vec![1, 2, 3], ..Draft::default() };
     let error = |generation, code, text: &str| Frame::Error(ErrorFrame { generation, code, text: text.into() });
     let distribution =
         |target: &TargetDist| Frame::Distribution(Distribution { generation: 3, round: 200, target: target.clone() });
@@ -515,6 +516,7 @@ fn one_of_each() -> Value {
             vocab_size: 4096,
             context_length: 512,
             max_draft_tokens: 64,
+            max_in_flight: 8,
             eos_ids: vec![0, 200],
             ticket,
             detached_seconds: 120,
@@ -523,6 +525,7 @@ fn one_of_each() -> Value {
             vocab_size: 1,
             context_length: u32::MAX,
             max_draft_tokens: 0,
+            max_in_flight: 1,
             eos_ids: vec![],
             ticket: Ticket::default(),
             detached_seconds: u32::MAX,
@@ -542,6 +545,10 @@ fn one_of_each() -> Value {
         draft(Some(300), 0, &[]),
         Frame::Draft(Draft { generation: 3, round: 200, resampled: Some(300), stream: 16, ..Draft::default() }),
         Frame::Draft(Draft { generation: 3, passed: vec![300, 5], count: 1, payload: vec![9], ..Draft::default() }),
+        Frame::Draft(Draft { round: 200, continued: true, ..in_flight.clone() }),
+        Frame::Draft(Draft { round: 201, epoch: 70, continued: true, resampled: Some(300), ..in_flight.clone() }),
+        Frame::Draft(Draft { round: u32::MAX, epoch: (1 << 31) - 1, ..in_flight }),
+        Frame::Draft(Draft { generation: 3, round: 200, epoch: 2, stream: 16, ..Draft::default() }),
         Frame::Evidence(Evidence {
             generation: 3,
             round: 200,
@@ -588,9 +595,10 @@ fn malformed() -> Value {
         b"\x01OUTR\x03\x00",
         b"\x08HTTP",
         b"\x08OUTR\x03\x00",
-        b"\x08OUTR\x04\x00",
+        b"\x08OUTR\x05\x00",
         b"\x81\x01\x00",
-        &[&[0x81, 4, 0, 1, 0, 0, 0, 1, 0, 0, 0, 65, 0][..], &[7; 32], &[0]].concat(),
+        &[&[0x81, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 65, 1, 0][..], &[7; 32], &[0]].concat(),
+        &[&[0x81, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 64, 0, 0][..], &[7; 32], &[0]].concat(),
         &[0x0f, 0],
         // Varints: zero, overlong, too large, cut.
         &[0x05, 0],
@@ -615,6 +623,12 @@ fn malformed() -> Value {
         &[0x07, 1, 0, 0, 0, 0],
         &[0x07, 1, 0, 1, 9, 0],
         &[0x07, 1, 0, 0, 9, 0, 1],
+        // In flight for nothing; a round of nothing that goes on; a prompt for none.
+        &[0x14, 1, 0, 0, 1],
+        &[0x14, 1, 0, 1, 0],
+        &[0x17, 1, 0, 3, 0, 4, 0],
+        &[0x17, 1, 0, 2, 0, 0, 0],
+        &[0x02, 7, 0, 0],
         &[&[0x87, 1, 0, 64][..], &half, &half, &[0, 1, 3], &half].concat(),
         &[&[0x87, 1, 0, 0][..], &half, &1.5f32.to_le_bytes(), &[0, 1, 3], &half].concat(),
         &[0x84, 1, 0, 65, 0x10, 1],

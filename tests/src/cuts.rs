@@ -120,7 +120,8 @@ impl Cuts {
         let tokenizer_hash = TOKENIZER_HASH;
         let edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
         let eos_ids = eos_ids.to_vec();
-        let info = TargetInfo { vocab_size, tokenizer_hash, context_length, max_draft_tokens: 16, eos_ids };
+        let (max_draft_tokens, max_in_flight) = (16, 8);
+        let info = TargetInfo { vocab_size, tokenizer_hash, context_length, max_draft_tokens, max_in_flight, eos_ids };
         let mut pair = Self {
             edge,
             counts: Counts::default(),

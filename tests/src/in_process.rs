@@ -78,6 +78,7 @@ impl InProcess {
             tokenizer_hash: TOKENIZER_HASH,
             context_length,
             max_draft_tokens: 16,
+            max_in_flight: 8,
             eos_ids: eos_ids.to_vec(),
         };
         let cloud = CloudSession::new(info, Admission::default());
@@ -125,6 +126,7 @@ impl InProcess {
     fn run(&mut self) -> Run {
         let mut run = Run::default();
         loop {
+            self.take_what_has_arrived();
             while let Some(output) = self.edge.poll(self.now).expect("the cloud keeps the protocol") {
                 match output {
                     EdgeOutput::Send(bytes) => {
@@ -151,9 +153,18 @@ impl InProcess {
                     EdgeOutput::Event(Event::Connected(_)) => {}
                     EdgeOutput::Event(other) => panic!("{other:?}"),
                 }
+                self.take_what_has_arrived();
             }
             let Some((arrival, bytes)) = self.arriving.pop_front() else { return run };
             self.now = self.now.max(arrival);
+            self.edge.handle_frame(&bytes, self.now).expect("the cloud keeps the protocol");
+        }
+    }
+
+    /// What has arrived meanwhile comes before what the edge would do next.
+    fn take_what_has_arrived(&mut self) {
+        while self.arriving.front().is_some_and(|&(arrival, _)| arrival <= self.now) {
+            let (_, bytes) = self.arriving.pop_front().expect("there is one");
             self.edge.handle_frame(&bytes, self.now).expect("the cloud keeps the protocol");
         }
     }

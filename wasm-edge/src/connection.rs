@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{
+    FutureExt,
     future::{Either, select},
     pin_mut,
 };
@@ -20,6 +21,7 @@ use crate::{
     error::Failure,
     link::{Links, Socket},
     options::LineEvent,
+    turn::Turn,
 };
 
 /// The pause before the second attempt to connect again; it doubles with each. The first comes at once.
@@ -42,6 +44,7 @@ pub struct Connection {
     interruption: Option<ErrorFrame>,
     cache: KvCache,
     scratch: Scratch,
+    turn: Turn,
 }
 
 /// What the session wants the user to know, once it has nothing else to do.
@@ -54,6 +57,8 @@ enum Progress {
     Resumed {
         anew: bool,
     },
+    /// Nothing: there is more to draft, but a verdict that has come meanwhile may make it moot.
+    Ahead,
     /// Nothing: the server has the word.
     Waiting,
 }
@@ -91,6 +96,7 @@ impl Connection {
             interruption: None,
             cache: model.new_cache(),
             scratch: Scratch::default(),
+            turn: Turn::new()?,
         };
         loop {
             match connection.advance(model)? {
@@ -152,6 +158,16 @@ impl Connection {
                     (self.failed, self.interruption) = (0, None);
                     on_line(LineEvent::Resumed { anew, claim: self.claim().map(Into::into) });
                 }
+                Progress::Ahead => {
+                    self.turn.pass().await;
+                    while let Some(bytes) = self.socket.arrived() {
+                        self.session.handle_frame(&bytes, self.links.now()).map_err(Failure::from)?;
+                    }
+                    if !stopped && stop.as_mut().now_or_never().is_some() {
+                        stopped = true;
+                        self.session.cancel();
+                    }
+                }
                 Progress::Waiting => {
                     let received = {
                         let receive = self.socket.receive();
@@ -211,8 +227,19 @@ impl Connection {
         loop {
             match self.session.poll(self.links.now())? {
                 None => return Ok(Progress::Waiting),
-                Some(EdgeOutput::Send(bytes)) => self.socket.send(bytes),
-                Some(EdgeOutput::Forward(forward)) => self.draft(model, &forward)?,
+                Some(EdgeOutput::Send(bytes)) => {
+                    self.socket.send(bytes);
+                    // Bytes leave, and verdicts come, in turns of the event loop.
+                    if self.session.is_ahead() {
+                        return Ok(Progress::Ahead);
+                    }
+                }
+                Some(EdgeOutput::Forward(forward)) => {
+                    self.draft(model, &forward)?;
+                    if self.session.is_ahead() {
+                        return Ok(Progress::Ahead);
+                    }
+                }
                 Some(EdgeOutput::Event(event)) => match event {
                     Event::Connected(_) => return Ok(Progress::Connected),
                     Event::Committed(committed) => return Ok(Progress::Committed(committed)),

@@ -52,7 +52,7 @@ impl Edge {
 
     /// Connects to a server's WebSocket, in place of an older connection; with a bearer token if the server wants one.
     /// With a claim, which an earlier generation told, it goes on with that session if the server still has it.
-    /// Resolves to `{ contextLength, maxDraftTokens, vocabSize }`.
+    /// Resolves to `{ contextLength, maxDraftTokens, maxInFlight, vocabSize }`.
     pub async fn connect(&self, url: &str, token: Option<String>, claim: JsValue) -> Result<JsValue, JsValue> {
         self.close();
         let claim = ClaimObject::from_js(claim)?;

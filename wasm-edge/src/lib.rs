@@ -10,6 +10,7 @@
 //! | `options` | the plain objects that cross to JavaScript |
 //! | `policies` | what one can choose to judge, pass and stop by, in words |
 //! | `threads` | what Web Workers call that draft along |
+//! | `turn` | lets the event loop deliver what has arrived |
 //! | `error` | errors with a stable `code` |
 //!
 //! No decision is made here. Builds for wasm32 only; on other targets the crate is empty.
@@ -24,6 +25,7 @@ mod loader;
 mod options;
 mod policies;
 mod threads;
+mod turn;
 
 pub use edge::Edge;
 pub use loader::EdgeLoader;

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures_util::{SinkExt, StreamExt, stream::SplitStream};
+use futures_util::{FutureExt, SinkExt, StreamExt, stream::SplitStream};
 use gloo_net::websocket::{Message, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
 use outrider_speculation::link::Link;
@@ -83,6 +83,18 @@ impl Socket {
         let arrival = self.links.up.borrow_mut().arrival(self.links.now(), bytes.len());
         // The pump ends when the socket does, which `receive` reports.
         let _ = self.outgoing.unbounded_send((arrival, bytes));
+    }
+
+    /// The next message, if it has arrived already. That the connection is gone [`receive`](Self::receive) says.
+    pub fn arrived(&mut self) -> Option<Vec<u8>> {
+        if self.under_way.is_none() {
+            self.under_way = self.incoming.next().now_or_never().flatten();
+        }
+        let (arrival, _) = self.under_way.as_ref()?;
+        if *arrival > self.links.now() {
+            return None;
+        }
+        self.under_way.take().map(|(_, bytes)| bytes)
     }
 
     /// The next message, when it has arrived; `None` when the connection is gone. May be dropped and called again.

@@ -157,6 +157,7 @@ pub struct ServerInfo {
     vocab_size: u32,
     context_length: u32,
     max_draft_tokens: u8,
+    max_in_flight: u8,
 }
 
 impl From<&Welcome> for ServerInfo {
@@ -165,6 +166,7 @@ impl From<&Welcome> for ServerInfo {
             vocab_size: welcome.vocab_size,
             context_length: welcome.context_length,
             max_draft_tokens: welcome.max_draft_tokens,
+            max_in_flight: welcome.max_in_flight,
         }
     }
 }

@@ -12,6 +12,7 @@ export type Setting =
   | 'seed'
   | 'maxNewTokens'
   | 'draftLength'
+  | 'maxInFlight'
   | 'supportSize'
   | 'latticeResolution'
   | 'droppedMassTarget'

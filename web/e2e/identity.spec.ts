@@ -56,6 +56,36 @@ for (const scheme of schemes) {
   });
 }
 
+test('With four rounds in flight the text is the same', async ({ demo, server }) => {
+  const [scheme] = schemes;
+  if (!scheme) throw new Error('no scheme');
+  await demo.open(server, {
+    temperature: 0,
+    maxNewTokens: maxTokens,
+    seed,
+    ...scheme,
+    draftLength: 2,
+    maxInFlight: 4,
+  });
+  // Over a round trip several rounds are under way when a verdict comes.
+  await demo.slide('round-trip', 60);
+  for (const prompt of prompts.slice(0, 3)) {
+    await demo.page.locator('#prompt').fill(prompt);
+    await demo.set('maxInFlight', 4);
+    await demo.run();
+    const together = (await demo.tokens()).map(({ id }) => id);
+    expect(
+      Number(await demo.page.locator('[data-counter="wasted"]').getAttribute('data-value')),
+    ).toBeGreaterThan(0);
+    await demo.set('maxInFlight', 1);
+    await demo.run();
+    expect(together, prompt).toEqual((await demo.tokens()).map(({ id }) => id));
+    const request = { prompt, maxTokens, seed, ...scheme };
+    expect(together, prompt).toEqual(await nativeTokenIds(server, { ...request, maxInFlight: 4 }));
+    expect(together, prompt).toEqual(await nativeTokenIds(server, { ...request, cloudOnly: true }));
+  }
+});
+
 test('Cloud only on the page agrees with the native client', async ({ demo, server }) => {
   await demo.open(server, { temperature: 0, maxNewTokens: maxTokens, seed });
   const [scheme] = schemes;

@@ -79,6 +79,7 @@ export interface NativeRequest {
   supportSize: number;
   latticeResolution: number;
   draftLength: number;
+  maxInFlight?: number;
   cloudOnly?: boolean;
 }
 
@@ -93,6 +94,7 @@ export async function nativeTokenIds(server: Server, request: NativeRequest): Pr
     '--support-size': request.supportSize,
     '--lattice-resolution': request.latticeResolution,
     '--draft-length': request.draftLength,
+    '--max-in-flight': request.maxInFlight ?? 1,
   };
   const args = ['generate', request.prompt, ...Object.entries(options).flat().map(String), '--json'];
   if (request.cloudOnly) args.push('--cloud-only');

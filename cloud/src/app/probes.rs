@@ -85,6 +85,7 @@ struct Models {
 struct InfoLimits {
     context_length: u32,
     max_draft_tokens: u8,
+    max_in_flight: u8,
     max_frame_bytes: usize,
     sessions: usize,
     sessions_per_address: usize,
@@ -107,6 +108,7 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
         limits: InfoLimits {
             context_length: state.target.context_length,
             max_draft_tokens: state.target.max_draft_tokens,
+            max_in_flight: state.target.max_in_flight,
             max_frame_bytes: MAX_FRAME_BYTES,
             sessions: state.engine.load().session_limit,
             sessions_per_address: state.caps.sessions_per_address,

@@ -10,7 +10,6 @@ use outrider_codec::scheme::SchemeParameters;
 use outrider_speculation::{
     edge::Speculation,
     explanation::Explanation,
-    rules::Rule,
     statistics::{RoundRecord, Statistics},
     theory::{sprinter::GateRates, tk_slt::tokens_per_round},
 };
@@ -113,14 +112,17 @@ impl Explained {
         let explanation = statistics.explanation.as_ref().filter(|explanation| explanation.judged > 0);
         let rate = explanation.and_then(Explanation::acceptance_rate);
         let is_exact = rule.is_exact();
+        // None follows a continued round.
+        let has_bonus = rule.has_bonus() && speculation.max_in_flight == 1;
         // Coupled drafts fall more often than TV says.
         let is_coupled = speculation.scheme == SchemeParameters::Coupled;
         let drafts: Vec<f64> = rounds.iter().map(|round| round.drafted.len() as f64).collect();
         let per_round = rate.filter(|_| !drafts.is_empty()).map(|rate| {
-            rounds.iter().map(|round| expected_tokens(rule, rate, round.drafted.len())).sum::<f64>()
+            rounds.iter().map(|round| expected_tokens(has_bonus, rate, round.drafted.len())).sum::<f64>()
                 / drafts.len() as f64
         });
-        let only_drafts = statistics.passed + statistics.streamed == 0;
+        // Rounds that are in flight together share their times.
+        let only_drafts = statistics.passed + statistics.streamed == 0 && speculation.max_in_flight == 1;
         let costs = Costs::of(rounds, alone).filter(|_| only_drafts);
         let length = drafts.iter().sum::<f64>() / drafts.len().max(1) as f64;
         let speedup = |(tokens, costs): (f64, Costs)| tokens / (1.0 + length * costs.ratio());
@@ -239,8 +241,8 @@ fn pass_time(alone: &Statistics) -> Option<Duration> {
 }
 
 /// Tokens that a round of so many drafts is expected to commit. Without a bonus token there is one less where all stand.
-fn expected_tokens(rule: &Rule, acceptance_rate: f64, drafts: usize) -> f64 {
-    let length = if rule.has_bonus() { drafts } else { drafts.saturating_sub(1) };
+fn expected_tokens(has_bonus: bool, acceptance_rate: f64, drafts: usize) -> f64 {
+    let length = if has_bonus { drafts } else { drafts.saturating_sub(1) };
     tokens_per_round(acceptance_rate, u32::try_from(length).unwrap_or(u32::MAX))
 }
 
@@ -248,7 +250,10 @@ fn expected_tokens(rule: &Rule, acceptance_rate: f64, drafts: usize) -> f64 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use outrider_speculation::theory::{sqs::RejectionBound, tk_slt};
+    use outrider_speculation::{
+        rules::Rule,
+        theory::{sqs::RejectionBound, tk_slt},
+    };
 
     use super::*;
 
@@ -328,7 +333,7 @@ mod tests {
         assert_eq!(predicted(Rule::EXACT).1, None);
         assert!((predicted(lossy).0 - 2.952).abs() < 1e-9);
         assert_eq!(predicted(lossy).1, Some(0.05));
-        assert_eq!(expected_tokens(&lossy, 0.8, 0), 1.0);
+        assert_eq!(expected_tokens(false, 0.8, 0), 1.0);
     }
 
     #[test]

@@ -132,6 +132,15 @@ struct DraftingArgs {
     /// gamma: tokens drafted in a round (fixed; odld begins with it; the other stop rules have their own)
     #[arg(long, value_name = "gamma", default_value_t = DraftingOptions::default().draft_length)]
     draft_length: u32,
+    /// Rounds that may await their verdict at a time; the server has a limit of its own. With more than 1 the next rounds are drafted
+    /// while the server verifies
+    ///
+    /// That hides the round trip where drafting or verifying takes as long as it and most rounds stand whole. Where a draft is rejected
+    /// the rounds behind it are lost, with their bytes and the time they took to draft; no bonus token follows a round that stands, so that
+    /// a token takes more passes of the server. On a short link, or with a draft that is often wrong, 1 is faster. At a seed
+    /// the text is another than with 1, of the same law.
+    #[arg(long, value_name = "COUNT", default_value_t = DraftingOptions::default().max_in_flight, value_parser = clap::value_parser!(u8).range(1..))]
+    max_in_flight: u8,
     /// B: most payload bits in a round; 0 is no budget
     #[arg(long, value_name = "B", default_value_t = DraftingOptions::default().bit_budget)]
     bit_budget: u32,
@@ -157,6 +166,7 @@ impl DraftingArgs {
             stop_threshold: self.stop_threshold,
             adaptive_mode: self.adaptive_mode,
             draft_length: self.draft_length,
+            max_in_flight: self.max_in_flight,
             bit_budget: self.bit_budget,
         }
     }
@@ -293,6 +303,9 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
             ("uplink bits per drafted token", format!("{:.1}", report.uplink_bits_per_drafted_token)),
             ("of these, payload", format!("{:.1}", report.payload_bits_per_drafted_token)),
         ]);
+    }
+    if report.wasted > 0 {
+        lines.push(("drafted in vain", format!("{} (behind a rejection, never judged)", report.wasted)));
     }
     if report.drafted == 0 && report.rounds > 0 && !declines(mode) {
         lines.push(("drafted", "nothing: no token fits into the bit budget (--bit-budget 0 lifts it)".to_owned()));

@@ -77,6 +77,9 @@ pub struct Serve {
     /// Most drafted tokens in a round
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_DRAFT_TOKENS)))]
     max_draft_tokens: u8,
+    /// Most rounds of a session that may await their verdict at a time. Each waits as it came, at most 2 MiB; most are below 1 KiB
+    #[arg(long, value_name = "COUNT", default_value_t = pair::MAX_IN_FLIGHT, value_parser = clap::value_parser!(u8).range(1..))]
+    max_in_flight: u8,
     /// Threads that verify; one per processor if not given
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
@@ -123,6 +126,7 @@ impl Serve {
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
         let tokenizer = self.pair.tokenizer()?;
         let (target, mut info, config) = self.target(&tokenizer).await?;
+        info.max_in_flight = self.max_in_flight;
         if let Some(most) = self.caps.max_context {
             info.context_length = info.context_length.min(most);
         }

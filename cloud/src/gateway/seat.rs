@@ -62,11 +62,11 @@ impl Rows {
         (0..self.count).filter_map(move |index| self.rows.get(index.min(last))).map(Vec::as_slice)
     }
 
-    /// Rows that leave no other outcome than this of these drafts.
-    fn forcing(outcome: Outcome, drafts: &[u32], vocab_size: u32) -> Self {
+    /// `count` rows that leave no other outcome than this of these drafts.
+    fn forcing(outcome: Outcome, drafts: &[u32], vocab_size: u32, count: usize) -> Self {
         let decided = drafts[..outcome.accepted].iter().copied().chain(outcome.token);
         let rows = decided.map(|id| row(&[(id, 1.0)], vocab_size)).collect();
-        Self { rows, count: drafts.len() + 1 }
+        Self { rows, count }
     }
 }
 
@@ -113,9 +113,15 @@ impl Seat {
             // The engine reads the prompt with the first round.
             return Ok(nothing);
         }
-        let (committed, drafts) = text.split_at(text.len() + 1 - rows);
+        // The last draft of a continued round is not fed: no token is drawn after it. The engine is asked for its probability all the same.
+        let committed = &text[..text.len() + 1 - rows];
+        let ids = round.drafts.ids();
+        let (drafts, text) = (&ids[..], [committed, &ids].concat());
         let outcome = match plan {
-            Plan::Listed(count) => return self.listed(&text, drafts, count).await,
+            Plan::Listed(count) => {
+                let listed = self.listed(&text, drafts, count).await?;
+                return Ok(Rows { count: rows, ..listed });
+            }
             Plan::Thinned(tokens) => self.thinned(committed, &text, tokens).await?,
             Plan::Matched if round.scheme.is_none() => {
                 let token = match ahead {
@@ -127,7 +133,7 @@ impl Seat {
             Plan::Matched => self.matched(&text, drafts, &round).await?,
         };
         self.gateway.0.metrics.engine.passes.inc();
-        Ok(Rows::forcing(outcome, drafts, vocab_size))
+        Ok(Rows::forcing(outcome, drafts, vocab_size, rows))
     }
 
     /// Whether the engine answers.

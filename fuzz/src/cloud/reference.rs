@@ -37,6 +37,10 @@ pub(super) struct Drafting {
     /// The edge wants to know what was judged by.
     pub(super) evidence: bool,
     pub(super) round: u32,
+    /// Continued rounds that did not stand.
+    pub(super) epoch: u32,
+    /// Whether the round under way is continued.
+    pub(super) continued: bool,
     pub(super) drafts: Option<Drafts>,
     /// Tokens that the target is to write alone.
     pub(super) stream: u32,
@@ -111,6 +115,7 @@ impl Reference {
         let refuse = |code| Reaction::Error(number, code);
         let drafting = match prompt {
             None => None,
+            Some(&Prompt { max_in_flight: 2.., .. }) => return refuse(ErrorCode::InvalidParameters),
             Some(&Prompt { scheme: parameters, rule, evidence, .. }) => {
                 let sends_dist = !matches!(parameters, SchemeParameters::Dssd { .. } | SchemeParameters::Coupled);
                 let Ok(mut scheme) = Scheme::new(parameters, self.target.vocab_size) else {
@@ -121,8 +126,19 @@ impl Reference {
                 }
                 scheme.prime(&request.tokens);
                 let statistic = rules::statistic(rule, &request.sampling);
-                let (round, drafts, stream, due) = (0, None, 0, false);
-                Some(Drafting { parameters, scheme, rule, statistic, evidence, round, drafts, stream, due })
+                Some(Drafting {
+                    parameters,
+                    scheme,
+                    rule,
+                    statistic,
+                    evidence,
+                    round: 0,
+                    epoch: 0,
+                    continued: false,
+                    drafts: None,
+                    stream: 0,
+                    due: false,
+                })
             }
         };
         if request.tokens.iter().any(|&id| id >= self.target.vocab_size) {
@@ -143,15 +159,19 @@ impl Reference {
             return Reaction::Nothing;
         }
         let Some(drafting) = drafting else { return fatal(ErrorCode::OutOfOrder) };
-        let expected = (draft.generation, draft.round) == (request.generation, drafting.round);
+        let expected =
+            (draft.generation, draft.epoch, draft.round) == (request.generation, drafting.epoch, drafting.round);
         let is_known = draft.round < drafting.round || draft.round == drafting.round && drafting.is_busy();
-        if draft.generation == request.generation && is_known {
+        let is_vain = draft.epoch < drafting.epoch || draft.epoch == drafting.epoch && is_known;
+        if draft.generation == request.generation && is_vain {
             return Reaction::Nothing;
         }
-        if !expected || draft.resampled.is_some() != drafting.due {
+        // One that waits is one too many.
+        if !expected || drafting.is_busy() || draft.resampled.is_some() != drafting.due {
             return fatal(ErrorCode::OutOfOrder);
         }
         drafting.due = false;
+        drafting.continued = draft.continued;
         // The resampled token comes first; none of these ends the text.
         for &id in draft.resampled.iter().chain(&draft.passed) {
             text.push(id);
@@ -165,7 +185,7 @@ impl Reference {
             drafting.stream = draft.stream;
             return Reaction::Nothing;
         }
-        let places = usize::from(draft.count) + usize::from(rules::has_bonus(drafting.rule));
+        let places = usize::from(draft.count) + usize::from(rules::has_bonus(drafting.rule) && !draft.continued);
         if draft.count > self.target.max_draft_tokens || text.len() + places > limit {
             return fatal(ErrorCode::InvalidDraft);
         }
@@ -258,7 +278,12 @@ impl Drafting {
     /// nothing follows it.
     pub(super) fn rows(&self) -> usize {
         let count = self.drafts.as_ref().map_or(0, Drafts::len);
-        if count > 0 && !rules::has_bonus(self.rule) { count } else { count + 1 }
+        if count > 0 && !self.has_bonus() { count } else { count + 1 }
+    }
+
+    /// Whether a token follows the round where it stands whole.
+    pub(super) fn has_bonus(&self) -> bool {
+        rules::has_bonus(self.rule) && !self.continued
     }
 
     pub(super) fn resamples(&self) -> bool {

@@ -55,12 +55,12 @@ impl Driver {
         let mut token = None;
         match &verdict.next {
             Next::Nothing => {
-                let has_no_bonus = !rejects && accepted > 0 && !rules::has_bonus(drafting.rule);
+                let has_no_bonus = !rejects && accepted > 0 && !drafting.has_bonus();
                 assert!(ended || has_no_bonus, "nothing follows {accepted} of {} drafts", ids.len());
             }
             Next::Token(id) => {
                 assert!(!(rejects && drafting.resamples()), "the edge resamples");
-                assert!(rejects || ids.is_empty() || rules::has_bonus(drafting.rule), "there is no bonus token");
+                assert!(rejects || ids.is_empty() || drafting.has_bonus(), "there is no bonus token");
                 token = Some(*id);
             }
             Next::Samples(samples) => {
@@ -114,6 +114,7 @@ impl Driver {
         }
         drafting.scheme.commit(&drafts, accepted, token);
         drafting.round += 1;
+        drafting.epoch += u32::from(drafting.continued && rejects);
         let finish = if drafting.due { None } else { current.finish(target) };
         assert_eq!(verdict.finish, finish);
         finish.is_none()

@@ -17,6 +17,7 @@ impl Driver {
             vocab_size: self.model.vocab_size + u32::from(mistaken),
             context_length: choose::number(input, 48)?,
             max_draft_tokens: input.int_in_range(0..=64)?,
+            max_in_flight: 1,
             eos_ids: choose::ids(input, 2, self.model.vocab_size)?,
             ticket: Ticket::default(),
             detached_seconds: 120,

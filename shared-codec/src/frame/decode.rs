@@ -42,6 +42,7 @@ impl Frame {
                     vocab_size: input.u32("vocabulary size")?,
                     context_length: input.u32("context length")?,
                     max_draft_tokens: draft_count(input.u8("maximum draft tokens")?, "maximum draft tokens")?,
+                    max_in_flight: take_window(&mut input)?,
                     eos_ids: take_ids(&mut input, "end-of-text ids")?,
                     ticket: take_ticket(&mut input)?,
                     detached_seconds: input.varint("detached lifetime")?,
@@ -50,24 +51,38 @@ impl Frame {
             PROMPT => {
                 let scheme = take_scheme(&mut input)?;
                 let (rule, evidence) = take_rule(&mut input)?;
-                Frame::Prompt(Prompt { scheme, rule, evidence, request: take_request(&mut input)? })
+                let max_in_flight = take_window(&mut input)?;
+                Frame::Prompt(Prompt { scheme, rule, evidence, max_in_flight, request: take_request(&mut input)? })
             }
             GENERATE => Frame::Generate(take_request(&mut input)?),
-            kind @ (DRAFT | LONG_DRAFT) => {
+            kind if matches!(kind & !IN_FLIGHT, DRAFT | LONG_DRAFT) => {
                 let (generation, round) = (take_generation(&mut input)?, input.varint("round")?);
+                let flight = match kind & IN_FLIGHT {
+                    0 => 0,
+                    _ => match input.varint("epoch")? {
+                        0 => return Err(DecodeError::Value { field: "epoch", value: 0 }),
+                        flight => flight,
+                    },
+                };
+                let (epoch, continued) = (flight >> 1, flight & CONTINUED != 0);
                 let count = input.u8("draft count")?;
                 let resampled = if count & HAS_RESAMPLED != 0 { Some(input.varint("resampled token")?) } else { None };
                 let count = draft_count(count & !HAS_RESAMPLED, "draft count")?;
-                let (stream, passed) = match kind {
-                    DRAFT => (0, Vec::new()),
-                    _ => (input.varint("stream")?, take_ids(&mut input, "passed tokens")?),
+                if continued && count == 0 {
+                    return Err(DecodeError::Value { field: "epoch", value: flight.into() });
+                }
+                let is_long = kind & !IN_FLIGHT == LONG_DRAFT;
+                let (stream, passed) = if is_long {
+                    (input.varint("stream")?, take_ids(&mut input, "passed tokens")?)
+                } else {
+                    (0, Vec::new())
                 };
-                if kind == LONG_DRAFT && stream == 0 && passed.is_empty() || stream > 0 && count > 0 {
+                if is_long && stream == 0 && passed.is_empty() || stream > 0 && count > 0 {
                     return Err(DecodeError::Value { field: "stream", value: stream.into() });
                 }
                 // Without drafts to come, nothing more may follow.
                 let payload = if stream > 0 { Vec::new() } else { input.rest().to_vec() };
-                Frame::Draft(Draft { generation, round, resampled, passed, stream, count, payload })
+                Frame::Draft(Draft { generation, round, epoch, continued, resampled, passed, stream, count, payload })
             }
             RESAMPLE => Frame::Resample { generation: take_generation(&mut input)?, round: input.varint("round")? },
             CANCEL => Frame::Cancel { generation: take_generation(&mut input)? },
@@ -274,6 +289,14 @@ fn take_float(
     let bits = input.u32(field)?;
     let value = f32::from_bits(bits);
     if allowed(value) { Ok(value) } else { Err(DecodeError::Value { field, value: bits.into() }) }
+}
+
+/// How many rounds may be in flight.
+fn take_window(input: &mut ByteReader<'_>) -> Result<u8, DecodeError> {
+    match input.u8("rounds in flight")? {
+        0 => Err(DecodeError::Value { field: "rounds in flight", value: 0 }),
+        rounds => Ok(rounds),
+    }
 }
 
 fn draft_count(count: u8, field: &'static str) -> Result<u8, DecodeError> {

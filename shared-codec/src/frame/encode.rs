@@ -25,6 +25,7 @@ impl Frame {
                 out.extend(welcome.vocab_size.to_le_bytes());
                 out.extend(welcome.context_length.to_le_bytes());
                 out.push(welcome.max_draft_tokens);
+                out.push(welcome.max_in_flight);
                 put_ids(&mut out, &welcome.eos_ids);
                 put_ticket(&mut out, &welcome.ticket);
                 put_varint(&mut out, welcome.detached_seconds);
@@ -42,6 +43,7 @@ impl Frame {
                 out.push(PROMPT);
                 put_scheme(&mut out, prompt.scheme);
                 put_rule(&mut out, prompt.rule, prompt.evidence);
+                out.push(prompt.max_in_flight);
                 put_request(&mut out, &prompt.request);
             }
             Frame::Generate(request) => {
@@ -50,9 +52,14 @@ impl Frame {
             }
             Frame::Draft(draft) => {
                 let is_long = draft.stream > 0 || !draft.passed.is_empty();
-                out.push(if is_long { LONG_DRAFT } else { DRAFT });
+                let kind = if is_long { LONG_DRAFT } else { DRAFT };
+                let flight = draft.epoch << 1 | if draft.continued { CONTINUED } else { 0 };
+                out.push(if flight > 0 { kind | IN_FLIGHT } else { kind });
                 put_varint(&mut out, draft.generation);
                 put_varint(&mut out, draft.round);
+                if flight > 0 {
+                    put_varint(&mut out, flight);
+                }
                 match draft.resampled {
                     None => out.push(draft.count),
                     Some(token) => {

@@ -11,6 +11,10 @@ pub(super) const WELCOME: u8 = 0x81;
 pub(super) const RESAMPLE: u8 = 0x06;
 /// A Draft with passed tokens, or one that asks the target to write alone.
 pub(super) const LONG_DRAFT: u8 = 0x07;
+/// In the kind of a Draft: it is one of several in flight.
+pub(super) const IN_FLIGHT: u8 = 0x10;
+/// In the number of its epoch, twice: others follow it.
+pub(super) const CONTINUED: u32 = 1;
 pub(super) const VERDICT: u8 = 0x84;
 pub(super) const DISTRIBUTION: u8 = 0x85;
 pub(super) const TOKEN: u8 = 0x86;

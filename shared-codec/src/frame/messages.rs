@@ -20,6 +20,8 @@ pub struct Welcome {
     pub context_length: u32,
     /// The most tokens a [`Draft`] may carry, at most [`MAX_DRAFT_TOKENS`](super::MAX_DRAFT_TOKENS).
     pub max_draft_tokens: u8,
+    /// The most rounds that may await their verdict at a time, at least 1.
+    pub max_in_flight: u8,
     /// Ids that end a text when committed.
     pub eos_ids: Vec<u32>,
     /// What the session is resumed with.
@@ -94,12 +96,14 @@ pub struct Prompt {
     pub rule: RuleParameters,
     /// Whether the cloud is to send [`Evidence`].
     pub evidence: bool,
+    /// The most rounds that await their verdict at a time, at least 1 and no more than the [`Welcome`] allows.
+    pub max_in_flight: u8,
 }
 
 impl Prompt {
-    /// Under the exact rule, without evidence.
+    /// Under the exact rule, without evidence, one round at a time.
     pub fn exact(scheme: SchemeParameters, request: Request) -> Self {
-        Self { request, scheme, rule: RuleParameters::EXACT, evidence: false }
+        Self { request, scheme, rule: RuleParameters::EXACT, evidence: false, max_in_flight: 1 }
     }
 }
 
@@ -110,6 +114,10 @@ pub struct Draft {
     pub generation: u32,
     /// 0, 1, … within the generation.
     pub round: u32,
+    /// How many continued rounds had fallen when this was drafted; below 2³¹. A round of an epoch that is over was drafted in vain.
+    pub epoch: u32,
+    /// Whether rounds follow it that were drafted as if all of it stood. No bonus token is drawn after it then. It has drafts.
+    pub continued: bool,
     /// The token that the edge put in place of the rejected draft of the round before; DSSD only.
     pub resampled: Option<u32>,
     /// Tokens that the edge has committed without asking, since the round before; they come before the drafts.
@@ -141,7 +149,8 @@ pub struct Verdict {
 /// What follows the accepted drafts of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Nothing: an accepted token ended the text, or all drafts stand and the rule has no bonus token.
+    /// Nothing: an accepted token ended the text, or all drafts stand and no bonus token follows, by the rule or because the round
+    /// is continued.
     Nothing,
     /// The cloud's token: resampled if a draft was rejected, else the bonus token.
     Token(u32),

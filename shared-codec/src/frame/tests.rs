@@ -28,6 +28,7 @@ fn one_of_each() -> Vec<Frame> {
             vocab_size: 4096,
             context_length: 512,
             max_draft_tokens: 16,
+            max_in_flight: 8,
             eos_ids: vec![0, 200],
             ticket: TICKET,
             detached_seconds: 120,
@@ -46,6 +47,18 @@ fn one_of_each() -> Vec<Frame> {
             payload: vec![9],
             ..Draft::default()
         }),
+        Frame::Draft(Draft {
+            generation: 3,
+            round: 200,
+            epoch: 70,
+            continued: true,
+            count: 2,
+            payload: vec![1, 2, 3],
+            ..Draft::default()
+        }),
+        Frame::Draft(Draft { generation: 3, round: 200, continued: true, count: 64, ..Draft::default() }),
+        Frame::Draft(Draft { generation: 3, round: 200, epoch: 1, resampled: Some(300), ..Draft::default() }),
+        Frame::Draft(Draft { generation: 3, round: 200, epoch: (1 << 31) - 1, stream: 16, ..Draft::default() }),
         Frame::Cancel { generation: 3 },
         verdict(Next::Token(4095), None),
         verdict(Next::Nothing, Some(Finish::Eos)),
@@ -80,12 +93,14 @@ fn one_of_each() -> Vec<Frame> {
     ];
     frames.extend(schemes.map(|scheme| prompt(scheme, RuleParameters::EXACT, false)));
     frames.push(prompt(SchemeParameters::Dense, RuleParameters::EXACT, true));
+    let exact = Prompt::exact(SchemeParameters::Coupled, request());
+    frames.push(Frame::Prompt(Prompt { max_in_flight: u8::MAX, ..exact }));
     frames.push(prompt(SchemeParameters::Dense, RuleParameters { number: 127, parameter: 0.25 }, false));
     frames
 }
 
 fn prompt(scheme: SchemeParameters, rule: RuleParameters, evidence: bool) -> Frame {
-    Frame::Prompt(Prompt { request: request(), scheme, rule, evidence })
+    Frame::Prompt(Prompt { rule, evidence, ..Prompt::exact(scheme, request()) })
 }
 
 fn verdict(next: Next, finish: Option<Finish>) -> Frame {
@@ -110,7 +125,7 @@ fn every_frame_round_trips_and_starts_with_its_own_byte() {
         assert_eq!(Frame::decode(&bytes), Ok(frame.clone()));
         assert_eq!(*kinds.entry(bytes[0]).or_insert(frame.name()), frame.name());
     }
-    assert_eq!(kinds.len(), 15);
+    assert_eq!(kinds.len(), 17);
 }
 
 /// A draft's frame ends in its payload, whose length follows from the count and the scheme: there the prefix fails
@@ -156,6 +171,12 @@ fn forbidden_values_are_named() {
     assert_eq!(field(&[DRAFT, 1, 0, 65]), "draft count");
     assert_eq!(field(&[LONG_DRAFT, 1, 0, 0, 0, 0]), "stream");
     assert_eq!(field(&[LONG_DRAFT, 1, 0, 1, 9, 0]), "stream");
+    // Nothing of a pipeline in the frame that says that there is one; a round of nothing that goes on.
+    assert_eq!(field(&[DRAFT | IN_FLIGHT, 1, 0, 0, 1]), "epoch");
+    assert_eq!(field(&[DRAFT | IN_FLIGHT, 1, 0, 1, 0]), "epoch");
+    assert_eq!(field(&[LONG_DRAFT | IN_FLIGHT, 1, 0, 3, 0, 4, 0]), "epoch");
+    assert_eq!(field(&[LONG_DRAFT | IN_FLIGHT, 1, 0, 2, 0, 0, 0]), "stream");
+    assert_eq!(field(&[PROMPT, DENSE, 0, 0]), "rounds in flight");
     assert_eq!(field(&[EVIDENCE, 1, 0, 64]), "index");
     assert_eq!(field(&[EVIDENCE, 1, 0, 0, 0, 0, 0, 0x40]), "rejection");
     assert_eq!(field(&[PROMPT, DENSE, 1, 0, 0, 0x80, 0x7f]), "rule's parameter");
@@ -226,7 +247,7 @@ proptest! {
 
     /// The oracle: whatever decodes encodes to the same bytes.
     #[test]
-    fn any_bytes_decode_to_a_frame_or_an_error(kind in prop::sample::select(vec![HELLO, PROMPT, GENERATE, DRAFT, LONG_DRAFT, RESAMPLE, RESUME, CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, EVIDENCE, TOKEN, ERROR, 0x55]), tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80)) {
+    fn any_bytes_decode_to_a_frame_or_an_error(kind in prop::sample::select(vec![HELLO, PROMPT, GENERATE, DRAFT, LONG_DRAFT, DRAFT | IN_FLIGHT, LONG_DRAFT | IN_FLIGHT, RESAMPLE, RESUME, CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, EVIDENCE, TOKEN, ERROR, 0x55]), tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80)) {
         let bytes = [&[kind][..], &tail].concat();
         if let Ok(frame) = Frame::decode(&bytes) {
             prop_assert_eq!(frame.encode(), bytes);

@@ -8,7 +8,7 @@ use outrider_codec::{
     scheme::{Downlink, Drafts, Scheme, SchemeParameters},
 };
 
-use super::{Failure, TargetInfo};
+use super::{Failure, TargetInfo, flight::Flight};
 use crate::{
     Forward,
     acceptance::{self, Judge, Judged},
@@ -71,7 +71,9 @@ pub(super) struct Verification {
     evidence: bool,
     /// Coupled drafting's.
     noise: SharedNoise,
-    round: u32,
+    /// Which round is at work, and which wait.
+    flight: Flight,
+    /// Of the round at work.
     drafts: Option<(Drafts, Vec<Statistic>)>,
     /// Tokens that the target is to write alone before the next round.
     stream: u32,
@@ -81,10 +83,14 @@ pub(super) struct Verification {
 
 impl Work {
     /// Verification of drafts under a scheme and a rule.
-    pub(super) fn speculative(prompt: &Prompt, vocab_size: u32) -> Result<Self, Failure> {
-        let Prompt { request, scheme: parameters, rule, evidence } = prompt;
+    pub(super) fn speculative(prompt: &Prompt, target: &TargetInfo) -> Result<Self, Failure> {
+        let Prompt { request, scheme: parameters, rule, evidence, max_in_flight } = prompt;
         let refuse = |text| Failure::generation(request.generation, ErrorCode::InvalidParameters, text);
-        let mut scheme = Scheme::new(*parameters, vocab_size)
+        if *max_in_flight > target.max_in_flight {
+            let most = target.max_in_flight;
+            return Err(refuse(format!("{max_in_flight} rounds in flight are more than the {most} allowed here.")));
+        }
+        let mut scheme = Scheme::new(*parameters, target.vocab_size)
             .map_err(|error| refuse(format!("The scheme cannot be used: {error}.")))?;
         scheme.prime(&request.tokens);
         let rule = Rule::from_wire(rule.number, rule.parameter)
@@ -98,7 +104,7 @@ impl Work {
             rule,
             evidence: *evidence,
             noise: SharedNoise::new(request.seed),
-            round: 0,
+            flight: Flight::new(*max_in_flight),
             drafts: None,
             stream: 0,
             edge_resamples: None,
@@ -145,24 +151,36 @@ impl Generation {
         self.committed.len()
     }
 
-    /// A round of drafts has come. Gives whether it is new: one that comes again changes nothing.
-    pub(super) fn draft(&mut self, draft: &Draft, target: &TargetInfo) -> Result<bool, Failure> {
+    /// The round that a pass is for, or the next.
+    pub(super) fn round_number(&self) -> u32 {
+        match &self.work {
+            Work::Speculative(verification) => verification.flight.round(),
+            Work::CloudOnly => 0,
+        }
+    }
+
+    /// A round of drafts has come. Gives the first round of which the edge may not have all frames yet, or `None` if this one
+    /// comes again or in vain: that changes nothing.
+    pub(super) fn draft(&mut self, draft: Draft) -> Result<Option<u32>, Failure> {
         if draft.generation < self.number {
-            return Ok(false);
+            return Ok(None);
         }
         let Work::Speculative(verification) = &mut self.work else {
             return Err(Failure::out_of_order("Draft came in a cloud-only generation"));
         };
-        let round = verification.round;
-        if draft.generation == self.number && (draft.round < round || draft.round == round && verification.is_busy()) {
-            return Ok(false);
-        }
-        if draft.generation != self.number || draft.round != round {
+        if draft.generation != self.number {
             return Err(Failure::out_of_order(&format!(
-                "Draft {}/{} came while {}/{round} was expected",
+                "Draft {}/{} came while generation {} is under way",
                 draft.generation, draft.round, self.number
             )));
         }
+        verification.flight.admit(draft)
+    }
+
+    /// Goes on to the next round, if one waits and none is at work.
+    pub(super) fn begin_round(&mut self, target: &TargetInfo) -> Result<(), Failure> {
+        let Work::Speculative(verification) = &mut self.work else { return Ok(()) };
+        let Some(draft) = verification.flight.begin() else { return Ok(()) };
         let context = target.context_length as usize;
         let limit = self.length_limit.min(context);
         match (draft.resampled, verification.edge_resamples.take()) {
@@ -185,9 +203,9 @@ impl Generation {
         verification.scheme.prime(&draft.passed);
         if draft.stream > 0 {
             verification.stream = draft.stream;
-            return Ok(true);
+            return Ok(());
         }
-        let room = limit - self.committed.len() - usize::from(verification.rule.has_bonus());
+        let room = limit - self.committed.len() - usize::from(verification.rule.has_bonus() && !draft.continued);
         let count = usize::from(draft.count);
         if draft.count > target.max_draft_tokens || count > room {
             let allowed = room.min(target.max_draft_tokens.into());
@@ -197,14 +215,14 @@ impl Generation {
         let drafts = verification.scheme.decode_round(payload, draft.count)?;
         let statistics = verification.statistics.complete(statistics, &drafts)?;
         verification.drafts = Some((drafts, statistics));
-        Ok(true)
+        Ok(())
     }
 
     /// The edge asks for the distribution of the last verdict; nothing, if it asks again and has gone on meanwhile.
     pub(super) fn resample(&self, number: u32, round: u32) -> Result<Option<Frame>, Failure> {
         let is_late = match &self.work {
             Work::Speculative(verification) if verification.sends_samples() => {
-                round < verification.round.saturating_sub(u32::from(!verification.is_busy()))
+                round < verification.flight.round().saturating_sub(u32::from(!verification.flight.is_busy()))
             }
             _ => false,
         };
@@ -213,7 +231,7 @@ impl Generation {
         }
         let expected = match &self.work {
             Work::Speculative(verification) if verification.sends_samples() => {
-                verification.edge_resamples.as_ref().map(|target| (verification.round, target))
+                verification.edge_resamples.as_ref().map(|target| (verification.flight.round(), target))
             }
             _ => None,
         };
@@ -318,8 +336,8 @@ impl Generation {
             verification.edge_resamples = None;
         }
         verification.scheme.commit(&drafts, accepted, token);
-        let round = verification.round;
-        verification.round += 1;
+        let round = verification.flight.round();
+        verification.flight.end(accepted == ids.len());
         // The cache holds the committed tokens and the drafts that were fed; what follows the accepted ones is cut by the
         // next pass.
         self.cached = self.committed.len() + accepted.min(rows.len() - 1);
@@ -364,7 +382,7 @@ impl Generation {
 impl Verification {
     /// Rows of logits that a round needs.
     fn rows(&self, drafts: &Drafts) -> usize {
-        acceptance::rows(drafts.len(), &self.rule)
+        acceptance::rows(drafts.len(), &self.rule, self.flight.is_continued())
     }
 
     /// A token that the target writes alone; the next round follows when it has written all.
@@ -378,7 +396,9 @@ impl Verification {
         };
         self.scheme.prime(&[token]);
         self.stream -= 1;
-        self.round += u32::from(self.stream == 0);
+        if self.stream == 0 {
+            self.flight.end(true);
+        }
         token
     }
 
@@ -422,11 +442,6 @@ impl Verification {
             },
         };
         Ok((outcome.accepted, outcome.token.map_or(Next::Nothing, Next::Token)))
-    }
-
-    /// Whether a round is under way.
-    fn is_busy(&self) -> bool {
-        self.drafts.is_some() || self.stream > 0
     }
 
     fn sends_samples(&self) -> bool {

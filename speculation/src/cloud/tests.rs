@@ -9,6 +9,9 @@ use outrider_codec::{
 
 use super::*;
 use crate::rules::Rule;
+
+mod flight;
+
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -18,7 +21,14 @@ const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };
 
 fn target() -> TargetInfo {
-    TargetInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, max_draft_tokens: 4, eos_ids: vec![7] }
+    TargetInfo {
+        vocab_size: V,
+        tokenizer_hash: [1; 32],
+        context_length: 16,
+        max_draft_tokens: 4,
+        max_in_flight: 3,
+        eos_ids: vec![7],
+    }
 }
 
 fn hello() -> Vec<u8> {
@@ -599,11 +609,16 @@ fn what_is_kept_is_bounded() {
     let error = Frame::Error(ErrorFrame { generation: 1, code: ErrorCode::Internal, text });
     let size = error.encode().len();
     for _ in 0..MAX_KEPT_BYTES / size {
-        session.say(&error, 0);
+        session.say(&error, 0, 0);
     }
     assert!(session.is_worth_keeping());
-    session.say(&error, 0);
+    session.say(&error, 0, 0);
     assert!(!session.is_worth_keeping() && session.kept.len() <= MAX_KEPT_BYTES / size);
     session.handle_frame(&draft(1, 0, &[1]));
+    session.outputs.clear();
+    forward(&mut session);
+    answer(&mut session, &[1, 2]);
+    assert!(!session.is_worth_keeping());
+    session.handle_frame(&draft(1, 1, &[1]));
     assert!(session.is_worth_keeping(), "the edge has shown that it has all");
 }

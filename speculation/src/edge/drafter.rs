@@ -39,8 +39,8 @@ pub(super) enum Choice {
     Declined,
 }
 
-/// Drafts tokens under one scheme.
-#[derive(Debug)]
+/// Drafts tokens under one scheme. A clone drafts on as if the round stood, while the original waits for its verdict.
+#[derive(Debug, Clone)]
 pub(super) struct Drafter {
     parameters: SchemeParameters,
     scheme: Scheme,
@@ -66,6 +66,8 @@ pub(super) struct Drafter {
     tokens: Vec<DraftToken>,
     /// The round takes no more drafts.
     full: bool,
+    /// The next token has been left to the target.
+    defers: bool,
 }
 
 impl Drafter {
@@ -101,6 +103,7 @@ impl Drafter {
             ids: Vec::new(),
             tokens: Vec::new(),
             full: false,
+            defers: false,
         })
     }
 
@@ -123,6 +126,11 @@ impl Drafter {
     /// Whether the round has ended before a token that was looked at.
     pub(super) fn is_full(&self) -> bool {
         self.full
+    }
+
+    /// Whether the next token has been left to the target.
+    pub(super) fn defers(&self) -> bool {
+        self.defers
     }
 
     /// Whether the row of logits before the round's first is wanted too: a bonus token's.
@@ -183,6 +191,7 @@ impl Drafter {
             Doubt::Verify | Doubt::None => Advice::Draft,
             Doubt::Defer => Advice::Decline,
         };
+        self.defers = advice == Advice::Decline;
         let beta = self.threshold.as_ref().map_or(0.0, Conformal::threshold);
         if self.parameters == SchemeParameters::Coupled {
             if advice == Advice::Decline {
@@ -351,7 +360,7 @@ impl Drafter {
         }
         self.ids.clear();
         self.statistics.clear();
-        self.full = false;
+        (self.full, self.defers) = (false, false);
         if let Some(drawn) = &mut self.drawn {
             drawn.clear();
         }

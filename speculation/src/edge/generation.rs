@@ -1,16 +1,19 @@
 //! One generation on the edge: draft until something says stop, send, take the verdict, roll back, go on.
+//!
+//! With several rounds in flight the next is drafted as if those before it stood. A verdict is the oldest's. Where that stands whole the
+//! others go on; where not, they are dropped, and the next round is the one after it.
 
 use core::time::Duration;
 
 use outrider_codec::{
-    frame::{Distribution, Draft, Evidence, Finish, Frame, Next, Prompt, Request, TargetDist, Token, Verdict, Welcome},
+    frame::{Distribution, Evidence, Finish, Frame, Next, Prompt, Request, TargetDist, Token, Verdict, Welcome},
     rule::RuleParameters,
 };
 
 use super::{
     Committed, DraftInfo, EdgeError, Origin, StartError,
     drafter::Choice,
-    drafting::{Drafting, Learned, Phase, Sent},
+    drafting::{Drafting, Learned, Phase},
     settings::{Mode, Settings},
 };
 use crate::{
@@ -25,7 +28,14 @@ use crate::{
 /// What the generation wants done.
 pub(super) enum Step {
     Forward(Forward),
-    Send(Vec<u8>),
+    Send(Outgoing),
+}
+
+/// A frame that the cloud answers.
+pub(super) struct Outgoing {
+    /// The round that the answer is about.
+    pub(super) round: u32,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// What is left of a generation whose server has forgotten it.
@@ -39,10 +49,8 @@ pub(super) struct Rest {
 
 /// What follows from a frame of the cloud's.
 pub(super) enum Reaction {
-    /// Something has to be asked first.
-    Ask(Frame),
-    /// These bytes are to be sent.
-    Send(Vec<u8>),
+    /// This is to be sent: something has to be asked first, or the target is to write.
+    Send(Outgoing),
     /// Tokens are committed, and the generation may be over; `tell` the cloud if it cannot know that itself.
     Commit { committed: Committed, finish: Option<Finish>, tell: bool },
     /// Nothing yet.
@@ -102,7 +110,9 @@ impl Generation {
         let drafting = Drafting::new(speculation, prompt, settings, draft, server, learned, now)?;
         generation.drafting = Some(drafting);
         let rule = RuleParameters { number: speculation.rule.number(), parameter: speculation.rule.parameter() as f32 };
-        let prompt = Prompt { request, scheme: speculation.scheme, rule, evidence: speculation.explain };
+        let (scheme, evidence) = (speculation.scheme, speculation.explain);
+        let max_in_flight = generation.drafting.as_ref().map_or(1, |drafting| drafting.window);
+        let prompt = Prompt { request, scheme, rule, evidence, max_in_flight };
         Ok((generation, Frame::Prompt(prompt)))
     }
 
@@ -138,56 +148,61 @@ impl Generation {
 
     /// What was sent is sent again: the time between was not the link's, nor the server's.
     pub(super) fn resent(&mut self, now: Duration) {
-        if let Some(drafting) = &mut self.drafting
-            && matches!(drafting.phase, Phase::AwaitVerdict | Phase::AwaitTokens(_))
-        {
-            drafting.round_started += now.saturating_sub(drafting.sent.at);
-            drafting.sent.at = now;
-            drafting.streamed_at = None;
+        if let Some(drafting) = &mut self.drafting {
+            drafting.resent(now);
         }
     }
 
+    /// Whether a round awaits its verdict.
+    pub(super) fn awaits(&self, round: u32) -> bool {
+        self.drafting.as_ref().is_some_and(|drafting| drafting.awaits(round))
+    }
+
+    /// Whether drafting goes on while rounds await their verdict.
+    pub(super) fn is_ahead(&self) -> bool {
+        let drafts_on = |drafting: &Drafting| matches!(drafting.phase, Phase::Fresh | Phase::Open);
+        self.drafting.as_ref().is_some_and(|drafting| drafting.in_flight() > 0 && drafts_on(drafting))
+    }
+
     pub(super) fn next_step(&mut self, now: Duration) -> Result<Option<Step>, EdgeError> {
-        let Some(drafting) = &mut self.drafting else { return Ok(None) };
+        let length = self.committed.len();
+        let Some(drafting) = self.drafting.as_mut().filter(|drafting| drafting.moot == 0) else { return Ok(None) };
         if drafting.phase == Phase::Fresh {
             drafting.phase = Phase::Open;
-            drafting.round_started = now;
-            drafting.drafter.begin(self.committed.len());
-            // A cascade has its own way of choosing the target.
+            drafting.current.started = now;
+            let begin = drafting.base(length);
+            drafting.current.drafter.begin(begin);
+            // A cascade has its own way of choosing the target; and it writes on from nothing that is not committed.
             if !drafting.passing.is_cascade()
+                && drafting.in_flight() == 0
                 && let Move::Stream { tokens } = drafting.learned.controller.next_move()
             {
-                let left = (self.length_limit - self.committed.len()).min(u32::MAX as usize) as u32;
-                return Ok(Some(Step::Send(drafting.stream(self.number, tokens.clamp(1, left), now))));
+                let left = (self.length_limit - length).min(u32::MAX as usize) as u32;
+                let round = drafting.current.number;
+                let bytes = drafting.stream(self.number, tokens.clamp(1, left));
+                return Ok(Some(Step::Send(Outgoing { round, bytes })));
             }
         }
         if drafting.phase != Phase::Open {
             return Ok(None);
         }
-        if drafting.wants_another(&self.committed, &self.eos_ids, self.length_limit) {
+        if drafting.wants_another(length, &self.eos_ids, self.length_limit) {
             let forward = drafting.forward(&self.committed);
             drafting.phase = Phase::AwaitLogits(forward.rows);
             return Ok(Some(Step::Forward(forward)));
         }
         if drafting.held.is_some() && !drafting.passed.is_empty() {
             // The text goes on beyond what the draft model can read.
-            return Ok(Some(Step::Send(self.discard(now))));
+            return Ok(self.discard().map(Step::Send));
         }
-        let (payload, payload_bits) = drafting.drafter.payload();
-        let passed = drafting.passed.len();
-        let frame = Frame::Draft(Draft {
-            generation: self.number,
-            round: drafting.round,
-            resampled: drafting.resampled.take(),
-            passed: std::mem::take(&mut drafting.passed),
-            stream: 0,
-            count: drafting.drafter.ids().len() as u8,
-            payload,
-        });
-        let bytes = frame.encode();
-        drafting.phase = Phase::AwaitVerdict;
-        drafting.sent = Sent { at: now, frame_bits: bytes.len() * 8, payload_bits, passed };
-        Ok(Some(Step::Send(bytes)))
+        let started = drafting.current.started;
+        drafting.current.drafting.get_or_insert(now.saturating_sub(started));
+        if drafting.is_full() {
+            return Ok(None);
+        }
+        let round = drafting.current.number;
+        let bytes = drafting.send(self.number, length, &self.eos_ids, self.length_limit, now);
+        Ok(Some(Step::Send(Outgoing { round, bytes })))
     }
 
     pub(super) fn handle_logits(
@@ -198,23 +213,27 @@ impl Generation {
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
         let Some(drafting) = &mut self.drafting else { return Ok(Reaction::Wait) };
+        if drafting.moot > 0 {
+            drafting.moot -= 1;
+            return Ok(Reaction::Wait);
+        }
         if matches!(drafting.phase, Phase::AwaitLogits(_)) && row.len() != self.vocab_size as usize {
             return Err(DraftError::Length { found: row.len(), vocab_size: self.vocab_size }.into());
         }
         match drafting.phase {
             Phase::AwaitLogits(2..) => {
                 drafting.phase = Phase::AwaitLogits(1);
-                drafting.drafter.bonus_row(row)?;
+                drafting.current.drafter.bonus_row(row)?;
             }
             Phase::AwaitLogits(_) => {
-                let position = self.committed.len() + drafting.drafter.ids().len();
+                let position = drafting.base(self.committed.len()) + drafting.current.drafter.ids().len();
                 drafting.cached = position;
                 drafting.phase = Phase::Open;
                 // At most five bytes an id, and a few more.
                 let taken = 40 * (drafting.passed.len() + 2);
                 let may_draft = drafting.may_draft(position, self.length_limit);
                 let controller = &mut drafting.learned.controller;
-                let choice = drafting.drafter.choose(row, hidden, position, taken, may_draft, controller)?;
+                let choice = drafting.current.drafter.choose(row, hidden, position, taken, may_draft, controller)?;
                 if let Choice::Passed { token, probability } = choice {
                     return Ok(self.pass(token, probability, statistics, now));
                 }
@@ -235,7 +254,7 @@ impl Generation {
             let Some(_) = finish else { return Reaction::Wait };
             let Passing::SequenceCascade { alpha } = drafting.passing else { return Reaction::Wait };
             if held.confidence() < 1.0 - alpha {
-                return Reaction::Send(self.discard(now));
+                return self.discard().map_or(Reaction::Wait, Reaction::Send);
             }
             std::mem::take(&mut drafting.passed)
         } else {
@@ -248,13 +267,15 @@ impl Generation {
     }
 
     /// A sequence cascade does not trust what it wrote: the target writes it anew.
-    fn discard(&mut self, now: Duration) -> Vec<u8> {
-        let Some(drafting) = &mut self.drafting else { return Vec::new() };
+    fn discard(&mut self) -> Option<Outgoing> {
+        let drafting = self.drafting.as_mut()?;
         let written = std::mem::take(&mut drafting.passed).len();
         self.committed.truncate(self.committed.len() - written);
         drafting.held = None;
         drafting.cached = drafting.cached.min(self.committed.len());
-        drafting.stream(self.number, (self.length_limit - self.committed.len()) as u32, now)
+        let round = drafting.current.number;
+        let bytes = drafting.stream(self.number, (self.length_limit - self.committed.len()) as u32);
+        Some(Outgoing { round, bytes })
     }
 
     pub(super) fn handle_verdict(
@@ -266,35 +287,37 @@ impl Generation {
     ) -> Result<Reaction, EdgeError> {
         let unexpected = Err(EdgeError::Unexpected { frame: "Verdict" });
         let Some(drafting) = self.drafting.as_mut() else { return unexpected };
-        let is_known = matches!(drafting.phase, Phase::AwaitDistribution { .. }) && verdict.round == drafting.round;
-        if verdict.round < drafting.round || is_known {
+        let rule = drafting.rule;
+        let oldest = drafting.oldest();
+        let is_known = matches!(drafting.phase, Phase::AwaitDistribution { .. }) && verdict.round == oldest.number;
+        if verdict.round < oldest.number || is_known {
             return Ok(Reaction::Stale);
         }
-        if drafting.phase != Phase::AwaitVerdict {
+        if oldest.sent.is_none() {
             return unexpected;
         }
         let accepted = usize::from(verdict.accepted);
         let impossible = |what| Err(EdgeError::ImpossibleVerdict { what });
-        if verdict.round != drafting.round {
+        if verdict.round != oldest.number {
             return impossible("it is for another round");
         }
-        if accepted > drafting.drafter.ids().len() {
+        let drafted = oldest.drafter.ids().len();
+        if accepted > drafted {
             return impossible("it accepts more than was drafted");
         }
-        let resamples = drafting.drafter.resamples() && accepted < drafting.drafter.ids().len();
+        let has_bonus = drafted == 0 || rule.has_bonus() && !oldest.continued;
+        let resamples = oldest.drafter.resamples() && accepted < drafted;
         let token = match verdict.next {
             Next::Nothing if accepted == 0 => return impossible("it commits nothing"),
-            Next::Nothing if verdict.finish.is_none() && accepted < drafting.drafter.ids().len() => {
+            Next::Nothing if verdict.finish.is_none() && accepted < drafted => {
                 return impossible("it rejects a draft and puts nothing in its place");
             }
-            Next::Nothing if verdict.finish.is_none() && drafting.rule.has_bonus() => {
+            Next::Nothing if verdict.finish.is_none() && has_bonus => {
                 return impossible("its bonus token is missing");
             }
             Next::Nothing => None,
-            Next::Token(_)
-                if !drafting.rule.has_bonus() && accepted > 0 && accepted == drafting.drafter.ids().len() =>
-            {
-                return impossible("its rule has no bonus token");
+            Next::Token(_) if !has_bonus && accepted == drafted => {
+                return impossible("no bonus token follows the round");
             }
             // Under DSSD a rejection is the edge's to resample from.
             Next::Token(_) if resamples => return impossible("it resamples in the edge's place"),
@@ -306,10 +329,13 @@ impl Generation {
                 if samples.iter().any(|sample| sample.0 >= self.vocab_size) {
                     return impossible("its sample is outside the vocabulary");
                 }
-                let Some(token) = drafting.drafter.survivor(accepted, &samples) else {
+                drafting.drop_later(statistics, now);
+                let Some(token) = drafting.current.drafter.survivor(accepted, &samples) else {
                     drafting.phase = Phase::AwaitDistribution { accepted, downlink_bits };
                     statistics.follow_ups += 1;
-                    return Ok(Reaction::Ask(Frame::Resample { generation: self.number, round: verdict.round }));
+                    let round = verdict.round;
+                    let bytes = Frame::Resample { generation: self.number, round }.encode();
+                    return Ok(Reaction::Send(Outgoing { round, bytes }));
                 };
                 return self.commit_resampled(accepted, token, downlink_bits, statistics, now);
             }
@@ -328,12 +354,12 @@ impl Generation {
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
         match &self.drafting {
-            Some(Drafting { phase: Phase::AwaitDistribution { accepted, downlink_bits: before }, round, .. })
-                if *round == answer.round =>
+            Some(Drafting { phase: Phase::AwaitDistribution { accepted, downlink_bits: before }, current, .. })
+                if current.number == answer.round =>
             {
                 self.handle_target(*accepted, &answer.target, before + downlink_bits, statistics, now)
             }
-            Some(drafting) if answer.round < drafting.round => Ok(Reaction::Stale),
+            Some(drafting) if answer.round < drafting.oldest().number => Ok(Reaction::Stale),
             _ => Err(EdgeError::Unexpected { frame: "Distribution" }),
         }
     }
@@ -350,7 +376,8 @@ impl Generation {
             return Err(EdgeError::ImpossibleVerdict { what: "its distribution is outside the vocabulary" });
         }
         let Some(drafting) = &mut self.drafting else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
-        let token = drafting.drafter.resample(accepted, target);
+        drafting.drop_later(statistics, now);
+        let token = drafting.current.drafter.resample(accepted, target);
         self.commit_resampled(accepted, token, downlink_bits, statistics, now)
     }
 
@@ -390,54 +417,73 @@ impl Generation {
         if token.is_some_and(|token| token >= self.vocab_size) {
             return impossible("its token is outside the vocabulary");
         }
-        let drafted = drafting.drafter.ids().to_vec();
         let prefix = self.committed.len();
         if prefix + accepted + usize::from(token.is_some()) > self.length_limit {
             return impossible("it commits more than was asked for");
         }
-        self.committed.extend(&drafted[..accepted]);
+        let oldest = drafting.oldest();
+        let goes_on = oldest.continued && accepted == oldest.drafter.ids().len() && finish.is_none();
+        self.committed.extend(&oldest.drafter.ids()[..accepted]);
         self.committed.extend(token);
-        // The last token is read for the row after it, and read again where that row was declined and no token came.
-        drafting.cached = drafting.cached.min(prefix + accepted).min(self.committed.len() - 1);
         if finish.is_none() && self.committed.len() >= self.length_limit {
             return impossible("it goes on past the end");
         }
+        let mut stood;
+        let round = if goes_on {
+            stood = drafting.advance();
+            stood.as_mut().unwrap_or(&mut drafting.current)
+        } else {
+            drafting.drop_later(statistics, now);
+            drafting.cached = drafting.cached.min(prefix + accepted);
+            &mut drafting.current
+        };
+        let drafted = round.drafter.ids().to_vec();
         let rejected = accepted < drafted.len() && token.is_some();
         let judged = accepted + usize::from(rejected);
-        let evidence = std::mem::take(&mut drafting.evidence);
+        let evidence = std::mem::take(&mut round.evidence);
         if let Some(explanation) = &mut statistics.explanation {
-            for (drawn, evidence) in drafting.drafter.drawn().iter().zip(&evidence).take(judged) {
+            for (drawn, evidence) in round.drafter.drawn().iter().zip(&evidence).take(judged) {
                 explanation.add(drawn, evidence);
             }
         }
-        let other_bits = drafting.drafter.settle(accepted, token);
-        let drafting_time = drafting.sent.at.saturating_sub(drafting.round_started);
-        let round_trip = now.saturating_sub(drafting.sent.at);
-        drafting.learned.controller.round_done(&RoundTimes {
+        let other_bits = round.drafter.settle(accepted, token);
+        let threshold = round.drafter.threshold();
+        if let Some(threshold) = threshold {
+            statistics.mean_dropped_mass = threshold.mean_dropped_mass();
+            statistics.dropped_mass_bound = threshold.bound();
+        }
+        let Some(sent) = round.sent else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
+        let drafting_time = round.drafting.unwrap_or_default();
+        let round_trip = now.saturating_sub(sent.at);
+        let times = RoundTimes {
             drafted: drafted.len(),
             judged,
             accepted,
             committed: accepted + usize::from(token.is_some()),
-            passed: drafting.sent.passed,
+            passed: sent.passed,
             drafting: drafting_time,
-            round_trip,
-        });
-        statistics.estimates = drafting.learned.controller.estimates();
+            // Of the time that several rounds are in flight together each has its own part.
+            round_trip: now.saturating_sub(sent.at.max(drafting.judged_at)),
+        };
         let record = RoundRecord {
-            round: drafting.round,
+            round: round.number,
             accepted,
             token,
-            payload_bits: drafting.sent.payload_bits,
-            uplink_bits: drafting.sent.frame_bits,
+            payload_bits: sent.payload_bits,
+            uplink_bits: sent.frame_bits,
             downlink_bits,
             draft_ms: milliseconds(drafting_time),
             round_trip_ms: milliseconds(round_trip),
-            threshold: drafting.drafter.threshold().map(Conformal::threshold),
+            threshold: threshold.map(Conformal::threshold),
             other_bits: other_bits.into_iter().collect(),
             drafted,
         };
-        drafting.phase = Phase::Fresh;
-        drafting.round += 1;
+        drafting.learned.controller.round_done(&times);
+        statistics.estimates = drafting.learned.controller.estimates();
+        drafting.judged_at = now;
+        if !goes_on {
+            drafting.end_round(self.committed.len());
+        }
 
         let origin = if rejected { Origin::Resampled } else { Origin::Bonus };
         let tokens: Vec<(u32, Origin)> = record.drafted[..accepted]
@@ -455,10 +501,6 @@ impl Generation {
         statistics.draft_frame_bits += record.uplink_bits;
         statistics.drafting += drafting_time;
         statistics.round_trip = round_trip;
-        if let Some(threshold) = drafting.drafter.threshold() {
-            statistics.mean_dropped_mass = threshold.mean_dropped_mass();
-            statistics.dropped_mass_bound = threshold.bound();
-        }
         self.count(tokens.len(), 1, statistics, now);
         Ok(Reaction::Commit { committed: Committed { tokens, round: Some(record) }, finish, tell: false })
     }
@@ -495,29 +537,25 @@ impl Generation {
         Ok(Reaction::Commit { committed, finish: token.finish, tell: false })
     }
 
-    /// What a draft of the round under way is judged by.
+    /// What a draft of the oldest round in flight is judged by.
     pub(super) fn handle_evidence(&mut self, evidence: Evidence) -> Result<Reaction, EdgeError> {
-        match &mut self.drafting {
-            Some(drafting)
-                if evidence.round < drafting.round
-                    || evidence.round == drafting.round && usize::from(evidence.index) < drafting.evidence.len() =>
-            {
-                Ok(Reaction::Stale)
-            }
-            Some(drafting)
-                if drafting.phase == Phase::AwaitVerdict
-                    && evidence.round == drafting.round
-                    && usize::from(evidence.index) == drafting.evidence.len()
-                    && drafting.evidence.len() < drafting.drafter.drawn().len() =>
-            {
-                if evidence.target.0.last().is_none_or(|last| last.0 >= self.vocab_size) {
-                    return Err(EdgeError::ImpossibleVerdict { what: "its distribution is outside the vocabulary" });
-                }
-                drafting.evidence.push(evidence);
-                Ok(Reaction::Wait)
-            }
-            _ => Err(EdgeError::Unexpected { frame: "Evidence" }),
+        let unexpected = Err(EdgeError::Unexpected { frame: "Evidence" });
+        let Some(drafting) = &mut self.drafting else { return unexpected };
+        let may_come = !matches!(drafting.phase, Phase::AwaitDistribution { .. });
+        let round = drafting.oldest_mut();
+        let (index, known) = (usize::from(evidence.index), round.evidence.len());
+        if evidence.round < round.number || evidence.round == round.number && index < known {
+            return Ok(Reaction::Stale);
         }
+        let is_due = may_come && round.sent.is_some() && known < round.drafter.drawn().len();
+        if evidence.round != round.number || index != known || !is_due {
+            return unexpected;
+        }
+        if evidence.target.0.last().is_none_or(|last| last.0 >= self.vocab_size) {
+            return Err(EdgeError::ImpossibleVerdict { what: "its distribution is outside the vocabulary" });
+        }
+        round.evidence.push(evidence);
+        Ok(Reaction::Wait)
     }
 
     fn count(&self, tokens: usize, passes: usize, statistics: &mut Statistics, now: Duration) {

@@ -46,6 +46,10 @@ pub struct Speculation {
     pub passing: Passing,
     /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room.
     pub draft_length: u32,
+    /// How many rounds may await their verdict at a time, at least 1; no more than the server allows. With more than one the edge drafts
+    /// on as if they all stood, and no bonus token follows them: of a seed the text is another than with 1, and the
+    /// same for all others.
+    pub max_in_flight: u8,
     /// What else ends a round.
     pub stop: StopRule,
     /// Whether the target writes alone where that is faster (AS²).
@@ -60,7 +64,7 @@ pub struct Speculation {
 }
 
 impl Speculation {
-    /// A scheme with γ = `draft_length` and the exact rule; no budget, no comparison, nothing adaptive.
+    /// A scheme with γ = `draft_length` and the exact rule, one round at a time; no budget, no comparison, nothing adaptive.
     pub fn new(scheme: SchemeParameters, draft_length: u32) -> Self {
         Self {
             scheme,
@@ -68,6 +72,7 @@ impl Speculation {
             rule: Rule::EXACT,
             passing: Passing::Never,
             draft_length,
+            max_in_flight: 1,
             stop: StopRule::Fixed,
             adaptive_mode: false,
             bit_budget: None,
@@ -122,6 +127,13 @@ pub(super) fn check(
     let Mode::Speculative(speculation) = &settings.mode else { return Ok(()) };
     if speculation.draft_length == 0 {
         return setting("the draft length", "at least 1");
+    }
+    if speculation.max_in_flight == 0 {
+        return setting("the number of rounds in flight", "at least 1");
+    }
+    // What passes is committed before the rounds in flight are judged, whose text it would go on from.
+    if speculation.max_in_flight > 1 && speculation.passing != Passing::Never {
+        return setting("the number of rounds in flight", "1 where a gate lets tokens pass");
     }
     let ThresholdParameters { target, step, initial } = speculation.threshold;
     if !(0.0..1.0).contains(&target) {

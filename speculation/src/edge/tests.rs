@@ -5,6 +5,9 @@ use outrider_codec::{
 
 use super::*;
 use crate::{control::StopRule, passing::Passing, rules::Rule};
+
+mod flight;
+
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -19,8 +22,15 @@ fn settings(max_new_tokens: u32) -> Settings {
 const TICKET: Ticket = Ticket { id: [1; 16], secret: [2; 16] };
 
 fn welcome(context_length: u32) -> Welcome {
-    let (ticket, detached_seconds) = (TICKET, 120);
-    Welcome { vocab_size: V, context_length, max_draft_tokens: 4, eos_ids: vec![7], ticket, detached_seconds }
+    Welcome {
+        vocab_size: V,
+        context_length,
+        max_draft_tokens: 4,
+        max_in_flight: 3,
+        eos_ids: vec![7],
+        ticket: TICKET,
+        detached_seconds: 120,
+    }
 }
 
 fn connected(context_length: u32) -> EdgeSession {

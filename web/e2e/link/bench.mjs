@@ -25,6 +25,12 @@ const schemes = [
   { name: 'dssd', options: { scheme: 'dssd' } },
   { name: 'coupled', options: { scheme: 'coupled' } },
   { name: 'tk-slt', options: { scheme: 'tk-slt' } },
+  // How many rounds are in flight. Drafts of two, as most of four do not stand whole.
+  ...[1, 2, 4, 8].map((maxInFlight) => ({
+    name: `k-sqs, γ = 2, ${maxInFlight} in flight`,
+    inFlight: maxInFlight,
+    options: { scheme: 'k-sqs', draftLength: 2, maxInFlight },
+  })),
 ];
 
 /** In the page: one generation over one link. `waitMs`: from drafts to verdicts, over all rounds. */
@@ -61,7 +67,11 @@ try {
     for (const rate of roundTripMs === 0 ? [null, ...megabits] : megabits) {
       const bitsPerSecond = rate === null ? null : rate * 1e6;
       const link = { uplinkBitsPerSecond: bitsPerSecond, downlinkBitsPerSecond: bitsPerSecond, roundTripMs };
-      const runs = schemes.map(({ name }) => ({ scheme: name, runs: [] }));
+      const runs = schemes.map(({ name, inFlight }) => ({
+        scheme: name,
+        inFlight: inFlight ?? null,
+        runs: [],
+      }));
       // Without a link a run is short, and what it is made of is wanted to a tenth of a millisecond.
       for (let turn = 0; turn < (rate === null ? 10 : 1); turn++) {
         for (const [seed, prompt] of prompts.entries()) {

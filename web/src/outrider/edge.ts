@@ -47,6 +47,7 @@ export interface ModelInfo {
 export interface SessionInfo {
   contextLength: number;
   maxDraftTokens: number;
+  maxInFlight: number;
   vocabSize: number;
 }
 
@@ -76,6 +77,8 @@ export interface Statistics {
   acceptanceRate: number;
   /** `accepted / drafted` */
   acceptedPerDrafted: number;
+  /** Drafts of rounds in flight behind one that fell: sent, and never judged. */
+  wasted: number;
   /** Tokens sampled anew in place of a rejected draft. */
   resampled: number;
   /** Bits sent to the server. */
@@ -208,6 +211,7 @@ export interface GenerateRequest {
   /** Null where the gate has no threshold. */
   gateThreshold: number | null;
   draftLength: number;
+  maxInFlight: number;
   stopRule: string;
   /** Null where the rule has no threshold. */
   stopThreshold: number | null;

@@ -140,6 +140,7 @@ export const emptySummary: Summary = {
   judged: 0,
   acceptanceRate: 0,
   acceptedPerDrafted: 0,
+  wasted: 0,
   resampled: 0,
   uplinkBits: 0,
   downlinkBits: 0,

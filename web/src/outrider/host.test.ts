@@ -8,7 +8,7 @@ import type { FromWorker } from './messages.js';
 import { resolveRequest, generationRanges, openLink } from './options.js';
 import { sampleNeeds, samplePolicies } from './sample-policies.js';
 
-const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
+const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, maxInFlight: 4, vocabSize: 4096 };
 const request: GenerateRequest = resolveRequest('p', {}, generationRanges, sampleNeeds);
 const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
 const continuation = { attempts: 3, committed: [] };

@@ -6,7 +6,7 @@ import { Outrider } from './index.js';
 import type { FromWorker, ToWorker } from './messages.js';
 import { samplePolicies } from './sample-policies.js';
 
-const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, vocabSize: 4096 };
+const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, maxInFlight: 4, vocabSize: 4096 };
 const engine: EngineInfo = { build: 'relaxed', threads: 1, failed: [] };
 const model = {
   vocabSize: 4096,
@@ -119,6 +119,7 @@ test('tokens stream in order and the summary is both promised and returned', asy
 test('options are checked at once, against what this server can do', async () => {
   const outrider = await Outrider.load();
   expect(() => outrider.generate('p', { draftLength: 9 })).toThrow('draftLength must be at most 8');
+  expect(() => outrider.generate('p', { maxInFlight: 5 })).toThrow('maxInFlight must be at most 4');
   expect(() => outrider.generate('p', { seed: 1.5 })).toThrow('seed must be a whole number');
   outrider.generate('p');
   expect(() => outrider.generate('p')).toThrow(expect.objectContaining({ code: 'busy' }));

@@ -31,6 +31,17 @@ test('a number that is not given is the policy’s own', () => {
   expect(resolve({ rule: 'exact', ruleParameter: 9 })).toMatchObject({ ruleParameter: null });
 });
 
+test('with a gate one round is in flight', () => {
+  expect(() => resolve({ gate: 'token-cascade', maxInFlight: 2 })).toThrow(
+    "maxInFlight must be 1 with gate 'token-cascade'",
+  );
+  expect(resolve({ gate: 'token-cascade', maxInFlight: 1 })).toMatchObject({ maxInFlight: 1 });
+  expect(resolve({ maxInFlight: 2 })).toMatchObject({ maxInFlight: 2, gate: 'none' });
+  expect(resolve({ mode: 'cloud-only', gate: 'token-cascade', maxInFlight: 2 })).toMatchObject({
+    maxInFlight: 2,
+  });
+});
+
 test('numbers out of a policy’s range are refused, each by its own range', () => {
   const wrong: [GenerateOptions, string][] = [
     [{ rule: 'lossy', ruleParameter: 1 }, "ruleParameter of 'lossy' must be below 1"],

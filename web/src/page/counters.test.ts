@@ -15,12 +15,13 @@ const statistics = {
   meanDroppedMass: 0.000_52,
   droppedMassBound: 0.034,
   followUps: 2,
+  wasted: 6,
   downlinkBytesPerRejection: 28.5,
 } as Statistics;
 
 /** The counters that have a value. */
 function shown(choices: Partial<RunChoices>, mode: Mode = 'speculative', of = statistics): string[] {
-  const all = { ...choiceDefaults, ...policyDefaults, adaptiveMode: false, ...choices };
+  const all = { ...choiceDefaults, ...policyDefaults, adaptiveMode: false, maxInFlight: 1, ...choices };
   return liveCounters
     .filter((counter) => readCounter(counter, of, mode, all).value !== '')
     .map(({ name }) => name);
@@ -41,6 +42,10 @@ test('what concerns a gate, a stop rule or AS² is shown under these', () => {
   expect(shown({ adaptiveMode: true })).toEqual([...always, 'streamed']);
   expect(shown({ stopRule: 'odld' })).toEqual([...always, 'optimalDraftLength', 'costRatio']);
   expect(shown({ rule: 'opt', stopRule: 'bild' })).toEqual(always);
+});
+
+test('what was drafted in vain is shown where rounds may be in flight', () => {
+  expect(shown({ maxInFlight: 2 })).toEqual(['acceptanceRate', 'tokens', 'wasted']);
 });
 
 test('a share of nothing is no value', () => {

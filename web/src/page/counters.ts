@@ -12,7 +12,11 @@ import {
 } from './format.js';
 
 /** What a run was asked for, as far as it decides what there is to count. */
-export type RunChoices = Choices & Readonly<Record<PolicyOption, string>> & { adaptiveMode: boolean };
+export type RunChoices = Choices &
+  Readonly<Record<PolicyOption, string>> & {
+    adaptiveMode: boolean;
+    maxInFlight: number;
+  };
 
 /** A number out of the statistics. */
 export interface Counter {
@@ -66,6 +70,7 @@ export const liveCounters: readonly Counter[] = [
   { name: 'downlinkBytesPerRejection', label: 'Down, per rejection', format: formatBytes, concerns: isSplit },
   { name: 'passed', label: 'Passed unverified', format: formatCount, concerns: hasGate },
   { name: 'streamed', label: 'Written by the server alone', format: formatCount, concerns: isAdaptive },
+  { name: 'wasted', label: 'Drafted in vain', format: formatCount, concerns: isPipelined },
   { name: 'optimalDraftLength', label: 'Best draft length γ*', format: formatCount, concerns: isOptimized },
   { name: 'costRatio', label: 'Cost of one more draft, L', format: formatNumber, concerns: isOptimized },
 ];
@@ -122,6 +127,10 @@ function hasGate({ gate }: RunChoices): boolean {
 
 function isAdaptive({ adaptiveMode }: RunChoices): boolean {
   return adaptiveMode;
+}
+
+function isPipelined({ maxInFlight }: RunChoices): boolean {
+  return maxInFlight > 1;
 }
 
 function isOptimized({ stopRule }: RunChoices): boolean {

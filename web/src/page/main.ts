@@ -84,8 +84,8 @@ function setState(state: State): void {
 }
 
 function showUsedFields(): void {
-  const { stopRule } = policies.settings.names;
-  fields.show((option) => isUsed(option, choices.choices, stopRule));
+  const { stopRule, gate } = policies.settings.names;
+  fields.show((option) => isUsed(option, choices.choices, stopRule, gate));
 }
 
 /** Until there is a text, what is said of its law is said of the next. */
@@ -195,12 +195,13 @@ async function run(mode: Mode, before: SuspendedGeneration | null = null): Promi
     ...choices.choices,
     ...policies.settings.names,
     adaptiveMode: policies.settings.adaptiveMode,
+    maxInFlight: options.values.maxInFlight ?? 1,
   };
   text.begin(prompted);
   counters.show(null, mode, chosen);
   if (chosenPolicies) {
     uplink.begin(chosen, chosen.gate, chosen.stopRule);
-    prediction.begin(chosenPolicies);
+    prediction.begin(chosenPolicies, chosen.maxInFlight);
   }
   hasText = true;
   showLaw(law, lawOf(chosenPolicies), true);

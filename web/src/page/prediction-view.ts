@@ -41,10 +41,11 @@ export class PredictionView {
   }
 
   /** A speculative run under these policies begins. */
-  begin({ policies, adaptiveMode }: ChosenPolicies): void {
+  begin({ policies, adaptiveMode }: ChosenPolicies, maxInFlight: number): void {
     this.#run = {
       hasBonus: (policies.rule as RulePolicy).hasBonus,
       hasGate: policies.gate.name !== 'none',
+      isPipelined: maxInFlight > 1,
       isAdaptive: adaptiveMode,
     };
     this.#times = new RoundTimes();
@@ -83,6 +84,7 @@ export class PredictionView {
     this.#note.textContent = predictionSentence({
       isAloneKnown: alone !== null,
       hasGate: this.#run?.hasGate ?? false,
+      isPipelined: this.#run?.isPipelined ?? false,
       isAdaptive: this.#run?.isAdaptive ?? false,
     });
   }

@@ -14,7 +14,7 @@ const statistics = {
   tokensPerRound: 3,
   predictedSpeedup: null,
 } as Statistics;
-const plain = { hasBonus: true, hasGate: false };
+const plain = { hasBonus: true, hasGate: false, isPipelined: false };
 
 /** The first round reads the prompt; then two of four drafts and 100 ms. */
 function times(): RoundTimes {
@@ -80,4 +80,11 @@ test('links differ by any of their numbers', () => {
   expect(sameLink(link, { ...link, roundTripMs: 3 })).toBe(false);
   expect(sameLink(link, { ...link, uplinkBitsPerSecond: null })).toBe(false);
   expect(sameLink(link, { ...link, downlinkBitsPerSecond: 1 })).toBe(false);
+});
+
+test('rounds in flight together have no bonus tokens and no times of their own', () => {
+  const pipelined = predict(statistics, times(), { ...plain, isPipelined: true }, 40);
+  const withoutBonus = predict(statistics, times(), { ...plain, hasBonus: false }, 40);
+  expect(pipelined.speedup.predicted).toBeNaN();
+  expect(pipelined.tokensPerRound).toEqual(withoutBonus.tokensPerRound);
 });

@@ -64,6 +64,8 @@ export interface PredictedRun {
   hasBonus: boolean;
   /** Passed tokens are outside of the closed form. */
   hasGate: boolean;
+  /** Rounds that are in flight together have no bonus tokens, and share their times, which the closed form adds up. */
+  isPipelined: boolean;
 }
 
 /**
@@ -75,18 +77,18 @@ export interface PredictedRun {
 export function predict(
   statistics: Statistics,
   times: RoundTimes,
-  { hasBonus, hasGate }: PredictedRun,
+  { hasBonus, hasGate, isPipelined }: PredictedRun,
   aloneTokensPerSecond: number | null,
 ): Prediction {
   const alone = aloneTokensPerSecond ?? Number.NaN;
   const tokens =
     hasGate || statistics.judged === 0
       ? Number.NaN
-      : times.expectedTokens(statistics.acceptanceRate, hasBonus);
+      : times.expectedTokens(statistics.acceptanceRate, hasBonus && !isPipelined);
   const byTimes = (tokens * (1000 / alone)) / times.milliseconds;
   return {
     speedup: {
-      predicted: hasGate ? Number.NaN : (statistics.predictedSpeedup ?? byTimes),
+      predicted: hasGate || isPipelined ? Number.NaN : (statistics.predictedSpeedup ?? byTimes),
       measured: statistics.tokens > 0 ? statistics.tokensPerSecond / alone : Number.NaN,
     },
     tokensPerRound: {

@@ -66,9 +66,10 @@ test('where a gate leaves nothing to draft, the budget is not blamed', () => {
 });
 
 test('a prediction says what it stands on, or what it lacks', () => {
-  const run = { isAloneKnown: true, hasGate: false, isAdaptive: false };
+  const run = { isAloneKnown: true, hasGate: false, isPipelined: false, isAdaptive: false };
   expect(predictionSentence(run)).toMatch(/^Predicted: /);
   expect(predictionSentence({ ...run, isAdaptive: true })).toMatch(/^Predicted is drafting on its own/);
   expect(predictionSentence({ ...run, hasGate: true })).toMatch(/measured only/);
+  expect(predictionSentence({ ...run, isPipelined: true })).toMatch(/^Rounds .* measured only/);
   expect(predictionSentence({ ...run, isAloneKnown: false })).toMatch(/^Run Cloud only once on this link/);
 });

@@ -137,6 +137,7 @@ export function draftsSentence(
 export function predictionSentence(run: {
   isAloneKnown: boolean;
   hasGate: boolean;
+  isPipelined: boolean;
   isAdaptive: boolean;
 }): string {
   if (!run.isAloneKnown) {
@@ -144,6 +145,9 @@ export function predictionSentence(run: {
   }
   if (run.hasGate) {
     return 'Passed tokens are outside of the closed form, so that the speed-up is measured only.';
+  }
+  if (run.isPipelined) {
+    return 'Rounds that are in flight together share their times, so that the speed-up is measured only.';
   }
   if (run.isAdaptive) {
     return 'Predicted is drafting on its own, which AS² decides by (Zheng and Yang, eqs. 11 and 12); measured is the text with what the server wrote alone.';

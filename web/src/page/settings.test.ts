@@ -75,7 +75,16 @@ test('a name that is none is the default', () => {
 });
 
 test('only what the scheme uses is shown', () => {
-  const everywhere = ['temperature', 'topP', 'topK', 'seed', 'maxNewTokens', 'draftLength', 'bitBudget'];
+  const everywhere = [
+    'temperature',
+    'topP',
+    'topK',
+    'seed',
+    'maxNewTokens',
+    'draftLength',
+    'maxInFlight',
+    'bitBudget',
+  ];
   const shown = (choices: Partial<Choices>): string[] => {
     const all = { ...choiceDefaults, ...choices };
     return [...selects, ...fields]
@@ -103,6 +112,16 @@ test('γ is shown to the stop rules that go by it', () => {
   const shown = (stopRule?: string) => isUsed('draftLength', choiceDefaults, stopRule);
   expect([shown(), shown('fixed'), shown('odld')]).toEqual([true, true, true]);
   expect([shown('adaedl'), shown('specdec'), shown('bild')]).toEqual([false, false, false]);
+});
+
+test('rounds in flight are shown where no gate lets tokens pass', () => {
+  const shown = (gate?: string) => isUsed('maxInFlight', choiceDefaults, 'fixed', gate);
+  expect([shown(), shown('none'), shown('sprinter'), shown('token-cascade')]).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ]);
 });
 
 test('a step stays inside the range, without binary fractions', () => {

@@ -98,6 +98,13 @@ export const fields: readonly Field[] = [
     step: 1,
   },
   {
+    option: 'maxInFlight',
+    group: 'rounds',
+    label: 'Rounds in flight',
+    hint: 'Drafted on before the verdict',
+    step: 1,
+  },
+  {
     option: 'bitBudget',
     group: 'rounds',
     label: 'Bit budget',
@@ -138,7 +145,9 @@ export function isUsed(
   option: NumberOption | ChoiceOption,
   choices: Choices,
   stopRule: string = policyDefaults.stopRule,
+  gate: string = policyDefaults.gate,
 ): boolean {
+  if (option === 'maxInFlight') return gate === 'none';
   if (option === 'draftLength') return rulesOfLength.includes(stopRule);
   if (!(schemeOptions as ReadonlySet<string>).has(option)) return true;
   if (option === 'downlinkSamples' && choices.downlink === 'full') return false;

@@ -1,0 +1,101 @@
+//! The rounds in flight at the cloud: which Draft may come, and which waits for its turn.
+//!
+//! A [continued](Draft::continued) round does not keep the edge from sending the next. What comes while a round is at work waits
+//! as it came: its codes depend on what the verdicts before it leave. Where a continued round does not stand whole, what
+//! waits was drafted in vain, and so is what is still under way; the epoch tells it from what comes after.
+
+use std::collections::VecDeque;
+
+use outrider_codec::frame::Draft;
+
+use super::Failure;
+
+#[derive(Debug)]
+pub(super) struct Flight {
+    /// The most rounds in flight, at least 1.
+    window: usize,
+    /// How many continued rounds have fallen.
+    epoch: u32,
+    /// The round at work; if there is none, the next.
+    round: u32,
+    /// Whether the round at work is continued, if there is one.
+    at_work: Option<bool>,
+    /// The rounds that follow, in order: with the one at work no more than the window. All but the last are continued.
+    waiting: VecDeque<Draft>,
+    /// The first round since the edge last had to wait for a verdict.
+    unbroken_since: u32,
+}
+
+impl Flight {
+    /// Before the first round.
+    pub(super) fn new(window: u8) -> Self {
+        Self { window: window.into(), epoch: 0, round: 0, at_work: None, waiting: VecDeque::new(), unbroken_since: 0 }
+    }
+
+    /// The round at work; if there is none, the next.
+    pub(super) fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Whether a round is at work.
+    pub(super) fn is_busy(&self) -> bool {
+        self.at_work.is_some()
+    }
+
+    /// A Draft of this generation has come. Gives the first round of which the edge may not have all frames yet, or `None` if the
+    /// Draft comes again or in vain: that changes nothing.
+    pub(super) fn admit(&mut self, draft: Draft) -> Result<Option<u32>, Failure> {
+        let in_flight = self.waiting.len() + usize::from(self.is_busy());
+        let Draft { generation, round, epoch, .. } = draft;
+        if epoch < self.epoch || epoch == self.epoch && u64::from(round) < u64::from(self.round) + in_flight as u64 {
+            return Ok(None);
+        }
+        let refuse = |why: String| Err(Failure::out_of_order(&format!("Draft {generation}/{round} {why}")));
+        if epoch > self.epoch {
+            return refuse(format!("is of epoch {epoch} while {} is under way", self.epoch));
+        }
+        let expected = u64::from(self.round) + in_flight as u64;
+        if u64::from(round) != expected {
+            return refuse(format!("came while {generation}/{expected} was expected"));
+        }
+        let last = self.waiting.back().map(|draft| draft.continued).or(self.at_work);
+        if last == Some(false) {
+            return refuse("came before the verdict of a round that is not continued".to_owned());
+        }
+        if in_flight >= self.window {
+            return refuse(format!("is more than the {} rounds that may be in flight", self.window));
+        }
+        self.waiting.push_back(draft);
+        let beyond_window = (u64::from(round) + 1).saturating_sub(self.window as u64) as u32;
+        Ok(Some(beyond_window.max(self.unbroken_since)))
+    }
+
+    /// The next round, if none is at work: it is from now on.
+    pub(super) fn begin(&mut self) -> Option<Draft> {
+        if self.is_busy() {
+            return None;
+        }
+        let draft = self.waiting.pop_front()?;
+        self.at_work = Some(draft.continued);
+        Some(draft)
+    }
+
+    /// Whether no bonus token follows the round at work, as others do.
+    pub(super) fn is_continued(&self) -> bool {
+        self.at_work == Some(true)
+    }
+
+    /// The round at work is over; whether all of its drafts stand.
+    pub(super) fn end(&mut self, stands: bool) {
+        let was_continued = self.at_work.take() == Some(true);
+        self.round += 1;
+        if was_continued && stands {
+            return;
+        }
+        if was_continued {
+            self.epoch += 1;
+            self.waiting.clear();
+        }
+        self.unbroken_since = self.round;
+    }
+}

@@ -1,0 +1,283 @@
+//! Several rounds in flight: whatever is under way when a verdict comes, the text is the target's; of the same law, at a seed the same
+//! text, at temperature 0 the target's own, over connections that hold and that do not.
+
+use core::time::Duration;
+
+use outrider_codec::{
+    frame::{Frame, SamplingParameters},
+    scheme::{Code, Downlink, SchemeParameters},
+};
+use outrider_speculation::{
+    conformal::ThresholdParameters,
+    edge::{Mode, Origin, Settings, Speculation},
+    random::{End, Randomness},
+    rules::Rule,
+};
+use outrider_tests::{
+    cuts::{Counts, Cuts, Odds},
+    goodness::{ALARM, SAMPLES, p_value, total_variation},
+    in_process::{InProcess, Run},
+    laws::Texts,
+    schemes,
+    toy::ToyModel,
+};
+
+const PROMPT: [u32; 2] = [1, 2];
+const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Sampled(2) };
+
+fn at(temperature: f32) -> SamplingParameters {
+    SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
+}
+
+fn k_sqs(support_size: u32, code: Code) -> SchemeParameters {
+    SchemeParameters::KSqs { support_size, lattice_resolution: 20, code }
+}
+
+fn settings(speculation: &Speculation, temperature: f32, seed: u64, max_new_tokens: u32) -> Settings {
+    Settings { mode: Mode::Speculative(speculation.clone()), sampling: at(temperature), seed, max_new_tokens }
+}
+
+/// Delays from nothing to some drafts' time, each way and at both models.
+fn delay(pair: &mut InProcess, chance: &mut Randomness) {
+    let mut ms = |bound| Duration::from_millis(chance.below(bound).into());
+    let (up, down) = (ms(6), ms(6));
+    (pair.draft_time, pair.pass_time) = (ms(3), ms(3));
+    pair.uplink.configure(None, up);
+    pair.downlink.configure(None, down);
+}
+
+/// Texts of four tokens over three, drafted one or two a round and three rounds in flight: the law is the closed form's, whatever
+/// is under way when a draft falls.
+fn assert_law(scheme: SchemeParameters, rule: Rule, draft_length: u32) {
+    const V: u32 = 3;
+    const LENGTH: usize = 4;
+    let target = ToyModel::target(V, 299);
+    let texts = Texts {
+        draft: target.draft(2.0),
+        target: target.clone(),
+        sampling: at(1.0),
+        scheme,
+        threshold: ThresholdParameters::default(),
+        rule,
+        draft_length: draft_length as usize,
+    };
+    let law =
+        if rule.is_exact() { target.law(&PROMPT, LENGTH, &at(1.0)) } else { texts.law(&PROMPT, LENGTH, &|_| false) };
+    let speculation = Speculation { max_in_flight: 3, ..Speculation::new(scheme, draft_length).with_rule(rule) };
+    let mut pair = InProcess::connect(texts.draft, target, 64, &[]);
+    let mut chance = Randomness::new(1, End::Edge);
+    let (mut counts, mut wasted) = (vec![0; (V as usize).pow(LENGTH as u32)], 0);
+    for seed in 0..SAMPLES {
+        delay(&mut pair, &mut chance);
+        let run = pair.generate(&PROMPT, &settings(&speculation, 1.0, seed.into(), LENGTH as u32));
+        counts[run.tokens.iter().fold(0, |cell, &id| cell * V as usize + id as usize)] += 1;
+        wasted += pair.edge.statistics().wasted;
+    }
+    let p = p_value(&counts, &law);
+    assert!(p > ALARM, "p = {p:e}, total variation {:.4} for {scheme:?}", total_variation(&counts, &law));
+    assert!(wasted > SAMPLES as usize / 10, "rounds were in flight together: {wasted}");
+}
+
+#[test]
+fn k_sqs_is_exact_with_rounds_in_flight() {
+    assert_law(k_sqs(2, Code::Adaptive), Rule::EXACT, 1);
+}
+
+#[test]
+fn dssd_is_exact_with_rounds_in_flight() {
+    assert_law(DSSD, Rule::EXACT, 1);
+}
+
+#[test]
+fn coupled_drafting_is_exact_with_rounds_in_flight() {
+    assert_law(SchemeParameters::Coupled, Rule::EXACT, 1);
+}
+
+#[test]
+fn a_lossy_rule_has_its_own_law_with_rounds_in_flight() {
+    assert_law(k_sqs(2, Code::Enumerative), Rule::new("lossy", 0.5).unwrap(), 2);
+}
+
+/// Every scheme, one, two and eight rounds in flight, over links of every delay: at temperature 0 the text is the target's own.
+#[test]
+fn at_temperature_0_the_text_is_the_targets_own() {
+    let target = ToyModel::target(23, 7);
+    let mut chance = Randomness::new(2, End::Edge);
+    let mut wasted = 0;
+    for (difference, seed) in [(0.3, 0), (1.0, 1), (1.0, 2), (2.0, 3)] {
+        for scheme in schemes::every(3, 20) {
+            for (max_in_flight, draft_length) in [(1, 3), (2, 1), (2, 4), (8, 1), (8, 3)] {
+                let mut pair = InProcess::connect(target.draft(difference), target.clone(), 64, &[5]);
+                let speculation = Speculation { max_in_flight, ..Speculation::new(scheme, draft_length) };
+                for start in 0..6 {
+                    delay(&mut pair, &mut chance);
+                    let prompt = [start, (seed % 23) as u32];
+                    // The last goes to the end of the context.
+                    let length = if start == 5 { 90 } else { 40 };
+                    let run = pair.generate(&prompt, &settings(&speculation, 0.0, seed, length));
+                    let expected = target.greedy(&prompt, length.min(62) as usize, &[5]);
+                    assert_eq!(run.tokens, expected, "{scheme:?}, {max_in_flight} in flight, {draft_length} a round");
+                    let statistics = pair.edge.statistics();
+                    let count =
+                        |origin| run.committed.iter().flat_map(|c| &c.tokens).filter(|token| token.1 == origin).count();
+                    assert_eq!(statistics.accepted, count(Origin::Accepted));
+                    assert_eq!(statistics.rounds, statistics.server_passes);
+                    assert!(max_in_flight > 1 || statistics.wasted == 0);
+                    wasted += statistics.wasted;
+                }
+            }
+        }
+    }
+    assert!(wasted > 1000, "{wasted}");
+}
+
+/// At a seed the text hangs neither on the window nor on what arrives when; nor does what is sent of it.
+#[test]
+fn the_text_does_not_hang_on_what_is_under_way() {
+    let target = ToyModel::target(23, 3);
+    let mut chance = Randomness::new(3, End::Edge);
+    let lossy = Rule::new("lossy", 0.4).unwrap();
+    let cases = schemes::every(3, 20).map(|scheme| Speculation::new(scheme, 2)).into_iter().chain([
+        Speculation::new(k_sqs(3, Code::Adaptive), 4).with_budget(40),
+        Speculation::new(k_sqs(3, Code::Enumerative), 3).with_rule(lossy),
+    ]);
+    for speculation in cases {
+        let mut pair = InProcess::connect(target.draft(0.8), target.clone(), 80, &[5]);
+        for seed in 0..20 {
+            let mut run = |max_in_flight| -> (Run, Vec<usize>) {
+                delay(&mut pair, &mut chance);
+                let speculation = Speculation { max_in_flight, ..speculation.clone() };
+                let run = pair.generate(&[1, seed], &settings(&speculation, 1.0, seed.into(), 60));
+                let records = run.committed.iter().filter_map(|committed| committed.round.as_ref());
+                let bits = records.map(|round| round.payload_bits).collect();
+                (run, bits)
+            };
+            let (first, bits) = run(2);
+            for max_in_flight in [2, 3, 8, 8] {
+                let (other, other_bits) = run(max_in_flight);
+                assert_eq!((other.tokens, other_bits), (first.tokens.clone(), bits.clone()), "{speculation:?}, {seed}");
+            }
+        }
+    }
+}
+
+/// C-SQS's threshold and the learning code are at every round what they would be without the rounds that fell.
+#[test]
+fn what_fell_leaves_no_trace() {
+    let target = ToyModel::target(50, 3);
+    let threshold = ThresholdParameters { target: 0.05, step: 0.02, initial: 0.1 };
+    let scheme = SchemeParameters::CSqs { lattice_resolution: 100, code: Code::Adaptive };
+    let speculation = Speculation { threshold, max_in_flight: 4, ..Speculation::new(scheme, 2) };
+    let thresholds = |delay: u64| {
+        let mut pair = InProcess::connect(target.draft(1.0), target.clone(), 512, &[]);
+        (pair.draft_time, pair.pass_time) = (Duration::from_millis(1), Duration::from_millis(1));
+        pair.downlink.configure(None, Duration::from_millis(delay));
+        let run = pair.generate(&[7], &settings(&speculation, 1.0, 3, 300));
+        let wasted = pair.edge.statistics().wasted;
+        let dropped = (pair.edge.statistics().mean_dropped_mass, pair.edge.statistics().dropped_mass_bound);
+        let rounds = run.committed.into_iter().filter_map(|committed| committed.round);
+        let rounds: Vec<_> = rounds.map(|round| (round.threshold, round.payload_bits, round.drafted)).collect();
+        (rounds, dropped, wasted)
+    };
+    // Over a link without delay nothing is ever under way when a verdict comes.
+    let (rounds, dropped, wasted) = thresholds(0);
+    let (others, other_dropped, other_wasted) = thresholds(20);
+    assert_eq!((rounds, dropped), (others, other_dropped));
+    assert!(wasted == 0 && other_wasted > 50, "{wasted}, {other_wasted}");
+}
+
+/// What it is for: with a draft that is right the round trip is hidden, and with one that is wrong nothing is gained but cost.
+#[test]
+fn rounds_in_flight_hide_the_round_trip() {
+    let target = ToyModel::target(300, 1);
+    let elapsed = |difference, max_in_flight| {
+        let mut pair = InProcess::connect(target.draft(difference), target.clone(), 512, &[]);
+        (pair.draft_time, pair.pass_time) = (Duration::from_millis(5), Duration::from_millis(10));
+        pair.uplink.configure(None, Duration::from_millis(50));
+        pair.downlink.configure(None, Duration::from_millis(50));
+        let speculation = Speculation { max_in_flight, ..Speculation::new(k_sqs(1, Code::Enumerative), 4) };
+        pair.generate(&[0], &settings(&speculation, 0.0, 1, 100));
+        let statistics = pair.edge.statistics();
+        (statistics.elapsed.as_secs_f64(), statistics.wasted, statistics.server_passes)
+    };
+    let (alone, none, passes) = elapsed(0.0, 1);
+    let (together, wasted, more_passes) = elapsed(0.0, 8);
+    assert!((none, wasted) == (0, 0) && more_passes > passes);
+    // 20 rounds of 20 + 110 ms one by one; 25 of 20 ms, and one round trip.
+    assert!((2.5..2.8).contains(&alone) && (0.5..0.7).contains(&together), "{alone} {together}");
+    let (slow, _, _) = elapsed(3.0, 1);
+    let (no_slower, wasted, _) = elapsed(3.0, 8);
+    println!("right: {alone:.2} s and {together:.2} s; wrong: {slow:.2} s and {no_slower:.2} s, {wasted} in vain");
+    assert!(wasted > 100 && no_slower < 1.1 * slow);
+}
+
+/// A frame's header grows by a byte or two where rounds are in flight, and by nothing where not.
+#[test]
+fn one_round_at_a_time_pays_nothing_for_it() {
+    let target = ToyModel::target(23, 1);
+    let kinds = |max_in_flight| {
+        let mut pair = InProcess::connect(target.draft(0.5), target.clone(), 64, &[]);
+        pair.keep_frames = true;
+        let speculation = Speculation { max_in_flight, ..Speculation::new(SchemeParameters::Coupled, 2) };
+        pair.generate(&[0], &settings(&speculation, 1.0, 1, 40));
+        let drafts = pair.frames.iter().filter(|(_, frame)| matches!(frame, Frame::Draft(_)));
+        drafts.map(|(_, frame)| frame.encode()[0]).collect::<std::collections::BTreeSet<u8>>()
+    };
+    assert_eq!(kinds(1), [0x04].into());
+    assert!(kinds(3).contains(&0x14));
+}
+
+const ROUGH: Odds = Odds { bytes: Some(250), restarts: 4, repeats: 5, verdict_with: None, new_coins: false };
+
+fn add(counts: &mut Counts, more: Counts) {
+    counts.cuts += more.cuts;
+    counts.restarts += more.restarts;
+    counts.repeated += more.repeated;
+    counts.late += more.late;
+    counts.resumed += more.resumed;
+    counts.anew += more.anew;
+}
+
+/// Connections that are cut, frames that come twice or late, servers that forget, with three rounds in flight: at temperature 0 the text
+/// is the target's own, at any it is the one that it would have been.
+#[test]
+fn no_token_is_lost_doubled_or_changed() {
+    let target = ToyModel::target(23, 7);
+    let mut counts = Counts::default();
+    for seed in 0..12 {
+        for scheme in schemes::every(3, 20) {
+            for explain in [false, true] {
+                let speculation = Speculation { max_in_flight: 3, explain, ..Speculation::new(scheme, 2) };
+                let odds = Odds { bytes: Some(if explain { 1500 } else { 250 }), ..ROUGH };
+                let mut pair = Cuts::new(target.draft(0.8), target.clone(), 128, &[], odds, seed);
+                for start in 0..2 {
+                    let prompt = [start, (seed % 23) as u32];
+                    let tokens = pair.generate(&prompt, &settings(&speculation, 0.0, seed, 40));
+                    assert_eq!(tokens, target.greedy(&prompt, 40, &[]), "{scheme:?}, seed {seed}, {:?}", pair.counts);
+                    assert_eq!(pair.edge.statistics().tokens, 40);
+                }
+                add(&mut counts, pair.counts);
+            }
+        }
+    }
+    println!("{counts:?}");
+    let Counts { cuts, restarts, repeated, late, resumed, anew } = counts;
+    assert!(cuts > 1000 && [restarts, repeated, late, resumed, anew].iter().all(|&count| count > 100), "{counts:?}");
+}
+
+#[test]
+fn with_the_same_coins_the_text_is_the_same() {
+    let target = ToyModel::target(23, 3);
+    let mut counts = Counts::default();
+    for (seed, scheme) in (0..60)
+        .flat_map(|seed| [k_sqs(3, Code::Enumerative), SchemeParameters::Coupled, DSSD].map(|scheme| (seed, scheme)))
+    {
+        let speculation = Speculation { max_in_flight: 3, ..Speculation::new(scheme, 2) };
+        let settings = settings(&speculation, 1.0, seed, 40);
+        let whole = Cuts::new(target.draft(1.0), target.clone(), 64, &[5], Odds::SMOOTH, 1).generate(&[1], &settings);
+        let mut pair = Cuts::new(target.draft(1.0), target.clone(), 64, &[5], ROUGH, seed);
+        assert_eq!(pair.generate(&[1], &settings), whole, "{scheme:?}, seed {seed}");
+        add(&mut counts, pair.counts);
+    }
+    assert!(counts.restarts > 10 && counts.resumed > 50, "{counts:?}");
+}
