@@ -58,8 +58,8 @@ impl Pieces {
         let places = piece.to_dtype(DType::U32)?;
         let before = (running.gather(&places, 1)? - self.sums.gather(&places, 1)?)?;
         // Row r's piece is the (r·pieces + piece)-th of all.
-        let starts = Tensor::arange_step(0u32, (rows * pieces) as u32, pieces as u32, device)?;
-        let chosen = (places.squeeze(1)? + starts)?;
+        let starts: Vec<u32> = (0..rows).map(|row| (row * pieces) as u32).collect();
+        let chosen = (places.squeeze(1)? + Tensor::new(starts, device)?)?;
         let weights = self.weights.reshape((rows * pieces, PIECE))?.index_select(&chosen, 0)?.to_dtype(DType::F64)?;
         let running = weights.cumsum(1)?.contiguous()?;
         let last = running.narrow(1, PIECE - 1, 1)?.contiguous()?;
