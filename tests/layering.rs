@@ -1,6 +1,6 @@
 //! The dependency order of the workspace, and where unsafe code may stand, read from the repository itself.
 //!
-//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  `fuzz` sees the first two,
+//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;  `fuzz` sees the first two,
 //! `tests` and `xtask` see everything.
 
 use std::collections::BTreeSet;
@@ -17,15 +17,22 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-codec", &[]),
     ("outrider-speculation", &["outrider-codec"]),
     ("outrider-models", &[]),
+    ("outrider-device", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-edge", &["outrider-codec", "outrider-speculation", "outrider-models"]),
-    ("outrider-cloud", &["outrider-codec", "outrider-speculation", "outrider-models"]),
+    ("outrider-cloud", &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device"]),
     ("outrider-tests", EVERY_LIBRARY),
     ("outrider-fuzz", &["outrider-codec", "outrider-speculation"]),
     ("xtask", EVERY_LIBRARY),
 ];
 
-const EVERY_LIBRARY: &[&str] =
-    &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-edge", "outrider-cloud"];
+const EVERY_LIBRARY: &[&str] = &[
+    "outrider-codec",
+    "outrider-speculation",
+    "outrider-models",
+    "outrider-device",
+    "outrider-edge",
+    "outrider-cloud",
+];
 
 /// Bytes and decisions know neither tensors nor sockets nor the browser, not even through others.
 const PURE: [&str; 2] = ["outrider-codec", "outrider-speculation"];
@@ -115,6 +122,7 @@ fn a_violating_graph_is_caught() {
         edge("outrider-speculation", "outrider-models"),
         edge("outrider-models", "outrider-codec"),
         edge("outrider-edge", "outrider-cloud"),
+        edge("outrider-edge", "outrider-device"),
         edge("outrider-cloud", "outrider-edge"),
         edge("outrider-cloud", "outrider-tests"),
         edge("outrider-cloud", "xtask"),

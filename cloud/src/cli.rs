@@ -7,6 +7,7 @@ use std::{
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+mod bench;
 mod config;
 mod explain;
 mod generate;
@@ -37,6 +38,7 @@ Try it:
   outrider rules                                   the acceptance rules, gates and stop rules
   outrider theory                                  the papers' tables, from their closed forms
   outrider train-gate --out gate.safetensors       train what lets tokens pass unverified
+  outrider bench verify                            what a verify pass costs here, beside reading the weights
 
 Without --draft, --target and --tokenizer the small pair in the binary is used."
 )]
@@ -52,6 +54,7 @@ enum Command {
     Rules(rules::Rules),
     Theory(theory::Theory),
     TrainGate(train_gate::TrainGate),
+    Bench(bench::Bench),
 }
 
 /// Parses the arguments and does what they say.
@@ -76,6 +79,7 @@ pub fn main() -> ExitCode {
                 Command::Rules(rules) => rules.run(),
                 Command::Theory(theory) => theory.run(),
                 Command::TrainGate(train_gate) => train_gate.run(),
+                Command::Bench(bench) => bench.run(),
             }
         })
     });

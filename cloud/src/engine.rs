@@ -2,13 +2,14 @@
 //!
 //! Sessions hand in passes. The thread takes what waits, feeds up to a budget of rows in one packed run of the model, and
 //! answers the passes that are complete; what arrives during a run shares the next one. Who shares a run never changes
-//! anybody's logits: the kernels give a row the same bits in every batch.
+//! anybody's logits on the CPU: the kernels give a row the same bits in every batch. A device does not promise it.
 //!
 //! | part | what it decides |
 //! |---|---|
 //! | `schedule` | which tokens go into the next run |
 //! | `memory` | whose cache may stay, within a budget of bytes |
-//! | `thread` | owns the model, does what the other two say |
+//! | `backend` | the CPU's kernels, or a device; what a pass gives is rows of logits, or what a device has decided of them |
+//! | `thread` | owns the model, does what the others say |
 //!
 //! A session holds a [`Seat`]. It costs a few hundred bytes and its tokens while it is idle: caches are parked.
 
@@ -22,16 +23,18 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrider_models::{Logits, Model};
-use outrider_speculation::Forward;
+use outrider_speculation::{Forward, cloud::Round};
 use tokio::sync::oneshot;
 
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, rows::Rows};
 
+mod backend;
 mod memory;
 mod schedule;
 mod thread;
 
+pub use backend::Backend;
+pub(crate) use backend::{Cache, Part};
 use thread::{Job, Thread};
 
 /// The fewest rows of a run that leave room for the longest round beside a chunk of a prompt.
@@ -103,6 +106,7 @@ pub struct Engine {
     jobs: Sender<Job>,
     settings: EngineSettings,
     longest_text: usize,
+    decides: bool,
     seats: Arc<Seats>,
     metrics: Arc<Metrics>,
 }
@@ -145,7 +149,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn start(model: Model, sessions: usize) -> std::io::Result<Self> {
+    pub fn start(model: impl Into<Backend>, sessions: usize) -> std::io::Result<Self> {
         Self::start_with(model, EngineSettings { sessions, ..EngineSettings::default() })
     }
 
@@ -153,15 +157,16 @@ impl Engine {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn start_with(model: Model, settings: EngineSettings) -> std::io::Result<Self> {
+    pub fn start_with(model: impl Into<Backend>, settings: EngineSettings) -> std::io::Result<Self> {
+        let backend = model.into();
         let settings = EngineSettings { batch_rows: settings.batch_rows.max(LEAST_BATCH_ROWS), ..settings };
-        let metrics = Arc::new(Metrics::new(&settings));
+        let metrics = Arc::new(Metrics::new(&settings, backend.name(), backend.batching()));
         let (jobs, queue) = mpsc::channel();
-        let context = model.config().context_length;
-        let thread = Thread::new(model, &settings, Arc::clone(&metrics));
+        let (context, decides) = (backend.config().context_length, backend.decides());
+        let thread = Thread::new(backend, &settings, Arc::clone(&metrics));
         let longest_text = thread.longest_text(context);
         std::thread::Builder::new().name("engine".to_owned()).spawn(move || thread.run(&queue))?;
-        Ok(Self { jobs, settings, longest_text, seats: Arc::default(), metrics })
+        Ok(Self { jobs, settings, longest_text, decides, seats: Arc::default(), metrics })
     }
 
     /// The most tokens a session can have: the model's context, or what fits the memory for keys and values.
@@ -210,13 +215,19 @@ impl Seat {
         &self.engine.metrics
     }
 
-    /// Runs a pass on this seat's cache, after those that were asked for before.
+    /// Whether a pass may be told its round, and decides it.
+    pub fn decides(&self) -> bool {
+        self.engine.decides
+    }
+
+    /// Runs a pass on this seat's cache, after those that were asked for before. `round`: what the rows are for.
     ///
     /// # Errors
     /// [`EngineError`] says why there are no logits. The seat is as it was before the pass, or has read a part of it.
-    pub async fn forward(&self, forward: Forward) -> Result<Logits, EngineError> {
+    pub async fn forward(&self, forward: Forward, round: Option<Round>) -> Result<Rows, EngineError> {
         let (answer, result) = oneshot::channel();
-        let job = Job::Pass { seat: self.id, forward, asked: Instant::now(), answer };
+        let round = round.map(Box::new);
+        let job = Job::Pass { seat: self.id, forward, round, asked: Instant::now(), answer };
         self.engine.jobs.send(job).map_err(|_| EngineError::Gone)?;
         result.await.map_err(|_| EngineError::Gone)?
     }

@@ -5,10 +5,8 @@
 //! for a few numbers a round; it batches, caches prefixes and spans machines as it always does. The gateway holds the sessions'
 //! tokens and nothing else, so there may be many.
 //!
-//! The state machine of a session wants rows of logits. The gateway decides what becomes of a round by itself, and then gives rows
-//! that leave no other outcome: all mass on the draft where one stands (p(x) = 1 ≥ q̂(x)), all on the replacement where the first
-//! falls (p(x) = 0, and the residual is that token), all on the token that follows if none falls. So frames, schemes and edges are
-//! as with a model of one's own.
+//! The state machine of a session wants rows of logits. The gateway decides what becomes of a round by itself, and then gives
+//! [rows](crate::rows) that leave no other outcome. So frames, schemes and edges are as with a model of one's own.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -57,11 +55,7 @@ pub mod options;
 mod plan;
 mod seat;
 
-pub use self::{
-    error::GatewayError,
-    options::EngineArgs,
-    seat::{Rows, Seat},
-};
+pub use self::{error::GatewayError, options::EngineArgs, seat::Seat};
 use client::Client;
 
 /// A handle on an engine elsewhere; clones share it.

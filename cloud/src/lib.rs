@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
 //! | [`engine`] | the one thread that owns the target and runs many sessions' passes together |
+//! | [`device`] | which device that is, as an operator says it |
 //! | [`gateway`] | has an engine elsewhere verify in its place |
 //! | [`target`] | either, as sessions see it |
+//! | [`rows`] | what their passes give |
 //! | [`metrics`] | what is counted, for `/metrics` |
 //! | [`session`] | drives one session: state machine, target, time limits |
 //! | [`sessions`] | the sessions that can be resumed, by name |
@@ -13,7 +15,7 @@
 //! | [`openai`] | the target alone, as OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
 //! | [`training`] | trains the heads that score a draft's hidden state |
-//! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `train-gate` |
+//! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `train-gate`, `bench` |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
 //! `outrider-speculation`, takes the pass it asks for to [`engine`], where it waits for the passes of other sessions
@@ -21,12 +23,14 @@
 
 pub mod app;
 pub mod cli;
+pub mod device;
 pub mod edge;
 pub mod engine;
 pub mod gateway;
 pub mod metrics;
 pub mod openai;
 pub mod pair;
+pub mod rows;
 pub mod session;
 pub mod sessions;
 pub mod target;

@@ -77,14 +77,10 @@ pub(crate) struct SessionMetrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(settings: &EngineSettings) -> Self {
+    /// `multiplies` names what computes, `batching` what sharing a run does to a row.
+    pub(crate) fn new(settings: &EngineSettings, multiplies: &'static str, batching: &'static str) -> Self {
         let mut registry = Registry::with_prefix("outrider");
-        let build = [
-            ("version", env!("CARGO_PKG_VERSION")),
-            ("instruction_set", outrider_models::instruction_set()),
-            // The kernels give a row the same bits in every batch.
-            ("batching", "bit-identical"),
-        ];
+        let build = [("version", env!("CARGO_PKG_VERSION")), ("instruction_set", multiplies), ("batching", batching)];
         registry.register("build", "What runs here", Info::new(build));
         for (name, help, value) in [
             ("sessions_limit", "Sessions there may be", settings.sessions as u64),
@@ -238,7 +234,7 @@ mod tests {
 
     #[test]
     fn names_are_as_prometheus_wants_them() {
-        let metrics = Metrics::new(&EngineSettings::default());
+        let metrics = Metrics::new(&EngineSettings::default(), "portable", "bit-identical");
         metrics.refused(ErrorCode::ServerFull);
         metrics.engine.run(5, Duration::from_millis(3));
         let text = metrics.text();

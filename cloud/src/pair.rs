@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use outrider_models::{HeadsError, HeadsFile, LinearHead, LoadError, Model, Tokenizer};
+use outrider_models::{HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer};
 use outrider_speculation::{
     cloud::TargetInfo,
     edge::DraftInfo,
@@ -103,6 +103,18 @@ impl PairPaths {
         open("target model", self.target.as_deref(), TARGET)
     }
 
+    /// The target model as its file has it, for another device than this processor.
+    pub fn stored_target(&self) -> Result<StoredModel, PairError> {
+        if let Some(address) = self.engine_address() {
+            return Err(PairError::Elsewhere { address: address.to_owned() });
+        }
+        let model = match &self.target {
+            Some(path) => StoredModel::open(path),
+            None => StoredModel::from_gguf(&mut Cursor::new(TARGET)),
+        };
+        model.map_err(|error| failure("target model", self.target.as_deref(), error))
+    }
+
     /// The draft's trained heads, if it has any.
     pub fn heads(&self, draft: &Model, tokenizer: &Tokenizer) -> Result<Option<HeadsFile>, PairError> {
         let Some(bytes) = self.heads_safetensors()? else { return Ok(None) };
@@ -143,7 +155,11 @@ pub const MAX_IN_FLIGHT: u8 = 8;
 
 /// What a session needs to know of a target. [`MAX_IN_FLIGHT`] rounds may be in flight.
 pub fn target_info(target: &Model, tokenizer: &Tokenizer, max_draft_tokens: u8) -> Result<TargetInfo, PairError> {
-    let config = target.config();
+    info_of(target.config(), tokenizer, max_draft_tokens)
+}
+
+/// The same of a target of this shape, wherever it runs.
+pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8) -> Result<TargetInfo, PairError> {
     check_vocabulary("target model", config.vocab_size, tokenizer)?;
     Ok(TargetInfo {
         vocab_size: config.vocab_size as u32,

@@ -15,8 +15,9 @@ use tracing::{
 
 use crate::{
     metrics::SessionMeter,
+    rows::Rows,
     sessions::{Entry, Sessions, Visit},
-    target::{Rows, Seat, Target, TargetError},
+    target::{Seat, Target, TargetError},
 };
 
 /// Bounds on a session.

@@ -1,16 +1,17 @@
 //! The target of the sessions: a model in this process, or an engine elsewhere.
 //!
 //! A session holds a [`Seat`] and asks it for the rows of logits of its passes. A model computes them. An engine elsewhere does not
-//! hand them out, so the [gateway] decides what becomes of the round and gives rows that leave no other outcome.
+//! hand them out, and a device keeps them, so the [gateway] and the device decide what becomes of the round and give
+//! [rows](crate::rows) that leave no other outcome.
 
 use outrider_codec::frame::ErrorCode;
-use outrider_models::Logits;
 use outrider_speculation::{Forward, cloud::CloudSession};
 
 use crate::{
     engine::{self, Engine, EngineError, Load},
     gateway::{self, Gateway, GatewayError},
     metrics::Metrics,
+    rows::Rows,
 };
 
 /// A handle on the target; clones share it.
@@ -29,15 +30,6 @@ pub enum Seat {
     Model(engine::Seat),
     /// An engine elsewhere.
     Gateway(Box<gateway::Seat>),
-}
-
-/// The rows of logits of a pass.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Rows {
-    /// As the model computed them.
-    Model(Logits),
-    /// What the gateway makes of the engine's answers.
-    Gateway(gateway::Rows),
 }
 
 /// Why a pass gave no rows.
@@ -109,12 +101,16 @@ impl Seat {
         forward: Forward,
         session: &CloudSession,
     ) -> impl Future<Output = Result<Rows, TargetError>> + Send + use<'seat> {
-        // A model needs no more than the pass: q̂ is copied for the gateway only.
-        let round = if let Self::Gateway(_) = self { session.round() } else { None };
+        // The CPU needs no more than the pass: q̂ is copied for those who decide.
+        let decides = match self {
+            Self::Model(seat) => seat.decides(),
+            Self::Gateway(_) => true,
+        };
+        let round = if decides { session.round() } else { None };
         async move {
             match self {
-                Self::Model(seat) => Ok(Rows::Model(seat.forward(forward).await?)),
-                Self::Gateway(seat) => Ok(Rows::Gateway(seat.forward(forward, round).await?)),
+                Self::Model(seat) => Ok(seat.forward(forward, round).await?),
+                Self::Gateway(seat) => Ok(Rows::Decided(seat.forward(forward, round).await?)),
             }
         }
     }
@@ -126,21 +122,11 @@ impl Seat {
     pub async fn probe(&self) -> Result<(), TargetError> {
         match self {
             Self::Model(seat) => {
-                seat.forward(Forward { keep: 0, tokens: vec![0], rows: 1 }).await?;
+                seat.forward(Forward { keep: 0, tokens: vec![0], rows: 1 }, None).await?;
             }
             Self::Gateway(seat) => seat.probe().await?,
         }
         Ok(())
-    }
-}
-
-impl Rows {
-    /// The rows in order.
-    pub fn to_slices(&self) -> Vec<&[f32]> {
-        match self {
-            Self::Model(logits) => logits.iter().collect(),
-            Self::Gateway(rows) => rows.iter().collect(),
-        }
     }
 }
 

@@ -400,6 +400,33 @@ fn settings_that_cannot_be_get_a_sentence() {
     }
 }
 
+#[test]
+fn verify_passes_are_measured_beside_reading_the_weights() {
+    let text = stdout(&outrider(&["bench", "verify", "--repeats", "1", "--json"]));
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&report["device"], &report["models"][0]["model"]), (&"cpu".into(), &"pair".into()));
+    // The CPU beside itself.
+    assert_eq!(
+        (&report["correctness"]["otherGreedy"], &report["correctness"]["largestError"]),
+        (&0.into(), &0.0.into())
+    );
+    let passes = report["models"][0]["passes"].as_array().unwrap();
+    assert!(passes.iter().any(|pass| pass["sessions"] == 64) && passes.iter().any(|pass| pass["rows"] == 16));
+    assert!(passes.iter().all(|pass| pass["ms"].as_f64().unwrap() > 0.0));
+    assert!(report["bandwidth"].as_f64().unwrap() > 1e8);
+}
+
+#[test]
+fn a_device_that_is_not_there_gets_a_sentence() {
+    for command in [&["serve"][..], &["bench", "verify"]] {
+        let with = |device| complaint(&[command, &["--device", device]].concat());
+        assert!(with("tpu").contains("it can be cpu, cuda, or cuda:1"), "{}", with("tpu"));
+        if !cfg!(feature = "cuda") {
+            assert!(with("cuda:1").contains("cuda:1 cannot be used: this program was built without CUDA"));
+        }
+    }
+}
+
 /// `outrider serve` on a free port, until dropped.
 struct Server {
     process: Child,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::error::LoadError;
+use crate::error::{LoadError, ModelError};
 
 /// Shape and constants of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +69,50 @@ pub enum RopeLayout {
 }
 
 impl ModelConfig {
+    /// Radians by which a position turns each pair of a head's elements, `head_dim / 2` of them, the highest first.
+    #[must_use]
+    pub fn rope_frequencies(&self) -> Vec<f32> {
+        let frequency = |i: usize| {
+            let exponent = 2.0 * i as f64 / self.head_dim as f64;
+            let frequency = libm::pow(f64::from(self.rope_theta), -exponent) as f32;
+            match &self.rope_scaling {
+                RopeScaling::None => frequency,
+                RopeScaling::Linear { factor } => frequency / factor,
+                RopeScaling::PerFrequency { factors } => frequency / factors[i],
+            }
+        };
+        (0..self.head_dim / 2).map(frequency).collect()
+    }
+
+    /// Whether a batch's chunk can be fed: `tokens` behind `cached` others, with logits wanted at `positions`.
+    ///
+    /// # Errors
+    /// [`ModelError`] names `chunk` and says what is wrong with it.
+    pub fn check_chunk(
+        &self,
+        chunk: usize,
+        cached: usize,
+        tokens: &[u32],
+        positions: &[usize],
+    ) -> Result<(), ModelError> {
+        let Self { context_length, vocab_size, .. } = *self;
+        let added = tokens.len();
+        if added > context_length - cached {
+            return Err(ModelError::ContextExceeded { chunk, cached, added, context_length });
+        }
+        if let Some(index) = tokens.iter().position(|&token| token as usize >= vocab_size) {
+            return Err(ModelError::TokenOutOfRange { chunk, index, token: tokens[index], vocab_size });
+        }
+        let mut lowest = 0;
+        for &position in positions {
+            if position < lowest || position >= added {
+                return Err(ModelError::Position { chunk, position, tokens: added });
+            }
+            lowest = position + 1;
+        }
+        Ok(())
+    }
+
     /// Checks what the loaders cannot see from tensor shapes.
     pub(crate) fn validate(&self) -> Result<(), LoadError> {
         let positive = [

@@ -16,19 +16,32 @@ use std::fmt;
 /// The type of a tensor's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types, reason = "the names that GGUF gives them")]
-pub(crate) enum ElementType {
+pub enum ElementType {
+    /// 32-bit floats.
     F32,
+    /// IEEE half precision.
     F16,
+    /// The upper half of 32-bit floats.
     BF16,
+    /// 4 bits, one scale for 32.
     Q4_0,
+    /// 4 bits, scale and minimum for 32.
     Q4_1,
+    /// 5 bits, one scale for 32.
     Q5_0,
+    /// 5 bits, scale and minimum for 32.
     Q5_1,
+    /// 8 bits, one scale for 32.
     Q8_0,
+    /// 2 bits, scales and minima in blocks of 256.
     Q2_K,
+    /// 3 bits, scales in blocks of 256.
     Q3_K,
+    /// 4 bits, scales and minima in blocks of 256.
     Q4_K,
+    /// 5 bits, scales and minima in blocks of 256.
     Q5_K,
+    /// 6 bits, scales in blocks of 256.
     Q6_K,
 }
 
@@ -75,7 +88,8 @@ impl ElementType {
     }
 
     /// Elements of a block; 1 if the type has none.
-    pub(crate) const fn block_len(self) -> usize {
+    #[must_use]
+    pub const fn block_len(self) -> usize {
         match self {
             Self::F32 | Self::F16 | Self::BF16 => 1,
             Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
@@ -84,7 +98,8 @@ impl ElementType {
     }
 
     /// Bytes of a block; of an element if the type has none.
-    pub(crate) const fn block_bytes(self) -> usize {
+    #[must_use]
+    pub const fn block_bytes(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::BF16 => 2,
@@ -102,12 +117,14 @@ impl ElementType {
     }
 
     /// Bytes of a row of `elements`, which are whole blocks.
-    pub(crate) const fn row_bytes(self, elements: usize) -> usize {
+    #[must_use]
+    pub const fn row_bytes(self, elements: usize) -> usize {
         elements / self.block_len() * self.block_bytes()
     }
 
     /// The name in GGUF's documentation.
-    pub(crate) const fn name(self) -> &'static str {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "F32",
             Self::F16 => "F16",

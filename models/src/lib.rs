@@ -17,6 +17,7 @@
 //!                                    └─ kernels    products, attention and norms on vectors; threads
 //! ```
 //!
+//! A [`StoredModel`] is the same file without kernels, for who computes elsewhere.
 //! [`Logits`] also has the hidden state that each row comes from. [`HeadsFile`] reads small linear heads that were
 //! trained on it.
 //!
@@ -61,12 +62,14 @@ mod weights;
 
 pub use cache::KvCache;
 pub use config::{ModelConfig, RopeLayout, RopeScaling};
+pub use element::ElementType;
 pub use error::{EncodeError, LoadError, ModelError};
 pub use heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead};
 pub use llama::{Chunk, Model, Scratch};
 pub use loader::{GgufLoader, SafetensorsLoader};
 pub use logits::{BatchLogits, Logits, LogitsRef};
 pub use tokenizer::{TextStream, Tokenizer};
+pub use weights::{LayerWeights, ModelWeights, StoredMatrix, StoredModel};
 
 /// The instruction set that this process multiplies with, such as `avx512` or `portable`: the fastest that the processor has,
 /// unless the environment variable `OUTRIDER_ISA` names another that it has too. Other names in it are ignored here;

@@ -12,6 +12,7 @@ use crate::{
         rounded::Activations,
         widened::{WidenedFormat, WidenedMatrix},
     },
+    weights::MatrixBuilder,
 };
 
 /// A matrix of weights, `[outputs, inputs]`.
@@ -29,7 +30,7 @@ enum Weights {
 /// A [`Linear`] that is being loaded: takes the bytes of a container, strip by strip, to where they stay.
 ///
 /// A strip is 16 rows as they stand in the file, row after row; the last one is the rows that are left. Memory is
-/// that of the matrix alone: nothing is allocated before [`try_reserve`](Self::try_reserve).
+/// that of the matrix alone: nothing is allocated before room is made.
 pub(crate) struct LinearBuilder {
     linear: Linear,
     row_bytes: usize,
@@ -37,12 +38,10 @@ pub(crate) struct LinearBuilder {
     rows: usize,
 }
 
-impl LinearBuilder {
-    /// A matrix of which nothing is there yet. Rows of `inputs` elements are whole blocks of `element`, and neither
-    /// dimension is zero or above 2²⁴.
-    ///
-    /// None if there is no product for this element type.
-    pub(crate) fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self> {
+impl MatrixBuilder for LinearBuilder {
+    type Matrix = Linear;
+
+    fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self> {
         let strips = |format| Weights::Strips(Matrix::new(format, inputs, Isa::current()));
         let widened = |format| Weights::Widened(WidenedMatrix::new(format, inputs));
         let weights = match element {
@@ -64,16 +63,11 @@ impl LinearBuilder {
         Some(Self { linear: Linear { weights, outputs, inputs }, row_bytes, rows: 0 })
     }
 
-    /// Bytes of the next strip; 0 once all rows are there.
-    pub(crate) fn strip_bytes(&self) -> usize {
+    fn strip_bytes(&self) -> usize {
         (self.linear.outputs - self.rows).min(LANES) * self.row_bytes
     }
 
-    /// Makes room for exactly the next `strips`, or what is left of them. Pushing as many then allocates nothing.
-    ///
-    /// # Errors
-    /// If the allocator does not have the memory. The rows that are there stay.
-    pub(crate) fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError> {
+    fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError> {
         let rows = strips.saturating_mul(LANES).min(self.linear.outputs - self.rows);
         match &mut self.linear.weights {
             Weights::Strips(matrix) => matrix.try_reserve(rows),
@@ -81,8 +75,7 @@ impl LinearBuilder {
         }
     }
 
-    /// Puts the next strip in its place; `bytes` are [`strip_bytes`](Self::strip_bytes), with any alignment.
-    pub(crate) fn push_strip(&mut self, bytes: &[u8]) {
+    fn push_strip(&mut self, bytes: &[u8]) {
         debug_assert_eq!(bytes.len(), self.strip_bytes());
         self.rows += LANES.min(self.linear.outputs - self.rows);
         match &mut self.linear.weights {
@@ -91,8 +84,7 @@ impl LinearBuilder {
         }
     }
 
-    /// The matrix. All strips have been pushed.
-    pub(crate) fn finish(self) -> Linear {
+    fn finish(self) -> Linear {
         assert_eq!(self.rows, self.linear.outputs, "strips are missing");
         self.linear
     }

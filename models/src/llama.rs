@@ -2,6 +2,8 @@
 
 use std::io::Read;
 
+#[cfg(not(target_arch = "wasm32"))]
+use crate::loader::load;
 use crate::{
     cache::KvCache,
     config::ModelConfig,
@@ -12,8 +14,8 @@ use crate::{
         gated_silu, pool, rms_norm,
         rounded::Activations,
     },
-    linear::products,
-    loader::{GgufLoader, SafetensorsLoader, read_to_end},
+    linear::{Linear, LinearBuilder, products},
+    loader::{SafetensorsLoader, load_gguf},
     logits::{BatchLogits, Logits, LogitsRef},
     rope::{Angles, Rope},
     weights::{LayerWeights, ModelWeights},
@@ -24,7 +26,7 @@ use crate::{
 /// [`KvCache`], so that one model serves any number of sequences.
 pub struct Model {
     config: ModelConfig,
-    weights: ModelWeights,
+    weights: ModelWeights<Linear>,
     rope: Rope,
 }
 
@@ -50,9 +52,8 @@ impl Model {
     /// Any file gives a model or a [`LoadError`], never a panic, and nothing is allocated that the file
     /// does not hold. Features that are not implemented are refused.
     pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
-        let mut loader = GgufLoader::new(None);
-        read_to_end(reader, |piece| loader.push(piece))?;
-        loader.finish()
+        let (config, weights) = load_gguf::<LinearBuilder>(reader, None)?;
+        Ok(Self::new(config, weights))
     }
 
     /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `config.json` and `model.safetensors`.
@@ -74,23 +75,8 @@ impl Model {
     /// As for [`from_gguf`](Self::from_gguf), and [`LoadError::UnknownFormat`] for other paths.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        let (config, weights) = match extension {
-            _ if path.is_dir() => (path.join("config.json"), path.join("model.safetensors")),
-            Some("safetensors") => (path.with_file_name("config.json"), path.to_owned()),
-            Some("gguf") => {
-                let mut file = std::fs::File::open(path)?;
-                let mut loader = GgufLoader::new(Some(file.metadata()?.len()));
-                read_to_end(&mut file, |piece| loader.push(piece))?;
-                return loader.finish();
-            }
-            _ => return Err(LoadError::UnknownFormat { path: path.display().to_string() }),
-        };
-        let config = std::fs::read(config)?;
-        let mut file = std::fs::File::open(weights)?;
-        let mut loader = SafetensorsLoader::new(&config, Some(file.metadata()?.len()))?;
-        read_to_end(&mut file, |piece| loader.push(piece))?;
-        loader.finish()
+        let (config, weights) = load::<LinearBuilder>(path)?;
+        Ok(Self::new(config, weights))
     }
 
     /// Shape and constants.
@@ -148,35 +134,16 @@ impl Model {
         Ok(logits.iter().map(|chunk| chunk.to_logits()).collect())
     }
 
-    pub(crate) fn new(config: ModelConfig, weights: ModelWeights) -> Self {
+    pub(crate) fn new(config: ModelConfig, weights: ModelWeights<Linear>) -> Self {
         let rope = Rope::new(&config);
         Self { config, weights, rope }
     }
 
     fn check(&self, chunk_index: usize, chunk: &Chunk<'_>) -> Result<(), ModelError> {
-        let config = &self.config;
-        if !chunk.cache.fits(config) {
+        if !chunk.cache.fits(&self.config) {
             return Err(ModelError::CacheMismatch { chunk: chunk_index });
         }
-        let (cached, added) = (chunk.cache.len(), chunk.tokens.len());
-        if added > config.context_length - cached {
-            let context_length = config.context_length;
-            return Err(ModelError::ContextExceeded { chunk: chunk_index, cached, added, context_length });
-        }
-        for (index, &token) in chunk.tokens.iter().enumerate() {
-            if token as usize >= config.vocab_size {
-                let vocab_size = config.vocab_size;
-                return Err(ModelError::TokenOutOfRange { chunk: chunk_index, index, token, vocab_size });
-            }
-        }
-        let mut lowest = 0;
-        for &position in chunk.positions {
-            if position < lowest || position >= added {
-                return Err(ModelError::Position { chunk: chunk_index, position, tokens: added });
-            }
-            lowest = position + 1;
-        }
-        Ok(())
+        self.config.check_chunk(chunk_index, chunk.cache.len(), chunk.tokens, chunk.positions)
     }
 }
 
@@ -311,7 +278,7 @@ impl Pass<'_, '_> {
     }
 
     /// `hidden += attention(query)`.
-    fn attention(&mut self, index: usize, layer: &LayerWeights) {
+    fn attention(&mut self, index: usize, layer: &LayerWeights<Linear>) {
         let ModelConfig { heads, kv_heads, head_dim, .. } = self.model.config;
         let Scratch { hidden, query, spans, context, projected, activations, angles, groups, .. } = &mut *self.scratch;
         self.model.rope.rotate(query, heads, angles);
@@ -324,7 +291,7 @@ impl Pass<'_, '_> {
     }
 
     /// `hidden += feed_forward(norm(hidden))`.
-    fn feed_forward(&mut self, layer: &LayerWeights) {
+    fn feed_forward(&mut self, layer: &LayerWeights<Linear>) {
         let Scratch { hidden, normed, projected, gate, up, activations, .. } = &mut *self.scratch;
         rms_norm(hidden, &layer.feed_forward_norm, self.model.config.rms_norm_eps, normed);
         products(normed, activations, [(&layer.gate, gate), (&layer.up, up)]);

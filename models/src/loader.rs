@@ -12,9 +12,11 @@
 use std::io::{ErrorKind, Read};
 
 use crate::{
+    config::ModelConfig,
     error::LoadError,
+    linear::LinearBuilder,
     llama::Model,
-    weights::{GgufHeader, SafetensorsHeader, Stream},
+    weights::{GgufHeader, MatrixBuilder, ModelWeights, SafetensorsHeader, Stream},
 };
 
 /// Bytes that are read from a file before they are pushed.
@@ -33,7 +35,7 @@ const PIECE_BYTES: usize = 256 << 10;
 /// # Ok(())
 /// # }
 /// ```
-pub struct GgufLoader(Stream<GgufHeader>);
+pub struct GgufLoader(Stream<GgufHeader, LinearBuilder>);
 
 impl GgufLoader {
     /// Starts with nothing. `total_bytes` is the length of the file, if it is known: a bound for what the file may
@@ -62,7 +64,7 @@ impl GgufLoader {
 }
 
 /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `model.safetensors` as they come.
-pub struct SafetensorsLoader(Stream<SafetensorsHeader>);
+pub struct SafetensorsLoader(Stream<SafetensorsHeader, LinearBuilder>);
 
 impl SafetensorsLoader {
     /// Starts with the bytes of `config.json`. `total_bytes` is the length of `model.safetensors`, if it is known: a
@@ -92,11 +94,43 @@ impl SafetensorsLoader {
     }
 }
 
-/// Reads to the end, in pieces that are pushed.
-pub(crate) fn read_to_end(
+/// A model's shape, and its weights as a kind of builder leaves them.
+pub(crate) type Loaded<B> = (ModelConfig, ModelWeights<<B as MatrixBuilder>::Matrix>);
+
+/// Loads a GGUF file from the reader's position to its end. `total_bytes` is its length, if it is known.
+pub(crate) fn load_gguf<B: MatrixBuilder>(
     reader: &mut impl Read,
-    mut push: impl FnMut(&[u8]) -> Result<(), LoadError>,
-) -> Result<(), LoadError> {
+    total_bytes: Option<u64>,
+) -> Result<Loaded<B>, LoadError> {
+    let mut stream: Stream<_, B> = Stream::new(GgufHeader::new(total_bytes), total_bytes);
+    read_to_end(reader, |piece| stream.push(piece))?;
+    stream.finish()
+}
+
+/// Opens what a path names, as [`Model::open`] says.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn load<B: MatrixBuilder>(path: &std::path::Path) -> Result<Loaded<B>, LoadError> {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let (config, weights) = match extension {
+        _ if path.is_dir() => (path.join("config.json"), path.join("model.safetensors")),
+        Some("safetensors") => (path.with_file_name("config.json"), path.to_owned()),
+        Some("gguf") => {
+            let mut file = std::fs::File::open(path)?;
+            let total_bytes = Some(file.metadata()?.len());
+            return load_gguf::<B>(&mut file, total_bytes);
+        }
+        _ => return Err(LoadError::UnknownFormat { path: path.display().to_string() }),
+    };
+    let config = std::fs::read(config)?;
+    let mut file = std::fs::File::open(weights)?;
+    let total_bytes = Some(file.metadata()?.len());
+    let mut stream: Stream<_, B> = Stream::new(SafetensorsHeader::new(&config, total_bytes)?, total_bytes);
+    read_to_end(&mut file, |piece| stream.push(piece))?;
+    stream.finish()
+}
+
+/// Reads to the end, in pieces that are pushed.
+fn read_to_end(reader: &mut impl Read, mut push: impl FnMut(&[u8]) -> Result<(), LoadError>) -> Result<(), LoadError> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match reader.read(&mut piece) {

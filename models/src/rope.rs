@@ -1,7 +1,7 @@
 //! Rotary position embedding: each pair of elements of a head is a point in a plane, turned by an angle
 //! proportional to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
 
-use crate::config::{ModelConfig, RopeLayout, RopeScaling};
+use crate::config::{ModelConfig, RopeLayout};
 
 /// The frequencies of a model.
 pub(crate) struct Rope {
@@ -19,16 +19,7 @@ pub(crate) struct Angles {
 
 impl Rope {
     pub(crate) fn new(config: &ModelConfig) -> Self {
-        let frequency = |i: usize| {
-            let exponent = 2.0 * i as f64 / config.head_dim as f64;
-            let frequency = libm::pow(f64::from(config.rope_theta), -exponent) as f32;
-            match &config.rope_scaling {
-                RopeScaling::None => frequency,
-                RopeScaling::Linear { factor } => frequency / factor,
-                RopeScaling::PerFrequency { factors } => frequency / factors[i],
-            }
-        };
-        Self { frequencies: (0..config.head_dim / 2).map(frequency).collect(), layout: config.rope_layout }
+        Self { frequencies: config.rope_frequencies(), layout: config.rope_layout }
     }
 
     /// Angles are formed in f32, as the reference implementation does; sines and cosines come from one library, so

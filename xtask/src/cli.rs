@@ -47,6 +47,8 @@ Usage: cargo xtask <command>
       serve [quick]    one server with up to 256 sessions at a time, then with 1000 of which 50 are active; five minutes
 
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling
+      --cuda           instead: clippy on the server with CUDA, whose compiler comes from PyPI (1 GB of disk); half an
+                       hour the first time, no GPU needed
   help                 this text
 
 The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen, wasm-pack, cargo-deny,
@@ -79,6 +81,8 @@ pub enum Request {
     },
     /// Run the static checks.
     Check,
+    /// Check the build with CUDA.
+    CheckCuda,
     /// Print [`HELP`].
     Help,
 }
@@ -90,21 +94,16 @@ impl Request {
         let Some(command) = arguments.next() else {
             return Ok(Self::Help);
         };
-        let request = match command.to_str() {
-            Some("help" | "--help" | "-h") => return Ok(Self::Help),
-            Some("demo") => return parse_demo(arguments),
-            Some("test") => return parse_test(arguments),
-            Some("fuzz") => return parse_fuzz(arguments),
-            Some("bench") => return parse_bench(arguments),
-            Some("check") => Self::Check,
+        match command.to_str() {
+            Some("help" | "--help" | "-h") => Ok(Self::Help),
+            Some("demo") => parse_demo(arguments),
+            Some("test") => parse_test(arguments),
+            Some("fuzz") => parse_fuzz(arguments),
+            Some("bench") => parse_bench(arguments),
+            Some("check") => parse_check(arguments),
             _ => bail!(
                 "there is no command {command:?}; `cargo xtask help` lists demo, test, fuzz, bench, check and help"
             ),
-        };
-        match arguments.next() {
-            None => Ok(request),
-            Some(argument) if is_help(&argument) => Ok(Self::Help),
-            Some(argument) => bail!("`{}` takes no argument {argument:?}", command.display()),
         }
     }
 }
@@ -136,6 +135,19 @@ fn parse_demo(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> 
         "--screenshot is taken by the automatic check, so it needs --check as well"
     );
     Ok(Request::Demo(options))
+}
+
+fn parse_check(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> {
+    let request = match arguments.next() {
+        None => return Ok(Request::Check),
+        Some(argument) if is_help(&argument) => return Ok(Request::Help),
+        Some(argument) if argument == "--cuda" => Request::CheckCuda,
+        Some(argument) => bail!("`check` takes --cuda, but not {argument:?}"),
+    };
+    match arguments.next() {
+        None => Ok(request),
+        Some(argument) => bail!("`check --cuda` takes no argument {argument:?}"),
+    }
 }
 
 fn parse_test(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
@@ -216,6 +228,13 @@ mod tests {
     }
 
     #[test]
+    fn the_check_of_cuda_is_apart() {
+        assert_eq!(parse("check").unwrap(), Request::Check);
+        assert_eq!(parse("check --cuda").unwrap(), Request::CheckCuda);
+        assert!(HELP.contains("--cuda"));
+    }
+
+    #[test]
     fn demo_options_in_any_order() {
         let expected =
             Request::Demo(DemoOptions { check: true, port: 9000, screenshot: Some(PathBuf::from("page.png")) });
@@ -259,6 +278,7 @@ mod tests {
         for line in [
             "dmeo",
             "check now",
+            "check --cuda now",
             "demo --port",
             "demo --port 65536",
             "demo --port -1",

@@ -2,7 +2,7 @@
 //! measure.
 //!
 //! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`] and [`check`] are the
-//! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`], [`chromium`] and [`mod@openai`]
+//! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`], [`chromium`], [`cuda`] and [`mod@openai`]
 //! find or install what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and
 //! [`version`] are what these stand on. Every failure ends in one sentence on stderr and exit status 1.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod chromium;
 mod cli;
+mod cuda;
 mod debian;
 mod demo;
 mod fuzz;
@@ -51,6 +52,7 @@ fn obey() -> Result<()> {
             Ok(())
         }
         Request::Check => check::run(&Workspace::find()?),
+        Request::CheckCuda => cuda::check(&Workspace::find()?),
         Request::Test(steps) => test::run(&Workspace::find()?, &steps),
         Request::Fuzz(options) => fuzz::run(&Workspace::find()?, &options),
         Request::Bench { bench, quick } => bench.run(&Workspace::find()?, quick),

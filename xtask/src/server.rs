@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Builds the server and gives the executable's path.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
-    // With the features of the whole workspace, as for its tests, so that nothing is compiled twice.
+    // As users get it: for its tests it is compiled with candle's devices as well.
     process::run(workspace.cargo("build").args(["--release", "--workspace", "--bin", "outrider"]))?;
     let file = format!("outrider{}", std::env::consts::EXE_SUFFIX);
     let binary = workspace.target().join("release").join(file);

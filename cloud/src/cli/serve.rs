@@ -21,7 +21,8 @@ use self::{access::AccessArgs, caps::CapsArgs};
 use super::{CommandError, log::LogFormat, print};
 use crate::{
     app::{self, AppState},
-    engine::{Engine, EngineSettings, LEAST_BATCH_ROWS},
+    device::DeviceName,
+    engine::{Backend, Engine, EngineSettings, LEAST_BATCH_ROWS},
     gateway::{EngineArgs, GatewayError},
     openai::{ChatTemplate, Served},
     pair::{self, PairPaths},
@@ -57,6 +58,14 @@ pub struct Serve {
     pair: PairPaths,
     #[command(flatten)]
     engine: EngineArgs,
+    /// Where the target runs: cpu; or, in a build with CUDA, cuda or cuda:N
+    ///
+    /// On a GPU, rounds are judged where the logits are, with the law they have on the CPU; rounds with top-k or top-p (above
+    /// temperature 0), lossy rules, coupled drafting or --explain bring all their logits back to the CPU. There, batching may change
+    /// the last digits of logits, so that near-ties may fall either way: only the CPU promises the same text whoever shares a run.
+    /// /metrics says batching="approximate" then. Keys and values take half the bytes or less, all of them at the start.
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: DeviceName,
     /// What the API calls the target; the name of its file or folder if not given
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
@@ -70,8 +79,8 @@ pub struct Serve {
     /// Where it is short, idle sessions lose theirs, least recently used first, and are read again on their return
     #[arg(long, value_name = "BYTES", default_value = "1GiB")]
     kv_memory: ByteSize,
-    /// Most tokens in one run of the target, of all sessions together. Who shares a run never changes a session's text. Fewer
-    /// rows answer sooner beside long prompts and many sessions, more rows get more done
+    /// Most tokens in one run of the target, of all sessions together. On the CPU, who shares a run never changes a session's
+    /// text. Fewer rows answer sooner beside long prompts and many sessions, more rows get more done
     #[arg(long, value_name = "COUNT", default_value_t = EngineSettings::default().batch_rows as u64, value_parser = clap::value_parser!(u64).range(LEAST_BATCH_ROWS as u64..=65536))]
     batch_rows: u64,
     /// Most drafted tokens in a round
@@ -119,6 +128,7 @@ impl Serve {
             outrider_models::threads::set(count.get());
         }
         // What is refused at once comes before what takes long.
+        self.device.check()?;
         let access = self.access.access()?;
         let tls = self.access.tls()?;
         let listener = TcpListener::bind(self.listen)
@@ -194,9 +204,12 @@ impl Serve {
             let (gateway, info) = self.engine.connect(address, tokenizer, info, self.max_sessions).await?;
             return Ok((Target::Gateway(gateway), info, draft.config().clone()));
         }
-        let target = self.pair.target()?;
-        let mut info = pair::target_info(&target, tokenizer, self.max_draft_tokens)?;
+        let target: Backend = match self.device {
+            DeviceName::Cpu => self.pair.target()?.into(),
+            _ => self.device.bring(self.pair.stored_target()?, self.kv_memory)?,
+        };
         let config = target.config().clone();
+        let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         let settings = EngineSettings {
             sessions: self.max_sessions,
             batch_rows: self.batch_rows as usize,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use outrider_models::Chunk;
+use outrider_models::{Chunk, Logits, Model};
 
 use super::*;
 use crate::pair::PairPaths;
@@ -19,6 +19,16 @@ fn pass(keep: usize, tokens: &[u32], rows: usize) -> Forward {
 
 fn text(seed: u32, len: usize) -> Vec<u32> {
     (0..len as u32).map(|i| (i * 37 + seed * 101) % 4000).collect()
+}
+
+impl Seat {
+    /// What a pass gives on the CPU.
+    async fn logits(&self, forward: Forward) -> Result<Logits, EngineError> {
+        match self.forward(forward, None).await? {
+            Rows::Computed(logits) => Ok(logits),
+            Rows::Decided(_) => panic!("the CPU decides nothing"),
+        }
+    }
 }
 
 /// The last `rows` rows of a text, from a cache of its own, in one piece.
@@ -55,9 +65,9 @@ async fn passes_share_runs_without_changing_their_logits() {
     let prompt = text(0, 400);
     let engine = engine(2);
     let (long, short) = (engine.seat().unwrap(), engine.seat().unwrap());
-    let (a, b) = tokio::join!(long.forward(pass(0, &prompt, 2)), async {
-        short.forward(pass(0, &prompt[..9], 0)).await.unwrap();
-        short.forward(pass(9, &prompt[9..20], 2)).await
+    let (a, b) = tokio::join!(long.logits(pass(0, &prompt, 2)), async {
+        short.logits(pass(0, &prompt[..9], 0)).await.unwrap();
+        short.logits(pass(9, &prompt[9..20], 2)).await
     });
     assert_same_bits(&a.unwrap(), &alone(&model, &prompt, 2));
     assert_same_bits(&b.unwrap(), &alone(&model, &prompt[..20], 2));
@@ -93,11 +103,11 @@ async fn sessions_side_by_side(kv_memory: ByteSize) -> Engine {
         let (seat, reference) = (engine.seat().unwrap(), Arc::clone(&reference));
         sessions.spawn(async move {
             let text = text(seed, 90);
-            seat.forward(pass(0, &text[..60], 0)).await.unwrap();
+            seat.logits(pass(0, &text[..60], 0)).await.unwrap();
             let mut committed = 60;
             for round in 0..6 {
                 let drafts = &text[committed..committed + 5];
-                let got = seat.forward(pass(committed, drafts, 5)).await.unwrap();
+                let got = seat.logits(pass(committed, drafts, 5)).await.unwrap();
                 assert_same_bits(&got, &alone(&reference, &text[..committed + 5], 5));
                 committed += 1 + (seed as usize + round) % 4;
             }
@@ -115,7 +125,7 @@ async fn the_memory_of_idle_sessions_is_counted_parked_and_given_back() {
     let engine = Engine::start_with(target(), settings).unwrap();
     let seats: Vec<Seat> = (0..4).map(|_| engine.seat().unwrap()).collect();
     for seat in &seats {
-        seat.forward(pass(0, &text(1, 64), 1)).await.unwrap();
+        seat.logits(pass(0, &text(1, 64), 1)).await.unwrap();
     }
     let load = settled(&engine, |load| load.parked == 2).await;
     assert_eq!(load.kv_bytes, memory_for(128).as_u64());
@@ -143,13 +153,13 @@ async fn what_can_never_be_done_is_refused() {
     let engine = Engine::start_with(target(), settings).unwrap();
     assert_eq!(engine.longest_text(), 64);
     let seat = engine.seat().unwrap();
-    let error = seat.forward(pass(0, &text(0, 65), 1)).await.unwrap_err();
+    let error = seat.logits(pass(0, &text(0, 65), 1)).await.unwrap_err();
     assert!(matches!(error, EngineError::TooLong { tokens: 65, .. }));
     assert!(error.to_string().ends_with("shorten the text, or raise --kv-memory"), "{error}");
-    assert_eq!(seat.forward(pass(3, &[1], 1)).await, Err(EngineError::NotRead { keep: 3, read: 0 }));
-    let error = seat.forward(pass(0, &text(0, 60), 300)).await.unwrap_err();
+    assert_eq!(seat.logits(pass(3, &[1], 1)).await, Err(EngineError::NotRead { keep: 3, read: 0 }));
+    let error = seat.logits(pass(0, &text(0, 60), 300)).await.unwrap_err();
     assert!(matches!(error, EngineError::TooManyRows { rows: 300, .. }));
-    assert_eq!(seat.forward(pass(0, &text(0, 64), 1)).await.unwrap().len(), 1);
+    assert_eq!(seat.logits(pass(0, &text(0, 64), 1)).await.unwrap().len(), 1);
     assert_eq!(self::engine(1).longest_text(), target().config().context_length);
 }
 
@@ -157,10 +167,10 @@ async fn what_can_never_be_done_is_refused() {
 async fn a_bad_pass_fails_alone() {
     let engine = engine(2);
     let (good, bad) = (engine.seat().unwrap(), engine.seat().unwrap());
-    let (ok, error) = tokio::join!(good.forward(pass(0, &[0, 1], 1)), bad.forward(pass(0, &[9999], 1)));
+    let (ok, error) = tokio::join!(good.logits(pass(0, &[0, 1], 1)), bad.logits(pass(0, &[9999], 1)));
     assert_eq!(ok.unwrap().len(), 1);
     assert!(matches!(error, Err(EngineError::Model(_))));
-    assert!(bad.forward(pass(0, &[0], 1)).await.is_ok());
+    assert!(bad.logits(pass(0, &[0], 1)).await.is_ok());
 }
 
 /// The longest round there is fits any budget.

@@ -10,31 +10,30 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrider_models::{Chunk, KvCache, Logits, Model, Scratch};
-use outrider_speculation::Forward;
+use outrider_speculation::{Forward, cloud::Round};
 use tokio::sync::oneshot;
 
 use super::{
-    EngineError, EngineSettings,
+    Backend, EngineError, EngineSettings,
+    backend::{Cache, Part},
     memory::Memory,
     schedule::{Piece, Schedule, Work, most_rows},
 };
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, rows::Rows};
 
-type Answer = oneshot::Sender<Result<Logits, EngineError>>;
+type Answer = oneshot::Sender<Result<Rows, EngineError>>;
 
 /// What the thread is told.
 #[derive(Debug)]
 pub(super) enum Job {
-    Pass { seat: u64, forward: Forward, asked: Instant, answer: Answer },
+    Pass { seat: u64, forward: Forward, round: Option<Box<Round>>, asked: Instant, answer: Answer },
     GiveUp { seat: u64 },
 }
 
 pub(super) struct Thread {
-    model: Model,
-    scratch: Scratch,
+    backend: Backend,
     /// Says what caches of the model need.
-    empty: KvCache,
+    empty: Cache,
     most_rows: usize,
     budget: usize,
     memory: Memory,
@@ -50,13 +49,15 @@ pub(super) struct Thread {
 struct Sequence {
     /// What the cache holds, or held before it was dropped, and behind it what the pass under way has still to feed.
     tokens: Vec<u32>,
-    cache: Option<KvCache>,
+    cache: Option<Cache>,
     /// The first is under way, or the seat is in line.
     passes: VecDeque<Pass>,
 }
 
 struct Pass {
     forward: Forward,
+    /// What the rows are for, if the backend decides it.
+    round: Option<Box<Round>>,
     asked: Instant,
     /// Whether a run has taken something of it.
     ran: bool,
@@ -71,20 +72,19 @@ impl Sequence {
 }
 
 /// A sequence's part in a run, its cache taken out.
-struct Part {
+struct Taken {
     piece: Piece,
-    cache: KvCache,
+    cache: Cache,
     /// Indices into the piece after which logits are wanted.
     positions: Vec<usize>,
 }
 
 impl Thread {
-    pub(super) fn new(model: Model, settings: &EngineSettings, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(backend: Backend, settings: &EngineSettings, metrics: Arc<Metrics>) -> Self {
         let budget = usize::try_from(settings.kv_memory.as_u64()).unwrap_or(usize::MAX);
         Self {
-            empty: model.new_cache(),
-            model,
-            scratch: Scratch::default(),
+            empty: backend.new_cache(),
+            backend,
             most_rows: most_rows(settings.batch_rows),
             budget,
             memory: Memory::new(budget),
@@ -135,14 +135,14 @@ impl Thread {
                 self.schedule.remove(seat);
                 self.memory.release(seat);
             }
-            Job::Pass { seat, forward, asked, answer } => {
+            Job::Pass { seat, forward, round, asked, answer } => {
                 if let Err(error) = self.check(&forward) {
                     // The session may have gone meanwhile.
                     let _ = answer.send(Err(error));
                     return;
                 }
                 let sequence = self.sequences.entry(seat).or_default();
-                sequence.passes.push_back(Pass { forward, asked, ran: false, answer });
+                sequence.passes.push_back(Pass { forward, round, asked, ran: false, answer });
                 if sequence.passes.len() == 1 {
                     self.line.push_back(seat);
                     self.memory.wait(seat);
@@ -182,7 +182,7 @@ impl Thread {
             if sequence.is_parked() {
                 self.metrics.engine.parked.dec();
             }
-            let cache = sequence.cache.get_or_insert_with(|| self.model.new_cache());
+            let cache = sequence.cache.get_or_insert_with(|| self.backend.new_cache());
             cache.truncate(*keep);
             sequence.tokens.truncate(*keep);
             sequence.tokens.extend(tokens);
@@ -210,32 +210,28 @@ impl Thread {
     /// One run of the model.
     fn feed(&mut self, pieces: &[Piece]) {
         let began = Instant::now();
-        let mut parts: Vec<Part> = pieces.iter().filter_map(|piece| self.part(*piece, began)).collect();
+        let mut taken: Vec<Taken> = pieces.iter().filter_map(|piece| self.part(*piece, began)).collect();
         let (sequences, mut rows) = (&self.sequences, 0);
-        let mut chunks = Vec::with_capacity(parts.len());
-        for part in &mut parts {
-            let fed = part.cache.len();
-            let tokens = &sequences[&part.piece.seat].tokens[fed..fed + part.piece.tokens];
+        let mut parts = Vec::with_capacity(taken.len());
+        for Taken { piece, cache, positions } in &mut taken {
+            let (fed, sequence) = (cache.len(), &sequences[&piece.seat]);
+            let tokens = &sequence.tokens[fed..fed + piece.tokens];
             rows += tokens.len();
-            chunks.push(Chunk { cache: &mut part.cache, tokens, positions: &part.positions });
+            let pass = sequence.passes.front().filter(|_| piece.completes);
+            parts.push(Part { cache, tokens, positions, round: pass.and_then(|pass| pass.round.as_deref()) });
         }
-        let result = self.model.forward_with(&mut chunks, &mut self.scratch);
-        drop(chunks);
-        let complete = |(part, logits): (&Part, _)| part.piece.completes.then_some(logits);
-        let result: Result<Vec<Logits>, String> = result
-            .map(|logits| parts.iter().zip(logits.iter()).filter_map(complete).map(|rows| rows.to_logits()).collect())
-            .map_err(|error| error.to_string());
-        for part in parts {
-            if let Some(sequence) = self.sequences.get_mut(&part.piece.seat) {
-                sequence.cache = Some(part.cache);
+        let result = self.backend.run(&mut parts);
+        drop(parts);
+        for Taken { piece, cache, .. } in taken {
+            if let Some(sequence) = self.sequences.get_mut(&piece.seat) {
+                sequence.cache = Some(cache);
             }
         }
         match result {
-            Ok(logits) => {
+            Ok(results) => {
                 self.metrics.engine.run(rows, began.elapsed());
-                let completed = pieces.iter().filter(|piece| piece.completes);
-                for (piece, logits) in completed.zip(logits) {
-                    self.finish(piece.seat, Ok(logits));
+                for (piece, rows) in pieces.iter().zip(results).filter(|(piece, _)| piece.completes) {
+                    self.finish(piece.seat, Ok(rows));
                 }
             }
             Err(text) => match pieces {
@@ -250,7 +246,7 @@ impl Thread {
         }
     }
 
-    fn part(&mut self, piece: Piece, now: Instant) -> Option<Part> {
+    fn part(&mut self, piece: Piece, now: Instant) -> Option<Taken> {
         let sequence = self.sequences.get_mut(&piece.seat)?;
         let pass = sequence.passes.front_mut()?;
         if !pass.ran {
@@ -259,11 +255,11 @@ impl Thread {
         }
         let rows = if piece.completes { pass.forward.rows.min(pass.forward.tokens.len()) } else { 0 };
         let positions = (piece.tokens - rows..piece.tokens).collect();
-        Some(Part { piece, cache: sequence.cache.take()?, positions })
+        Some(Taken { piece, cache: sequence.cache.take()?, positions })
     }
 
     /// Answers a seat's pass; its next one goes in line.
-    fn finish(&mut self, seat: u64, result: Result<Logits, EngineError>) {
+    fn finish(&mut self, seat: u64, result: Result<Rows, EngineError>) {
         let Some(sequence) = self.sequences.get_mut(&seat) else { return };
         if let Some(cache) = &sequence.cache {
             // If the pass failed, not everything was fed.

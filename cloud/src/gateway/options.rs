@@ -76,6 +76,7 @@ impl EngineArgs {
         }
         tracing::info!(address, model = client.model, context_length, "the target is an engine");
         let info = TargetInfo { context_length, ..info };
+        let settings = EngineSettings { sessions: seats, kv_memory: ByteSize(0), ..EngineSettings::default() };
         let shared = Shared {
             client,
             vocab_size: info.vocab_size,
@@ -84,11 +85,7 @@ impl EngineArgs {
             seats,
             seated: AtomicUsize::new(0),
             next_seat: AtomicU64::new(0),
-            metrics: Metrics::new(&EngineSettings {
-                sessions: seats,
-                kv_memory: ByteSize(0),
-                ..EngineSettings::default()
-            }),
+            metrics: Metrics::new(&settings, outrider_models::instruction_set(), "approximate"),
         };
         Ok((Gateway(Arc::new(shared)), info))
     }

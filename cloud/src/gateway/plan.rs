@@ -60,6 +60,7 @@ mod tests {
             rule: Rule::EXACT,
             evidence: false,
             drafts: Drafts::Distributions(vec![DraftToken { id: 0, dist, support_size: 2 }]),
+            coins: vec![0.5; 2],
         }
     }
 

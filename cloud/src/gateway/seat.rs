@@ -19,7 +19,10 @@ use super::{
     completion::{Choice, NEUTRAL, Probabilities, Prompt, Question, lacks},
     plan::Plan,
 };
-use crate::metrics::Metrics;
+use crate::{
+    metrics::Metrics,
+    rows::{Decided, row},
+};
 
 /// How many samples are asked for after a rejection: first, and as often as none survives. One is needed on average, but those
 /// of one question cost hardly more than one, and the round waits for each question.
@@ -48,39 +51,6 @@ struct State {
     randomness: Randomness,
 }
 
-/// Rows of logits that decide a round. Behind a rejected draft rows repeat: nobody looks at them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rows {
-    rows: Vec<Vec<f32>>,
-    count: usize,
-}
-
-impl Rows {
-    /// The rows in order.
-    pub fn iter(&self) -> impl Iterator<Item = &[f32]> {
-        let last = self.rows.len().saturating_sub(1);
-        (0..self.count).filter_map(move |index| self.rows.get(index.min(last))).map(Vec::as_slice)
-    }
-
-    /// `count` rows that leave no other outcome than this of these drafts.
-    fn forcing(outcome: Outcome, drafts: &[u32], vocab_size: u32, count: usize) -> Self {
-        let decided = drafts[..outcome.accepted].iter().copied().chain(outcome.token);
-        let rows = decided.map(|id| row(&[(id, 1.0)], vocab_size)).collect();
-        Self { rows, count }
-    }
-}
-
-/// ln p of the tokens that are named, −∞ of all others.
-fn row(probabilities: &[(u32, f64)], vocab_size: u32) -> Vec<f32> {
-    let mut row = vec![f32::NEG_INFINITY; vocab_size as usize];
-    for &(id, p) in probabilities {
-        if let Some(logit) = row.get_mut(id as usize) {
-            *logit = p.ln() as f32;
-        }
-    }
-    row
-}
-
 impl Seat {
     pub(super) fn new(gateway: Gateway, id: u64) -> Self {
         // Hash maps are seeded by the operating system.
@@ -103,10 +73,10 @@ impl Seat {
     ///
     /// # Errors
     /// If the engine fails, or the round cannot be decided exactly. The next pass may do better.
-    pub async fn forward(&self, forward: Forward, round: Option<Round>) -> Result<Rows, GatewayError> {
+    pub async fn forward(&self, forward: Forward, round: Option<Round>) -> Result<Decided, GatewayError> {
         let (rows, vocab_size) = (forward.rows, self.gateway.0.vocab_size);
         let (text, ahead) = self.feed(&forward);
-        let nothing = Rows { rows: Vec::new(), count: 0 };
+        let nothing = Decided::default();
         let Some(round) = round else { return Ok(nothing) };
         let plan = Plan::of(&round, self.gateway.0.listed)?;
         if rows == 0 {
@@ -118,10 +88,7 @@ impl Seat {
         let ids = round.drafts.ids();
         let (drafts, text) = (&ids[..], [committed, &ids].concat());
         let outcome = match plan {
-            Plan::Listed(count) => {
-                let listed = self.listed(&text, drafts, count).await?;
-                return Ok(Rows { count: rows, ..listed });
-            }
+            Plan::Listed(count) => return Ok(self.listed(&text, drafts, count).await?.first(rows)),
             Plan::Thinned(tokens) => self.thinned(committed, &text, tokens).await?,
             Plan::Matched if round.scheme.is_none() => {
                 let token = match ahead {
@@ -133,7 +100,7 @@ impl Seat {
             Plan::Matched => self.matched(&text, drafts, &round).await?,
         };
         self.gateway.0.metrics.engine.passes.inc();
-        Ok(Rows::forcing(outcome, drafts, vocab_size, rows))
+        Ok(Decided::forcing(outcome, drafts, vocab_size, rows))
     }
 
     /// Whether the engine answers.
@@ -155,7 +122,7 @@ impl Seat {
     }
 
     /// S(p) of every place, of which the engine lists all that S keeps.
-    async fn listed(&self, text: &[u32], drafts: &[u32], count: u32) -> Result<Rows, GatewayError> {
+    async fn listed(&self, text: &[u32], drafts: &[u32], count: u32) -> Result<Decided, GatewayError> {
         let question = Question {
             listed: count,
             prompt_listed: (!drafts.is_empty()).then_some(count),
@@ -173,7 +140,7 @@ impl Seat {
             rows.push(row(place, self.gateway.0.vocab_size));
         }
         self.gateway.0.metrics.engine.passes.inc();
-        Ok(Rows { count: rows.len(), rows })
+        Ok(Decided::of(rows))
     }
 
     /// By p of the drafts and samples of p.

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_generation_is_counted_under_its_scheme() {
-        let metrics = Metrics::new(&EngineSettings::default());
+        let metrics = Metrics::new(&EngineSettings::default(), "portable", "bit-identical");
         let mut meter = SessionMeter::new(&metrics);
         meter.received(50, &[]);
         meter.received(100, &[CloudEvent::Started { scheme: Some(SchemeParameters::Coupled) }]);

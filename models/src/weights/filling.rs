@@ -5,8 +5,8 @@
 
 use half::{bf16, f16};
 
-use super::{Parts, Role, Shape, plan::Planned};
-use crate::{element::ElementType, error::LoadError, linear::LinearBuilder};
+use super::{MatrixBuilder, Parts, Role, Shape, plan::Planned};
+use crate::{element::ElementType, error::LoadError};
 
 /// Memory that a tensor gets ahead of its bytes if the length of the file is not known, unless it has already
 /// proved to be longer: a file that lies costs no more than this, one that does not is rarely moved.
@@ -15,36 +15,36 @@ const UNPROVED_BYTES: u64 = 64 << 20;
 const VECTOR_STRIP: usize = 4096;
 
 /// Weights that are being loaded.
-pub(super) struct Filling {
+pub(super) struct Filling<B: MatrixBuilder> {
     /// In the order of the file; those before `next` are done or under way.
     plan: Vec<Planned>,
     next: usize,
     /// The tensor of `plan[next - 1]`, while its bytes come.
-    tensor: Option<Tensor>,
+    tensor: Option<Tensor<B>>,
     /// The beginning of a strip that was cut.
     strip: Vec<u8>,
     /// Bytes of the file that have come.
     position: u64,
     /// Whether the file is known to be long enough for the plan.
     length_known: bool,
-    parts: Parts,
+    parts: Parts<B::Matrix>,
 }
 
 /// A tensor whose bytes come.
-struct Tensor {
-    builder: Builder,
+struct Tensor<B> {
+    builder: Builder<B>,
     /// Bytes that have been handed on.
     done: u64,
     /// Bytes that there is memory for, `done` included.
     room: u64,
 }
 
-enum Builder {
-    Matrix(LinearBuilder),
+enum Builder<B> {
+    Matrix(B),
     Vector { element: ElementType, len: usize, values: Vec<f32> },
 }
 
-impl Filling {
+impl<B: MatrixBuilder> Filling<B> {
     /// `plan` is in the order of the file, of which `position` bytes have gone. If `length_known`, the file is known
     /// to have all the bytes that the plan wants.
     pub(super) fn new(plan: Vec<Planned>, position: u64, length_known: bool) -> Self {
@@ -95,7 +95,7 @@ impl Filling {
     }
 
     /// All weights, if the file has ended behind the last of them.
-    pub(super) fn finish(self) -> Result<Parts, LoadError> {
+    pub(super) fn finish(self) -> Result<Parts<B::Matrix>, LoadError> {
         // A tensor that is still under way lacks bytes: whatever is complete has been put aside.
         let missing = self.next - usize::from(self.tensor.is_some());
         match self.plan.get(missing) {
@@ -118,13 +118,13 @@ fn take<'i>(position: &mut u64, input: &mut &'i [u8], count: usize) -> &'i [u8] 
     taken
 }
 
-impl Tensor {
+impl<B: MatrixBuilder> Tensor<B> {
     fn new(planned: &Planned) -> Result<Self, LoadError> {
         let element = planned.element;
         let builder =
             match planned.shape {
                 Shape::Matrix { outputs, inputs } => {
-                    let builder = LinearBuilder::new(element, outputs, inputs);
+                    let builder = B::new(element, outputs, inputs);
                     Builder::Matrix(builder.ok_or_else(|| LoadError::TensorType {
                         name: planned.name.clone(),
                         dtype: element.to_string(),
@@ -185,7 +185,7 @@ impl Tensor {
         }
     }
 
-    fn finish(self, role: Role, parts: &mut Parts) {
+    fn finish(self, role: Role, parts: &mut Parts<B::Matrix>) {
         match self.builder {
             Builder::Matrix(builder) => {
                 parts.matrices.insert(role, builder.finish());

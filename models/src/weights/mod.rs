@@ -10,36 +10,77 @@ mod gguf_fields;
 mod gguf_llama;
 mod plan;
 mod safetensors;
+mod stored;
 mod stream;
 
 pub(crate) use gguf_llama::GgufHeader;
 pub(crate) use safetensors::SafetensorsHeader;
+pub use stored::{StoredMatrix, StoredModel};
 pub(crate) use stream::Stream;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, TryReserveError};
 
-use crate::{config::ModelConfig, error::LoadError, linear::Linear};
+use crate::{config::ModelConfig, element::ElementType, error::LoadError, linear::Linear};
 
-/// All weights of a model.
-pub(crate) struct ModelWeights {
+/// All weights of a model, with `M` for each of its matrices.
+#[derive(Debug)]
+pub struct ModelWeights<M> {
     /// `[vocab_size, hidden_size]`; also the output head if `head` is absent.
-    pub(crate) embedding: Linear,
-    pub(crate) layers: Vec<LayerWeights>,
-    pub(crate) norm: Vec<f32>,
-    pub(crate) head: Option<Linear>,
+    pub embedding: M,
+    /// The transformer blocks, in order.
+    pub layers: Vec<LayerWeights<M>>,
+    /// Scales of the last norm, `[hidden_size]`.
+    pub norm: Vec<f32>,
+    /// `[vocab_size, hidden_size]`.
+    pub head: Option<M>,
+}
+
+/// A matrix that is being loaded: takes the bytes of a container, strip by strip, to where they stay.
+pub(crate) trait MatrixBuilder: Sized {
+    /// What comes of it.
+    type Matrix;
+
+    /// A matrix of which nothing is there yet. Rows of `inputs` elements are whole blocks of `element`, and neither
+    /// dimension is zero or above 2²⁴. None if nothing can be done with this element type.
+    fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self>;
+
+    /// Bytes of the next strip; 0 once all rows are there.
+    fn strip_bytes(&self) -> usize;
+
+    /// Makes room for exactly the next `strips`, or what is left of them. Pushing as many then allocates nothing.
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory. What is there stays.
+    fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError>;
+
+    /// Puts the next strip in its place; `bytes` are [`strip_bytes`](Self::strip_bytes), with any alignment.
+    fn push_strip(&mut self, bytes: &[u8]);
+
+    /// The matrix. All strips have been pushed.
+    fn finish(self) -> Self::Matrix;
 }
 
 /// The weights of one transformer block. Matrices are `[outputs, inputs]`.
-pub(crate) struct LayerWeights {
-    pub(crate) attention_norm: Vec<f32>,
-    pub(crate) query: Linear,
-    pub(crate) key: Linear,
-    pub(crate) value: Linear,
-    pub(crate) attention_output: Linear,
-    pub(crate) feed_forward_norm: Vec<f32>,
-    pub(crate) gate: Linear,
-    pub(crate) up: Linear,
-    pub(crate) down: Linear,
+#[derive(Debug)]
+pub struct LayerWeights<M> {
+    /// Scales of the norm before attention, `[hidden_size]`.
+    pub attention_norm: Vec<f32>,
+    /// `[heads × head_dim, hidden_size]`.
+    pub query: M,
+    /// `[kv_heads × head_dim, hidden_size]`.
+    pub key: M,
+    /// `[kv_heads × head_dim, hidden_size]`.
+    pub value: M,
+    /// `[hidden_size, heads × head_dim]`.
+    pub attention_output: M,
+    /// Scales of the norm before the feed-forward part, `[hidden_size]`.
+    pub feed_forward_norm: Vec<f32>,
+    /// `[intermediate_size, hidden_size]`.
+    pub gate: M,
+    /// `[intermediate_size, hidden_size]`.
+    pub up: M,
+    /// `[hidden_size, intermediate_size]`.
+    pub down: M,
 }
 
 /// A weight by its part in the architecture.
@@ -104,14 +145,19 @@ pub(crate) fn expected(config: &ModelConfig) -> impl Iterator<Item = (Role, Shap
 }
 
 /// Weights that have been loaded, before they are a model.
-#[derive(Default)]
-pub(crate) struct Parts {
-    matrices: HashMap<Role, Linear>,
+pub(crate) struct Parts<M> {
+    matrices: HashMap<Role, M>,
     vectors: HashMap<Role, Vec<f32>>,
 }
 
-impl Parts {
-    fn matrix(&mut self, role: Role) -> Result<Linear, LoadError> {
+impl<M> Default for Parts<M> {
+    fn default() -> Self {
+        Self { matrices: HashMap::new(), vectors: HashMap::new() }
+    }
+}
+
+impl<M> Parts<M> {
+    fn matrix(&mut self, role: Role) -> Result<M, LoadError> {
         self.matrices.remove(&role).ok_or_else(|| missing(role))
     }
 
@@ -129,9 +175,9 @@ fn missing(role: Role) -> LoadError {
     LoadError::MissingTensor { name: format!("{role:?}") }
 }
 
-impl ModelWeights {
+impl<M> ModelWeights<M> {
     /// Takes what is [`expected`] for `config` out of `parts`.
-    pub(crate) fn assemble(config: &ModelConfig, parts: &mut Parts) -> Result<Self, LoadError> {
+    pub(crate) fn assemble(config: &ModelConfig, parts: &mut Parts<M>) -> Result<Self, LoadError> {
         let mut layers = Vec::new();
         for index in 0..config.layers {
             let role = |part| Role::Layer(index, part);
@@ -153,7 +199,9 @@ impl ModelWeights {
         };
         Ok(Self { embedding: parts.matrix(Role::Embedding)?, layers, norm: parts.vector(Role::Norm)?, head })
     }
+}
 
+impl ModelWeights<Linear> {
     /// Multiplications for one token, attention apart.
     pub(crate) fn multiplications(&self) -> usize {
         let head = self.head.as_ref().unwrap_or(&self.embedding);
@@ -162,7 +210,7 @@ impl ModelWeights {
     }
 }
 
-impl LayerWeights {
+impl LayerWeights<Linear> {
     fn multiplications(&self) -> usize {
         let Self { query, key, value, attention_output, gate, up, down, .. } = self;
         [query, key, value, attention_output, gate, up, down].map(Linear::multiplications).iter().sum()

@@ -1,7 +1,7 @@
 //! A container as a stream of bytes: what comes before the tensors, then the tensors.
 
 use super::{
-    ModelWeights,
+    MatrixBuilder, ModelWeights,
     filling::Filling,
     plan::{Planned, in_file_order},
 };
@@ -34,19 +34,19 @@ pub(crate) enum Progress {
 }
 
 /// A container that is being read.
-pub(crate) struct Stream<H> {
-    stage: Stage<H>,
+pub(crate) struct Stream<H, B: MatrixBuilder> {
+    stage: Stage<H, B>,
     total_bytes: Option<u64>,
 }
 
-enum Stage<H> {
+enum Stage<H, B: MatrixBuilder> {
     Header(H),
-    Tensors(ModelConfig, Box<Filling>),
+    Tensors(ModelConfig, Box<Filling<B>>),
     /// There was an error.
     Failed,
 }
 
-impl<H: Header> Stream<H> {
+impl<H: Header, B: MatrixBuilder> Stream<H, B> {
     pub(crate) fn new(header: H, total_bytes: Option<u64>) -> Self {
         Self { stage: Stage::Header(header), total_bytes }
     }
@@ -74,7 +74,7 @@ impl<H: Header> Stream<H> {
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> Result<(ModelConfig, ModelWeights), LoadError> {
+    pub(crate) fn finish(self) -> Result<(ModelConfig, ModelWeights<B::Matrix>), LoadError> {
         let (mut config, mut parts) = match self.stage {
             Stage::Header(header) => return Err(header.truncated()),
             Stage::Tensors(config, filling) => (config, filling.finish()?),

@@ -13,6 +13,7 @@ mod golden;
 mod heads;
 mod hidden;
 mod limits;
+mod stored;
 mod streaming;
 mod tokenizer;
 mod tolerance;

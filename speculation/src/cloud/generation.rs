@@ -57,6 +57,9 @@ pub struct Round {
     pub evidence: bool,
     /// The drafts: the last tokens that the pass feeds, or none.
     pub drafts: Drafts,
+    /// The coins that the session itself would judge by, in order: one a draft, and one for the token that follows the last. After a
+    /// rejection that token's is the one behind the rejected draft's.
+    pub coins: Vec<f64>,
 }
 
 /// What a generation that the edge drafts for has besides.
@@ -247,14 +250,18 @@ impl Generation {
     pub(super) fn round(&self) -> Round {
         let sampling = self.sampling;
         let none = Drafts::Ids(Vec::new());
-        match &self.work {
-            Work::CloudOnly => Round { sampling, scheme: None, rule: Rule::EXACT, evidence: false, drafts: none },
+        let (scheme, rule, evidence, drafts) = match &self.work {
+            Work::CloudOnly => (None, Rule::EXACT, false, none),
             Work::Speculative(verification) => {
                 let Verification { parameters, rule, evidence, ref drafts, .. } = **verification;
                 let drafts = drafts.as_ref().map_or(none, |(drafts, _)| drafts.clone());
-                Round { sampling, scheme: Some(parameters), rule, evidence, drafts }
+                (Some(parameters), rule, evidence, drafts)
             }
-        }
+        };
+        let mut randomness = self.randomness.clone();
+        randomness.begin_round(self.committed.len());
+        let coins = (0..=drafts.len()).map(|_| randomness.unit()).collect();
+        Round { sampling, scheme, rule, evidence, drafts, coins }
     }
 
     /// The pass that moves this generation on, if there is anything to do.

@@ -1,0 +1,29 @@
+//! `outrider bench`.
+
+use clap::{Args, Subcommand};
+
+use super::CommandError;
+
+mod report;
+mod shapes;
+mod verify;
+
+/// Measure this machine, or its GPU
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Verify(verify::Verify),
+}
+
+impl Bench {
+    pub(super) fn run(self) -> Result<(), CommandError> {
+        match self.what {
+            What::Verify(verify) => verify.run(),
+        }
+    }
+}

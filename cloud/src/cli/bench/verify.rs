@@ -1,0 +1,229 @@
+//! `outrider bench verify`: what a verify pass costs on a device, and whether it gives what the CPU gives.
+//!
+//! A pass that verifies reads all weights once, however few rows it has, so it is held against the bytes of the weights over the memory's
+//! bandwidth. Measured is what the engine does: packed rows of one session or many, behind 256 tokens of each; on a GPU the
+//! rounds are decided there, and what comes back is in the time.
+
+use std::{hint::black_box, thread, time::Instant};
+
+use bytesize::ByteSize;
+use clap::Args;
+use outrider_codec::{
+    distribution::{DraftDist, DraftToken},
+    frame::SamplingParameters,
+    scheme::{Code, Drafts, SchemeParameters},
+};
+use outrider_models::{ModelConfig, StoredMatrix, StoredModel};
+use outrider_speculation::{cloud::Round, rules::Rule};
+
+use super::{
+    report::{Correctness, ModelReport, PassTime, Report},
+    shapes::Choice,
+};
+use crate::{
+    cli::{CommandError, print},
+    device::DeviceName,
+    engine::{Backend, Cache, Part},
+    pair::PairPaths,
+};
+
+/// Time verify passes of a device beside the time to read the weights, and compare its logits with the CPU's
+///
+/// On a GPU, with --models 1.1B-bf16,1.1B-q8_0,7B-bf16,7B-q8_0 if nothing else is said; on the CPU with the pair alone.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Where: cpu; or, in a build with CUDA, cuda or cuda:N
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: DeviceName,
+    /// What is measured; shapes other than the pair have random weights, and take seconds to draw and GB of memory
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    models: Vec<Choice>,
+    /// Passes of each kind; the median counts
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    repeats: u16,
+    /// Print JSON in place of tables
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pair: PairPaths,
+}
+
+/// Tokens of each session before a pass.
+const CACHED: usize = 256;
+/// Rows of one session.
+const ROWS: [usize; 7] = [1, 2, 3, 4, 5, 8, 16];
+/// Sessions of [`SESSION_ROWS`] each.
+const SESSIONS: [usize; 6] = [2, 4, 8, 16, 32, 64];
+/// Four drafts and the token before them.
+const SESSION_ROWS: usize = 5;
+/// Tokens whose logits are compared.
+const COMPARED: usize = 160;
+
+impl Verify {
+    pub(super) fn run(self) -> Result<(), CommandError> {
+        self.device.check()?;
+        let models = match (self.models.as_slice(), &self.device) {
+            ([], DeviceName::Cuda(_)) => {
+                vec![Choice::Pair, Choice::SmallBf16, Choice::SmallQ8, Choice::LargeBf16, Choice::LargeQ8]
+            }
+            ([], _) => vec![Choice::Pair],
+            (chosen, _) => chosen.to_vec(),
+        };
+        let bandwidth = self.bandwidth()?;
+        let correctness = if models.contains(&Choice::Pair) { Some(self.compare()?) } else { None };
+        let models = models.into_iter().map(|model| self.measure(model, bandwidth)).collect::<Result<_, _>>()?;
+        let report = Report { device: self.device.to_string(), bandwidth, correctness, models };
+        let text = if self.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() };
+        print(&text);
+        Ok(())
+    }
+
+    /// Bytes per second that are read and written.
+    fn bandwidth(&self) -> Result<f64, CommandError> {
+        match self.device {
+            #[cfg(feature = "device")]
+            DeviceName::Cuda(_) | DeviceName::Candle => Ok(outrider_device::bandwidth(&self.device.device()?)?),
+            _ => Ok(copied()),
+        }
+    }
+
+    /// The target's logits on the device beside those of the CPU's kernels, in rounds as they are verified.
+    fn compare(&self) -> Result<Correctness, CommandError> {
+        let mut cpu: Backend = self.pair.target()?.into();
+        let mut device = self.bring(self.pair.stored_target()?, 1)?;
+        let text = text(cpu.config(), COMPARED, 1);
+        let (mut here, mut there) = (cpu.new_cache(), device.new_cache());
+        let mut correctness = Correctness { rows: 0, other_greedy: 0, largest_error: 0.0 };
+        for piece in text.chunks(SESSION_ROWS) {
+            let positions: Vec<usize> = (0..piece.len()).collect();
+            let rows = |backend: &mut Backend, cache| -> Result<Vec<Vec<f32>>, CommandError> {
+                let part = Part { cache, tokens: piece, positions: &positions, round: None };
+                let rows = backend.run(&mut [part])?;
+                Ok(rows.iter().flat_map(|rows| rows.to_slices()).map(<[f32]>::to_vec).collect())
+            };
+            let (expected, actual) = (rows(&mut cpu, &mut here)?, rows(&mut device, &mut there)?);
+            for (expected, actual) in expected.iter().zip(&actual) {
+                let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
+                let error = expected.iter().zip(actual).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+                correctness.rows += 1;
+                correctness.other_greedy += usize::from(largest(expected) != largest(actual));
+                correctness.largest_error = correctness.largest_error.max(f64::from(error / scale));
+            }
+        }
+        Ok(correctness)
+    }
+
+    fn measure(&self, choice: Choice, bandwidth: f64) -> Result<ModelReport, CommandError> {
+        let model = match choice.random() {
+            Some(model) => model,
+            None => self.pair.stored_target()?,
+        };
+        let weight_bytes = streamed(&model);
+        let most = SESSIONS.into_iter().max().unwrap_or(1);
+        let mut backend = self.bring(model, most)?;
+        let text = text(backend.config(), CACHED + 16, 2);
+        let mut caches: Vec<Cache> = (0..most).map(|_| backend.new_cache()).collect();
+        for cache in &mut caches {
+            backend.run(&mut [Part { cache, tokens: &text[..CACHED], positions: &[], round: None }])?;
+        }
+        let kinds = ROWS.map(|rows| (1, rows)).into_iter().chain(SESSIONS.map(|sessions| (sessions, SESSION_ROWS)));
+        let time = |(sessions, rows)| -> Result<PassTime, CommandError> {
+            let ms = self.time(&mut backend, &mut caches[..sessions], &text[CACHED..CACHED + rows])?;
+            Ok(PassTime { sessions, rows, ms })
+        };
+        let passes = kinds.map(time).collect::<Result<_, _>>()?;
+        let floor_ms = weight_bytes as f64 / bandwidth * 1e3;
+        Ok(ModelReport { model: choice.name(), weight_bytes, floor_ms, passes })
+    }
+
+    /// The median time of a pass in milliseconds, of those after the first.
+    fn time(&self, backend: &mut Backend, caches: &mut [Cache], tokens: &[u32]) -> Result<f64, CommandError> {
+        let positions: Vec<usize> = (0..tokens.len()).collect();
+        let round = round(&tokens[1..]);
+        let mut times = Vec::with_capacity(self.repeats.into());
+        for repeat in 0..=self.repeats {
+            caches.iter_mut().for_each(|cache| cache.truncate(CACHED));
+            let part = |cache| Part { cache, tokens, positions: &positions, round: Some(&round) };
+            let mut parts: Vec<Part<'_>> = caches.iter_mut().map(part).collect();
+            let began = Instant::now();
+            black_box(backend.run(&mut parts)?);
+            if repeat > 0 {
+                times.push(began.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[times.len() / 2])
+    }
+
+    /// The model on the device, with memory for so many sessions.
+    fn bring(&self, model: StoredModel, sessions: usize) -> Result<Backend, CommandError> {
+        let ModelConfig { layers, kv_heads, head_dim, .. } = model.config;
+        // In f32, and each session's last page.
+        let token_bytes = 8 * layers * kv_heads * head_dim;
+        let bytes = sessions * (CACHED + 64) * token_bytes;
+        Ok(self.device.bring(model, ByteSize(bytes as u64))?)
+    }
+}
+
+/// A round of these drafts, each with a q̂ of eight tokens.
+fn round(drafts: &[u32]) -> Round {
+    let dist = |id: u32| {
+        let first = id.saturating_sub(4);
+        DraftDist::new((first..first + 8).collect(), vec![1; 8])
+    };
+    let token = |&id: &u32| Some(DraftToken { id, dist: dist(id).ok()?, support_size: 8 });
+    let tokens: Vec<DraftToken> = drafts.iter().filter_map(token).collect();
+    Round {
+        sampling: SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 },
+        scheme: Some(SchemeParameters::KSqs { support_size: 8, lattice_resolution: 8, code: Code::Enumerative }),
+        rule: Rule::EXACT,
+        evidence: false,
+        coins: vec![0.5; tokens.len() + 1],
+        drafts: Drafts::Distributions(tokens),
+    }
+}
+
+/// Tokens without a pattern.
+fn text(config: &ModelConfig, len: usize, seed: usize) -> Vec<u32> {
+    // Away from the end, where a q̂ of eight tokens would leave the vocabulary.
+    let vocab_size = config.vocab_size.saturating_sub(8).max(1);
+    (0..len).map(|index| ((index * index * 31 + index * 37 + seed * 101) % vocab_size) as u32).collect()
+}
+
+/// Bytes of weights that a pass reads: all but an embedding table that is not the head.
+fn streamed(model: &StoredModel) -> u64 {
+    let bytes = |matrix: &StoredMatrix| matrix.bytes.len() as u64;
+    let weights = &model.weights;
+    let layers = weights.layers.iter().map(|layer| {
+        let matrices =
+            [&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up, &layer.down];
+        matrices.into_iter().map(bytes).sum::<u64>()
+    });
+    layers.sum::<u64>() + bytes(weights.head.as_ref().unwrap_or(&weights.embedding))
+}
+
+/// Bytes per second that this processor reads and writes, all threads together, of memory beyond its caches.
+fn copied() -> f64 {
+    const LEN: usize = 256 << 17;
+    let threads = outrider_models::threads::count().max(1);
+    let share = LEN.div_ceil(threads);
+    let from: Vec<u64> = (0..LEN as u64).collect();
+    let mut to = vec![0u64; LEN];
+    let mut best = f64::INFINITY;
+    for _ in 0..4 {
+        let began = Instant::now();
+        thread::scope(|scope| {
+            for (from, to) in from.chunks(share).zip(to.chunks_mut(share)) {
+                scope.spawn(move || to.copy_from_slice(black_box(from)));
+            }
+        });
+        best = best.min(began.elapsed().as_secs_f64());
+    }
+    black_box(&to);
+    (2 * size_of_val(&from[..])) as f64 / best
+}
+
+/// The index of the largest logit, the first of equals.
+fn largest(row: &[f32]) -> usize {
+    (0..row.len()).fold(0, |best, id| if row[id] > row[best] { id } else { best })
+}

@@ -1,0 +1,157 @@
+//! Attention of all sessions' queries at once.
+//!
+//! Sessions differ in length and in how many rows they bring. Those alike, whose lengths and numbers of rows agree up to the next
+//! power of two, form a group: their keys and values are gathered from the pool into one padded batch, and a mask hides what is padding
+//! or not yet written at a query's place. The number of kernels grows with the number of *groups*, of which there are as many as there
+//! are powers of two in use, never with the number of sessions; padding at most doubles each side.
+//!
+//! With S sessions in a group, Q queries and K keys each, H key-value heads, G queries' heads to each of those, and d elements a head:
+//!
+//! ```text
+//! queries  [S·H, G·Q, d]   keys [S·H, K, d]   scores [S·H, G·Q, K]   values [S·H, K, d]   context [S·H, G·Q, d]
+//! ```
+//!
+//! Queries, keys and values lie as rows of d elements everywhere, so that a single gather of rows makes the first, and another
+//! the keys and values together.
+
+use std::collections::BTreeMap;
+
+use candle_core::{DType, Device, Result, Tensor};
+use candle_nn::ops::softmax_last_dim;
+use outrider_models::ModelConfig;
+
+use crate::cache::{DeviceCache, PAGE_TOKENS};
+
+/// Rows of one session that attend to its keys.
+pub(crate) struct Span<'c> {
+    pub(crate) cache: &'c DeviceCache,
+    /// Of each row, how many tokens it sees, itself included.
+    pub(crate) visible: Vec<usize>,
+}
+
+/// Which rows attend to what; one for all layers of a pass.
+pub(crate) struct Layout {
+    groups: Vec<Group>,
+    /// Where each row's heads are among the groups' contexts, `[rows × heads]`.
+    restore: Tensor,
+    head_dim: usize,
+}
+
+struct Group {
+    sessions: usize,
+    queries: usize,
+    keys: usize,
+    kv_heads: usize,
+    heads: usize,
+    /// Rows of the queries, `[sessions × heads × queries]`.
+    query_rows: Tensor,
+    /// Rows of the pool, `[2 × sessions × kv_heads × keys]`: keys, then values.
+    pool_rows: Tensor,
+    /// 0 where a query sees a key, −∞ where not: `[sessions, 1, queries, keys]`.
+    mask: Tensor,
+}
+
+impl Layout {
+    /// `spans` are of the rows in order.
+    pub(crate) fn new(spans: &[Span<'_>], config: &ModelConfig, device: &Device) -> Result<Self> {
+        let mut first_row = 0;
+        let mut alike: BTreeMap<(usize, usize), Vec<(usize, &Span<'_>)>> = BTreeMap::new();
+        for span in spans.iter().filter(|span| !span.visible.is_empty()) {
+            let keys = span.visible.last().copied().unwrap_or(1).next_power_of_two().max(PAGE_TOKENS);
+            let queries = span.visible.len().next_power_of_two();
+            alike.entry((keys, queries)).or_default().push((first_row, span));
+            first_row += span.visible.len();
+        }
+        let heads = config.heads;
+        let mut restore = vec![0u32; first_row * heads];
+        let mut groups = Vec::with_capacity(alike.len());
+        let mut before = 0;
+        for ((keys, queries), spans) in alike {
+            for (session, (first_row, span)) in spans.iter().enumerate() {
+                for query in 0..span.visible.len() {
+                    for head in 0..heads {
+                        let place = before + (session * heads + head) * queries + query;
+                        restore[(first_row + query) * heads + head] = place as u32;
+                    }
+                }
+            }
+            before += spans.len() * heads * queries;
+            groups.push(Group::new(&spans, (queries, keys), config, device)?);
+        }
+        let restore = Tensor::new(restore, device)?;
+        Ok(Self { groups, restore, head_dim: config.head_dim })
+    }
+
+    /// softmax(queries · keysᵀ / √d) · values: `[rows × heads, d]` to the same, in f32. `pool` is a layer's.
+    pub(crate) fn attend(&self, queries: &Tensor, pool: &Tensor) -> Result<Tensor> {
+        let queries = (queries * (1.0 / (self.head_dim as f64).sqrt()))?.to_dtype(pool.dtype())?;
+        let pool = pool.reshape((pool.elem_count() / self.head_dim, self.head_dim))?;
+        let contexts = self.groups.iter().map(|group| group.attend(&queries, &pool));
+        let contexts = contexts.collect::<Result<Vec<_>>>()?;
+        let all = match contexts.as_slice() {
+            [one] => one.clone(),
+            several => Tensor::cat(several, 0)?,
+        };
+        all.index_select(&self.restore, 0)
+    }
+}
+
+impl Group {
+    fn new(
+        spans: &[(usize, &Span<'_>)],
+        (queries, keys): (usize, usize),
+        config: &ModelConfig,
+        device: &Device,
+    ) -> Result<Self> {
+        let (sessions, heads, kv_heads) = (spans.len(), config.heads, config.kv_heads);
+        let mut query_rows = Vec::with_capacity(sessions * heads * queries);
+        let mut pool_rows = Vec::with_capacity(2 * sessions * kv_heads * keys);
+        let mut mask = Vec::with_capacity(sessions * queries * keys);
+        for (first_row, span) in spans {
+            let count = span.visible.len();
+            // What pads is the session's own, so that nobody's numbers reach another.
+            let padded = |query: usize| query.min(count - 1);
+            for head in 0..heads {
+                query_rows.extend((0..queries).map(|query| ((first_row + padded(query)) * heads + head) as u32));
+            }
+            for query in 0..queries {
+                let visible = span.visible[padded(query)];
+                mask.extend((0..keys).map(|key| if key < visible { 0.0 } else { f32::NEG_INFINITY }));
+            }
+        }
+        for part in 0..2 {
+            for (_, span) in spans {
+                let held = span.visible.last().copied().unwrap_or(1);
+                let slot = |key: usize| span.cache.slot(key.min(held - 1));
+                for head in 0..kv_heads {
+                    pool_rows.extend((0..keys).map(|key| ((slot(key) * 2 + part) * kv_heads + head) as u32));
+                }
+            }
+        }
+        Ok(Self {
+            sessions,
+            queries,
+            keys,
+            kv_heads,
+            heads,
+            query_rows: Tensor::new(query_rows, device)?,
+            pool_rows: Tensor::new(pool_rows, device)?,
+            mask: Tensor::from_vec(mask, (sessions, 1, queries, keys), device)?,
+        })
+    }
+
+    /// `[sessions × heads × queries, d]` in f32.
+    fn attend(&self, queries: &Tensor, pool: &Tensor) -> Result<Tensor> {
+        let Self { sessions, heads, kv_heads, .. } = *self;
+        let (batch, grouped) = (sessions * kv_heads, heads / kv_heads * self.queries);
+        let head_dim = queries.dim(1)?;
+        let gathered = pool.index_select(&self.pool_rows, 0)?.reshape((2 * batch, self.keys, head_dim))?;
+        let (keys, values) = (gathered.narrow(0, 0, batch)?, gathered.narrow(0, batch, batch)?);
+        let queries = queries.index_select(&self.query_rows, 0)?.reshape((batch, grouped, head_dim))?;
+        let scores = queries.matmul(&keys.transpose(1, 2)?)?.to_dtype(DType::F32)?;
+        let scores = scores.reshape((sessions, heads, self.queries, self.keys))?.broadcast_add(&self.mask)?;
+        let weights = softmax_last_dim(&scores)?.reshape((batch, grouped, self.keys))?.to_dtype(pool.dtype())?;
+        let context = weights.matmul(&values)?.to_dtype(DType::F32)?;
+        context.reshape((batch * grouped, head_dim))
+    }
+}

@@ -1,0 +1,57 @@
+//! What can go wrong on a device.
+
+use outrider_models::{LoadError, ModelError};
+
+/// Why a device gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The program was built without it.
+    #[error(
+        "this program was built without CUDA: build it with --features cuda (docs/cuda.md says how), or take --device cpu"
+    )]
+    NotBuilt,
+    /// There is no such GPU, or the driver does not answer.
+    #[error("the GPU cuda:{index} cannot be used ({error}); nvidia-smi lists those there are")]
+    Unavailable {
+        /// Which.
+        index: usize,
+        /// What the driver says.
+        error: String,
+    },
+    /// The file gives no model.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A batch that the model cannot be fed.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A weight could not be brought to the device.
+    #[error("{what} of {needed} bytes cannot be brought to the device ({error}): it may have too little memory")]
+    Weight {
+        /// Which.
+        what: &'static str,
+        /// Its size in bytes.
+        needed: usize,
+        /// What the device says.
+        error: String,
+    },
+    /// There is no room for so many keys and values.
+    #[error("{tokens} tokens of keys and values do not fit beside the model ({error}): lower --kv-memory")]
+    Pool {
+        /// Tokens that there was to be room for.
+        tokens: usize,
+        /// What the device says.
+        error: String,
+    },
+    /// All pages of keys and values are taken.
+    #[error("{needed} more pages of keys and values are needed, {free} are free: raise --kv-memory")]
+    OutOfPages {
+        /// Pages that were asked for.
+        needed: usize,
+        /// Pages that there were.
+        free: usize,
+    },
+    /// The device failed.
+    #[error("the device failed: {0}")]
+    Device(#[from] candle_core::Error),
+}

@@ -1,0 +1,150 @@
+//! Weights as they stand in their file, for who computes with them elsewhere than on this processor.
+
+use std::{collections::TryReserveError, io::Read};
+
+use super::{LayerWeights, MatrixBuilder, ModelWeights, SafetensorsHeader, Stream};
+use crate::{
+    config::ModelConfig,
+    element::ElementType,
+    error::LoadError,
+    linear::{Linear, LinearBuilder},
+    llama::Model,
+    loader::load_gguf,
+};
+
+/// Most bytes that are taken at a time.
+const STRIP_BYTES: usize = 1 << 20;
+
+/// A matrix of weights, `[outputs, inputs]`, row after row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredMatrix {
+    /// How its elements are stored; rows are whole blocks.
+    pub element: ElementType,
+    /// Rows.
+    pub outputs: usize,
+    /// Elements of a row.
+    pub inputs: usize,
+    /// `outputs` rows of [`ElementType::row_bytes`], little-endian.
+    pub bytes: Vec<u8>,
+}
+
+/// A model as its file has it: shape, and weights that nothing has been done with but for norms, which are widened to f32.
+///
+/// It takes as much memory as the file. Whoever moves the weights elsewhere can drop each matrix as soon as it is there.
+#[derive(Debug)]
+pub struct StoredModel {
+    /// Shape and constants.
+    pub config: ModelConfig,
+    /// Every weight that the shape wants.
+    pub weights: ModelWeights<StoredMatrix>,
+}
+
+impl StoredModel {
+    /// Opens what [`Model::open`] opens.
+    ///
+    /// # Errors
+    /// The same.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
+        let (config, weights) = crate::loader::load::<StoredBuilder>(path)?;
+        Ok(Self { config, weights })
+    }
+
+    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end.
+    ///
+    /// # Errors
+    /// As for [`Model::from_gguf`].
+    pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
+        let (config, weights) = load_gguf::<StoredBuilder>(reader, None)?;
+        Ok(Self { config, weights })
+    }
+
+    /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `config.json` and `model.safetensors`.
+    ///
+    /// # Errors
+    /// As for [`Model::from_safetensors`].
+    pub fn from_safetensors(config_json: &[u8], weights: &[u8]) -> Result<Self, LoadError> {
+        let total_bytes = Some(weights.len() as u64);
+        let mut stream: Stream<_, StoredBuilder> =
+            Stream::new(SafetensorsHeader::new(config_json, total_bytes)?, total_bytes);
+        stream.push(weights)?;
+        let (config, weights) = stream.finish()?;
+        Ok(Self { config, weights })
+    }
+
+    /// The same model on this processor's kernels.
+    ///
+    /// # Errors
+    /// If there is no memory for it, or no kernel for one of its types.
+    pub fn into_model(self) -> Result<Model, LoadError> {
+        let Self { config, weights } = self;
+        let layer = |layer: LayerWeights<StoredMatrix>| -> Result<LayerWeights<Linear>, LoadError> {
+            Ok(LayerWeights {
+                attention_norm: layer.attention_norm,
+                query: linear(layer.query)?,
+                key: linear(layer.key)?,
+                value: linear(layer.value)?,
+                attention_output: linear(layer.attention_output)?,
+                feed_forward_norm: layer.feed_forward_norm,
+                gate: linear(layer.gate)?,
+                up: linear(layer.up)?,
+                down: linear(layer.down)?,
+            })
+        };
+        let weights = ModelWeights {
+            embedding: linear(weights.embedding)?,
+            layers: weights.layers.into_iter().map(layer).collect::<Result<_, _>>()?,
+            norm: weights.norm,
+            head: weights.head.map(linear).transpose()?,
+        };
+        Ok(Model::new(config, weights))
+    }
+}
+
+fn linear(matrix: StoredMatrix) -> Result<Linear, LoadError> {
+    let StoredMatrix { element, outputs, inputs, bytes } = matrix;
+    let name = || "of a stored model".to_owned();
+    let mut builder = LinearBuilder::new(element, outputs, inputs)
+        .ok_or_else(|| LoadError::TensorType { name: name(), dtype: element.to_string() })?;
+    builder.try_reserve(usize::MAX).map_err(|_| LoadError::OutOfMemory { what: name(), needed: bytes.len() as u64 })?;
+    let mut rest = bytes.as_slice();
+    while builder.strip_bytes() > 0 {
+        let (strip, behind) = rest.split_at(builder.strip_bytes());
+        builder.push_strip(strip);
+        rest = behind;
+    }
+    Ok(builder.finish())
+}
+
+/// A [`StoredMatrix`] whose bytes come.
+struct StoredBuilder {
+    matrix: StoredMatrix,
+    /// Bytes of the whole.
+    size: usize,
+}
+
+impl MatrixBuilder for StoredBuilder {
+    type Matrix = StoredMatrix;
+
+    fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self> {
+        let size = outputs.checked_mul(element.row_bytes(inputs))?;
+        Some(Self { matrix: StoredMatrix { element, outputs, inputs, bytes: Vec::new() }, size })
+    }
+
+    fn strip_bytes(&self) -> usize {
+        (self.size - self.matrix.bytes.len()).min(STRIP_BYTES)
+    }
+
+    fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError> {
+        let left = self.size - self.matrix.bytes.len();
+        self.matrix.bytes.try_reserve_exact(strips.saturating_mul(STRIP_BYTES).min(left))
+    }
+
+    fn push_strip(&mut self, bytes: &[u8]) {
+        self.matrix.bytes.extend_from_slice(bytes);
+    }
+
+    fn finish(self) -> StoredMatrix {
+        self.matrix
+    }
+}

@@ -1,0 +1,117 @@
+//! CUDA's compiler and headers from PyPI, in a Python environment under target/tools, and what is checked with them. No GPU is
+//! needed to build for one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+use crate::workspace::Workspace;
+
+/// The release of CUDA: its compiler, its headers, and the libraries that candle links.
+const RELEASE: &str = "13.0";
+/// The packages that carry them.
+const PACKAGES: [&str; 8] = [
+    "nvidia-cuda-nvcc",
+    "nvidia-cuda-crt",
+    "nvidia-nvvm",
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-cccl",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cublas",
+    "nvidia-curand",
+];
+/// What GPUs the kernels are for, if nothing else is said: Hopper (H100, H200).
+const COMPUTE_CAPABILITY: &str = "90";
+
+/// Clippy on the server with the feature `cuda`, whose kernels are compiled on the way.
+pub fn check(workspace: &Workspace) -> Result<()> {
+    let toolkit = Toolkit::install(workspace)?;
+    println!("Compiling candle's kernels for CUDA: half an hour on two cores the first time.");
+    let mut clippy = workspace.cargo("clippy");
+    clippy.args(["--release", "--package", "outrider-cloud", "--features", "cuda", "--", "--deny", "warnings"]);
+    toolkit.provide(&mut clippy)?;
+    // A folder of its own: what these variables change is not compiled again for everything else.
+    clippy.env("CARGO_TARGET_DIR", workspace.target().join("cuda"));
+    process::run(&mut clippy)
+}
+
+/// A folder as `/usr/local/cuda` would be.
+struct Toolkit(PathBuf);
+
+impl Toolkit {
+    fn install(workspace: &Workspace) -> Result<Self> {
+        let folder = workspace.target().join("tools").join(format!("cuda-{RELEASE}"));
+        // Written when all is there, so that an interrupted installation is begun again.
+        let mark = folder.join("complete");
+        if !mark.is_file() {
+            let python = process::find_on_path("python3")
+                .context("Python 3 is needed to get CUDA's compiler from PyPI, and there is no `python3` in PATH")?;
+            process::run(workspace.command(python).args(["-m", "venv"]).arg(&folder))?;
+            let mut pip = workspace.command(folder.join("bin").join("pip"));
+            pip.args(["install", "--quiet", "--disable-pip-version-check"]);
+            pip.args(PACKAGES.map(|package| match package {
+                // These count by themselves.
+                "nvidia-cublas" | "nvidia-curand" => package.to_owned(),
+                _ => format!("{package}=={RELEASE}.*"),
+            }));
+            process::run(&mut pip)?;
+        }
+        let toolkit = Self(found(&folder)?);
+        toolkit.link_libraries()?;
+        fs::write(&mark, RELEASE).with_context(|| format!("{} cannot be written", mark.display()))?;
+        Ok(toolkit)
+    }
+
+    /// Gives each library the name without a version that linkers look for; the packages have only the other.
+    fn link_libraries(&self) -> Result<()> {
+        let libraries = self.0.join("lib");
+        for entry in fs::read_dir(&libraries).with_context(|| format!("{} cannot be read", libraries.display()))? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let Some((stem, _)) = name.split_once(".so.") else { continue };
+            let link = libraries.join(format!("{stem}.so"));
+            if !link.exists() {
+                #[cfg(unix)]
+                std::os::unix::fs::symlink(&name, &link)
+                    .with_context(|| format!("{} cannot be made", link.display()))?;
+            }
+        }
+        // Where build scripts look as well.
+        let other = self.0.join("lib64");
+        if !other.exists() {
+            #[cfg(unix)]
+            std::os::unix::fs::symlink("lib", &other).with_context(|| format!("{} cannot be made", other.display()))?;
+        }
+        Ok(())
+    }
+
+    /// What build scripts look at.
+    fn provide(&self, command: &mut Command) -> Result<()> {
+        process::prepend_path(command, &self.0.join("bin"))?;
+        for name in ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_ROOT_DIR"] {
+            command.env(name, &self.0);
+        }
+        if std::env::var_os("CUDA_COMPUTE_CAP").is_none() {
+            command.env("CUDA_COMPUTE_CAP", COMPUTE_CAPABILITY);
+        }
+        Ok(())
+    }
+}
+
+/// The folder with `bin/nvcc` below an environment.
+fn found(environment: &Path) -> Result<PathBuf> {
+    let mut folders = vec![environment.join("lib")];
+    while let Some(folder) = folders.pop() {
+        if folder.join("bin").join("nvcc").is_file() {
+            return Ok(folder);
+        }
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let below = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+        // python3.x, site-packages, nvidia, cu13.
+        folders.extend(below.filter(|path| path.components().count() <= environment.components().count() + 5));
+    }
+    bail!("PyPI's CUDA is installed under {}, but there is no bin/nvcc in it", environment.display())
+}
