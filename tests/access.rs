@@ -10,16 +10,15 @@ use std::{
 
 use outrider_cloud::{
     app::{Access, Caps, EvidencePolicy, Origins, Proxies, Tokens, tls},
-    pair::draft_info,
     session::Limits,
 };
 use outrider_codec::{
-    frame::{ErrorCode, Frame, Hello, Prompt, Request, SamplingParameters},
+    frame::{ErrorCode, Frame, Prompt, Request, SamplingParameters},
     scheme::SchemeParameters,
 };
 use outrider_tests::{
     http::{self, Answer},
-    server::{Edge, Options, RawClient, Server},
+    server::{self, Edge, Options, RawClient, Server},
 };
 use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::CertificateDer};
 use serde_json::Value;
@@ -33,9 +32,7 @@ fn access(options: Access) -> Options {
 }
 
 fn hello() -> Vec<u8> {
-    let edge = Edge::load();
-    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
-    Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash }).encode()
+    server::hello(&Edge::load().info())
 }
 
 async fn is_welcome(client: &mut RawClient) -> bool {
@@ -151,7 +148,8 @@ async fn whoever_takes_too_long_to_begin_is_not_waited_for() {
     let caps = Caps { header_read: short, body_read: short, sessions_per_address: 0, ..Caps::default() };
     let limits = Limits { hello: short, ..Limits::default() };
     let server = Server::start_as(Options { caps, limits, ..Options::default() }).await;
-    server.raw().await.expect_refusal(ErrorCode::Idle).await;
+    let text = server.raw().await.expect_refusal(ErrorCode::Idle).await;
+    assert_eq!(text, "Nothing was heard for too long.");
     // Later the limit is that for silence.
     let mut client = server.raw().await;
     assert!(is_welcome(&mut client).await);

@@ -1,14 +1,12 @@
 //! Peers that lie: each is told by name what is wrong, and the others go on.
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use outrider_cloud::pair::draft_info;
 use outrider_codec::{
     bits::BitWriter,
-    frame::{Draft, ErrorCode, Frame, Hello, Prompt, Request, SamplingParameters},
+    frame::{Draft, ErrorCode, Frame, Prompt, Request, SamplingParameters},
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::edge::{Mode, Settings, Speculation};
-use outrider_tests::server::{Edge, MAX_DRAFT_TOKENS, Options, RawClient, Server, generate};
+use outrider_tests::server::{Edge, MAX_DRAFT_TOKENS, Options, Server, generate};
 
 const V: u32 = 4096;
 /// 1 and ½ in binary16.
@@ -16,16 +14,6 @@ const ONE: u64 = 0x3c00;
 const HALF: u64 = 0x3800;
 const TK_SLT: SchemeParameters = SchemeParameters::TkSlt { support_size: 2 };
 const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
-
-async fn greeted(server: &Server, edge: &Edge) -> RawClient {
-    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
-    let mut client = server.raw().await;
-    client
-        .send(Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash }).encode())
-        .await;
-    assert!(matches!(client.receive().await, Some(Frame::Welcome(_))));
-    client
-}
 
 fn prompt(scheme: SchemeParameters) -> Vec<u8> {
     let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
@@ -143,7 +131,7 @@ async fn lies_are_refused_by_name_and_others_never_notice() {
     ];
     let lie = async {
         for (name, scheme, draft, code, part) in lies {
-            let mut client = greeted(&server, &edge).await;
+            let (mut client, _) = server.greeted(&edge.info()).await;
             client.send(prompt(scheme)).await;
             client.send(Frame::Draft(draft).encode()).await;
             let text = client.expect_refusal(code).await;
@@ -151,7 +139,7 @@ async fn lies_are_refused_by_name_and_others_never_notice() {
             assert!(text.contains(part), "{name}: {text}");
         }
         // What they are measured by stands.
-        let mut client = greeted(&server, &edge).await;
+        let (mut client, _) = server.greeted(&edge.info()).await;
         client.send(prompt(TK_SLT)).await;
         client.send(Frame::Draft(honest).encode()).await;
         assert!(matches!(client.receive().await, Some(Frame::Verdict(_))));

@@ -4,7 +4,10 @@ use outrider_codec::{
     frame::SamplingParameters,
     scheme::{Code, SchemeParameters},
 };
-use outrider_speculation::edge::{Mode, Settings, Speculation};
+use outrider_speculation::{
+    edge::{Mode, Settings, Speculation},
+    passing::Passing,
+};
 use outrider_tests::{
     cuts::{Counts, Cuts, Odds},
     goodness::{ALARM, p_value, total_variation},
@@ -92,6 +95,26 @@ fn with_the_same_coins_the_text_is_the_same() {
         add(&mut counts, pair.counts);
     }
     assert!(counts.restarts > 30 && counts.resumed > 100, "{counts:?}");
+}
+
+/// What a sequence cascade has written and told nobody is no part of the text that is gone on from.
+#[test]
+fn what_is_held_back_is_written_again() {
+    let target = ToyModel::target(23, 3);
+    let draft = target.draft(1.0);
+    // Never in doubt, so that the text hangs on the edge's coins alone.
+    let passing = Passing::SequenceCascade { alpha: 1.0 };
+    let mode = Mode::Speculative(Speculation { passing, ..Speculation::new(K_SQS, 3) });
+    let odds = Odds { bytes: Some(100), restarts: 2, ..ROUGH };
+    let mut counts = Counts::default();
+    for seed in 0..400 {
+        let settings = settings(mode.clone(), 1.0, seed, 40);
+        let whole = Cuts::new(draft.clone(), target.clone(), 64, &[], Odds::SMOOTH, 1).generate(&[1], &settings);
+        let mut pair = Cuts::new(draft.clone(), target.clone(), 64, &[], odds, seed);
+        assert_eq!(pair.generate(&[1], &settings), whole, "seed {seed}");
+        add(&mut counts, pair.counts);
+    }
+    assert!(counts.anew > 50, "{counts:?}");
 }
 
 const V: u32 = 4;

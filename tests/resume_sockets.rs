@@ -8,7 +8,7 @@ use outrider_cloud::{
     session::Limits,
 };
 use outrider_codec::{
-    frame::{Draft, ErrorCode, Frame, Hello, Prompt, Request, Resume, SamplingParameters, Ticket, Welcome},
+    frame::{Draft, ErrorCode, Frame, Prompt, Request, Resume, SamplingParameters, Ticket},
     scheme::SchemeParameters,
 };
 use outrider_models::Model;
@@ -18,7 +18,7 @@ use outrider_speculation::{
 };
 use outrider_tests::{
     proxy::Proxy,
-    server::{RawClient, Server, generate},
+    server::{RawClient, Server, generate, hello},
 };
 
 const TARGET: &[u8] = include_bytes!("../models/tests/golden/blocks-f32.gguf");
@@ -106,16 +106,6 @@ async fn two_hundred_cuts_change_nothing() {
     assert!(resumed > 100);
 }
 
-async fn greet(server: &Server, draft: &Model) -> (RawClient, Welcome) {
-    let mut client = server.raw().await;
-    let DraftInfo { vocab_size, tokenizer_hash, .. } = draft_info(draft);
-    client.send(Frame::Hello(Hello { vocab_size, tokenizer_hash }).encode()).await;
-    match client.receive().await {
-        Some(Frame::Welcome(welcome)) => (client, welcome),
-        other => panic!("{other:?}"),
-    }
-}
-
 fn prompt() -> Vec<u8> {
     let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
     let request = Request { generation: 1, sampling, seed: 1, max_new_tokens: 8, tokens: vec![3, 1] };
@@ -133,9 +123,9 @@ async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
     let draft = model(DRAFT);
     let limits = Limits { detached: Duration::from_secs(1), ..Limits::default() };
     let server = server(2, limits).await;
-    let (mut first, welcome) = greet(&server, &draft).await;
+    let (mut first, welcome) = server.greeted(&draft_info(&draft)).await;
     assert_eq!(welcome.detached_seconds, 1);
-    let (_other, others) = greet(&server, &draft).await;
+    let (_other, others) = server.greeted(&draft_info(&draft)).await;
     assert!(others.ticket.id != welcome.ticket.id && others.ticket.secret != welcome.ticket.secret);
     first.send(prompt()).await;
     first.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
@@ -143,12 +133,15 @@ async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
     assert!(matches!(&verdict, Some(Frame::Verdict(_))), "{verdict:?}");
 
     let guess = Ticket { secret: others.ticket.secret, ..welcome.ticket };
-    resume(&server, guess, 1, 2).await.expect_closing_error(ErrorCode::UnknownSession).await;
+    let unknown = "There is no such session: it waited too long, or the server was restarted.";
+    assert_eq!(resume(&server, guess, 1, 2).await.expect_refusal(ErrorCode::UnknownSession).await, unknown);
     let mut second = resume(&server, welcome.ticket, 1, 2).await;
-    first.expect_closing_error(ErrorCode::TakenOver).await;
+    let text = first.expect_refusal(ErrorCode::TakenOver).await;
+    assert_eq!(text, "Another connection goes on with the session.");
     assert_eq!(second.receive().await, Some(Frame::Welcome(welcome.clone())));
     assert_eq!(second.receive().await, verdict, "it is sent again");
-    resume(&server, welcome.ticket, 1, 2).await.expect_closing_error(ErrorCode::UnknownSession).await;
+    let late = resume(&server, welcome.ticket, 1, 2).await.expect_refusal(ErrorCode::UnknownSession).await;
+    assert_eq!(late, unknown);
     second.send(Frame::Draft(Draft { generation: 1, round: 1, ..Draft::default() }).encode()).await;
     assert!(matches!(second.receive().await, Some(Frame::Verdict(verdict)) if verdict.round == 1));
 
@@ -157,14 +150,59 @@ async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
     assert_eq!(server.engine.load().sessions, 2);
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(server.engine.load().sessions, 1);
-    resume(&server, welcome.ticket, 2, 4).await.expect_closing_error(ErrorCode::UnknownSession).await;
+    assert_eq!(resume(&server, welcome.ticket, 2, 4).await.expect_refusal(ErrorCode::UnknownSession).await, unknown);
+}
+
+/// Silence counts from when somebody was there again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_back_late_may_be_silent_as_long_as_anybody() {
+    let draft = draft_info(&model(DRAFT));
+    let limits = Limits { idle: Duration::from_millis(600), ..Limits::default() };
+    let server = server(1, limits).await;
+    let (mut client, welcome) = server.greeted(&draft).await;
+    client.send(prompt()).await;
+    client.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
+    assert!(matches!(client.receive().await, Some(Frame::Verdict(_))));
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    let mut client = resume(&server, welcome.ticket, 1, 3).await;
+    assert_eq!(client.receive().await, Some(Frame::Welcome(welcome)));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    client.send(Frame::Draft(Draft { generation: 1, round: 1, ..Draft::default() }).encode()).await;
+    assert!(matches!(client.receive().await, Some(Frame::Verdict(verdict)) if verdict.round == 1));
+    assert_eq!(client.expect_refusal(ErrorCode::Idle).await, "Nothing was heard for too long.");
+}
+
+/// Where there is no server any more the user reads where it was looked for; without a way back, that it is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cannot_come_back_is_told_why() {
+    let draft = model(DRAFT);
+    let server = server(2, Limits::default()).await;
+    let length = draft.config().context_length as u32 / 2;
+    for (attempts, said) in [(0, "the connection to the server is lost"), (3, "cannot be reached")] {
+        let proxy = Proxy::before(&server.url, 900, 7).await;
+        let retry = Retry { attempts, ..RETRY };
+        let mut edge = loop {
+            if let Ok(edge) = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, retry).await {
+                break edge;
+            }
+        };
+        // The discard port, where nothing listens.
+        proxy.turn_to("ws://127.0.0.1:9/session");
+        let error = loop {
+            if let Err(error) = edge.generate(vec![3, 1], &settings(speculative(), length), |_| {}).await {
+                break error.to_string();
+            }
+        };
+        assert!(error.contains(said) && (attempts == 0 || error.contains(&proxy.url)), "{error}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_nobody_uses_gives_way_and_one_at_work_does_not() {
     let draft = model(DRAFT);
     let server = server(1, Limits::default()).await;
-    let (mut client, _) = greet(&server, &draft).await;
+    let (mut client, _) = server.greeted(&draft_info(&draft)).await;
     client.send(prompt()).await;
     client.send(Frame::Cancel { generation: 1 }.encode()).await;
     client.send(Frame::Cancel { generation: 1 }.encode()).await;
@@ -172,35 +210,34 @@ async fn a_session_that_nobody_uses_gives_way_and_one_at_work_does_not() {
     drop(client);
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(server.engine.load().sessions, 1, "it waits for its client");
-    let (mut client, _) = greet(&server, &draft).await;
+    let (mut client, _) = server.greeted(&draft_info(&draft)).await;
     client.send(prompt()).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(client);
     tokio::time::sleep(Duration::from_millis(50)).await;
     let mut refused = server.raw().await;
-    let DraftInfo { vocab_size, tokenizer_hash, .. } = draft_info(&draft);
-    refused.send(Frame::Hello(Hello { vocab_size, tokenizer_hash }).encode()).await;
-    refused.expect_closing_error(ErrorCode::ServerFull).await;
+    refused.send(hello(&draft_info(&draft))).await;
+    let text = refused.expect_refusal(ErrorCode::ServerFull).await;
+    assert_eq!(text, "The server has no place for another session; try again in a minute.");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stops_finishes_the_round_and_a_session_ends_with_its_lifetime() {
+async fn a_server_that_stops_says_so_to_who_is_there_and_to_who_comes() {
     let draft = model(DRAFT);
     let server = server(2, Limits::default()).await;
-    let (mut client, _) = greet(&server, &draft).await;
+    let (mut client, _) = server.greeted(&draft_info(&draft)).await;
     client.send(prompt()).await;
     client.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
     assert!(matches!(client.receive().await, Some(Frame::Verdict(_))));
     server.stop();
-    client.expect_closing_error(ErrorCode::ShuttingDown).await;
-    server.raw().await.expect_closing_error(ErrorCode::ShuttingDown).await;
-    // Without another server there is a limit to how often the edge tries, and it says what the server said.
-    let mut edge = match NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await {
-        Err(NativeEdgeError::Refused(error)) => return assert_eq!(error.code, ErrorCode::ShuttingDown),
+    assert_eq!(client.expect_refusal(ErrorCode::ShuttingDown).await, "The server is stopping; come back.");
+    match NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await {
+        Err(error @ NativeEdgeError::Refused(_)) => {
+            assert_eq!(error.to_string(), "the server refuses (shutting-down): The server is stopping; come back.");
+        }
         Err(other) => panic!("{other}"),
-        Ok(edge) => edge,
-    };
-    generate(&mut edge, vec![3], &settings(speculative(), 4)).await;
+        Ok(_) => panic!("a server that stops lets nobody in"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,8 +245,9 @@ async fn a_session_that_is_too_old_is_begun_anew_by_itself() {
     let draft = model(DRAFT);
     let limits = Limits { lifetime: Duration::from_millis(40), ..Limits::default() };
     let server = server(2, limits).await;
-    let (mut client, _) = greet(&server, &draft).await;
-    client.expect_closing_error(ErrorCode::SessionExpired).await;
+    let (mut client, _) = server.greeted(&draft_info(&draft)).await;
+    let text = client.expect_refusal(ErrorCode::SessionExpired).await;
+    assert_eq!(text, "The session is as old as one may get; begin a new one.");
     let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
     let length = draft.config().context_length as u32 / 2;
     let long_lived = self::server(1, Limits::default()).await;

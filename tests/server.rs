@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use outrider_cloud::{
     edge::{NativeEdge, NativeEdgeError, Transport},
-    pair::draft_info,
     session::Limits,
 };
 use outrider_codec::{
-    frame::{Draft, ErrorCode, Frame, Hello, MAX_FRAME_BYTES, Prompt, Request, SamplingParameters},
+    frame::{Draft, ErrorCode, Frame, MAX_FRAME_BYTES, Prompt, Request, SamplingParameters},
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::edge::{DraftInfo, Mode, Settings, Speculation};
-use outrider_tests::server::{Edge, RawClient, Server, generate};
+use outrider_tests::server::{Edge, Server, generate, hello};
 
 const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 const SCHEME: SchemeParameters =
@@ -23,26 +22,15 @@ fn settings(max_new_tokens: u32) -> Settings {
     Settings { mode, sampling: SAMPLING, seed: 1, max_new_tokens }
 }
 
-fn hello(info: &DraftInfo) -> Frame {
-    Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash })
-}
-
 fn prompt(generation: u32, tokens: Vec<u32>) -> Frame {
     let request = Request { generation, sampling: SAMPLING, seed: 1, max_new_tokens: 8, tokens };
     Frame::Prompt(Prompt::exact(SCHEME, request))
 }
 
-async fn greeted(server: &Server, info: &DraftInfo) -> RawClient {
-    let mut client = server.raw().await;
-    client.send(hello(info).encode()).await;
-    assert!(matches!(client.receive().await, Some(Frame::Welcome(_))));
-    client
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_clients_are_told_and_good_ones_never_notice() {
     let edge = Edge::load();
-    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
+    let info = edge.info();
     // Who goes without a goodbye is waited for.
     let limits = Limits { detached: Duration::from_secs(1), ..Limits::default() };
     let server = Server::start(8, limits).await;
@@ -54,14 +42,10 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         let cases: [(&str, Vec<u8>, ErrorCode); 7] = [
             ("malformed", b"GET / HTTP/1.1".to_vec(), ErrorCode::Malformed),
             ("empty", Vec::new(), ErrorCode::Malformed),
-            ("truncated", hello(&info).encode()[..20].to_vec(), ErrorCode::Malformed),
+            ("truncated", hello(&info)[..20].to_vec(), ErrorCode::Malformed),
             ("too long", vec![1; MAX_FRAME_BYTES + 1], ErrorCode::FrameTooLong),
             ("another version", b"\x01OUTR\x63\x00".to_vec(), ErrorCode::Version),
-            (
-                "another tokenizer",
-                hello(&DraftInfo { tokenizer_hash: [0; 32], ..info.clone() }).encode(),
-                ErrorCode::Tokenizer,
-            ),
+            ("another tokenizer", hello(&DraftInfo { tokenizer_hash: [0; 32], ..info.clone() }), ErrorCode::Tokenizer),
             ("no hello", prompt(1, vec![0]).encode(), ErrorCode::OutOfOrder),
         ];
         for (name, bytes, code) in cases {
@@ -78,11 +62,11 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
             Frame::Draft(Draft { generation: 1, round, count: 1, payload, ..Draft::default() }).encode()
         };
         for (bytes, code) in [
-            (hello(&info).encode(), ErrorCode::OutOfOrder),
+            (hello(&info), ErrorCode::OutOfOrder),
             (draft(0, vec![0; 15]), ErrorCode::OutOfOrder),
             (vec![0x77], ErrorCode::Malformed),
         ] {
-            let mut client = greeted(&server, &info).await;
+            let (mut client, _) = server.greeted(&info).await;
             client.send(bytes).await;
             client.expect_closing_error(code).await;
         }
@@ -92,18 +76,18 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
             (draft(0, vec![255; 15]), ErrorCode::Malformed),
             (prompt(2, vec![0]).encode(), ErrorCode::OutOfOrder),
         ] {
-            let mut client = greeted(&server, &info).await;
+            let (mut client, _) = server.greeted(&info).await;
             client.send(prompt(1, vec![0, 1, 2]).encode()).await;
             client.send(bytes).await;
             client.expect_closing_error(code).await;
         }
         // A client that goes away in the middle of a generation.
-        let mut client = greeted(&server, &info).await;
+        let (mut client, _) = server.greeted(&info).await;
         client.send(prompt(1, vec![0; 400]).encode()).await;
         drop(client);
 
         // A refused request leaves the connection as it was.
-        let mut client = greeted(&server, &info).await;
+        let (mut client, _) = server.greeted(&info).await;
         client.send(prompt(1, vec![0; 512]).encode()).await;
         client.send(prompt(2, vec![info.vocab_size]).encode()).await;
         for (generation, code) in [(1, ErrorCode::PromptTooLong), (2, ErrorCode::InvalidParameters)] {
@@ -135,14 +119,16 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_says_so_and_has_room_again() {
     let edge = Edge::load();
-    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
+    let info = edge.info();
     let server = Server::start(1, Limits::default()).await;
     let mut first = edge.connect(&server.url).await;
     let mut client = server.raw().await;
-    client.send(hello(&info).encode()).await;
-    client.expect_closing_error(ErrorCode::ServerFull).await;
+    client.send(hello(&info)).await;
+    let text = client.expect_refusal(ErrorCode::ServerFull).await;
+    assert_eq!(text, "The server has no place for another session; try again in a minute.");
     let refused = NativeEdge::greet(&edge.model, info, Transport::connect(&server.url).await.unwrap()).await;
-    assert!(matches!(refused.err(), Some(NativeEdgeError::Refused(error)) if error.code == ErrorCode::ServerFull));
+    let Err(refused @ NativeEdgeError::Refused(_)) = refused else { panic!("there is a place") };
+    assert_eq!(refused.to_string(), format!("the server refuses (server-full): {text}"));
     assert_eq!(generate(&mut first, vec![0, 1], &settings(8)).await.0.len(), 8);
     first.close().await;
     tokio::time::timeout(Duration::from_secs(10), async {
@@ -158,14 +144,15 @@ async fn a_full_server_says_so_and_has_room_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silence_and_the_servers_end_are_announced() {
     let edge = Edge::load();
-    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
+    let info = edge.info();
     let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
     let server = Server::start(4, limits).await;
-    greeted(&server, &info).await.expect_closing_error(ErrorCode::Idle).await;
+    let text = server.greeted(&info).await.0.expect_refusal(ErrorCode::Idle).await;
+    assert_eq!(text, "Nothing was heard for too long.");
     let server = Server::start(4, Limits::default()).await;
-    let mut client = greeted(&server, &info).await;
+    let (mut client, _) = server.greeted(&info).await;
     server.stop();
-    client.expect_closing_error(ErrorCode::ShuttingDown).await;
+    assert_eq!(client.expect_refusal(ErrorCode::ShuttingDown).await, "The server is stopping; come back.");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use outrider_cloud::{pair::draft_info, session::Limits};
+use outrider_cloud::session::Limits;
 use outrider_codec::{
     bits::BitWriter,
-    frame::{Draft, Frame, Hello, Next, Prompt, Request, SamplingParameters},
+    frame::{Draft, ErrorCode, Frame, Next, Prompt, Request, Resume, SamplingParameters},
     scheme::{Downlink, SchemeParameters},
 };
 use outrider_tests::server::{Edge, Options, Server};
@@ -24,12 +24,7 @@ async fn a_peer_that_never_reads_is_let_go_and_costs_no_memory() {
     let limits =
         Limits { write: Duration::from_millis(500), detached: Duration::from_millis(500), ..Limits::default() };
     let server = Server::start_as(Options { limits, ..Options::default() }).await;
-    let info = draft_info(&edge.model, &edge.tokenizer).unwrap();
-    let mut client = server.raw().await;
-    client
-        .send(Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash }).encode())
-        .await;
-    assert!(matches!(client.receive().await, Some(Frame::Welcome(_))));
+    let (mut client, welcome) = server.greeted(&edge.info()).await;
     let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
     let request = Request { generation: 1, sampling, seed: 1, max_new_tokens: 64, tokens: vec![0, 5] };
     client.send(Frame::Prompt(Prompt::exact(DSSD, request)).encode()).await;
@@ -64,6 +59,14 @@ async fn a_peer_that_never_reads_is_let_go_and_costs_no_memory() {
     let grown = resident_bytes().saturating_sub(before);
     println!("{ASKED} times {bytes} bytes were asked for; the process grew by {grown}");
     assert!(ASKED * bytes > 100 << 20 && grown < 24 << 20, "{bytes} {grown}");
+    // What it then reads is what the sockets held, and an end; and if it asks for its session, why there is none.
+    while let Some(frame) = client.receive().await {
+        assert!(matches!(frame, Frame::Distribution(_)), "{frame:?}");
+    }
+    let mut client = server.raw().await;
+    client.send(Frame::Resume(Resume { ticket: welcome.ticket, attempt: 1, generation: 1, length: 2 }).encode()).await;
+    let text = client.expect_refusal(ErrorCode::UnknownSession).await;
+    assert!(text.starts_with("There is no such session: it waited too long"), "{text}");
     edge.connect(&server.url).await;
 }
 

@@ -145,6 +145,8 @@ impl Drop for Entry {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     fn resume(ticket: Ticket) -> Resume {
@@ -169,6 +171,18 @@ mod tests {
         drop(entry);
         assert!(sessions.resume(resume(ticket), Wire::closed()).is_err());
         assert_eq!(sessions.count(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_place_has_it_as_soon_as_there_is_one() {
+        let sessions = Sessions::default();
+        let mut entry = sessions.open().unwrap();
+        entry.set_idle(true);
+        let mut room = std::pin::pin!(sessions.make_room());
+        assert!(room.as_mut().now_or_never().is_none(), "nobody has left yet");
+        assert!(matches!(entry.visit().await, Visit::GiveWay));
+        drop(entry);
+        assert!(room.as_mut().now_or_never().is_some());
     }
 
     #[tokio::test]

@@ -1,36 +1,16 @@
 //! The `outrider` command as its users run it: what it prints, and how it fails.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::PathBuf,
-    process::{Child, Command, Output, Stdio},
-};
+#[expect(dead_code, reason = "other tests stop servers and start them again")]
+mod process;
 
+use std::{fs, path::PathBuf, process::Command};
+
+use process::{Server, complaint, outrider, stdout};
 use serde_json::Value;
 
 const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const PROMPT: &str = "Once upon a time";
-
-fn outrider(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_outrider")).args(arguments).output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-/// The one line that a failing run says on stderr.
-fn complaint(arguments: &[&str]) -> String {
-    let output = outrider(arguments);
-    assert!(!output.status.success());
-    assert!(output.stdout.is_empty());
-    let line = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(line.trim_end().lines().count(), 1, "{line}");
-    line
-}
 
 fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -312,7 +292,7 @@ fn the_adaptive_code_takes_less_than_seven_tenths_of_the_papers_bits() {
 
 #[test]
 fn served_and_local_runs_of_one_seed_are_one_text() {
-    let server = Server::start();
+    let server = Server::start(&[]);
     let ids = |place: &[&str]| -> Value {
         let arguments = [&["generate", "--json", "--max-tokens", "32"], place, &[PROMPT]].concat();
         let run: Value = serde_json::from_str(&stdout(&outrider(&arguments))).unwrap();
@@ -424,33 +404,5 @@ fn a_device_that_is_not_there_gets_a_sentence() {
         if !cfg!(feature = "cuda") {
             assert!(with("cuda:1").contains("cuda:1 cannot be used: this program was built without CUDA"));
         }
-    }
-}
-
-/// `outrider serve` on a free port, until dropped.
-struct Server {
-    process: Child,
-    url: String,
-}
-
-impl Server {
-    fn start() -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_outrider"))
-            .args(["serve", "--listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().rsplit_once("http://").unwrap().1;
-        Self { url: format!("ws://{address}/session"), process }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -6,7 +6,7 @@ mod toy_edge;
 
 use std::time::Duration;
 
-use mock::{MockEngine, Mood, Weights};
+use mock::{MockEngine, Mood, of_model};
 use outrider_cloud::{
     edge::{NativeEdge, NativeEdgeError},
     gateway::EngineArgs,
@@ -28,7 +28,7 @@ use outrider_tests::{
     server::{Edge, MAX_DRAFT_TOKENS, Server, generate},
     toy::ToyModel,
 };
-use toy_edge::{ToyEdge, complaint, info, tokenizer};
+use toy_edge::{ToyEdge, complaint, info, of_toy, tokenizer};
 
 const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
 const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
@@ -41,7 +41,7 @@ async fn pair(options: EngineArgs) -> (MockEngine, Server) {
     let (target, tokenizer) = (pair.target().unwrap(), pair.tokenizer().unwrap());
     let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS).unwrap();
     let context_length = info.context_length;
-    let engine = MockEngine::start(Weights::Model(Box::new(target)), pair.tokenizer().unwrap(), context_length).await;
+    let engine = MockEngine::start(of_model(target), pair.tokenizer().unwrap(), context_length).await;
     let (gateway, info) = options.connect(&engine.address, &tokenizer, info, 4).await.unwrap();
     assert_eq!(info.context_length, context_length);
     let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
@@ -89,6 +89,29 @@ async fn the_greedy_text_is_the_models_own() {
     assert!(load.sessions == 1 && load.passes > 0 && load.runs > 0, "{load:?}");
 }
 
+/// Where the engine writes alone it writes ahead. What of that nobody took is no part of the next text, and it does not write beyond its
+/// context.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_engine_writes_ahead_is_of_its_text_alone() {
+    let edge = Edge::load();
+    let own = Server::start(1, Limits::default()).await;
+    let mut alone = edge.connect(&own.url).await;
+    let (_engine, server) = pair(EngineArgs::default()).await;
+    let mut session = edge.connect(&server.url).await;
+    // Eight tokens a question: three of the last are left over.
+    let wanted = settings(None, GREEDY, 1, 13);
+    for text in ["Once upon a time", "The wolf looked at the lamb and said", "Once upon a time"] {
+        let (expected, _) = generate(&mut alone, edge.prompt(text), &wanted).await;
+        assert_eq!(generate(&mut session, edge.prompt(text), &wanted).await.0, expected, "{text}");
+    }
+    let long: Vec<u32> = (0..500).map(|i| 1 + i * 37 % 4000).collect();
+    for scheme in [None, Some(K_SQS)] {
+        let (expected, _) = generate(&mut alone, long.clone(), &settings(None, GREEDY, 1, 100)).await;
+        let (ids, generated) = generate(&mut session, long.clone(), &settings(scheme, GREEDY, 1, 100)).await;
+        assert_eq!((&ids, generated.end.name()), (&expected, "context"), "{scheme:?}");
+    }
+}
+
 /// An engine without prompt log-probabilities will do, at the price of fewer drafts that stand.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_only_writes_will_do() {
@@ -112,11 +135,12 @@ const PROMPT: [u32; 2] = [1, 2];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whole_sessions_have_the_targets_law() {
     let target = ToyModel::target(4, 5);
-    let engine = MockEngine::start(Weights::Toy(target.clone()), tokenizer(), 64).await;
+    let engine = MockEngine::start(of_toy(target.clone()), tokenizer(), 64).await;
     let options = EngineArgs { target_logprobs: 3, ..EngineArgs::default() };
     let (gateway, info) = options.connect(&engine.address, &tokenizer(), info(vec![]), 2).await.unwrap();
     let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
-    let mut edge = ToyEdge::connect(&server.url, target.draft(1.5), 64).await;
+    let mut far = ToyEdge::connect(&server.url, target.draft(1.5), 64).await;
+    let mut near = ToyEdge::connect(&server.url, target.draft(0.5), 64).await;
 
     let k_sqs = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 20, code: Code::Enumerative };
     let dssd = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
@@ -127,6 +151,8 @@ async fn whole_sessions_have_the_targets_law() {
     for (way, scheme, in_flight, sampling, texts) in [
         ("thinned", Some(k_sqs), 1, NEUTRAL, 20_000),
         ("thinned", Some(SchemeParameters::Dense), 1, NEUTRAL, 6000),
+        // Where q̂ is nearly p, few samples survive.
+        ("thinned near", Some(SchemeParameters::Dense), 1, NEUTRAL, 20_000),
         ("thinned", Some(k_sqs), 3, NEUTRAL, 6000),
         ("matched", Some(k_sqs), 1, cool, 6000),
         ("matched", Some(k_sqs), 3, cool, 6000),
@@ -138,6 +164,7 @@ async fn whole_sessions_have_the_targets_law() {
         ("listed", Some(SchemeParameters::Coupled), 1, few, 6000),
         ("alone", None, 1, cool, 6000),
     ] {
+        let edge = if way.ends_with("near") { &mut near } else { &mut far };
         let law = target.law(&PROMPT, LENGTH as usize, &sampling);
         let mut counts = vec![0; law.len()];
         let (mut judged, mut accepted, before) = (0, 0, engine.requests());
@@ -210,6 +237,24 @@ async fn an_engine_that_fails_in_a_round_is_told_of_and_forgiven() {
     assert!(seat.probe().await.unwrap_err().to_string().contains("answers 500"));
 }
 
+/// The engine's model may have more tokens than its tokenizer, and so than the session is told of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_outside_the_vocabulary_is_no_answer() {
+    let engine = MockEngine::start(of_toy(ToyModel::target(5, 5)), tokenizer(), 64).await;
+    let options = EngineArgs { target_logprobs: 3, ..EngineArgs::default() };
+    let (gateway, info) = options.connect(&engine.address, &tokenizer(), info(vec![]), 2).await.unwrap();
+    let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
+    let mut edge = ToyEdge::connect(&server.url, ToyModel::target(4, 5), 64).await;
+    let k_sqs = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 20, code: Code::Enumerative };
+    let cool = SamplingParameters { temperature: 0.7, ..NEUTRAL };
+    let few = SamplingParameters { top_k: 3, ..NEUTRAL };
+    for (scheme, sampling) in [(Some(k_sqs), NEUTRAL), (Some(k_sqs), cool), (Some(k_sqs), few), (None, cool)] {
+        let said = edge.refusal(&PROMPT, &settings(scheme, sampling, 1, 60)).await;
+        let expected = "The server failed: the engine behind it does not answer what it was asked. Try again later.";
+        assert_eq!(said, expected, "{scheme:?} {sampling:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_exact_is_refused_with_a_way_out() {
     let edge = Edge::load();
@@ -233,7 +278,7 @@ async fn what_cannot_be_exact_is_refused_with_a_way_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
-    let toy = || Weights::Toy(ToyModel::target(4, 5));
+    let toy = || of_toy(ToyModel::target(4, 5));
     let connect =
         async |address: &str, options: EngineArgs| options.connect(address, &tokenizer(), info(vec![]), 1).await;
     let options = EngineArgs::default;

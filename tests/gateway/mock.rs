@@ -23,16 +23,19 @@ use outrider_speculation::{
     random::{End, Randomness},
     sampling::{self, Distribution},
 };
-use outrider_tests::toy::ToyModel;
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
-/// What the engine serves.
-pub enum Weights {
-    /// A toy, whose law is known in closed form.
-    Toy(ToyModel),
-    /// A real model.
-    Model(Box<Model>),
+/// What the engine serves: a text's logits after each of its tokens.
+pub type Weights = Box<dyn Fn(&[u32]) -> Vec<Vec<f32>> + Send + Sync>;
+
+/// A real model as weights.
+pub fn of_model(model: Model) -> Weights {
+    Box::new(move |text| {
+        let (mut cache, positions) = (model.new_cache(), (0..text.len()).collect::<Vec<_>>());
+        let chunk = Chunk { cache: &mut cache, tokens: text, positions: &positions };
+        model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
+    })
 }
 
 /// What the engine does when it is asked for a completion.
@@ -160,7 +163,7 @@ impl Shared {
         };
         let mut choices = Vec::new();
         for prompt in self.prompts(&body["prompt"]) {
-            let rows = self.rows(&prompt);
+            let rows = (self.weights)(&prompt);
             let of_prompt = body["prompt_logprobs"].as_u64().map(|count| {
                 let place = |index: usize| listed(&rows[index - 1], count as usize, prompt[index]);
                 (0..prompt.len()).map(|i| if i == 0 { Value::Null } else { place(i) }).collect::<Value>()
@@ -194,7 +197,7 @@ impl Shared {
         let mut text = prompt.to_vec();
         let (mut tokens, mut logprobs, mut top) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..count {
-            let row = self.rows(&text).pop().unwrap();
+            let row = (self.weights)(&text).pop().unwrap();
             let id = Distribution::new(&row, sampling).unwrap().draw(&mut self.randomness.lock().unwrap());
             tokens.push(format!("token_id:{id}"));
             logprobs.push(logprob(&row, id));
@@ -206,18 +209,6 @@ impl Shared {
             text.push(id);
         }
         json!({ "tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": [] })
-    }
-
-    /// Logits after each token.
-    fn rows(&self, text: &[u32]) -> Vec<Vec<f32>> {
-        match &self.weights {
-            Weights::Toy(toy) => (1..=text.len()).map(|end| toy.logits(&text[..end])).collect(),
-            Weights::Model(model) => {
-                let (mut cache, positions) = (model.new_cache(), (0..text.len()).collect::<Vec<_>>());
-                let chunk = Chunk { cache: &mut cache, tokens: text, positions: &positions };
-                model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
-            }
-        }
     }
 }
 

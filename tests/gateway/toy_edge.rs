@@ -14,6 +14,13 @@ use outrider_tests::toy::{CachedToy, ToyModel};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 
+use crate::mock::Weights;
+
+/// A toy as an engine's weights: its law is known in closed form.
+pub fn of_toy(toy: ToyModel) -> Weights {
+    Box::new(move |text| (1..=text.len()).map(|end| toy.logits(&text[..end])).collect())
+}
+
 /// Four tokens, a to d; anything else is d.
 pub fn tokenizer() -> Tokenizer {
     let json = r#"{
@@ -66,6 +73,18 @@ impl ToyEdge {
             match self.event().await {
                 Event::Committed(committed) => ids.extend(committed.tokens.iter().map(|token| token.0)),
                 Event::Finished(_) => return (ids, self.session.statistics().clone()),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// What is said where a generation is not to be had; what was committed before does not matter.
+    pub async fn refusal(&mut self, prompt: &[u32], settings: &Settings) -> String {
+        self.session.start(prompt.to_vec(), settings, self.now()).unwrap();
+        loop {
+            match self.event().await {
+                Event::Committed(_) => {}
+                Event::Refused(error) => return error.text,
                 other => panic!("{other:?}"),
             }
         }

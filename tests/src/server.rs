@@ -13,9 +13,12 @@ use outrider_cloud::{
     sessions::Sessions,
     target::Target,
 };
-use outrider_codec::frame::{ErrorCode, Frame};
+use outrider_codec::frame::{ErrorCode, Frame, Hello, Welcome};
 use outrider_models::{Model, Tokenizer};
-use outrider_speculation::{cloud::TargetInfo, edge::Settings};
+use outrider_speculation::{
+    cloud::TargetInfo,
+    edge::{DraftInfo, Settings},
+};
 use tokio::{net::TcpStream, sync::watch};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream,
@@ -83,7 +86,7 @@ impl Server {
     }
 
     fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
-        let Options { sessions: _, limits, caps, access, tls } = options;
+        let Options { limits, caps, access, tls, .. } = options;
         let pair = PairPaths::default();
         let served = Served {
             name: "pair".to_owned(),
@@ -143,6 +146,21 @@ impl Server {
     pub async fn raw(&self) -> RawClient {
         RawClient { socket: tokio_tungstenite::connect_async(&self.url).await.unwrap().0 }
     }
+
+    /// A raw connection that has shaken hands for a draft.
+    pub async fn greeted(&self, draft: &DraftInfo) -> (RawClient, Welcome) {
+        let mut client = self.raw().await;
+        client.send(hello(draft)).await;
+        match client.receive().await {
+            Some(Frame::Welcome(welcome)) => (client, welcome),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What the edge of a draft says first.
+pub fn hello(draft: &DraftInfo) -> Vec<u8> {
+    Frame::Hello(Hello { vocab_size: draft.vocab_size, tokenizer_hash: draft.tokenizer_hash }).encode()
 }
 
 /// A connection on which anything can be sent.
@@ -216,10 +234,14 @@ impl Edge {
         Self { model: pair.draft().unwrap(), tokenizer: pair.tokenizer().unwrap() }
     }
 
+    /// What a session needs to know of the draft.
+    pub fn info(&self) -> DraftInfo {
+        draft_info(&self.model, &self.tokenizer).unwrap()
+    }
+
     /// Connects to a server.
     pub async fn connect(&self, url: &str) -> NativeEdge<'_> {
-        let info = draft_info(&self.model, &self.tokenizer).unwrap();
-        NativeEdge::greet(&self.model, info, Transport::connect(url).await.unwrap()).await.unwrap()
+        NativeEdge::greet(&self.model, self.info(), Transport::connect(url).await.unwrap()).await.unwrap()
     }
 
     /// The ids of a prompt.

@@ -196,6 +196,9 @@ mod tests {
             "return_tokens_as_token_ids": true, "add_special_tokens": false
         });
         assert_eq!(said, expected);
+        let sampling = SamplingParameters { temperature: 0.5, top_k: 40, top_p: 0.75 };
+        let said = serde_json::to_value(Question { sampling, ..question }.body("m")).unwrap();
+        assert_eq!((&said["temperature"], &said["top_k"], &said["top_p"]), (&0.5.into(), &40.into(), &0.75.into()));
     }
 
     #[test]

@@ -78,23 +78,10 @@ fn gguf_types_match_within_their_activation_rounding() {
 fn every_block_type_agrees_with_its_widened_weights() {
     use crate::fixture::random_gguf;
     let tokens: Vec<u32> = (0..20).map(|i| i * 31 % 80).collect();
-    for dtype in [
-        GgmlDType::F16,
-        GgmlDType::BF16,
-        GgmlDType::Q4_0,
-        GgmlDType::Q4_1,
-        GgmlDType::Q5_0,
-        GgmlDType::Q5_1,
-        GgmlDType::Q8_0,
-        GgmlDType::Q2K,
-        GgmlDType::Q3K,
-        GgmlDType::Q4K,
-        GgmlDType::Q5K,
-        GgmlDType::Q6K,
-    ] {
+    for dtype in include!("candle_types.rs") {
         let widened = gguf(&random_gguf(dtype, true));
         let expected = logits_at_all(&widened, &mut widened.new_cache(), &tokens);
-        let tolerance = if matches!(dtype, GgmlDType::F16 | GgmlDType::BF16) { 1e-6 } else { 6e-2 };
+        let tolerance = if matches!(dtype, GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) { 1e-6 } else { 6e-2 };
         worst_error(&gguf(&random_gguf(dtype, false)), &tokens, &expected, tolerance);
     }
 }

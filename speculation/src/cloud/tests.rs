@@ -558,11 +558,22 @@ fn a_verdict_is_kept_until_the_edge_shows_that_it_has_come() {
     let last = Verdict { generation: 1, round: 1, accepted: 1, next: Next::Token(7), finish: Some(Finish::Eos) };
     assert_eq!(resumes(&mut session, 1, 4), [Frame::Verdict(last)]);
     // A generation that the server has not heard of yet.
-    assert_eq!(resumes(&mut session, 2, 9), []);
+    assert_eq!(resumes(&mut session, 2, 1), []);
     session.handle_frame(&prompt(2, &[0]));
     assert_eq!(resumes(&mut session, 2, 1), []);
     let old = Resume { ticket: ADMISSION.ticket, attempt: 99, generation: 1, length: 9 };
     assert!(!session.resume(&old), "an edge that knows less than the server cannot go on");
+}
+
+#[test]
+fn what_was_cancelled_is_not_sent_again() {
+    let mut session = greeted();
+    session.handle_frame(&prompt(1, &[0, 1]));
+    session.handle_frame(&draft(1, 0, &[3]));
+    forward(&mut session);
+    answer(&mut session, &[3, 5]);
+    session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
+    assert_eq!(resumes(&mut session, 1, 0), []);
 }
 
 #[test]

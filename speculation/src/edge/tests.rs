@@ -423,6 +423,31 @@ fn what_was_not_answered_is_sent_again() {
     assert!(matches!(&frames[..], [Frame::Draft(draft)] if draft.round == 1), "{frames:?}");
 }
 
+/// The time without a connection is neither the link's nor the drafting's, but it is the text's.
+#[test]
+fn the_time_without_a_connection_is_no_round_trip() {
+    let at = Duration::from_millis;
+    let (mut session, _) = drafted(ruled("exact"), 6);
+    assert!(session.disconnected());
+    session.reconnected();
+    polled(&mut session);
+    session.handle_frame(&Frame::Welcome(welcome(16)).encode(), at(9000)).unwrap();
+    session.handle_frame(&verdict(1, Next::Token(4), None).encode(), at(9050)).unwrap();
+    let statistics = session.statistics();
+    assert_eq!((statistics.round_trip, statistics.drafting, statistics.elapsed), (at(50), at(0), at(9050)));
+    // In another session as well.
+    polled(&mut session);
+    give(&mut session, refusal(ErrorCode::ShuttingDown)).unwrap();
+    assert!(session.disconnected());
+    session.reconnected();
+    let another = Welcome { ticket: Ticket { id: [3; 16], ..TICKET }, ..welcome(16) };
+    session.handle_frame(&Frame::Welcome(another).encode(), at(20_000)).unwrap();
+    polled(&mut session);
+    let last = Verdict { generation: 2, round: 0, accepted: 0, next: Next::Token(7), finish: Some(Finish::Eos) };
+    session.handle_frame(&Frame::Verdict(last).encode(), at(20_100)).unwrap();
+    assert_eq!(session.statistics().elapsed, at(20_100));
+}
+
 #[test]
 fn a_cancel_without_a_connection_is_sent_when_there_is_one() {
     let (mut session, _) = drafted(ruled("exact"), 6);

@@ -31,6 +31,7 @@ test('every error is one or more whole sentences, whatever its code', () => {
     'corrupt-heads',
     'heads-mismatch',
     'server-full',
+    'taken-over',
     'worker-crashed',
     'never-heard-of',
   ]) {

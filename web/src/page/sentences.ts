@@ -46,6 +46,8 @@ export function sentenceFor(error: unknown): string {
       return 'The server is stopping. Try again once it has been started anew.';
     case 'idle':
       return 'The server ended the session because nothing happened for too long. Press Generate to connect again.';
+    case 'taken-over':
+      return 'Another tab goes on with this text. Press Generate to begin a new one in this tab.';
     case 'prompt-too-long':
       return `The prompt is too long for the models (${error.message}). Shorten it and try again.`;
     case 'worker-crashed':

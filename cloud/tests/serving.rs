@@ -1,0 +1,232 @@
+//! `outrider serve` and its clients as processes: in front of an engine, and when it is told to stop.
+//!
+//! The engine is a mock with the pair's target, so that a pass takes as long as a test wants it to.
+#![cfg(unix)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
+
+#[path = "../../tests/gateway/mock.rs"]
+mod mock;
+mod process;
+
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures_util::{SinkExt, Stream, StreamExt};
+use mock::{MockEngine, Mood, of_model};
+use outrider_cloud::{
+    edge::{NativeEdge, Retry},
+    pair::{self, PairPaths},
+};
+use outrider_codec::{
+    frame::{Draft, ErrorCode, Frame, Hello, Prompt, Request, SamplingParameters},
+    scheme::{Code, SchemeParameters},
+};
+use outrider_speculation::edge::{Mode, Settings, Speculation};
+use process::{Server, complaint, outrider, stdout};
+use serde_json::Value;
+use tokio::time;
+use tokio_tungstenite::tungstenite::{self, Message};
+
+const TOKENIZER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tokenizer.json");
+const PROMPT: &str = "Once upon a time";
+const TOKENS: u32 = 48;
+const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+const K_SQS: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
+
+/// The pair's target behind an engine.
+async fn engine() -> MockEngine {
+    let pair = PairPaths::default();
+    let target = pair.target().unwrap();
+    let context_length = target.config().context_length as u32;
+    MockEngine::start(of_model(target), pair.tokenizer().unwrap(), context_length).await
+}
+
+/// What `outrider serve` is told of it.
+fn target(address: &str) -> [String; 4] {
+    ["--target", &format!("openai:{address}"), "--tokenizer", TOKENIZER].map(str::to_owned)
+}
+
+fn server(engine: &MockEngine) -> Server {
+    Server::start(&target(&engine.address).each_ref().map(String::as_str))
+}
+
+/// The greedy text that `outrider generate` prints as ids.
+fn greedy(options: &[&str]) -> Vec<u64> {
+    let tokens = TOKENS.to_string();
+    let arguments = ["generate", "--json", "--temperature", "0", "--max-tokens", &tokens, PROMPT];
+    let run: Value = serde_json::from_str(&stdout(&outrider(&[&arguments, options].concat()))).unwrap();
+    run["tokenIds"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_users_greedy_text_is_the_targets_own() {
+    let engine = engine().await;
+    let own = greedy(&["--local", "--cloud-only"]);
+    assert_eq!(own.len(), TOKENS as usize);
+    let server = server(&engine);
+    let asked = engine.requests();
+    for options in [&["--cloud-only"][..], &["--scheme", "k-sqs"], &["--scheme", "dssd"], &["--scheme", "coupled"]] {
+        assert_eq!(greedy(&[&["--server", &server.url], options].concat()), own, "{options:?}");
+    }
+    assert!(engine.requests() > asked + 20, "it was the engine's");
+}
+
+/// The last line that a failing run says on stderr; lines of the log may be before it.
+fn last_words(arguments: &[&str]) -> String {
+    let output = outrider(arguments);
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr).unwrap().lines().last().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_reads_why_an_engine_cannot_be_the_target() {
+    let serve = |address: &str, flags: &[&str]| -> Vec<String> {
+        let listen = ["serve", "--listen", "127.0.0.1:0"].map(str::to_owned);
+        listen.into_iter().chain(target(address)).chain(flags.iter().map(|&flag| flag.to_owned())).collect()
+    };
+    let words = |arguments: &[String]| last_words(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    // The discard port, where nothing listens.
+    let line = words(&serve("http://127.0.0.1:9", &[]));
+    assert!(line.contains("the engine at http://127.0.0.1:9/v1 cannot be reached"), "{line}");
+    assert!(line.contains("is it running?"), "{line}");
+
+    let engine = engine().await;
+    engine.feel(Mood::KeepsQuiet);
+    let line = words(&serve(&engine.address, &[]));
+    assert!(line.contains("does not serve prompt log-probabilities") && line.contains("--target-logprobs 0"), "{line}");
+    // It is as the sentence says.
+    let flags = target(&engine.address);
+    let flags = flags.iter().map(String::as_str).chain(["--target-logprobs", "0"]);
+    let server = Server::start(&flags.collect::<Vec<_>>());
+    assert_eq!(greedy(&["--server", &server.url]), greedy(&["--local", "--cloud-only"]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_reads_what_cannot_be_served_and_when_the_engine_fails() {
+    let engine = engine().await;
+    let server = server(&engine);
+    let generate = |options: &[&str]| complaint(&[&["generate", "--server", &server.url], options, &[PROMPT]].concat());
+    let line = generate(&["--rule", "lossy"]);
+    let (rule, way_out) = ("The acceptance rule lossy needs the target's whole distribution", "use the exact rule.");
+    assert!(line.contains("invalid-parameters") && line.contains(rule) && line.contains(way_out), "{line}");
+    let line = generate(&["--explain"]);
+    assert!(line.contains("invalid-parameters") && line.contains("use temperature 0 or top-k from 1 to 20"), "{line}");
+    for (mood, said) in [
+        (Mood::Dies, "the engine behind it cannot be reached"),
+        (Mood::Refuses(500), "the engine behind it refuses"),
+        (Mood::Babbles, "the engine behind it does not answer what it was asked"),
+    ] {
+        engine.feel(mood);
+        let line = generate(&[]);
+        let expected = format!("the server refuses (internal): The server failed: {said}. Try again later.");
+        assert!(line.contains(&expected), "{mood:?}: {line}");
+    }
+    engine.feel(Mood::Well);
+    assert_eq!(greedy(&["--server", &server.url]).len(), TOKENS as usize);
+}
+
+type Answer = Option<Result<Message, tungstenite::Error>>;
+
+/// The next frame; `None` when the server has closed.
+async fn receive(socket: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin)) -> Option<Frame> {
+    let message: Answer = time::timeout(Duration::from_secs(20), socket.next()).await.expect("the server answers");
+    match message {
+        Some(Ok(Message::Binary(bytes))) => Some(Frame::decode(&bytes).unwrap()),
+        _ => None,
+    }
+}
+
+/// A round is under way at the engine, which takes so long for it; then the server is told to stop. Gives what its client reads
+/// from then on, how long that took, and the server.
+async fn stopped_in_a_round(pass: Duration) -> (Vec<Frame>, Duration, Server) {
+    let engine = engine().await;
+    let server = server(&engine);
+    let pair = PairPaths::default();
+    let info = pair::draft_info(&pair.draft().unwrap(), &pair.tokenizer().unwrap()).unwrap();
+    let (mut socket, _) = tokio_tungstenite::connect_async(&server.url).await.unwrap();
+    let request = Request { generation: 1, sampling: GREEDY, seed: 1, max_new_tokens: 8, tokens: vec![0, 5] };
+    let hello = Frame::Hello(Hello { vocab_size: info.vocab_size, tokenizer_hash: info.tokenizer_hash });
+    let draft = Frame::Draft(Draft { generation: 1, ..Draft::default() });
+    engine.feel(Mood::Dawdles(pass));
+    let asked = engine.requests();
+    for frame in [hello, Frame::Prompt(Prompt::exact(K_SQS, request)), draft] {
+        socket.send(Message::Binary(frame.encode().into())).await.unwrap();
+    }
+    assert!(matches!(receive(&mut socket).await, Some(Frame::Welcome(_))));
+    while engine.requests() == asked {
+        time::sleep(Duration::from_millis(5)).await;
+    }
+    server.terminate();
+    let start = Instant::now();
+    let mut frames = Vec::new();
+    while let Some(frame) = receive(&mut socket).await {
+        frames.push(frame);
+    }
+    (frames, start.elapsed(), server)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_finishes_the_round_and_says_so() {
+    let pass = Duration::from_millis(1500);
+    let (frames, took, mut server) = stopped_in_a_round(pass).await;
+    let [Frame::Verdict(verdict), Frame::Error(error)] = &frames[..] else { panic!("{frames:?}") };
+    assert_eq!((verdict.generation, verdict.round), (1, 0));
+    assert_eq!((error.generation, error.code), (0, ErrorCode::ShuttingDown));
+    assert_eq!(error.text, "The server is stopping; come back.");
+    assert!(took > pass - Duration::from_millis(500) && took < pass + Duration::from_secs(2), "{took:?}");
+    // Nobody is left to be waited for.
+    assert!(server.ended_within(Duration::from_secs(2)).expect("it ends").success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_does_not_wait_for_a_round_that_never_ends() {
+    let (frames, took, mut server) = stopped_in_a_round(Duration::from_secs(60)).await;
+    assert_eq!(frames, []);
+    assert!(took < Duration::from_secs(8), "{took:?}");
+    assert!(server.ended_within(Duration::from_secs(2)).expect("it ends").success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_goes_on_at_the_server_that_comes_after() {
+    let engine = engine().await;
+    let own = greedy(&["--local", "--cloud-only"]);
+    let first = server(&engine);
+    let pair = PairPaths::default();
+    let (draft, tokenizer) = (pair.draft().unwrap(), pair.tokenizer().unwrap());
+    let info = pair::draft_info(&draft, &tokenizer).unwrap();
+    let mut edge = NativeEdge::connect(&draft, info, &first.url, None, Retry::default()).await.unwrap();
+
+    let (stop, stopping) = mpsc::channel();
+    let flags = target(&engine.address);
+    let operator = thread::spawn(move || {
+        let mut first = first;
+        stopping.recv().unwrap();
+        first.terminate();
+        let status = first.ended_within(Duration::from_secs(5)).expect("it ends");
+        assert!(status.success());
+        Server::start_at(&first.address.clone(), &flags.each_ref().map(String::as_str))
+    });
+    // Slow enough to be stopped in the middle.
+    engine.feel(Mood::Dawdles(Duration::from_millis(50)));
+    let mode = Mode::Speculative(Speculation::new(K_SQS, 4));
+    let settings = Settings { mode, sampling: GREEDY, seed: 1, max_new_tokens: TOKENS };
+    let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, PROMPT).unwrap();
+    let (mut ids, mut before_the_stop) = (Vec::new(), None);
+    let generated = edge
+        .generate(prompt, &settings, |committed| {
+            ids.extend(committed.tokens.iter().map(|&(id, _)| u64::from(id)));
+            if before_the_stop.is_none() && ids.len() > 8 {
+                before_the_stop = Some(ids.len());
+                stop.send(()).unwrap();
+            }
+        })
+        .await
+        .unwrap();
+    let _second = operator.join().unwrap();
+    assert_eq!((ids, generated.resumed), (own, 1));
+    assert!(before_the_stop.is_some_and(|length| length < TOKENS as usize / 2));
+}
