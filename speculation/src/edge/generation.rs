@@ -434,7 +434,6 @@ impl Generation {
             stood.as_mut().unwrap_or(&mut drafting.current)
         } else {
             drafting.drop_later(statistics, now);
-            drafting.cached = drafting.cached.min(prefix + accepted);
             &mut drafting.current
         };
         let drafted = round.drafter.ids().to_vec();
