@@ -153,6 +153,22 @@ async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
     assert_eq!(resume(&server, welcome.ticket, 2, 4).await.expect_refusal(ErrorCode::UnknownSession).await, unknown);
 }
 
+/// Who has begun nothing has nothing to come back for, and is not waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_where_nothing_was_begun_is_free_at_once() {
+    let server = server(1, Limits::default()).await;
+    let (client, welcome) = server.greeted(&draft_info(&model(DRAFT))).await;
+    drop(client);
+    let is_free = async {
+        while server.engine.load().sessions > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), is_free).await.expect("the place is given up");
+    let mut client = resume(&server, welcome.ticket, 1, 0).await;
+    client.expect_closing_error(ErrorCode::UnknownSession).await;
+}
+
 /// Silence counts from when somebody was there again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_back_late_may_be_silent_as_long_as_anybody() {
