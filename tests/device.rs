@@ -165,7 +165,7 @@ fn what_is_not_decided_here_comes_back_whole() {
         Round { evidence: true, ..round.clone() },
         Round { scheme: Some(SchemeParameters::Coupled), drafts: Drafts::Ids(vec![1, 2]), ..round.clone() },
     ] {
-        assert_eq!(decide(&[(other.clone(), rows.clone())]), [back.clone()], "{other:?}");
+        assert_eq!(decide(&[(other.clone(), rows.clone())]), std::slice::from_ref(&back), "{other:?}");
     }
     // All that top-k keeps is no cut.
     assert!(matches!(decide(&[(sampled(300, 1.0), rows.clone())])[0], Decision::Judged { .. }));

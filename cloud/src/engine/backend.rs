@@ -38,6 +38,7 @@ pub(crate) struct Part<'p> {
     /// Indices into `tokens` after which logits are wanted.
     pub(crate) positions: &'p [usize],
     /// What the rows are for, if somebody may decide it.
+    #[cfg_attr(not(feature = "device"), expect(dead_code, reason = "the CPU decides nothing"))]
     pub(crate) round: Option<&'p Round>,
 }
 
