@@ -1,5 +1,8 @@
 //! Several rounds in flight, at the cloud.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::*;
 
 /// A generation of up to 3 rounds in flight after token 0.

@@ -1,5 +1,8 @@
 //! Several rounds in flight, at the edge. The draft model always says 3.
 
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
 use super::*;
 
 fn ahead(draft_length: u32) -> Speculation {
