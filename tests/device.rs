@@ -107,8 +107,10 @@ fn on_cpu(round: &Round, rows: &[Vec<f32>], length: usize, seed: u64) -> Decisio
     let mut coins = Randomness::new(seed, End::Cloud);
     coins.begin_round(length);
     let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
-    let judged =
-        |Outcome { accepted, token }: Outcome| Decision::Judged { accepted, next: Next::Token(token.unwrap()) };
+    let judged = |Outcome { accepted, token }: Outcome| Decision::Judged {
+        accepted,
+        next: token.map_or(Next::Nothing, Next::Token),
+    };
     match &round.drafts {
         Drafts::Distributions(tokens) => {
             judged(Judge::exact(round.sampling, &mut coins).verify(tokens, &[], &rows).unwrap())
@@ -137,17 +139,27 @@ fn the_same_coins_give_the_same_outcomes_as_on_the_cpu() {
         schemes.into_iter().flat_map(|scheme| [(scheme, 1.0, 4), (scheme, 0.6, 300), (scheme, 1.7, 700)])
     {
         let toy = Toy::new(vocab_size, scheme, at(temperature));
-        let rounds: Vec<_> = (0..400u64).map(|seed| toy.round(&PROMPT, (seed % 5) as usize, seed)).collect();
+        let round = |seed: u64| {
+            let (round, mut rows) = toy.round(&PROMPT, (seed % 5) as usize, seed);
+            // Every other round is continued: nothing follows its last draft.
+            rows.truncate(round.drafts.len().max(1) + (seed % 2) as usize);
+            (round, rows)
+        };
+        let rounds: Vec<_> = (0..400).map(round).collect();
         let decisions = decide(&rounds);
-        let (mut fell, mut differ) = (0, 0);
+        let (mut fell, mut followed, mut differ) = (0, 0, 0);
         for (((round, rows), decision), seed) in rounds.iter().zip(&decisions).zip(0..) {
             let expected = on_cpu(round, rows, PROMPT.len(), seed);
             differ += usize::from(*decision != expected);
             fell += usize::from(matches!(expected, Decision::Judged { accepted, .. } if accepted < round.drafts.len()));
+            followed += usize::from(matches!(expected, Decision::Judged { next: Next::Nothing, .. }));
         }
         // A border between two tokens moves by rounding; 400 coins rarely fall so near to one.
         assert!(differ <= 1, "{differ} of 400 differ: {scheme:?}, temperature {temperature}, {vocab_size} tokens");
-        assert!(fell > 40, "some drafts fall, or nothing is tested: {fell}");
+        assert!(
+            fell > 40 && followed > 10,
+            "some drafts fall, some rounds are followed, or nothing is tested: {fell}, {followed}"
+        );
     }
 }
 

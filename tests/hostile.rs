@@ -56,7 +56,7 @@ async fn lies_are_refused_by_name_and_others_never_notice() {
 
     let honest = tk_slt([3, 9], [HALF, HALF], 1);
     let many = Draft { count: MAX_DRAFT_TOKENS + 1, ..honest.clone() };
-    let lies: [(&str, SchemeParameters, Draft, ErrorCode, &str); 17] = [
+    let lies: [(&str, SchemeParameters, Draft, ErrorCode, &str); 18] = [
         (
             "more than one in all",
             TK_SLT,
@@ -104,7 +104,7 @@ async fn lies_are_refused_by_name_and_others_never_notice() {
             TK_SLT,
             Draft { generation: 7, ..honest.clone() },
             ErrorCode::OutOfOrder,
-            "Draft 7/0 came while 1/0 was expected",
+            "Draft 7/0 came while generation 1 is under way",
         ),
         (
             "another round",
@@ -112,6 +112,13 @@ async fn lies_are_refused_by_name_and_others_never_notice() {
             Draft { round: 3, ..honest.clone() },
             ErrorCode::OutOfOrder,
             "Draft 1/3 came while 1/0 was expected",
+        ),
+        (
+            "an epoch to come",
+            TK_SLT,
+            Draft { epoch: 3, ..honest.clone() },
+            ErrorCode::OutOfOrder,
+            "Draft 1/0 is of epoch 3 while 0 is under way",
         ),
         (
             "an id outside the vocabulary",

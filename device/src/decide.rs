@@ -41,6 +41,8 @@ pub enum Next {
     Token(u32),
     /// What the CPU makes of the rows from there on.
     Rows(Vec<Vec<f32>>),
+    /// Nothing: all stand, and another round follows.
+    Nothing,
 }
 
 /// How a round can be decided.
@@ -59,6 +61,8 @@ struct Judged<'r> {
     chunk: usize,
     /// Its first row.
     row: usize,
+    /// Its rows: one a draft, and one for the token that follows the last, where one does.
+    rows: usize,
     round: &'r Round,
 }
 
@@ -110,11 +114,17 @@ impl BatchRows {
         for (chunk, round) in rounds.iter().enumerate() {
             let range = self.range(chunk);
             let plan = round.map_or(Plan::Rows, |round| Plan::of(round, vocab_size));
-            // A round's rows are those after the last committed token and after each draft.
-            let fits = |round: &&Round| range.len() == round.drafts.len() + 1 && round.coins.len() == range.len();
+            // A round's rows are those after the last committed token and after each draft; a continued one's without the last.
+            let fits = |round: &&Round| {
+                let drafts = round.drafts.len();
+                let is_continued = drafts > 0 && range.len() == drafts;
+                (is_continued || range.len() == drafts + 1) && round.coins.len() == drafts + 1
+            };
             match (plan, round.filter(fits)) {
                 (Plan::Certain, _) if !range.is_empty() => certain.push(chunk),
-                (Plan::Judged, Some(round)) => judged.push(Judged { chunk, row: range.start, round }),
+                (Plan::Judged, Some(round)) => {
+                    judged.push(Judged { chunk, row: range.start, rows: range.len(), round });
+                }
                 _ => decisions[chunk] = Some(Decision::Rows(self.rows(chunk)?)),
             }
         }
@@ -158,8 +168,8 @@ impl BatchRows {
         let mut wanted = Vec::new();
         let mut temperatures = Vec::new();
         let (mut ids, mut thresholds) = (Vec::new(), Vec::new());
-        for Judged { row, round, .. } in rounds {
-            for (index, coin) in round.coins.iter().enumerate() {
+        for Judged { row, rows, round, .. } in rounds {
+            for (index, coin) in round.coins.iter().take(*rows).enumerate() {
                 wanted.push((row + index) as u32);
                 temperatures.push(round.sampling.temperature);
                 let (id, q) = draft(&round.drafts, index);
@@ -180,30 +190,32 @@ impl BatchRows {
         let mut first = 0;
         let mut decided = Vec::with_capacity(rounds.len());
         let mut draws = Vec::new();
-        for (judged, Judged { row, round, .. }) in rounds.iter().enumerate() {
+        for (judged, Judged { row, rows, round, .. }) in rounds.iter().enumerate() {
             let drafts = round.drafts.len();
             let accepted = stands[first..first + drafts].iter().take_while(|&&stands| stands == 1).count();
             let dist = match &round.drafts {
                 Drafts::Distributions(tokens) => tokens.get(accepted).map(|token| &token.dist),
                 _ => None,
             };
-            if accepted == drafts || dist.is_some() {
+            if accepted == *rows {
+                decided.push((accepted, Some(Next::Nothing)));
+            } else if accepted == drafts || dist.is_some() {
                 // The coin behind those that judged.
                 let coin = round.coins[(accepted + 1).min(drafts)];
                 draws.push(Draw { judged, row: first + accepted, coin, dist });
                 decided.push((accepted, None));
             } else {
                 // DSSD: the edge resamples, from the row.
-                decided.push((accepted, Some(Next::Rows(self.fetch(row + accepted..row + drafts + 1)?))));
+                decided.push((accepted, Some(Next::Rows(self.fetch(row + accepted..row + rows)?))));
             }
-            first += drafts + 1;
+            first += rows;
         }
         for (draw, token) in draws.iter().zip(draw(&weights, &partitions, &draws)?) {
-            let Judged { row, round, .. } = &rounds[draw.judged];
+            let Judged { row, rows, .. } = &rounds[draw.judged];
             let (accepted, next) = &mut decided[draw.judged];
             *next = Some(match token {
                 Some(token) => Next::Token(token),
-                None => Next::Rows(self.fetch(row + *accepted..row + round.drafts.len() + 1)?),
+                None => Next::Rows(self.fetch(row + *accepted..row + rows)?),
             });
         }
         let decision = |(accepted, next): (usize, Option<Next>)| Decision::Judged {

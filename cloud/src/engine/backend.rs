@@ -123,6 +123,7 @@ impl Backend {
             #[cfg(feature = "device")]
             Place::Device(model) => {
                 let rounds: Vec<Option<&Round>> = parts.iter().map(|part| part.round).collect();
+                let counts: Vec<usize> = parts.iter().map(|part| part.positions.len()).collect();
                 let mut chunks = Vec::with_capacity(parts.len());
                 for part in parts.iter_mut() {
                     let cache = part.cache.on_device().ok_or(ELSEWHERE)?;
@@ -132,9 +133,8 @@ impl Backend {
                 let decide = |rows: BatchRows| rows.decide(&rounds);
                 let decisions = model.forward(&mut chunks).and_then(decide).map_err(|error| error.to_string())?;
                 let vocab_size = model.config().vocab_size as u32;
-                let rows =
-                    decisions.into_iter().zip(rounds).map(|(decision, round)| decided(decision, round, vocab_size));
-                Ok(rows.collect())
+                let rows = decisions.into_iter().zip(rounds).zip(counts);
+                Ok(rows.map(|((decision, round), count)| decided(decision, round, count, vocab_size)).collect())
             }
         }
     }
@@ -143,16 +143,18 @@ impl Backend {
 /// A cache that another backend made. There is one backend an engine.
 const ELSEWHERE: &str = "the cache is not this backend's";
 
-/// Rows that leave what a device has decided.
+/// `count` rows that leave what a device has decided.
 #[cfg(feature = "device")]
-fn decided(decision: Decision, round: Option<&Round>, vocab_size: u32) -> Rows {
+fn decided(decision: Decision, round: Option<&Round>, count: usize, vocab_size: u32) -> Rows {
     let drafts = round.map(|round| round.drafts.ids()).unwrap_or_default();
     Rows::Decided(match decision {
         Decision::Rows(rows) => Decided::of(rows),
         Decision::Certain(tokens) => Decided::of(tokens.into_iter().map(|id| rows::certain(id, vocab_size)).collect()),
         Decision::Judged { accepted, next: Next::Token(token) } => {
-            // Rounds are judged there only with a row after the last draft.
-            Decided::forcing(Outcome { accepted, token: Some(token) }, &drafts, vocab_size, drafts.len() + 1)
+            Decided::forcing(Outcome { accepted, token: Some(token) }, &drafts, vocab_size, count)
+        }
+        Decision::Judged { accepted, next: Next::Nothing } => {
+            Decided::forcing(Outcome { accepted, token: None }, &drafts, vocab_size, count)
         }
         Decision::Judged { accepted, next: Next::Rows(rows) } => {
             Decided::standing(&drafts[..accepted], rows, vocab_size)
