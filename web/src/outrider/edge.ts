@@ -145,7 +145,7 @@ export interface RoundRecord {
   otherBits: Partial<Record<ComparedScheme, number>>;
 }
 
-/** One round: what the server committed with one answer, and the totals after it. */
+/** One round: what the server committed with one answer, and the totals when it was told: with several rounds in flight perhaps after later ones. */
 export interface Round {
   tokens: Token[];
   statistics: Statistics;

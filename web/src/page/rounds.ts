@@ -1,19 +1,16 @@
-// The strip of rounds: what became of each round's drafts, derived from the running totals.
+// The strip of rounds: what became of each round's drafts.
 
-import type { Origin, Round, Statistics } from '../outrider/index.js';
+import type { Origin, Round } from '../outrider/index.js';
 
 /** One cell of a round's column, from the bottom up. */
 export type Cell = Origin | 'rejected';
 
-/**
- * The cells of one round: drafts that were accepted, then those that were not, then the server's own token.
- * @param before the totals before the round; null for the first
- */
-export function cellsOf(round: Round, before: Statistics | null): Cell[] {
-  const drafted = round.statistics.drafted - (before?.drafted ?? 0);
-  const cells: Cell[] = round.tokens.filter(({ origin }) => origin === 'accepted').map(() => 'accepted');
-  const rejected = Math.max(0, drafted - cells.length);
+/** The cells of one round: drafts that were accepted, then those that were not, then the server's own token. */
+export function cellsOf({ tokens, round }: Round): Cell[] {
+  const cells: Cell[] = tokens.filter(({ origin }) => origin === 'accepted').map(() => 'accepted');
+  // Not from the totals: with several rounds in flight they may be those after the next round already.
+  const rejected = Math.max(0, (round?.drafted.length ?? 0) - cells.length);
   for (let i = 0; i < rejected; i++) cells.push('rejected');
-  for (const { origin } of round.tokens) if (origin !== 'accepted') cells.push(origin);
+  for (const { origin } of tokens) if (origin !== 'accepted') cells.push(origin);
   return cells;
 }

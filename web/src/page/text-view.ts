@@ -1,4 +1,4 @@
-import type { Origin, Round, Statistics } from '../outrider/index.js';
+import type { Origin, Round } from '../outrider/index.js';
 import { element, make } from './elements.js';
 import { cellsOf } from './rounds.js';
 
@@ -29,7 +29,6 @@ export class TextView {
   readonly #counts = new Map<Origin, HTMLElement>();
   #tallies: Record<Origin, number> = { ...noTallies };
   #text: HTMLElement | null = null;
-  #before: Statistics | null = null;
 
   constructor() {
     for (const [origin, { name, meaning }] of Object.entries(origins)) {
@@ -43,7 +42,6 @@ export class TextView {
   /** Empties the view and shows the prompt that is being continued. */
   begin(prompt: string): void {
     this.#tallies = { ...noTallies };
-    this.#before = null;
     this.#text = make('p', { class: 'text' }, make('span', { class: 'given', title: 'the prompt' }, prompt));
     this.#output.replaceChildren(this.#text);
     this.#output.setAttribute('aria-busy', 'true');
@@ -74,11 +72,10 @@ export class TextView {
     // Whoever has scrolled up to read is left there.
     if (follows) this.#output.scrollTop = this.#output.scrollHeight;
 
-    const cells = cellsOf(round, this.#before).map((cell) => make('i', { class: 'cell', 'data-cell': cell }));
+    const cells = cellsOf(round).map((cell) => make('i', { class: 'cell', 'data-cell': cell }));
     this.#strip.append(make('span', { class: 'round' }, ...cells));
     if (this.#strip.childElementCount > SHOWN_ROUNDS) this.#strip.firstElementChild?.remove();
     this.#strip.scrollLeft = this.#strip.scrollWidth;
-    this.#before = round.statistics;
   }
 
   end(): void {
