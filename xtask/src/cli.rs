@@ -47,8 +47,8 @@ Usage: cargo xtask <command>
       serve [quick]    one server with up to 256 sessions at a time, then with 1000 of which 50 are active; five minutes
 
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling
-      --cuda           instead: clippy on the server with CUDA, whose compiler comes from PyPI (1 GB of disk); half an
-                       hour the first time, no GPU needed
+      --cuda           instead: clippy on the server with CUDA, whose compiler comes from PyPI (1 GB of disk), and its
+                       program, in target/cuda/release; half an hour the first time, no GPU needed
   help                 this text
 
 The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen, wasm-pack, cargo-deny,

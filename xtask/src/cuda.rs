@@ -1,6 +1,7 @@
 //! CUDA's compiler and headers from PyPI, in a Python environment under target/tools, and what is checked with them. No GPU is
 //! needed to build for one.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,16 +27,27 @@ const PACKAGES: [&str; 8] = [
 /// What GPUs the kernels are for, if nothing else is said: Hopper (H100, H200).
 const COMPUTE_CAPABILITY: &str = "90";
 
-/// Clippy on the server with the feature `cuda`, whose kernels are compiled on the way.
+/// Clippy on the server with the feature `cuda`, whose kernels are compiled on the way; then its program, to be carried to a GPU.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let toolkit = Toolkit::install(workspace)?;
     println!("Compiling candle's kernels for CUDA: half an hour on two cores the first time.");
-    let mut clippy = workspace.cargo("clippy");
-    clippy.args(["--release", "--package", "outrider-cloud", "--features", "cuda", "--", "--deny", "warnings"]);
-    toolkit.provide(&mut clippy)?;
-    // A folder of its own: what these variables change is not compiled again for everything else.
-    clippy.env("CARGO_TARGET_DIR", workspace.target().join("cuda"));
-    process::run(&mut clippy)
+    // A folder of its own: what the toolkit's variables change is not compiled again for everything else.
+    let target = workspace.target().join("cuda");
+    let cargo = |subcommand| -> Result<Command> {
+        let mut cargo = workspace.cargo(subcommand);
+        cargo.args(["--release", "--package", "outrider-cloud", "--features", "cuda"]);
+        cargo.env("CARGO_TARGET_DIR", &target);
+        toolkit.provide(&mut cargo)?;
+        Ok(cargo)
+    };
+    process::run(cargo("clippy")?.args(["--", "--deny", "warnings"]))?;
+    let driver = toolkit.stand_in_for_the_driver(workspace)?;
+    process::run(cargo("rustc")?.args(["--bin", "outrider", "--", "-L"]).arg(driver))?;
+    println!(
+        "Built {}: it runs where a driver and CUDA's libraries are.",
+        target.join("release").join("outrider").display()
+    );
+    Ok(())
 }
 
 /// A folder as `/usr/local/cuda` would be.
@@ -86,6 +98,27 @@ impl Toolkit {
             std::os::unix::fs::symlink("lib", &other).with_context(|| format!("{} cannot be made", other.display()))?;
         }
         Ok(())
+    }
+
+    /// A folder with a `libcuda.so` to link with. The real one comes with a GPU's driver; this has its names, from the header, and does
+    /// nothing.
+    fn stand_in_for_the_driver(&self, workspace: &Workspace) -> Result<PathBuf> {
+        let header = self.0.join("include").join("cuda.h");
+        let text = fs::read_to_string(&header).with_context(|| format!("{} cannot be read", header.display()))?;
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let is_name = |word: &&str| {
+            word.strip_prefix("cu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
+        };
+        let names: BTreeSet<&str> = words.filter(is_name).collect();
+        let folder = self.0.join("lib").join("stubs");
+        fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
+        let source = folder.join("cuda.c");
+        let functions: String = names.iter().map(|name| format!("void {name}(void) {{}}\n")).collect();
+        fs::write(&source, functions).with_context(|| format!("{} cannot be written", source.display()))?;
+        let mut cc = workspace.command("cc");
+        cc.args(["-shared", "-fPIC", "-w", "-fno-builtin", "-Wl,-soname,libcuda.so.1", "-o"]);
+        process::run(cc.arg(folder.join("libcuda.so")).arg(&source))?;
+        Ok(folder)
     }
 
     /// What build scripts look at.
