@@ -229,15 +229,6 @@ fn one_round_at_a_time_pays_nothing_for_it() {
 
 const ROUGH: Odds = Odds { bytes: Some(250), restarts: 4, repeats: 5, verdict_with: None, new_coins: false };
 
-fn add(counts: &mut Counts, more: Counts) {
-    counts.cuts += more.cuts;
-    counts.restarts += more.restarts;
-    counts.repeated += more.repeated;
-    counts.late += more.late;
-    counts.resumed += more.resumed;
-    counts.anew += more.anew;
-}
-
 /// Connections that are cut, frames that come twice or late, servers that forget, with three rounds in flight: at temperature 0 the text
 /// is the target's own, at any it is the one that it would have been.
 #[test]
@@ -256,7 +247,7 @@ fn no_token_is_lost_doubled_or_changed() {
                     assert_eq!(tokens, target.greedy(&prompt, 40, &[]), "{scheme:?}, seed {seed}, {:?}", pair.counts);
                     assert_eq!(pair.edge.statistics().tokens, 40);
                 }
-                add(&mut counts, pair.counts);
+                counts += pair.counts;
             }
         }
     }
@@ -277,7 +268,7 @@ fn with_the_same_coins_the_text_is_the_same() {
         let whole = Cuts::new(target.draft(1.0), target.clone(), 64, &[5], Odds::SMOOTH, 1).generate(&[1], &settings);
         let mut pair = Cuts::new(target.draft(1.0), target.clone(), 64, &[5], ROUGH, seed);
         assert_eq!(pair.generate(&[1], &settings), whole, "{scheme:?}, seed {seed}");
-        add(&mut counts, pair.counts);
+        counts += pair.counts;
     }
     assert!(counts.restarts > 10 && counts.resumed > 50, "{counts:?}");
 }

@@ -27,15 +27,6 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
-fn add(counts: &mut Counts, more: Counts) {
-    counts.cuts += more.cuts;
-    counts.restarts += more.restarts;
-    counts.repeated += more.repeated;
-    counts.late += more.late;
-    counts.resumed += more.resumed;
-    counts.anew += more.anew;
-}
-
 /// Every scheme, with evidence and without, with tokens that the target writes alone, and the target alone: at temperature 0 the text
 /// is the target's own, over more than ten thousand cuts.
 #[test]
@@ -61,7 +52,7 @@ fn no_token_is_lost_doubled_or_changed() {
                 assert_eq!(tokens, target.greedy(&prompt, 40, &[]), "{mode:?}, seed {seed}, {:?}", pair.counts);
                 assert_eq!(pair.edge.statistics().tokens, 40);
             }
-            add(&mut counts, pair.counts);
+            counts += pair.counts;
         }
         if counts.cuts > 10_000 {
             break;
@@ -92,7 +83,7 @@ fn with_the_same_coins_the_text_is_the_same() {
         let whole = Cuts::new(draft.clone(), target.clone(), 64, &[5], Odds::SMOOTH, 1).generate(&[1], &settings);
         let mut pair = Cuts::new(draft.clone(), target.clone(), 64, &[5], ROUGH, seed);
         assert_eq!(pair.generate(&[1], &settings), whole, "{mode:?}, seed {seed}");
-        add(&mut counts, pair.counts);
+        counts += pair.counts;
     }
     assert!(counts.restarts > 30 && counts.resumed > 100, "{counts:?}");
 }
@@ -112,7 +103,7 @@ fn what_is_held_back_is_written_again() {
         let whole = Cuts::new(draft.clone(), target.clone(), 64, &[], Odds::SMOOTH, 1).generate(&[1], &settings);
         let mut pair = Cuts::new(draft.clone(), target.clone(), 64, &[], odds, seed);
         assert_eq!(pair.generate(&[1], &settings), whole, "seed {seed}");
-        add(&mut counts, pair.counts);
+        counts += pair.counts;
     }
     assert!(counts.anew > 50, "{counts:?}");
 }

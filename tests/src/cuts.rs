@@ -52,6 +52,17 @@ pub struct Counts {
     pub anew: usize,
 }
 
+impl core::ops::AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.cuts += more.cuts;
+        self.restarts += more.restarts;
+        self.repeated += more.repeated;
+        self.late += more.late;
+        self.resumed += more.resumed;
+        self.anew += more.anew;
+    }
+}
+
 /// One session of the server's.
 #[derive(Debug)]
 struct Hosted {
