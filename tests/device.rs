@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use outrider_cloud::{
-    device::DeviceName,
-    engine::{Engine, EngineSettings},
     pair::{PairPaths, info_of},
-    rows::Rows,
     session::Limits,
+    target::{
+        device::DeviceName,
+        engine::{Engine, EngineSettings},
+        rows::Rows,
+    },
 };
 use outrider_codec::{
     distribution::DraftToken,
@@ -17,15 +19,17 @@ use outrider_codec::{
 };
 use outrider_device::{BatchRows, Decision, Device, Next};
 use outrider_speculation::{
-    Forward,
-    acceptance::{Judge, Outcome},
-    cloud::Round,
-    draft,
-    dssd::{self, Judgement},
-    edge::{Mode, Settings, Speculation},
-    random::{End, Randomness},
-    rules::Rule,
-    sampling::Distribution,
+    Forward, draft,
+    judge::{
+        acceptance::{Judge, Outcome},
+        dssd::{self, Judgement},
+        rules::Rule,
+    },
+    sample::{Distribution, End, Randomness},
+    session::{
+        cloud::Round,
+        edge::{Mode, Settings, Speculation},
+    },
 };
 use outrider_tests::{
     goodness::{ALARM, SAMPLES, p_value, total_variation},

@@ -8,11 +8,10 @@ use outrider_codec::{
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
-    acceptance,
-    conformal::ThresholdParameters,
-    draft::{self, Proposal},
-    edge::{Mode, Settings, Speculation},
-    random::{End, Randomness},
+    draft::{self, Proposal, conformal::ThresholdParameters},
+    judge::acceptance,
+    sample::{End, Randomness},
+    session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{
     goodness::{ALARM, SAMPLES, p_value, total_variation},

@@ -9,7 +9,7 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_models::{Chunk, Model};
-use outrider_speculation::edge::{Mode, Settings, Speculation};
+use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use outrider_tests::{
     schemes,
     server::{Edge, Server, generate},

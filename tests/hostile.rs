@@ -5,7 +5,7 @@ use outrider_codec::{
     frame::{Draft, ErrorCode, Frame, Prompt, Request, SamplingParameters},
     scheme::{Code, Downlink, SchemeParameters},
 };
-use outrider_speculation::edge::{Mode, Settings, Speculation};
+use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use outrider_tests::server::{Edge, MAX_DRAFT_TOKENS, Options, Server, generate};
 
 const V: u32 = 4096;

@@ -8,7 +8,7 @@ use outrider_codec::{
     frame::{ErrorCode, Frame, SamplingParameters},
     scheme::{Code, SchemeParameters},
 };
-use outrider_speculation::edge::{Mode, Settings, Speculation};
+use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use outrider_tests::server::{Edge, RawClient, Server, generate};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use outrider_cloud::app::Caps;
 use outrider_codec::frame::SamplingParameters;
-use outrider_speculation::edge::{Mode, Settings};
+use outrider_speculation::session::edge::{Mode, Settings};
 use outrider_tests::{
     http::{self, Answer},
     server::{Edge, Options, Server, generate},

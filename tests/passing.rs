@@ -8,12 +8,14 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::{
-    conformal::ThresholdParameters,
-    edge::{EndReason, Mode, Origin, Settings, Speculation},
-    gate::{Head, Heads},
-    passing::Passing,
-    rules::Rule,
-    sampling,
+    draft::conformal::ThresholdParameters,
+    judge::rules::Rule,
+    policy::{
+        gate::{Head, Heads},
+        passing::Passing,
+    },
+    sample,
+    session::edge::{EndReason, Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
     goodness::{ALARM, p_value, total_variation},
@@ -52,7 +54,7 @@ fn gate(draft: &ToyModel, prefix: &[u32]) -> bool {
 
 /// Chow's rule: max q ≥ 1 − α of the draft model's own distribution, in f16 as it would travel.
 fn is_sure(draft: &ToyModel, alpha: f64, prefix: &[u32]) -> bool {
-    let q = sampling::transform(&draft.logits(prefix), &NEUTRAL).unwrap();
+    let q = sample::transform(&draft.logits(prefix), &NEUTRAL).unwrap();
     f16::from_f64(q.into_iter().fold(0.0, f64::max)).to_f64() >= 1.0 - alpha
 }
 

@@ -8,10 +8,10 @@ use outrider_codec::{
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
-    conformal::ThresholdParameters,
-    edge::{Mode, Origin, Settings, Speculation},
-    random::{End, Randomness},
-    rules::Rule,
+    draft::conformal::ThresholdParameters,
+    judge::rules::Rule,
+    sample::{End, Randomness},
+    session::edge::{Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
     cuts::{Counts, Cuts, Odds},

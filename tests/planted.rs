@@ -9,12 +9,13 @@ use outrider_codec::{
     scheme::{Code, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    acceptance::{self, Outcome},
-    coupled::{self, SharedNoise},
     draft,
-    dssd::{self, Judgement},
-    random::{End, Randomness},
-    sampling::{self, Distribution},
+    judge::{
+        acceptance::{self, Outcome},
+        coupled,
+        dssd::{self, Judgement},
+    },
+    sample::{self, Distribution, End, Randomness, SharedNoise},
 };
 use outrider_tests::{
     goodness::{ALARM, SAMPLES, p_value, total_variation},
@@ -96,7 +97,7 @@ fn token_id(token: &DraftToken) -> u32 {
 }
 
 fn s(logits: &[f32]) -> Vec<f64> {
-    sampling::transform(logits, &S).unwrap()
+    sample::transform(logits, &S).unwrap()
 }
 
 fn distribution(logits: &[f32]) -> Distribution<'_> {

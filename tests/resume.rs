@@ -5,8 +5,8 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::{
-    edge::{Mode, Settings, Speculation},
-    passing::Passing,
+    policy::passing::Passing,
+    session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{
     cuts::{Counts, Cuts, Odds},

@@ -12,7 +12,7 @@ use outrider_codec::{
     scheme::SchemeParameters,
 };
 use outrider_models::Model;
-use outrider_speculation::{
+use outrider_speculation::session::{
     cloud::TargetInfo,
     edge::{DraftInfo, Mode, Settings, Speculation},
 };

@@ -10,8 +10,8 @@
 
 use outrider_cloud::{
     edge::{NativeEdge, Transport},
-    engine::Engine,
     pair::{PairPaths, draft_info, target_info},
+    target::engine::Engine,
 };
 use outrider_codec::{
     frame::SamplingParameters,
@@ -20,9 +20,9 @@ use outrider_codec::{
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
     draft,
-    edge::{Mode, Settings, Speculation},
-    rules::Rule,
-    sampling::Distribution,
+    judge::rules::Rule,
+    sample::Distribution,
+    session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::laws::Position;
 

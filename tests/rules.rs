@@ -11,13 +11,13 @@ use outrider_codec::{
     scheme::{Code, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    acceptance::Judge,
-    conformal::ThresholdParameters,
-    draft,
-    edge::{Mode, Settings, Speculation},
-    random::{End, Randomness},
-    rules::{Need, Rule, Statistic},
-    sampling::{self, Distribution},
+    draft::{self, conformal::ThresholdParameters},
+    judge::{
+        acceptance::Judge,
+        rules::{Need, Rule, Statistic},
+    },
+    sample::{self, Distribution, End, Randomness},
+    session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{
     goodness::{ALARM, p_value, total_variation},
@@ -168,7 +168,7 @@ fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
                     _ => texts.rule.need().of_unscaled(&q, token.dist.ids()),
                 });
                 let logits = texts.target.logits(&prefix);
-                let p = sampling::transform(&logits, &texts.sampling).unwrap();
+                let p = sample::transform(&logits, &texts.sampling).unwrap();
                 rows.push(match planted {
                     Planted::ScaledTarget => p.iter().map(|p| p.ln() as f32).collect(),
                     _ => logits,
@@ -199,7 +199,7 @@ fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
 fn planted_errors_are_caught() {
     // An α between max q and max S(q) of the first token.
     let draft = texts(Rule::EXACT, SHARPENED, SchemeParameters::Dense).draft.logits(&PROMPT);
-    let peak = |sampling| sampling::transform(&draft, &sampling).unwrap().into_iter().fold(0.0, f64::max);
+    let peak = |sampling| sample::transform(&draft, &sampling).unwrap().into_iter().fold(0.0, f64::max);
     let between = 1.0 - f64::midpoint(peak(NEUTRAL), peak(SHARPENED));
     for (name, parameter, planted) in [
         ("diff", None, Planted::Nothing),

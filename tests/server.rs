@@ -10,7 +10,7 @@ use outrider_codec::{
     frame::{Draft, ErrorCode, Frame, MAX_FRAME_BYTES, Prompt, Request, SamplingParameters},
     scheme::{Code, SchemeParameters},
 };
-use outrider_speculation::edge::{DraftInfo, Mode, Settings, Speculation};
+use outrider_speculation::session::edge::{DraftInfo, Mode, Settings, Speculation};
 use outrider_tests::server::{Edge, Server, generate, hello};
 
 const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };

@@ -8,12 +8,11 @@ use outrider_codec::{
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
-    conformal::ThresholdParameters,
-    control::StopRule,
-    edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
-    rules::Rule,
-    sampling::Distribution,
-    sparsify,
+    draft::{conformal::ThresholdParameters, sparsify},
+    judge::rules::Rule,
+    policy::control::StopRule,
+    sample::Distribution,
+    session::edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
 };
 use outrider_tests::{in_process::InProcess, schemes, toy::ToyModel};
 use proptest::prelude::*;

@@ -14,9 +14,11 @@ use outrider_cloud::{
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
-    cloud::TargetInfo,
-    edge::{DraftInfo, Mode, Settings, Speculation},
-    sampling,
+    sample,
+    session::{
+        cloud::TargetInfo,
+        edge::{DraftInfo, Mode, Settings, Speculation},
+    },
 };
 use outrider_tests::{
     goodness::{ALARM, p_value, total_variation},
@@ -45,7 +47,7 @@ fn law(target: &Model) -> Vec<(Vec<u32>, f64)> {
             let last = [prefix.len() - 1];
             let chunk = Chunk { cache: &mut cache, tokens: &prefix, positions: &last };
             let logits = target.forward(&mut [chunk]).unwrap();
-            let next = sampling::transform(logits[0].row(0), &SAMPLING).unwrap();
+            let next = sample::transform(logits[0].row(0), &SAMPLING).unwrap();
             let likely = (0u32..).zip(next).filter(|&(_, p)| p > 0.0);
             likely.map(|(id, p)| ([&prefix[..], &[id]].concat(), mass * p)).collect::<Vec<_>>()
         });

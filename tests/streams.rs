@@ -8,9 +8,9 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::{
-    conformal::ThresholdParameters,
-    control::StopRule,
-    edge::{Mode, Settings, Speculation},
+    draft::conformal::ThresholdParameters,
+    policy::control::StopRule,
+    session::edge::{Mode, Settings, Speculation},
     theory::tk_slt::{optimal_draft_length, speedup},
 };
 use outrider_tests::{

@@ -8,11 +8,9 @@ use outrider_codec::{
     scheme::{Code, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    acceptance::Outcome,
     draft,
-    random::{End, Randomness},
-    sampling::Distribution,
-    thinning,
+    judge::{acceptance::Outcome, thinning},
+    sample::{Distribution, End, Randomness},
 };
 use outrider_tests::{
     goodness::{ALARM, SAMPLES, p_value, total_variation},

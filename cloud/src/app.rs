@@ -35,7 +35,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
 };
-use outrider_speculation::cloud::TargetInfo;
+use outrider_speculation::session::cloud::TargetInfo;
 use tokio::sync::watch;
 use tower_http::{
     compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer,

@@ -8,9 +8,11 @@ use outrider_codec::frame::ErrorFrame;
 use outrider_models::{Chunk, KvCache, Model, ModelError, Scratch};
 use outrider_speculation::{
     Forward,
-    cloud::TargetInfo,
-    edge::{Committed, DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError},
-    statistics::Statistics,
+    session::{
+        cloud::TargetInfo,
+        edge::{Committed, DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError},
+    },
+    study::statistics::Statistics,
 };
 use tokio::{sync::watch, task, time};
 use tokio_tungstenite::tungstenite::{
@@ -20,10 +22,9 @@ use tokio_tungstenite::tungstenite::{
 };
 
 use crate::{
-    engine::Engine,
     session::{self, Limits, Wire},
     sessions::Sessions,
-    target,
+    target::{self, engine::Engine},
 };
 
 /// Why a native edge cannot go on.

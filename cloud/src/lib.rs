@@ -3,11 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
-//! | [`engine`] | the one thread that owns the target and runs many sessions' passes together |
-//! | [`device`] | which device that is, as an operator says it |
-//! | [`gateway`] | has an engine elsewhere verify in its place |
-//! | [`target`] | either, as sessions see it |
-//! | [`rows`] | what their passes give |
+//! | [`target`] | who judges rounds: the engine on the CPU or a device, or the gateway to an engine elsewhere |
 //! | [`metrics`] | what is counted, for `/metrics` |
 //! | [`session`] | drives one session: state machine, target, time limits |
 //! | [`sessions`] | the sessions that can be resumed, by name |
@@ -18,19 +14,15 @@
 //! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `train-gate`, `bench` |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
-//! `outrider-speculation`, takes the pass it asks for to [`engine`], where it waits for the passes of other sessions
+//! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other sessions
 //! to share one run of the target, and sends what the state machine makes of the logits.
 
 pub mod app;
 pub mod cli;
-pub mod device;
 pub mod edge;
-pub mod engine;
-pub mod gateway;
 pub mod metrics;
 pub mod openai;
 pub mod pair;
-pub mod rows;
 pub mod session;
 pub mod sessions;
 pub mod target;

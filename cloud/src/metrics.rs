@@ -18,7 +18,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::engine::EngineSettings;
+use crate::target::engine::EngineSettings;
 
 mod meter;
 

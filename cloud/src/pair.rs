@@ -10,9 +10,8 @@ use std::{
 
 use outrider_models::{HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer};
 use outrider_speculation::{
-    cloud::TargetInfo,
-    edge::DraftInfo,
-    gate::{Head, HeadError, Heads},
+    policy::gate::{Head, HeadError, Heads},
+    session::{cloud::TargetInfo, edge::DraftInfo},
 };
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");

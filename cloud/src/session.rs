@@ -6,7 +6,7 @@ use std::{future::Future, net::IpAddr, pin::Pin, time::Duration};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt, stream};
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
-use outrider_speculation::cloud::{Admission, CloudOutput, CloudSession, TargetInfo};
+use outrider_speculation::session::cloud::{Admission, CloudOutput, CloudSession, TargetInfo};
 use tokio::{sync::watch, time};
 use tracing::{
     Instrument, Span,
@@ -15,9 +15,8 @@ use tracing::{
 
 use crate::{
     metrics::SessionMeter,
-    rows::Rows,
     sessions::{Entry, Sessions, Visit},
-    target::{Seat, Target, TargetError},
+    target::{Seat, Target, TargetError, rows::Rows},
 };
 
 /// Bounds on a session.

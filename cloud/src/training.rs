@@ -29,10 +29,7 @@ use std::collections::BTreeMap;
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{EncodeError, HeadsFile, HeadsMetadata, LinearHead, Model, ModelError, Tokenizer};
-use outrider_speculation::{
-    random::{End, Randomness},
-    sampling::LogitsError,
-};
+use outrider_speculation::sample::{End, LogitsError, Randomness};
 
 pub mod examples;
 pub mod logistic;
@@ -347,7 +344,7 @@ fn samples(texts: &[Text], label: &dyn Fn(&Example) -> f64) -> Samples {
 
 /// The head's scores of rows of features, by the code that sessions run.
 fn scores(head: &LinearHead, features: &[f32]) -> Vec<f64> {
-    match outrider_speculation::gate::Head::new(head.weights.clone(), head.bias) {
+    match outrider_speculation::policy::gate::Head::new(head.weights.clone(), head.bias) {
         Ok(head) => features.chunks_exact(head.width()).map(|row| head.score(row)).collect(),
         // A head that is not finite tells nothing apart.
         Err(_) => features.chunks_exact(head.weights.len().max(1)).map(|_| 0.0).collect(),

@@ -24,7 +24,7 @@ use outrider_codec::{
     frame::{Draft, ErrorCode, Frame, Hello, Prompt, Request, SamplingParameters},
     scheme::{Code, SchemeParameters},
 };
-use outrider_speculation::edge::{Mode, Settings, Speculation};
+use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use process::{Server, complaint, outrider, stdout};
 use serde_json::Value;
 use tokio::time;

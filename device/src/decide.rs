@@ -3,7 +3,7 @@
 //! Of a row of logits l, temperature T and m = max l the weights are w(x) = e^((l(x) − m)/T), p(x) = w(x)/Z. Draft x of the i-th place
 //! stands if uᵢ·q̂(x) < p(x), with uᵢ the i-th of the coins that the session would judge by. With j the first that falls, or their
 //! number if none does, the next coin draws the token that follows, in the order of
-//! [`outrider_speculation::rules::Decision::replace`]: first the tokens outside of q̂'s support by id, with w(x), then the support by
+//! [`outrider_speculation::judge::rules::Decision::replace`]: first the tokens outside of q̂'s support by id, with w(x), then the support by
 //! id, with max(0, w(x) − q̂(x)·Z); without a q̂, after the last draft, all tokens by id. So the same coin gives the same token as on a
 //! processor, but where rounding moves a border past it.
 //!
@@ -14,7 +14,7 @@ use outrider_codec::{
     distribution::DraftDist,
     scheme::{Drafts, SchemeParameters},
 };
-use outrider_speculation::cloud::Round;
+use outrider_speculation::session::cloud::Round;
 
 use crate::{error::DeviceError, model::BatchRows, search::Pieces};
 

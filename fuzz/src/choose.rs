@@ -12,12 +12,11 @@ use outrider_codec::{
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    comparison::ComparisonParameters,
-    conformal::ThresholdParameters,
-    control::StopRule,
-    edge::{Mode, Settings, Speculation},
-    passing::Passing,
-    rules::Rule,
+    draft::conformal::ThresholdParameters,
+    judge::rules::Rule,
+    policy::{control::StopRule, passing::Passing},
+    session::edge::{Mode, Settings, Speculation},
+    study::comparison::ComparisonParameters,
 };
 
 use crate::rules;

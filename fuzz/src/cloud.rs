@@ -14,7 +14,7 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     Forward,
-    cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+    session::cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
 };
 
 use crate::{

@@ -7,10 +7,12 @@ use arbitrary::{Result, Unstructured};
 use outrider_codec::frame::{Frame, Welcome};
 use outrider_speculation::{
     Forward,
-    edge::{DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Mode},
-    explanation::Explanation,
-    passing::Passing,
-    statistics::{Law, Statistics},
+    policy::passing::Passing,
+    session::edge::{DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Mode},
+    study::{
+        explanation::Explanation,
+        statistics::{Law, Statistics},
+    },
 };
 
 use crate::{

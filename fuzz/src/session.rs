@@ -7,9 +7,11 @@ use arbitrary::{Result, Unstructured};
 use outrider_codec::{frame::Finish, rule::RuleParameters};
 use outrider_speculation::{
     Forward,
-    cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
-    edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
-    passing::Passing,
+    policy::passing::Passing,
+    session::{
+        cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+        edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
+    },
 };
 
 use crate::{

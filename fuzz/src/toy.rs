@@ -4,7 +4,7 @@
 use arbitrary::{Result, Unstructured};
 use outrider_speculation::{
     Forward,
-    gate::{Head, Heads},
+    policy::gate::{Head, Heads},
 };
 
 /// Logits after any prefix.

@@ -1,28 +1,16 @@
 //! **Decisions.** What is drafted, what is accepted, and who says what when; on slices of logits.
 //!
-//! Files follow a token from logits to verdict:
+//! Folders follow a token from logits to verdict:
 //!
-//! | module | what it decides |
+//! | folder | what is in it |
 //! |---|---|
-//! | [`sampling`] | S(·): logits → the distribution that is sampled (temperature, top-k, top-p) |
-//! | [`sparsify`] | which tokens of it are kept |
-//! | [`conformal`] | C-SQS's threshold for that, with checkpoints that a verdict returns to |
-//! | [`lattice`], [`half`] | their integer counts: from here on there are no floats on the edge |
-//! | [`draft`] | the above and the draw, for one token |
-//! | [`acceptance`] | how many drafts stand and which token follows |
-//! | [`dssd`] | the same where the edge resamples |
-//! | [`thinning`] | the same where only single probabilities and samples of the target's distribution can be had |
-//! | [`coupled`] | the same where both ends choose with shared noise |
-//! | [`comparison`] | what the same drafts would have cost under other schemes |
-//! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
-//! | [`gate`], [`passing`] | which tokens the edge commits without asking |
-//! | [`control`] | when a round of drafts ends, and whether to draft at all |
-//! | [`edge`], [`cloud`] | the two session state machines |
-//! | [`options`] | how to draft, as users say it |
-//! | [`statistics`] | what a generation cost |
-//! | [`explanation`] | what the closed forms predict of it |
-//! | [`link`] | when bytes arrive over a link of given rate and delay |
+//! | [`sample`] | logits to a distribution, a distribution to a token |
+//! | [`draft`] | a distribution to a draft token: kept, rounded to integers, drawn |
+//! | [`judge`] | drafts to a verdict: acceptance rules, DSSD, coupled drafting |
+//! | [`policy`] | whether to draft, and how much: gates, stop rules, control |
+//! | [`session`] | the two state machines, and the options of a generation |
 //! | [`theory`] | the papers' closed forms: what all this should cost and gain |
+//! | [`study`] | what a generation cost, and what it would have cost otherwise |
 //!
 //! Nothing here sees a tensor, a socket or a clock: logits come as `&[f32]`, time as a [`Duration`] since any
 //! fixed moment, randomness from a seed. So both ends run together in one process on a virtual clock, and the
@@ -31,30 +19,13 @@
 //! [`Duration`]: core::time::Duration
 #![forbid(unsafe_code)]
 
-pub mod acceptance;
-pub mod cloud;
-pub mod comparison;
-pub mod conformal;
-pub mod control;
-pub mod coupled;
 pub mod draft;
-pub mod dssd;
-pub mod edge;
-pub mod explanation;
-pub mod gate;
-pub mod half;
-pub mod lattice;
-pub mod link;
-pub mod options;
-pub mod passing;
-pub mod random;
-pub mod rules;
-pub mod sampling;
-pub mod sparsify;
-pub mod statistics;
+pub mod judge;
+pub mod policy;
+pub mod sample;
+pub mod session;
+pub mod study;
 pub mod theory;
-pub mod thinning;
-pub mod unscaled;
 
 /// What one forward pass of a model is asked for.
 ///

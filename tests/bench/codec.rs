@@ -14,9 +14,8 @@ use outrider_codec::{
 use outrider_models::Chunk;
 use outrider_speculation::{
     draft,
-    options::{CodeName, DraftingOptions, SchemeName},
-    random::{End, Randomness},
-    sampling::Distribution,
+    sample::{Distribution, End, Randomness},
+    session::options::{CodeName, DraftingOptions, SchemeName},
 };
 
 use crate::{

@@ -7,7 +7,7 @@ use outrider_codec::{
     distribution::{DraftDist, DraftToken},
     scheme::{Drafts, Scheme, SchemeParameters},
 };
-use outrider_speculation::options::DraftingOptions;
+use outrider_speculation::session::options::DraftingOptions;
 
 use crate::timing::microseconds;
 
@@ -76,8 +76,11 @@ impl Case {
     /// Appends the case as lines of text.
     pub fn write(&self, out: &mut String) -> Result<(), Failure> {
         let options = &self.options;
-        let code =
-            if options.code == outrider_speculation::options::CodeName::Adaptive { "adaptive" } else { "enumerative" };
+        let code = if options.code == outrider_speculation::session::options::CodeName::Adaptive {
+            "adaptive"
+        } else {
+            "enumerative"
+        };
         let (scheme, k, l) = (options.scheme().name(), options.support_size, options.lattice_resolution);
         writeln!(out, "case {} {scheme} {code} {k} {l} {}", self.source, self.vocab_size)?;
         for round in &self.rounds {

@@ -2,15 +2,17 @@
 
 use outrider_cloud::{
     edge::{NativeEdge, Transport},
-    engine::Engine,
     pair::{PairPaths, draft_info, target_info},
+    target::engine::Engine,
 };
 use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
-    cloud::TargetInfo,
-    edge::{Mode, Origin, Settings, Speculation},
-    statistics::{RoundRecord, Statistics},
+    session::{
+        cloud::TargetInfo,
+        edge::{Mode, Origin, Settings, Speculation},
+    },
+    study::statistics::{RoundRecord, Statistics},
 };
 
 use crate::Failure;

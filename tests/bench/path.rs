@@ -11,13 +11,13 @@ use outrider_codec::{
     scheme::{Drafts, RoundEncoder, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    acceptance::Judge,
-    coupled::SharedNoise,
     draft,
-    options::{CodeName, DraftingOptions, SchemeName},
-    random::{End, Randomness},
-    rules::{Need, Rule},
-    sampling::Distribution,
+    judge::{
+        acceptance::Judge,
+        rules::{Need, Rule},
+    },
+    sample::{Distribution, End, Randomness, SharedNoise},
+    session::options::{CodeName, DraftingOptions, SchemeName},
 };
 
 use crate::timing::microseconds;
@@ -233,8 +233,10 @@ fn verdict(
         row.iter().zip(0u32..).map(|(logit, id)| logit + if id % 2 == 0 { 0.3 } else { -0.3 }).collect()
     };
     let rows: Vec<Vec<f32>> = logits.iter().map(away).collect();
-    let rows: Vec<&[f32]> =
-        rows[..outrider_speculation::acceptance::rows(DRAFT_LENGTH, &rule, false)].iter().map(Vec::as_slice).collect();
+    let rows: Vec<&[f32]> = rows[..outrider_speculation::judge::acceptance::rows(DRAFT_LENGTH, &rule, false)]
+        .iter()
+        .map(Vec::as_slice)
+        .collect();
     let mut randomness = Randomness::new(1, End::Cloud);
     let (mut calls, mut judged) = (0, 0);
     let time = microseconds(now, batch_ms, BATCHES, || {

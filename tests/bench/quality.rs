@@ -3,7 +3,7 @@
 use outrider_cloud::pair::PairPaths;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, Model};
-use outrider_speculation::{edge::Origin, sampling, theory};
+use outrider_speculation::{sample, session::edge::Origin, theory};
 
 use crate::{Failure, pair::Session};
 
@@ -120,14 +120,14 @@ impl Judges {
             let normaliser = log_sum_exp(row);
             let loss = |logit: f32| normaliser - f64::from(logit);
             reading.loss += loss(row[token as usize]);
-            let own = sampling::transform(row, sampling)?;
+            let own = sample::transform(row, sampling)?;
             reading.expected_loss += own.iter().zip(row).map(|(p, &logit)| p * loss(logit)).sum::<f64>();
         }
         if session.origins.contains(&Origin::Passed) {
             let q = logits(&self.draft)?;
             for ((p, q), origin) in p[0].iter().zip(q[0].iter()).zip(&session.origins) {
                 if *origin == Origin::Passed {
-                    let (p, q) = (sampling::transform(p, sampling)?, sampling::transform(q, sampling)?);
+                    let (p, q) = (sample::transform(p, sampling)?, sample::transform(q, sampling)?);
                     reading.divergence += theory::total_variation(&q, &p);
                 }
             }

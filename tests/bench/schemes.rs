@@ -8,8 +8,8 @@ use std::{fmt::Write, fs, path::Path};
 use outrider_cloud::pair::PairPaths;
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
-    options::{CodeName, DownlinkName, DraftingOptions, SchemeName},
-    sampling,
+    sample,
+    session::options::{CodeName, DownlinkName, DraftingOptions, SchemeName},
 };
 
 use crate::pair::{DEFAULT_SAMPLING, Pair, Session};
@@ -198,5 +198,5 @@ impl Bounds {
 fn distributions(model: &Model, text: &[u32], rows: &[usize]) -> Result<Vec<Vec<f64>>, Failure> {
     let mut cache = model.new_cache();
     let logits = model.forward(&mut [Chunk { cache: &mut cache, tokens: text, positions: rows }])?;
-    Ok(logits[0].iter().map(|row| sampling::transform(row, &DEFAULT_SAMPLING)).collect::<Result<_, _>>()?)
+    Ok(logits[0].iter().map(|row| sample::transform(row, &DEFAULT_SAMPLING)).collect::<Result<_, _>>()?)
 }

@@ -2,9 +2,11 @@
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
-    edge::{Mode, Speculation},
-    options::{DraftingOptions, GateName, SchemeName},
-    rules::{Rule, RuleError},
+    judge::rules::{Rule, RuleError},
+    session::{
+        edge::{Mode, Speculation},
+        options::{DraftingOptions, GateName, SchemeName},
+    },
 };
 
 use crate::pair::DEFAULT_SAMPLING;

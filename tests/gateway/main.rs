@@ -9,18 +9,17 @@ use std::time::Duration;
 use mock::{MockEngine, Mood, of_model};
 use outrider_cloud::{
     edge::{NativeEdge, NativeEdgeError},
-    gateway::EngineArgs,
     pair::{PairPaths, target_info},
     session::Limits,
-    target::Target,
+    target::{Target, gateway::EngineArgs},
 };
 use outrider_codec::{
     frame::{ErrorCode, SamplingParameters},
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
-    edge::{Mode, Settings, Speculation},
-    rules::Rule,
+    judge::rules::Rule,
+    session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{
     goodness::{ALARM, p_value, total_variation},

@@ -19,10 +19,7 @@ use axum::{
 };
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, Model, Tokenizer};
-use outrider_speculation::{
-    random::{End, Randomness},
-    sampling::{self, Distribution},
-};
+use outrider_speculation::sample::{self, Distribution, End, Randomness};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
@@ -220,7 +217,7 @@ fn logprob(row: &[f32], id: u32) -> f64 {
 /// The `count` most likely tokens and this one.
 fn listed(row: &[f32], count: usize, id: u32) -> Value {
     let plain = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-    let p = sampling::transform(row, &plain).unwrap();
+    let p = sample::transform(row, &plain).unwrap();
     let mut ids: Vec<u32> = (0..row.len() as u32).collect();
     ids.sort_by(|&a, &b| p[b as usize].total_cmp(&p[a as usize]).then(a.cmp(&b)));
     ids.truncate(count);

@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
-use outrider_cloud::gateway::GatewayError;
+use outrider_cloud::target::gateway::GatewayError;
 use outrider_models::Tokenizer;
 use outrider_speculation::{
-    cloud::TargetInfo,
-    edge::{DraftInfo, EdgeOutput, EdgeSession, Event, Settings},
-    statistics::Statistics,
+    session::{
+        cloud::TargetInfo,
+        edge::{DraftInfo, EdgeOutput, EdgeSession, Event, Settings},
+    },
+    study::statistics::Statistics,
 };
 use outrider_tests::toy::{CachedToy, ToyModel};
 use tokio::net::TcpStream;

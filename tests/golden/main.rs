@@ -17,7 +17,10 @@ use outrider_codec::{
     frame::{Finish, Frame, Next, Request},
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
-use outrider_speculation::{coupled::SharedNoise, rules::Rule, unscaled::Transport};
+use outrider_speculation::{
+    judge::{rules::Rule, unscaled::Transport},
+    sample::SharedNoise,
+};
 use serde_json::{Value, json};
 
 mod record;

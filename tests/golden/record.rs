@@ -14,9 +14,9 @@ use outrider_codec::{
     scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    edge::{Mode, Settings, Speculation},
-    passing::Passing,
-    rules::Rule,
+    judge::rules::Rule,
+    policy::passing::Passing,
+    session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{in_process::InProcess, toy::ToyModel};
 use serde_json::{Value, json};

@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Next, Ticket};
 use outrider_speculation::{
     Forward,
-    cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
-    edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
-    random::{End, Randomness},
+    sample::{End, Randomness},
+    session::{
+        cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+        edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    },
 };
 
 use crate::toy::{CachedToy, ToyModel};

@@ -5,11 +5,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::frame::Frame;
 use outrider_speculation::{
-    cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
-    control::Estimates,
-    edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
-    gate::Heads,
-    link::Link,
+    policy::{control::Estimates, gate::Heads},
+    session::{
+        cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+        edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    },
+    study::link::Link,
 };
 
 use crate::toy::{CachedToy, ToyModel};

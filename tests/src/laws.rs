@@ -9,10 +9,9 @@ use outrider_codec::{
     scheme::{Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    conformal::ThresholdParameters,
-    draft::{self, Proposal},
-    rules::Rule,
-    sampling::{self, Distribution},
+    draft::{self, Proposal, conformal::ThresholdParameters},
+    judge::rules::Rule,
+    sample::{self, Distribution},
 };
 
 use crate::toy::ToyModel;
@@ -57,7 +56,7 @@ impl Position {
         } else {
             (own.iter().map(|&q| half(q)).collect(), half(peak(&own)), half(entropy(&own)))
         };
-        let p = sampling::transform(target, sampling).unwrap();
+        let p = sample::transform(target, sampling).unwrap();
         let greedy = sampling.temperature == 0.0;
         let unscaled_p = softmax(target);
         let (peak_p, entropy_p) = (peak(&unscaled_p), entropy(&unscaled_p));

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use outrider_speculation::random::{End, Randomness};
+use outrider_speculation::sample::{End, Randomness};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},

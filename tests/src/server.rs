@@ -6,16 +6,15 @@ use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
     app::{self, Access, AppState, Caps},
     edge::{Generated, NativeEdge, Transport},
-    engine::Engine,
     openai::{ChatTemplate, Served},
     pair::{PairPaths, draft_info, target_info},
     session::Limits,
     sessions::Sessions,
-    target::Target,
+    target::{Target, engine::Engine},
 };
 use outrider_codec::frame::{ErrorCode, Frame, Hello, Welcome};
 use outrider_models::{Model, Tokenizer};
-use outrider_speculation::{
+use outrider_speculation::session::{
     cloud::TargetInfo,
     edge::{DraftInfo, Settings},
 };

@@ -1,7 +1,7 @@
 //! Language models small enough to know their law in closed form.
 
 use outrider_codec::frame::SamplingParameters;
-use outrider_speculation::{Forward, sampling};
+use outrider_speculation::{Forward, sample};
 
 /// Logits after any prefix, made from a hash of its last two tokens and a seed.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl ToyModel {
             law = law
                 .into_iter()
                 .flat_map(|(prefix, mass)| {
-                    let next = sampling::transform(&self.logits(&prefix), parameters).unwrap();
+                    let next = sample::transform(&self.logits(&prefix), parameters).unwrap();
                     next.into_iter()
                         .zip(0u32..)
                         .map(move |(p, id)| ([&prefix[..], &[id]].concat(), mass * p))
@@ -70,7 +70,7 @@ impl ToyModel {
         let mut text = prompt.to_vec();
         for _ in 0..length {
             let greedy = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-            let p = sampling::transform(&self.logits(&text), &greedy).unwrap();
+            let p = sample::transform(&self.logits(&text), &greedy).unwrap();
             let id = p.iter().position(|&p| p == 1.0).unwrap() as u32;
             text.push(id);
             if eos_ids.contains(&id) {

@@ -12,9 +12,9 @@ use outrider_codec::frame::{ErrorFrame, Welcome};
 use outrider_models::{Chunk, KvCache, Model, Scratch};
 use outrider_speculation::{
     Forward,
-    edge::{Claim, Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
-    gate::Heads,
-    statistics::Report,
+    policy::gate::Heads,
+    session::edge::{Claim, Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    study::statistics::Report,
 };
 
 use crate::{

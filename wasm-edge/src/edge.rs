@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use futures_channel::oneshot;
 use outrider_models::{Model, TextStream, Tokenizer};
-use outrider_speculation::gate::Heads;
+use outrider_speculation::policy::gate::Heads;
 use wasm_bindgen::prelude::*;
 
 use crate::{

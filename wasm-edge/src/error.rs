@@ -2,7 +2,7 @@
 
 use outrider_codec::frame::ErrorFrame;
 use outrider_models::{EncodeError, LoadError, ModelError};
-use outrider_speculation::edge::{EdgeError, StartError};
+use outrider_speculation::session::edge::{EdgeError, StartError};
 use wasm_bindgen::JsValue;
 
 /// What is thrown.

@@ -6,7 +6,7 @@ use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::{FutureExt, SinkExt, StreamExt, stream::SplitStream};
 use gloo_net::websocket::{Message, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
-use outrider_speculation::link::Link;
+use outrider_speculation::study::link::Link;
 use wasm_bindgen_futures::spawn_local;
 use web_time::Instant;
 

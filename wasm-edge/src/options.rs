@@ -2,9 +2,11 @@
 
 use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
 use outrider_speculation::{
-    edge::{Claim, Mode, Settings},
-    options::DraftingOptions,
-    statistics::{Report, RoundRecord},
+    session::{
+        edge::{Claim, Mode, Settings},
+        options::DraftingOptions,
+    },
+    study::statistics::{Report, RoundRecord},
 };
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::JsValue;

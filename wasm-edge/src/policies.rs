@@ -6,13 +6,15 @@
 use std::str::FromStr;
 
 use outrider_speculation::{
-    control::StopRule,
-    edge::Speculation,
-    gate::Heads,
-    options::{DraftingOptions, GateName, SchemeName, StopName},
-    passing::Passing,
-    rules::{self, Rule, RuleInfo},
-    unscaled,
+    judge::{
+        rules::{self, Rule, RuleInfo},
+        unscaled,
+    },
+    policy::{control::StopRule, gate::Heads, passing::Passing},
+    session::{
+        edge::Speculation,
+        options::{DraftingOptions, GateName, SchemeName, StopName},
+    },
 };
 use serde::Serialize;
 

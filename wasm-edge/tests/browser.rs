@@ -7,8 +7,8 @@ use std::iter;
 use outrider_edge::{Edge, EdgeLoader};
 use outrider_models::{Chunk, GgufLoader, HeadsFile, HeadsMetadata, LinearHead, Model, Tokenizer};
 use outrider_speculation::{
-    options::{GateName, StopName},
-    rules::Rule,
+    judge::rules::Rule,
+    session::options::{GateName, StopName},
 };
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};

@@ -9,12 +9,12 @@ use axum::{
     response::IntoResponse,
 };
 use outrider_codec::frame::{MAX_FRAME_BYTES, PROTOCOL_VERSION};
-use outrider_speculation::{options::SchemeName, rules::Rule};
+use outrider_speculation::{judge::rules::Rule, session::options::SchemeName};
 use serde::Serialize;
 use tokio::time;
 
 use super::Shared;
-use crate::{engine::Load, metrics};
+use crate::{metrics, target::engine::Load};
 
 /// How long the engine may take to run one token when it is asked whether it lives.
 const PROBE: Duration = Duration::from_secs(5);

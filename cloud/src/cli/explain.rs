@@ -8,9 +8,11 @@ use core::time::Duration;
 
 use outrider_codec::scheme::SchemeParameters;
 use outrider_speculation::{
-    edge::Speculation,
-    explanation::Explanation,
-    statistics::{RoundRecord, Statistics},
+    session::edge::Speculation,
+    study::{
+        explanation::Explanation,
+        statistics::{RoundRecord, Statistics},
+    },
     theory::{sprinter::GateRates, tk_slt::tokens_per_round},
 };
 use serde::Serialize;
@@ -251,7 +253,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use outrider_speculation::{
-        rules::Rule,
+        judge::rules::Rule,
         theory::{sqs::RejectionBound, tk_slt},
     };
 

@@ -6,12 +6,13 @@ use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, TextStream};
 use outrider_speculation::{
-    control::StopRule,
-    edge::{Mode, Settings, Speculation},
-    options::{CodeName, DownlinkName, DraftingOptions, GateName, SchemeName, StopName},
-    passing::Passing,
-    rules::{Rule, RuleError},
-    statistics::{Report, RoundRecord},
+    judge::rules::{Rule, RuleError},
+    policy::{control::StopRule, passing::Passing},
+    session::{
+        edge::{Mode, Settings, Speculation},
+        options::{CodeName, DownlinkName, DraftingOptions, GateName, SchemeName, StopName},
+    },
+    study::statistics::{Report, RoundRecord},
     theory::sprinter::GateRates,
 };
 use serde::Serialize;
@@ -19,8 +20,8 @@ use serde::Serialize;
 use super::{CommandError, explain::Explained, print};
 use crate::{
     edge::{Generated, NativeEdge, Retry, Transport},
-    engine::Engine,
     pair::{self, PairPaths},
+    target::engine::Engine,
 };
 
 /// Generate text, drafting natively for a server

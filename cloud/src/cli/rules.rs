@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use clap::Args;
 use outrider_speculation::{
-    options::{GateName, StopName},
-    rules::{Rule, RuleInfo},
+    judge::rules::{Rule, RuleInfo},
+    session::options::{GateName, StopName},
 };
 use serde::Serialize;
 

@@ -14,21 +14,23 @@ use bytesize::ByteSize;
 use clap::Args;
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
 use outrider_models::{ModelConfig, Tokenizer};
-use outrider_speculation::cloud::TargetInfo;
+use outrider_speculation::session::cloud::TargetInfo;
 use tokio::{signal, sync::watch, time};
 
 use self::{access::AccessArgs, caps::CapsArgs};
 use super::{CommandError, log::LogFormat, print};
 use crate::{
     app::{self, AppState},
-    device::DeviceName,
-    engine::{Backend, Engine, EngineSettings, LEAST_BATCH_ROWS},
-    gateway::{EngineArgs, GatewayError},
     openai::{ChatTemplate, Served},
     pair::{self, PairPaths},
     session::Limits,
     sessions::Sessions,
-    target::Target,
+    target::{
+        Target,
+        device::DeviceName,
+        engine::{Backend, Engine, EngineSettings, LEAST_BATCH_ROWS},
+        gateway::{EngineArgs, GatewayError},
+    },
 };
 
 mod access;

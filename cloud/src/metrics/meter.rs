@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use outrider_speculation::cloud::CloudEvent;
+use outrider_speculation::session::cloud::CloudEvent;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
 use super::{Label, Metrics, SessionMetrics};
@@ -161,7 +161,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::engine::EngineSettings;
+    use crate::target::engine::EngineSettings;
 
     #[test]
     fn a_generation_is_counted_under_its_scheme() {

@@ -10,9 +10,8 @@ use std::thread;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, KvCache, Logits, Model};
 use outrider_speculation::{
-    acceptance::sample,
-    random::{End, Randomness},
-    sampling::{LogitsError, transform},
+    judge::acceptance::sample,
+    sample::{End, LogitsError, Randomness, transform},
     theory::total_variation,
 };
 use serde::Serialize;

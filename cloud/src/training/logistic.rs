@@ -10,7 +10,7 @@
 //! with their constants. A run is a function of its arguments, down to the last bit on one machine.
 
 use outrider_models::LinearHead;
-use outrider_speculation::random::Randomness;
+use outrider_speculation::sample::Randomness;
 
 /// Hidden states with labels.
 #[derive(Debug, Clone, Default)]
@@ -204,7 +204,7 @@ fn loss(parameters: &[f64], samples: &Samples) -> f64 {
 mod tests {
     use super::*;
     use crate::training::roc;
-    use outrider_speculation::{gate::Head, random::End};
+    use outrider_speculation::{policy::gate::Head, sample::End};
 
     const WIDTH: usize = 12;
     /// What separates the samples; features 3 and 7 are of no influence.

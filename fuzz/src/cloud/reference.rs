@@ -6,7 +6,7 @@ use outrider_codec::{
     rule::{RuleParameters, StatisticKind},
     scheme::{Downlink, Drafts, Scheme, SchemeParameters},
 };
-use outrider_speculation::cloud::TargetInfo;
+use outrider_speculation::session::cloud::TargetInfo;
 
 use crate::rules;
 

@@ -7,10 +7,9 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    control::StopRule,
-    edge::{Committed, Mode, Origin, Settings, Speculation},
-    passing::Passing,
-    statistics::{RoundRecord, Statistics},
+    policy::{control::StopRule, passing::Passing},
+    session::edge::{Committed, Mode, Origin, Settings, Speculation},
+    study::statistics::{RoundRecord, Statistics},
 };
 
 use crate::{

@@ -81,8 +81,8 @@ fn power(base: f64, exponent: u32) -> f64 {
 mod tests {
     use super::*;
     use crate::{
-        acceptance::sample,
-        random::{End, Randomness},
+        judge::acceptance::sample,
+        sample::{End, Randomness},
         theory::{tests::distribution, total_variation},
     };
     use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! SQS (Bhattacharjee et al., "Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding"):
 //! bounds on how many tokens are resampled, and on how much mass C-SQS drops.
 
-use crate::conformal::ThresholdParameters;
+use crate::draft::conformal::ThresholdParameters;
 
 /// Theorem 1's bound on the expected number of resampled tokens, in its two terms; each a sum over committed tokens.
 ///
@@ -52,12 +52,11 @@ pub fn dropped_mass_bound(parameters: &ThresholdParameters, tokens: usize) -> f6
 mod tests {
     use super::*;
     use crate::{
-        lattice,
-        sampling::{
+        draft::{lattice, sparsify},
+        sample::{
             Distribution,
             tests::{PLAIN, logits},
         },
-        sparsify,
         theory::{tests::distribution, total_variation},
     };
     use proptest::prelude::*;

@@ -15,7 +15,7 @@ use outrider_codec::{
     frame::{Frame, Next, SamplingParameters},
     scheme::{Code, SchemeParameters},
 };
-use outrider_speculation::edge::{Mode, Settings, Speculation};
+use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 

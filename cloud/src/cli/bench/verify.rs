@@ -14,7 +14,7 @@ use outrider_codec::{
     scheme::{Code, Drafts, SchemeParameters},
 };
 use outrider_models::{ModelConfig, StoredMatrix, StoredModel};
-use outrider_speculation::{cloud::Round, rules::Rule};
+use outrider_speculation::{judge::rules::Rule, session::cloud::Round};
 
 use super::{
     report::{Correctness, ModelReport, PassTime, Report},
@@ -22,9 +22,11 @@ use super::{
 };
 use crate::{
     cli::{CommandError, print},
-    device::DeviceName,
-    engine::{Backend, Cache, Part},
     pair::PairPaths,
+    target::{
+        device::DeviceName,
+        engine::{Backend, Cache, Part},
+    },
 };
 
 /// Time verify passes of a device beside the time to read the weights, and compare its logits with the CPU's

@@ -1,0 +1,135 @@
+//! Which engine, as an operator says it, and the first questions to it.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize},
+    },
+    time::Duration,
+};
+
+use bytesize::ByteSize;
+use outrider_models::Tokenizer;
+use outrider_speculation::session::cloud::TargetInfo;
+
+use super::{
+    Gateway, GatewayError, Shared,
+    client::{Client, Served},
+    completion::{Prompt, Question},
+};
+use crate::{metrics::Metrics, target::engine::EngineSettings};
+
+/// Where the key may be, besides a file.
+const KEY_VARIABLE: &str = "OUTRIDER_TARGET_KEY";
+/// A text whose ids tell tokenizers apart: words, case, spaces, digits, marks, other scripts, code.
+const PROBE: &str =
+    "Once upon a time, in 1789:  “l'œuvre” of Jürgen Müller — 東京\n\tif (x != 0) { return foo_bar[42]; }";
+
+/// An engine as the target (--target openai:URL).
+#[derive(Debug, Clone, clap::Args)]
+pub struct EngineArgs {
+    /// Model to verify with, if the engine serves several (--target openai:URL)
+    #[arg(long, value_name = "NAME")]
+    pub target_model: Option<String>,
+    /// File with the engine's API key; OUTRIDER_TARGET_KEY may have it instead (--target openai:URL)
+    #[arg(long, value_name = "FILE")]
+    pub target_key_file: Option<PathBuf>,
+    /// Longest wait for an answer of the engine (--target openai:URL)
+    #[arg(long, value_name = "SECONDS", default_value_t = Self::default().target_timeout)]
+    pub target_timeout: u64,
+    /// Tokens the engine lists at a place, vLLM's --max-logprobs; 0 asks for none (--target openai:URL)
+    ///
+    /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1 without top-k and
+    /// top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0 does the latter always, for
+    /// engines without prompt log-probabilities. Lossy rules and --explain need what no engine tells, and are refused.
+    #[arg(long, value_name = "COUNT", default_value_t = Self::default().target_logprobs)]
+    pub target_logprobs: u32,
+}
+
+impl Default for EngineArgs {
+    fn default() -> Self {
+        Self { target_model: None, target_key_file: None, target_timeout: 60, target_logprobs: 20 }
+    }
+}
+
+impl EngineArgs {
+    /// Shakes hands with the engine at an address. `tokenizer` should be that of its model, and `info` what sessions need to know
+    /// but for the context length, which the engine says.
+    ///
+    /// # Errors
+    /// If the engine cannot be the target, for any reason that can be seen before a session asks.
+    pub async fn connect(
+        &self,
+        address: &str,
+        tokenizer: &Tokenizer,
+        info: TargetInfo,
+        seats: usize,
+    ) -> Result<(Gateway, TargetInfo), GatewayError> {
+        let mut client = Client::new(address, self.key()?, Duration::from_secs(self.target_timeout))?;
+        let served = self.choose(client.models().await?)?;
+        let context_length = served.max_model_len.ok_or(GatewayError::NoContextLength)?;
+        client.model = served.id;
+        if self.target_logprobs > 0 {
+            probe(&client, tokenizer, self.target_logprobs).await?;
+        }
+        tracing::info!(address, model = client.model, context_length, "the target is an engine");
+        let info = TargetInfo { context_length, ..info };
+        let settings = EngineSettings { sessions: seats, kv_memory: ByteSize(0), ..EngineSettings::default() };
+        let shared = Shared {
+            client,
+            vocab_size: info.vocab_size,
+            context_length: context_length as usize,
+            listed: self.target_logprobs,
+            seats,
+            seated: AtomicUsize::new(0),
+            next_seat: AtomicU64::new(0),
+            metrics: Metrics::new(&settings, outrider_models::instruction_set(), "approximate"),
+        };
+        Ok((Gateway(Arc::new(shared)), info))
+    }
+
+    fn key(&self) -> Result<Option<String>, GatewayError> {
+        match &self.target_key_file {
+            None => Ok(env::var(KEY_VARIABLE).ok()),
+            Some(path) => {
+                let failed = |error: std::io::Error| GatewayError::Key {
+                    path: path.display().to_string(),
+                    error: error.to_string(),
+                };
+                Ok(Some(fs::read_to_string(path).map_err(failed)?.trim().to_owned()))
+            }
+        }
+    }
+
+    fn choose(&self, served: Vec<Served>) -> Result<Served, GatewayError> {
+        let models = served.iter().map(|model| model.id.as_str()).collect::<Vec<_>>().join(", ");
+        let is_wanted = |model: &Served| self.target_model.as_ref().is_none_or(|name| *name == model.id);
+        let mut wanted = served.into_iter().filter(is_wanted);
+        match (wanted.next(), wanted.next()) {
+            (Some(model), None) => Ok(model),
+            _ => Err(GatewayError::Model { models }),
+        }
+    }
+}
+
+/// Whether the engine tells of a prompt's tokens, as many as it is said to, and reads a text as the tokenizer does.
+async fn probe(client: &Client, tokenizer: &Tokenizer, listed: u32) -> Result<(), GatewayError> {
+    let own = tokenizer.encode(PROBE).map_err(|error| GatewayError::Answer { what: error.to_string() })?;
+    let ask =
+        |prompt, prompt_listed| Question { prompt, listed, prompt_listed: Some(prompt_listed), ..Question::after(&[]) };
+    let by_ids = client.ask(&ask(Prompt::Tokens(&own), listed)).await?;
+    let [by_ids] = &by_ids[..] else { return Err(GatewayError::NoPromptLogprobs) };
+    if by_ids.prompt.len() != own.len() {
+        return Err(GatewayError::NoPromptLogprobs);
+    }
+    // Nothing but the token itself is listed.
+    let by_text = client.ask(&ask(Prompt::Text(PROBE), 0)).await?;
+    let places = by_text.iter().flat_map(|choice| choice.prompt.iter().skip(1));
+    let engine: Vec<u32> = places.flatten().map(|&(id, _)| id).collect();
+    if engine != own[1..] {
+        return Err(GatewayError::Tokenizer { text: PROBE.to_owned(), engine, own });
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! How a round can be decided exactly, or why it cannot; [`crate::target::gateway`] has the table.
+
+use outrider_codec::{distribution::DraftToken, frame::SamplingParameters, scheme::Drafts};
+use outrider_speculation::{judge::unscaled, session::cloud::Round};
+
+use super::GatewayError;
+
+/// How a round is decided.
+#[derive(Debug, PartialEq)]
+pub(super) enum Plan<'a> {
+    /// All that S(·) keeps is among so many most likely tokens: the rows are S(p) itself.
+    Listed(u32),
+    /// By p of the drafts, and samples of p.
+    Thinned(&'a [DraftToken]),
+    /// By samples of S(p).
+    Matched,
+}
+
+impl<'a> Plan<'a> {
+    /// The way for a round, where the engine lists the `listed` most likely tokens of each place.
+    pub(super) fn of(round: &'a Round, listed: u32) -> Result<Self, GatewayError> {
+        if !round.rule.is_exact() {
+            return Err(GatewayError::Rule { rule: round.rule.name() });
+        }
+        if round.scheme.is_none() {
+            return Ok(Self::Matched);
+        }
+        if let Some(count) = kept(&round.sampling).filter(|&count| count <= listed) {
+            return Ok(Self::Listed(count));
+        }
+        if round.evidence {
+            return Err(GatewayError::Evidence { listed });
+        }
+        match &round.drafts {
+            Drafts::Distributions(drafts) if listed > 0 && unscaled::is_neutral(&round.sampling) => {
+                Ok(Self::Thinned(drafts))
+            }
+            _ => Ok(Self::Matched),
+        }
+    }
+}
+
+/// The most tokens that S(·) keeps, whatever p is, if they are the most likely ones of p.
+fn kept(sampling: &SamplingParameters) -> Option<u32> {
+    if sampling.temperature == 0.0 { Some(1) } else { Some(sampling.top_k).filter(|&count| count > 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use outrider_codec::{distribution::DraftDist, scheme::SchemeParameters};
+    use outrider_speculation::judge::rules::Rule;
+
+    use super::*;
+
+    fn round(temperature: f32, top_k: u32, top_p: f32) -> Round {
+        let dist = DraftDist::new(vec![0, 1], vec![3, 1]).unwrap();
+        Round {
+            sampling: SamplingParameters { temperature, top_k, top_p },
+            scheme: Some(SchemeParameters::Dense),
+            rule: Rule::EXACT,
+            evidence: false,
+            drafts: Drafts::Distributions(vec![DraftToken { id: 0, dist, support_size: 2 }]),
+            coins: vec![0.5; 2],
+        }
+    }
+
+    #[test]
+    fn every_sampling_has_its_way() {
+        for (sampling, plan) in [
+            (round(0.0, 0, 0.5), Plan::Listed(1)),
+            (round(0.7, 20, 0.95), Plan::Listed(20)),
+            (round(0.7, 21, 0.95), Plan::Matched),
+            (round(0.7, 0, 1.0), Plan::Matched),
+            (round(1.0, 0, 0.9), Plan::Matched),
+        ] {
+            assert_eq!(Plan::of(&sampling, 20), Ok(plan), "{sampling:?}");
+        }
+        let neutral = round(1.0, 0, 1.0);
+        assert!(matches!(Plan::of(&neutral, 20), Ok(Plan::Thinned([_]))));
+        assert_eq!(Plan::of(&neutral, 0), Ok(Plan::Matched));
+        assert_eq!(Plan::of(&round(0.0, 0, 1.0), 0), Ok(Plan::Matched));
+        let coupled = Round { scheme: Some(SchemeParameters::Coupled), drafts: Drafts::Ids(vec![1]), ..neutral };
+        assert_eq!(Plan::of(&coupled, 20), Ok(Plan::Matched));
+    }
+
+    #[test]
+    fn what_cannot_be_exact_is_refused() {
+        let lossy = Round { rule: Rule::new("lossy", 0.3).unwrap(), ..round(0.0, 0, 1.0) };
+        assert_eq!(Plan::of(&lossy, 20), Err(GatewayError::Rule { rule: "lossy" }));
+        let explain = |temperature| Round { evidence: true, ..round(temperature, 0, 1.0) };
+        assert_eq!(Plan::of(&explain(1.0), 20), Err(GatewayError::Evidence { listed: 20 }));
+        assert_eq!(Plan::of(&explain(0.0), 20), Ok(Plan::Listed(1)));
+    }
+}

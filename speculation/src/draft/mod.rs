@@ -1,0 +1,16 @@
+//! **A distribution to a draft token.** What is kept of q, how it is rounded to integers, and the draw from those.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`sparsify`] | which tokens of q are kept |
+//! | [`conformal`] | C-SQS's threshold for that, with checkpoints that a verdict returns to |
+//! | [`lattice`], [`half`] | their integer counts: from here on there are no floats on the edge |
+//! | [`token`] | the above and the draw, for one token |
+
+pub mod conformal;
+pub mod half;
+pub mod lattice;
+pub mod sparsify;
+pub mod token;
+
+pub use token::*;

@@ -1,0 +1,162 @@
+//! Drafting one token: transform, sparsify, quantize, and only then draw.
+//!
+//! The draw uses the counts and nothing else. Drawing from q and sending q̂ would be a different sampler from the one
+//! the cloud corrects for, and the text would not be the target's (Zhang et al., "quantize-and-sample"; the test
+//! `tests/exactness.rs` plants that error and sees it).
+
+use outrider_codec::{
+    distribution::{DistError, DraftDist, DraftToken},
+    scheme::{Scheme, SchemeParameters},
+};
+
+use crate::{
+    draft::{
+        half, lattice,
+        sparsify::{self, Support},
+    },
+    sample::{Distribution, LogitsError, Randomness},
+};
+
+/// Why no token can be drafted from these logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DraftError {
+    /// The draft model's logits are unusable.
+    #[error("the draft model's output is unusable: {0}")]
+    Logits(#[from] LogitsError),
+    /// There is not one logit for each token.
+    #[error("the draft model gave {found} logits for a vocabulary of {vocab_size}")]
+    Length {
+        /// Logits of the row.
+        found: usize,
+        /// V.
+        vocab_size: u32,
+    },
+    /// The hidden state is not what the heads were trained on.
+    #[error("the draft model gave a hidden state of {found} numbers to heads for {expected}")]
+    Hidden {
+        /// Numbers of the hidden state.
+        found: usize,
+        /// Those that the heads want.
+        expected: usize,
+    },
+    /// The quantized distribution is not one; follows from unusable logits only.
+    #[error("the draft distribution cannot be quantized: {0}")]
+    Distribution(#[from] DistError),
+}
+
+/// A distribution that a token may be drawn from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Proposal {
+    /// q̂.
+    pub dist: DraftDist,
+    /// Tokens that were kept, those that rounding left without mass included: the K of the scheme's code.
+    pub support_size: u32,
+    /// The mass of S(q) that was not kept.
+    pub dropped_mass: f64,
+}
+
+/// q̂ of a scheme from S(q) = `q`. `threshold` is C-SQS's; other schemes have none.
+///
+/// # Errors
+/// If `q` has no mass.
+pub fn propose(
+    q: &Distribution<'_>,
+    parameters: SchemeParameters,
+    scheme: &Scheme,
+    threshold: f64,
+) -> Result<Proposal, DistError> {
+    let (support, dist) = match parameters {
+        SchemeParameters::Dense | SchemeParameters::Dssd { .. } | SchemeParameters::Coupled => {
+            let dist = half::quantize_all(q)?;
+            return Ok(Proposal { support_size: scheme.support_size(q.vocab_size(), &dist), dropped_mass: 0.0, dist });
+        }
+        SchemeParameters::TkSlt { support_size } => {
+            let support = sparsify::top_k(q, support_size);
+            let dist = half::quantize(&support)?;
+            (support, dist)
+        }
+        SchemeParameters::Qs { lattice_resolution, .. } => {
+            on_lattice(all_for(q, lattice_resolution), lattice_resolution)?
+        }
+        SchemeParameters::KSqs { support_size, lattice_resolution, .. } => {
+            on_lattice(sparsify::top_k(q, support_size), lattice_resolution)?
+        }
+        SchemeParameters::CSqs { lattice_resolution, .. } => {
+            let support = sparsify::above(q, threshold).listing(lattice::most_listed(lattice_resolution));
+            let support = if scheme.is_widened(support.size) { all_for(q, lattice_resolution) } else { support };
+            on_lattice(support, lattice_resolution)?
+        }
+    };
+    let support_size = scheme.support_size(support.size, &dist);
+    Ok(Proposal { support_size, dropped_mass: support.dropped_mass(), dist })
+}
+
+fn all_for(q: &Distribution<'_>, lattice_resolution: u32) -> Support {
+    sparsify::all_listing(q, lattice::most_listed(lattice_resolution))
+}
+
+fn on_lattice(support: Support, lattice_resolution: u32) -> Result<(Support, DraftDist), DistError> {
+    let dist = lattice::quantize(&support, lattice_resolution)?;
+    Ok((support, dist))
+}
+
+/// Draws a token from q̂, exactly: token i with probability `counts[i] / total`.
+pub fn draw(proposal: Proposal, randomness: &mut Randomness) -> DraftToken {
+    let Proposal { dist, support_size, .. } = proposal;
+    let mut ticket = randomness.below(dist.total());
+    let mut id = 0;
+    for (&candidate, &count) in dist.ids().iter().zip(dist.counts()) {
+        id = candidate;
+        match ticket.checked_sub(count) {
+            Some(rest) => ticket = rest,
+            None => break,
+        }
+    }
+    DraftToken { id, dist, support_size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{
+        End,
+        tests::{PLAIN, logits},
+    };
+    use outrider_codec::scheme::Code;
+
+    #[test]
+    fn every_ticket_draws_its_token() {
+        let dist = DraftDist::new(vec![4, 7, 9], vec![1, 2, 5]).unwrap();
+        let proposal = Proposal { dist: dist.clone(), support_size: 3, dropped_mass: 0.0 };
+        let mut randomness = Randomness::new(1, End::Edge);
+        let mut seen = [0u32; 3];
+        for _ in 0..80_000 {
+            let token = draw(proposal.clone(), &mut randomness);
+            seen[dist.ids().binary_search(&token.id).unwrap()] += 1;
+        }
+        for (seen, expected) in seen.into_iter().zip([10_000u32, 20_000, 50_000]) {
+            assert!(seen.abs_diff(expected) < 600, "{seen} of {expected}");
+        }
+    }
+
+    #[test]
+    fn each_scheme_keeps_its_own_support() {
+        let row = logits(&[0.5, 0.0, 0.25, 0.125, 0.125]);
+        let q = Distribution::new(&row, &PLAIN).unwrap();
+        let code = Code::Enumerative;
+        let lattice_resolution = 8;
+        for (parameters, ids, counts, support_size, dropped) in [
+            (SchemeParameters::KSqs { support_size: 2, lattice_resolution, code }, &[0, 2][..], &[5, 3][..], 2, 0.25),
+            (SchemeParameters::CSqs { lattice_resolution, code }, &[0, 2], &[5, 3], 2, 0.25),
+            (SchemeParameters::Qs { lattice_resolution, code }, &[0, 2, 3, 4], &[4, 2, 1, 1], 5, 0.0),
+            (SchemeParameters::TkSlt { support_size: 1 }, &[0], &[1 << 24], 1, 0.5),
+            (SchemeParameters::Dense, &[0, 2, 3, 4], &[1 << 23, 1 << 22, 1 << 21, 1 << 21], 5, 0.0),
+        ] {
+            let scheme = Scheme::new(parameters, 5).unwrap();
+            let proposal = propose(&q, parameters, &scheme, 0.2).unwrap();
+            assert_eq!((proposal.dist.ids(), proposal.dist.counts()), (ids, counts), "{parameters:?}");
+            assert_eq!(proposal.support_size, support_size, "{parameters:?}");
+            assert!((proposal.dropped_mass - dropped).abs() < 1e-7, "{parameters:?}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The rules at random positions, and the table.
+
+mod closed_forms;
+mod lemmas;
+mod optimum;
+
+use outrider_codec::{distribution::DraftDist, frame::SamplingParameters};
+use proptest::prelude::*;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::{Decision, Need, Position, Range, Rule, RuleError, Statistic};
+use crate::{
+    draft::{half, lattice, sparsify},
+    sample::{Distribution, transform},
+};
+
+/// A position of its own.
+#[derive(Debug, Clone)]
+struct Case {
+    /// The draft model's logits.
+    row: Vec<f32>,
+    /// The target's.
+    logits: Vec<f32>,
+    sampling: SamplingParameters,
+    q: DraftDist,
+    p: Vec<f64>,
+}
+
+impl Case {
+    /// q̂ is dense, or has `sparse` tokens and counts that add up to so many.
+    fn new(row: Vec<f32>, logits: Vec<f32>, sampling: SamplingParameters, sparse: Option<(u32, u32)>) -> Self {
+        let q = Distribution::new(&row, &sampling).unwrap();
+        let q = match sparse {
+            None => half::quantize_all(&q),
+            Some((k, resolution)) => lattice::quantize(&sparsify::top_k(&q, k), resolution),
+        };
+        let p = transform(&logits, &sampling).unwrap();
+        Self { row, logits, sampling, q: q.unwrap(), p }
+    }
+
+    /// S(·) changes nothing.
+    fn neutral(&self) -> bool {
+        self.sampling == SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 }
+    }
+
+    /// What travels.
+    fn statistic(&self, need: Need) -> Statistic {
+        if self.neutral() {
+            Statistic::Nothing
+        } else {
+            need.of_unscaled(&Distribution::new(&self.row, &self.sampling).unwrap(), self.q.ids())
+        }
+    }
+
+    fn judge(&self, rule: &Rule) -> Decision {
+        let Self { q, logits, sampling, .. } = self;
+        let p = Distribution::new(logits, sampling).unwrap();
+        rule.judge(&Position { q, statistic: &self.statistic(rule.need()), p: &p, sampling })
+    }
+
+    /// q̂, V probabilities.
+    fn dense_q(&self) -> Vec<f64> {
+        let total = f64::from(self.q.total());
+        (0..self.p.len() as u32).map(|id| f64::from(self.q.count(id)) / total).collect()
+    }
+}
+
+/// Logits of both models: random, nearly equal, peaked, of disjoint supports, with gaps, one-hot.
+fn logits() -> impl Strategy<Value = (Vec<f32>, Vec<f32>)> {
+    let noise = |v| prop::collection::vec(-4f32..4.0, v);
+    let both = (5usize..=50).prop_flat_map(move |v| (noise(v), noise(v), 0..v, 0..v, 0..8));
+    both.prop_map(|(mut row, mut logits, i, j, shape)| {
+        let keep = |logits: &mut [f32], kept: &dyn Fn(usize, f32) -> bool| {
+            for (id, logit) in logits.iter_mut().enumerate() {
+                *logit = if kept(id, *logit) { *logit } else { f32::NEG_INFINITY };
+            }
+        };
+        match shape {
+            0 => logits.iter_mut().zip(&row).for_each(|(p, q)| *p = q + 0.2 * *p),
+            1 => row[i] += 9.0,
+            2 => logits[j] += 9.0,
+            3 => (row[i], logits[j]) = (row[i] + 9.0, logits[j] + 9.0),
+            4 => {
+                keep(&mut row, &|id, _| id % 2 == 0);
+                keep(&mut logits, &|id, _| id % 2 == 1);
+            }
+            5 => {
+                keep(&mut row, &|id, q| id == i || q > -1.0);
+                keep(&mut logits, &|id, p| id == j || p > -1.0);
+            }
+            6 => {
+                keep(&mut row, &|id, _| id == i);
+                keep(&mut logits, &|id, _| id == j);
+            }
+            _ => {}
+        }
+        (row, logits)
+    })
+}
+
+fn samplings() -> impl Strategy<Value = SamplingParameters> {
+    let temperature = prop_oneof![1 => Just(0.0f32), 3 => Just(1.0), 2 => 0.2f32..2.0];
+    let top_k = prop_oneof![3 => Just(0u32), 1 => 1u32..6];
+    let top_p = prop_oneof![3 => Just(1.0f32), 1 => 0.3f32..1.0];
+    (temperature, top_k, top_p).prop_map(|(temperature, top_k, top_p)| SamplingParameters { temperature, top_k, top_p })
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let sparse = prop::option::of((1u32..8, 10u32..1000));
+    (logits(), samplings(), sparse)
+        .prop_map(|((row, logits), sampling, sparse)| Case::new(row, logits, sampling, sparse))
+}
+
+/// Every rule at several parameters of its range.
+fn rules() -> impl Iterator<Item = Rule> {
+    let parameters = |default| [0.0, 0.01, 0.1, 0.5, 0.9, 1.0, 3.0, default];
+    Rule::all().iter().flat_map(move |info| {
+        let allowed = parameters(info.default).into_iter().filter(|&parameter| info.range.contains(parameter));
+        allowed.map(|parameter| Rule::new(info.name, parameter).unwrap())
+    })
+}
+
+/// Numbers are on the wire: they never change.
+#[test]
+fn the_table_keeps_its_order() {
+    let names: Vec<_> = Rule::all().iter().map(|info| info.name).collect();
+    let expected = [
+        "exact",
+        "lossy",
+        "lossy-tuned",
+        "chow",
+        "chow-log",
+        "diff",
+        "diff-log",
+        "opt",
+        "opt-log",
+        "token-v1",
+        "token-v2",
+        "token-v3",
+        "bild-star",
+        "bild",
+        "mentored",
+        "oracle-diff",
+    ];
+    assert_eq!(names, expected);
+    for (number, info) in Rule::all().iter().enumerate() {
+        let rule = Rule::new(info.name, info.default).unwrap();
+        assert_eq!((usize::from(rule.number()), rule.name()), (number, info.name));
+        assert_eq!(Rule::from_wire(rule.number(), rule.parameter() as f32), Ok(rule), "it travels");
+        assert_eq!(rule.is_exact(), info.name == "exact");
+        assert_eq!(rule.is_exact(), !info.lossy);
+        assert_eq!(rule.has_bonus(), ["exact", "bild"].contains(&info.name));
+        assert_eq!(rule.is_exact(), info.symbol.is_none());
+        assert!(info.explanation.ends_with('.') && !info.paper.is_empty());
+    }
+    assert_eq!(Rule::new("exact", 0.0), Ok(Rule::EXACT));
+}
+
+#[test]
+fn rules_say_what_they_need() {
+    let needing = |need| {
+        let all = Rule::all().iter().map(|info| Rule::new(info.name, info.default).unwrap());
+        all.filter(|rule| rule.need() == need).map(|rule| rule.name()).collect::<Vec<_>>()
+    };
+    assert_eq!(needing(Need::Peak), ["chow", "diff", "opt", "oracle-diff"]);
+    assert_eq!(needing(Need::Entropy), ["chow-log", "diff-log", "opt-log"]);
+    assert_eq!(needing(Need::Support), ["token-v1", "bild-star", "bild"]);
+    assert_eq!(needing(Need::Nothing), ["exact", "lossy", "lossy-tuned", "token-v2", "token-v3", "mentored"]);
+}
+
+#[test]
+fn errors_say_what_is_allowed() {
+    let message = |result: Result<Rule, RuleError>| result.unwrap_err().to_string();
+    assert!(message(Rule::new("sloppy", 0.1)).contains("\"sloppy\"; there are exact, lossy, lossy-tuned, chow"));
+    assert_eq!(message(Rule::from_wire(16, 0.0)), "there is no acceptance rule number 16; the largest is 15");
+    assert_eq!(message(Rule::new("lossy", 1.0)), "α of the acceptance rule lossy is in [0, 1), not 1");
+    assert_eq!(message(Rule::new("mentored", -1.0)), "D of the acceptance rule mentored is in [0, ∞), not -1");
+    assert_eq!(message(Rule::new("exact", 0.5)), "the parameter of the acceptance rule exact is in [0, 0], not 0.5");
+    assert!(Rule::new("lossy", 1.0 - 1e-12).is_err(), "an f32 makes 1 of it");
+    assert!(Rule::new("mentored", 1e300).is_err(), "an f32 makes ∞ of it");
+    for info in Rule::all() {
+        let number = Rule::new(info.name, info.default).unwrap().number();
+        for parameter in [f32::NAN, f32::INFINITY, -0.25, -f32::INFINITY] {
+            assert!(Rule::from_wire(number, parameter).is_err(), "{} {parameter}", info.name);
+        }
+        assert_eq!(Rule::from_wire(number, 1.0).is_ok(), info.range.contains(1.0));
+        assert_eq!(Rule::from_wire(number, 1.5).is_ok(), info.range == Range::NotNegative);
+    }
+}
+
+#[test]
+fn the_parameter_is_an_f32() {
+    assert_eq!(Rule::new("lossy", 0.3).unwrap().parameter(), f64::from(0.3f32));
+    assert_eq!(Rule::new("lossy", 0.3), Rule::from_wire(1, 0.3));
+    assert_ne!(Rule::new("lossy", 0.3), Rule::new("lossy", 0.25));
+}
+
+/// Comparisons are strict, as the papers have them: where both sides are equal the draft stays.
+#[test]
+fn ties_keep_the_draft() {
+    // softmax: 1/2, 1/2 and 1/2, 1/4, 1/4, exactly.
+    let even = Case::new(vec![0.0, 0.0, f32::NEG_INFINITY], vec![0.0, f32::NEG_INFINITY, 0.0], NEUTRAL, None);
+    let judge = |name, parameter| even.judge(&Rule::new(name, parameter).unwrap());
+    for (name, tie) in [("chow", 0.5), ("diff", 0.0), ("opt", 0.0), ("diff-log", 0.0), ("opt-log", 0.0)] {
+        assert_eq!(judge(name, tie), Decision::Keep, "{name}");
+    }
+    assert_eq!(judge("oracle-diff", 0.0), Decision::Keep);
+    assert_ne!(judge("chow", 0.49), Decision::Keep);
+    assert_eq!(judge("token-v1", 0.0), Decision::Keep);
+    assert_eq!(judge("token-v2", 0.5), Decision::Keep);
+    assert_ne!(judge("token-v2", 0.49), Decision::Keep);
+    assert_eq!(judge("token-v3", 1.0), Decision::Keep);
+    let certain = Case::new(vec![f32::NEG_INFINITY, 0.0], vec![0.0, 0.0], NEUTRAL, None);
+    assert_eq!(certain.judge(&Rule::new("chow-log", 0.0).unwrap()), Decision::Keep);
+    assert_eq!(certain.judge(&Rule::new("chow", 0.0).unwrap()), Decision::Keep);
+}
+
+/// At T = 0 BiLD's discrepancy is −ln p(argmax q), whatever the draft model says of itself: here ln 4.
+#[test]
+fn greedy_bild_asks_the_target_alone() {
+    let case = Case::new(vec![0.0, 1.0, 0.0], vec![2f32.ln(), 0.0, 0.0], GREEDY, None);
+    let Case { q, logits, sampling, .. } = &case;
+    let p = &Distribution::new(logits, sampling).unwrap();
+    for own in [0.0, 0.5, 1.0] {
+        let statistic = &Statistic::Support(vec![own]);
+        let judge = |name, alpha| Rule::new(name, alpha).unwrap().judge(&Position { q, statistic, p, sampling });
+        assert_eq!((judge("bild", 1.39), judge("bild", 1.38)), (Decision::Keep, Decision::Replace), "{own}");
+        assert_eq!(judge("bild-star", 1.39), Decision::Keep);
+        assert_eq!(judge("bild-star", 1.38), case.judge(&Rule::EXACT));
+    }
+}
+
+#[test]
+#[should_panic(expected = "the rule needs Peak")]
+fn a_statistic_of_another_kind_is_refused() {
+    let case = Case::new(vec![0.0, 1.0], vec![0.0, 1.0], NEUTRAL, None);
+    let Case { q, logits, sampling, .. } = &case;
+    let p = &Distribution::new(logits, sampling).unwrap();
+    let statistic = &Statistic::Support(vec![0.5, 0.5]);
+    let _ = Rule::new("chow", 0.5).unwrap().judge(&Position { q, statistic, p, sampling });
+}
+
+const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };

@@ -1,0 +1,10 @@
+//! **Whether to draft, and how much.** What the edge decides without the target.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | [`gate`], [`passing`] | which tokens the edge commits without asking |
+//! | [`control`] | when a round of drafts ends, and whether to draft at all |
+
+pub mod control;
+pub mod gate;
+pub mod passing;

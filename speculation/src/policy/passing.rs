@@ -1,0 +1,115 @@
+//! Which tokens the edge commits without asking the cloud.
+//!
+//! Before a round's first draft the edge may let tokens pass: they are drawn from q̂ like drafts, committed at once, and travel
+//! with the round that follows, so that one pass of the target reads them all. What is passed has the draft model's law,
+//! not the target's.
+
+use crate::policy::gate::Heads;
+
+/// A policy.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum Passing {
+    /// Every token is verified.
+    #[default]
+    Never,
+    /// SPRINTER (Zhong et al., Algorithm 2): a token passes while the trained gate trusts its hidden state; the first that
+    /// it does not is drafted. With γ = 1 this is the paper's; a larger γ has more tokens after the one in doubt verified.
+    Sprinter {
+        /// τ: the score from which on a token passes; `None` for the one that the gate was trained for.
+        threshold: Option<f64>,
+    },
+    /// Token cascade with Chow's rule (Narasimhan et al., Algorithm 2, eq. 2): a token passes while max q ≥ 1 − α; where it
+    /// is below, the target writes the token. Nothing is drafted.
+    TokenCascade {
+        /// α.
+        alpha: f64,
+    },
+    /// Sequence cascade with Chow's rule (eq. 1): the edge writes the whole text and keeps it if its confidence, the
+    /// geometric mean of its tokens' probabilities, is at least 1 − α; otherwise the target writes it anew. (The paper's
+    /// confidence is the product, which falls with every token whatever its text is worth.)
+    SequenceCascade {
+        /// α.
+        alpha: f64,
+    },
+}
+
+/// What is to become of a token, before it is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// It passes.
+    None,
+    /// It is drafted, and verified.
+    Verify,
+    /// It is not drafted: the target writes it.
+    Defer,
+}
+
+impl Passing {
+    /// Whether nothing is ever drafted: tokens pass or are the target's.
+    pub fn is_cascade(&self) -> bool {
+        matches!(self, Passing::TokenCascade { .. } | Passing::SequenceCascade { .. })
+    }
+
+    /// What becomes of a token from its hidden state and `peak`, max q.
+    pub fn doubt(&self, heads: Option<&Heads>, hidden: &[f32], peak: impl FnOnce() -> f64) -> Doubt {
+        match *self {
+            Passing::Never => Doubt::Verify,
+            Passing::Sprinter { threshold } => match heads {
+                Some(heads) if heads.passes(hidden, threshold) => Doubt::None,
+                _ => Doubt::Verify,
+            },
+            Passing::TokenCascade { alpha } if peak() < 1.0 - alpha => Doubt::Defer,
+            Passing::TokenCascade { .. } | Passing::SequenceCascade { .. } => Doubt::None,
+        }
+    }
+}
+
+/// What a sequence cascade has written and not yet shown.
+#[derive(Debug, Clone, Default)]
+pub struct Held {
+    /// Tokens, as a count.
+    pub tokens: usize,
+    log_probability: f64,
+}
+
+impl Held {
+    /// A token of probability q̂(x) was written.
+    pub fn add(&mut self, probability: f64) {
+        self.tokens += 1;
+        self.log_probability += probability.ln();
+    }
+
+    /// The geometric mean of the probabilities; 1 without tokens.
+    pub fn confidence(&self) -> f64 {
+        if self.tokens == 0 { 1.0 } else { (self.log_probability / self.tokens as f64).exp() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::gate::Head;
+
+    #[test]
+    fn each_policy_has_its_own_doubts() {
+        let heads = Heads { gate: Some(Head::new(vec![1.0], 0.0).unwrap()), stop: None, threshold: 0.5 };
+        let doubt = |passing: Passing, hidden: f32, peak: f64| passing.doubt(Some(&heads), &[hidden], || peak);
+        assert_eq!(doubt(Passing::Never, 9.0, 1.0), Doubt::Verify);
+        let sprinter = Passing::Sprinter { threshold: None };
+        assert_eq!(doubt(sprinter, 0.1, 0.0), Doubt::None);
+        assert_eq!(doubt(sprinter, -0.1, 1.0), Doubt::Verify);
+        assert_eq!(doubt(Passing::TokenCascade { alpha: 0.4 }, 0.0, 0.6), Doubt::None);
+        assert_eq!(doubt(Passing::TokenCascade { alpha: 0.4 }, 0.0, 0.59), Doubt::Defer);
+        assert_eq!(doubt(Passing::SequenceCascade { alpha: 0.4 }, 0.0, 0.0), Doubt::None);
+        assert_eq!(sprinter.doubt(None, &[], || 1.0), Doubt::Verify);
+    }
+
+    #[test]
+    fn confidence_is_the_geometric_mean() {
+        let mut held = Held::default();
+        assert_eq!(held.confidence(), 1.0);
+        held.add(0.25);
+        held.add(1.0);
+        assert!((held.confidence() - 0.5).abs() < 1e-12);
+    }
+}

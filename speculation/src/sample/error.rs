@@ -1,0 +1,15 @@
+//! What logits may be that nothing can be sampled from.
+
+/// Why logits cannot be sampled from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LogitsError {
+    /// No logits.
+    #[error("there are no logits")]
+    Empty,
+    /// A logit is NaN or +∞, or all are −∞.
+    #[error("the logits are not finite (first at token {token})")]
+    NotFinite {
+        /// Token id of the first bad logit.
+        token: usize,
+    },
+}

@@ -1,0 +1,178 @@
+//! What a generation is asked for, and whether it can be had.
+
+use outrider_codec::{
+    frame::{SamplingParameters, Welcome},
+    scheme::SchemeParameters,
+};
+
+use super::{DraftInfo, StartError};
+use crate::{
+    draft::conformal::ThresholdParameters,
+    judge::{rules::Rule, unscaled},
+    policy::{control::StopRule, passing::Passing},
+    study::{comparison::ComparisonParameters, statistics::Law},
+};
+
+/// What a generation is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Who drafts.
+    pub mode: Mode,
+    /// S(·), for both ends.
+    pub sampling: SamplingParameters,
+    /// Seeds both ends' choices, each its own.
+    pub seed: u64,
+    /// The most tokens to commit, at least 1.
+    pub max_new_tokens: u32,
+}
+
+/// Who drafts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mode {
+    /// The edge.
+    Speculative(Speculation),
+    /// Nobody: the target generates alone.
+    CloudOnly,
+}
+
+/// How the edge drafts, and how the cloud judges.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Speculation {
+    /// What is sent of a draft.
+    pub scheme: SchemeParameters,
+    /// C-SQS's threshold; other schemes have none.
+    pub threshold: ThresholdParameters,
+    /// The acceptance rule.
+    pub rule: Rule,
+    /// Which tokens are not verified at all.
+    pub passing: Passing,
+    /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room.
+    pub draft_length: u32,
+    /// How many rounds may await their verdict at a time, at least 1; no more than the server allows. With more than one the edge drafts
+    /// on as if they all stood, and no bonus token follows them: of a seed the text is another than with 1, and the
+    /// same for all others.
+    pub max_in_flight: u8,
+    /// What else ends a round.
+    pub stop: StopRule,
+    /// Whether the target writes alone where that is faster (AS²).
+    pub adaptive_mode: bool,
+    /// B: the most payload bits a round may cost; `None` for no budget but the frame's. A token that could exceed it is
+    /// not drafted (Bhattacharjee et al., §4).
+    pub bit_budget: Option<u32>,
+    /// Works out what the drafts would have cost under other schemes, too.
+    pub compare: Option<ComparisonParameters>,
+    /// Has the cloud say what it judged by. That is the target's distribution for each draft, far more than all else.
+    pub explain: bool,
+}
+
+impl Speculation {
+    /// A scheme with γ = `draft_length` and the exact rule, one round at a time; no budget, no comparison, nothing adaptive.
+    pub fn new(scheme: SchemeParameters, draft_length: u32) -> Self {
+        Self {
+            scheme,
+            threshold: ThresholdParameters::default(),
+            rule: Rule::EXACT,
+            passing: Passing::Never,
+            draft_length,
+            max_in_flight: 1,
+            stop: StopRule::Fixed,
+            adaptive_mode: false,
+            bit_budget: None,
+            compare: None,
+            explain: false,
+        }
+    }
+
+    /// The same with a budget of so many bits a round.
+    pub fn with_budget(self, bits: u32) -> Self {
+        Self { bit_budget: Some(bits), ..self }
+    }
+
+    /// Under what its texts come about.
+    pub fn law(&self) -> Law {
+        Law { rule: self.rule, lossy: self.rule.info().lossy || self.passing != Passing::Never }
+    }
+
+    /// The same under a rule.
+    pub fn with_rule(self, rule: Rule) -> Self {
+        Self { rule, ..self }
+    }
+}
+
+pub(super) fn check(
+    prompt: &[u32],
+    settings: &Settings,
+    draft: &DraftInfo,
+    server: &Welcome,
+) -> Result<(), StartError> {
+    let setting = |name, range| Err(StartError::Setting { name, range });
+    if prompt.is_empty() {
+        return Err(StartError::EmptyPrompt);
+    }
+    let limit = (server.context_length as usize).saturating_sub(1);
+    if prompt.len() > limit {
+        return Err(StartError::PromptTooLong { tokens: prompt.len(), limit });
+    }
+    if let Some(&token) = prompt.iter().find(|&&id| id >= server.vocab_size) {
+        return Err(StartError::PromptToken { token, vocab_size: server.vocab_size });
+    }
+    let SamplingParameters { temperature, top_p, .. } = settings.sampling;
+    if !(temperature.is_finite() && temperature.is_sign_positive()) {
+        return setting("temperature", "0 or more");
+    }
+    if !(top_p > 0.0 && top_p <= 1.0) {
+        return setting("top-p", "above 0 and at most 1");
+    }
+    if settings.max_new_tokens == 0 {
+        return setting("the number of new tokens", "at least 1");
+    }
+    let Mode::Speculative(speculation) = &settings.mode else { return Ok(()) };
+    if speculation.draft_length == 0 {
+        return setting("the draft length", "at least 1");
+    }
+    if speculation.max_in_flight == 0 {
+        return setting("the number of rounds in flight", "at least 1");
+    }
+    // What passes is committed before the rounds in flight are judged, whose text it would go on from.
+    if speculation.max_in_flight > 1 && speculation.passing != Passing::Never {
+        return setting("the number of rounds in flight", "1 where a gate lets tokens pass");
+    }
+    let ThresholdParameters { target, step, initial } = speculation.threshold;
+    if !(0.0..1.0).contains(&target) {
+        return setting("the target of the dropped mass", "at least 0 and below 1");
+    }
+    if !(step > 0.0 && step.is_finite()) {
+        return setting("the step size", "above 0");
+    }
+    if !(0.0..=1.0).contains(&initial) {
+        return setting("the initial threshold", "from 0 to 1");
+    }
+    unscaled::check(&speculation.rule, speculation.scheme)?;
+    match speculation.passing {
+        Passing::TokenCascade { alpha } | Passing::SequenceCascade { alpha } if !(0.0..=1.0).contains(&alpha) => {
+            return setting("the cascade's α", "from 0 to 1");
+        }
+        Passing::Sprinter { threshold: Some(threshold) } if !(0.0..=1.0).contains(&threshold) => {
+            return setting("SPRINTER's threshold", "from 0 to 1");
+        }
+        Passing::Sprinter { .. } if draft.heads.as_ref().is_none_or(|heads| heads.gate.is_none()) => {
+            return Err(StartError::NoHead { what: "SPRINTER", head: "gate" });
+        }
+        _ => {}
+    }
+    match speculation.stop {
+        StopRule::SpecDec { .. } if draft.heads.as_ref().is_none_or(|heads| heads.stop.is_none()) => {
+            Err(StartError::NoHead { what: "SpecDec++", head: "stop head" })
+        }
+        StopRule::SpecDec { threshold } if !(0.0..=1.0).contains(&threshold) => {
+            setting("SpecDec++'s threshold", "from 0 to 1")
+        }
+        StopRule::AdaEdl { scale, threshold }
+            if !(scale >= 0.0 && scale.is_finite() && (0.0..=1.0).contains(&threshold)) =>
+        {
+            setting("AdaEDL's scale and threshold", "at least 0, and from 0 to 1")
+        }
+        StopRule::Bild { fallback } if !(0.0..=1.0).contains(&fallback) => setting("BiLD's fallback α", "from 0 to 1"),
+        _ => Ok(()),
+    }
+}

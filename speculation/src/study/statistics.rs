@@ -1,0 +1,254 @@
+//! What a generation cost, as the edge sees it.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{judge::rules::Rule, policy::control::Estimates, study::explanation::Explanation};
+
+/// One round: what was sent, what stood, what it cost.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoundRecord {
+    /// 0, 1, ….
+    pub round: u32,
+    /// Drafted token ids.
+    pub drafted: Vec<u32>,
+    /// How many of them stood.
+    pub accepted: usize,
+    /// The token after them, if any.
+    pub token: Option<u32>,
+    /// Bits of the scheme's payload, without the frame's header and filling.
+    pub payload_bits: usize,
+    /// Bits of the Draft frame.
+    pub uplink_bits: usize,
+    /// Bits of the Verdict frame.
+    pub downlink_bits: usize,
+    /// Time from asking for the round's first forward pass to sending the frame, in milliseconds.
+    pub draft_ms: f64,
+    /// Time from sending the frame to the verdict, in milliseconds; the target's pass is part of it.
+    pub round_trip_ms: f64,
+    /// C-SQS's threshold after the round.
+    pub threshold: Option<f64>,
+    /// Payload bits of the same drafts under other schemes, if that is compared.
+    pub other_bits: BTreeMap<&'static str, usize>,
+}
+
+/// Under what a text came about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Law {
+    /// The acceptance rule.
+    pub rule: Rule,
+    /// Whether the text may be distributed otherwise than the target's own: by the rule, or because tokens passed unverified.
+    pub lossy: bool,
+}
+
+/// Totals of a generation; every derived number is finite, zero where there is nothing to divide by.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Statistics {
+    /// Under what the text came about; `None` if the target wrote it alone from the start.
+    pub law: Option<Law>,
+    /// Tokens committed after the prompt.
+    pub tokens: usize,
+    /// Of these, committed by the edge without asking.
+    pub passed: usize,
+    /// Of these, written by the target alone in a generation that the edge drafts for.
+    pub streamed: usize,
+    /// Rounds with a verdict.
+    pub rounds: usize,
+    /// Tokens drafted in those rounds.
+    pub drafted: usize,
+    /// Of these, judged: the accepted ones and the first rejected one of each round.
+    pub judged: usize,
+    /// Of these, accepted.
+    pub accepted: usize,
+    /// Tokens drafted in rounds that were in flight when one before them fell: sent, and never judged.
+    pub wasted: usize,
+    /// Rounds in which a draft was rejected and a token put in its place.
+    pub resampled: usize,
+    /// Of these, how often none of the cloud's samples survived and its distribution had to be asked for (DSSD).
+    pub follow_ups: usize,
+    /// Bits received for what the edge resampled (DSSD): verdicts of rejections and what followed them.
+    pub rejection_downlink_bits: usize,
+    /// Mean mass that the supports of the committed tokens dropped (C-SQS).
+    pub mean_dropped_mass: Option<f64>,
+    /// What Theorem 2 bounds it by (C-SQS).
+    pub dropped_mass_bound: Option<f64>,
+    /// Bits of all frames sent since the generation began, the prompt included.
+    pub uplink_bits: usize,
+    /// Bits of the Draft frames among them.
+    pub draft_frame_bits: usize,
+    /// Bits of the payloads in those.
+    pub payload_bits: usize,
+    /// Bits of all frames received since.
+    pub downlink_bits: usize,
+    /// Passes of the target that gave a token or a verdict; reading the prompt is not counted.
+    pub server_passes: usize,
+    /// From the start to the first committed token.
+    pub first_token: Duration,
+    /// From the start to the last committed token.
+    pub elapsed: Duration,
+    /// Of this, spent drafting, in vain or not.
+    pub drafting: Duration,
+    /// The last round trip.
+    pub round_trip: Duration,
+    /// What the controller makes of it all.
+    pub estimates: Estimates,
+    /// What the closed forms predict, if that was asked for.
+    pub explanation: Option<Explanation>,
+}
+
+/// [`Statistics`] with what follows from them, for JSON and the page. Bits are per what the name says; times are
+/// in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "each is the field or method of Statistics of that name")]
+pub struct Report {
+    pub rule: Option<&'static str>,
+    pub rule_parameter: Option<f64>,
+    pub lossy: bool,
+    pub tokens: usize,
+    pub passed: usize,
+    pub streamed: usize,
+    pub elapsed_ms: f64,
+    pub first_token_ms: f64,
+    pub tokens_per_second: f64,
+    pub rounds: usize,
+    pub drafted: usize,
+    pub accepted: usize,
+    pub judged: usize,
+    pub acceptance_rate: f64,
+    pub accepted_per_drafted: f64,
+    pub wasted: usize,
+    pub resampled: usize,
+    pub follow_ups: usize,
+    pub downlink_bytes_per_rejection: Option<f64>,
+    pub mean_dropped_mass: Option<f64>,
+    pub dropped_mass_bound: Option<f64>,
+    pub uplink_bits: usize,
+    pub downlink_bits: usize,
+    pub payload_bits_per_drafted_token: f64,
+    pub uplink_bits_per_drafted_token: f64,
+    pub uplink_bits_per_token: f64,
+    pub downlink_bits_per_token: f64,
+    pub server_passes: usize,
+    pub server_passes_per_token: f64,
+    pub round_trip_ms: f64,
+    pub draft_ms: f64,
+    pub tokens_per_round: f64,
+    pub cost_ratio: Option<f64>,
+    pub optimal_draft_length: Option<u32>,
+    pub predicted_speedup: Option<f64>,
+    pub predicted_acceptance_rate: Option<f64>,
+    pub divergence: Option<f64>,
+}
+
+impl Statistics {
+    /// Accepted per judged draft: the papers' α, which does not depend on how many are drafted a round.
+    pub fn acceptance_rate(&self) -> f64 {
+        ratio(self.accepted as f64, self.judged as f64)
+    }
+
+    /// Accepted per drafted token: what of the drafting was of use. Falls as more are drafted a round.
+    pub fn accepted_per_drafted(&self) -> f64 {
+        ratio(self.accepted as f64, self.drafted as f64)
+    }
+
+    /// Bytes received per rejection that the edge resampled for; `None` where the cloud resamples.
+    pub fn downlink_bytes_per_rejection(&self) -> Option<f64> {
+        (self.rejection_downlink_bits > 0).then(|| self.rejection_downlink_bits as f64 / 8.0 / self.resampled as f64)
+    }
+
+    /// Committed tokens per second since the start.
+    pub fn tokens_per_second(&self) -> f64 {
+        ratio(self.tokens as f64, self.elapsed.as_secs_f64())
+    }
+
+    /// Tokens that a round commits, those that stand and the one after them.
+    pub fn tokens_per_round(&self) -> f64 {
+        ratio((self.tokens - self.passed - self.streamed) as f64, self.rounds as f64)
+    }
+
+    /// Passes of the target per committed token: what the server pays. 1 without speculation.
+    pub fn server_passes_per_token(&self) -> f64 {
+        ratio(self.server_passes as f64, self.tokens as f64)
+    }
+
+    /// Everything, ready to be shown.
+    pub fn report(&self) -> Report {
+        Report {
+            rule: self.law.map(|law| law.rule.name()),
+            rule_parameter: self.law.filter(|law| !law.rule.is_exact()).map(|law| law.rule.parameter()),
+            lossy: self.law.is_some_and(|law| law.lossy),
+            tokens: self.tokens,
+            passed: self.passed,
+            streamed: self.streamed,
+            elapsed_ms: milliseconds(self.elapsed),
+            first_token_ms: milliseconds(self.first_token),
+            tokens_per_second: self.tokens_per_second(),
+            rounds: self.rounds,
+            drafted: self.drafted,
+            accepted: self.accepted,
+            judged: self.judged,
+            acceptance_rate: self.acceptance_rate(),
+            accepted_per_drafted: self.accepted_per_drafted(),
+            wasted: self.wasted,
+            resampled: self.resampled,
+            follow_ups: self.follow_ups,
+            downlink_bytes_per_rejection: self.downlink_bytes_per_rejection(),
+            mean_dropped_mass: self.mean_dropped_mass,
+            dropped_mass_bound: self.dropped_mass_bound,
+            uplink_bits: self.uplink_bits,
+            downlink_bits: self.downlink_bits,
+            payload_bits_per_drafted_token: ratio(self.payload_bits as f64, self.drafted as f64),
+            uplink_bits_per_drafted_token: ratio(self.draft_frame_bits as f64, self.drafted as f64),
+            uplink_bits_per_token: ratio(self.uplink_bits as f64, self.tokens as f64),
+            downlink_bits_per_token: ratio(self.downlink_bits as f64, self.tokens as f64),
+            server_passes: self.server_passes,
+            server_passes_per_token: self.server_passes_per_token(),
+            round_trip_ms: milliseconds(self.round_trip),
+            draft_ms: milliseconds(self.drafting),
+            tokens_per_round: self.tokens_per_round(),
+            cost_ratio: self.estimates.cost_ratio,
+            optimal_draft_length: self.estimates.draft_length,
+            predicted_speedup: self.estimates.speedup,
+            predicted_acceptance_rate: self.explanation.as_ref().and_then(Explanation::acceptance_rate),
+            divergence: self.explanation.as_ref().and_then(Explanation::mean_divergence),
+        }
+    }
+}
+
+/// A duration as a number for people.
+pub fn milliseconds(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_divided_by_nothing_is_zero() {
+        let report = Statistics::default().report();
+        assert_eq!((report.acceptance_rate, report.tokens_per_second, report.server_passes_per_token), (0.0, 0.0, 0.0));
+        let some = Statistics {
+            tokens: 9,
+            rounds: 3,
+            drafted: 12,
+            judged: 8,
+            accepted: 6,
+            server_passes: 3,
+            elapsed: Duration::from_secs(3),
+            ..Default::default()
+        };
+        assert_eq!(
+            (some.acceptance_rate(), some.tokens_per_second(), some.server_passes_per_token()),
+            (0.75, 3.0, 1.0 / 3.0)
+        );
+    }
+}
