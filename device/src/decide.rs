@@ -12,7 +12,7 @@
 use candle_core::{D, DType, Result, Tensor};
 use outrider_codec::{
     distribution::DraftDist,
-    scheme::{Drafts, SchemeParameters},
+    scheme::{Drafts, Sends},
 };
 use outrider_speculation::session::cloud::Round;
 
@@ -86,7 +86,7 @@ impl Plan {
             Self::Certain
         } else if sampling.top_p < 1.0
             || sampling.top_k > 0 && (sampling.top_k as usize) < vocab_size
-            || round.scheme == Some(SchemeParameters::Coupled)
+            || round.scheme.is_some_and(|scheme| scheme.sends() == Sends::Ids)
         {
             Self::Rows
         } else {

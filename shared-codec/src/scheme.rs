@@ -99,6 +99,51 @@ impl SchemeParameters {
             Self::Coupled => "coupled",
         }
     }
+
+    /// What the cloud reads of each draft.
+    pub fn sends(&self) -> Sends {
+        match self {
+            Self::Dense | Self::Qs { .. } | Self::KSqs { .. } | Self::CSqs { .. } | Self::TkSlt { .. } => {
+                Sends::Distributions
+            }
+            Self::Dssd { .. } => Sends::Probabilities,
+            Self::Coupled => Sends::Ids,
+        }
+    }
+
+    /// Whether what is kept of a distribution hangs on a threshold that the edge adapts.
+    pub fn has_threshold(&self) -> bool {
+        matches!(self, Self::CSqs { .. })
+    }
+
+    /// ℓ, where distributions are quantized to a lattice.
+    pub fn lattice_resolution(&self) -> Option<u32> {
+        match *self {
+            Self::Qs { lattice_resolution, .. }
+            | Self::KSqs { lattice_resolution, .. }
+            | Self::CSqs { lattice_resolution, .. } => Some(lattice_resolution),
+            Self::Dense | Self::TkSlt { .. } | Self::Dssd { .. } | Self::Coupled => None,
+        }
+    }
+
+    /// The number of samples that follow a rejection, where the edge resamples from samples.
+    pub fn samples(&self) -> Option<u8> {
+        match *self {
+            Self::Dssd { downlink: Downlink::Sampled(count) } => Some(count),
+            _ => None,
+        }
+    }
+}
+
+/// What the cloud reads of each draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sends {
+    /// The id and its distribution q̂.
+    Distributions,
+    /// The id and its probability; after a rejection the edge resamples.
+    Probabilities,
+    /// The id alone; both ends choose with the same noise.
+    Ids,
 }
 
 /// A round of drafts, as the cloud sees it.
@@ -339,7 +384,7 @@ impl RoundEncoder {
         }
     }
 
-    /// Appends a token with its distribution.
+    /// Appends a token: with its distribution, or with its probability where the scheme sends no more (DSSD).
     ///
     /// # Errors
     /// If the token does not fit the scheme.
@@ -348,6 +393,7 @@ impl RoundEncoder {
             (Bits::Plain(out), Payload::Dense(payload)) => payload.encode(token, out),
             (Bits::Plain(out), Payload::Lattice(payload)) => payload.encode(token, out),
             (Bits::Plain(out), Payload::TopK(payload)) => payload.encode(token, out),
+            (Bits::Plain(out), Payload::Probability(payload)) => payload.encode(&token.into(), out),
             (Bits::Adaptive(round), Payload::Adaptive(code)) => round.push(code, token),
             _ => Err(FOREIGN),
         }

@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use outrider_codec::scheme::SchemeParameters;
+use outrider_codec::scheme::Sends;
 use outrider_speculation::{
     session::edge::Speculation,
     study::{
@@ -117,7 +117,7 @@ impl Explained {
         // None follows a continued round.
         let has_bonus = rule.has_bonus() && speculation.max_in_flight == 1;
         // Coupled drafts fall more often than TV says.
-        let is_coupled = speculation.scheme == SchemeParameters::Coupled;
+        let is_coupled = speculation.scheme.sends() == Sends::Ids;
         let drafts: Vec<f64> = rounds.iter().map(|round| round.drafted.len() as f64).collect();
         let per_round = rate.filter(|_| !drafts.is_empty()).map(|rate| {
             rounds.iter().map(|round| expected_tokens(has_bonus, rate, round.drafted.len())).sum::<f64>()
@@ -258,6 +258,7 @@ mod tests {
     };
 
     use super::*;
+    use outrider_codec::scheme::SchemeParameters;
 
     fn round(number: u32, drafts: usize) -> RoundRecord {
         RoundRecord {

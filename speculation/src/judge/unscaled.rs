@@ -10,7 +10,7 @@ use outrider_codec::{
     error::DecodeError,
     frame::SamplingParameters,
     rule::StatisticKind,
-    scheme::{Drafts, SchemeParameters},
+    scheme::{Drafts, SchemeParameters, Sends},
 };
 
 use crate::{
@@ -33,8 +33,11 @@ pub struct Incompatible {
 /// # Errors
 /// If it does not: all rules but the exact one need q̂.
 pub fn check(rule: &Rule, scheme: SchemeParameters) -> Result<(), Incompatible> {
-    let sends_dist = !matches!(scheme, SchemeParameters::Dssd { .. } | SchemeParameters::Coupled);
-    if rule.is_exact() || sends_dist { Ok(()) } else { Err(Incompatible { rule: rule.name(), scheme: scheme.name() }) }
+    if rule.is_exact() || scheme.sends() == Sends::Distributions {
+        Ok(())
+    } else {
+        Err(Incompatible { rule: rule.name(), scheme: scheme.name() })
+    }
 }
 
 /// Whether S(·) leaves every distribution as it is.

@@ -5,7 +5,7 @@ use outrider_codec::{
         Distribution, Draft, ErrorCode, Evidence, Finish, Frame, Next, Prompt, Request, SamplingParameters, TargetDist,
         Token, Verdict,
     },
-    scheme::{Downlink, Drafts, Scheme, SchemeParameters},
+    scheme::{Drafts, Scheme, SchemeParameters, Sends},
 };
 
 use super::{Failure, TargetInfo, flight::Flight};
@@ -398,9 +398,9 @@ impl Verification {
     /// Under coupled drafting it has the noise of its place like any other: whether it is drafted or streamed may hang on what
     /// was drafted there before and rejected, and so on that noise.
     fn stream_token(&mut self, p: &sample::Distribution<'_>, position: usize, randomness: &mut Randomness) -> u32 {
-        let token = match self.parameters {
-            SchemeParameters::Coupled => self.noise.choose_from(position, p),
-            _ => p.draw(randomness),
+        let token = match self.parameters.sends() {
+            Sends::Ids => self.noise.choose_from(position, p),
+            Sends::Distributions | Sends::Probabilities => p.draw(randomness),
         };
         self.scheme.prime(&[token]);
         self.stream -= 1;
@@ -438,11 +438,9 @@ impl Verification {
                 }
                 Judgement::Rejected { accepted, target } => {
                     acceptance::witness(accepted, tokens.len(), rows, sampling, judged)?;
-                    let next = match self.parameters {
-                        SchemeParameters::Dssd { downlink: Downlink::Sampled(count) } => {
-                            Next::Samples(dssd::samples(&target, count, randomness))
-                        }
-                        _ => Next::Distribution(target.clone()),
+                    let next = match self.parameters.samples() {
+                        Some(count) => Next::Samples(dssd::samples(&target, count, randomness)),
+                        None => Next::Distribution(target.clone()),
                     };
                     self.edge_resamples = Some(target);
                     return Ok((accepted, next));
@@ -453,7 +451,7 @@ impl Verification {
     }
 
     fn sends_samples(&self) -> bool {
-        matches!(self.parameters, SchemeParameters::Dssd { downlink: Downlink::Sampled(_) })
+        self.parameters.samples().is_some()
     }
 }
 

@@ -6,8 +6,7 @@ use outrider_codec::{
     distribution::{DraftDist, DraftToken},
     error::ParameterError,
     frame::{SamplingParameters, TargetDist},
-    probabilities::DraftProbability,
-    scheme::{Drafts, MAX_PAYLOAD_BITS, RoundEncoder, Scheme, SchemeParameters},
+    scheme::{Drafts, MAX_PAYLOAD_BITS, RoundEncoder, Scheme, SchemeParameters, Sends},
 };
 
 use super::{EdgeError, Speculation};
@@ -82,8 +81,7 @@ impl Drafter {
         let parameters = speculation.scheme;
         let mut scheme = Scheme::new(parameters, vocab_size)?;
         scheme.prime(prompt);
-        let threshold =
-            matches!(parameters, SchemeParameters::CSqs { .. }).then(|| Conformal::new(speculation.threshold));
+        let threshold = parameters.has_threshold().then(|| Conformal::new(speculation.threshold));
         let budget = speculation.bit_budget.map_or(MAX_PAYLOAD_BITS, |bits| bits as usize).min(MAX_PAYLOAD_BITS);
         Ok(Self {
             parameters,
@@ -193,7 +191,7 @@ impl Drafter {
         };
         self.defers = advice == Advice::Decline;
         let beta = self.threshold.as_ref().map_or(0.0, Conformal::threshold);
-        if self.parameters == SchemeParameters::Coupled {
+        if self.parameters.sends() == Sends::Ids {
             if advice == Advice::Decline {
                 return self.decline(&q, 0.0);
             }
@@ -222,11 +220,7 @@ impl Drafter {
         self.transport.put(&mut self.statistics, &q, &proposal.dist);
         let distortion = self.distortion(&proposal);
         let token = draft::draw(proposal, &mut self.randomness);
-        let pushed = match self.parameters {
-            SchemeParameters::Dssd { .. } => self.round.push_probability(&self.scheme, &DraftProbability::from(&token)),
-            _ => self.round.push(&self.scheme, &token),
-        };
-        pushed.map_err(EdgeError::Encode)?;
+        self.round.push(&self.scheme, &token).map_err(EdgeError::Encode)?;
         if let Some(threshold) = &mut self.threshold {
             threshold.drafted(dropped_mass);
         }
@@ -259,7 +253,7 @@ impl Drafter {
             comparison.drafted(q, id).map_err(DraftError::from)?;
         }
         if let Some(drawn) = &mut self.drawn {
-            let is_known = !matches!(self.parameters, SchemeParameters::Dssd { .. } | SchemeParameters::Coupled);
+            let is_known = self.parameters.sends() == Sends::Distributions;
             drawn.push(Drawn { q: q.dense(), dist, distortion, is_known });
         }
         Ok(Choice::Drafted)
@@ -312,14 +306,9 @@ impl Drafter {
 
     /// α_n + K_n/4ℓ of Theorem 1; without a lattice the dropped mass alone.
     fn distortion(&self, proposal: &draft::Proposal) -> f64 {
-        match self.parameters {
-            SchemeParameters::Qs { lattice_resolution, .. }
-            | SchemeParameters::KSqs { lattice_resolution, .. }
-            | SchemeParameters::CSqs { lattice_resolution, .. } => {
-                sqs::distortion(proposal.dropped_mass, proposal.support_size, lattice_resolution)
-            }
-            _ => proposal.dropped_mass,
-        }
+        self.parameters.lattice_resolution().map_or(proposal.dropped_mass, |lattice_resolution| {
+            sqs::distortion(proposal.dropped_mass, proposal.support_size, lattice_resolution)
+        })
     }
 
     fn bits(&self) -> usize {
@@ -375,7 +364,7 @@ impl Drafter {
 
     /// Whether the cloud leaves resampling to the edge.
     pub(super) fn resamples(&self) -> bool {
-        matches!(self.parameters, SchemeParameters::Dssd { .. })
+        self.parameters.sends() == Sends::Probabilities
     }
 }
 
