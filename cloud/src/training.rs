@@ -143,7 +143,7 @@ pub enum TrainingError {
 }
 
 /// A tale written for the benchmarks: the one original that is at hand.
-const TALE: &str = include_str!("../../tests/bench/tale.txt");
+const TALE: &str = include_str!("../../bench/tale.txt");
 
 /// Fewer cannot be divided into three.
 const LEAST_PROMPTS: usize = 6;

@@ -4,7 +4,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
-#[path = "../../tests/gateway/mock.rs"]
+#[path = "../../tests/server/gateway/mock.rs"]
 mod mock;
 mod process;
 

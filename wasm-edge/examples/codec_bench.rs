@@ -6,10 +6,10 @@ use std::fmt::Write;
 use wasm_bindgen::prelude::*;
 use web_time::Instant;
 
-#[path = "../../tests/bench/measure.rs"]
+#[path = "../../bench/src/measure.rs"]
 #[expect(dead_code, reason = "the native half writes the cases")]
 mod measure;
-#[path = "../../tests/bench/timing.rs"]
+#[path = "../../bench/src/timing.rs"]
 mod timing;
 
 /// Long enough for a clock that steps by 0.1 ms.

@@ -7,11 +7,11 @@ use web_time::Instant;
 
 use crate::{decoder::Decoder, passes::Pass};
 
-#[path = "../../tests/bench/decoder.rs"]
+#[path = "../../bench/src/decoder.rs"]
 mod decoder;
-#[path = "../../tests/bench/passes.rs"]
+#[path = "../../bench/src/passes.rs"]
 mod passes;
-#[path = "../../tests/bench/sweep_memory.rs"]
+#[path = "../../bench/src/sweep_memory.rs"]
 mod sweep_memory;
 
 /// A model, first as the bytes of its file.

@@ -4,9 +4,9 @@
 use wasm_bindgen::prelude::*;
 use web_time::Instant;
 
-#[path = "../../tests/bench/path.rs"]
+#[path = "../../bench/src/path.rs"]
 mod path;
-#[path = "../../tests/bench/timing.rs"]
+#[path = "../../bench/src/timing.rs"]
 mod timing;
 
 /// Long enough for a clock that steps by 0.1 ms, and short enough not to be interrupted.

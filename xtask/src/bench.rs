@@ -162,13 +162,13 @@ fn time_in_browser(bench: Bench, page: &Page<'_>, browser: &Path, folder: &Path)
     fs::write(&path, times).with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// tests/bench/NAME.rs with these arguments and the folder for its results.
+/// The measurement with these arguments and the folder for its results.
 fn program(workspace: &Workspace, bench: Bench, arguments: &[&str], folder: &Path) -> Result<()> {
     process::run(bench_program(workspace, bench).args(arguments).arg(folder))
 }
 
 fn bench_program(workspace: &Workspace, bench: Bench) -> Command {
-    let mut command = workspace.cargo("bench");
-    command.args(["--quiet", "--package", "outrider-tests", "--bench", bench.name(), "--"]);
+    let mut command = workspace.cargo("run");
+    command.args(["--quiet", "--release", "--package", "outrider-bench", "--", bench.name()]);
     command
 }

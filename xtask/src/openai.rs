@@ -22,7 +22,7 @@ pub fn test(workspace: &Workspace, server: &Path) -> Result<()> {
     let mut running = Running::start(&mut server::command(workspace, server, address, &web))?;
     server::wait_until_healthy(&mut running, address, &interrupt)?;
     let mut client = workspace.command(python);
-    client.arg(workspace.root().join("tests/openai_client.py")).arg(format!("http://{address}/v1"));
+    client.arg(workspace.root().join("tests/server/openai_client.py")).arg(format!("http://{address}/v1"));
     process::run(&mut client)
 }
 

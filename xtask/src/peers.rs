@@ -60,7 +60,7 @@ impl<'a> Peers<'a> {
             process::run(&mut tar)?;
         }
         let source = source.join("vendor").join("llama.cpp");
-        let ours = self.workspace.root().join("tests/bench/peers");
+        let ours = self.workspace.root().join("bench/peers");
         let build = self.folder.join("llama.cpp");
         let mut configure = self.workspace.command(tools.join("cmake"));
         process::prepend_path(&mut configure, &tools)?;
@@ -123,7 +123,7 @@ impl<'a> Peers<'a> {
     }
 
     fn manifest(&self) -> PathBuf {
-        self.workspace.root().join("tests/bench/peers/Cargo.toml")
+        self.workspace.root().join("bench/peers/Cargo.toml")
     }
 
     /// The folder of cmake, ninja and pip.

@@ -2,7 +2,7 @@
 //!
 //! The draw uses the counts and nothing else. Drawing from q and sending q̂ would be a different sampler from the one
 //! the cloud corrects for, and the text would not be the target's (Zhang et al., "quantize-and-sample"; the test
-//! `tests/exactness.rs` plants that error and sees it).
+//! `tests/laws/exactness.rs` plants that error and sees it).
 
 use outrider_codec::{
     distribution::{DistError, DraftDist, DraftToken},

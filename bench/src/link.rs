@@ -1,0 +1,288 @@
+//! `cargo xtask bench link`: tables and curves of what `web/e2e/link/bench.mjs` measured.
+//!
+//! ```text
+//! link report FOLDER      reads FOLDER/link-measured.json
+//! ```
+
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::{
+    curves::{self, Bounds, Curve, Mark, Panel},
+    passes::Failure,
+    samples::{Samples, digits},
+};
+
+/// Runs it with the arguments behind its name.
+pub fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let ["report", folder] = *arguments else {
+        return Err("`report` and a folder are expected".into());
+    };
+    let folder = Path::new(folder);
+    let measured: Value = serde_json::from_str(&fs::read_to_string(folder.join("link-measured.json"))?)?;
+    let links = array(&measured["links"]).map(Link::read).collect::<Result<Vec<_>, _>>()?;
+    let text = tables(&links)?;
+    println!("{text}");
+    fs::write(folder.join("link.md"), text)?;
+    fs::write(folder.join("link.svg"), curves::svg(&panels(&links)))?;
+    let links: Vec<Value> = links.iter().map(Link::json).collect();
+    let numbers = json!({ "browser": measured["browser"], "links": links });
+    fs::write(folder.join("link.json"), serde_json::to_string_pretty(&numbers)?)?;
+    Ok(())
+}
+
+/// One rate and round trip.
+struct Link {
+    /// Infinite without an emulated link.
+    megabits: f64,
+    round_trip_ms: f64,
+    /// The server alone comes first.
+    schemes: Vec<Scheme>,
+}
+
+struct Scheme {
+    name: String,
+    /// How many rounds may be in flight, where that is what is compared.
+    in_flight: Option<u64>,
+    /// Tokens a second, over the prompts.
+    rate: Samples,
+    passes_per_token: f64,
+    bits_up_per_token: f64,
+    /// Accepted per judged draft; not a number where nothing is drafted.
+    acceptance: f64,
+    /// Rounds of drafts a token; 0 for the server alone.
+    rounds_per_token: f64,
+    /// Drafts a token that were sent behind one that fell.
+    wasted_per_token: f64,
+    /// What a token takes; rounds that are in flight together have their times counted twice.
+    parts: Parts,
+}
+
+/// Milliseconds a token.
+struct Parts {
+    drafting: f64,
+    /// The server's runs of the target.
+    verifying: f64,
+    /// From drafts to verdicts, without verifying.
+    link: f64,
+    /// What remains.
+    overhead: f64,
+}
+
+impl Parts {
+    const NAMES: [&str; 4] = ["drafting", "verifying", "link", "overhead"];
+
+    fn values(&self) -> [f64; 4] {
+        [self.drafting, self.verifying, self.link, self.overhead]
+    }
+}
+
+impl Link {
+    fn read(link: &Value) -> Result<Self, Failure> {
+        let schemes = array(&link["schemes"]).map(Scheme::read);
+        Ok(Self {
+            megabits: link["megabits"].as_f64().unwrap_or(f64::INFINITY),
+            round_trip_ms: link["roundTripMs"].as_f64().ok_or("a link has no round trip")?,
+            schemes: schemes.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn json(&self) -> Value {
+        let schemes = self.schemes.iter().map(|scheme| {
+            json!({
+                "scheme": scheme.name,
+                "tokens_per_second": scheme.rate.json(),
+                "server_passes_per_token": scheme.passes_per_token,
+                "uplink_bits_per_token": scheme.bits_up_per_token,
+                "acceptance": scheme.acceptance,
+                "rounds_per_token": scheme.rounds_per_token,
+                "in_flight": scheme.in_flight,
+                "wasted_per_token": scheme.wasted_per_token,
+                "ms_per_token": Parts::NAMES.into_iter().zip(scheme.parts.values()).collect::<BTreeMap<_, _>>(),
+            })
+        });
+        json!({
+            "megabits_per_second": self.megabits.is_finite().then_some(self.megabits),
+            "round_trip_ms": self.round_trip_ms,
+            "schemes": schemes.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl Scheme {
+    fn read(scheme: &Value) -> Result<Self, Failure> {
+        let runs: Vec<&Value> = array(&scheme["runs"]).collect();
+        let sum = |key: &str| runs.iter().filter_map(|run| run[key].as_f64()).sum::<f64>();
+        let rates: Vec<f64> =
+            runs.iter().filter_map(|run| Some(run["tokens"].as_f64()? / run["elapsedMs"].as_f64()? * 1e3)).collect();
+        let tokens = sum("tokens");
+        let [drafting, verifying, waiting, elapsed] =
+            ["draftMs", "verifyMs", "waitMs", "elapsedMs"].map(|key| sum(key) / tokens);
+        // The server alone waits for no verdict; its passes are then part of the rest.
+        let link = (waiting - verifying).max(0.0);
+        Ok(Self {
+            name: scheme["scheme"].as_str().ok_or("a scheme has no name")?.to_owned(),
+            rate: Samples::of(&rates).ok_or("a scheme has no runs")?,
+            passes_per_token: sum("serverPasses") / tokens,
+            bits_up_per_token: sum("uplinkBits") / tokens,
+            acceptance: sum("accepted") / sum("judged"),
+            in_flight: scheme["inFlight"].as_u64(),
+            rounds_per_token: sum("rounds") / tokens,
+            wasted_per_token: sum("wasted") / tokens,
+            parts: Parts { drafting, verifying, link, overhead: elapsed - drafting - verifying - link },
+        })
+    }
+}
+
+fn tables(links: &[Link]) -> Result<String, Failure> {
+    let mut text = String::from(
+        "The default pair, default settings, the page in Chromium and the server on one machine; the link is emulated. \
+         Tokens/s: median and range over generations of 48 tokens; × the server alone over the same link.\n",
+    );
+    for link in links.iter().filter(|link| link.megabits.is_infinite()) {
+        accounting(&mut text, link)?;
+    }
+    text.push_str(
+        "\n| Mbit/s | round trip, ms | scheme | tokens/s | × alone | passes / token | acceptance | bits up / token |\n\
+         |--:|--:|---|--:|--:|--:|--:|--:|\n",
+    );
+    for link in links.iter().filter(|link| link.megabits.is_finite()) {
+        let alone = link.schemes.first().map_or(f64::NAN, |scheme| scheme.rate.median);
+        for scheme in link.schemes.iter().filter(|scheme| scheme.in_flight.is_none()) {
+            writeln!(
+                text,
+                "| {} | {} | {} | {} | {:.2} | {:.2} | {} | {:.0} |",
+                link.megabits,
+                link.round_trip_ms,
+                scheme.name,
+                scheme.rate,
+                scheme.rate.median / alone,
+                scheme.passes_per_token,
+                if scheme.acceptance.is_finite() { digits(scheme.acceptance) } else { "–".to_owned() },
+                scheme.bits_up_per_token,
+            )?;
+        }
+    }
+    flights(&mut text, links)?;
+    Ok(text)
+}
+
+/// Rounds in flight, against the sequential loop.
+fn flights(text: &mut String, links: &[Link]) -> Result<(), Failure> {
+    text.push_str(
+        "\nRounds in flight: k-sqs with drafts of two, as many as that drafted on before a verdict. × one: against one round at a time over the \
+         same link. In vain: drafts sent behind one that fell.\n\n\
+         | Mbit/s | round trip, ms | in flight | tokens/s | × one | × alone | passes / token | acceptance | in vain / token | bits up / token |\n\
+         |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+    );
+    for link in links {
+        let alone = link.schemes.first().map_or(f64::NAN, |scheme| scheme.rate.median);
+        let one = link.schemes.iter().find(|scheme| scheme.in_flight == Some(1));
+        let one = one.map_or(f64::NAN, |scheme| scheme.rate.median);
+        for scheme in &link.schemes {
+            let Some(in_flight) = scheme.in_flight else { continue };
+            let rate = if link.megabits.is_finite() { link.megabits.to_string() } else { "no link".to_owned() };
+            writeln!(
+                text,
+                "| {rate} | {} | {in_flight} | {} | {:.2} | {:.2} | {:.2} | {} | {:.2} | {:.0} |",
+                link.round_trip_ms,
+                scheme.rate,
+                scheme.rate.median / one,
+                scheme.rate.median / alone,
+                scheme.passes_per_token,
+                digits(scheme.acceptance),
+                scheme.wasted_per_token,
+                scheme.bits_up_per_token,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// What a token takes where the link takes nothing.
+fn accounting(text: &mut String, link: &Link) -> Result<(), Failure> {
+    writeln!(
+        text,
+        "\nWithout an emulated link, over the machine's own loopback: milliseconds a token. Drafting: in the page's worker, \
+         coding included. Verifying: the server's runs of the target. Link: from drafts sent to verdict read, without verifying. \
+         Overhead: what remains. The server alone sends tokens as they come, so that its passes overlap with the page's work.\n\n\
+         | scheme | tokens/s | × alone | rounds / token | {} | together |\n|---|--:|--:|--:|{}",
+        Parts::NAMES.join(" | "),
+        "--:|".repeat(Parts::NAMES.len() + 1)
+    )?;
+    let alone = link.schemes.first().map_or(f64::NAN, |scheme| scheme.rate.median);
+    for scheme in link.schemes.iter().filter(|scheme| scheme.in_flight.is_none()) {
+        let parts = scheme.parts.values();
+        writeln!(
+            text,
+            "| {} | {} | {:.2} | {:.2} | {} | {:.2} |",
+            scheme.name,
+            scheme.rate,
+            scheme.rate.median / alone,
+            scheme.rounds_per_token,
+            parts.map(|ms| format!("{ms:.2}")).join(" | "),
+            parts.iter().sum::<f64>()
+        )?;
+    }
+    Ok(())
+}
+
+/// Tokens a second by rate, a panel for each round trip; then by round trip at the highest rate, for rounds in flight.
+fn panels(links: &[Link]) -> Vec<Panel> {
+    let links: Vec<&Link> = links.iter().filter(|link| link.megabits.is_finite()).collect();
+    let mut trips: Vec<f64> = links.iter().map(|link| link.round_trip_ms).collect();
+    trips.dedup();
+    let panel = |trip: f64| {
+        let links: Vec<&&Link> = links.iter().filter(|link| link.round_trip_ms == trip).collect();
+        let most = links.iter().flat_map(|link| &link.schemes).map(|scheme| scheme.rate.median).fold(1.0, f64::max);
+        let names = links.first().map(|link| &link.schemes[..]).unwrap_or_default();
+        let names = names.iter().enumerate().filter(|(_, scheme)| scheme.in_flight.is_none());
+        let curves = names.map(|(index, scheme)| Curve {
+            name: scheme.name.clone(),
+            points: (links.iter().filter_map(|link| Some((link, link.schemes.get(index)?))))
+                .map(|(link, scheme)| Mark { x: link.megabits.log10(), y: scheme.rate.median, error: 0.0 })
+                .collect(),
+        });
+        Panel {
+            title: format!("Round trip {trip} ms"),
+            across: "log10 of the rate, Mbit/s",
+            up: "tokens/s",
+            bounds: Bounds { x: (-1.0, 2.0), y: (0.0, most * 1.05) },
+            curves: curves.collect(),
+        }
+    };
+    let mut panels: Vec<Panel> = trips.into_iter().map(panel).collect();
+    panels.extend(flight_panel(&links));
+    panels
+}
+
+/// Tokens a second by round trip, a curve for each number of rounds in flight.
+fn flight_panel(links: &[&Link]) -> Option<Panel> {
+    let fastest = links.iter().map(|link| link.megabits).fold(0.0, f64::max);
+    let links: Vec<&&Link> = links.iter().filter(|link| link.megabits == fastest).collect();
+    let longest = links.last()?.round_trip_ms.max(1.0);
+    let of = |link: &Link, in_flight| {
+        let scheme = link.schemes.iter().find(|scheme| scheme.in_flight == Some(in_flight))?;
+        Some(Mark { x: link.round_trip_ms, y: scheme.rate.median, error: 0.0 })
+    };
+    let numbers = links.first()?.schemes.iter().filter_map(|scheme| scheme.in_flight);
+    let curves: Vec<Curve> = numbers
+        .map(|in_flight| Curve {
+            name: format!("{in_flight} in flight"),
+            points: links.iter().filter_map(|link| of(link, in_flight)).collect(),
+        })
+        .collect();
+    let most = curves.iter().flat_map(|curve| &curve.points).map(|mark| mark.y).fold(1.0, f64::max);
+    Some(Panel {
+        title: format!("k-sqs, drafts of 2, {fastest} Mbit/s"),
+        across: "round trip, ms",
+        up: "tokens/s",
+        bounds: Bounds { x: (0.0, longest), y: (0.0, most * 1.05) },
+        curves,
+    })
+}
+
+fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

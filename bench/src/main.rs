@@ -1,0 +1,47 @@
+//! **Measurements.** The programs behind `cargo xtask bench`, which says what each argument is for.
+//!
+//! The first argument names a measurement, the others are its own. Tables go to standard output and, with charts and raw
+//! samples, into the folder that is named.
+#![expect(clippy::print_stdout, reason = "measurements print what they found")]
+
+mod chart;
+mod codec;
+mod curves;
+mod decoder;
+mod edge;
+#[expect(dead_code, reason = "the tests compare more formats")]
+mod gguf_writer;
+mod link;
+mod measure;
+mod native;
+mod pair;
+mod passes;
+mod path;
+mod rules;
+mod samples;
+mod sampling;
+mod schemes;
+mod serve;
+#[expect(dead_code, reason = "the tests compare more formats")]
+mod shapes;
+mod sweep_memory;
+mod timing;
+
+use passes::Failure;
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (name, arguments) = arguments.split_first().ok_or("the name of a measurement is expected")?;
+    match *name {
+        "codec" => codec::run(arguments),
+        "edge" => edge::run(arguments),
+        "link" => link::run(arguments),
+        "native" => native::run(arguments),
+        "rules" => rules::run(arguments),
+        "sampling" => sampling::run(arguments),
+        "schemes" => schemes::run(arguments),
+        "serve" => serve::run(arguments),
+        _ => Err(format!("there is no measurement called {name}").into()),
+    }
+}

@@ -1,0 +1,121 @@
+//! The default pair with both ends in this process: real models, the engine and the sessions of the server, no socket.
+
+use outrider_cloud::{
+    edge::{NativeEdge, Transport},
+    pair::{PairPaths, draft_info, target_info},
+    target::engine::Engine,
+};
+use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
+use outrider_models::{Model, Tokenizer};
+use outrider_speculation::{
+    session::{
+        cloud::TargetInfo,
+        edge::{Mode, Origin, Settings, Speculation},
+    },
+    study::statistics::{RoundRecord, Statistics},
+};
+
+use crate::passes::Failure;
+
+/// A short tale, written for this.
+const TALE: &str = include_str!("../tale.txt");
+
+/// What users have if they change nothing.
+pub const DEFAULT_SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
+/// Tokens of a session.
+const TOKENS: u32 = 128;
+/// Words of a sentence of the tale that make a prompt.
+const PROMPT_WORDS: usize = 6;
+
+/// Draft, target and their tokenizer.
+pub struct Pair {
+    pub draft: Model,
+    pub tokenizer: Tokenizer,
+    engine: Engine,
+    target: TargetInfo,
+}
+
+/// One generation.
+pub struct Session {
+    pub prompt: Vec<u32>,
+    pub tokens: Vec<u32>,
+    /// Where each token came from.
+    pub origins: Vec<Origin>,
+    pub rounds: Vec<RoundRecord>,
+    pub statistics: Statistics,
+}
+
+impl Pair {
+    pub fn open() -> Result<Self, Failure> {
+        let paths = PairPaths::default();
+        let (tokenizer, target) = (paths.tokenizer()?, paths.target()?);
+        let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
+        Ok(Self { draft: paths.draft()?, tokenizer, engine: Engine::start(target, 1)?, target: info })
+    }
+
+    /// Ids of each paragraph of the tale.
+    pub fn paragraphs(&self) -> Result<Vec<Vec<u32>>, Failure> {
+        TALE.split("\n\n").map(|text| self.encode(text)).collect()
+    }
+
+    /// The first words of each of `count` sentences of the tale, spread evenly over it.
+    pub fn prompts(&self, count: usize) -> Result<Vec<Vec<u32>>, Failure> {
+        let text = TALE.replace('\n', " ");
+        let beginnings: Vec<String> = text
+            .split(". ")
+            .map(|sentence| sentence.split_whitespace().take(PROMPT_WORDS).collect::<Vec<_>>().join(" "))
+            .filter(|beginning| beginning.split(' ').count() == PROMPT_WORDS)
+            .collect();
+        (0..count).map(|i| self.encode(&beginnings[i * beginnings.len() / count])).collect()
+    }
+
+    /// A session for each prompt, at default sampling.
+    pub async fn generate(&self, prompts: &[Vec<u32>], speculation: &Speculation) -> Result<Vec<Session>, Failure> {
+        self.generate_at(prompts, &Mode::Speculative(speculation.clone()), DEFAULT_SAMPLING, TOKENS).await
+    }
+
+    /// A session of at most `max_new_tokens` for each prompt.
+    pub async fn generate_at(
+        &self,
+        prompts: &[Vec<u32>],
+        mode: &Mode,
+        sampling: SamplingParameters,
+        max_new_tokens: u32,
+    ) -> Result<Vec<Session>, Failure> {
+        let mut sessions = Vec::new();
+        for (prompt, seed) in prompts.iter().zip(1..) {
+            // A closed session gives its seat back a little later.
+            let transport = loop {
+                match Transport::local(&self.engine, self.target.clone()) {
+                    Some(transport) => break transport,
+                    None => tokio::task::yield_now().await,
+                }
+            };
+            let mut edge = NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?;
+            let settings = Settings { mode: mode.clone(), sampling, seed, max_new_tokens };
+            let (mut tokens, mut origins, mut rounds) = (Vec::new(), Vec::new(), Vec::new());
+            let generated = edge
+                .generate(prompt.clone(), &settings, |committed| {
+                    for &(id, origin) in &committed.tokens {
+                        tokens.push(id);
+                        origins.push(origin);
+                    }
+                    rounds.extend(committed.round.clone());
+                })
+                .await?;
+            edge.close().await;
+            sessions.push(Session {
+                prompt: prompt.clone(),
+                tokens,
+                origins,
+                rounds,
+                statistics: generated.statistics,
+            });
+        }
+        Ok(sessions)
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        Ok(self.tokenizer.encode_prompt(self.draft.config().bos_token_id, text)?)
+    }
+}

@@ -1,0 +1,200 @@
+//! `cargo xtask bench schemes`: every uplink scheme on the default pair, both ends in this process.
+//!
+//! The argument is a folder: the table goes to `schemes.md` there, and to standard output.
+
+use std::{fmt::Write, fs, path::Path};
+
+use outrider_cloud::pair::PairPaths;
+use outrider_models::{Chunk, Model};
+use outrider_speculation::{
+    sample,
+    session::options::{CodeName, DownlinkName, DraftingOptions, SchemeName},
+};
+
+use crate::{
+    pair::{DEFAULT_SAMPLING, Pair, Session},
+    passes::Failure,
+};
+
+const SESSIONS: usize = 20;
+
+/// Runs it with the arguments behind its name.
+pub fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let [folder] = *arguments else { return Err("a folder is expected".into()) };
+    let pair = Pair::open()?;
+    let prompts = pair.prompts(SESSIONS)?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let mut table = format!(
+        "{SESSIONS} prompts of 128 tokens at default settings (T = 0.7, top-p 0.95, γ = 4, K = 32, ℓ = 100), no bit \
+         budget. Acceptance: accepted per judged draft, ± one standard error. Uplink: payload bits. Downlink: whole \
+         frames. Passes: of the target, per committed token; tokens/s with both ends on this machine.\n\n\
+         | scheme | acceptance | uplink / drafted | uplink / token | downlink / token | passes / token | tokens/s |\n\
+         |---|--:|--:|--:|--:|--:|--:|\n"
+    );
+    let mut rejections = String::from(
+        "\nDSSD after a rejection: bytes down (verdict and what followed), and how often no sample survived and the \
+         distribution was asked for.\n\n| downlink | bytes / rejection | asked on |\n|---|--:|--:|\n",
+    );
+    let mut notes = String::new();
+    for (name, options) in variants() {
+        let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()?))?;
+        let total = Total::of(&sessions);
+        writeln!(
+            table,
+            "| {name} | {:.3} ± {:.3} | {:.1} | {:.1} | {:.1} | {:.3} | {:.0} |",
+            total.acceptance(),
+            (total.acceptance() * (1.0 - total.acceptance()) / total.judged).sqrt(),
+            total.payload_bits / total.drafted,
+            total.payload_bits / total.tokens,
+            total.downlink_bits / total.tokens,
+            total.passes / total.tokens,
+            total.tokens / total.seconds
+        )?;
+        match options.scheme {
+            SchemeName::Dssd => writeln!(
+                rejections,
+                "| {name} | {:.1} | {:.1} % |",
+                total.rejection_bits / 8.0 / total.resampled,
+                100.0 * total.follow_ups / total.resampled
+            )?,
+            SchemeName::Coupled => {
+                let target = PairPaths::default().target()?;
+                let bounds = Bounds::of(&sessions, &pair.draft, &target)?;
+                writeln!(
+                    notes,
+                    "\nCoupled drafting accepted {:.3} of {} judged drafts. On the same positions, with TV between S(q) and \
+                     S(p): mean of (1−TV)/(1+TV), its guarantee, {:.3}; mean of 1−TV, the best of any scheme, {:.3}.",
+                    total.acceptance(),
+                    bounds.positions,
+                    bounds.guarantee,
+                    bounds.best
+                )?;
+            }
+            SchemeName::CSqs => {
+                let dropped = |session: &Session| session.statistics.mean_dropped_mass.unwrap_or(0.0);
+                let bound = |session: &Session| session.statistics.dropped_mass_bound.unwrap_or(0.0);
+                let mean = sessions.iter().map(dropped).sum::<f64>() / sessions.len() as f64;
+                let most = sessions.iter().map(dropped).fold(0.0, f64::max);
+                let least_bound = sessions.iter().map(bound).fold(f64::INFINITY, f64::min);
+                writeln!(
+                    notes,
+                    "\n{name}: mean dropped mass over committed tokens {mean:.5}, at most {most:.5} in a session; Theorem 2 \
+                     bounds a session's by {least_bound:.3} or more (α = {}, η = {}, so short a session is bounded loosely).",
+                    options.dropped_mass_target, options.step_size
+                )?;
+            }
+            _ => {}
+        }
+        println!("{name} done");
+    }
+    let markdown = format!("{table}{rejections}{notes}");
+    println!("\n{markdown}");
+    fs::write(Path::new(&folder).join("schemes.md"), markdown)?;
+    Ok(())
+}
+
+fn variants() -> Vec<(String, DraftingOptions)> {
+    let plain = DraftingOptions { bit_budget: 0, ..DraftingOptions::default() };
+    let of = |scheme| DraftingOptions { scheme, ..plain.clone() };
+    let adaptive = |scheme| DraftingOptions { code: CodeName::Adaptive, ..of(scheme) };
+    let mut variants: Vec<(String, DraftingOptions)> = [
+        ("dense", of(SchemeName::Dense)),
+        ("qs", of(SchemeName::Qs)),
+        ("k-sqs", of(SchemeName::KSqs)),
+        ("k-sqs, adaptive", adaptive(SchemeName::KSqs)),
+        ("c-sqs", of(SchemeName::CSqs)),
+        ("c-sqs, adaptive", adaptive(SchemeName::CSqs)),
+        ("tk-slt", of(SchemeName::TkSlt)),
+        ("dssd, full", DraftingOptions { downlink: DownlinkName::Full, ..of(SchemeName::Dssd) }),
+    ]
+    .map(|(name, options)| (name.to_owned(), options))
+    .into();
+    for downlink_samples in [1, 2, 4, 8, 16] {
+        let options = DraftingOptions { downlink_samples, ..of(SchemeName::Dssd) };
+        variants.push((format!("dssd, m = {downlink_samples}"), options));
+    }
+    variants.push(("coupled".to_owned(), of(SchemeName::Coupled)));
+    variants
+}
+
+/// Sums over sessions.
+#[derive(Default)]
+struct Total {
+    tokens: f64,
+    drafted: f64,
+    judged: f64,
+    accepted: f64,
+    resampled: f64,
+    follow_ups: f64,
+    rejection_bits: f64,
+    payload_bits: f64,
+    downlink_bits: f64,
+    passes: f64,
+    seconds: f64,
+}
+
+impl Total {
+    fn of(sessions: &[Session]) -> Self {
+        let mut total = Self::default();
+        for session in sessions {
+            let statistics = &session.statistics;
+            total.tokens += statistics.tokens as f64;
+            total.drafted += statistics.drafted as f64;
+            total.judged += statistics.judged as f64;
+            total.accepted += statistics.accepted as f64;
+            total.resampled += statistics.resampled as f64;
+            total.follow_ups += statistics.follow_ups as f64;
+            total.rejection_bits += statistics.rejection_downlink_bits as f64;
+            total.payload_bits += statistics.payload_bits as f64;
+            total.downlink_bits += statistics.downlink_bits as f64;
+            total.passes += statistics.server_passes as f64;
+            total.seconds += statistics.elapsed.as_secs_f64();
+        }
+        total
+    }
+
+    fn acceptance(&self) -> f64 {
+        self.accepted / self.judged
+    }
+}
+
+/// What acceptance can be at the positions of judged drafts.
+struct Bounds {
+    positions: usize,
+    guarantee: f64,
+    best: f64,
+}
+
+impl Bounds {
+    fn of(sessions: &[Session], draft: &Model, target: &Model) -> Result<Self, Failure> {
+        let (mut positions, mut guarantee, mut best) = (0, 0.0, 0.0);
+        for session in sessions {
+            let text = [&session.prompt[..], &session.tokens].concat();
+            // The row that gives a token is that of the one before.
+            let mut rows = Vec::new();
+            let mut next = session.prompt.len() - 1;
+            for round in &session.rounds {
+                let judged = (round.accepted + 1).min(round.drafted.len());
+                rows.extend(next..next + judged);
+                next += round.accepted + usize::from(round.token.is_some());
+            }
+            let q = distributions(draft, &text, &rows)?;
+            let p = distributions(target, &text, &rows)?;
+            for (q, p) in q.iter().zip(&p) {
+                let distance = q.iter().zip(p).map(|(q, p)| (q - p).abs()).sum::<f64>() / 2.0;
+                positions += 1;
+                best += 1.0 - distance;
+                guarantee += (1.0 - distance) / (1.0 + distance);
+            }
+        }
+        let count = positions as f64;
+        Ok(Self { positions, guarantee: guarantee / count, best: best / count })
+    }
+}
+
+/// S of the logits at `rows` of a text.
+fn distributions(model: &Model, text: &[u32], rows: &[usize]) -> Result<Vec<Vec<f64>>, Failure> {
+    let mut cache = model.new_cache();
+    let logits = model.forward(&mut [Chunk { cache: &mut cache, tokens: text, positions: rows }])?;
+    Ok(logits[0].iter().map(|row| sample::transform(row, &DEFAULT_SAMPLING)).collect::<Result<_, _>>()?)
+}

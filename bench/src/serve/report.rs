@@ -1,0 +1,198 @@
+//! Tables, charts and numbers.
+
+use std::{fmt::Write, fs, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::{
+    chart::{self, Chart},
+    passes::Failure,
+    serve::batches::{CACHED, ROWS, Shared},
+};
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// What so many sessions at a time got.
+pub struct Level {
+    pub sessions: usize,
+    pub tokens_per_second: f64,
+    /// From a Draft sent to its Verdict read, ascending.
+    pub latencies_ms: Vec<f64>,
+    pub rows_per_run: f64,
+    /// From a pass being asked for to its first run.
+    pub queue_ms: f64,
+    pub bytes_per_session: f64,
+}
+
+/// What a few active sessions got among many.
+pub struct Crowd {
+    pub connected: usize,
+    pub active: usize,
+    /// Of the server before anyone came, with the idle ones, and with the active ones.
+    pub before_bytes: f64,
+    pub idle_bytes: f64,
+    pub resident_bytes: f64,
+    pub kv_bytes: f64,
+    pub parked: f64,
+    /// A second, of each active one, ascending.
+    pub tokens_per_session: Vec<f64>,
+    pub latencies_ms: Vec<f64>,
+    pub errors: f64,
+}
+
+/// All of it.
+pub struct Report {
+    pub passes: Vec<Shared>,
+    pub levels: Vec<Level>,
+    pub crowd: Crowd,
+}
+
+impl Report {
+    pub fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let text = self.tables()?;
+        println!("\n{text}");
+        fs::write(folder.join("serve.md"), text)?;
+        fs::write(folder.join("serve.svg"), chart::svg(&self.charts()))?;
+        fs::write(folder.join("serve.json"), serde_json::to_string_pretty(&self.json())?)?;
+        Ok(())
+    }
+
+    fn tables(&self) -> Result<String, Failure> {
+        let mut text = format!(
+            "The default pair's target. A pass of sessions with {ROWS} rows each behind {CACHED} tokens, in turn: median and range.\n\n\
+             | sessions | rows | ms | × one session's | µs a row |\n|--:|--:|--:|--:|--:|\n"
+        );
+        let one = self.passes.first().map_or(f64::NAN, |shared| quantile(&shared.times_ms, 0.5));
+        for Shared { sessions, times_ms } in &self.passes {
+            let (median, rows) = (quantile(times_ms, 0.5), sessions * ROWS);
+            writeln!(
+                text,
+                "| {sessions} | {rows} | {median:.2} [{:.2}–{:.2}] | {:.1} | {:.0} |",
+                quantile(times_ms, 0.0),
+                quantile(times_ms, 1.0),
+                median / one,
+                median * 1e3 / rows as f64
+            )?;
+        }
+        text.push_str(
+            "\nSessions whose drafts were recorded, each sending its next round at once. Latency: from a Draft to its Verdict, \
+             over loopback; the server and those who ask it share the processor.\n\n\
+             | sessions | tokens/s | p50, ms | p99, ms | p99 / p50 | rows a run | waiting, ms | memory a session, KiB |\n\
+             |--:|--:|--:|--:|--:|--:|--:|--:|\n",
+        );
+        for level in &self.levels {
+            let (p50, p99) = level.percentiles();
+            writeln!(
+                text,
+                "| {} | {:.0} | {p50:.2} | {p99:.2} | {:.1} | {:.1} | {:.2} | {:.0} |",
+                level.sessions,
+                level.tokens_per_second,
+                p99 / p50,
+                level.rows_per_run,
+                level.queue_ms,
+                level.bytes_per_session / 1024.0
+            )?;
+        }
+        let crowd = &self.crowd;
+        let tokens = |q| quantile(&crowd.tokens_per_session, q);
+        writeln!(
+            text,
+            "\n{} sessions connected, of which {} are active:\n\n\
+             | | |\n|---|--:|\n\
+             | memory before anyone came, MiB | {:.0} |\n\
+             | with the idle ones, which have half a text each, MiB | {:.0} |\n\
+             | with the active ones, MiB | {:.0} |\n\
+             | of these, keys and values, MiB | {:.0} |\n\
+             | parked | {:.0} |\n\
+             | tokens/s of an active session: lowest, median, highest | {:.1}, {:.1}, {:.1} |\n\
+             | latency: p50, p99, ms | {:.2}, {:.2} |\n\
+             | errors | {:.0} |",
+            crowd.connected,
+            crowd.active,
+            crowd.before_bytes / MIB,
+            crowd.idle_bytes / MIB,
+            crowd.resident_bytes / MIB,
+            crowd.kv_bytes / MIB,
+            crowd.parked,
+            tokens(0.0),
+            tokens(0.5),
+            tokens(1.0),
+            quantile(&crowd.latencies_ms, 0.5),
+            quantile(&crowd.latencies_ms, 0.99),
+            crowd.errors
+        )?;
+        Ok(text)
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        let chart = |title: &str, series: Vec<&'static str>, values: &dyn Fn(&Level) -> Vec<f64>| Chart {
+            title: title.to_owned(),
+            series,
+            groups: self.levels.iter().map(|level| (format!("{} sessions", level.sessions), values(level))).collect(),
+        };
+        vec![
+            chart("Tokens a second, all sessions together", vec!["tokens/s"], &|level| vec![level.tokens_per_second]),
+            chart("From a Draft to its Verdict, ms", vec!["p50", "p99"], &|level| {
+                let (p50, p99) = level.percentiles();
+                vec![p50, p99]
+            }),
+            chart("Rows in a run of the target", vec!["rows"], &|level| vec![level.rows_per_run]),
+            Chart {
+                title: format!("A pass of sessions with {ROWS} rows each, ms"),
+                series: vec!["median"],
+                groups: (self.passes.iter())
+                    .map(|shared| (shared.sessions.to_string(), vec![quantile(&shared.times_ms, 0.5)]))
+                    .collect(),
+            },
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let passes = self.passes.iter().map(|Shared { sessions, times_ms }| {
+            json!({ "sessions": sessions, "rows": sessions * ROWS, "median_ms": quantile(times_ms, 0.5) })
+        });
+        let levels = self.levels.iter().map(|level| {
+            let (p50, p99) = level.percentiles();
+            json!({
+                "sessions": level.sessions,
+                "tokens_per_second": level.tokens_per_second,
+                "p50_ms": p50,
+                "p99_ms": p99,
+                "rows_per_run": level.rows_per_run,
+                "queue_ms": level.queue_ms,
+                "bytes_per_session": level.bytes_per_session,
+            })
+        });
+        let crowd = &self.crowd;
+        let spread = [0.0, 0.5, 1.0].map(|q| quantile(&crowd.tokens_per_session, q));
+        json!({
+            "passes": passes.collect::<Vec<_>>(),
+            "levels": levels.collect::<Vec<_>>(),
+            "crowd": {
+                "connected": crowd.connected,
+                "active": crowd.active,
+                "bytes_before": crowd.before_bytes,
+                "bytes_with_idle": crowd.idle_bytes,
+                "bytes_with_active": crowd.resident_bytes,
+                "kv_bytes": crowd.kv_bytes,
+                "parked": crowd.parked,
+                "tokens_per_second": spread,
+                "p50_ms": quantile(&crowd.latencies_ms, 0.5),
+                "p99_ms": quantile(&crowd.latencies_ms, 0.99),
+                "errors": crowd.errors,
+            },
+        })
+    }
+}
+
+impl Level {
+    fn percentiles(&self) -> (f64, f64) {
+        (quantile(&self.latencies_ms, 0.5), quantile(&self.latencies_ms, 0.99))
+    }
+}
+
+/// The nearest of ascending values below which so much of them lies; not a number of none.
+fn quantile(ascending: &[f64], q: f64) -> f64 {
+    let last = ascending.len().saturating_sub(1);
+    ascending.get((last as f64 * q).round() as usize).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,327 @@
+//! What is decided on a device: the outcomes of the CPU's judge by the same coins, the target's law, and whole sessions. On candle's
+//! CPU device, which runs the same code.
+
+use outrider_cloud::{
+    pair::{PairPaths, info_of},
+    session::Limits,
+    target::{
+        device::DeviceName,
+        engine::{Engine, EngineSettings},
+        rows::Rows,
+    },
+};
+use outrider_codec::{
+    distribution::DraftToken,
+    frame::{MAX_DRAFT_TOKENS, SamplingParameters},
+    probabilities::DraftProbability,
+    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
+};
+use outrider_device::{BatchRows, Decision, Device, Next};
+use outrider_speculation::{
+    Forward, draft,
+    judge::{
+        acceptance::{Judge, Outcome},
+        dssd::{self, Judgement},
+        rules::Rule,
+    },
+    sample::{Distribution, End, Randomness},
+    session::{
+        cloud::Round,
+        edge::{Mode, Settings, Speculation},
+    },
+};
+use outrider_tests::{
+    goodness::{ALARM, SAMPLES, p_value, total_variation},
+    schemes,
+    server::{Edge, Server, generate},
+    toy::ToyModel,
+};
+
+const PROMPT: [u32; 2] = [1, 2];
+const LENGTH: usize = 3;
+/// Drafts a round.
+const GAMMA: usize = 2;
+/// Rounds that are decided together.
+const TOGETHER: usize = 10_000;
+const K_SQS: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 2, lattice_resolution: 5, code: Code::Enumerative };
+
+fn at(temperature: f32) -> SamplingParameters {
+    SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
+}
+
+/// Both ends of toy sessions.
+struct Toy {
+    target: ToyModel,
+    draft: ToyModel,
+    scheme: SchemeParameters,
+    wire: Scheme,
+    sampling: SamplingParameters,
+}
+
+impl Toy {
+    fn new(vocab_size: u32, scheme: SchemeParameters, sampling: SamplingParameters) -> Self {
+        let target = ToyModel::target(vocab_size, 5);
+        Self { draft: target.draft(1.5), target, scheme, wire: Scheme::new(scheme, vocab_size).unwrap(), sampling }
+    }
+
+    /// A round of drafts after a text, with the rows that judge it.
+    fn round(&self, text: &[u32], drafts: usize, seed: u64) -> (Round, Vec<Vec<f32>>) {
+        let mut edge = Randomness::new(seed, End::Edge);
+        edge.begin_round(text.len());
+        let (mut prefix, mut tokens) = (text.to_vec(), Vec::new());
+        let mut rows = vec![self.target.logits(&prefix)];
+        for _ in 0..drafts {
+            let row = self.draft.logits(&prefix);
+            let q = Distribution::new(&row, &self.sampling).unwrap();
+            let token = draft::draw(draft::propose(&q, self.scheme, &self.wire, 0.2).unwrap(), &mut edge);
+            prefix.push(token.id);
+            tokens.push(token);
+            rows.push(self.target.logits(&prefix));
+        }
+        let mut cloud = Randomness::new(seed, End::Cloud);
+        cloud.begin_round(text.len());
+        let coins = (0..=drafts).map(|_| cloud.unit()).collect();
+        let drafts = match self.scheme {
+            SchemeParameters::Dssd { .. } => Drafts::Probabilities(tokens.iter().map(DraftProbability::from).collect()),
+            _ => Drafts::Distributions(tokens),
+        };
+        let scheme = Some(self.scheme);
+        (Round { sampling: self.sampling, scheme, rule: Rule::EXACT, evidence: false, drafts, coins }, rows)
+    }
+}
+
+/// Decides rounds together on the device.
+fn decide(rounds: &[(Round, Vec<Vec<f32>>)]) -> Vec<Decision> {
+    let vocab_size = rounds[0].1[0].len();
+    let mut end = 0;
+    let ends = rounds.iter().map(|(_, rows)| {
+        end += rows.len();
+        end
+    });
+    let ends = ends.collect();
+    let logits = rounds.iter().flat_map(|(_, rows)| rows).flatten().copied().collect();
+    let batch = BatchRows::new(logits, vocab_size, ends, &Device::Cpu).unwrap();
+    batch.decide(&rounds.iter().map(|(round, _)| Some(round)).collect::<Vec<_>>()).unwrap()
+}
+
+/// What the CPU's judge makes of a round with the same coins.
+fn on_cpu(round: &Round, rows: &[Vec<f32>], length: usize, seed: u64) -> Decision {
+    let mut coins = Randomness::new(seed, End::Cloud);
+    coins.begin_round(length);
+    let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
+    let judged = |Outcome { accepted, token }: Outcome| Decision::Judged {
+        accepted,
+        next: token.map_or(Next::Nothing, Next::Token),
+    };
+    match &round.drafts {
+        Drafts::Distributions(tokens) => {
+            judged(Judge::exact(round.sampling, &mut coins).verify(tokens, &[], &rows).unwrap())
+        }
+        Drafts::Probabilities(tokens) => match dssd::verify(tokens, &rows, &round.sampling, &mut coins).unwrap() {
+            Judgement::Accepted(outcome) => judged(outcome),
+            Judgement::Rejected { accepted, .. } => {
+                let left = rows[accepted..].iter().map(|row| row.to_vec()).collect();
+                Decision::Judged { accepted, next: Next::Rows(left) }
+            }
+        },
+        Drafts::Ids(_) => unreachable!(),
+    }
+}
+
+/// With the session's coins a device decides what the CPU decides, whatever the scheme and the size of the vocabulary.
+#[test]
+fn the_same_coins_give_the_same_outcomes_as_on_the_cpu() {
+    let schemes = [
+        K_SQS,
+        SchemeParameters::Dense,
+        SchemeParameters::Qs { lattice_resolution: 40, code: Code::Adaptive },
+        SchemeParameters::Dssd { downlink: Downlink::Full },
+    ];
+    let mut followed = 0;
+    for (scheme, temperature, vocab_size) in
+        schemes.into_iter().flat_map(|scheme| [(scheme, 1.0, 4), (scheme, 0.6, 300), (scheme, 1.7, 700)])
+    {
+        let toy = Toy::new(vocab_size, scheme, at(temperature));
+        let round = |seed: u64| {
+            let (round, mut rows) = toy.round(&PROMPT, (seed % 5) as usize, seed);
+            // Every other round is continued: nothing follows its last draft.
+            rows.truncate(round.drafts.len().max(1) + (seed % 2) as usize);
+            (round, rows)
+        };
+        let rounds: Vec<_> = (0..400).map(round).collect();
+        let decisions = decide(&rounds);
+        let (mut fell, mut differ) = (0, 0);
+        for (((round, rows), decision), seed) in rounds.iter().zip(&decisions).zip(0..) {
+            let expected = on_cpu(round, rows, PROMPT.len(), seed);
+            differ += usize::from(*decision != expected);
+            fell += usize::from(matches!(expected, Decision::Judged { accepted, .. } if accepted < round.drafts.len()));
+            followed += usize::from(matches!(expected, Decision::Judged { next: Next::Nothing, .. }));
+        }
+        // A border between two tokens moves by rounding; 400 coins rarely fall so near to one.
+        assert!(differ <= 1, "{differ} of 400 differ: {scheme:?}, temperature {temperature}, {vocab_size} tokens");
+        assert!(fell > 40, "some drafts fall, or nothing is tested: {fell}");
+    }
+    assert!(followed > 100, "some continued rounds stand, or nothing is tested: {followed}");
+}
+
+#[test]
+fn what_is_not_decided_here_comes_back_whole() {
+    let toy = Toy::new(300, K_SQS, at(1.0));
+    let (round, rows) = toy.round(&PROMPT, 2, 1);
+    let sampled =
+        |top_k, top_p| Round { sampling: SamplingParameters { temperature: 0.9, top_k, top_p }, ..round.clone() };
+    let back = Decision::Rows(rows.clone());
+    for other in [
+        sampled(5, 1.0),
+        sampled(0, 0.9),
+        Round { rule: Rule::new("lossy", 0.3).unwrap(), ..round.clone() },
+        Round { evidence: true, ..round.clone() },
+        Round { scheme: Some(SchemeParameters::Coupled), drafts: Drafts::Ids(vec![1, 2]), ..round.clone() },
+    ] {
+        assert_eq!(decide(&[(other.clone(), rows.clone())]), std::slice::from_ref(&back), "{other:?}");
+    }
+    // All that top-k keeps is no cut.
+    assert!(matches!(decide(&[(sampled(300, 1.0), rows.clone())])[0], Decision::Judged { .. }));
+    // At temperature 0, whatever else is set, the largest logit of each row.
+    let greedy = Round { sampling: SamplingParameters { temperature: 0.0, top_k: 7, top_p: 0.5 }, ..round.clone() };
+    let best = rows.iter().map(|row| Distribution::new(row, &greedy.sampling).unwrap().most_likely(1)[0]).collect();
+    assert_eq!(decide(&[(greedy.clone(), rows.clone())]), [Decision::Certain(best)]);
+    // A broken row comes back, for the CPU to say so, and takes nobody else with it.
+    let mut broken = rows.clone();
+    broken[0][7] = f32::NAN;
+    let both = decide(&[(round.clone(), broken.clone()), (round.clone(), rows.clone())]);
+    assert!(matches!(&both[0], Decision::Judged { accepted: 0, next: Next::Rows(rows) } if rows[0][7].is_nan()));
+    assert_eq!(both[1], decide(&[(round, rows)])[0]);
+    assert!(matches!(&decide(&[(greedy, broken)])[0], Decision::Rows(rows) if rows.len() == 3));
+}
+
+/// p-value of the law of three tokens that a device commits, and how far they are from it. `spoil` may change what it is told.
+fn law_of(scheme: SchemeParameters, sampling: SamplingParameters, spoil: impl Fn(&mut Round)) -> (f64, f64) {
+    let toy = Toy::new(4, scheme, sampling);
+    let mut counts = vec![0; 4usize.pow(LENGTH as u32)];
+    for seeds in (0..u64::from(SAMPLES)).collect::<Vec<_>>().chunks(TOGETHER) {
+        let mut texts: Vec<(u64, Vec<u32>)> = seeds.iter().map(|&seed| (seed, PROMPT.to_vec())).collect();
+        while !texts.is_empty() {
+            let mut rounds: Vec<_> = texts.iter().map(|(seed, text)| toy.round(text, GAMMA, *seed)).collect();
+            rounds.iter_mut().for_each(|(round, _)| spoil(round));
+            let decisions = decide(&rounds);
+            for (((_, text), (round, _)), decision) in texts.iter_mut().zip(&rounds).zip(decisions) {
+                let Decision::Judged { accepted, next: Next::Token(token) } = decision else { panic!("{decision:?}") };
+                text.extend(&round.drafts.ids()[..accepted]);
+                text.push(token);
+            }
+            texts.retain(|(_, text)| {
+                let is_done = text.len() >= PROMPT.len() + LENGTH;
+                if is_done {
+                    let written = &text[PROMPT.len()..PROMPT.len() + LENGTH];
+                    counts[written.iter().fold(0, |cell, &id| cell * 4 + id as usize)] += 1;
+                }
+                !is_done
+            });
+        }
+    }
+    let law = toy.target.law(&PROMPT, LENGTH, &sampling);
+    (p_value(&counts, &law), total_variation(&counts, &law))
+}
+
+#[test]
+fn what_a_device_commits_has_the_targets_law() {
+    for (scheme, temperature) in [(K_SQS, 1.0), (K_SQS, 0.7), (SchemeParameters::Dense, 1.0)] {
+        let (p, distance) = law_of(scheme, at(temperature), |_| {});
+        assert!(p > ALARM, "p = {p:e}, total variation {distance:.4}: {scheme:?} at {temperature}");
+    }
+}
+
+fn assert_caught(spoil: impl Fn(&mut Round)) {
+    let (p, distance) = law_of(K_SQS, at(1.0), spoil);
+    assert!(p < ALARM, "missed: p = {p:e}, total variation {distance:.4}");
+}
+
+/// The planted error: the coin by which a draft falls draws what takes its place as well.
+#[test]
+fn a_coin_that_is_used_twice_is_caught() {
+    assert_caught(|round| round.coins = vec![round.coins[0]; GAMMA + 1]);
+}
+
+/// The planted error: another q̂ than the one that was drafted from.
+#[test]
+fn another_draft_distribution_is_caught() {
+    assert_caught(|round| {
+        let Drafts::Distributions(tokens) = &mut round.drafts else { return };
+        for DraftToken { dist, .. } in tokens {
+            let counts = vec![1; dist.ids().len()];
+            *dist = outrider_codec::distribution::DraftDist::new(dist.ids().to_vec(), counts).unwrap();
+        }
+    });
+}
+
+/// A server whose target is on candle's CPU device.
+async fn server_on_candle(sessions: usize) -> Server {
+    let pair = PairPaths::default();
+    let settings = EngineSettings { sessions, ..EngineSettings::default() };
+    let backend = DeviceName::Candle.bring(pair.stored_target().unwrap(), settings.kv_memory).unwrap();
+    let info = info_of(backend.config(), &pair.tokenizer().unwrap(), MAX_DRAFT_TOKENS).unwrap();
+    let engine = Engine::start_with(backend, settings).unwrap();
+    Server::start_for(engine.into(), info, Limits::default()).await
+}
+
+/// With the same seed, and so the same coins, whole sessions over sockets write the same text on the CPU's kernels and on the device:
+/// every scheme at temperature 0 and at 1, and what brings its rows back. Several at once, so that runs are shared.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_write_the_same_text_as_on_the_cpu() {
+    let edge = Edge::load();
+    let mut cases: Vec<(Mode, SamplingParameters)> = Vec::new();
+    for scheme in schemes::every(16, 100) {
+        let mode = Mode::Speculative(Speculation::new(scheme, 4));
+        cases.extend([(mode.clone(), at(0.0)), (mode, at(1.0))]);
+    }
+    cases.extend([(Mode::CloudOnly, at(0.0)), (Mode::CloudOnly, at(0.8))]);
+    let few = SamplingParameters { temperature: 0.9, top_k: 20, top_p: 0.95 };
+    cases.push((Mode::Speculative(Speculation::new(K_SQS, 4)), few));
+    let device = server_on_candle(cases.len()).await;
+    let cpu = Server::start(cases.len(), Limits::default()).await;
+    futures_util::future::join_all(cases.iter().map(async |(mode, sampling)| {
+        let (mut here, mut there) = (edge.connect(&cpu.url).await, edge.connect(&device.url).await);
+        for (seed, prompt) in ["Once upon a time", "The old king had three sons"].into_iter().enumerate() {
+            let settings = Settings { mode: mode.clone(), sampling: *sampling, seed: seed as u64, max_new_tokens: 40 };
+            let (expected, _) = generate(&mut here, edge.prompt(prompt), &settings).await;
+            let (text, _) = generate(&mut there, edge.prompt(prompt), &settings).await;
+            assert_eq!(text, expected, "{prompt} with {mode:?} at {sampling:?}");
+        }
+        here.close().await;
+        there.close().await;
+    }))
+    .await;
+    let load = device.engine.load();
+    assert!(load.runs < load.passes, "passes shared runs: {load:?}");
+    let metrics = device.engine.metrics().text();
+    assert!(metrics.contains("instruction_set=\"candle\",batching=\"approximate\""), "{metrics}");
+}
+
+/// Sessions that lost their pages for others read their tokens again, as on the CPU.
+#[tokio::test]
+async fn parked_sessions_come_back_on_a_device() {
+    let model = PairPaths::default().stored_target().unwrap();
+    let room = outrider_device::DeviceModel::new(model, &Device::Cpu, 1 << 20).unwrap().new_cache().bytes_for(64);
+    let settings = EngineSettings {
+        sessions: 3,
+        kv_memory: (2 * room as u64).to_string().parse().unwrap(),
+        ..EngineSettings::default()
+    };
+    let backend = DeviceName::Candle.bring(PairPaths::default().stored_target().unwrap(), settings.kv_memory).unwrap();
+    let engine = Engine::start_with(backend, settings).unwrap();
+    let seats: Vec<_> = (0..3).map(|_| engine.seat().unwrap()).collect();
+    let pass = |keep, tokens: &[u32], rows| Forward { keep, tokens: tokens.to_vec(), rows };
+    let text: Vec<u32> = (0..60).map(|index| index * 41 % 4000).collect();
+    for seat in &seats {
+        seat.forward(pass(0, &text[..50], 0), None).await.unwrap();
+    }
+    for seat in &seats {
+        let rows = seat.forward(pass(50, &text[50..], 1), None).await.unwrap();
+        let Rows::Decided(rows) = &rows else { panic!("a device gives rows of its own") };
+        assert_eq!(rows.iter().count(), 1);
+    }
+    let metrics = engine.metrics().text();
+    assert!(!metrics.contains("outrider_parkings_total 0\n"), "{metrics}");
+}

@@ -1,0 +1,10 @@
+//! **Distributions.** Statistical tests: what is written is distributed as promised, and planted errors are caught.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+mod device;
+mod exactness;
+mod passing;
+mod planted;
+mod rule_rates;
+mod rules;
+mod thinning;

@@ -1,0 +1,338 @@
+//! Tokens that the edge commits without asking: what they do to the law of a text, under every scheme; where texts end; and
+//! that nothing of a sequence cascade is shown before it is decided.
+
+use half::f16;
+use outrider_codec::{
+    frame::{Finish, Frame, SamplingParameters},
+    scheme::{Code, SchemeParameters},
+};
+use outrider_speculation::{
+    draft::conformal::ThresholdParameters,
+    judge::rules::Rule,
+    policy::{
+        gate::{Head, Heads},
+        passing::Passing,
+    },
+    sample,
+    session::edge::{EndReason, Mode, Origin, Settings, Speculation},
+};
+use outrider_tests::{
+    goodness::{ALARM, p_value, total_variation},
+    in_process::{InProcess, Run},
+    laws::{Texts, distance},
+    schemes,
+    toy::ToyModel,
+};
+use proptest::prelude::*;
+
+const V: u32 = 3;
+const LENGTH: usize = 3;
+const PROMPT: [u32; 2] = [1, 2];
+const TEXTS: u64 = 150_000;
+const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+const SHARPENED: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 };
+const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+/// C-SQS with a threshold that moves.
+const RESTLESS: ThresholdParameters = ThresholdParameters { target: 0.1, step: 0.3, initial: 0.2 };
+const TAU: f64 = 0.5;
+
+fn texts(scheme: SchemeParameters, rule: Rule, sampling: SamplingParameters, draft_length: usize) -> Texts {
+    let target = ToyModel::target(V, 299);
+    Texts { draft: target.draft(2.0), target, sampling, scheme, threshold: RESTLESS, rule, draft_length }
+}
+
+/// A gate made by hand: passes about half of the hidden states.
+fn heads() -> Heads {
+    Heads { gate: Some(Head::new(vec![-1.0, 0.5], 0.1).unwrap()), stop: None, threshold: TAU }
+}
+
+fn gate(draft: &ToyModel, prefix: &[u32]) -> bool {
+    let hidden = draft.hidden(prefix);
+    0.5 * hidden[1] - hidden[0] + 0.1 >= 0.0
+}
+
+/// Chow's rule: max q ≥ 1 − α of the draft model's own distribution, in f16 as it would travel.
+fn is_sure(draft: &ToyModel, alpha: f64, prefix: &[u32]) -> bool {
+    let q = sample::transform(&draft.logits(prefix), &NEUTRAL).unwrap();
+    f16::from_f64(q.into_iter().fold(0.0, f64::max)).to_f64() >= 1.0 - alpha
+}
+
+fn pair(texts: &Texts, context_length: u32, eos: &[u32]) -> InProcess {
+    InProcess::connect_with(texts.draft.clone(), texts.target.clone(), context_length, eos, Some(heads()))
+}
+
+fn settings(texts: &Texts, passing: Passing, seed: u64, length: u32) -> Settings {
+    let speculation = Speculation::new(texts.scheme, texts.draft_length as u32).with_rule(texts.rule);
+    let mode = Mode::Speculative(Speculation { passing, threshold: texts.threshold, ..speculation });
+    Settings { mode, sampling: texts.sampling, seed, max_new_tokens: length }
+}
+
+fn cell(tokens: &[u32]) -> usize {
+    tokens.iter().fold(0, |cell, &id| cell * V as usize + id as usize)
+}
+
+fn counts(texts: &Texts, passing: Passing) -> Vec<u32> {
+    let mut pair = pair(texts, 64, &[]);
+    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
+    for seed in 0..TEXTS {
+        counts[cell(&pair.generate(&PROMPT, &settings(texts, passing, seed, LENGTH as u32)).tokens)] += 1;
+    }
+    counts
+}
+
+fn assert_follows(counts: &[u32], law: &[f64], what: &str) {
+    assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    let (p, off) = (p_value(counts, law), total_variation(counts, law));
+    assert!(p > ALARM, "p = {p:e}, total variation {off:.4}: {what}");
+}
+
+/// What passed has the law q̂, all else the target's, whatever is drafted behind it.
+fn assert_sprinter(scheme: SchemeParameters) {
+    for draft_length in [1, 2] {
+        let texts = texts(scheme, Rule::EXACT, NEUTRAL, draft_length);
+        let law = texts.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        let (p, q) = (texts.law(&PROMPT, LENGTH, &|_| false), texts.law(&PROMPT, LENGTH, &|_| true));
+        assert!(distance(&law, &p) > 0.05 && distance(&law, &q) > 0.05, "the gate says something");
+        let other = Texts { draft_length: 3 - draft_length, ..texts.clone() };
+        let other = other.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        assert!(distance(&law, &other) > 0.02, "and is not asked behind a draft");
+        let counts = counts(&texts, Passing::Sprinter { threshold: Some(TAU) });
+        assert_follows(&counts, &law, &format!("{scheme:?}, γ = {draft_length}"));
+    }
+}
+
+macro_rules! sprinter {
+    ($($name:ident: $index:literal;)+) => {$(
+        #[test]
+        fn $name() {
+            assert_sprinter(schemes::every(2, 12)[$index]);
+        }
+    )+};
+}
+
+sprinter! {
+    sprinter_over_dense: 0;
+    sprinter_over_qs: 1;
+    sprinter_over_qs_adaptive: 2;
+    sprinter_over_k_sqs: 3;
+    sprinter_over_k_sqs_adaptive: 4;
+    sprinter_over_c_sqs: 5;
+    sprinter_over_c_sqs_adaptive: 6;
+    sprinter_over_tk_slt: 7;
+    sprinter_over_dssd_full: 8;
+    sprinter_over_dssd_sampled: 9;
+    sprinter_over_coupled: 10;
+}
+
+/// Under a lossy rule the same with the rule's law; and where statistics travel.
+#[test]
+fn sprinter_before_a_lossy_rule() {
+    for (name, parameter) in [("diff", 0.1), ("lossy", 0.4), ("bild", 1.0)] {
+        let rule = Rule::new(name, parameter).unwrap();
+        let texts = texts(schemes::every(2, 12)[3], rule, SHARPENED, 2);
+        let law = texts.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        assert_follows(&counts(&texts, Passing::Sprinter { threshold: Some(TAU) }), &law, name);
+    }
+}
+
+/// Where the draft model is sure q̂ has the token, else the target: at every place of the text, the last one too.
+#[test]
+fn a_token_cascade_mixes_the_models_by_chows_rule() {
+    for sampling in [NEUTRAL, SHARPENED] {
+        for (scheme, name) in [(0, "exact"), (3, "exact"), (9, "exact"), (10, "exact"), (3, "lossy")] {
+            let rule = Rule::new(name, 0.0).unwrap();
+            let texts = Texts { draft_length: 0, ..texts(schemes::every(2, 12)[scheme], rule, sampling, 2) };
+            // An α at which some prefixes are sure.
+            let alpha = (1..20).map(|step| f64::from(step) / 20.0).max_by_key(|&alpha| {
+                let law = texts.law(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
+                let far = |sure: bool| distance(&law, &texts.law(&PROMPT, LENGTH, &|_| sure));
+                (1e6 * far(true).min(far(false))) as u64
+            });
+            let alpha = alpha.unwrap();
+            let law = texts.law(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
+            let target = texts.law(&PROMPT, LENGTH, &|_| false);
+            assert!(distance(&law, &target) > 0.05, "α = {alpha} lets tokens pass");
+            let drafting = Texts { draft_length: 2, ..texts };
+            let counts = counts(&drafting, Passing::TokenCascade { alpha });
+            assert_follows(&counts, &law, &format!("{:?}, α = {alpha}", drafting.scheme));
+        }
+    }
+}
+
+/// A text is the draft model's if it is sure enough of it, and else the target's from the first token.
+#[test]
+fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
+    for (scheme, name) in [(0, "exact"), (3, "exact"), (4, "lossy"), (9, "exact"), (5, "exact")] {
+        let texts = texts(schemes::every(2, 12)[scheme], Rule::new(name, 0.0).unwrap(), NEUTRAL, 2);
+        let texts = Texts { threshold: ThresholdParameters { step: 1e-9, ..RESTLESS }, ..texts };
+        let (p, q) = (texts.target.law(&PROMPT, LENGTH, &NEUTRAL), texts.law(&PROMPT, LENGTH, &|_| true));
+        // The confidence of a text is the geometric mean of its tokens' probabilities; the middle one of two neighbours
+        // is that of no text.
+        let confidence = |q: &f64| q.powf(1.0 / LENGTH as f64);
+        let mut all: Vec<f64> = q.iter().map(confidence).collect();
+        all.sort_by(f64::total_cmp);
+        let least = f64::midpoint(all[all.len() - 5], all[all.len() - 4]);
+        let confident = |q: &f64| confidence(q) >= least;
+        let kept: f64 = q.iter().filter(|q| confident(q)).sum();
+        assert!((0.02..0.98).contains(&kept), "{kept}");
+        let law: Vec<f64> =
+            p.iter().zip(&q).map(|(p, q)| (1.0 - kept) * p + if confident(q) { *q } else { 0.0 }).collect();
+        let passing = Passing::SequenceCascade { alpha: 1.0 - least };
+        assert_follows(&counts(&texts, passing), &law, &format!("{:?}", texts.scheme));
+    }
+}
+
+/// Nothing is shown before it is decided, then all at once or as the target writes it; the cloud hears of no draft.
+#[test]
+fn a_sequence_cascade_shows_nothing_that_it_takes_back() {
+    let texts = texts(schemes::every(2, 12)[3], Rule::EXACT, NEUTRAL, 2);
+    let mut pair = pair(&texts, 64, &[]);
+    let (mut kept, mut replaced) = (0, 0);
+    for seed in 0..200 {
+        pair.keep_frames = true;
+        pair.frames.clear();
+        let run = pair.generate(&PROMPT, &settings(&texts, Passing::SequenceCascade { alpha: 0.45 }, seed, 4));
+        assert_eq!((run.tokens.len(), run.end), (4, Some(EndReason::Finish(Finish::Length))));
+        let statistics = pair.edge.statistics();
+        let names: Vec<_> = pair.frames.iter().map(|frame| frame.1.name()).collect();
+        if run.committed[0].tokens[0].1 == Origin::Passed {
+            kept += 1;
+            assert_eq!((run.committed.len(), statistics.passed, statistics.server_passes), (1, 4, 0));
+            assert_eq!(names, ["Prompt", "Cancel"]);
+        } else {
+            replaced += 1;
+            assert!(run.committed.iter().all(|c| c.tokens.len() == 1 && c.tokens[0].1 == Origin::Cloud));
+            assert_eq!((statistics.passed, statistics.streamed, statistics.rounds), (0, 4, 0));
+            assert_eq!(names, ["Prompt", "Draft", "Token", "Token", "Token", "Token"]);
+            assert!(matches!(&pair.frames[1].1, Frame::Draft(draft) if draft.passed.is_empty() && draft.count == 0));
+        }
+    }
+    assert!(kept > 20 && replaced > 20, "{kept} {replaced}");
+}
+
+/// The greedy text under a gate, one token after the other: no rounds.
+fn greedy_text(texts: &Texts, gate: &dyn Fn(&[u32]) -> bool, length: usize, eos: &[u32]) -> Vec<(u32, bool)> {
+    let (mut text, mut out) = (PROMPT.to_vec(), Vec::new());
+    while out.len() < length {
+        let passes = gate(&text);
+        let model = if passes { &texts.draft } else { &texts.target };
+        let id = model.greedy(&text, 1, &[])[0];
+        text.push(id);
+        out.push((id, passes));
+        if eos.contains(&id) {
+            break;
+        }
+    }
+    out
+}
+
+fn end_of(text: &[(u32, bool)], eos: &[u32], wanted: u32, room: usize) -> EndReason {
+    EndReason::Finish(match text.last() {
+        Some(last) if eos.contains(&last.0) => Finish::Eos,
+        _ if wanted as usize <= room => Finish::Length,
+        _ => Finish::Context,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// At T = 0, under every scheme, texts end where they should: by a token that passed, by one that was judged, by the length
+    /// or the context. With γ = 1 or a token cascade each token's origin is known, and so is the text.
+    #[test]
+    fn gated_greedy_texts_are_known(
+        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::COUNT, cascade: bool, alpha in 0.0f64..1.0,
+        length in 1u32..30, context in 4u32..20, eos in prop::option::of(0u32..11),
+    ) {
+        let eos: Vec<u32> = eos.into_iter().collect();
+        let target = ToyModel::target(11, seed);
+        let base = texts(schemes::every(3, 20)[scheme], Rule::EXACT, GREEDY, 1);
+        let texts = Texts { draft: target.draft(difference), target, ..base };
+        let room = context as usize - PROMPT.len();
+        let passing = if cascade { Passing::TokenCascade { alpha } } else { Passing::Sprinter { threshold: Some(TAU) } };
+        let mut pair = pair(&texts, context, &eos);
+        for _ in 0..2 {
+            let run = pair.generate(&PROMPT, &settings(&texts, passing, seed, length));
+            let origins: Vec<(u32, bool)> = run
+                .committed
+                .iter()
+                .flat_map(|committed| &committed.tokens)
+                .map(|&(id, origin)| (id, origin == Origin::Passed))
+                .collect();
+            if cascade {
+                let sure = |prefix: &[u32]| is_sure(&texts.draft, alpha, prefix);
+                prop_assert_eq!(&origins, &greedy_text(&texts, &sure, room.min(length as usize), &eos));
+            } else {
+                // The bonus token of a round is the target's whatever the gate says of it.
+                let mut text = PROMPT.to_vec();
+                for &(id, passed) in &origins {
+                    let model = if passed { &texts.draft } else { &texts.target };
+                    prop_assert!(!passed || gate(&texts.draft, &text));
+                    prop_assert_eq!(id, model.greedy(&text, 1, &[])[0]);
+                    text.push(id);
+                }
+                prop_assert!(origins.iter().rev().skip(1).all(|token| !eos.contains(&token.0)));
+                let ended = origins.last().is_some_and(|last| eos.contains(&last.0));
+                prop_assert!(ended || origins.len() == room.min(length as usize));
+            }
+            prop_assert_eq!(run.end, Some(end_of(&origins, &eos, length, room)));
+            let statistics = pair.edge.statistics();
+            prop_assert_eq!(statistics.passed, origins.iter().filter(|token| token.1).count());
+            prop_assert_eq!(statistics.tokens, origins.len());
+            prop_assert!(pair.edge.is_idle() && !pair.cloud.is_generating());
+        }
+    }
+
+    /// Sequence cascades at T = 0 are sure of everything: the draft's own greedy text, to where it ends.
+    #[test]
+    fn a_greedy_sequence_cascade_is_the_drafts_text(
+        seed in any::<u64>(), scheme in 0..schemes::COUNT, length in 1u32..30, context in 4u32..20,
+        eos in prop::option::of(0u32..11),
+    ) {
+        let eos: Vec<u32> = eos.into_iter().collect();
+        let target = ToyModel::target(11, seed);
+        let base = texts(schemes::every(3, 20)[scheme], Rule::EXACT, GREEDY, 2);
+        let texts = Texts { draft: target.draft(1.0), target, ..base };
+        let room = context as usize - PROMPT.len();
+        let mut pair = pair(&texts, context, &eos);
+        let run: Run = pair.generate(&PROMPT, &settings(&texts, Passing::SequenceCascade { alpha: 0.1 }, seed, length));
+        prop_assert_eq!(&run.tokens, &texts.draft.greedy(&PROMPT, room.min(length as usize), &eos));
+        prop_assert_eq!(run.committed.len(), 1);
+        prop_assert_eq!(pair.edge.statistics().server_passes, 0);
+    }
+}
+
+/// After a rejection under DSSD the resampled token, then passed ones, then drafts: the cloud commits them in that order.
+#[test]
+fn resampled_and_passed_tokens_travel_together() {
+    for scheme in [8, 9] {
+        let texts = texts(schemes::every(2, 12)[scheme], Rule::EXACT, NEUTRAL, 2);
+        let mut pair = pair(&texts, 1024, &[]);
+        pair.keep_frames = true;
+        let run = pair.generate(&PROMPT, &settings(&texts, Passing::Sprinter { threshold: Some(TAU) }, 1, 1000));
+        let drafts = pair.frames.iter().filter_map(|(_, frame)| match frame {
+            Frame::Draft(draft) => Some(draft),
+            _ => None,
+        });
+        assert!(drafts.filter(|draft| draft.resampled.is_some() && draft.passed.len() > 1).count() > 5);
+        assert_eq!(run.tokens.len(), 1000);
+    }
+}
+
+/// The adaptive code learns from passed tokens too: what both ends have seen is in step over long texts.
+#[test]
+fn long_gated_texts_stay_in_step() {
+    for code in [Code::Enumerative, Code::Adaptive] {
+        let scheme = SchemeParameters::CSqs { lattice_resolution: 30, code };
+        let target = ToyModel::target(40, 3);
+        let base = texts(scheme, Rule::EXACT, NEUTRAL, 3);
+        let texts = Texts { draft: target.draft(1.0), target, ..base };
+        let mut pair = pair(&texts, 4096, &[]);
+        let run = pair.generate(&PROMPT, &settings(&texts, Passing::Sprinter { threshold: Some(TAU) }, 1, 2000));
+        assert_eq!(run.end, Some(EndReason::Finish(Finish::Length)));
+        let statistics = pair.edge.statistics();
+        assert!(statistics.passed > 500 && statistics.rounds > 300, "{statistics:?}");
+        let (mean, bound) = (statistics.mean_dropped_mass.unwrap(), statistics.dropped_mass_bound.unwrap());
+        assert!(mean <= bound, "{mean} {bound}");
+    }
+}

@@ -1,0 +1,324 @@
+//! Every acceptance rule over whole sessions, both state machines, frames and roll-back included: the law of a text is the one
+//! that the papers' closed forms give, put together round by round in [`laws`](outrider_tests::laws).
+//!
+//! Texts of three tokens over a vocabulary of three have 27 values. 250 000 of them see a total-variation error of 0.01: it
+//! moves the statistic by 100, and 77 is the threshold. Each rule has the parameter at which its law is farthest
+//! from both the draft's and the target's, so that neither passes for it.
+
+use outrider_codec::{
+    frame::SamplingParameters,
+    scheme::{Code, Scheme, SchemeParameters},
+};
+use outrider_speculation::{
+    draft::{self, conformal::ThresholdParameters},
+    judge::{
+        acceptance::Judge,
+        rules::{Need, Rule, Statistic},
+    },
+    sample::{self, Distribution, End, Randomness},
+    session::edge::{Mode, Settings, Speculation},
+};
+use outrider_tests::{
+    goodness::{ALARM, p_value, total_variation},
+    in_process::InProcess,
+    laws::{Texts, distance},
+    schemes,
+    toy::ToyModel,
+};
+use proptest::prelude::*;
+
+const V: u32 = 3;
+const LENGTH: usize = 3;
+const PROMPT: [u32; 2] = [1, 2];
+const TEXTS: u64 = 250_000;
+const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+/// S(·) changes both models, and statistics of the draft's travel.
+const SHARPENED: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 };
+const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+const SPARSE: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 2, lattice_resolution: 7, code: Code::Enumerative };
+
+fn texts(rule: Rule, sampling: SamplingParameters, scheme: SchemeParameters) -> Texts {
+    let target = ToyModel::target(V, 299);
+    let threshold = ThresholdParameters::default();
+    Texts { draft: target.draft(2.0), target, sampling, scheme, threshold, rule, draft_length: 2 }
+}
+
+/// The rule with the parameter whose law is farthest from both models', and that law.
+fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) -> (Texts, Vec<f64>) {
+    let info = Rule::all().iter().find(|info| info.name == name).unwrap();
+    let parameters = (0..40).map(|step| f64::from(step) / 20.0).filter(|&parameter| info.range.contains(parameter));
+    let exact = texts(Rule::EXACT, sampling, scheme);
+    let (p, q) = (exact.law(&PROMPT, LENGTH, &|_| false), exact.law(&PROMPT, LENGTH, &|_| true));
+    let mut best = (-1.0, None);
+    for parameter in parameters {
+        let texts = texts(Rule::new(name, parameter).unwrap(), sampling, scheme);
+        let law = texts.law(&PROMPT, LENGTH, &|_| false);
+        let far = distance(&law, &p).min(distance(&law, &q));
+        if far > best.0 {
+            best = (far, Some((texts, law)));
+        }
+    }
+    let (texts, law) = best.1.unwrap();
+    assert_eq!(best.0 > 0.2, info.lossy, "the law of {name} is its own");
+    (texts, law)
+}
+
+fn cell(tokens: &[u32]) -> usize {
+    tokens.iter().fold(0, |cell, &id| cell * V as usize + id as usize)
+}
+
+fn settings(texts: &Texts, seed: u64, length: u32) -> Settings {
+    let speculation = Speculation::new(texts.scheme, texts.draft_length as u32).with_rule(texts.rule);
+    Settings { mode: Mode::Speculative(speculation), sampling: texts.sampling, seed, max_new_tokens: length }
+}
+
+fn session_counts(texts: &Texts) -> Vec<u32> {
+    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
+    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
+    for seed in 0..TEXTS {
+        counts[cell(&pair.generate(&PROMPT, &settings(texts, seed, LENGTH as u32)).tokens)] += 1;
+    }
+    counts
+}
+
+fn assert_law(name: &str) {
+    for sampling in [NEUTRAL, SHARPENED] {
+        for scheme in [SchemeParameters::Dense, SPARSE] {
+            let (texts, law) = farthest(name, sampling, scheme);
+            assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+            let counts = session_counts(&texts);
+            let (p, off) = (p_value(&counts, &law), total_variation(&counts, &law));
+            assert!(
+                p > ALARM,
+                "p = {p:e}, total variation {off:.4} for {:?} with {scheme:?}, {sampling:?}",
+                texts.rule
+            );
+        }
+    }
+}
+
+macro_rules! rules {
+    ($($test:ident: $name:literal;)+) => {
+        $(
+            #[test]
+            fn $test() {
+                assert_law($name);
+            }
+        )+
+
+        #[test]
+        fn all_rules_are_tested() {
+            let names: Vec<_> = Rule::all().iter().map(|info| info.name).collect();
+            assert_eq!(names, [$($name),+]);
+        }
+    };
+}
+
+rules! {
+    exact: "exact";
+    lossy: "lossy";
+    lossy_tuned: "lossy-tuned";
+    chow: "chow";
+    chow_log: "chow-log";
+    diff: "diff";
+    diff_log: "diff-log";
+    opt: "opt";
+    opt_log: "opt-log";
+    token_v1: "token-v1";
+    token_v2: "token-v2";
+    token_v3: "token-v3";
+    bild_star: "bild-star";
+    bild: "bild";
+    mentored: "mentored";
+    oracle_diff: "oracle-diff";
+}
+
+/// Errors that are easily made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Planted {
+    Nothing,
+    /// A token of p's follows where all drafts stand, under a rule that has none.
+    Bonus,
+    /// Each draft is judged by the statistic of the other.
+    OtherDraft,
+    /// The statistic is one of S(q), not of q.
+    Scaled,
+    /// The target's statistic is one of S(p).
+    ScaledTarget,
+}
+
+/// A loop of rounds without the state machines, so that an error can be planted.
+fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
+    let scheme = Scheme::new(texts.scheme, V).unwrap();
+    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
+    for seed in 0..TEXTS {
+        let (mut edge, mut cloud) = (Randomness::new(seed, End::Edge), Randomness::new(seed, End::Cloud));
+        let mut text = PROMPT.to_vec();
+        while text.len() < PROMPT.len() + LENGTH {
+            let places = PROMPT.len() + LENGTH - text.len();
+            let (mut prefix, mut drafts, mut statistics, mut rows) = (text.clone(), vec![], vec![], vec![]);
+            while drafts.len() < texts.draft_length.min(places) {
+                let row = texts.draft.logits(&prefix);
+                let q = Distribution::new(&row, &texts.sampling).unwrap();
+                let token = draft::draw(draft::propose(&q, texts.scheme, &scheme, 0.0).unwrap(), &mut edge);
+                statistics.push(match planted {
+                    Planted::Scaled => texts.rule.need().of_dist(&token.dist),
+                    _ => texts.rule.need().of_unscaled(&q, token.dist.ids()),
+                });
+                let logits = texts.target.logits(&prefix);
+                let p = sample::transform(&logits, &texts.sampling).unwrap();
+                rows.push(match planted {
+                    Planted::ScaledTarget => p.iter().map(|p| p.ln() as f32).collect(),
+                    _ => logits,
+                });
+                prefix.push(token.id);
+                drafts.push(token);
+            }
+            if planted == Planted::OtherDraft {
+                statistics.reverse();
+            }
+            let judged: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
+            let sampling = if planted == Planted::ScaledTarget { NEUTRAL } else { texts.sampling };
+            let judge = Judge { rule: texts.rule, sampling, randomness: &mut cloud, judged: None };
+            let outcome = judge.verify(&drafts, &statistics, &judged).unwrap();
+            text.extend(drafts[..outcome.accepted].iter().map(|draft| draft.id));
+            text.extend(outcome.token);
+            if planted == Planted::Bonus && outcome.token.is_none() && text.len() < PROMPT.len() + LENGTH {
+                let row = texts.target.logits(&text);
+                text.extend(Judge::exact(texts.sampling, &mut cloud).verify(&[], &[], &[&row]).unwrap().token);
+            }
+        }
+        counts[cell(&text[PROMPT.len()..])] += 1;
+    }
+    counts
+}
+
+#[test]
+fn planted_errors_are_caught() {
+    // An α between max q and max S(q) of the first token.
+    let draft = texts(Rule::EXACT, SHARPENED, SchemeParameters::Dense).draft.logits(&PROMPT);
+    let peak = |sampling| sample::transform(&draft, &sampling).unwrap().into_iter().fold(0.0, f64::max);
+    let between = 1.0 - f64::midpoint(peak(NEUTRAL), peak(SHARPENED));
+    for (name, parameter, planted) in [
+        ("diff", None, Planted::Nothing),
+        ("lossy", None, Planted::Bonus),
+        ("diff", None, Planted::Bonus),
+        ("chow", None, Planted::OtherDraft),
+        ("chow", Some(between), Planted::Nothing),
+        ("chow", Some(between), Planted::Scaled),
+        ("diff", None, Planted::ScaledTarget),
+    ] {
+        let (mut texts, mut law) = farthest(name, SHARPENED, SchemeParameters::Dense);
+        if let Some(parameter) = parameter {
+            texts.rule = Rule::new(name, parameter).unwrap();
+            law = texts.law(&PROMPT, LENGTH, &|_| false);
+        }
+        let counts = loop_counts(&texts, planted);
+        let (p, off) = (p_value(&counts, &law), total_variation(&counts, &law));
+        println!("{name}, {planted:?}: p = {p:e}, total variation {off:.4}");
+        assert_eq!(p > ALARM, planted == Planted::Nothing, "{planted:?} of {name}: p = {p:e}, {off:.4}");
+    }
+}
+
+/// The statistics travel where S(·) changes q, and only there; rules that need none cost nothing.
+#[test]
+fn statistics_travel_where_they_are_needed() {
+    for info in Rule::all() {
+        let rule = Rule::new(info.name, info.default).unwrap();
+        for sampling in [NEUTRAL, SHARPENED, GREEDY] {
+            let bits = |rule| {
+                let texts = texts(rule, sampling, SchemeParameters::TkSlt { support_size: 2 });
+                let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
+                let run = pair.generate(&PROMPT, &settings(&texts, 3, 30));
+                let first = run.committed[0].round.as_ref().unwrap();
+                (first.payload_bits, first.drafted.len())
+            };
+            let ((bits, drafts), (plain, _)) = (bits(rule), bits(Rule::EXACT));
+            assert_eq!(drafts, 2);
+            let support = |drafts: usize| 8 * (drafts + 2 * if sampling == GREEDY { drafts } else { 2 * drafts });
+            match rule.need() {
+                _ if sampling == NEUTRAL => assert_eq!(bits, plain, "{}", info.name),
+                Need::Nothing => assert_eq!(bits, plain, "{}", info.name),
+                Need::Peak | Need::Entropy => assert_eq!(bits, plain + 16 * drafts, "{}", info.name),
+                // Top-p leaves one token or two.
+                Need::Support => assert!(bits > plain && bits <= plain + support(drafts), "{}", info.name),
+            }
+        }
+    }
+    assert_eq!(Need::Nothing.of_unscaled(&Distribution::new(&[0.0], &NEUTRAL).unwrap(), &[]), Statistic::Nothing);
+}
+
+fn wide(target: &ToyModel, difference: f64, rule: Rule, scheme: usize, draft_length: usize) -> Texts {
+    Texts {
+        draft: target.draft(difference),
+        target: target.clone(),
+        sampling: GREEDY,
+        scheme: schemes::every(4, 20)[scheme],
+        threshold: ThresholdParameters::default(),
+        rule,
+        draft_length,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// At T = 0 lossy speculative sampling is exact (Lemma 6), opt is diff (Lemma 10), and token-v3 is the greedy lossy rule
+    /// of Leviathan et al.: the draft's token stands if the target gives it (1 − α) of its best (Lemma 7). Token for token, over
+    /// sessions of every scheme that sends q̂ (the first eight).
+    #[test]
+    fn greedy_rules_are_what_the_lemmas_say(
+        seed in any::<u64>(), difference in 0.0f64..2.0, alpha in 0.0f64..0.99, scheme in 0usize..8, draft_length in 1usize..6,
+        length in 1u32..30, eos in prop::option::of(0u32..23),
+    ) {
+        let target = ToyModel::target(23, seed);
+        let eos: Vec<u32> = eos.into_iter().collect();
+        let run = |name: &str, alpha: f64| {
+            let texts = wide(&target, difference, Rule::new(name, alpha).unwrap(), scheme, draft_length);
+            let mut pair = InProcess::connect(texts.draft.clone(), target.clone(), 64, &eos);
+            let run = pair.generate(&PROMPT, &settings(&texts, seed, length));
+            run.end.expect("it ends");
+            run.tokens
+        };
+        let exact = target.greedy(&PROMPT, length as usize, &eos);
+        prop_assert_eq!(&run("lossy", alpha), &exact);
+        prop_assert_eq!(&run("lossy-tuned", alpha), &exact);
+        prop_assert_eq!(run("opt", alpha), run("diff", alpha));
+
+        let draft = target.draft(difference);
+        let rule = Rule::new("token-v3", alpha).unwrap();
+        let mut text = PROMPT.to_vec();
+        while text.len() < PROMPT.len() + length as usize {
+            let best = |logits: &[f32]| (0..23).fold(0, |best, id| if logits[id] > logits[best] { id } else { best });
+            let logits = target.logits(&text);
+            let (own, drafted) = (best(&logits), best(&draft.logits(&text)));
+            let ratio = f64::from(logits[drafted] - logits[own]).exp();
+            let next = if ratio >= 1.0 - rule.parameter() { drafted } else { own } as u32;
+            text.push(next);
+            if eos.contains(&next) {
+                break;
+            }
+        }
+        prop_assert_eq!(&run("token-v3", alpha)[..], &text[PROMPT.len()..]);
+    }
+}
+
+/// The lemmas say something: at T = 0 other rules leave the target's text.
+#[test]
+fn greedy_rules_are_not_all_the_same() {
+    let target = ToyModel::target(23, 1);
+    let exact = target.greedy(&PROMPT, 30, &[]);
+    let differs = |name: &str, parameter: f64| {
+        let texts = wide(&target, 1.0, Rule::new(name, parameter).unwrap(), 0, 3);
+        let mut pair = InProcess::connect(texts.draft.clone(), target.clone(), 64, &[]);
+        pair.generate(&PROMPT, &settings(&texts, 1, 30)).tokens != exact
+    };
+    for (name, parameter) in [("diff", 0.1), ("chow", 0.9), ("token-v3", 0.9), ("bild", 3.0), ("mentored", 1e30)] {
+        assert!(differs(name, parameter), "{name}");
+    }
+    // KL(p ‖ π) ≤ D leaves a greedy p's token 1 − D of the mass, at least.
+    for (name, parameter) in [("token-v3", 0.0), ("lossy", 0.9), ("mentored", 1e-9)] {
+        assert!(!differs(name, parameter), "{name}");
+    }
+}

@@ -1,0 +1,12 @@
+//! **Server.** The real server over real sockets, and processes.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
+
+mod access;
+mod clients;
+mod gateway;
+mod hostile;
+mod metrics;
+mod openai;
+mod resume_sockets;
+mod socket_exactness;
+mod unread;

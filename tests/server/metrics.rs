@@ -1,0 +1,109 @@
+//! What `/metrics` says of a run over a real socket, and that the alert rules ask for nothing else.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use outrider_cloud::session::Limits;
+use outrider_codec::{
+    frame::{ErrorCode, Frame, SamplingParameters},
+    scheme::{Code, SchemeParameters},
+};
+use outrider_speculation::session::edge::{Mode, Settings, Speculation};
+use outrider_tests::server::{Edge, RawClient, Server, generate};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+const SCHEME: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
+
+/// The answer of the server at `ws://…/session` to a GET of `path`.
+async fn get(server: &Server, path: &str) -> String {
+    let address = server.url.trim_start_matches("ws://").trim_end_matches("/session");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// The number of a sample, labels included in its name.
+fn sample(text: &str, name: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse().unwrap()
+}
+
+/// A connection that has said something: whether there is a place is told by what a connection says first.
+async fn knock(server: &Server) -> RawClient {
+    let mut client = server.raw().await;
+    client.send(Frame::Bye.encode()).await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_counted_and_the_alerts_ask_for_what_there_is() {
+    let edge = Edge::load();
+    let server = Server::start(1, Limits::default()).await;
+    let mut session = edge.connect(&server.url).await;
+    let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
+    let mode = Mode::Speculative(Speculation::new(SCHEME, 4));
+    let settings = Settings { mode, sampling, seed: 1, max_new_tokens: 48 };
+    let (ids, generated) = generate(&mut session, edge.prompt("Once upon a time"), &settings).await;
+    knock(&server).await.expect_closing_error(ErrorCode::ServerFull).await;
+
+    let text = get(&server, "/metrics").await;
+    assert!(text.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"), "{text}");
+    let statistics = &generated.statistics;
+    for (name, expected) in [
+        ("outrider_sessions_connected", 1.0),
+        ("outrider_sessions_generating", 0.0),
+        ("outrider_sessions_total", 1.0),
+        ("outrider_sessions_refused_total{cause=\"server-full\"}", 1.0),
+        ("outrider_errors_total{cause=\"internal\"}", 0.0),
+        ("outrider_tokens_committed_total{scheme=\"k-sqs\"}", ids.len() as f64),
+        ("outrider_draft_tokens_proposed_total{scheme=\"k-sqs\"}", statistics.drafted as f64),
+        ("outrider_draft_tokens_accepted_total{scheme=\"k-sqs\"}", statistics.accepted as f64),
+        ("outrider_time_to_first_token_seconds_count", 1.0),
+    ] {
+        assert_eq!(sample(&text, name), expected, "{name}");
+    }
+    let positions: f64 =
+        (1..=4).map(|p| sample(&text, &format!("outrider_draft_positions_proposed_total{{position=\"{p}\"}}"))).sum();
+    assert_eq!(positions, statistics.drafted as f64);
+    for name in ["outrider_received_bytes_total{scheme=\"k-sqs\"}", "outrider_sent_bytes_total{scheme=\"k-sqs\"}"] {
+        assert!(sample(&text, name) > 48.0, "{name}");
+    }
+    assert!(sample(&text, "outrider_kv_bytes") > 0.0);
+
+    let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let rules = include_str!("../../docs/alerts.yml");
+    let asked: BTreeSet<&str> = rules
+        .split(|c: char| !(c.is_ascii_lowercase() || c == '_'))
+        .filter(|word| word.starts_with("outrider_"))
+        .collect();
+    assert!(asked.len() >= 10, "{asked:?}");
+    for name in asked {
+        assert!(names.contains(name), "docs/alerts.yml asks for {name}, which /metrics does not have");
+    }
+    session.close().await;
+}
+
+/// A connection is told at once that there is no place, and when to come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_server_answers_within_a_tenth_of_a_second() {
+    let edge = Edge::load();
+    let server = Server::start(1, Limits::default()).await;
+    let _first = edge.connect(&server.url).await;
+    let mut fastest = Duration::MAX;
+    // The machine has other things to do, too.
+    for _ in 0..5 {
+        let start = std::time::Instant::now();
+        let error = knock(&server).await.receive().await;
+        fastest = fastest.min(start.elapsed());
+        let Some(Frame::Error(error)) = error else { panic!("{error:?}") };
+        assert_eq!(error.code, ErrorCode::ServerFull);
+        assert!(error.text.contains("try again in"), "{}", error.text);
+    }
+    assert!(fastest < Duration::from_millis(100), "{fastest:?}");
+}

@@ -1,0 +1,205 @@
+//! The target as OpenAI's API, over a real socket: the text is the target's own, in one piece or in many, and what cannot
+//! be done is refused in the API's shape. `tests/server/openai_client.py` does the same with the official client.
+
+use std::time::Duration;
+
+use outrider_cloud::app::Caps;
+use outrider_codec::frame::SamplingParameters;
+use outrider_speculation::session::edge::{Mode, Settings};
+use outrider_tests::{
+    http::{self, Answer},
+    server::{Edge, Options, Server, generate},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time,
+};
+
+const PROMPT: &str = "Once upon a time";
+const COMPLETIONS: &str = "/v1/completions";
+const CHAT: &str = "/v1/chat/completions";
+
+async fn ask(server: &Server, path: &str, body: Value) -> Answer {
+    http::post(server.address(), path, &[], &body.to_string()).await
+}
+
+async fn answer(server: &Server, path: &str, body: Value) -> Value {
+    let answer = ask(server, path, body).await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+/// The chunks of a stream, which has to end as it should.
+async fn chunks(server: &Server, path: &str, body: Value) -> Vec<Value> {
+    let answer = ask(server, path, body).await;
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")), "{}", answer.body);
+    let mut events: Vec<&str> = answer.body.split("\n\n").filter(|event| !event.is_empty()).collect();
+    assert_eq!(events.pop(), Some("data: [DONE]"));
+    events.iter().map(|event| serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap()).collect()
+}
+
+/// What the target writes alone, as a native edge gets it.
+async fn alone(
+    server: &Server,
+    edge: &Edge,
+    tokens: u32,
+    temperature: f32,
+    seed: u64,
+) -> (String, usize, &'static str) {
+    let mut session = edge.connect(&server.url).await;
+    let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
+    let settings = Settings { mode: Mode::CloudOnly, sampling, seed, max_new_tokens: tokens };
+    let (ids, generated) = generate(&mut session, edge.prompt(PROMPT), &settings).await;
+    let finish = if generated.end.name() == "eos" { "stop" } else { "length" };
+    session.close().await;
+    (edge.tokenizer.decode(&ids), ids.len(), finish)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_is_what_the_target_writes_alone() {
+    let edge = Edge::load();
+    let server = Server::start_as(Options::default()).await;
+    let prompt_tokens = edge.prompt(PROMPT).len();
+    for (temperature, seed) in [(0.0, 1), (1.0, 7), (1.0, 8)] {
+        let (text, tokens, finish) = alone(&server, &edge, 48, temperature as f32, seed).await;
+        let body = json!({
+            "model": "pair", "prompt": PROMPT, "max_tokens": 48, "temperature": temperature, "seed": seed,
+        });
+        let whole = answer(&server, COMPLETIONS, body.clone()).await;
+        let choice = &whole["choices"][0];
+        assert_eq!((&choice["text"], &choice["finish_reason"]), (&json!(text), &json!(finish)));
+        let usage = json!({ "prompt_tokens": prompt_tokens, "completion_tokens": tokens, "total_tokens": prompt_tokens + tokens });
+        assert_eq!((&whole["usage"], &whole["object"]), (&usage, &json!("text_completion")));
+
+        let mut streamed = body.clone();
+        streamed["stream"] = json!(true);
+        streamed["stream_options"] = json!({ "include_usage": true });
+        let mut parts = chunks(&server, COMPLETIONS, streamed).await;
+        assert_eq!(parts.pop().unwrap()["usage"], usage);
+        let last = parts.pop().unwrap();
+        assert_eq!((&last["choices"][0]["text"], &last["choices"][0]["finish_reason"]), (&json!(""), &json!(finish)));
+        assert!(parts.len() > 8 && parts.iter().all(|part| part["id"] == last["id"] && part["usage"].is_null()));
+        let joined: String = parts.iter().map(|part| part["choices"][0]["text"].as_str().unwrap()).collect();
+        assert_eq!(joined, text);
+    }
+    // Ids are taken as they are.
+    let ids = json!({ "prompt": edge.prompt(PROMPT), "max_tokens": 16, "temperature": 0 });
+    let text = json!({ "prompt": PROMPT, "temperature": 0 });
+    let [ids, text] = [answer(&server, COMPLETIONS, ids).await, answer(&server, COMPLETIONS, text).await];
+    assert_eq!(ids["choices"][0]["text"], text["choices"][0]["text"], "sixteen tokens if nobody says how many");
+    let any = json!({ "prompt": PROMPT, "max_tokens": 24 });
+    let [first, second] = [answer(&server, COMPLETIONS, any.clone()).await, answer(&server, COMPLETIONS, any).await];
+    assert_ne!(first["choices"][0]["text"], second["choices"][0]["text"], "no seed is any seed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_sequence_is_the_end_and_not_part_of_the_text() {
+    let edge = Edge::load();
+    let server = Server::start_as(Options::default()).await;
+    let (text, tokens, _) = alone(&server, &edge, 48, 0.0, 1).await;
+    let stop: String = text.chars().skip(40).take(5).collect();
+    let expected = text.split(&stop).next().unwrap();
+    let body = json!({ "prompt": PROMPT, "max_tokens": 48, "temperature": 0, "stop": [stop, "never to be seen"] });
+    let whole = answer(&server, COMPLETIONS, body.clone()).await;
+    let choice = &whole["choices"][0];
+    assert_eq!((&choice["text"], &choice["finish_reason"]), (&json!(expected), &json!("stop")));
+    assert!(whole["usage"]["completion_tokens"].as_u64().unwrap() < tokens as u64);
+    let mut streamed = body;
+    streamed["stream"] = json!(true);
+    let parts = chunks(&server, COMPLETIONS, streamed).await;
+    let joined: String = parts.iter().map(|part| part["choices"][0]["text"].as_str().unwrap()).collect();
+    assert_eq!(joined, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_is_answered_by_its_template() {
+    let server = Server::start_as(Options::default()).await;
+    let messages = json!([{ "role": "system", "content": "Tell a tale." }, { "role": "user", "content": "Go on." }]);
+    let body = json!({ "model": "pair", "messages": messages, "temperature": 0, "max_completion_tokens": 24 });
+    let whole = answer(&server, CHAT, body.clone()).await;
+    let message = &whole["choices"][0]["message"];
+    assert_eq!((&whole["object"], &message["role"]), (&json!("chat.completion"), &json!("assistant")));
+    let plain = json!({
+        "prompt": "System: Tell a tale.\n\nUser: Go on.\n\nAssistant:", "temperature": 0, "max_tokens": 24,
+    });
+    let completion = answer(&server, COMPLETIONS, plain).await;
+    assert_eq!(message["content"], completion["choices"][0]["text"]);
+    let mut streamed = body;
+    streamed["stream"] = json!(true);
+    let parts = chunks(&server, CHAT, streamed).await;
+    assert_eq!(parts[0]["choices"][0]["delta"], json!({ "role": "assistant", "content": "" }));
+    assert!(parts.iter().all(|part| part["object"] == "chat.completion.chunk" && part.get("usage").is_none()));
+    let joined: String = parts.iter().filter_map(|part| part["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(message["content"], joined);
+    let last = &parts.last().unwrap()["choices"][0];
+    assert_eq!((&last["delta"], &last["finish_reason"]), (&json!({}), &whole["choices"][0]["finish_reason"]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_done_is_refused_in_the_apis_shape() {
+    let caps = Caps { body_bytes: 4096, sessions_per_address: 0, ..Caps::default() };
+    let server = Server::start_as(Options { sessions: 1, caps, ..Options::default() }).await;
+    for (path, body, status, code, part) in [
+        (COMPLETIONS, json!({ "prompt": "a", "model": "gpt" }), 404, json!("model_not_found"), "\"pair\""),
+        (COMPLETIONS, json!({ "prompt": "a", "best_of": 2 }), 400, json!("unsupported_parameter"), "best_of"),
+        (COMPLETIONS, json!({ "prompt": "a", "min_p": 0.5 }), 400, json!("unsupported_parameter"), "min_p"),
+        (COMPLETIONS, json!({ "prompt": "a", "temperature": 3 }), 400, Value::Null, "from 0 up to 2"),
+        (COMPLETIONS, json!({ "prompt": vec![0; 512] }), 400, json!("context_length_exceeded"), "512"),
+        (COMPLETIONS, json!({ "prompt": [4096] }), 400, Value::Null, "outside the vocabulary of 4096"),
+        (COMPLETIONS, json!({ "prompt": "a".repeat(5000) }), 413, json!("body_too_long"), "--max-body"),
+        (CHAT, json!({ "messages": [{ "role": "tool", "content": "a" }] }), 400, Value::Null, "tool"),
+        (CHAT, json!([1]), 400, Value::Null, "JSON object"),
+    ] {
+        let answer = ask(&server, path, body.clone()).await;
+        let error = serde_json::from_str::<Value>(&answer.body).unwrap()["error"].clone();
+        assert_eq!((answer.status, &error["code"]), (status, &code), "{body} {error}");
+        assert!(error["message"].as_str().unwrap().contains(part) && error["type"].is_string(), "{error}");
+        println!("{status} {error}");
+    }
+    assert_eq!(http::post(server.address(), COMPLETIONS, &[], "{").await.status, 400);
+    // The session of a request ends a little after its answer.
+    while server.engine.load().sessions > 0 {
+        time::sleep(Duration::from_millis(1)).await;
+    }
+    let only = server.engine.seat().unwrap();
+    let answer = ask(&server, COMPLETIONS, json!({ "prompt": "a" })).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("5")), "{}", answer.body);
+    drop(only);
+    assert_eq!(ask(&server, COMPLETIONS, json!({ "prompt": "a" })).await.status, 200);
+    let models: Value = serde_json::from_str(&http::get(server.address(), "/v1/models", &[]).await.body).unwrap();
+    assert_eq!(models["data"][0]["id"], "pair");
+    assert_eq!(http::get(server.address(), "/v1/models/pair", &[]).await.status, 200);
+    assert_eq!(http::get(server.address(), "/v1/models/gpt", &[]).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_away_stops_its_generation() {
+    let server = Server::start_as(Options::default()).await;
+    for stream in [true, false] {
+        let before = server.engine.load().passes;
+        let body = json!({ "prompt": PROMPT, "max_tokens": 500, "temperature": 0, "stream": stream }).to_string();
+        let mut client = TcpStream::connect(server.address()).await.unwrap();
+        let head = [("Content-Type", "application/json")];
+        client.write_all(&http::request("POST", COMPLETIONS, &head, &body)).await.unwrap();
+        if stream {
+            let mut some = [0; 400];
+            client.read_exact(&mut some).await.unwrap();
+        } else {
+            while server.engine.load().passes == before {
+                time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        drop(client);
+        let ended = async {
+            while server.engine.load().sessions > 0 {
+                time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        time::timeout(Duration::from_secs(10), ended).await.expect("the seat is given up");
+        let passes = server.engine.load().passes - before;
+        println!("stream {stream}: {passes} passes of 500");
+        assert!(passes < 400, "{passes}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Sessions that survive, over real sockets: a native edge, a proxy that cuts, the real server with a small target.
+
+use std::{io::Cursor, time::Duration};
+
+use outrider_cloud::{
+    edge::{NativeEdge, NativeEdgeError, Retry},
+    session::Limits,
+};
+use outrider_codec::{
+    frame::{Draft, ErrorCode, Frame, Prompt, Request, Resume, SamplingParameters, Ticket},
+    scheme::SchemeParameters,
+};
+use outrider_models::Model;
+use outrider_speculation::session::{
+    cloud::TargetInfo,
+    edge::{DraftInfo, Mode, Settings, Speculation},
+};
+use outrider_tests::{
+    proxy::Proxy,
+    server::{RawClient, Server, generate, hello},
+};
+
+const TARGET: &[u8] = include_bytes!("../../models/tests/golden/blocks-f32.gguf");
+const DRAFT: &[u8] = include_bytes!("../../models/tests/golden/blocks-q4_0.gguf");
+const TOKENIZER_HASH: [u8; 32] = [5; 32];
+/// The one that sends most: connections are cut by bytes, and passes take time.
+const SCHEME: SchemeParameters = SchemeParameters::Dense;
+const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
+
+fn model(bytes: &[u8]) -> Model {
+    Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
+}
+
+async fn server(sessions: usize, limits: Limits) -> Server {
+    let target = model(TARGET);
+    let info = TargetInfo {
+        vocab_size: target.config().vocab_size as u32,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length: target.config().context_length as u32,
+        max_draft_tokens: 16,
+        max_in_flight: 8,
+        eos_ids: vec![],
+    };
+    Server::start_with(target, info, sessions, limits).await
+}
+
+fn draft_info(draft: &Model) -> DraftInfo {
+    DraftInfo {
+        vocab_size: draft.config().vocab_size as u32,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length: draft.config().context_length as u32,
+        heads: None,
+    }
+}
+
+fn settings(mode: Mode, max_new_tokens: u32) -> Settings {
+    let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+    Settings { mode, sampling, seed: 1, max_new_tokens }
+}
+
+fn speculative() -> Mode {
+    Mode::Speculative(Speculation::new(SCHEME, 3))
+}
+
+/// Two hundred cuts, and a few servers that go, one with a word and one without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_cuts_change_nothing() {
+    let draft = model(DRAFT);
+    let length = draft.config().context_length as u32 / 2;
+    let mut servers = vec![server(4, Limits::default()).await];
+    let mut calm =
+        NativeEdge::connect(&draft, draft_info(&draft), &servers[0].url, None, Retry::default()).await.unwrap();
+    let mut expected = Vec::new();
+    for start in 0..4 {
+        expected.push(generate(&mut calm, vec![3, start], &settings(Mode::CloudOnly, length)).await.0);
+    }
+    calm.close().await;
+
+    // A handshake takes about 400 bytes; HTTP's is the longest part of it. The first has nothing to go on with, and is tried again.
+    let proxy = Proxy::before(&servers[0].url, 900, 7).await;
+    let mut edge = loop {
+        if let Ok(edge) = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, RETRY).await {
+            break edge;
+        }
+    };
+    let (mut resumed, mut texts) = (0, 0);
+    while proxy.cuts() < 200 {
+        for (start, expected) in (0u32..).zip(&expected) {
+            let mode = if (texts + start) % 3 == 0 { Mode::CloudOnly } else { speculative() };
+            let (text, generated) = generate(&mut edge, vec![3, start], &settings(mode, length)).await;
+            assert_eq!(text, *expected, "after {} cuts", proxy.cuts());
+            resumed += generated.resumed;
+        }
+        texts += 4;
+        if texts % 20 == 0 {
+            let next = server(4, Limits::default()).await;
+            proxy.turn_to(&next.url);
+            if texts % 40 == 0 {
+                servers.last().unwrap().stop();
+            }
+            servers.push(next);
+        }
+    }
+    println!("{} cuts, {resumed} resumed, {texts} texts, {} servers", proxy.cuts(), servers.len());
+    assert!(resumed > 100);
+}
+
+fn prompt() -> Vec<u8> {
+    let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+    let request = Request { generation: 1, sampling, seed: 1, max_new_tokens: 8, tokens: vec![3, 1] };
+    Frame::Prompt(Prompt::exact(SCHEME, request)).encode()
+}
+
+async fn resume(server: &Server, ticket: Ticket, attempt: u32, length: u32) -> RawClient {
+    let mut client = server.raw().await;
+    client.send(Frame::Resume(Resume { ticket, attempt, generation: 1, length }).encode()).await;
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
+    let draft = model(DRAFT);
+    let limits = Limits { detached: Duration::from_secs(1), ..Limits::default() };
+    let server = server(2, limits).await;
+    let (mut first, welcome) = server.greeted(&draft_info(&draft)).await;
+    assert_eq!(welcome.detached_seconds, 1);
+    let (_other, others) = server.greeted(&draft_info(&draft)).await;
+    assert!(others.ticket.id != welcome.ticket.id && others.ticket.secret != welcome.ticket.secret);
+    first.send(prompt()).await;
+    first.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
+    let verdict = first.receive().await;
+    assert!(matches!(&verdict, Some(Frame::Verdict(_))), "{verdict:?}");
+
+    let guess = Ticket { secret: others.ticket.secret, ..welcome.ticket };
+    let unknown = "There is no such session: it waited too long, or the server was restarted.";
+    assert_eq!(resume(&server, guess, 1, 2).await.expect_refusal(ErrorCode::UnknownSession).await, unknown);
+    let mut second = resume(&server, welcome.ticket, 1, 2).await;
+    let text = first.expect_refusal(ErrorCode::TakenOver).await;
+    assert_eq!(text, "Another connection goes on with the session.");
+    assert_eq!(second.receive().await, Some(Frame::Welcome(welcome.clone())));
+    assert_eq!(second.receive().await, verdict, "it is sent again");
+    let late = resume(&server, welcome.ticket, 1, 2).await.expect_refusal(ErrorCode::UnknownSession).await;
+    assert_eq!(late, unknown);
+    second.send(Frame::Draft(Draft { generation: 1, round: 1, ..Draft::default() }).encode()).await;
+    assert!(matches!(second.receive().await, Some(Frame::Verdict(verdict)) if verdict.round == 1));
+
+    // Nobody comes back in time.
+    drop(second);
+    assert_eq!(server.engine.load().sessions, 2);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(server.engine.load().sessions, 1);
+    assert_eq!(resume(&server, welcome.ticket, 2, 4).await.expect_refusal(ErrorCode::UnknownSession).await, unknown);
+}
+
+/// Who has begun nothing has nothing to come back for, and is not waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_place_where_nothing_was_begun_is_free_at_once() {
+    let server = server(1, Limits::default()).await;
+    let (client, welcome) = server.greeted(&draft_info(&model(DRAFT))).await;
+    drop(client);
+    let is_free = async {
+        while server.engine.load().sessions > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), is_free).await.expect("the place is given up");
+    let mut client = resume(&server, welcome.ticket, 1, 0).await;
+    client.expect_closing_error(ErrorCode::UnknownSession).await;
+}
+
+/// Silence counts from when somebody was there again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_comes_back_late_may_be_silent_as_long_as_anybody() {
+    let draft = draft_info(&model(DRAFT));
+    let limits = Limits { idle: Duration::from_millis(600), ..Limits::default() };
+    let server = server(1, limits).await;
+    let (mut client, welcome) = server.greeted(&draft).await;
+    client.send(prompt()).await;
+    client.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
+    assert!(matches!(client.receive().await, Some(Frame::Verdict(_))));
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(900)).await;
+    let mut client = resume(&server, welcome.ticket, 1, 3).await;
+    assert_eq!(client.receive().await, Some(Frame::Welcome(welcome)));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    client.send(Frame::Draft(Draft { generation: 1, round: 1, ..Draft::default() }).encode()).await;
+    assert!(matches!(client.receive().await, Some(Frame::Verdict(verdict)) if verdict.round == 1));
+    assert_eq!(client.expect_refusal(ErrorCode::Idle).await, "Nothing was heard for too long.");
+}
+
+/// Where there is no server any more the user reads where it was looked for; without a way back, that it is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_cannot_come_back_is_told_why() {
+    let draft = model(DRAFT);
+    let server = server(2, Limits::default()).await;
+    let length = draft.config().context_length as u32 / 2;
+    for (attempts, said) in [(0, "the connection to the server is lost"), (3, "cannot be reached")] {
+        let proxy = Proxy::before(&server.url, 900, 7).await;
+        let retry = Retry { attempts, ..RETRY };
+        let mut edge = loop {
+            if let Ok(edge) = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, retry).await {
+                break edge;
+            }
+        };
+        // The discard port, where nothing listens.
+        proxy.turn_to("ws://127.0.0.1:9/session");
+        let error = loop {
+            if let Err(error) = edge.generate(vec![3, 1], &settings(speculative(), length), |_| {}).await {
+                break error.to_string();
+            }
+        };
+        assert!(error.contains(said) && (attempts == 0 || error.contains(&proxy.url)), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_nobody_uses_gives_way_and_one_at_work_does_not() {
+    let draft = model(DRAFT);
+    let server = server(1, Limits::default()).await;
+    let (mut client, _) = server.greeted(&draft_info(&draft)).await;
+    client.send(prompt()).await;
+    client.send(Frame::Cancel { generation: 1 }.encode()).await;
+    client.send(Frame::Cancel { generation: 1 }.encode()).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(server.engine.load().sessions, 1, "it waits for its client");
+    let (mut client, _) = server.greeted(&draft_info(&draft)).await;
+    client.send(prompt()).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(client);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut refused = server.raw().await;
+    refused.send(hello(&draft_info(&draft))).await;
+    let text = refused.expect_refusal(ErrorCode::ServerFull).await;
+    assert_eq!(text, "The server has no place for another session; try again in a minute.");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_says_so_to_who_is_there_and_to_who_comes() {
+    let draft = model(DRAFT);
+    let server = server(2, Limits::default()).await;
+    let (mut client, _) = server.greeted(&draft_info(&draft)).await;
+    client.send(prompt()).await;
+    client.send(Frame::Draft(Draft { generation: 1, ..Draft::default() }).encode()).await;
+    assert!(matches!(client.receive().await, Some(Frame::Verdict(_))));
+    server.stop();
+    assert_eq!(client.expect_refusal(ErrorCode::ShuttingDown).await, "The server is stopping; come back.");
+    match NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await {
+        Err(error @ NativeEdgeError::Refused(_)) => {
+            assert_eq!(error.to_string(), "the server refuses (shutting-down): The server is stopping; come back.");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("a server that stops lets nobody in"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_too_old_is_begun_anew_by_itself() {
+    let draft = model(DRAFT);
+    let limits = Limits { lifetime: Duration::from_millis(40), ..Limits::default() };
+    let server = server(2, limits).await;
+    let (mut client, _) = server.greeted(&draft_info(&draft)).await;
+    let text = client.expect_refusal(ErrorCode::SessionExpired).await;
+    assert_eq!(text, "The session is as old as one may get; begin a new one.");
+    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
+    let length = draft.config().context_length as u32 / 2;
+    let long_lived = self::server(1, Limits::default()).await;
+    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &long_lived.url, None, RETRY).await.unwrap();
+    let (expected, _) = generate(&mut calm, vec![3, 1], &settings(speculative(), length)).await;
+    for _ in 0..20 {
+        let (text, _) = generate(&mut edge, vec![3, 1], &settings(speculative(), length)).await;
+        assert_eq!(text, expected);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}

@@ -1,0 +1,99 @@
+//! The exactness contract end to end: real models, the real server, a real socket; one configuration of every scheme.
+//!
+//! The models are two of 80 tokens with random weights, small enough for tens of thousands of texts: the target in F32
+//! and, as its draft, the same weights in Q4_0. With top-k 3 a text of three tokens has 27 possible values, whose law
+//! is read off the target in 13 passes. Fewer texts than in `exactness.rs` see a total-variation error of about 0.04.
+
+use std::io::Cursor;
+
+use outrider_cloud::{
+    edge::{NativeEdge, Transport},
+    session::Limits,
+};
+use outrider_codec::frame::SamplingParameters;
+use outrider_models::{Chunk, Model};
+use outrider_speculation::{
+    sample,
+    session::{
+        cloud::TargetInfo,
+        edge::{DraftInfo, Mode, Settings, Speculation},
+    },
+};
+use outrider_tests::{
+    goodness::{ALARM, p_value, total_variation},
+    schemes,
+    server::{Server, generate},
+};
+
+const TARGET: &[u8] = include_bytes!("../../models/tests/golden/blocks-f32.gguf");
+const DRAFT: &[u8] = include_bytes!("../../models/tests/golden/blocks-q4_0.gguf");
+const TOKENIZER_HASH: [u8; 32] = [5; 32];
+const SAMPLING: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 3, top_p: 1.0 };
+const PROMPT: [u32; 2] = [3, 14];
+const LENGTH: u32 = 3;
+const TEXTS: u32 = 10_000;
+
+fn model(bytes: &[u8]) -> Model {
+    Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
+}
+
+/// Every text with its probability.
+fn law(target: &Model) -> Vec<(Vec<u32>, f64)> {
+    let mut law = vec![(PROMPT.to_vec(), 1.0)];
+    for _ in 0..LENGTH {
+        let grown = law.into_iter().flat_map(|(prefix, mass)| {
+            let mut cache = target.new_cache();
+            let last = [prefix.len() - 1];
+            let chunk = Chunk { cache: &mut cache, tokens: &prefix, positions: &last };
+            let logits = target.forward(&mut [chunk]).unwrap();
+            let next = sample::transform(logits[0].row(0), &SAMPLING).unwrap();
+            let likely = (0u32..).zip(next).filter(|&(_, p)| p > 0.0);
+            likely.map(|(id, p)| ([&prefix[..], &[id]].concat(), mass * p)).collect::<Vec<_>>()
+        });
+        law = grown.collect();
+    }
+    law.into_iter().map(|(text, mass)| (text[PROMPT.len()..].to_vec(), mass)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_scheme_is_exact_through_a_real_socket() {
+    let (target, draft) = (model(TARGET), model(DRAFT));
+    let law = law(&target);
+    assert_eq!(law.len(), 27);
+    let info = TargetInfo {
+        vocab_size: target.config().vocab_size as u32,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length: target.config().context_length as u32,
+        max_draft_tokens: 16,
+        max_in_flight: 8,
+        eos_ids: vec![],
+    };
+    let draft_info = DraftInfo {
+        vocab_size: info.vocab_size,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length: draft.config().context_length as u32,
+        heads: None,
+    };
+    // Whoever has said goodbye may still be leaving when the next one comes.
+    let server = Server::start_with(target, info, 2, Limits::default()).await;
+    for scheme in schemes::every(2, 12) {
+        let transport = Transport::connect(&server.url).await.unwrap();
+        let mut edge = NativeEdge::greet(&draft, draft_info.clone(), transport).await.unwrap();
+        let mode = Mode::Speculative(Speculation::new(scheme, 2));
+        let mut counts = vec![0; law.len()];
+        let (mut judged, mut accepted) = (0, 0);
+        for seed in 0..u64::from(TEXTS) {
+            let settings = Settings { mode: mode.clone(), sampling: SAMPLING, seed, max_new_tokens: LENGTH };
+            let (text, generated) = generate(&mut edge, PROMPT.to_vec(), &settings).await;
+            counts[law.iter().position(|row| row.0 == text).expect("the target can write this")] += 1;
+            judged += generated.statistics.judged;
+            accepted += generated.statistics.accepted;
+        }
+        edge.close().await;
+        let expected: Vec<f64> = law.iter().map(|row| row.1).collect();
+        let (p, distance) = (p_value(&counts, &expected), total_variation(&counts, &expected));
+        assert!(p > ALARM, "p = {p:e}, total variation {distance:.4} for {scheme:?}");
+        println!("{:<8} accepted {:.3}, p = {p:.3}", scheme.name(), accepted as f64 / judged as f64);
+        assert!(accepted < judged, "some drafts are rejected, or nothing is tested");
+    }
+}

@@ -1,0 +1,97 @@
+//! At temperature 0 the text is the target's own, token for token, whatever is drafted: through a real socket, on the
+//! real pair, several sessions at once.
+
+use futures_util::future::join_all;
+use outrider_cloud::{pair::PairPaths, session::Limits};
+use outrider_codec::{
+    frame::SamplingParameters,
+    scheme::{Code, SchemeParameters},
+};
+use outrider_models::{Chunk, Model};
+use outrider_speculation::session::edge::{Mode, Settings, Speculation};
+use outrider_tests::{
+    schemes,
+    server::{Edge, Server, generate},
+};
+
+const TOKENS: u32 = 128;
+const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+
+/// Twenty beginnings, the same as in `web/e2e/identity.spec.ts`.
+const PROMPTS: [&str; 20] = [
+    "Once upon a time",
+    "The old king had three sons",
+    "\"Who are you?\" asked the little girl.",
+    "Far away in the forest there lived",
+    "The wolf looked at the lamb and said",
+    "In the garden behind the house",
+    "It was a dark and stormy night",
+    "The princess opened the golden box",
+    "There was once a poor miller",
+    "Tom ran down to the river",
+    "The giant laughed so loud that",
+    "When winter came, the birds",
+    "\"I shall never go home again,\" said the boy.",
+    "An old woman lived by herself",
+    "The ship sailed for many days",
+    "Under the bridge sat a troll",
+    "The cat and the mouse agreed to",
+    "On Christmas Eve the children",
+    "The tailor took his needle and",
+    "High up on the mountain",
+];
+
+/// The target by itself, one token a pass.
+fn alone(target: &Model, prompt: &[u32]) -> Vec<u32> {
+    let mut cache = target.new_cache();
+    let mut pending = prompt.to_vec();
+    let mut text = Vec::new();
+    while text.len() < TOKENS as usize {
+        let last = [pending.len() - 1];
+        let chunk = Chunk { cache: &mut cache, tokens: &pending, positions: &last };
+        let logits = target.forward(&mut [chunk]).unwrap();
+        let row = logits[0].row(0);
+        let best = (0..row.len()).fold(0, |best, id| if row[id] > row[best] { id } else { best }) as u32;
+        text.push(best);
+        if target.config().eos_token_ids.contains(&best) {
+            break;
+        }
+        pending = vec![best];
+    }
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_text_is_the_targets_own() {
+    let target = PairPaths::default().target().unwrap();
+    let edge = Edge::load();
+    let k_sqs = |support_size, lattice_resolution, draft_length, bit_budget| {
+        let scheme = SchemeParameters::KSqs { support_size, lattice_resolution, code: Code::Enumerative };
+        Mode::Speculative(Speculation { bit_budget, ..Speculation::new(scheme, draft_length) })
+    };
+    let modes = [
+        k_sqs(8, 100, 4, Some(5000)),
+        k_sqs(1, 1, 1, None),
+        k_sqs(32, 100, 8, None),
+        k_sqs(64, 1000, 16, None),
+        k_sqs(16, 20, 6, Some(500)),
+        Mode::CloudOnly,
+    ];
+    let others = schemes::every(16, 100).map(|scheme| Mode::Speculative(Speculation::new(scheme, 5)));
+    let server = Server::start(modes.len() + schemes::COUNT, Limits::default()).await;
+    let expected: Vec<Vec<u32>> = PROMPTS.iter().map(|prompt| alone(&target, &edge.prompt(prompt))).collect();
+    assert!(expected.iter().any(|text| text.len() == TOKENS as usize));
+    // All modes at once: their passes share runs of the target.
+    join_all(modes.iter().chain(&others).map(async |mode| {
+        let mut session = edge.connect(&server.url).await;
+        let settings = Settings { mode: mode.clone(), sampling: GREEDY, seed: 1, max_new_tokens: TOKENS };
+        for (prompt, expected) in PROMPTS.iter().zip(&expected) {
+            let (ids, _) = generate(&mut session, edge.prompt(prompt), &settings).await;
+            assert_eq!(&ids, expected, "{prompt} with {mode:?}");
+        }
+        session.close().await;
+    }))
+    .await;
+    let load = server.engine.load();
+    assert!(load.runs < load.passes, "passes shared runs: {load:?}");
+}
