@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::ops::softmax_last_dim;
-use outrider_models::ModelConfig;
+use outrider_models::{ModelConfig, PAGE_TOKENS};
 
-use crate::cache::{DeviceCache, PAGE_TOKENS};
+use crate::cache::{self, DeviceCache};
 
 /// Rows of one session that attend to its keys.
 pub(crate) struct Span<'c> {
@@ -122,7 +122,7 @@ impl Group {
         for part in 0..2 {
             for (_, span) in spans {
                 let held = span.visible.last().copied().unwrap_or(1);
-                let slot = |key: usize| span.cache.slot(key.min(held - 1));
+                let slot = |key: usize| cache::slot(span.cache, key.min(held - 1));
                 for head in 0..kv_heads {
                     pool_rows.extend((0..keys).map(|key| ((slot(key) * 2 + part) * kv_heads + head) as u32));
                 }

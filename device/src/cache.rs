@@ -1,4 +1,4 @@
-//! Keys and values: one pool a layer, of pages that sessions take and give back.
+//! The memory of all sessions' KV caches: one pool a layer, of pages that sessions take and give back.
 //!
 //! A page has room for [`PAGE_TOKENS`] tokens in every layer. A session's cache is a list of pages, so that it grows without being
 //! moved, rolls back in constant time, and lies where a gather finds it: token `i` of a session is in slot
@@ -7,38 +7,34 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
-use outrider_models::ModelConfig;
+use outrider_models::{KvCache, ModelConfig, PAGE_TOKENS, PageSource};
 
 use crate::error::DeviceError;
 
-/// Tokens of a page.
-pub const PAGE_TOKENS: usize = 32;
-
-/// Memory for keys and values of all sessions.
+/// The memory of all sessions' KV caches.
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// Of each layer: a token's keys and behind them its values, `[slots, 2 × kv_heads × head_dim]`.
     pub(crate) layers: Vec<Tensor>,
-    pages: Arc<Pages>,
+    pub(crate) pages: DevicePages,
 }
 
-/// Which pages nobody has.
-#[derive(Debug)]
-struct Pages {
-    free: Mutex<Vec<u32>>,
+/// The pages of a device's pool.
+#[derive(Debug, Clone)]
+pub struct DevicePages {
+    free: Arc<Mutex<Vec<u32>>>,
     page_bytes: usize,
 }
 
-/// The keys and values of one session, for every layer. Gives its pages back when dropped.
-///
-/// Slots at and above [`len`](Self::len) may hold what was rolled back or what a failed pass left; they are written before they are
-/// read.
+/// A page that a session has. Goes back to the pool when dropped.
 #[derive(Debug)]
-pub struct DeviceCache {
-    pages: Vec<u32>,
-    len: usize,
-    of: Arc<Pages>,
+pub struct DevicePage {
+    number: u32,
+    of: DevicePages,
 }
+
+/// The KV cache of one session on a device.
+pub type DeviceCache = KvCache<DevicePages>;
 
 impl Pool {
     /// As many pages as `bytes` have room for.
@@ -53,113 +49,86 @@ impl Pool {
             .map(|_| Tensor::zeros((slots, width), dtype, device))
             .collect::<candle_core::Result<_>>()
             .map_err(|error| DeviceError::Pool { tokens: count * PAGE_TOKENS, error: error.to_string() })?;
-        let free = Mutex::new((0..count as u32).rev().collect());
-        Ok(Self { layers, pages: Arc::new(Pages { free, page_bytes }) })
-    }
-
-    pub(crate) fn new_cache(&self) -> DeviceCache {
-        DeviceCache { pages: Vec::new(), len: 0, of: Arc::clone(&self.pages) }
-    }
-
-    /// Whether the cache's pages are of this pool.
-    pub(crate) fn owns(&self, cache: &DeviceCache) -> bool {
-        Arc::ptr_eq(&self.pages, &cache.of)
+        let free = Arc::new(Mutex::new((0..count as u32).rev().collect()));
+        Ok(Self { layers, pages: DevicePages { free, page_bytes } })
     }
 }
 
-impl Pages {
+impl DevicePages {
     fn free(&self) -> MutexGuard<'_, Vec<u32>> {
         // The list is whole between any two operations on it.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl DeviceCache {
-    /// Number of tokens held.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether no token is held.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Forgets all but the first `len` tokens, in constant time. Does nothing if there are no more than that.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-
-    /// Bytes of the pages it has.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.pages.len() * self.of.page_bytes
-    }
-
-    /// Bytes of the pages that a cache of this pool has once it holds `tokens`, if it never held more.
-    #[must_use]
-    pub fn bytes_for(&self, tokens: usize) -> usize {
-        tokens.div_ceil(PAGE_TOKENS) * self.of.page_bytes
-    }
-
-    /// Takes pages for `new` tokens behind those that are held.
-    pub(crate) fn reserve(&mut self, new: usize) -> Result<(), DeviceError> {
-        let needed = (self.len + new).div_ceil(PAGE_TOKENS).saturating_sub(self.pages.len());
-        let mut free = self.of.free();
-        let Some(rest) = free.len().checked_sub(needed) else {
-            return Err(DeviceError::OutOfPages { needed, free: free.len() });
-        };
-        self.pages.extend(free.drain(rest..).rev());
-        Ok(())
-    }
-
-    /// Where the `index`-th token is. Pages have been taken for it.
-    pub(crate) fn slot(&self, index: usize) -> usize {
-        self.pages[index / PAGE_TOKENS] as usize * PAGE_TOKENS + index % PAGE_TOKENS
-    }
-
-    /// Makes `tokens` that were written part of the cache.
-    pub(crate) fn commit(&mut self, tokens: usize) {
-        self.len += tokens;
+impl PartialEq for DevicePages {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.free, &other.free)
     }
 }
 
-impl Drop for DeviceCache {
-    fn drop(&mut self) {
-        self.of.free().append(&mut self.pages);
+impl PageSource for DevicePages {
+    type Page = DevicePage;
+    type Error = DeviceError;
+
+    fn page_bytes(&self) -> usize {
+        self.page_bytes
     }
+
+    fn extend(&self, pages: &mut Vec<DevicePage>, count: usize) -> Result<(), DeviceError> {
+        let mut free = self.free();
+        let Some(rest) = free.len().checked_sub(count) else {
+            return Err(DeviceError::OutOfPages { needed: count, free: free.len() });
+        };
+        pages.extend(free.drain(rest..).rev().map(|number| DevicePage { number, of: self.clone() }));
+        Ok(())
+    }
+}
+
+impl Drop for DevicePage {
+    fn drop(&mut self) {
+        self.of.free().push(self.number);
+    }
+}
+
+/// The slot of a session's `index`-th token, for which there is a page.
+pub(crate) fn slot(cache: &DeviceCache, index: usize) -> usize {
+    cache.pages()[index / PAGE_TOKENS].number as usize * PAGE_TOKENS + index % PAGE_TOKENS
 }
 
 #[cfg(test)]
 mod tests {
+    use outrider_models::{Chunk, feed};
+
     use super::*;
 
-    fn pool(pages: usize) -> Pool {
-        let gguf = include_bytes!("../../models/tests/golden/blocks-f32.gguf");
-        let config = outrider_models::StoredModel::from_gguf(&mut gguf.as_slice()).unwrap().config;
-        let bytes = 2 * config.layers * config.kv_heads * config.head_dim * 4 * PAGE_TOKENS * pages;
-        Pool::new(&config, DType::F32, bytes + 1, &Device::Cpu).unwrap()
+    /// Holds `tokens` more, whatever they are.
+    fn grow(config: &ModelConfig, pool: &Pool, cache: &mut DeviceCache, tokens: usize) -> Result<(), DeviceError> {
+        let chunk = Chunk { cache, tokens: &vec![0; tokens], positions: &[] };
+        feed(config, &pool.pages, &mut [chunk], |_| Ok(()))
     }
 
     #[test]
     fn pages_are_taken_and_given_back_and_never_shared() {
-        let pool = pool(3);
-        let (mut first, mut second) = (pool.new_cache(), pool.new_cache());
-        first.reserve(PAGE_TOKENS + 1).unwrap();
-        first.commit(PAGE_TOKENS + 1);
-        second.reserve(1).unwrap();
+        let gguf = include_bytes!("../../models/tests/golden/blocks-f32.gguf");
+        let mut config = outrider_models::StoredModel::from_gguf(&mut gguf.as_slice()).unwrap().config;
+        config.context_length = 3 * PAGE_TOKENS;
+        let bytes = 2 * config.layers * config.kv_heads * config.head_dim * 4 * PAGE_TOKENS * 3;
+        let pool = Pool::new(&config, DType::F32, bytes + 1, &Device::Cpu).unwrap();
+        let grow = |cache: &mut DeviceCache, tokens| grow(&config, &pool, cache, tokens);
+        let (mut first, mut second) = (KvCache::new(pool.pages.clone()), KvCache::new(pool.pages.clone()));
+        grow(&mut first, PAGE_TOKENS + 1).unwrap();
+        grow(&mut second, 1).unwrap();
         let slots: std::collections::BTreeSet<usize> =
-            (0..=PAGE_TOKENS).map(|index| first.slot(index)).chain([second.slot(0)]).collect();
+            (0..=PAGE_TOKENS).map(|index| slot(&first, index)).chain([slot(&second, 0)]).collect();
         assert_eq!(slots.len(), PAGE_TOKENS + 2);
-        let error = second.reserve(PAGE_TOKENS + 1).unwrap_err();
+        let error = grow(&mut second, PAGE_TOKENS).unwrap_err();
         assert!(matches!(error, DeviceError::OutOfPages { needed: 1, free: 0 }), "{error}");
-        assert_eq!(first.bytes(), first.bytes_for(PAGE_TOKENS + 1));
+        assert_eq!((first.bytes(), second.len()), (first.bytes_for(PAGE_TOKENS + 1), 1));
         first.truncate(1);
         assert_eq!((first.len(), first.bytes()), (1, first.bytes_for(2 * PAGE_TOKENS)));
         drop(first);
-        second.reserve(3 * PAGE_TOKENS).unwrap();
+        grow(&mut second, 3 * PAGE_TOKENS - 1).unwrap();
         assert_eq!(second.bytes(), second.bytes_for(3 * PAGE_TOKENS));
     }
 }

@@ -4,7 +4,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `matrix` | weights as they stand in their file, multiplied there |
-//! | `cache` | keys and values of all sessions: pages of one pool a layer |
+//! | `cache` | the memory of all sessions' KV caches: pages of one pool a layer |
 //! | `attention` | queries of all sessions at once, whatever their lengths |
 //! | `model` | the pass: one matrix of rows for all sessions |
 //! | `decide` | what becomes of each session's round, where the logits are |
@@ -49,10 +49,10 @@ mod search;
 
 use std::time::Instant;
 
-pub use cache::{DeviceCache, PAGE_TOKENS};
+pub use cache::{DeviceCache, DevicePage, DevicePages};
 pub use decide::{Decision, Next};
 pub use error::DeviceError;
-pub use model::{BatchRows, Chunk, DeviceModel};
+pub use model::{BatchRows, DeviceModel};
 
 /// What candle computes on.
 pub use candle_core::Device;

@@ -5,11 +5,11 @@ use candle_nn::{
     ops::rms_norm,
     rotary_emb::{rope, rope_i},
 };
-use outrider_models::{LayerWeights, ModelConfig, ModelError, RopeLayout, StoredMatrix, StoredModel};
+use outrider_models::{Chunk, KvCache, LayerWeights, ModelConfig, RopeLayout, StoredMatrix, StoredModel, feed};
 
 use crate::{
     attention::{Layout, Span},
-    cache::{DeviceCache, Pool},
+    cache::{DeviceCache, DevicePages, Pool, slot},
     error::DeviceError,
     matrix::{Matrix, Projections},
 };
@@ -36,17 +36,6 @@ struct Layer {
     feed_forward_norm: Tensor,
     gate_up: Projections,
     down: Matrix,
-}
-
-/// What one session contributes to a batch.
-#[derive(Debug)]
-pub struct Chunk<'a> {
-    /// The session's past. Grows by `tokens` if the pass succeeds.
-    pub cache: &'a mut DeviceCache,
-    /// Tokens that follow those in the cache. May be empty.
-    pub tokens: &'a [u32],
-    /// Indices into `tokens` after which next-token logits are wanted; strictly ascending, may be empty.
-    pub positions: &'a [usize],
 }
 
 /// Rows of next-token logits on the device, of all chunks of a batch.
@@ -134,7 +123,7 @@ impl DeviceModel {
     /// An empty cache for a session of this model.
     #[must_use]
     pub fn new_cache(&self) -> DeviceCache {
-        self.pool.new_cache()
+        KvCache::new(self.pool.pages.clone())
     }
 
     /// Runs the tokens of all chunks through the model together and leaves, for each wanted position, a row of logits on the device.
@@ -143,24 +132,11 @@ impl DeviceModel {
     ///
     /// # Errors
     /// [`DeviceError`] says what is wrong. The caches then hold what they held.
-    pub fn forward(&self, batch: &mut [Chunk<'_>]) -> Result<BatchRows, DeviceError> {
-        for (index, chunk) in batch.iter().enumerate() {
-            if !self.pool.owns(chunk.cache) {
-                return Err(ModelError::CacheMismatch { chunk: index }.into());
-            }
-            self.config.check_chunk(index, chunk.cache.len(), chunk.tokens, chunk.positions)?;
-        }
-        for chunk in batch.iter_mut() {
-            chunk.cache.reserve(chunk.tokens.len())?;
-        }
-        let rows = self.run(batch)?;
-        for chunk in batch.iter_mut() {
-            chunk.cache.commit(chunk.tokens.len());
-        }
-        Ok(rows)
+    pub fn forward(&self, batch: &mut [Chunk<'_, DevicePages>]) -> Result<BatchRows, DeviceError> {
+        feed(&self.config, &self.pool.pages, batch, |batch| self.run(batch))
     }
 
-    fn run(&self, batch: &[Chunk<'_>]) -> Result<BatchRows, DeviceError> {
+    fn run(&self, batch: &[Chunk<'_, DevicePages>]) -> Result<BatchRows, DeviceError> {
         let mut ends = Vec::with_capacity(batch.len());
         let (mut tokens, mut wanted) = (Vec::new(), Vec::new());
         for chunk in batch {
@@ -212,12 +188,12 @@ impl DeviceModel {
     }
 
     /// Where the pass's keys and values go, an index for each of their elements: `[rows, 2 × kv_heads × head_dim]`.
-    fn slots(&self, batch: &[Chunk<'_>]) -> Result<Tensor, DeviceError> {
+    fn slots(&self, batch: &[Chunk<'_, DevicePages>]) -> Result<Tensor, DeviceError> {
         let slots: Vec<u32> = batch
             .iter()
             .flat_map(|chunk| {
                 let held = chunk.cache.len();
-                (held..held + chunk.tokens.len()).map(move |index| chunk.cache.slot(index) as u32)
+                (held..held + chunk.tokens.len()).map(move |index| slot(chunk.cache, index) as u32)
             })
             .collect();
         let (count, width) = (slots.len(), 2 * self.config.kv_heads * self.config.head_dim);
@@ -256,11 +232,11 @@ impl Rows {
     /// Those rows of each chunk that `chosen` gives, as indices into its tokens.
     fn new(
         model: &DeviceModel,
-        batch: &[Chunk<'_>],
-        chosen: impl Fn(&Chunk<'_>) -> Vec<usize>,
+        batch: &[Chunk<'_, DevicePages>],
+        chosen: impl Fn(&Chunk<'_, DevicePages>) -> Vec<usize>,
     ) -> Result<Self, DeviceError> {
         let span = |chunk| {
-            let Chunk { cache, .. }: &Chunk<'_> = chunk;
+            let Chunk { cache, .. }: &Chunk<'_, DevicePages> = chunk;
             let held = cache.len();
             Span { cache, visible: chosen(chunk).into_iter().map(|index| held + index + 1).collect() }
         };

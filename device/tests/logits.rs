@@ -1,8 +1,8 @@
 //! Logits on candle's CPU device beside those of the CPU's own kernels: the same model, the same tokens, however they are batched.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use outrider_device::{BatchRows, Chunk, Device, DeviceCache, DeviceError, DeviceModel, PAGE_TOKENS};
-use outrider_models::{LoadError, Model, ModelError, StoredModel};
+use outrider_device::{BatchRows, Device, DeviceCache, DeviceError, DeviceModel, DevicePages};
+use outrider_models::{Chunk, LoadError, Model, ModelError, PAGE_TOKENS, StoredModel};
 
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
@@ -54,7 +54,7 @@ fn text(model: &Model, seed: usize, len: usize) -> Vec<u32> {
 fn on_cpu(model: &Model, tokens: &[u32], rows: usize) -> Vec<Vec<f32>> {
     let mut cache = model.new_cache();
     let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
-    let chunk = outrider_models::Chunk { cache: &mut cache, tokens, positions: &positions };
+    let chunk = Chunk { cache: &mut cache, tokens, positions: &positions };
     model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
 }
 
@@ -62,7 +62,7 @@ fn on_cpu(model: &Model, tokens: &[u32], rows: usize) -> Vec<Vec<f32>> {
 fn on_device(model: &DeviceModel, parts: &mut [(&mut DeviceCache, &[u32], usize)]) -> BatchRows {
     let positions: Vec<Vec<usize>> =
         parts.iter().map(|(_, tokens, rows)| (tokens.len() - rows..tokens.len()).collect()).collect();
-    let mut chunks: Vec<Chunk<'_>> = parts
+    let mut chunks: Vec<Chunk<'_, DevicePages>> = parts
         .iter_mut()
         .zip(&positions)
         .map(|((cache, tokens, _), positions)| Chunk { cache, tokens, positions })
@@ -161,7 +161,7 @@ fn a_batch_that_is_refused_changes_nothing() {
     let tokens = text(&cpu, 3, 20);
     let (mut good, mut bad) = (device.new_cache(), device.new_cache());
     on_device(&device, &mut [(&mut good, &tokens[..10], 0)]);
-    let chunks = |good, bad| -> [Chunk<'_>; 2] {
+    let chunks = |good, bad| -> [Chunk<'_, DevicePages>; 2] {
         [
             Chunk { cache: good, tokens: &tokens[10..12], positions: &[1] },
             Chunk { cache: bad, tokens: &[u32::MAX], positions: &[] },

@@ -1,27 +1,48 @@
-//! Keys and values of the tokens a sequence has seen, with rollback.
+//! The KV cache of one sequence, with rollback: pages of keys and values, wherever a backend has its memory.
 
-use crate::{config::ModelConfig, kernels::attention::PAGE_TOKENS};
+use std::fmt::Debug;
 
-/// The keys and values of one sequence, for every layer.
-///
-/// Memory grows by pages of 32 tokens, `2 × layers × kv_heads × head_dim × 4` bytes a token, and never moves.
-/// [`truncate`](Self::truncate) forgets tokens in constant time and keeps the memory for those that follow.
-///
-/// Places at and above [`len`](Self::len) may hold values of a forward pass that failed or of tokens that
-/// were rolled back; they are always written again before they are read.
-#[derive(Debug, Clone)]
-pub struct KvCache {
-    /// Each `[layers]` of keys, `[kv_heads, head_dim, PAGE_TOKENS]`, and values, `[kv_heads, PAGE_TOKENS, head_dim]`.
-    pages: Vec<Box<[f32]>>,
-    len: usize,
-    layers: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    context_length: usize,
+use crate::{config::ModelConfig, error::ModelError, kernels::attention::PAGE_TOKENS};
+
+/// The memory that a backend's KV caches take pages from. Equal ones may take each other's place.
+pub trait PageSource: Debug + Clone + PartialEq {
+    /// Keys and values of [`PAGE_TOKENS`] tokens in every layer, or the right to them; given back when dropped.
+    type Page: Debug;
+    /// The errors of the backend's forward passes.
+    type Error: From<ModelError>;
+
+    /// The size of a page in bytes.
+    fn page_bytes(&self) -> usize;
+
+    /// Adds `count` more pages, all or none.
+    ///
+    /// # Errors
+    /// If there is no memory for them.
+    fn extend(&self, pages: &mut Vec<Self::Page>, count: usize) -> Result<(), Self::Error>;
 }
 
-impl KvCache {
-    /// Number of tokens held.
+/// The KV cache of one sequence, for every layer.
+///
+/// Memory grows by pages of [`PAGE_TOKENS`] tokens and never moves. [`truncate`](Self::truncate) discards tokens in constant
+/// time and keeps the memory for those that follow.
+///
+/// Positions at and above [`len`](Self::len) may hold values of a forward pass that failed or of tokens that were rolled
+/// back; they are always written again before they are read.
+#[derive(Debug, Clone)]
+pub struct KvCache<S: PageSource = HostPages> {
+    source: S,
+    pages: Vec<S::Page>,
+    len: usize,
+}
+
+impl<S: PageSource> KvCache<S> {
+    /// An empty cache that takes its pages from `source`.
+    #[must_use]
+    pub fn new(source: S) -> Self {
+        Self { source, pages: Vec::new(), len: 0 }
+    }
+
+    /// The number of tokens held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -33,84 +54,155 @@ impl KvCache {
         self.len == 0
     }
 
-    /// Forgets all but the first `len` tokens. Does nothing if there are no more than that.
+    /// Discards all but the first `len` tokens. Does nothing if there are no more than that.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Bytes allocated for keys and values at present.
+    /// The bytes of its pages at present.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.pages.len() * self.page_len() * size_of::<f32>()
+        self.pages.len() * self.source.page_bytes()
     }
 
-    /// Bytes that a cache of this shape has allocated once it holds `tokens`, if it never held more.
+    /// The bytes of a cache of this kind once it holds `tokens`, if it never held more.
     #[must_use]
     pub fn bytes_for(&self, tokens: usize) -> usize {
-        tokens.div_ceil(PAGE_TOKENS) * self.page_len() * size_of::<f32>()
+        tokens.div_ceil(PAGE_TOKENS) * self.source.page_bytes()
     }
 
+    /// The pages of the tokens, in order; the last ones may be spare.
+    #[must_use]
+    pub fn pages(&self) -> &[S::Page] {
+        &self.pages
+    }
+}
+
+/// One sequence's part in a batch.
+#[derive(Debug)]
+pub struct Chunk<'a, S: PageSource = HostPages> {
+    /// The sequence's past. Grows by `tokens` if the forward pass succeeds.
+    pub cache: &'a mut KvCache<S>,
+    /// Tokens that follow those in the cache. May be empty.
+    pub tokens: &'a [u32],
+    /// Indices into `tokens` after which next-token logits are wanted; strictly ascending, may be empty.
+    pub positions: &'a [usize],
+}
+
+/// Runs a forward pass over a batch that has been checked, whose caches come from `source` and have room for its tokens. They
+/// hold these tokens if the pass succeeds, and are as they were if not.
+///
+/// # Errors
+/// [`ModelError`] names the chunk that cannot be fed and says why; what `pass` or the memory fails with.
+pub fn feed<'a, S: PageSource, T>(
+    config: &ModelConfig,
+    source: &S,
+    batch: &mut [Chunk<'a, S>],
+    pass: impl FnOnce(&mut [Chunk<'a, S>]) -> Result<T, S::Error>,
+) -> Result<T, S::Error> {
+    for (index, chunk) in batch.iter().enumerate() {
+        chunk.check(index, config, source)?;
+    }
+    for Chunk { cache, tokens, .. } in batch.iter_mut() {
+        let pages = (cache.len + tokens.len()).div_ceil(PAGE_TOKENS);
+        if let Some(missing @ 1..) = pages.checked_sub(cache.pages.len()) {
+            cache.source.extend(&mut cache.pages, missing)?;
+        }
+    }
+    let result = pass(batch)?;
+    for chunk in batch.iter_mut() {
+        chunk.cache.len += chunk.tokens.len();
+    }
+    Ok(result)
+}
+
+impl<S: PageSource> Chunk<'_, S> {
+    fn check(&self, chunk: usize, config: &ModelConfig, source: &S) -> Result<(), ModelError> {
+        let ModelConfig { context_length, vocab_size, .. } = *config;
+        let (cached, added) = (self.cache.len, self.tokens.len());
+        if self.cache.source != *source {
+            return Err(ModelError::CacheMismatch { chunk });
+        }
+        if added > context_length - cached {
+            return Err(ModelError::ContextExceeded { chunk, cached, added, context_length });
+        }
+        if let Some(index) = self.tokens.iter().position(|&token| token as usize >= vocab_size) {
+            return Err(ModelError::TokenOutOfRange { chunk, index, token: self.tokens[index], vocab_size });
+        }
+        let mut lowest = 0;
+        for &position in self.positions {
+            if position < lowest || position >= added {
+                return Err(ModelError::Position { chunk, position, tokens: added });
+            }
+            lowest = position + 1;
+        }
+        Ok(())
+    }
+}
+
+/// Main memory, for models of one shape.
+///
+/// A page is, for each layer, keys `[kv_heads, head_dim, PAGE_TOKENS]` and values `[kv_heads, PAGE_TOKENS, head_dim]`, in f32.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPages {
+    layers: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    context_length: usize,
+}
+
+impl PageSource for HostPages {
+    type Page = Box<[f32]>;
+    type Error = ModelError;
+
+    fn page_bytes(&self) -> usize {
+        self.page_len() * size_of::<f32>()
+    }
+
+    fn extend(&self, pages: &mut Vec<Self::Page>, count: usize) -> Result<(), ModelError> {
+        pages.extend((0..count).map(|_| vec![0.0; self.page_len()].into_boxed_slice()));
+        Ok(())
+    }
+}
+
+impl HostPages {
     pub(crate) fn new(config: &ModelConfig) -> Self {
-        Self {
-            pages: Vec::new(),
-            len: 0,
-            layers: config.layers,
-            kv_heads: config.kv_heads,
-            head_dim: config.head_dim,
-            context_length: config.context_length,
-        }
+        let ModelConfig { layers, kv_heads, head_dim, context_length, .. } = *config;
+        Self { layers, kv_heads, head_dim, context_length }
     }
 
-    /// Whether a model of this shape may use the cache.
-    pub(crate) fn fits(&self, config: &ModelConfig) -> bool {
-        self.layers == config.layers
-            && self.kv_heads == config.kv_heads
-            && self.head_dim == config.head_dim
-            && self.context_length == config.context_length
+    fn page_len(&self) -> usize {
+        self.layers * 2 * self.kv_heads * self.head_dim * PAGE_TOKENS
     }
+}
 
-    /// Makes room for `new` tokens behind those that are held.
-    pub(crate) fn reserve(&mut self, new: usize) {
-        let pages = (self.len + new).div_ceil(PAGE_TOKENS);
-        while self.pages.len() < pages {
-            self.pages.push(vec![0.0; self.page_len()].into_boxed_slice());
-        }
-    }
-
-    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, behind the tokens of `layer`, for which room has been
-    /// made. They count only once [`commit`](Self::commit) has been called.
+impl KvCache {
+    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, behind the tokens of `layer`, for which there are pages.
+    /// They count only once the forward pass has succeeded.
     pub(crate) fn stage(&mut self, layer: usize, keys: &[f32], values: &[f32]) {
-        let (head_dim, width) = (self.head_dim, self.kv_heads * self.head_dim);
+        let HostPages { kv_heads, head_dim, .. } = self.source;
+        let width = kv_heads * head_dim;
         let part = width * PAGE_TOKENS;
         let tokens = keys.chunks_exact(width).zip(values.chunks_exact(width));
         for (index, (key, value)) in (self.len..).zip(tokens) {
-            let place = index % PAGE_TOKENS;
+            let slot = index % PAGE_TOKENS;
             let page = &mut self.pages[index / PAGE_TOKENS][layer * 2 * part..][..2 * part];
             let (page_keys, page_values) = page.split_at_mut(part);
             for (element, key) in key.iter().enumerate() {
-                page_keys[element * PAGE_TOKENS + place] = *key;
+                page_keys[element * PAGE_TOKENS + slot] = *key;
             }
             for (head, value) in value.chunks_exact(head_dim).enumerate() {
-                page_values[(head * PAGE_TOKENS + place) * head_dim..][..head_dim].copy_from_slice(value);
+                page_values[(head * PAGE_TOKENS + slot) * head_dim..][..head_dim].copy_from_slice(value);
             }
         }
     }
 
     /// Keys, `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`, of a head in the `page`-th page, staged ones included.
     pub(crate) fn page(&self, page: usize, layer: usize, kv_head: usize) -> (&[f32], &[f32]) {
-        let head = self.head_dim * PAGE_TOKENS;
-        let part = self.kv_heads * head;
+        let head = self.source.head_dim * PAGE_TOKENS;
+        let part = self.source.kv_heads * head;
         let page = &self.pages[page][layer * 2 * part..][..2 * part];
         let (keys, values) = page.split_at(part);
         (&keys[kv_head * head..][..head], &values[kv_head * head..][..head])
-    }
-
-    /// Makes `rows` staged tokens part of the cache.
-    pub(crate) fn commit(&mut self, rows: usize) {
-        self.len += rows;
-    }
-
-    fn page_len(&self) -> usize {
-        self.layers * 2 * self.kv_heads * self.head_dim * PAGE_TOKENS
     }
 }

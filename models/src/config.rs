@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::error::{LoadError, ModelError};
+use crate::error::LoadError;
 
 /// Shape and constants of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,35 +82,6 @@ impl ModelConfig {
             }
         };
         (0..self.head_dim / 2).map(frequency).collect()
-    }
-
-    /// Whether a batch's chunk can be fed: `tokens` behind `cached` others, with logits wanted at `positions`.
-    ///
-    /// # Errors
-    /// [`ModelError`] names `chunk` and says what is wrong with it.
-    pub fn check_chunk(
-        &self,
-        chunk: usize,
-        cached: usize,
-        tokens: &[u32],
-        positions: &[usize],
-    ) -> Result<(), ModelError> {
-        let Self { context_length, vocab_size, .. } = *self;
-        let added = tokens.len();
-        if added > context_length - cached {
-            return Err(ModelError::ContextExceeded { chunk, cached, added, context_length });
-        }
-        if let Some(index) = tokens.iter().position(|&token| token as usize >= vocab_size) {
-            return Err(ModelError::TokenOutOfRange { chunk, index, token: tokens[index], vocab_size });
-        }
-        let mut lowest = 0;
-        for &position in positions {
-            if position < lowest || position >= added {
-                return Err(ModelError::Position { chunk, position, tokens: added });
-            }
-            lowest = position + 1;
-        }
-        Ok(())
     }
 
     /// Checks what the loaders cannot see from tensor shapes.

@@ -60,12 +60,13 @@ pub mod threads;
 mod tokenizer;
 mod weights;
 
-pub use cache::KvCache;
+pub use cache::{Chunk, HostPages, KvCache, PageSource, feed};
 pub use config::{ModelConfig, RopeLayout, RopeScaling};
 pub use element::ElementType;
 pub use error::{EncodeError, LoadError, ModelError};
 pub use heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead};
-pub use llama::{Chunk, Model, Scratch};
+pub use kernels::attention::PAGE_TOKENS;
+pub use llama::{Model, Scratch};
 pub use loader::{GgufLoader, SafetensorsLoader};
 pub use logits::{BatchLogits, Logits, LogitsRef};
 pub use tokenizer::{TextStream, Tokenizer};

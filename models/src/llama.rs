@@ -5,7 +5,7 @@ use std::io::Read;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::loader::load;
 use crate::{
-    cache::KvCache,
+    cache::{Chunk, HostPages, KvCache, feed},
     config::ModelConfig,
     error::{LoadError, ModelError},
     kernels::{
@@ -28,17 +28,7 @@ pub struct Model {
     config: ModelConfig,
     weights: ModelWeights<Linear>,
     rope: Rope,
-}
-
-/// What one sequence contributes to a batch.
-#[derive(Debug)]
-pub struct Chunk<'a> {
-    /// The sequence's past. Grows by `tokens` if the forward pass succeeds.
-    pub cache: &'a mut KvCache,
-    /// Tokens that follow those in the cache. May be empty.
-    pub tokens: &'a [u32],
-    /// Indices into `tokens` after which next-token logits are wanted; strictly ascending, may be empty.
-    pub positions: &'a [usize],
+    pages: HostPages,
 }
 
 impl Model {
@@ -88,7 +78,7 @@ impl Model {
     /// An empty cache for a sequence of this model.
     #[must_use]
     pub fn new_cache(&self) -> KvCache {
-        KvCache::new(&self.config)
+        KvCache::new(self.pages.clone())
     }
 
     /// Runs the tokens of all chunks through the model together and gives, for each chunk, a row of
@@ -110,15 +100,12 @@ impl Model {
         batch: &mut [Chunk<'_>],
         scratch: &'s mut Scratch,
     ) -> Result<BatchLogits<'s>, ModelError> {
-        for (index, chunk) in batch.iter().enumerate() {
-            self.check(index, chunk)?;
-        }
-        scratch.lay_out(batch);
-        let worth_splitting = scratch.tokens.len() * self.weights.multiplications() >= PASS_WORTH_SPLITTING;
-        pool::pass(worth_splitting, || Pass { model: self, batch, scratch }.run());
-        for chunk in batch.iter_mut() {
-            chunk.cache.commit(chunk.tokens.len());
-        }
+        feed(&self.config, &self.pages, batch, |batch| {
+            scratch.lay_out(batch);
+            let worth_splitting = scratch.tokens.len() * self.weights.multiplications() >= PASS_WORTH_SPLITTING;
+            pool::pass(worth_splitting, || Pass { model: self, batch, scratch: &mut *scratch }.run());
+            Ok(())
+        })?;
         let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
         let rows = LogitsRef::new(&scratch.logits, vocab_size, &scratch.final_hidden, hidden_size);
         Ok(BatchLogits { rows, ends: &scratch.ends })
@@ -135,15 +122,8 @@ impl Model {
     }
 
     pub(crate) fn new(config: ModelConfig, weights: ModelWeights<Linear>) -> Self {
-        let rope = Rope::new(&config);
-        Self { config, weights, rope }
-    }
-
-    fn check(&self, chunk_index: usize, chunk: &Chunk<'_>) -> Result<(), ModelError> {
-        if !chunk.cache.fits(&self.config) {
-            return Err(ModelError::CacheMismatch { chunk: chunk_index });
-        }
-        self.config.check_chunk(chunk_index, chunk.cache.len(), chunk.tokens, chunk.positions)
+        let (rope, pages) = (Rope::new(&config), HostPages::new(&config));
+        Self { config, weights, rope, pages }
     }
 }
 
@@ -229,7 +209,6 @@ impl Pass<'_, '_> {
         if self.scratch.tokens.is_empty() {
             return;
         }
-        self.batch.iter_mut().for_each(|chunk| chunk.cache.reserve(chunk.tokens.len()));
         model.weights.embedding.embed(&self.scratch.tokens, &mut self.scratch.hidden);
         self.scratch.angles(&model.rope);
         let epsilon = model.config.rms_norm_eps;

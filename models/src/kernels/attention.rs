@@ -10,8 +10,8 @@ use super::{
     vector::{exp, maximum, scale_by, sum},
 };
 
-/// Tokens of a page: lanes of the products with keys.
-pub(crate) const PAGE_TOKENS: usize = 32;
+/// The number of tokens in a page of a [`KvCache`](crate::KvCache): lanes of the products with keys.
+pub const PAGE_TOKENS: usize = 32;
 
 /// Rows that go through a page together, so that it is fetched once for all of them.
 const ROWS: usize = 8;

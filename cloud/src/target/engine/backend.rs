@@ -128,7 +128,7 @@ impl Backend {
                 for part in parts.iter_mut() {
                     let cache = part.cache.on_device().ok_or(ELSEWHERE)?;
                     let (tokens, positions) = (part.tokens, part.positions);
-                    chunks.push(outrider_device::Chunk { cache, tokens, positions });
+                    chunks.push(Chunk { cache, tokens, positions });
                 }
                 let decide = |rows: BatchRows| rows.decide(&rounds);
                 let decisions = model.forward(&mut chunks).and_then(decide).map_err(|error| error.to_string())?;
