@@ -37,4 +37,5 @@ pub mod scheme;
 pub mod wire;
 
 #[doc = include_str!("../FORMAT.md")]
+#[doc = include_str!("../EXAMPLES.md")]
 pub mod format {}
