@@ -25,9 +25,9 @@ export class Server {
     this.#process = process;
   }
 
-  /** `flags` are added to the command line, for this start. */
-  static async start(flags: string[] = []): Promise<Server> {
-    const { url, process } = await launch('127.0.0.1:0', flags);
+  /** `flags` are added to the command line, for this start; `page` is the folder that it serves. */
+  static async start(flags: string[] = [], page?: string): Promise<Server> {
+    const { url, process } = await launch('127.0.0.1:0', flags, page);
     return new Server(url, process);
   }
 
@@ -46,8 +46,12 @@ export class Server {
 }
 
 /** Starts the server and waits for the line with its address. */
-async function launch(listen: string, flags: string[] = []): Promise<{ url: string; process: ChildProcess }> {
-  const args = ['serve', '--listen', listen, '--web', path.join(web, 'dist'), ...flags];
+async function launch(
+  listen: string,
+  flags: string[] = [],
+  page = path.join(web, 'dist'),
+): Promise<{ url: string; process: ChildProcess }> {
+  const args = ['serve', '--listen', listen, '--web', page, ...flags];
   const process = spawn(binary, args, { cwd: repository, stdio: ['ignore', 'pipe', 'inherit'] });
   const lines: string[] = [];
   const url = await new Promise<string>((resolve, reject) => {

@@ -1,4 +1,5 @@
-//! The official client of OpenAI's API against the server, in a Python environment under target/tools.
+//! Python against the server, in an environment under target/tools: the official client of OpenAI's API, and the example of one
+//! that speaks the protocol.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::workspace::Workspace;
 /// The client, at the one version that we have seen working.
 const CLIENT: &str = "openai==3.54.0";
 
-/// Starts `server` on a free port and has the client use it.
+/// Starts `server` on a free port and has both clients use it.
 pub fn test(workspace: &Workspace, server: &Path) -> Result<()> {
     let python = environment(workspace)?;
     let address: SocketAddr = server::free_address(0)?;
@@ -21,9 +22,12 @@ pub fn test(workspace: &Workspace, server: &Path) -> Result<()> {
     let web = workspace.web().join("dist");
     let mut running = Running::start(&mut server::command(workspace, server, address, &web))?;
     server::wait_until_healthy(&mut running, address, &interrupt)?;
-    let mut client = workspace.command(python);
+    let mut client = workspace.command(&python);
     client.arg(workspace.root().join("tests/server/openai_client.py")).arg(format!("http://{address}/v1"));
-    process::run(&mut client)
+    process::run(&mut client)?;
+    let mut example = workspace.command(&python);
+    example.arg(workspace.root().join("examples/client.py")).arg(format!("http://{address}"));
+    process::run(example.args(["Once upon a time", "0"]))
 }
 
 /// A Python that has the client.

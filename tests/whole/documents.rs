@@ -1,0 +1,140 @@
+//! What the documents point at is there: linked files and headings, and the files and folders that they name.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+/// It tells of the past, too.
+const EXEMPT: &str = "CHANGELOG.md";
+/// What is built, and named all the same.
+const BUILT: [&str; 6] = ["target/", "web/dist", "web/npm", "dist/", "npm/", "src/wasm/"];
+/// Names that end like this are files of the repository.
+const SOURCES: [&str; 6] = [".rs", ".ts", ".mjs", ".py", ".md", ".html"];
+
+#[test]
+fn documents_point_at_what_is_there() -> Result<(), Box<dyn Error>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut paths = BTreeSet::new();
+    collect(&root, "", &mut paths)?;
+    let documents: Vec<&String> =
+        paths.iter().filter(|path| path.ends_with(".md") && path.as_str() != EXEMPT).collect();
+    assert!(documents.len() > 15 && paths.contains("tests/whole/documents.rs"), "the repository was not read");
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let found: Vec<String> = documents.iter().flat_map(|path| problems(path, &read(path), &paths, &read)).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn what_is_not_there_is_caught() {
+    let paths: BTreeSet<String> =
+        ["docs", "docs/a.md", "src", "src/judge", "src/judge/rules.rs"].map(str::to_owned).into();
+    let read = |_: &str| "# Of γ, K\n```\n# no heading\n```\n## `serve --all` twice\n".to_owned();
+    let of = |text: &str| problems("docs/b.md", text, &paths, &read);
+    for sound in [
+        "[a](a.md), [b](../docs/a.md#of-γ-k), [c](a.md#serve---all-twice) [d](https://a.b/c.md), ![e](../src/judge)",
+        "`rules.rs`, `judge/rules.rs`, `src/judge/`, `target/bench/`, `judge` and `a rules.rs`",
+        "```\n[a](gone.md) `gone.rs`\n```",
+    ] {
+        assert_eq!(of(sound), Vec::<String>::new(), "{sound}");
+    }
+    for broken in [
+        "[a](gone.md)",
+        "[a](a.md) and [b](a.md#of-k)",
+        "[a](a.md#no-heading)",
+        "[a](#here)",
+        "`gone.rs`",
+        "`ules.rs`",
+        "`src/rules.rs`",
+        "`judges/`",
+    ] {
+        assert_eq!(of(broken).len(), 1, "{broken}");
+    }
+}
+
+/// A sentence for everything that the document at `path` points at and that is not there.
+fn problems(path: &str, text: &str, paths: &BTreeSet<String>, read: &dyn Fn(&str) -> String) -> Vec<String> {
+    let mut problems = Vec::new();
+    let text = without_code(text);
+    for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        let (file, heading) = link.split_once('#').map_or((link, None), |(file, heading)| (file, Some(heading)));
+        if link.contains("://") {
+            continue;
+        }
+        let file = if file.is_empty() { path.to_owned() } else { join(path, file) };
+        // A document may link to itself by its headings.
+        let linked = || if file == path { text.clone() } else { without_code(&read(&file)) };
+        if !(paths.contains(&file) || file == path) {
+            problems.push(format!("{path}: there is no {file}"));
+        } else if let Some(heading) = heading.filter(|&heading| !headings(&linked()).any(|found| found == heading)) {
+            problems.push(format!("{path}: {file} has no heading #{heading}"));
+        }
+    }
+    // The odd parts are between backticks.
+    for name in text.split('`').skip(1).step_by(2) {
+        let is_path = SOURCES.iter().any(|end| name.ends_with(end)) || name.ends_with('/') && name.len() > 1;
+        let is_plain = name.chars().all(|character| character.is_ascii_alphanumeric() || "_-./".contains(character));
+        let from_here = if name.starts_with("..") { join(path, name) } else { name.trim_end_matches('/').to_owned() };
+        let end = format!("/{from_here}");
+        let is_there = || paths.iter().any(|path| format!("/{path}").ends_with(&end));
+        if is_path && is_plain && !BUILT.iter().any(|built| name.starts_with(built)) && !is_there() {
+            problems.push(format!("{path}: there is no `{name}`"));
+        }
+    }
+    problems
+}
+
+/// The text without its blocks of code.
+fn without_code(text: &str) -> String {
+    let lines = text.lines().scan(false, |inside, line| {
+        let fence = line.trim_start().starts_with("```");
+        *inside ^= fence;
+        Some(if *inside || fence { "" } else { line })
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What links call the headings of a text.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let titles = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    titles.map(|title| {
+        let kept = title.to_lowercase();
+        let kept = kept.chars().filter(|&character| character.is_alphanumeric() || " -_".contains(character));
+        kept.map(|character| if character == ' ' { '-' } else { character }).collect()
+    })
+}
+
+/// Where a link in the document at `path` leads.
+fn join(path: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    parts.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            ".." => drop(parts.pop()),
+            "." => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Files and folders of the repository, but what was built or fetched.
+fn collect(root: &Path, folder: &str, paths: &mut BTreeSet<String>) -> std::io::Result<()> {
+    for entry in fs::read_dir(root.join(folder))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+        if name.starts_with('.')
+            || ["node_modules", "dist", "npm"].contains(&&*name)
+            || entry.path().join("CACHEDIR.TAG").exists()
+        {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            collect(root, &path, paths)?;
+        }
+        paths.insert(path);
+    }
+    Ok(())
+}
