@@ -1,29 +1,45 @@
-// The package on a page without a bundler: examples/page, served beside what `npm run package` makes.
+// The package on pages without a bundler, served beside what `npm run package` makes: examples/page, and README's lines.
 
-import { copyFile, mkdtemp, rm } from 'node:fs/promises';
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { build } from 'vite';
 import { expect, test } from './fixtures.js';
 import { Server } from './server.js';
 
-const web = path.resolve(import.meta.dirname, '..');
+const repository = path.resolve(import.meta.dirname, '../..');
+let folder: string;
+let server: Server;
+
+test.beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'outrider-'));
+  const outDir = path.join(folder, 'outrider');
+  const root = path.join(repository, 'web');
+  await build({ root, mode: 'package', logLevel: 'warn', build: { outDir, emptyOutDir: true } });
+  server = await Server.start([], folder);
+});
+
+test.afterAll(async () => {
+  await server?.kill();
+  await rm(folder, { recursive: true });
+});
 
 test('a plain page drafts with the package', async ({ page }) => {
-  const folder = await mkdtemp(path.join(tmpdir(), 'outrider-'));
-  await copyFile(path.join(web, '../examples/page/index.html'), path.join(folder, 'index.html'));
-  const outDir = path.join(folder, 'outrider');
-  await build({ root: web, mode: 'package', logLevel: 'warn', build: { outDir, emptyOutDir: true } });
-  const server = await Server.start([], folder);
-  try {
-    await page.goto(server.url);
-    await expect(page.locator('#status')).toHaveText(/^Ready: /);
-    await page.getByRole('button', { name: 'Generate' }).click();
-    await expect(page.locator('#status')).toHaveText(/^\d+ tokens, 0\.\d\d forward passes/);
-    expect(await page.locator('#text').textContent()).toMatch(/[a-z]{3}/);
-    expect(await page.locator('#text [data-origin="accepted"]').count()).toBeGreaterThan(0);
-  } finally {
-    await server.kill();
-    await rm(folder, { recursive: true });
-  }
+  await copyFile(path.join(repository, 'examples/page/index.html'), path.join(folder, 'index.html'));
+  await page.goto(server.url);
+  await expect(page.locator('#status')).toHaveText(/^Ready: /);
+  await page.getByRole('button', { name: 'Generate' }).click();
+  await expect(page.locator('#status')).toHaveText(/^\d+ tokens, 0\.\d\d forward passes/);
+  expect(await page.locator('#text').textContent()).toMatch(/[a-z]{3}/);
+  expect(await page.locator('#text [data-origin="accepted"]').count()).toBeGreaterThan(0);
+});
+
+test('README’s lines run as they are', async ({ page }) => {
+  const readme = await readFile(path.join(repository, 'README.md'), 'utf8');
+  const lines = /```ts\n([^]*?)```/.exec(readme)?.[1]?.replace("'outrider'", "'./outrider/outrider.js'");
+  const script = `${lines}document.title = \`\${tokensPerSecond} \${serverPassesPerToken}\`;`;
+  await writeFile(path.join(folder, 'readme.html'), `<body><script type="module">${script}</script></body>`);
+  await page.goto(`${server.url}/readme.html`);
+  await expect(page).toHaveTitle(/^\d+[.\d]* 0\.\d+$/);
+  expect(await page.locator('body').textContent()).toMatch(/[a-z]{3}/);
 });
