@@ -171,7 +171,8 @@ fn the_keyword_is_told_from_names_and_prose() {
     }
 }
 
-fn metadata() -> Result<Metadata, cargo_metadata::Error> {
+/// What cargo knows of the workspace.
+pub fn metadata() -> Result<Metadata, cargo_metadata::Error> {
     MetadataCommand::new()
         .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
         // What hides behind a feature is a dependency as well.

@@ -2,7 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod bench;
+mod circles;
 mod documents;
+mod files;
 mod greedy;
 mod layering;
 

@@ -1,0 +1,58 @@
+//! Files that can be read in one sitting, in lines that fit.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::layering::metadata;
+
+/// Lines of a file, data aside.
+const LONGEST_FILE: usize = 500;
+/// Characters of a line.
+const LONGEST_LINE: usize = 120;
+/// Files that are longer, and lines, by how many of them are left. These may shrink, never grow.
+const LEFT: (&[&str], usize) = (
+    &[
+        "speculation/src/session/cloud/tests.rs",
+        "speculation/src/session/edge.rs",
+        "speculation/src/session/edge/generation.rs",
+        "speculation/src/session/edge/tests.rs",
+        "tests/sessions/golden/record.rs",
+    ],
+    460,
+);
+
+/// Every file of these kinds that git knows, with its text.
+fn sources(kinds: &[&str]) -> Vec<(String, String)> {
+    let metadata = metadata().unwrap();
+    let root = metadata.workspace_root.as_std_path();
+    let mut git = Command::new("git");
+    let listed = git.arg("-C").arg(root).args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]);
+    let listed = String::from_utf8(listed.output().unwrap().stdout).unwrap();
+    let is_kind = |name: &&str| kinds.iter().any(|kind| Path::new(name).extension().is_some_and(|end| end == *kind));
+    let names = listed.split('\0').filter(is_kind);
+    // A file may be gone and not yet forgotten.
+    let sources = names.filter_map(|name| Some((name.to_owned(), fs::read_to_string(root.join(name)).ok()?)));
+    let sources: Vec<_> = sources.collect();
+    assert!(sources.len() > 10, "the files were not found");
+    sources
+}
+
+#[test]
+fn files_are_short() {
+    let sources = sources(&["rs", "ts", "js", "mjs", "py", "css", "html", "c", "h"]);
+    let long = sources.iter().map(|(name, text)| (name, text.lines().count()));
+    let long: Vec<_> = long.filter(|(name, lines)| *lines > LONGEST_FILE && !LEFT.0.contains(&name.as_str())).collect();
+    assert!(long.is_empty(), "more than {LONGEST_FILE} lines: {long:#?}");
+}
+
+/// Of Rust, whose formatter leaves comments as they are. It leaves strings too: a line with one may be longer, as what is said to a
+/// user is not cut to fit.
+#[test]
+fn lines_are_short() {
+    let mut long = Vec::new();
+    for (name, text) in sources(&["rs"]) {
+        let lines = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > LONGEST_LINE);
+        let lines = lines.filter(|(_, line)| line.trim_start().starts_with("//") || !line.contains('"'));
+        long.extend(lines.map(|(number, _)| format!("{name}:{number}")));
+    }
+    assert!(long.len() <= LEFT.1, "{} lines of more than {LONGEST_LINE} characters: {long:#?}", long.len());
+}
