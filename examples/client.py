@@ -3,9 +3,9 @@
     target/release/outrider serve &
     python3 examples/client.py http://127.0.0.1:8787 "Once upon a time" 0.7
 
-It has no draft model: it drafts what followed the text's last token the last time. Under coupled drafting any guess will do,
-because the text depends on prompt, seed and sampling alone. So it is written a second time without drafts, and at
-temperature 0 once more by the server alone, and has to be the same.
+It has no draft model: it drafts what followed the text's last token the last time. Under coupled drafting any guess
+will do, because the text depends on prompt, seed and sampling alone. So it is written a second time without drafts,
+and at temperature 0 once more by the server alone, and has to be the same.
 """
 
 import base64
@@ -160,7 +160,7 @@ def main(server: str, prompt: str, temperature: str = "0") -> None:
     letters = {byte: chr(byte) for byte in printable}
     letters |= {byte: chr(256 + at) for at, byte in enumerate(sorted({*range(256)} - {*printable}))}
     bytes_of = {letter: byte for byte, letter in letters.items()}
-    # The longest token that fits, in place of the tokenizer's merges: it may cut words elsewhere, and spells the same text.
+    # The longest token that fits, in place of the tokenizer's merges: other cuts of words, of the same text.
     spelled, ids = "".join(letters[byte] for byte in prompt.encode()), [0]
     while spelled:
         token = next(spelled[:n] for n in range(len(spelled), 0, -1) if spelled[:n] in vocabulary)

@@ -1,6 +1,10 @@
 //! Files that can be read in one sitting, in lines that fit.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use crate::layering::metadata;
 
@@ -20,20 +24,24 @@ const LEFT: (&[&str], usize) = (
     460,
 );
 
-/// Every file of these kinds that git knows, with its text.
-fn sources(kinds: &[&str]) -> Vec<(String, String)> {
-    let metadata = metadata().unwrap();
-    let root = metadata.workspace_root.as_std_path();
+/// The folder of the repository, and every file in it that git knows.
+pub(crate) fn listed() -> (PathBuf, Vec<String>) {
+    let root = metadata().unwrap().workspace_root.into_std_path_buf();
     let mut git = Command::new("git");
-    let listed = git.arg("-C").arg(root).args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]);
+    let listed = git.arg("-C").arg(&root).args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]);
     let listed = String::from_utf8(listed.output().unwrap().stdout).unwrap();
-    let is_kind = |name: &&str| kinds.iter().any(|kind| Path::new(name).extension().is_some_and(|end| end == *kind));
-    let names = listed.split('\0').filter(is_kind);
     // A file may be gone and not yet forgotten.
-    let sources = names.filter_map(|name| Some((name.to_owned(), fs::read_to_string(root.join(name)).ok()?)));
-    let sources: Vec<_> = sources.collect();
-    assert!(sources.len() > 10, "the files were not found");
-    sources
+    let names = listed.split('\0').filter(|name| root.join(name).is_file()).map(str::to_owned).collect();
+    (root, names)
+}
+
+/// Every file of these kinds, with its text.
+fn sources(kinds: &[&str]) -> Vec<(String, String)> {
+    let (root, mut names) = listed();
+    names.retain(|name| kinds.iter().any(|kind| Path::new(name).extension().is_some_and(|end| end == *kind)));
+    assert!(names.len() > 10, "the files were not found");
+    let text = |name: &String| fs::read_to_string(root.join(name)).unwrap();
+    names.into_iter().map(|name| (name.clone(), text(&name))).collect()
 }
 
 #[test]
