@@ -11,10 +11,10 @@ mod report;
 
 use std::{fs, path::Path};
 
+use outrider_models::ElementType;
 use serde_json::{Value, json};
 
 use crate::{
-    gguf_writer::Format,
     passes::Failure,
     shapes::{self, LLAMA_68M, QWEN, SMOLLM2, STORIES, Shape},
 };
@@ -39,7 +39,7 @@ fn prepare(folder: &Path, shapes: &[Shape]) -> Result<(), Failure> {
     let shapes = shapes::chosen(shapes)?;
     let mut models = vec![pair()?];
     for shape in shapes {
-        for format in [Format::Q8_0, Format::Q4_0] {
+        for format in [ElementType::Q8_0, ElementType::Q4_0] {
             let path = shape.write(format, &folder.join("models"))?;
             models.push(model(shape.name, format.name(), &path, shape.streamed(format), shapes::CONTEXT)?);
         }

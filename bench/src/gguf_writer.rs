@@ -11,56 +11,10 @@
 
 use std::io::{self, Write};
 
+use outrider_models::ElementType;
+
 /// Tensors begin at multiples of this many bytes.
 const ALIGNMENT: u64 = 32;
-
-/// How elements are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    F32,
-    F16,
-    Q4_0,
-    Q8_0,
-    Q4K,
-    Q6K,
-}
-
-impl Format {
-    /// As file names and tables have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "F32",
-            Self::F16 => "F16",
-            Self::Q4_0 => "Q4_0",
-            Self::Q8_0 => "Q8_0",
-            Self::Q4K => "Q4_K",
-            Self::Q6K => "Q6_K",
-        }
-    }
-
-    /// Elements and bytes of a block.
-    pub const fn block(self) -> (u64, u64) {
-        match self {
-            Self::F32 => (1, 4),
-            Self::F16 => (1, 2),
-            Self::Q4_0 => (32, 18),
-            Self::Q8_0 => (32, 34),
-            Self::Q4K => (256, 144),
-            Self::Q6K => (256, 210),
-        }
-    }
-
-    const fn code(self) -> u32 {
-        match self {
-            Self::F32 => 0,
-            Self::F16 => 1,
-            Self::Q4_0 => 2,
-            Self::Q8_0 => 8,
-            Self::Q4K => 12,
-            Self::Q6K => 14,
-        }
-    }
-}
 
 /// A tensor of the directory.
 #[derive(Debug, Clone)]
@@ -68,13 +22,13 @@ pub struct Tensor {
     pub name: String,
     /// Outermost first. The innermost is whole blocks.
     pub shape: Vec<u64>,
-    pub format: Format,
+    pub element: ElementType,
 }
 
 impl Tensor {
     /// Bytes of the data.
     pub fn bytes(&self) -> u64 {
-        let (elements, bytes) = self.format.block();
+        let (elements, bytes) = (self.element.block_len() as u64, self.element.block_bytes() as u64);
         self.shape.iter().product::<u64>() / elements * bytes
     }
 }
@@ -161,7 +115,7 @@ fn directory(metadata: &Metadata, tensors: &[Tensor]) -> Vec<u8> {
         bytes.extend(text(&tensor.name));
         bytes.extend((tensor.shape.len() as u32).to_le_bytes());
         bytes.extend(tensor.shape.iter().rev().flat_map(|size| size.to_le_bytes()));
-        bytes.extend(tensor.format.code().to_le_bytes());
+        bytes.extend(tensor.element.gguf_code().to_le_bytes());
         bytes.extend(offset.to_le_bytes());
         offset += tensor.bytes().next_multiple_of(ALIGNMENT);
     }

@@ -9,7 +9,6 @@ mod codec;
 mod curves;
 mod decoder;
 mod edge;
-#[expect(dead_code, reason = "the tests compare more formats")]
 mod gguf_writer;
 mod link;
 mod measure;

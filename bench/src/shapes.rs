@@ -9,7 +9,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::gguf_writer::{self, Format, Metadata, Tensor};
+use outrider_models::{ElementType, RandomWeights};
+
+use crate::gguf_writer::{self, Metadata, Tensor};
 
 /// Tokens of every model's context.
 pub const CONTEXT: u32 = 2048;
@@ -72,9 +74,9 @@ const fn shape(
 
 impl Shape {
     /// The file of this shape in `folder`, written if it is not there.
-    pub fn write(&self, format: Format, folder: &Path) -> io::Result<PathBuf> {
-        let path = folder.join(format!("{}-{}.gguf", self.name, format.name()));
-        let (metadata, tensors) = (self.metadata(), self.tensors(format));
+    pub fn write(&self, element: ElementType, folder: &Path) -> io::Result<PathBuf> {
+        let path = folder.join(format!("{}-{}.gguf", self.name, element.name()));
+        let (metadata, tensors) = (self.metadata(), self.tensors(element));
         let size = gguf_writer::file_size(&metadata, &tensors);
         if fs::metadata(&path).is_ok_and(|found| found.len() == size) {
             return Ok(path);
@@ -83,38 +85,38 @@ impl Shape {
         // Under its name only when it is whole.
         let unfinished = path.with_extension("part");
         let mut out = BufWriter::new(File::create(&unfinished)?);
-        let mut random = Random(size);
-        gguf_writer::write(&mut out, &metadata, &tensors, |tensor, out| random.fill(tensor, out))?;
+        let mut random = RandomWeights::new(element, size).ok_or(io::ErrorKind::Unsupported)?;
+        gguf_writer::write(&mut out, &metadata, &tensors, |tensor, out| fill(&mut random, tensor, out))?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         fs::rename(unfinished, &path)?;
         Ok(path)
     }
 
-    /// Whether rows are whole blocks of `format`.
-    pub fn has(&self, format: Format) -> bool {
-        let (elements, _) = format.block();
+    /// Whether rows are whole blocks of `element`.
+    pub fn has(&self, element: ElementType) -> bool {
+        let elements = element.block_len() as u64;
         self.hidden.is_multiple_of(elements) && self.feed_forward.is_multiple_of(elements)
     }
 
     /// Bytes of weights that a pass reads at least: all but an embedding table that is not the head, of which a pass
     /// reads a few rows.
-    pub fn streamed(&self, format: Format) -> u64 {
+    pub fn streamed(&self, element: ElementType) -> u64 {
         let read = |tensor: &&Tensor| self.tied || tensor.name != "token_embd.weight";
-        self.tensors(format).iter().filter(read).map(Tensor::bytes).sum()
+        self.tensors(element).iter().filter(read).map(Tensor::bytes).sum()
     }
 
     /// Bytes of the file.
-    pub fn file_bytes(&self, format: Format) -> u64 {
-        gguf_writer::file_size(&self.metadata(), &self.tensors(format))
+    pub fn file_bytes(&self, element: ElementType) -> u64 {
+        gguf_writer::file_size(&self.metadata(), &self.tensors(element))
     }
 
     fn head_dim(&self) -> u64 {
         self.hidden / self.heads
     }
 
-    fn tensors(&self, format: Format) -> Vec<Tensor> {
-        let matrix = |name: String, outputs, inputs| Tensor { name, shape: vec![outputs, inputs], format };
-        let norm = |name: String| Tensor { name, shape: vec![self.hidden], format: Format::F32 };
+    fn tensors(&self, element: ElementType) -> Vec<Tensor> {
+        let matrix = |name: String, outputs, inputs| Tensor { name, shape: vec![outputs, inputs], element };
+        let norm = |name: String| Tensor { name, shape: vec![self.hidden], element: ElementType::F32 };
         let mut tensors = vec![matrix("token_embd.weight".to_owned(), self.vocabulary, self.hidden)];
         for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
@@ -194,77 +196,18 @@ fn word(mut number: u64) -> String {
     word
 }
 
-/// Bits without a pattern that a cache or a branch predictor could learn (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+/// Writes a tensor's data: ones for norms, random blocks for matrices.
+fn fill(random: &mut RandomWeights, tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
+    let mut left = tensor.bytes() as usize;
+    let &[_, inputs] = tensor.shape.as_slice() else {
+        return out.write_all(&1f32.to_le_bytes().repeat(left / 4));
+    };
+    let mut bytes = vec![0; DRAW];
+    while left > 0 {
+        let piece = &mut bytes[..left.min(DRAW)];
+        random.fill(inputs as usize, piece);
+        out.write_all(piece)?;
+        left -= piece.len();
     }
-
-    /// Writes a tensor's data: ones for norms, blocks of random integers for matrices.
-    fn fill(&mut self, tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
-        if tensor.format == Format::F32 {
-            return out.write_all(&1f32.to_le_bytes().repeat(tensor.bytes() as usize / 4));
-        }
-        let inputs = tensor.shape.last().copied().unwrap_or(1) as f64;
-        let deviation = 0.5 / inputs.sqrt();
-        let mut bytes = vec![0; DRAW];
-        let mut left = tensor.bytes() as usize;
-        while left > 0 {
-            let piece = &mut bytes[..left.min(DRAW)];
-            for word in piece.chunks_mut(8) {
-                word.copy_from_slice(&self.next().to_le_bytes()[..word.len()]);
-            }
-            let (_, block) = tensor.format.block();
-            for block in piece.chunks_exact_mut(block as usize) {
-                tame(tensor.format, block, deviation);
-            }
-            out.write_all(piece)?;
-            left -= piece.len();
-        }
-        Ok(())
-    }
-}
-
-/// Gives a block of random bits the scale that makes its elements deviate by `deviation`.
-fn tame(format: Format, block: &mut [u8], deviation: f64) {
-    let mut put = |at: usize, scale: f64| block[at..at + 2].copy_from_slice(&f16_bits(scale).to_le_bytes());
-    match format {
-        Format::F32 => {}
-        // A sign and ten bits of fraction stay random; the exponent is set.
-        Format::F16 => {
-            let random = u16::from_le_bytes([block[0], block[1]]);
-            let exponent = f16_bits(deviation) & 0x7c00;
-            block.copy_from_slice(&(random & 0x83ff | exponent).to_le_bytes());
-        }
-        // Integers -7 to 7, -8 being moved to 0: a mean below 0 would add up over the layers.
-        Format::Q4_0 => {
-            put(0, deviation / 4.2);
-            for pair in &mut block[2..] {
-                let moved = |mask: u8| if *pair & mask == 0 { mask & 0x88 } else { 0 };
-                *pair |= moved(0x0f) | moved(0xf0);
-            }
-        }
-        // Integers -128..128.
-        Format::Q8_0 => put(0, deviation / 73.9),
-        // scale × 0..64 × 0..16 less minimum × 0..64; the mean is zero where the minimum is 7.5 scales.
-        Format::Q4K => {
-            put(0, deviation / 293.0);
-            put(2, deviation / 293.0 * 7.5);
-        }
-        // scale × -128..128 × -32..32.
-        Format::Q6K => put(208, deviation / 1365.0),
-    }
-}
-
-/// The binary16 number next to zero from a small positive `value`.
-fn f16_bits(value: f64) -> u16 {
-    // Above the subnormal numbers, multiples of 2⁻²⁴, the exponent counts on.
-    let exponent = value.log2().floor().max(-14.0);
-    let fraction = value / exponent.exp2();
-    ((exponent + 14.0) * 1024.0 + fraction * 1024.0) as u16
+    Ok(())
 }

@@ -1,18 +1,20 @@
 //! Attention of all sessions' queries at once.
 //!
-//! Sessions differ in length and in how many rows they bring. Those alike, whose lengths and numbers of rows agree up to the next
-//! power of two, form a group: their keys and values are gathered from the pool into one padded batch, and a mask hides what is padding
-//! or not yet written at a query's place. The number of kernels grows with the number of *groups*, of which there are as many as there
-//! are powers of two in use, never with the number of sessions; padding at most doubles each side.
+//! Sessions differ in length and in how many rows they bring. Those alike, whose lengths and numbers of rows agree up
+//! to the next power of two, form a group: their keys and values are gathered from the pool into one padded batch, and
+//! a mask hides what is padding or not yet written at a query's position. The number of kernels grows with the number
+//! of *groups*, of which there are as many as there are powers of two in use, never with the number of sessions;
+//! padding at most doubles each side.
 //!
-//! With S sessions in a group, Q queries and K keys each, H key-value heads, G queries' heads to each of those, and d elements a head:
+//! With S sessions in a group, Q queries and K keys each, H key-value heads, G queries' heads to each of those, and d
+//! elements a head:
 //!
 //! ```text
 //! queries  [S·H, G·Q, d]   keys [S·H, K, d]   scores [S·H, G·Q, K]   values [S·H, K, d]   context [S·H, G·Q, d]
 //! ```
 //!
-//! Queries, keys and values lie as rows of d elements everywhere, so that a single gather of rows makes the first, and another
-//! the keys and values together.
+//! Queries, keys and values lie as rows of d elements everywhere, so that a single gather of rows makes the first, and
+//! another the keys and values together.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +31,7 @@ pub(crate) struct Span<'c> {
     pub(crate) visible: Vec<usize>,
 }
 
-/// Which rows attend to what; one for all layers of a pass.
+/// Which rows attend to what; one for all layers of a forward pass.
 pub(crate) struct Layout {
     groups: Vec<Group>,
     /// Where each row's heads are among the groups' contexts, `[rows × heads]`.
@@ -70,8 +72,8 @@ impl Layout {
             for (session, (first_row, span)) in spans.iter().enumerate() {
                 for query in 0..span.visible.len() {
                     for head in 0..heads {
-                        let place = before + (session * heads + head) * queries + query;
-                        restore[(first_row + query) * heads + head] = place as u32;
+                        let index = before + (session * heads + head) * queries + query;
+                        restore[(first_row + query) * heads + head] = index as u32;
                     }
                 }
             }

@@ -1,8 +1,8 @@
 //! The memory of all sessions' KV caches: one pool a layer, of pages that sessions take and give back.
 //!
-//! A page has room for [`PAGE_TOKENS`] tokens in every layer. A session's cache is a list of pages, so that it grows without being
-//! moved, rolls back in constant time, and lies where a gather finds it: token `i` of a session is in slot
-//! `pages[i / PAGE_TOKENS] × PAGE_TOKENS + i % PAGE_TOKENS` of the pool.
+//! A page has room for [`PAGE_TOKENS`] tokens in every layer. A session's cache is a list of pages, so that it grows
+//! without being moved, rolls back in constant time, and lies where a gather finds it: token `i` of a session is in
+//! slot `pages[i / PAGE_TOKENS] × PAGE_TOKENS + i % PAGE_TOKENS` of the pool.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

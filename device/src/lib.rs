@@ -1,12 +1,12 @@
-//! **The target on a device.** The Llama architecture on candle tensors, for GPUs; the same code runs on candle's CPU device, where
-//! it is tested.
+//! **The target on a device.** The Llama architecture on candle tensors, for GPUs; the same code runs on candle's CPU
+//! device, where it is tested.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `matrix` | weights as they stand in their file, multiplied there |
+//! | `matrix` | weights as they are in their file, multiplied there |
 //! | `cache` | the memory of all sessions' KV caches: pages of one pool a layer |
 //! | `attention` | queries of all sessions at once, whatever their lengths |
-//! | `model` | the pass: one matrix of rows for all sessions |
+//! | `model` | the forward pass: one matrix of rows for all sessions |
 //! | `decide` | what becomes of each session's round, where the logits are |
 //! | `search` | draws by inverse distribution functions, many at a time |
 //!
@@ -26,7 +26,7 @@
 //!
 //! # Guarantees
 //!
-//! - A pass that fails changes nothing that a later one can see.
+//! - A forward pass that fails changes nothing that a later one can see.
 //! - A round has the target's law as on a processor, but for rounding: probabilities are those of f32 exponentials with sums in
 //!   f64, a relative error of about 10⁻⁶.
 //! - Bad files give the errors of [`outrider_models::StoredModel`], and memory that is short one of [`DeviceError`].

@@ -126,7 +126,8 @@ impl DeviceModel {
         KvCache::new(self.pool.pages.clone())
     }
 
-    /// Runs the tokens of all chunks through the model together and leaves, for each wanted position, a row of logits on the device.
+    /// Runs the tokens of all chunks through the model together and leaves, for each wanted position, a row of logits
+    /// on the device.
     ///
     /// Where no logits are wanted, the last block computes keys and values only.
     ///
@@ -187,7 +188,8 @@ impl DeviceModel {
         Ok(BatchRows { logits: Some(self.head.multiply(&normed)?), ends })
     }
 
-    /// Where the pass's keys and values go, an index for each of their elements: `[rows, 2 × kv_heads × head_dim]`.
+    /// Where the forward pass's keys and values go, an index for each of their elements:
+    /// `[rows, 2 × kv_heads × head_dim]`.
     fn slots(&self, batch: &[Chunk<'_, DevicePages>]) -> Result<Tensor, DeviceError> {
         let slots: Vec<u32> = batch
             .iter()
@@ -219,7 +221,7 @@ enum Last {
     Wanted(Tensor, Rows),
 }
 
-/// Rows of a pass: their places in the texts, and what they attend to.
+/// Rows of a forward pass: their positions in the texts, and what they attend to.
 struct Rows {
     count: usize,
     /// `[rows, 1, head_dim / 2]`.

@@ -1,10 +1,11 @@
 //! Draws by inverse distribution functions, one a row, all rows at once.
 //!
-//! A row has N weights and a share u in [0, 1); wanted is the first index whose weights up to it and with it add up to more than
-//! u·Σ. A running sum over N numbers is one long chain, and as a product with a triangle it is N² work. So the row is cut into pieces of
-//! [`PIECE`]: their sums in f64, running sums of those, the piece that the ticket falls into, and running sums within it. An index
-//! without weight is never found, however sums are rounded: tickets are kept below the last running sum, and what is found is the first
-//! running sum above the ticket, which only a weight can make.
+//! A row has N weights and a share u in [0, 1); wanted is the first index whose weights up to it and with it add up to
+//! more than u·Σ. A running sum over N numbers is one long chain, and as a product with a triangle it is N² work. So
+//! the row is cut into pieces of [`PIECE`]: their sums in f64, running sums of those, the piece that the ticket falls
+//! into, and running sums within it. An index without weight is never found, however sums are rounded: tickets are kept
+//! below the last running sum, and what is found is the first running sum above the ticket, which only a weight can
+//! make.
 
 use candle_core::{D, DType, Result, Tensor};
 
@@ -55,11 +56,11 @@ impl Pieces {
         let totals = running.narrow(1, pieces - 1, 1)?.contiguous()?;
         let tickets = below(&(shares * &totals)?, &totals)?;
         let piece = first_above(&running, &tickets)?.minimum((pieces - 1) as f64)?;
-        let places = piece.to_dtype(DType::U32)?;
-        let before = (running.gather(&places, 1)? - self.sums.gather(&places, 1)?)?;
+        let pieces_found = piece.to_dtype(DType::U32)?;
+        let before = (running.gather(&pieces_found, 1)? - self.sums.gather(&pieces_found, 1)?)?;
         // Row r's piece is the (r·pieces + piece)-th of all.
         let starts: Vec<u32> = (0..rows).map(|row| (row * pieces) as u32).collect();
-        let chosen = (places.squeeze(1)? + Tensor::new(starts, device)?)?;
+        let chosen = (pieces_found.squeeze(1)? + Tensor::new(starts, device)?)?;
         let weights = self.weights.reshape((rows * pieces, PIECE))?.index_select(&chosen, 0)?.to_dtype(DType::F64)?;
         let running = weights.cumsum(1)?.contiguous()?;
         let last = running.narrow(1, PIECE - 1, 1)?.contiguous()?;

@@ -1,4 +1,5 @@
-//! Logits on candle's CPU device beside those of the CPU's own kernels: the same model, the same tokens, however they are batched.
+//! Logits on candle's CPU device beside those of the CPU's own kernels: the same model, the same tokens, however they
+//! are batched.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use outrider_device::{BatchRows, Device, DeviceCache, DeviceError, DeviceModel, DevicePages};
@@ -7,8 +8,8 @@ use outrider_models::{Chunk, LoadError, Model, ModelError, PAGE_TOKENS, StoredMo
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const KV_BYTES: usize = 64 << 20;
-/// Largest |a − b| / max |b| of a row. Floats: sums of f32 in other orders. Quantized: candle rounds activations to 8 bits in
-/// blocks of its own.
+/// Largest |a − b| / max |b| of a row. Floats: sums of f32 in other orders. Quantized: candle rounds activations to 8
+/// bits in blocks of its own.
 const FLOAT_ERROR: f32 = 2e-5;
 const QUANTIZED_ERROR: f32 = 6e-2;
 
@@ -103,7 +104,7 @@ fn every_kind_of_file_gives_the_logits_of_the_cpu() {
     }
 }
 
-/// Sessions of different lengths, each with its own number of rows, in one pass after another.
+/// Sessions of different lengths, each with its own number of rows, in one forward pass after another.
 #[test]
 fn ragged_batches_give_what_each_session_gives_alone() {
     let Both { cpu, device, bound } = gguf(PAIR, FLOAT_ERROR);

@@ -2,79 +2,83 @@
 //!
 //! Outrider runs this code twice, as the draft model in a browser worker (wasm32) and as the target model
 //! in a server. Both need what general model code does not give: logits for *every* position of a short run of
-//! tokens, a KV cache that can be rolled back to any length, and many sequences in one pass.
+//! tokens, a KV cache that can be rolled back to any length, and many sequences in one forward pass.
 //!
 //! # How a token becomes logits
 //!
 //! ```text
 //! GGUF file ─┐
-//!            ├─ loader ─▶ weights ─▶ Model ─ forward(&mut [Chunk]) ─▶ Logits
-//! HF folder ─┘  (a stream)           │
-//!                                    ├─ llama      packs all chunks' tokens into one matrix of rows
-//!                                    ├─ linear     weights · rows, quantized or not
-//!                                    ├─ rope       turns queries and keys by position
-//!                                    ├─ cache      stages keys and values, committed if the pass succeeds
-//!                                    └─ kernels    products, attention and norms on vectors; threads
+//!            ├─ container ─▶ ModelWeights ─▶ Model ─ forward(&mut [Chunk]) ─▶ Logits
+//! HF folder ─┘  (a stream)
 //! ```
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `family` | what describes a model: shape and constants, the one list of its weights |
+//! | `container` | files with weights, read as streams |
+//! | `forward` | KV caches, the blocks, logits |
+//! | `kernels` | products, attention and norms on vectors; threads |
 //!
 //! A [`StoredModel`] is the same file without kernels, for who computes elsewhere.
 //! [`Logits`] also has the hidden state that each row comes from. [`HeadsFile`] reads small linear heads that were
 //! trained on it.
 //!
 //! Hidden states are plain slices in a [`Scratch`]; the kernels are our own, because weights should be read once
-//! for a few rows as for one. Passes that take long enough are split over [`threads`].
+//! for a few rows as for one. Forward passes that take long enough are split over [`threads`].
 //!
 //! # Guarantees
 //!
 //! - **The same bits everywhere.** The logits and hidden state of a position have the same bits however its
 //!   tokens were grouped into calls, whatever other sequences are in the batch, after any rollback and
-//!   refill, with every number of threads, on every instruction set and in every build for the browser. Greedy decoding with
-//!   speculation therefore gives the text of greedy decoding without. It holds because each output element is one sum in
-//!   an order that is fixed by its length, of operations that IEEE 754 defines to the last bit. (NaN has many
+//!   refill, with every number of threads, on every instruction set and in every build for the browser. Greedy decoding
+//!   with speculation therefore gives the text of greedy decoding without. It holds because each output element is one
+//!   sum in an order that is fixed by its length, of operations that IEEE 754 defines to the last bit. (NaN has many
 //!   representations, and which one a broken model gives is not fixed.)
 //! - **A failed forward pass changes nothing** that a later one can see.
 //! - **Any bytes** given to a loader give a model or a typed error; allocations are bounded by the input's size.
-//! - **Memory** is at most 1.3 × the file, while it loads and after, plus caches and the [`Scratch`]; a pass that is no
-//!   larger than one before allocates nothing but a cache's next page.
+//! - **Memory** is at most 1.3 × the file, while it loads and after, plus caches and the [`Scratch`]; a forward pass
+//!   that is no larger than one before allocates nothing but a cache's next page.
 //! - **Nothing is ignored silently**: rope scalings, biases, experts or tensors that the code does not compute
 //!   are refused.
 //!
 //! # Not guaranteed
 //!
 //! - Big-endian machines.
-//! - Speed of Q4_1, Q5_0, Q5_1, Q2_K, Q3_K and Q5_K: they have no kernels of their own and are widened as they are used.
+//! - Speed of Q4_1, Q5_0, Q5_1, Q2_K, Q3_K and Q5_K: they have no kernels of their own and are widened as they are
+//!   used.
 //! - Speed with long contexts: caches are f32.
 
-mod cache;
-mod config;
-mod element;
+mod container;
 mod error;
-mod heads;
+mod family;
+mod forward;
 mod kernels;
-mod linear;
-mod llama;
-mod loader;
-mod logits;
-mod rope;
 pub mod threads;
 mod tokenizer;
-mod weights;
 
-pub use cache::{Chunk, HostPages, KvCache, PageSource, feed};
-pub use config::{ModelConfig, RopeLayout, RopeScaling};
-pub use element::ElementType;
+pub use container::{
+    element::ElementType,
+    heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead},
+    random::RandomWeights,
+    stored::{StoredMatrix, StoredModel},
+};
 pub use error::{EncodeError, LoadError, ModelError};
-pub use heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead};
+pub use family::{
+    config::{ModelConfig, RopeLayout, RopeScaling},
+    weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
+};
+pub use forward::{
+    cache::{Chunk, HostPages, KvCache, PageSource, feed},
+    llama::{Model, Scratch},
+    loader::{GgufLoader, SafetensorsLoader},
+    logits::{BatchLogits, Logits, LogitsRef},
+};
 pub use kernels::attention::PAGE_TOKENS;
-pub use llama::{Model, Scratch};
-pub use loader::{GgufLoader, SafetensorsLoader};
-pub use logits::{BatchLogits, Logits, LogitsRef};
 pub use tokenizer::{TextStream, Tokenizer};
-pub use weights::{LayerWeights, ModelWeights, StoredMatrix, StoredModel};
 
-/// The instruction set that this process multiplies with, such as `avx512` or `portable`: the fastest that the processor has,
-/// unless the environment variable `OUTRIDER_ISA` names another that it has too. Other names in it are ignored here;
-/// [`check_instruction_set`] refuses them.
+/// The instruction set that this process multiplies with, such as `avx512` or `portable`: the fastest that the
+/// processor has, unless the environment variable `OUTRIDER_ISA` names another that it has too. Other names in it are
+/// ignored here; [`check_instruction_set`] refuses them.
 #[must_use]
 pub fn instruction_set() -> &'static str {
     kernels::isa::Isa::current().name()
@@ -90,8 +94,8 @@ pub struct UnknownInstructionSet {
     pub available: Vec<&'static str>,
 }
 
-/// Whether `OUTRIDER_ISA`, if it is set, names an instruction set that this processor has. Programs ask at their start, so
-/// that nobody measures another than they meant.
+/// Whether `OUTRIDER_ISA`, if it is set, names an instruction set that this processor has. Programs ask at their start,
+/// so that nobody measures another than they meant.
 ///
 /// # Errors
 /// If it does not.

@@ -12,19 +12,19 @@ const UNKNOWN: usize = 0;
 
 static LIMIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
 
-/// How many threads a pass that is worth splitting runs on, the caller's own included.
+/// How many threads a forward pass that is worth splitting runs on, the caller's own included.
 pub fn count() -> usize {
     pool::threads(limit())
 }
 
-/// Lets passes that begin from now on use `count` threads, the caller's own included; 0 counts as 1.
+/// Lets forward passes that begin from now on use `count` threads, the caller's own included; 0 counts as 1.
 ///
 /// In a browser there are never more than the workers that have been given to `work`, and the caller.
 pub fn set(count: usize) {
     LIMIT.store(count.max(1), Relaxed);
 }
 
-/// Gives the calling Web Worker to the passes of this module's memory; it never returns.
+/// Gives the calling Web Worker to the forward passes of this module's memory; it never returns.
 ///
 /// For builds with shared memory: each worker is its own instance of the module.
 #[cfg(target_arch = "wasm32")]
@@ -32,8 +32,8 @@ pub fn work() -> ! {
     pool::work()
 }
 
-/// Tells the passes of this module's memory that a Web Worker has trapped inside of `work`: whoever waits for what it
-/// has begun panics, rather than wait for ever.
+/// Tells the forward passes of this module's memory that a Web Worker has trapped inside of `work`: whoever waits for
+/// what it has begun panics, rather than wait for ever.
 #[cfg(target_arch = "wasm32")]
 pub fn give_up() {
     pool::give_up();

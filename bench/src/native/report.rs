@@ -2,11 +2,11 @@
 
 use std::{fmt::Write, fs, path::Path};
 
+use outrider_models::ElementType;
 use serde_json::{Value, json};
 
 use crate::{
     chart::{self, Chart},
-    gguf_writer::Format,
     passes::{Failure, Pass},
     samples::{Samples, digits},
     shapes::Shape,
@@ -43,7 +43,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    pub fn new(shape: &Shape, format: Format, threads: usize) -> Self {
+    pub fn new(shape: &Shape, format: ElementType, threads: usize) -> Self {
         Self {
             model: format!("{} {}", shape.name, format.name()),
             threads,

@@ -33,8 +33,8 @@ impl Running {
     /// Nothing seen yet.
     const START: Self = Self { highest: f32::NEG_INFINITY, total: 0.0 };
 
-    /// Adds the first `visible` tokens of a page, at least one. `query`, scaled by 1/√head_dim, and `context`: `[head_dim]`;
-    /// `keys`: `[head_dim, PAGE_TOKENS]`; `values`: `[PAGE_TOKENS, head_dim]`.
+    /// Adds the first `visible` tokens of a page, at least one. `query`, scaled by 1/√head_dim, and `context`:
+    /// `[head_dim]`; `keys`: `[head_dim, PAGE_TOKENS]`; `values`: `[PAGE_TOKENS, head_dim]`.
     fn add_page(&mut self, query: &[f32], keys: &[f32], values: &[f32], visible: usize, context: &mut [f32]) {
         let mut weights = scores(query, keys);
         weights[visible..].fill(f32::NEG_INFINITY);
@@ -60,7 +60,7 @@ impl Running {
     }
 }
 
-/// A query row's place: which sequence, and how many of its tokens it may see (itself included).
+/// A query row: which sequence it is of, and how many of its tokens it may see (itself included).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSpan {
     pub(crate) sequence: usize,
@@ -77,9 +77,9 @@ pub(crate) struct Heads {
 
 /// `out[row] = softmax(q·Kᵀ / √head_dim) · V` for each head of each row.
 ///
-/// `queries`, `out`: `[rows, heads, head_dim]`; `queries` are scaled in place. `page(sequence, index, kv_head)` gives keys,
-/// `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`. Rows of a sequence stand together. `groups` is
-/// memory for the division of the work.
+/// `queries`, `out`: `[rows, heads, head_dim]`; `queries` are scaled in place. `page(sequence, index, kv_head)` gives
+/// keys, `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`. Rows of a sequence are neighbours. `groups`
+/// is memory for the division of the work.
 pub(crate) fn attend<'c>(
     heads: Heads,
     queries: &mut [f32],

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! so that one vector meets four activations in all sixteen outputs, a lane each, and no sum ever runs across
-//! lanes. A matrix is read from its first byte to its last without a gap: processors fetch ahead along a line, and where
-//! all scales of a strip stood before all its values, every strip cost them a new start (with 576 inputs half the speed).
-//! A strip takes the bytes of the file, plus what is said here:
+//! lanes. A matrix is read from its first byte to its last without a gap: processors fetch ahead along a line, and
+//! where all scales of a strip stood before all its values, every strip cost them a new start (with 576 inputs half the
+//! speed). A strip takes the bytes of the file, plus what is said here:
 //!
 //! | | inputs | scales | values | bytes, in those of the file |
 //! |---|---|---|---|---|
@@ -52,12 +52,12 @@ pub(crate) enum Format {
     F32,
 }
 
-/// Blocks of 32 whose scales stand together, so that they fill a multiple of [`ALIGNMENT`].
+/// Blocks of 32 whose scales are neighbours, so that they fill a multiple of [`ALIGNMENT`].
 const SPAN: usize = ALIGNMENT / (LANES * SCALE_BYTES);
 
 /// Where a block is in a strip, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct BlockOffsets {
     pub(super) scales: usize,
     pub(super) values: usize,
 }
@@ -89,21 +89,21 @@ impl Format {
     pub(super) const fn strip_bytes(self, inputs: usize) -> usize {
         match inputs / self.block().0 {
             0 => 0,
-            blocks => (self.place(blocks - 1).values + self.values_bytes()).next_multiple_of(ALIGNMENT),
+            blocks => (self.offsets(blocks - 1).values + self.values_bytes()).next_multiple_of(ALIGNMENT),
         }
     }
 
     /// Where the `block`-th block of a strip is.
     #[allow(clippy::modulo_one, reason = "where scales are f32, a span is one block")]
     #[inline(always)]
-    pub(super) const fn place(self, block: usize) -> Place {
+    pub(super) const fn offsets(self, block: usize) -> BlockOffsets {
         let values_bytes = self.values_bytes();
         match self {
             Self::Q8_0 | Self::Q4_0 => {
                 let span = block / SPAN;
                 let within = block - span * SPAN;
                 let start = span * (ALIGNMENT + SPAN * values_bytes);
-                Place {
+                BlockOffsets {
                     scales: start + within * LANES * SCALE_BYTES,
                     values: start + ALIGNMENT + within * values_bytes,
                 }
@@ -111,14 +111,14 @@ impl Format {
             Self::Q4K => {
                 let scales_bytes = LANES * (2 * SCALE_BYTES + 2 * 8);
                 let scales = block * (scales_bytes + values_bytes);
-                Place { scales, values: scales + scales_bytes }
+                BlockOffsets { scales, values: scales + scales_bytes }
             }
             Self::Q6K => {
                 let scales_bytes = (LANES * (SCALE_BYTES + 16)).next_multiple_of(ALIGNMENT);
                 let scales = block * (scales_bytes + values_bytes);
-                Place { scales, values: scales + scales_bytes }
+                BlockOffsets { scales, values: scales + scales_bytes }
             }
-            Self::F16 | Self::Bf16 | Self::F32 => Place { scales: 0, values: block * values_bytes },
+            Self::F16 | Self::Bf16 | Self::F32 => BlockOffsets { scales: 0, values: block * values_bytes },
         }
     }
 
@@ -135,15 +135,15 @@ impl Format {
             }
     }
 
-    /// Brings rows as they stand in a file, up to sixteen of them, into `strip`, which is zero.
+    /// Brings rows as they are in a file, up to sixteen of them, into `strip`, which is zero.
     ///
     /// `sign_flips` is what the instruction set wants xor'ed to each four signed bytes.
     pub(super) fn pack(self, rows: &[u8], inputs: usize, sign_flips: u32, strip: &mut [u8]) {
         let (_, block_bytes) = self.block();
         for (lane, row) in rows.chunks_exact(self.row_bytes(inputs)).enumerate() {
             for (index, block) in row.chunks_exact(block_bytes).enumerate() {
-                let place = self.place(index);
-                let (scales, values) = strip[place.scales..].split_at_mut(place.values - place.scales);
+                let offsets = self.offsets(index);
+                let (scales, values) = strip[offsets.scales..].split_at_mut(offsets.values - offsets.scales);
                 match self {
                     Self::Q8_0 => {
                         put_scale(scales, lane, [block[0], block[1]]);
@@ -185,8 +185,8 @@ impl Format {
     /// One row of a strip as f32, `inputs` of them.
     pub(super) fn widen(self, strip: &[u8], lane: usize, sign_flips: u32, out: &mut [f32]) {
         for (index, out) in out.chunks_exact_mut(self.block().0).enumerate() {
-            let place = self.place(index);
-            let (scales, values) = strip[place.scales..].split_at(place.values - place.scales);
+            let offsets = self.offsets(index);
+            let (scales, values) = strip[offsets.scales..].split_at(offsets.values - offsets.scales);
             match self {
                 Self::Q8_0 => {
                     let d = scale(scales, lane);
@@ -217,9 +217,9 @@ impl Format {
                     let d = scale(scales, lane);
                     let parts = &scales[LANES * SCALE_BYTES..];
                     for (i, out) in out.iter_mut().enumerate() {
-                        let (half, quarter, place) = (i / 128, i / 32 % 4, i % 32);
-                        let high = byte(values, 24 * half, lane, place);
-                        let low = byte(values, 24 * half + 8 + 8 * (quarter % 2), lane, place);
+                        let (half, quarter, index) = (i / 128, i / 32 % 4, i % 32);
+                        let high = byte(values, 24 * half, lane, index);
+                        let low = byte(values, 24 * half + 8 + 8 * (quarter % 2), lane, index);
                         let q = (low >> (4 * (quarter / 2)) & 15) | (high >> (2 * quarter) & 3) << 4;
                         *out = d * f32::from(parts[i / 16 * LANES + lane] as i8) * (f32::from(q) - 32.0);
                     }

@@ -4,8 +4,8 @@ use super::rounded::QuadForm;
 
 /// The operations from which [`products`](super::products) are made.
 ///
-/// Floating-point operations are the IEEE ones, never fused, and integer ones are exact, so that every implementation gives
-/// the same bits.
+/// Floating-point operations are the IEEE ones, never fused, and integer ones are exact, so that every implementation
+/// gives the same bits.
 ///
 /// # Safety
 /// All functions may be called on processors that have the instruction set only; pointers must be valid for what

@@ -44,7 +44,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// Appends a strip: up to sixteen rows as they stand in a file. Only the last strip has fewer.
+    /// Appends a strip: up to sixteen rows as they are in a file. Only the last strip has fewer.
     pub(crate) fn push_strip(&mut self, rows: &[u8]) {
         let count = rows.len() / self.format.row_bytes(self.inputs);
         assert!(count <= LANES && self.outputs.is_multiple_of(LANES), "strips are whole but for the last");
@@ -76,13 +76,14 @@ impl Matrix {
         self.strip_bytes
     }
 
-    /// How activations are to be rounded for [`strips`](Self::strips), and how many rows a group has; none if not at all.
+    /// How activations are to be rounded for [`strips`](Self::strips), and how many rows a group has; none if not at
+    /// all.
     pub(super) fn wanted(&self) -> Option<(Wanted, usize)> {
         Some((self.isa.wanted(self.format)?, self.isa.rows()))
     }
 
-    /// Computes the outputs of some strips, `[rows, inputs]` · `[16 · strips, inputs]`ᵀ. `rounded` has the rows of `x` if
-    /// [`wanted`](Self::wanted) says so.
+    /// Computes the outputs of some strips, `[rows, inputs]` · `[16 · strips, inputs]`ᵀ. `rounded` has the rows of `x`
+    /// if [`wanted`](Self::wanted) says so.
     ///
     /// # Safety
     /// `out` points to `[rows, outputs]` elements, of which nobody else uses those of these strips.
@@ -110,8 +111,8 @@ impl Matrix {
                 None => Rows::Plain { first: x[first * inputs..].as_ptr(), stride: *inputs },
             };
             // SAFETY: the strips were packed for this format and number of inputs; there are `count` rows behind the
-            // pointers in `rows`; row r's outputs from `first_output` on are in `out`, and nobody else uses them; a matrix
-            // is made only for an instruction set that is available.
+            // pointers in `rows`; row r's outputs from `first_output` on are in `out`, and nobody else uses them; a
+            // matrix is made only for an instruction set that is available.
             unsafe {
                 let product = Product {
                     format: *format,

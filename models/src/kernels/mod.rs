@@ -10,7 +10,7 @@
 //!             └─ widened     types that have no kernels of their own
 //! llama  ─▶ attention   a few query rows over pages of keys and values
 //!           vector      norms, the gate of SwiGLU, the exponential
-//!           pool        threads: awake within a pass, asleep between
+//!           pool        threads: awake within a forward pass, asleep between
 //! ```
 //!
 //! # Why strips, and why the bits are always the same

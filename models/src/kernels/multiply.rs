@@ -72,8 +72,8 @@ enum Weights<'a> {
     Widened(&'a WidenedMatrix),
 }
 
-// SAFETY: everything but `out` is shared and read only; through `out`, strips write to disjoint elements of a slice that
-// is borrowed exclusively for as long as this exists.
+// SAFETY: everything but `out` is shared and read only; through `out`, strips write to disjoint elements of a slice
+// that is borrowed exclusively for as long as this exists.
 #[allow(unsafe_code, reason = "see above")]
 unsafe impl Sync for Work<'_> {}
 

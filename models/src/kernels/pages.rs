@@ -1,9 +1,10 @@
-//! Huge pages for weights: a pass reads all of them, and with pages of 4 KiB the processor looks up a page for every sixty-four
-//! lines. Seven percent of a one-row pass on the machine it was measured on.
+//! Huge pages for weights: a forward pass reads all of them, and with pages of 4 KiB the processor looks up a page for
+//! every sixty-four lines. Seven percent of a one-row pass on the machine it was measured on.
 
 use std::mem::MaybeUninit;
 
-/// Asks the system to back memory that has not been touched with huge pages. A wish: nothing depends on its being granted.
+/// Asks the system to back memory that has not been touched with huge pages. A wish: nothing depends on its being
+/// granted.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "a system call on memory that is borrowed")]
 pub(super) fn prefer_huge<T>(memory: &mut [MaybeUninit<T>]) {

@@ -1,15 +1,15 @@
 //! Splitting a pass over threads.
 //!
-//! A pass of a model is some hundred steps of 10 to 300 µs, each a product or a loop over heads that falls into equal
-//! units. What splitting a step costs must be about a microsecond, and a worker that is late, because the machine has
-//! more to do than processors (a server beside a browser, tests in parallel), must cost nothing but the few units it
-//! has claimed. So:
+//! A forward pass of a model is some hundred steps of 10 to 300 µs, each a product or a loop over heads that falls into
+//! equal units. What splitting a step costs must be about a microsecond, and a worker that is late, because the machine
+//! has more to do than processors (a server beside a browser, tests in parallel), must cost nothing but the few units
+//! it has claimed. So:
 //!
-//! - for the time of a [`pass`] the workers are awake and look for units; between passes they sleep;
-//! - units are claimed by the caller as by the workers, a few neighbours at a time and towards the end one by one: weights
-//!   are then read in long runs. The caller waits for units that somebody has claimed and for nothing else, and alone it
-//!   would do all of them;
-//! - one thread leads at a time. Whoever else runs a pass meanwhile, or starts a step from inside a unit, runs
+//! - for the time of a [`pass`] the workers are awake and look for units; between forward passes they sleep;
+//! - units are claimed by the caller as by the workers, a few neighbours at a time and towards the end one by one:
+//!   weights are then read in long runs. The caller waits for units that somebody has claimed and for nothing else, and
+//!   alone it would do all of them;
+//! - one thread leads at a time. Whoever else runs a forward pass meanwhile, or starts a step from inside a unit, runs
 //!   it alone, in the same order of units as with threads there is none.
 //!
 //! Workers are threads natively, started with the first pass that is worth it. In a browser they are Web Workers
@@ -37,23 +37,20 @@ use std::{
     thread::{self, Thread},
 };
 
-/// How often a waiting thread looks before it lets others have the processor, and a worker without a pass before it
-/// sleeps: some 50 µs. Passes follow each other faster than that while a draft model drafts, and waking a sleeper
-/// costs the caller a few microseconds.
+/// How often a waiting thread looks before it lets others have the processor, and a worker without a forward pass
+/// before it sleeps: some 50 µs. Passes follow each other faster than that while a draft model drafts, and waking a
+/// sleeper costs the caller a few microseconds.
 const PATIENCE: u32 = if cfg!(target_arch = "wasm32") { 30_000 } else { 1_500 };
 
-/// One part in so many of the units that are left is claimed at once: long runs for the memory's prefetching, while a thread
-/// that is interrupted holds up little.
+/// One part in so many of the units that are left is claimed at once: long runs for the memory's prefetching, while a
+/// thread that is interrupted holds up little.
 const CLAIMED: usize = 8;
 
 static POOL: Pool = Pool::new();
 
-/// Runs `body`, a pass of a model, with the workers awake if that is `worth` it.
-pub(crate) fn pass<T>(worth: bool, body: impl FnOnce() -> T) -> T {
-    if !worth {
-        return body();
-    }
-    POOL.pass(crate::threads::limit(), body)
+/// Runs `body`, a forward pass, on `limit` threads: with the workers awake, if these are more than the caller's own.
+pub(crate) fn pass<T>(limit: usize, body: impl FnOnce() -> T) -> T {
+    POOL.pass(limit, body)
 }
 
 /// Runs `work(0)` to `work(units - 1)`, each exactly once, and returns when all are done: on several threads if this is
@@ -64,7 +61,7 @@ pub(crate) fn parallel(units: usize, work: impl Fn(usize) + Sync) {
     POOL.parallel(units, &work);
 }
 
-/// How many threads take part in a pass if `limit` may: the caller and the workers there are.
+/// How many threads take part in a forward pass if `limit` may: the caller and the workers there are.
 pub(crate) fn threads(limit: usize) -> usize {
     if cfg!(target_arch = "wasm32") { limit.min(1 + POOL.lock().len()) } else { limit }
 }
@@ -87,12 +84,12 @@ pub(crate) fn give_up() {
 }
 
 struct Pool {
-    /// The workers, for whoever leads: the lock is held for the time of a pass.
+    /// The workers, for whoever leads: the lock is held for the time of a forward pass.
     workers: Mutex<Vec<Thread>>,
     counters: Counters,
     /// The step under way; dangling between steps.
     step: AtomicPtr<Step<'static>>,
-    /// How many workers take part in the pass under way: those with an index below it. 0 between passes.
+    /// How many workers take part in the forward pass under way: those with an index below it. 0 between passes.
     invited: AtomicUsize,
     /// Not 0 when a worker has died inside of a unit, which happens in browsers only.
     dead: AtomicUsize,
@@ -144,7 +141,7 @@ impl Pool {
     }
 
     fn pass<T>(&'static self, limit: usize, body: impl FnOnce() -> T) -> T {
-        // A pass inside of a pass or of a unit, or beside another thread's.
+        // A forward pass inside of a forward pass or of a unit, or beside another thread's.
         if limit < 2 || !LEADS.get().is_null() {
             return body();
         }
@@ -272,7 +269,7 @@ fn linger(idle: &mut u32) {
     }
 }
 
-/// A pass in which the workers are awake; ends with this value, also by a panic.
+/// A forward pass in which the workers are awake; ends with this value, also by a panic.
 struct Lead<'a> {
     pool: &'a Pool,
     _workers: MutexGuard<'a, Vec<Thread>>,

@@ -112,8 +112,8 @@ unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
         let mut sums = [S::splat(0.0); R];
         let quads = quads::<S>(8);
         for block in 0..product.inputs / 32 {
-            let place = Format::Q8_0.place(block);
-            let values = product.strip.add(place.values);
+            let offsets = Format::Q8_0.offsets(block);
+            let values = product.strip.add(offsets.values);
             let x = rows.quads.add(block * 8 * quad_words);
             let mut ints = [S::ints(0); R];
             for (row, ints) in ints.iter_mut().enumerate() {
@@ -125,7 +125,7 @@ unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
                     *ints = S::dot(*ints, weights, x.add(quad * quad_words + row), R);
                 }
             }
-            let scale = S::scales(product.strip.add(place.scales));
+            let scale = S::scales(product.strip.add(offsets.scales));
             for (row, (sum, ints)) in sums.iter_mut().zip(ints).enumerate() {
                 *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
             }
@@ -143,8 +143,8 @@ unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
         let mut sums = [S::splat(0.0); R];
         let quads = quads::<S>(4);
         for block in 0..product.inputs / 32 {
-            let place = Format::Q4_0.place(block);
-            let values = product.strip.add(place.values);
+            let offsets = Format::Q4_0.offsets(block);
+            let values = product.strip.add(offsets.values);
             let x = rows.quads.add(block * 8 * quad_words);
             let mut smalls = [S::smalls(); R];
             for quad in 0..quads {
@@ -154,7 +154,7 @@ unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
                     *smalls = S::dot_halves(*smalls, high, x.add((quad + 4) * quad_words + row), R);
                 }
             }
-            let scale = S::scales(product.strip.add(place.scales));
+            let scale = S::scales(product.strip.add(offsets.scales));
             for (row, (sum, smalls)) in sums.iter_mut().zip(smalls).enumerate() {
                 let ints = S::finish(smalls, *rows.starts.add(block * R + row));
                 *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
@@ -173,13 +173,13 @@ unsafe fn q4k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
         let mut sums = [S::splat(0.0); R];
         let quads = quads::<S>(8);
         for block in 0..product.inputs / 256 {
-            let place = Format::Q4K.place(block);
-            let scales = product.strip.add(place.scales);
+            let offsets = Format::Q4K.offsets(block);
+            let scales = product.strip.add(offsets.scales);
             let d = S::scales(scales);
             let dmin = S::scales(scales.add(LANES * SCALE_BYTES));
             let parts = scales.add(2 * LANES * SCALE_BYTES);
             for pair in 0..4 {
-                let values = product.strip.add(place.values + pair * 32 * LANES);
+                let values = product.strip.add(offsets.values + pair * 32 * LANES);
                 let (low_block, high_block) = (block * 8 + 2 * pair, block * 8 + 2 * pair + 1);
                 let x = rows.quads.add(low_block * 8 * quad_words);
                 let mut lows = [S::smalls(); R];
@@ -213,11 +213,11 @@ unsafe fn q6k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
     unsafe {
         let mut sums = [S::splat(0.0); R];
         for half in 0..product.inputs / 128 {
-            let place = Format::Q6K.place(half / 2);
-            let scales = product.strip.add(place.scales);
+            let offsets = Format::Q6K.offsets(half / 2);
+            let scales = product.strip.add(offsets.scales);
             let d = S::scales(scales);
             let parts = scales.add(LANES * SCALE_BYTES + half % 2 * 8 * LANES);
-            let values = product.strip.add(place.values);
+            let values = product.strip.add(offsets.values);
             let high = values.add(half % 2 * 96 * LANES);
             let low = high.add(32 * LANES);
             q6k_quarter::<S, R, 0, 0>(&mut sums, rows, 4 * half, d, parts, low, high);

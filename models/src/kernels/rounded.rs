@@ -8,8 +8,8 @@ use super::format::Format;
 /// Activations of a block.
 const BLOCK: usize = 32;
 
-/// Blocks whose largest magnitude is below this, 2⁻⁶⁰, are rounded to zero: the scales of all others stay normal numbers
-/// through every product with a weight's scale, so that no kernel depends on how subnormals are treated.
+/// Blocks whose largest magnitude is below this, 2⁻⁶⁰, are rounded to zero: the scales of all others stay normal
+/// numbers through every product with a weight's scale, so that no kernel depends on how subnormals are treated.
 const SMALLEST: f32 = f32::from_bits((127 - 60) << 23);
 
 /// The form in which an instruction set wants four activations.
@@ -145,25 +145,25 @@ impl RoundedRows {
         let unit = wanted.form.unit();
         for (row, x) in x.chunks_exact(inputs).enumerate() {
             let first = row / group * group;
-            let (place, g) = (row - first, group.min(rows - first));
+            let (slot, g) = (row - first, group.min(rows - first));
             let quads = &mut self.quads[first * inputs / 4 * words..];
             let scales = &mut self.scales[first * blocks..];
             let starts = &mut self.starts[first * blocks * starts_per_block..];
             for (block, x) in x.as_chunks::<BLOCK>().0.iter().enumerate() {
                 let (scale, q) = round_block(x);
-                scales[block * g + place] = scale / unit as f32;
+                scales[block * g + slot] = scale / unit as f32;
                 let parts = q.chunks_exact(wanted.sum_len).enumerate();
                 for (part, q) in parts {
                     let [even, odd] = sums(q);
                     let start = -unit * (wanted.bias[0] * even + wanted.bias[1] * odd);
-                    starts[(block * starts_per_block + part) * g + place] = start;
+                    starts[(block * starts_per_block + part) * g + slot] = start;
                 }
                 if wanted.minima {
                     let [even, odd] = sums(&q);
-                    self.sums[first * blocks + block * g + place] = scale * (even + odd) as f32;
+                    self.sums[first * blocks + block * g + slot] = scale * (even + odd) as f32;
                 }
                 for (quad, q) in q.as_chunks::<4>().0.iter().enumerate() {
-                    let at = (block * 8 + quad) * words * g + place;
+                    let at = (block * 8 + quad) * words * g + slot;
                     match wanted.form {
                         QuadForm::Bytes => quads[at] = pack_bytes(*q),
                         QuadForm::Words => {

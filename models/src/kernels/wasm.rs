@@ -3,11 +3,11 @@
 //! There is no product of bytes in simd128, only one of 16-bit numbers, so that signed bytes are multiplied as in AVX2:
 //! two to a word ([`QuadForm::Words`]).
 //!
-//! Relaxed SIMD has dot products of signed bytes with bytes of 7 bits. What the 8th bit means, and whether the sum of two
-//! products may saturate, is up to the engine; nothing here depends on it, because no operand has that bit set. What it
-//! does depend on is speed: x86-64 before AVX-VNNI makes the sums of four out of three instructions, of which one saturates,
-//! everybody else has an instruction for it. So a product whose result is up to the engine tells them apart, see
-//! [`dot_is_one_instruction`].
+//! Relaxed SIMD has dot products of signed bytes with bytes of 7 bits. What the 8th bit means, and whether the sum of
+//! two products may saturate, is up to the engine; nothing here depends on it, because no operand has that bit set.
+//! What it does depend on is speed: x86-64 before AVX-VNNI makes the sums of four out of three instructions, of which
+//! one saturates, everybody else has an instruction for it. So a product whose result is up to the engine tells them
+//! apart, see [`dot_is_one_instruction`].
 
 use std::arch::wasm32::*;
 use std::marker::PhantomData;
@@ -252,8 +252,8 @@ impl Products for RelaxedDot {
 
 /// Whether the engine has an instruction for a relaxed dot product of four bytes.
 ///
-/// Where it makes it out of several, the sum of two products saturates at 2¹⁵ − 1 once a byte has its 8th bit set. It does
-/// not in the single instructions of AVX-VNNI and of ARM.
+/// Where it makes it out of several, the sum of two products saturates at 2¹⁵ − 1 once a byte has its 8th bit set. It
+/// does not in the single instructions of AVX-VNNI and of ARM.
 #[cfg(target_feature = "relaxed-simd")]
 pub(super) fn dot_is_one_instruction() -> bool {
     // `black_box`, so that the engine answers, not the compiler.

@@ -1,8 +1,8 @@
 //! Matrices of the block types that have no kernels of their own: kept as in the file, and widened to f32 sixteen
 //! outputs at a time when they are used.
 //!
-//! Published files use these types seldom, or for few of their tensors. A pass costs several times that of a type with
-//! kernels.
+//! Published files use these types seldom, or for few of their tensors. A forward pass costs several times that of a
+//! type with kernels.
 
 use std::{collections::TryReserveError, ops::Range};
 
@@ -143,8 +143,8 @@ impl WidenedMatrix {
         }
     }
 
-    /// Computes the outputs of one strip for all rows of `x`: sums over [`CHUNK`] inputs, as F32 weights have them, added
-    /// up in order.
+    /// Computes the outputs of one strip for all rows of `x`: sums over [`CHUNK`] inputs, as F32 weights have them,
+    /// added up in order.
     ///
     /// # Safety
     /// `out` points to `[rows, outputs]` elements, of which nobody else uses those of this strip.
@@ -170,7 +170,8 @@ impl WidenedMatrix {
                     stride: LANES,
                     outputs: LANES,
                 };
-                // SAFETY: `wide` is a strip of F32 weights; `x` has as many rows as are told, and `sums` has room for them.
+                // SAFETY: `wide` is a strip of F32 weights; `x` has as many rows as are told, and `sums` has room for
+                // them.
                 unsafe { isa.run(&product, rows) };
                 for (row, sums) in sums.as_chunks::<LANES>().0[..rows].iter().enumerate() {
                     for (lane, sum) in sums[..count].iter().enumerate() {

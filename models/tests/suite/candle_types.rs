@@ -1,4 +1,5 @@
-// The element types that are read here, in the order of `ElementType::ALL`, as candle, the reference, calls them: an expression to include.
+// The element types that are read here, in the order of `ElementType::ALL`, as candle, the reference, calls them: an
+// expression to include.
 [
     GgmlDType::F32,
     GgmlDType::F16,

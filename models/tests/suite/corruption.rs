@@ -24,15 +24,15 @@ fn error(bytes: &[u8]) -> LoadError {
 fn altered(from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = BLOCKS[2].1.to_vec();
-    let places: Vec<usize> = (0..=bytes.len() - from.len()).filter(|&i| bytes[i..].starts_with(from)).collect();
-    assert!(!places.is_empty(), "nothing to replace");
-    for place in places {
-        bytes[place..place + to.len()].copy_from_slice(to);
+    let offsets: Vec<usize> = (0..=bytes.len() - from.len()).filter(|&i| bytes[i..].starts_with(from)).collect();
+    assert!(!offsets.is_empty(), "nothing to replace");
+    for offset in offsets {
+        bytes[offset..offset + to.len()].copy_from_slice(to);
     }
     bytes
 }
 
-/// `key` with its type code and `value`, as they stand in a file.
+/// `key` with its type code and `value`, as they are in a file.
 fn setting(key: &str, code: u32, value: &[u8]) -> Vec<u8> {
     [key.as_bytes(), &code.to_le_bytes(), value].concat()
 }

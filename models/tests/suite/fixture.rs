@@ -32,8 +32,8 @@ pub fn wide_files() -> Vec<Vec<u8>> {
     [BF16, Q6K, Q8_0, Q4_0, Q4K, Q5K].into_iter().map(|dtype| random_gguf(dtype, false)).collect()
 }
 
-/// None: making them takes candle, which would take longer to compile for a browser than all else. The kernels' own tests
-/// show there that all types have the bits that they have here.
+/// None: making them takes candle, which would take longer to compile for a browser than all else. The kernels' own
+/// tests show there that all types have the bits that they have here.
 #[cfg(target_arch = "wasm32")]
 pub fn wide_files() -> Vec<Vec<u8>> {
     Vec::new()

@@ -122,8 +122,8 @@ fn the_pair_stays_close_to_its_source_in_f32() {
     }
 }
 
-/// The logits of a fixed sequence, to the last bit: the same on every processor, in every build and with every number of
-/// threads. A change of the arithmetic changes these, and says so.
+/// The logits of a fixed sequence, to the last bit: the same on every processor, in every build and with every number
+/// of threads. A change of the arithmetic changes these, and says so.
 #[test]
 fn logits_have_the_same_bits_everywhere() {
     let tokens: Vec<u32> = (0..40).map(|i| (i * i * 7 + i * 3) % 61).collect();

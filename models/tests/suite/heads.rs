@@ -33,8 +33,8 @@ fn file() -> HeadsFile {
 fn altered(from: &str, to: &str) -> HeadsError {
     assert_eq!(from.len(), to.len());
     let mut bytes = file().to_bytes();
-    let place = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
-    bytes[place..place + to.len()].copy_from_slice(to.as_bytes());
+    let offset = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    bytes[offset..offset + to.len()].copy_from_slice(to.as_bytes());
     HeadsFile::from_bytes(&bytes).unwrap_err()
 }
 
@@ -61,10 +61,10 @@ fn every_prefix_and_every_addition_is_an_error() {
 #[test]
 fn flipped_bits_never_panic() {
     let bytes = file().to_bytes();
-    for place in 0..bytes.len() {
+    for offset in 0..bytes.len() {
         for bit in 0..8 {
             let mut bytes = bytes.clone();
-            bytes[place] ^= 1 << bit;
+            bytes[offset] ^= 1 << bit;
             let _ = HeadsFile::from_bytes(&bytes);
         }
     }
@@ -94,8 +94,8 @@ fn tensors_that_cannot_be_heads() {
     }
     // A weight without its bias: the name of the gate's bias becomes that of a second weight elsewhere.
     let mut bytes = HeadsFile { stop: None, ..file() }.to_bytes();
-    let place = bytes.windows(9).position(|window| window == b"gate.bias").unwrap();
-    bytes[place..place + 9].copy_from_slice(b"stop.bias");
+    let offset = bytes.windows(9).position(|window| window == b"gate.bias").unwrap();
+    bytes[offset..offset + 9].copy_from_slice(b"stop.bias");
     let error = HeadsFile::from_bytes(&bytes).unwrap_err();
     assert!(matches!(error, HeadsError::MissingTensor { name } if name == "gate.bias"));
 }

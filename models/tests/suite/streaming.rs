@@ -165,8 +165,8 @@ fn a_file_is_refused_before_its_weights_come() {
     let header = file.len() / 4;
     let altered = |from: &[u8], to: &[u8]| {
         let mut file = file.clone();
-        let place = file.windows(from.len()).position(|window| window == from).unwrap();
-        file[place..place + to.len()].copy_from_slice(to);
+        let offset = file.windows(from.len()).position(|window| window == from).unwrap();
+        file[offset..offset + to.len()].copy_from_slice(to);
         file
     };
     for (from, to) in [("blk.1.ffn_up", "blk.1.ffn_UP"), ("blk.1.ffn_up", "blk.0.ffn_up"), ("llama", "qwen2")] {

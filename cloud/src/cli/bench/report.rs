@@ -32,7 +32,7 @@ pub struct Correctness {
 #[serde(rename_all = "camelCase")]
 pub struct ModelReport {
     pub model: &'static str,
-    /// Bytes of weights that a pass reads.
+    /// Bytes of weights that a forward pass reads.
     pub weight_bytes: u64,
     /// Milliseconds of reading them once.
     pub floor_ms: f64,

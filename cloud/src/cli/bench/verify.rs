@@ -1,8 +1,8 @@
 //! `outrider bench verify`: what a verify pass costs on a device, and whether it gives what the CPU gives.
 //!
-//! A pass that verifies reads all weights once, however few rows it has, so it is held against the bytes of the weights over the memory's
-//! bandwidth. Measured is what the engine does: packed rows of one session or many, behind 256 tokens of each; on a GPU the
-//! rounds are decided there, and what comes back is in the time.
+//! A forward pass that verifies reads all weights once, however few rows it has, so it is held against the bytes of the
+//! weights over the memory's bandwidth. Measured is what the engine does: packed rows of one session or many, behind
+//! 256 tokens of each; on a GPU the rounds are decided there, and what comes back is in the time.
 
 use std::{hint::black_box, thread, time::Instant};
 
@@ -13,7 +13,7 @@ use outrider_codec::{
     frame::SamplingParameters,
     scheme::{Code, Drafts, SchemeParameters},
 };
-use outrider_models::{ModelConfig, StoredMatrix, StoredModel};
+use outrider_models::{ModelConfig, StoredModel};
 use outrider_speculation::{judge::rules::Rule, session::cloud::Round};
 
 use super::{
@@ -50,7 +50,7 @@ pub struct Verify {
     pair: PairPaths,
 }
 
-/// Tokens of each session before a pass.
+/// Tokens of each session before a forward pass.
 const CACHED: usize = 256;
 /// Rows of one session.
 const ROWS: [usize; 7] = [1, 2, 3, 4, 5, 8, 16];
@@ -138,7 +138,7 @@ impl Verify {
         Ok(ModelReport { model: choice.name(), weight_bytes, floor_ms, passes })
     }
 
-    /// The median time of a pass in milliseconds, of those after the first.
+    /// The median time of a forward pass in milliseconds, of those after the first.
     fn time(&self, backend: &mut Backend, caches: &mut [Cache], tokens: &[u32]) -> Result<f64, CommandError> {
         let positions: Vec<usize> = (0..tokens.len()).collect();
         let round = round(&tokens[1..]);
@@ -192,16 +192,9 @@ fn text(config: &ModelConfig, len: usize, seed: usize) -> Vec<u32> {
     (0..len).map(|index| ((index * index * 31 + index * 37 + seed * 101) % vocab_size) as u32).collect()
 }
 
-/// Bytes of weights that a pass reads: all but an embedding table that is not the head.
+/// Bytes of the matrices that a forward pass reads.
 fn streamed(model: &StoredModel) -> u64 {
-    let bytes = |matrix: &StoredMatrix| matrix.bytes.len() as u64;
-    let weights = &model.weights;
-    let layers = weights.layers.iter().map(|layer| {
-        let matrices =
-            [&layer.query, &layer.key, &layer.value, &layer.attention_output, &layer.gate, &layer.up, &layer.down];
-        matrices.into_iter().map(bytes).sum::<u64>()
-    });
-    layers.sum::<u64>() + bytes(weights.head.as_ref().unwrap_or(&weights.embedding))
+    model.weights.multiplied().map(|matrix| matrix.bytes.len() as u64).sum()
 }
 
 /// Bytes per second that this processor reads and writes, all threads together, of memory beyond its caches.

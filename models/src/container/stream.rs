@@ -1,13 +1,16 @@
 //! A container as a stream of bytes: what comes before the tensors, then the tensors.
 
 use super::{
-    MatrixBuilder, ModelWeights,
     filling::Filling,
+    parts::MatrixBuilder,
     plan::{Planned, in_file_order},
 };
 use crate::{
-    config::{ModelConfig, RopeScaling},
     error::LoadError,
+    family::{
+        config::{ModelConfig, RopeScaling},
+        weights::ModelWeights,
+    },
 };
 
 /// The part of a container before its tensors.
@@ -80,11 +83,12 @@ impl<H: Header, B: MatrixBuilder> Stream<H, B> {
             Stage::Tensors(config, filling) => (config, filling.finish()?),
             Stage::Failed => return Err(LoadError::AfterFailure),
         };
-        if let Some(factors) = parts.rope_factors() {
+        let weights = ModelWeights::gather(&config, &mut parts)?;
+        // What is left are the divisors of the rotary frequencies.
+        if let Some((_, factors)) = parts.vectors.pop_first() {
             config.rope_scaling = RopeScaling::PerFrequency { factors };
             config.validate()?;
         }
-        let weights = ModelWeights::assemble(&config, &mut parts)?;
         Ok((config, weights))
     }
 }

@@ -3,10 +3,16 @@
 //! Whatever the pieces are that the stream comes in, a tensor is handed on in strips: straight from the piece where
 //! it holds a whole strip, else through a buffer of one. Beyond the weights themselves there is never more than that.
 
+use std::collections::BTreeMap;
+
 use half::{bf16, f16};
 
-use super::{MatrixBuilder, Parts, Role, Shape, plan::Planned};
-use crate::{element::ElementType, error::LoadError};
+use super::{
+    element::ElementType,
+    parts::{MatrixBuilder, Parts},
+    plan::{Planned, Shape},
+};
+use crate::error::LoadError;
 
 /// Memory that a tensor gets ahead of its bytes if the length of the file is not known, unless it has already
 /// proved to be longer: a file that lies costs no more than this, one that does not is rarely moved.
@@ -48,7 +54,8 @@ impl<B: MatrixBuilder> Filling<B> {
     /// `plan` is in the order of the file, of which `position` bytes have gone. If `length_known`, the file is known
     /// to have all the bytes that the plan wants.
     pub(super) fn new(plan: Vec<Planned>, position: u64, length_known: bool) -> Self {
-        Self { plan, next: 0, tensor: None, strip: Vec::new(), position, length_known, parts: Parts::default() }
+        let parts = Parts { matrices: BTreeMap::new(), vectors: BTreeMap::new() };
+        Self { plan, next: 0, tensor: None, strip: Vec::new(), position, length_known, parts }
     }
 
     /// Takes the next bytes of the file.
@@ -73,7 +80,7 @@ impl<B: MatrixBuilder> Filling<B> {
             let planned = &self.plan[self.next - 1];
             let needed = tensor.strip_bytes();
             if needed == 0 {
-                tensor.finish(planned.role, &mut self.parts);
+                tensor.finish(planned.number, &mut self.parts);
                 continue;
             }
             if self.strip.is_empty() && input.len() >= needed {
@@ -143,8 +150,8 @@ impl<B: MatrixBuilder> Tensor<B> {
         }
     }
 
-    /// Makes sure that there is memory for a strip of `strip_bytes`, which have come: for all that is missing if the file is known
-    /// to hold it, else for as much as has proved to be there.
+    /// Makes sure that there is memory for a strip of `strip_bytes`, which have come: for all that is missing if the
+    /// file is known to hold it, else for as much as has proved to be there.
     fn make_room(&mut self, planned: &Planned, strip_bytes: usize, length_known: bool) -> Result<(), LoadError> {
         if self.room >= self.done + strip_bytes as u64 {
             return Ok(());
@@ -185,13 +192,13 @@ impl<B: MatrixBuilder> Tensor<B> {
         }
     }
 
-    fn finish(self, role: Role, parts: &mut Parts<B::Matrix>) {
+    fn finish(self, number: usize, parts: &mut Parts<B::Matrix>) {
         match self.builder {
             Builder::Matrix(builder) => {
-                parts.matrices.insert(role, builder.finish());
+                parts.matrices.insert(number, builder.finish());
             }
             Builder::Vector { values, .. } => {
-                parts.vectors.insert(role, values);
+                parts.vectors.insert(number, values);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Rotary position embedding: each pair of elements of a head is a point in a plane, turned by an angle
 //! proportional to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
 
-use crate::config::{ModelConfig, RopeLayout};
+use crate::family::config::{ModelConfig, RopeLayout};
 
 /// The frequencies of a model.
 pub(crate) struct Rope {

@@ -11,11 +11,14 @@ use safetensors::{
 };
 
 use super::{
-    LayerRole, Role, expected,
+    element::ElementType,
     plan::{Directory, Entry, Planned},
     stream::{Header, Progress},
 };
-use crate::{config::ModelConfig, element::ElementType, error::LoadError};
+use crate::{
+    error::LoadError,
+    family::{config::ModelConfig, weights::WeightName},
+};
 
 /// Bytes of the header's length.
 const LENGTH_BYTES: usize = 8;
@@ -81,18 +84,14 @@ impl Header for SafetensorsHeader {
             return Err(SafeTensorError::MetadataIncompleteBuffer.into());
         }
         let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, entry(info, data_start)));
-        let mut directory = Directory(tensors.collect::<HashMap<String, Entry>>());
+        let mut tensors: HashMap<String, Entry> = tensors.collect();
         if config.tied_embeddings {
             // Some checkpoints store the tied table twice; the second copy is not needed.
-            directory.0.remove(&name(Role::Head));
+            tensors.remove(&WeightName::HEAD.hugging_face());
         }
         // Old checkpoints store the rotary frequencies, which follow from the configuration.
-        directory.0.retain(|name, _| !name.ends_with(".rotary_emb.inv_freq"));
-        let mut plan = Vec::new();
-        for (role, shape) in expected(config) {
-            plan.push(directory.take(name(role), role, shape)?);
-        }
-        directory.finish()?;
+        tensors.retain(|name, _| !name.ends_with(".rotary_emb.inv_freq"));
+        let plan = Directory::new(tensors, WeightName::hugging_face).plan(config, None)?;
         Ok((self.config, plan))
     }
 
@@ -112,27 +111,4 @@ fn entry(info: &TensorInfo, data_start: u64) -> Entry {
     };
     let shape = info.shape.iter().map(|&n| n as u64).collect();
     Entry { shape, element, start: data_start + info.data_offsets.0 as u64 }
-}
-
-fn name(role: Role) -> String {
-    let (index, part) = match role {
-        Role::Embedding => return "model.embed_tokens.weight".to_owned(),
-        Role::Norm => return "model.norm.weight".to_owned(),
-        Role::Head => return "lm_head.weight".to_owned(),
-        // Part of config.json.
-        Role::RopeFactors => return "rope_scaling".to_owned(),
-        Role::Layer(index, part) => (index, part),
-    };
-    let part = match part {
-        LayerRole::AttentionNorm => "input_layernorm",
-        LayerRole::Query => "self_attn.q_proj",
-        LayerRole::Key => "self_attn.k_proj",
-        LayerRole::Value => "self_attn.v_proj",
-        LayerRole::AttentionOutput => "self_attn.o_proj",
-        LayerRole::FeedForwardNorm => "post_attention_layernorm",
-        LayerRole::Gate => "mlp.gate_proj",
-        LayerRole::Up => "mlp.up_proj",
-        LayerRole::Down => "mlp.down_proj",
-    };
-    format!("model.layers.{index}.{part}.weight")
 }

@@ -1,24 +1,24 @@
 //! The Llama architecture over a packed, ragged batch.
 
-use std::io::Read;
-
-#[cfg(not(target_arch = "wasm32"))]
-use crate::loader::load;
-use crate::{
+use super::{
     cache::{Chunk, HostPages, KvCache, feed},
-    config::ModelConfig,
-    error::{LoadError, ModelError},
+    linear::{Linear, products},
+    logits::{BatchLogits, Logits, LogitsRef},
+    rope::{Angles, Rope},
+};
+use crate::{
+    error::ModelError,
+    family::{
+        config::ModelConfig,
+        weights::{LayerWeights, ModelWeights},
+    },
     kernels::{
         add_assign,
         attention::{Heads, RowSpan, attend},
         gated_silu, pool, rms_norm,
         rounded::Activations,
     },
-    linear::{Linear, LinearBuilder, products},
-    loader::{SafetensorsLoader, load_gguf},
-    logits::{BatchLogits, Logits, LogitsRef},
-    rope::{Angles, Rope},
-    weights::{LayerWeights, ModelWeights},
+    threads,
 };
 
 /// A language model of the Llama architecture: RMSNorm, rotary positions, grouped-query attention, SwiGLU,
@@ -32,43 +32,6 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end, as a
-    /// [`GgufLoader`](crate::GgufLoader) that does not know its length.
-    ///
-    /// Weights: F32, F16, BF16 and the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K; norms F32, F16
-    /// or BF16. They go straight to where they stay; beyond them, memory is one piece of the file.
-    ///
-    /// # Errors
-    /// Any file gives a model or a [`LoadError`], never a panic, and nothing is allocated that the file
-    /// does not hold. Features that are not implemented are refused.
-    pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
-        let (config, weights) = load_gguf::<LinearBuilder>(reader, None)?;
-        Ok(Self::new(config, weights))
-    }
-
-    /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `config.json` and `model.safetensors`.
-    ///
-    /// Weights: F32, F16 or BF16; products are computed in f32.
-    ///
-    /// # Errors
-    /// As for [`from_gguf`](Self::from_gguf).
-    pub fn from_safetensors(config_json: &[u8], weights: &[u8]) -> Result<Self, LoadError> {
-        let mut loader = SafetensorsLoader::new(config_json, Some(weights.len() as u64))?;
-        loader.push(weights)?;
-        loader.finish()
-    }
-
-    /// Opens a `.gguf` file, a `.safetensors` file with `config.json` next to it, or a folder that holds
-    /// `model.safetensors` and `config.json`.
-    ///
-    /// # Errors
-    /// As for [`from_gguf`](Self::from_gguf), and [`LoadError::UnknownFormat`] for other paths.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
-        let (config, weights) = load::<LinearBuilder>(path)?;
-        Ok(Self::new(config, weights))
-    }
-
     /// Shape and constants.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
@@ -89,9 +52,9 @@ impl Model {
     /// chunks there were, and on every machine. Where no logits are wanted, the last block computes
     /// keys and values only.
     ///
-    /// `scratch` is the memory of the pass, about `4 × tokens × (6 × hidden + 2 × intermediate)` bytes plus the
-    /// logits; feed long prompts in pieces. A pass that is no larger than an earlier one with the same scratch allocates nothing, but for
-    /// a page of a cache now and then.
+    /// `scratch` is the memory of the forward pass, about `4 × tokens × (6 × hidden + 2 × intermediate)` bytes plus the
+    /// logits; feed long prompts in pieces. A forward pass that is no larger than an earlier one with the same scratch
+    /// allocates nothing, but for a page of a cache now and then.
     ///
     /// # Errors
     /// [`ModelError`] says which chunk is wrong and how. The caches are then as they were.
@@ -102,8 +65,11 @@ impl Model {
     ) -> Result<BatchLogits<'s>, ModelError> {
         feed(&self.config, &self.pages, batch, |batch| {
             scratch.lay_out(batch);
-            let worth_splitting = scratch.tokens.len() * self.weights.multiplications() >= PASS_WORTH_SPLITTING;
-            pool::pass(worth_splitting, || Pass { model: self, batch, scratch: &mut *scratch }.run());
+            let threads = match scratch.tokens.len() * self.multiplications() < PASS_WORTH_SPLITTING {
+                true => 1,
+                false => threads::limit(),
+            };
+            pool::pass(threads, || Pass { model: self, batch, scratch: &mut *scratch }.run());
             Ok(())
         })?;
         let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
@@ -125,9 +91,14 @@ impl Model {
         let (rope, pages) = (Rope::new(&config), HostPages::new(&config));
         Self { config, weights, rope, pages }
     }
+
+    /// Multiplications for one token, attention apart.
+    fn multiplications(&self) -> usize {
+        self.weights.multiplied().map(Linear::multiplications).sum()
+    }
 }
 
-/// Multiplications of a pass below which waking other threads costs more than it gives.
+/// Multiplications of a forward pass below which waking other threads costs more than it gives.
 const PASS_WORTH_SPLITTING: usize = 2 << 20;
 
 /// The memory of forward passes, to be used again and again; any model, any batch.

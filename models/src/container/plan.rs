@@ -2,8 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::{Role, Shape};
-use crate::{element::ElementType, error::LoadError};
+use super::element::ElementType;
+use crate::{
+    error::LoadError,
+    family::{
+        config::ModelConfig,
+        weights::{ModelWeights, WeightName, WeightSource},
+    },
+};
 
 /// A tensor of a container, as its directory has it.
 #[derive(Debug, Clone)]
@@ -16,10 +22,20 @@ pub(super) struct Entry {
     pub(super) start: u64,
 }
 
+/// What a weight looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Stays in the type it is stored in.
+    Matrix { outputs: usize, inputs: usize },
+    /// Widened to f32.
+    Vector { len: usize },
+}
+
 /// A weight to be loaded.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    pub(super) role: Role,
+    /// Its number in the order in which a model asks for its weights.
+    pub(super) number: usize,
     pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) element: ElementType,
@@ -29,13 +45,55 @@ pub(crate) struct Planned {
     pub(super) size: u64,
 }
 
-/// The tensors of a file that are not planned yet.
-pub(super) struct Directory(pub(super) HashMap<String, Entry>);
+/// The tensors of a file, and those that a model has asked for.
+pub(super) struct Directory {
+    tensors: HashMap<String, Entry>,
+    /// The container's names.
+    name: fn(&WeightName) -> String,
+    plan: Vec<Planned>,
+}
+
+impl WeightSource for Directory {
+    type Matrix = ();
+    type Error = LoadError;
+
+    fn matrix(&mut self, name: WeightName, [outputs, inputs]: [usize; 2]) -> Result<(), LoadError> {
+        self.take(name, Shape::Matrix { outputs, inputs })
+    }
+
+    fn vector(&mut self, name: WeightName, [len]: [usize; 1]) -> Result<Vec<f32>, LoadError> {
+        self.take(name, Shape::Vector { len })?;
+        // Nothing of it has come.
+        Ok(Vec::new())
+    }
+}
 
 impl Directory {
-    /// Takes out the tensor called `name`, if it is there and can be the weight that is wanted.
-    pub(super) fn take(&mut self, name: String, role: Role, shape: Shape) -> Result<Planned, LoadError> {
-        let Some(entry) = self.0.remove(&name) else {
+    pub(super) fn new(tensors: HashMap<String, Entry>, name: fn(&WeightName) -> String) -> Self {
+        Self { tensors, name, plan: Vec::new() }
+    }
+
+    /// What a model of this shape asks for, and behind that its rotary factors if they are stored. No tensor may be
+    /// left over.
+    pub(super) fn plan(
+        mut self,
+        config: &ModelConfig,
+        rope_factors: Option<WeightName>,
+    ) -> Result<Vec<Planned>, LoadError> {
+        ModelWeights::gather(config, &mut self)?;
+        if let Some(factors) = rope_factors {
+            self.take(factors, Shape::Vector { len: config.head_dim / 2 })?;
+        }
+        match self.tensors.into_keys().min() {
+            None => Ok(self.plan),
+            Some(name) => Err(LoadError::UnexpectedTensor { name }),
+        }
+    }
+
+    /// Plans the tensor of this name, if it is there and can be the weight that is wanted.
+    fn take(&mut self, name: WeightName, shape: Shape) -> Result<(), LoadError> {
+        let name = (self.name)(&name);
+        let Some(entry) = self.tensors.remove(&name) else {
             return Err(LoadError::MissingTensor { name });
         };
         let expected = match shape {
@@ -57,15 +115,8 @@ impl Directory {
         // Dimensions are at most 2²⁴, so a matrix has at most 2⁵⁰ bytes.
         let rows = expected.iter().rev().skip(1).map(|&n| n as u64).product::<u64>();
         let size = rows * element.row_bytes(columns) as u64;
-        Ok(Planned { role, name, shape, element, start: entry.start, size })
-    }
-
-    /// Checks that no tensor is left over.
-    pub(super) fn finish(self) -> Result<(), LoadError> {
-        match self.0.into_keys().min() {
-            None => Ok(()),
-            Some(name) => Err(LoadError::UnexpectedTensor { name }),
-        }
+        self.plan.push(Planned { number: self.plan.len(), name, shape, element, start: entry.start, size });
+        Ok(())
     }
 }
 

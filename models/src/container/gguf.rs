@@ -19,14 +19,20 @@
 use std::collections::HashMap;
 
 use super::{
-    gguf_fields::{Claim, Fields, Metadata, Stop, Value, scalar_size},
-    plan::Entry,
-    stream::Progress,
+    element::ElementType,
+    gguf_fields::{Claim, Fields, Stop, scalar_size},
+    plan::{Directory, Entry, Planned},
+    stream::{Header, Progress},
 };
-use crate::{element::ElementType, error::LoadError};
+use crate::{
+    error::LoadError,
+    family::{
+        config::{ModelConfig, RopeScaling},
+        gguf_settings::{CHAT_TEMPLATE, Metadata, Value},
+        weights::WeightName,
+    },
+};
 
-/// Key of the text that makes a prompt of a conversation.
-pub(super) const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 /// Longest text value that is kept; longer ones are skipped.
 const LONGEST_TEXT: u64 = 4096;
 /// Longest chat template that is kept. Published ones have up to 20 kB.
@@ -43,11 +49,11 @@ const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
 
 /// What a GGUF file says before its tensors, while it is being read.
-pub(super) struct Gguf {
-    pub(super) metadata: Metadata,
+pub(crate) struct GgufHeader {
+    metadata: Metadata,
     /// Offsets are from the beginning of the data until the directory is complete, then from that of the file.
-    pub(super) tensors: HashMap<String, Entry>,
-    pub(super) total_bytes: Option<u64>,
+    tensors: HashMap<String, Entry>,
+    total_bytes: Option<u64>,
     expects: Item,
     metadata_left: u64,
     tensors_left: u64,
@@ -81,8 +87,9 @@ struct Array {
     claim: Claim,
 }
 
-impl Gguf {
-    pub(super) fn new(total_bytes: Option<u64>) -> Self {
+impl GgufHeader {
+    /// `total_bytes` is the file's length, if it is known.
+    pub(crate) fn new(total_bytes: Option<u64>) -> Self {
         Self {
             metadata: HashMap::new(),
             tensors: HashMap::new(),
@@ -97,45 +104,6 @@ impl Gguf {
             lacks: None,
             position: 0,
         }
-    }
-
-    /// Bytes taken so far.
-    pub(super) fn position(&self) -> u64 {
-        self.position + self.cut.len() as u64
-    }
-
-    /// Takes bytes off `input` up to the end of the directory.
-    pub(super) fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError> {
-        loop {
-            if let Some((_, left)) = &mut self.skipping {
-                let count = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
-                *input = &input[count..];
-                self.position += count as u64;
-                *left -= count as u64;
-                if *left > 0 {
-                    return Ok(Progress::Incomplete);
-                }
-                self.skipping = None;
-            }
-            if self.is_complete() {
-                self.locate_tensors()?;
-                return Ok(Progress::Complete);
-            }
-            if !self.next_item(input)? {
-                return Ok(Progress::Incomplete);
-            }
-        }
-    }
-
-    /// What a file that ends here lacks.
-    pub(super) fn truncated(&self) -> LoadError {
-        let end = self.position();
-        // An array's length says more than the element at which it ends.
-        let array = self.arrays.first().map(|array| &array.claim);
-        let array = array.filter(|claim| claim.needed > end.saturating_sub(claim.offset));
-        let skipped = self.skipping.as_ref().map(|(claim, _)| claim);
-        let magic = Claim { what: "magic".to_owned(), offset: 0, needed: 4 };
-        array.or(skipped).or(self.lacks.as_ref()).unwrap_or(&magic).truncated(end)
     }
 
     /// Reads the next item from what was cut and `input`. False if all of `input` is taken and more is needed.
@@ -360,6 +328,57 @@ impl Gguf {
             entry.start = entry.start.saturating_add(data_start);
         }
         Ok(())
+    }
+}
+
+impl Header for GgufHeader {
+    fn position(&self) -> u64 {
+        self.position + self.cut.len() as u64
+    }
+
+    fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError> {
+        loop {
+            if let Some((_, left)) = &mut self.skipping {
+                let count = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
+                *input = &input[count..];
+                self.position += count as u64;
+                *left -= count as u64;
+                if *left > 0 {
+                    return Ok(Progress::Incomplete);
+                }
+                self.skipping = None;
+            }
+            if self.is_complete() {
+                self.locate_tensors()?;
+                return Ok(Progress::Complete);
+            }
+            if !self.next_item(input)? {
+                return Ok(Progress::Incomplete);
+            }
+        }
+    }
+
+    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+        let shape_of = |name: &str| self.tensors.get(name).map(|entry| entry.shape.as_slice());
+        let config = ModelConfig::from_gguf(self.metadata, shape_of)?;
+        let factors = WeightName::ROPE_FACTORS;
+        let stored = self.tensors.contains_key(&factors.gguf());
+        if stored && config.rope_scaling != RopeScaling::None {
+            let found = format!("{} and {:?}", factors.gguf(), config.rope_scaling);
+            return Err(LoadError::Unsupported { what: "two rope scalings", found });
+        }
+        let plan = Directory::new(self.tensors, WeightName::gguf).plan(&config, stored.then_some(factors))?;
+        Ok((config, plan))
+    }
+
+    fn truncated(&self) -> LoadError {
+        let end = self.position();
+        // An array's length says more than the element at which it ends.
+        let array = self.arrays.first().map(|array| &array.claim);
+        let array = array.filter(|claim| claim.needed > end.saturating_sub(claim.offset));
+        let skipped = self.skipping.as_ref().map(|(claim, _)| claim);
+        let magic = Claim { what: "magic".to_owned(), offset: 0, needed: 4 };
+        array.or(skipped).or(self.lacks.as_ref()).unwrap_or(&magic).truncated(end)
     }
 }
 

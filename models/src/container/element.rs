@@ -69,7 +69,8 @@ impl ElementType {
     }
 
     /// The type's code in a GGUF tensor directory (`ggml_type`).
-    pub(crate) const fn gguf_code(self) -> u32 {
+    #[must_use]
+    pub const fn gguf_code(self) -> u32 {
         match self {
             Self::F32 => 0,
             Self::F16 => 1,
@@ -158,7 +159,7 @@ mod tests {
     /// candle's table of the same types is the reference.
     #[test]
     fn blocks_are_as_long_as_candle_has_them() {
-        let reference = include!("../tests/suite/candle_types.rs");
+        let reference = include!("../../tests/suite/candle_types.rs");
         assert_eq!(ElementType::ALL.len(), reference.len());
         for (element, dtype) in ElementType::ALL.into_iter().zip(reference) {
             assert_eq!(element.name().replace("_K", "K"), format!("{dtype:?}"));

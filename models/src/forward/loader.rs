@@ -9,18 +9,25 @@
 //! gets its memory at once, and a file that claims to be longer is refused. Where nobody knows, a weight gets at most
 //! 64 MiB ahead of its bytes, or as much again as it has already; only then can it have to be moved.
 
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 
-use crate::{
-    config::ModelConfig,
-    error::LoadError,
-    linear::LinearBuilder,
+use super::{
+    linear::{Linear, LinearBuilder},
     llama::Model,
-    weights::{GgufHeader, MatrixBuilder, ModelWeights, SafetensorsHeader, Stream},
 };
-
-/// Bytes that are read from a file before they are pushed.
-const PIECE_BYTES: usize = 256 << 10;
+#[cfg(not(target_arch = "wasm32"))]
+use crate::container::read;
+use crate::{
+    container::{
+        gguf::GgufHeader,
+        parts::MatrixBuilder,
+        read::{read_gguf, read_safetensors},
+        safetensors::SafetensorsHeader,
+        stored::{StoredMatrix, StoredModel},
+        stream::Stream,
+    },
+    error::LoadError,
+};
 
 /// Loads a GGUF file of architecture `llama` from its bytes as they come.
 ///
@@ -94,50 +101,66 @@ impl SafetensorsLoader {
     }
 }
 
-/// A model's shape, and its weights as a kind of builder leaves them.
-pub(crate) type Loaded<B> = (ModelConfig, ModelWeights<<B as MatrixBuilder>::Matrix>);
-
-/// Loads a GGUF file from the reader's position to its end. `total_bytes` is its length, if it is known.
-pub(crate) fn load_gguf<B: MatrixBuilder>(
-    reader: &mut impl Read,
-    total_bytes: Option<u64>,
-) -> Result<Loaded<B>, LoadError> {
-    let mut stream: Stream<_, B> = Stream::new(GgufHeader::new(total_bytes), total_bytes);
-    read_to_end(reader, |piece| stream.push(piece))?;
-    stream.finish()
-}
-
-/// Opens what a path names, as [`Model::open`] says.
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn load<B: MatrixBuilder>(path: &std::path::Path) -> Result<Loaded<B>, LoadError> {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let (config, weights) = match extension {
-        _ if path.is_dir() => (path.join("config.json"), path.join("model.safetensors")),
-        Some("safetensors") => (path.with_file_name("config.json"), path.to_owned()),
-        Some("gguf") => {
-            let mut file = std::fs::File::open(path)?;
-            let total_bytes = Some(file.metadata()?.len());
-            return load_gguf::<B>(&mut file, total_bytes);
-        }
-        _ => return Err(LoadError::UnknownFormat { path: path.display().to_string() }),
-    };
-    let config = std::fs::read(config)?;
-    let mut file = std::fs::File::open(weights)?;
-    let total_bytes = Some(file.metadata()?.len());
-    let mut stream: Stream<_, B> = Stream::new(SafetensorsHeader::new(&config, total_bytes)?, total_bytes);
-    read_to_end(&mut file, |piece| stream.push(piece))?;
-    stream.finish()
-}
-
-/// Reads to the end, in pieces that are pushed.
-fn read_to_end(reader: &mut impl Read, mut push: impl FnMut(&[u8]) -> Result<(), LoadError>) -> Result<(), LoadError> {
-    let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        match reader.read(&mut piece) {
-            Ok(0) => return Ok(()),
-            Ok(count) => push(&piece[..count])?,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error.into()),
-        }
+impl Model {
+    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end, as a
+    /// [`GgufLoader`](crate::GgufLoader) that does not know its length.
+    ///
+    /// Weights: F32, F16, BF16 and the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K; norms F32, F16
+    /// or BF16. They go straight to where they stay; beyond them, memory is one piece of the file.
+    ///
+    /// # Errors
+    /// Any file gives a model or a [`LoadError`], never a panic, and nothing is allocated that the file
+    /// does not hold. Features that are not implemented are refused.
+    pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
+        let (config, weights) = read_gguf::<LinearBuilder>(reader, None)?;
+        Ok(Self::new(config, weights))
     }
+
+    /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `config.json` and `model.safetensors`.
+    ///
+    /// Weights: F32, F16 or BF16; products are computed in f32.
+    ///
+    /// # Errors
+    /// As for [`from_gguf`](Self::from_gguf).
+    pub fn from_safetensors(config_json: &[u8], weights: &[u8]) -> Result<Self, LoadError> {
+        let total_bytes = Some(weights.len() as u64);
+        let (config, weights) = read_safetensors::<LinearBuilder>(config_json, &mut &*weights, total_bytes)?;
+        Ok(Self::new(config, weights))
+    }
+
+    /// Opens a `.gguf` file, a `.safetensors` file with `config.json` next to it, or a folder that holds
+    /// `model.safetensors` and `config.json`.
+    ///
+    /// # Errors
+    /// As for [`from_gguf`](Self::from_gguf), and [`LoadError::UnknownFormat`] for other paths.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
+        let (config, weights) = read::open::<LinearBuilder>(path)?;
+        Ok(Self::new(config, weights))
+    }
+}
+
+impl StoredModel {
+    /// The same model on this processor's kernels.
+    ///
+    /// # Errors
+    /// If there is no memory for it, or no kernel for one of its types.
+    pub fn into_model(self) -> Result<Model, LoadError> {
+        Ok(Model::new(self.config, self.weights.map(linear)?))
+    }
+}
+
+fn linear(matrix: StoredMatrix) -> Result<Linear, LoadError> {
+    let StoredMatrix { element, outputs, inputs, bytes } = matrix;
+    let name = || "of a stored model".to_owned();
+    let mut builder = LinearBuilder::new(element, outputs, inputs)
+        .ok_or_else(|| LoadError::TensorType { name: name(), dtype: element.to_string() })?;
+    builder.try_reserve(usize::MAX).map_err(|_| LoadError::OutOfMemory { what: name(), needed: bytes.len() as u64 })?;
+    let mut rest = bytes.as_slice();
+    while builder.strip_bytes() > 0 {
+        let (strip, behind) = rest.split_at(builder.strip_bytes());
+        builder.push_strip(strip);
+        rest = behind;
+    }
+    Ok(builder.finish())
 }

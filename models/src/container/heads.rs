@@ -19,7 +19,7 @@ use std::{
 
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
-use crate::{config::ModelConfig, tokenizer::Tokenizer};
+use crate::{family::config::ModelConfig, tokenizer::Tokenizer};
 
 /// The numbers of σ(w·h + b).
 #[derive(Debug, Clone, PartialEq)]

@@ -103,7 +103,7 @@ impl<'s> LogitsRef<'s> {
         self.values.chunks_exact(self.vocab_size)
     }
 
-    /// A copy that outlives the memory of the pass.
+    /// A copy that outlives the memory of the forward pass.
     #[must_use]
     pub fn to_logits(&self) -> Logits {
         let Self { values, hidden, vocab_size, hidden_size } = *self;

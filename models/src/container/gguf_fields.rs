@@ -1,25 +1,9 @@
 //! The fields of a GGUF file, read from bytes that may end anywhere.
 
-use std::collections::HashMap;
-
-use crate::error::LoadError;
+use crate::{error::LoadError, family::gguf_settings::Value};
 
 /// Longest key or tensor name, in bytes. The specification says 65535 for keys.
 const LONGEST_NAME: u64 = 65_535;
-
-/// A metadata value. Arrays are only counted: none of those that matter here is an array.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
-    Unsigned(u64),
-    Signed(i64),
-    Float(f64),
-    Bool(bool),
-    Text(String),
-    Skipped,
-}
-
-/// Settings by their keys.
-pub(super) type Metadata = HashMap<String, Value>;
 
 /// Bytes that a file claims to have.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 
-use crate::{config::ModelConfig, error::ModelError, kernels::attention::PAGE_TOKENS};
+use crate::{error::ModelError, family::config::ModelConfig, kernels::attention::PAGE_TOKENS};
 
-/// The memory that a backend's KV caches take pages from. Equal ones may take each other's place.
+/// The memory that a backend's KV caches take pages from. Caches of equal sources can be exchanged.
 pub trait PageSource: Debug + Clone + PartialEq {
     /// Keys and values of [`PAGE_TOKENS`] tokens in every layer, or the right to them; given back when dropped.
     type Page: Debug;
@@ -23,11 +23,11 @@ pub trait PageSource: Debug + Clone + PartialEq {
 
 /// The KV cache of one sequence, for every layer.
 ///
-/// Memory grows by pages of [`PAGE_TOKENS`] tokens and never moves. [`truncate`](Self::truncate) discards tokens in constant
-/// time and keeps the memory for those that follow.
+/// Memory grows by pages of [`PAGE_TOKENS`] tokens and never moves. [`truncate`](Self::truncate) discards tokens in
+/// constant time and keeps the memory for those that follow.
 ///
-/// Positions at and above [`len`](Self::len) may hold values of a forward pass that failed or of tokens that were rolled
-/// back; they are always written again before they are read.
+/// Positions at and above [`len`](Self::len) may hold values of a forward pass that failed or of tokens that were
+/// rolled back; they are always written again before they are read.
 #[derive(Debug, Clone)]
 pub struct KvCache<S: PageSource = HostPages> {
     source: S,
@@ -89,8 +89,8 @@ pub struct Chunk<'a, S: PageSource = HostPages> {
     pub positions: &'a [usize],
 }
 
-/// Runs a forward pass over a batch that has been checked, whose caches come from `source` and have room for its tokens. They
-/// hold these tokens if the pass succeeds, and are as they were if not.
+/// Runs a forward pass over a batch that has been checked, whose caches come from `source` and have room for its
+/// tokens. They hold these tokens if the forward pass succeeds, and are as they were if not.
 ///
 /// # Errors
 /// [`ModelError`] names the chunk that cannot be fed and says why; what `pass` or the memory fails with.
@@ -142,7 +142,8 @@ impl<S: PageSource> Chunk<'_, S> {
 
 /// Main memory, for models of one shape.
 ///
-/// A page is, for each layer, keys `[kv_heads, head_dim, PAGE_TOKENS]` and values `[kv_heads, PAGE_TOKENS, head_dim]`, in f32.
+/// A page is, for each layer, keys `[kv_heads, head_dim, PAGE_TOKENS]` and values `[kv_heads, PAGE_TOKENS, head_dim]`,
+/// in f32.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPages {
     layers: usize,
@@ -177,8 +178,8 @@ impl HostPages {
 }
 
 impl KvCache {
-    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, behind the tokens of `layer`, for which there are pages.
-    /// They count only once the forward pass has succeeded.
+    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, behind the tokens of `layer`, for which there are
+    /// pages. They count only once the forward pass has succeeded.
     pub(crate) fn stage(&mut self, layer: usize, keys: &[f32], values: &[f32]) {
         let HostPages { kv_heads, head_dim, .. } = self.source;
         let width = kv_heads * head_dim;
@@ -197,7 +198,8 @@ impl KvCache {
         }
     }
 
-    /// Keys, `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`, of a head in the `page`-th page, staged ones included.
+    /// Keys, `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`, of a head in the `page`-th page, staged
+    /// ones included.
     pub(crate) fn page(&self, page: usize, layer: usize, kv_head: usize) -> (&[f32], &[f32]) {
         let head = self.source.head_dim * PAGE_TOKENS;
         let part = self.source.kv_heads * head;

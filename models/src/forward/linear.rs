@@ -3,7 +3,7 @@
 use std::collections::TryReserveError;
 
 use crate::{
-    element::ElementType,
+    container::{element::ElementType, parts::MatrixBuilder},
     kernels::{
         format::{Format, LANES},
         isa::Isa,
@@ -12,7 +12,6 @@ use crate::{
         rounded::Activations,
         widened::{WidenedFormat, WidenedMatrix},
     },
-    weights::MatrixBuilder,
 };
 
 /// A matrix of weights, `[outputs, inputs]`.
@@ -29,7 +28,7 @@ enum Weights {
 
 /// A [`Linear`] that is being loaded: takes the bytes of a container, strip by strip, to where they stay.
 ///
-/// A strip is 16 rows as they stand in the file, row after row; the last one is the rows that are left. Memory is
+/// A strip is 16 rows as they are in the file, row after row; the last one is the rows that are left. Memory is
 /// that of the matrix alone: nothing is allocated before room is made.
 pub(crate) struct LinearBuilder {
     linear: Linear,

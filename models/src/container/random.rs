@@ -1,0 +1,103 @@
+//! Random weights: what a forward pass costs depends on the model's shape alone.
+
+use std::convert::Infallible;
+
+use half::{bf16, f16};
+
+use super::{element::ElementType, stored::StoredMatrix};
+use crate::family::weights::{WeightName, WeightSource};
+
+/// Draws weights under which activations keep their size: matrices of standard deviation `0.5 / √inputs`, norms of
+/// ones.
+#[derive(Debug, Clone)]
+pub struct RandomWeights {
+    element: ElementType,
+    /// Of splitmix64: bits without a pattern that a cache or a branch predictor could learn.
+    state: u64,
+}
+
+impl RandomWeights {
+    /// The element types that it draws.
+    pub const ELEMENTS: [ElementType; 6] = [
+        ElementType::F16,
+        ElementType::BF16,
+        ElementType::Q4_0,
+        ElementType::Q8_0,
+        ElementType::Q4_K,
+        ElementType::Q6_K,
+    ];
+
+    /// Begins with a seed. Absent for element types other than [`ELEMENTS`](Self::ELEMENTS).
+    #[must_use]
+    pub fn new(element: ElementType, seed: u64) -> Option<Self> {
+        Self::ELEMENTS.contains(&element).then_some(Self { element, state: seed })
+    }
+
+    /// Draws the next blocks of a matrix with rows of `inputs` elements.
+    pub fn fill(&mut self, inputs: usize, blocks: &mut [u8]) {
+        for word in blocks.chunks_mut(8) {
+            word.copy_from_slice(&self.next().to_le_bytes()[..word.len()]);
+        }
+        let deviation = 0.5 / (inputs as f64).sqrt();
+        for block in blocks.chunks_exact_mut(self.element.block_bytes()) {
+            tame(self.element, block, deviation);
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+impl WeightSource for RandomWeights {
+    type Matrix = StoredMatrix;
+    type Error = Infallible;
+
+    fn matrix(&mut self, _: WeightName, [outputs, inputs]: [usize; 2]) -> Result<StoredMatrix, Infallible> {
+        let element = self.element;
+        let mut bytes = vec![0; outputs * element.row_bytes(inputs)];
+        self.fill(inputs, &mut bytes);
+        Ok(StoredMatrix { element, outputs, inputs, bytes })
+    }
+
+    fn vector(&mut self, _: WeightName, [len]: [usize; 1]) -> Result<Vec<f32>, Infallible> {
+        Ok(vec![1.0; len])
+    }
+}
+
+/// Gives a block of random bits the scale that makes its elements deviate by `deviation`.
+fn tame(element: ElementType, block: &mut [u8], deviation: f64) {
+    let mut put = |at: usize, scale: f64| block[at..at + 2].copy_from_slice(&f16::from_f64(scale).to_le_bytes());
+    match element {
+        // Sign and fraction stay random; the exponent is set.
+        ElementType::F16 | ElementType::BF16 => {
+            let (bits, exponent) = match element {
+                ElementType::F16 => (f16::from_f64(deviation).to_bits(), 0x7c00),
+                _ => (bf16::from_f64(deviation).to_bits(), 0x7f80),
+            };
+            let random = u16::from_le_bytes([block[0], block[1]]);
+            block.copy_from_slice(&(random & !exponent | bits & exponent).to_le_bytes());
+        }
+        // Integers -7 to 7, -8 being moved to 0: a mean below 0 would add up over the layers.
+        ElementType::Q4_0 => {
+            put(0, deviation / 4.2);
+            for pair in &mut block[2..] {
+                let moved = |mask: u8| if *pair & mask == 0 { mask & 0x88 } else { 0 };
+                *pair |= moved(0x0f) | moved(0xf0);
+            }
+        }
+        // Integers -128..128.
+        ElementType::Q8_0 => put(0, deviation / 73.9),
+        // scale × 0..64 × 0..16 less minimum × 0..64; the mean is zero where the minimum is 7.5 scales.
+        ElementType::Q4_K => {
+            put(0, deviation / 293.0);
+            put(2, deviation / 293.0 * 7.5);
+        }
+        // scale × -128..128 × -32..32.
+        ElementType::Q6_K => put(208, deviation / 1365.0),
+        _ => {}
+    }
+}
