@@ -5,7 +5,7 @@ use std::{collections::TryReserveError, io::Read};
 use super::{
     element::ElementType,
     parts::MatrixBuilder,
-    read::{self, read_gguf, read_safetensors},
+    read::{read_gguf, read_safetensors},
 };
 use crate::{
     error::LoadError,
@@ -48,7 +48,7 @@ impl StoredModel {
     /// The same.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
-        let (config, weights) = read::open::<StoredBuilder>(path)?;
+        let (config, weights) = super::read::open::<StoredBuilder>(path)?;
         Ok(Self { config, weights })
     }
 
