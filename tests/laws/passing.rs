@@ -17,9 +17,9 @@ use outrider_speculation::{
     session::edge::{EndReason, Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
-    goodness::{ALARM, p_value, total_variation},
+    closed_forms::Texts,
+    goodness::{assert_follows, cell, distance, samples},
     in_process::{InProcess, Run},
-    laws::{Texts, distance},
     schemes,
     toy::ToyModel,
 };
@@ -28,7 +28,6 @@ use proptest::prelude::*;
 const V: u32 = 3;
 const LENGTH: usize = 3;
 const PROMPT: [u32; 2] = [1, 2];
-const TEXTS: u64 = 150_000;
 const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
 const SHARPENED: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 };
 const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
@@ -67,37 +66,27 @@ fn settings(texts: &Texts, passing: Passing, seed: u64, length: u32) -> Settings
     Settings { mode, sampling: texts.sampling, seed, max_new_tokens: length }
 }
 
-fn cell(tokens: &[u32]) -> usize {
-    tokens.iter().fold(0, |cell, &id| cell * V as usize + id as usize)
-}
-
 fn counts(texts: &Texts, passing: Passing) -> Vec<u32> {
     let mut pair = pair(texts, 64, &[]);
     let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..TEXTS {
-        counts[cell(&pair.generate(&PROMPT, &settings(texts, passing, seed, LENGTH as u32)).tokens)] += 1;
+    for seed in 0..u64::from(samples(counts.len())) {
+        counts[cell(&pair.generate(&PROMPT, &settings(texts, passing, seed, LENGTH as u32)).tokens, V)] += 1;
     }
     counts
-}
-
-fn assert_follows(counts: &[u32], law: &[f64], what: &str) {
-    assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-9);
-    let (p, off) = (p_value(counts, law), total_variation(counts, law));
-    assert!(p > ALARM, "p = {p:e}, total variation {off:.4}: {what}");
 }
 
 /// What passed has the law q̂, all else the target's, whatever is drafted behind it.
 fn assert_sprinter(scheme: SchemeParameters) {
     for draft_length in [1, 2] {
         let texts = texts(scheme, Rule::EXACT, NEUTRAL, draft_length);
-        let law = texts.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
-        let (p, q) = (texts.law(&PROMPT, LENGTH, &|_| false), texts.law(&PROMPT, LENGTH, &|_| true));
+        let law = texts.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        let (p, q) = (texts.distribution(&PROMPT, LENGTH, &|_| false), texts.distribution(&PROMPT, LENGTH, &|_| true));
         assert!(distance(&law, &p) > 0.05 && distance(&law, &q) > 0.05, "the gate says something");
         let other = Texts { draft_length: 3 - draft_length, ..texts.clone() };
-        let other = other.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        let other = other.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
         assert!(distance(&law, &other) > 0.02, "and is not asked behind a draft");
         let counts = counts(&texts, Passing::Sprinter { threshold: Some(TAU) });
-        assert_follows(&counts, &law, &format!("{scheme:?}, γ = {draft_length}"));
+        assert_follows(&counts, &law, format!("{scheme:?}, γ = {draft_length}"));
     }
 }
 
@@ -130,7 +119,7 @@ fn sprinter_before_a_lossy_rule() {
     for (name, parameter) in [("diff", 0.1), ("lossy", 0.4), ("bild", 1.0)] {
         let rule = Rule::new(name, parameter).unwrap();
         let texts = texts(schemes::every(2, 12)[3], rule, SHARPENED, 2);
-        let law = texts.law(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        let law = texts.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
         assert_follows(&counts(&texts, Passing::Sprinter { threshold: Some(TAU) }), &law, name);
     }
 }
@@ -144,17 +133,17 @@ fn a_token_cascade_mixes_the_models_by_chows_rule() {
             let texts = Texts { draft_length: 0, ..texts(schemes::every(2, 12)[scheme], rule, sampling, 2) };
             // An α at which some prefixes are sure.
             let alpha = (1..20).map(|step| f64::from(step) / 20.0).max_by_key(|&alpha| {
-                let law = texts.law(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
-                let far = |sure: bool| distance(&law, &texts.law(&PROMPT, LENGTH, &|_| sure));
+                let law = texts.distribution(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
+                let far = |sure: bool| distance(&law, &texts.distribution(&PROMPT, LENGTH, &|_| sure));
                 (1e6 * far(true).min(far(false))) as u64
             });
             let alpha = alpha.unwrap();
-            let law = texts.law(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
-            let target = texts.law(&PROMPT, LENGTH, &|_| false);
+            let law = texts.distribution(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
+            let target = texts.distribution(&PROMPT, LENGTH, &|_| false);
             assert!(distance(&law, &target) > 0.05, "α = {alpha} lets tokens pass");
             let drafting = Texts { draft_length: 2, ..texts };
             let counts = counts(&drafting, Passing::TokenCascade { alpha });
-            assert_follows(&counts, &law, &format!("{:?}, α = {alpha}", drafting.scheme));
+            assert_follows(&counts, &law, format!("{:?}, α = {alpha}", drafting.scheme));
         }
     }
 }
@@ -165,7 +154,8 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
     for (scheme, name) in [(0, "exact"), (3, "exact"), (4, "lossy"), (9, "exact"), (5, "exact")] {
         let texts = texts(schemes::every(2, 12)[scheme], Rule::new(name, 0.0).unwrap(), NEUTRAL, 2);
         let texts = Texts { threshold: ThresholdParameters { step: 1e-9, ..RESTLESS }, ..texts };
-        let (p, q) = (texts.target.law(&PROMPT, LENGTH, &NEUTRAL), texts.law(&PROMPT, LENGTH, &|_| true));
+        let (p, q) =
+            (texts.target.distribution(&PROMPT, LENGTH, &NEUTRAL), texts.distribution(&PROMPT, LENGTH, &|_| true));
         // The confidence of a text is the geometric mean of its tokens' probabilities; the middle one of two neighbours
         // is that of no text.
         let confidence = |q: &f64| q.powf(1.0 / LENGTH as f64);
@@ -178,7 +168,7 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
         let law: Vec<f64> =
             p.iter().zip(&q).map(|(p, q)| (1.0 - kept) * p + if confident(q) { *q } else { 0.0 }).collect();
         let passing = Passing::SequenceCascade { alpha: 1.0 - least };
-        assert_follows(&counts(&texts, passing), &law, &format!("{:?}", texts.scheme));
+        assert_follows(&counts(&texts, passing), &law, format!("{:?}", texts.scheme));
     }
 }
 

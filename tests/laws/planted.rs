@@ -1,5 +1,5 @@
 //! The statistical test catches errors: every scheme has one of its own planted, in a round loop whose halves can be
-//! exchanged, and the law that `exactness.rs` finds right is then found wrong.
+//! exchanged, and the distribution that `exactness.rs` finds right is then found wrong.
 
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
@@ -17,7 +17,7 @@ use outrider_speculation::{
     sample::{self, Distribution, End, Randomness, SharedNoise},
 };
 use outrider_tests::{
-    goodness::{ALARM, SAMPLES, p_value, total_variation},
+    goodness::{self, assert_follows, cell, samples},
     toy::ToyModel,
 };
 
@@ -40,12 +40,12 @@ type DraftOne<T> = dyn Fn(&[f32], usize, &mut Ends) -> Option<T>;
 /// Judges drafts, given the target's rows and the position of the first; includes what the edge resamples.
 type Judge<T> = dyn Fn(&[T], &[&[f32]], usize, &mut Ends) -> Outcome;
 
-/// p-value of the law of three tokens from a loop of rounds, and how far they are from it.
-fn law_of<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) -> (f64, f64) {
+/// Texts of three tokens from a loop of rounds, by value.
+fn texts<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) -> Vec<u32> {
     let target = ToyModel::target(V, 5);
     let draft_model = target.draft(1.5);
     let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..u64::from(SAMPLES) {
+    for seed in 0..u64::from(samples(counts.len())) {
         let mut ends = Ends {
             edge: Randomness::new(seed, End::Edge),
             cloud: Randomness::new(seed, End::Cloud),
@@ -66,22 +66,21 @@ fn law_of<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) -> (f
             text.extend(drafts[..outcome.accepted].iter().map(id));
             text.extend(outcome.token);
         }
-        let cell =
-            text[PROMPT.len()..PROMPT.len() + LENGTH].iter().fold(0, |cell, &id| cell * V as usize + id as usize);
-        counts[cell] += 1;
+        counts[cell(&text[PROMPT.len()..PROMPT.len() + LENGTH], V)] += 1;
     }
-    let law = target.law(&PROMPT, LENGTH, &S);
-    (p_value(&counts, &law), total_variation(&counts, &law))
+    counts
+}
+
+fn distribution_of_target() -> Vec<f64> {
+    ToyModel::target(V, 5).distribution(&PROMPT, LENGTH, &S)
 }
 
 fn assert_right<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) {
-    let (p, distance) = law_of(id, draft_one, judge);
-    assert!(p > ALARM, "p = {p:e}, total variation {distance:.4}");
+    assert_follows(&texts(id, draft_one, judge), &distribution_of_target(), "the right halves");
 }
 
 fn assert_caught<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) {
-    let (p, distance) = law_of(id, draft_one, judge);
-    assert!(p < ALARM, "missed: p = {p:e}, total variation {distance:.4}");
+    goodness::assert_caught(&texts(id, draft_one, judge), &distribution_of_target(), "planted");
 }
 
 const K_SQS: SchemeParameters =

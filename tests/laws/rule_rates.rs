@@ -23,7 +23,7 @@ use outrider_speculation::{
     sample::Distribution,
     session::edge::{Mode, Settings, Speculation},
 };
-use outrider_tests::laws::Position;
+use outrider_tests::closed_forms::Position;
 
 const SAMPLED: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
 const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };

@@ -1,8 +1,7 @@
 //! Every acceptance rule over whole sessions, both state machines, frames and roll-back included: the law of a text is the one
-//! that the papers' closed forms give, put together round by round in [`laws`](outrider_tests::laws).
+//! that the papers' closed forms give, put together round by round in [`closed_forms`](outrider_tests::closed_forms).
 //!
-//! Texts of three tokens over a vocabulary of three have 27 values. 250 000 of them see a total-variation error of 0.01: it
-//! moves the statistic by 100, and 77 is the threshold. Each rule has the parameter at which its law is farthest
+//! Each rule has the parameter at which its law is farthest
 //! from both the draft's and the target's, so that neither passes for it.
 
 use outrider_codec::{
@@ -19,9 +18,9 @@ use outrider_speculation::{
     session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{
-    goodness::{ALARM, p_value, total_variation},
+    closed_forms::Texts,
+    goodness::{Fit, assert_follows, cell, distance, samples},
     in_process::InProcess,
-    laws::{Texts, distance},
     schemes,
     toy::ToyModel,
 };
@@ -30,7 +29,6 @@ use proptest::prelude::*;
 const V: u32 = 3;
 const LENGTH: usize = 3;
 const PROMPT: [u32; 2] = [1, 2];
-const TEXTS: u64 = 250_000;
 const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
 /// S(·) changes both models, and statistics of the draft's travel.
 const SHARPENED: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 };
@@ -49,11 +47,11 @@ fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) 
     let info = Rule::all().iter().find(|info| info.name == name).unwrap();
     let parameters = (0..40).map(|step| f64::from(step) / 20.0).filter(|&parameter| info.range.contains(parameter));
     let exact = texts(Rule::EXACT, sampling, scheme);
-    let (p, q) = (exact.law(&PROMPT, LENGTH, &|_| false), exact.law(&PROMPT, LENGTH, &|_| true));
+    let (p, q) = (exact.distribution(&PROMPT, LENGTH, &|_| false), exact.distribution(&PROMPT, LENGTH, &|_| true));
     let mut best = (-1.0, None);
     for parameter in parameters {
         let texts = texts(Rule::new(name, parameter).unwrap(), sampling, scheme);
-        let law = texts.law(&PROMPT, LENGTH, &|_| false);
+        let law = texts.distribution(&PROMPT, LENGTH, &|_| false);
         let far = distance(&law, &p).min(distance(&law, &q));
         if far > best.0 {
             best = (far, Some((texts, law)));
@@ -64,10 +62,6 @@ fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) 
     (texts, law)
 }
 
-fn cell(tokens: &[u32]) -> usize {
-    tokens.iter().fold(0, |cell, &id| cell * V as usize + id as usize)
-}
-
 fn settings(texts: &Texts, seed: u64, length: u32) -> Settings {
     let speculation = Speculation::new(texts.scheme, texts.draft_length as u32).with_rule(texts.rule);
     Settings { mode: Mode::Speculative(speculation), sampling: texts.sampling, seed, max_new_tokens: length }
@@ -76,8 +70,8 @@ fn settings(texts: &Texts, seed: u64, length: u32) -> Settings {
 fn session_counts(texts: &Texts) -> Vec<u32> {
     let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
     let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..TEXTS {
-        counts[cell(&pair.generate(&PROMPT, &settings(texts, seed, LENGTH as u32)).tokens)] += 1;
+    for seed in 0..u64::from(samples(counts.len())) {
+        counts[cell(&pair.generate(&PROMPT, &settings(texts, seed, LENGTH as u32)).tokens, V)] += 1;
     }
     counts
 }
@@ -86,14 +80,7 @@ fn assert_law(name: &str) {
     for sampling in [NEUTRAL, SHARPENED] {
         for scheme in [SchemeParameters::Dense, SPARSE] {
             let (texts, law) = farthest(name, sampling, scheme);
-            assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-9);
-            let counts = session_counts(&texts);
-            let (p, off) = (p_value(&counts, &law), total_variation(&counts, &law));
-            assert!(
-                p > ALARM,
-                "p = {p:e}, total variation {off:.4} for {:?} with {scheme:?}, {sampling:?}",
-                texts.rule
-            );
+            assert_follows(&session_counts(&texts), &law, (texts.rule, scheme, sampling));
         }
     }
 }
@@ -152,7 +139,7 @@ enum Planted {
 fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
     let scheme = Scheme::new(texts.scheme, V).unwrap();
     let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..TEXTS {
+    for seed in 0..u64::from(samples(counts.len())) {
         let (mut edge, mut cloud) = (Randomness::new(seed, End::Edge), Randomness::new(seed, End::Cloud));
         let mut text = PROMPT.to_vec();
         while text.len() < PROMPT.len() + LENGTH {
@@ -189,7 +176,7 @@ fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
                 text.extend(Judge::exact(texts.sampling, &mut cloud).verify(&[], &[], &[&row]).unwrap().token);
             }
         }
-        counts[cell(&text[PROMPT.len()..])] += 1;
+        counts[cell(&text[PROMPT.len()..], V)] += 1;
     }
     counts
 }
@@ -212,12 +199,11 @@ fn planted_errors_are_caught() {
         let (mut texts, mut law) = farthest(name, SHARPENED, SchemeParameters::Dense);
         if let Some(parameter) = parameter {
             texts.rule = Rule::new(name, parameter).unwrap();
-            law = texts.law(&PROMPT, LENGTH, &|_| false);
+            law = texts.distribution(&PROMPT, LENGTH, &|_| false);
         }
         let counts = loop_counts(&texts, planted);
-        let (p, off) = (p_value(&counts, &law), total_variation(&counts, &law));
-        println!("{name}, {planted:?}: p = {p:e}, total variation {off:.4}");
-        assert_eq!(p > ALARM, planted == Planted::Nothing, "{planted:?} of {name}: p = {p:e}, {off:.4}");
+        let fit = Fit::new(&counts, &law);
+        assert_eq!(fit.is_good(), planted == Planted::Nothing, "{planted:?} of {name}: {fit}");
     }
 }
 

@@ -1,5 +1,4 @@
-//! Verification by single probabilities and samples has the target's law: 400 000 texts a case, so that a total-variation error of
-//! 0.01 is seen. Errors are planted, and the same test must see them.
+//! Verification by single probabilities and samples gives the target's distribution. Errors are planted, and the same test must see them.
 
 use outrider_codec::{
     distribution::DraftToken,
@@ -12,7 +11,7 @@ use outrider_speculation::{
     sample::{Distribution, End, Randomness},
 };
 use outrider_tests::{
-    goodness::{ALARM, SAMPLES, p_value, total_variation},
+    goodness::{self, assert_follows, cell, samples},
     toy::ToyModel,
 };
 
@@ -51,14 +50,14 @@ impl Engine<'_> {
 
 type Judge = dyn Fn(&[DraftToken], &mut Engine<'_>, &mut Randomness) -> Outcome;
 
-/// p-value of the law of three tokens, how far they are from it, and how many drafts were accepted of those judged.
-fn law_of(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> (f64, f64, f64) {
+/// Texts of three tokens by value, what they should follow, and how many drafts were accepted of those judged.
+fn texts(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> (Vec<u32>, Vec<f64>, f64) {
     let target = ToyModel::target(V, 5);
     let draft_model = target.draft(1.5);
     let wire = Scheme::new(scheme, V).unwrap();
     let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
     let (mut judged, mut stood) = (0u32, 0u32);
-    for seed in 0..u64::from(SAMPLES) {
+    for seed in 0..u64::from(samples(counts.len())) {
         let mut edge = Randomness::new(seed, End::Edge);
         let mut gateway = Randomness::new(seed, End::Cloud);
         let mut coins = Randomness::new(seed + (1 << 40), End::Cloud);
@@ -82,10 +81,9 @@ fn law_of(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge)
             text.extend(outcome.token);
         }
         let written = &text[PROMPT.len()..PROMPT.len() + LENGTH];
-        counts[written.iter().fold(0, |cell, &id| cell * V as usize + id as usize)] += 1;
+        counts[cell(written, V)] += 1;
     }
-    let law = target.law(&PROMPT, LENGTH, &sampling);
-    (p_value(&counts, &law), total_variation(&counts, &law), f64::from(stood) / f64::from(judged))
+    (counts, target.distribution(&PROMPT, LENGTH, &sampling), f64::from(stood) / f64::from(judged))
 }
 
 fn probabilities(drafts: &[DraftToken], engine: &Engine<'_>) -> Vec<f64> {
@@ -117,14 +115,14 @@ fn matched(drafts: &[DraftToken], engine: &mut Engine<'_>, _: &mut Randomness) -
 }
 
 fn assert_right(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> f64 {
-    let (p, distance, rate) = law_of(sampling, scheme, judge);
-    assert!(p > ALARM, "p = {p:e}, total variation {distance:.4}");
+    let (counts, distribution, rate) = texts(sampling, scheme, judge);
+    assert_follows(&counts, &distribution, scheme);
     rate
 }
 
 fn assert_caught(sampling: SamplingParameters, judge: &Judge) {
-    let (p, distance, _) = law_of(sampling, K_SQS, judge);
-    assert!(p < ALARM, "missed: p = {p:e}, total variation {distance:.4}");
+    let (counts, distribution, _) = texts(sampling, K_SQS, judge);
+    goodness::assert_caught(&counts, &distribution, "planted");
 }
 
 #[test]

@@ -14,10 +14,10 @@ use outrider_speculation::{
     session::edge::{Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
+    closed_forms::Texts,
     cuts::{Counts, Cuts, Odds},
-    goodness::{ALARM, SAMPLES, p_value, total_variation},
+    goodness::{assert_follows, cell, samples},
     in_process::{InProcess, Run},
-    laws::Texts,
     schemes,
     toy::ToyModel,
 };
@@ -61,21 +61,24 @@ fn assert_law(scheme: SchemeParameters, rule: Rule, draft_length: u32) {
         rule,
         draft_length: draft_length as usize,
     };
-    let law =
-        if rule.is_exact() { target.law(&PROMPT, LENGTH, &at(1.0)) } else { texts.law(&PROMPT, LENGTH, &|_| false) };
+    let law = if rule.is_exact() {
+        target.distribution(&PROMPT, LENGTH, &at(1.0))
+    } else {
+        texts.distribution(&PROMPT, LENGTH, &|_| false)
+    };
     let speculation = Speculation { max_in_flight: 3, ..Speculation::new(scheme, draft_length).with_rule(rule) };
     let mut pair = InProcess::connect(texts.draft, target, 64, &[]);
     let mut chance = Randomness::new(1, End::Edge);
     let (mut counts, mut wasted) = (vec![0; (V as usize).pow(LENGTH as u32)], 0);
-    for seed in 0..SAMPLES {
+    let texts = samples(counts.len());
+    for seed in 0..texts {
         delay(&mut pair, &mut chance);
         let run = pair.generate(&PROMPT, &settings(&speculation, 1.0, seed.into(), LENGTH as u32));
-        counts[run.tokens.iter().fold(0, |cell, &id| cell * V as usize + id as usize)] += 1;
+        counts[cell(&run.tokens, V)] += 1;
         wasted += pair.edge.statistics().wasted;
     }
-    let p = p_value(&counts, &law);
-    assert!(p > ALARM, "p = {p:e}, total variation {:.4} for {scheme:?}", total_variation(&counts, &law));
-    assert!(wasted > SAMPLES as usize / 10, "rounds were in flight together: {wasted}");
+    assert_follows(&counts, &law, scheme);
+    assert!(wasted > texts as usize / 10, "rounds were in flight together: {wasted}");
 }
 
 #[test]

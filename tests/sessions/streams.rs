@@ -14,7 +14,7 @@ use outrider_speculation::{
     theory::tk_slt::{optimal_draft_length, speedup},
 };
 use outrider_tests::{
-    goodness::{ALARM, p_value, total_variation},
+    goodness::{assert_follows, cell},
     in_process::InProcess,
     schemes,
     toy::ToyModel,
@@ -129,7 +129,7 @@ fn a_pending_resample_travels_with_a_stream() {
 #[test]
 fn streamed_texts_have_the_targets_law() {
     let target = ToyModel::target(3, 299);
-    let law = target.law(&[1, 2], 4, &NEUTRAL);
+    let law = target.distribution(&[1, 2], 4, &NEUTRAL);
     for scheme in schemes::every(2, 12) {
         let mut pair = connect(&target, 2.0, &[]);
         pair.uplink.configure(Some(400.0), ms(20));
@@ -137,12 +137,11 @@ fn streamed_texts_have_the_targets_law() {
         let (mut counts, mut streamed, mut rounds) = (vec![0; law.len()], 0, 0);
         for seed in 0..60_000 {
             let run = pair.generate(&[1, 2], &settings(&speculation, NEUTRAL, seed, 4));
-            counts[run.tokens.iter().fold(0, |cell, &id| cell * 3 + id as usize)] += 1;
+            counts[cell(&run.tokens, 3)] += 1;
             streamed += pair.edge.statistics().streamed;
             rounds += pair.edge.statistics().rounds;
         }
-        let (p, off) = (p_value(&counts, &law), total_variation(&counts, &law));
-        assert!(p > ALARM, "p = {p:e}, total variation {off:.4} for {scheme:?}");
+        assert_follows(&counts, &law, scheme);
         assert!(streamed > 50_000 && rounds > 1000, "{streamed} {rounds} {scheme:?}");
     }
 }

@@ -2,22 +2,22 @@
 //!
 //! | module | for |
 //! |---|---|
-//! | [`toy`] | language models small enough to know their law in closed form |
+//! | [`toy`] | language models small enough to know their distribution in closed form |
 //! | [`in_process`] | both session state machines, joined by a virtual link on a virtual clock |
 //! | [`cuts`] | the same over connections that break |
-//! | [`goodness`] | the test whether samples follow a law |
-//! | [`laws`] | the law of texts under every rule, in closed form |
+//! | [`goodness`] | the test whether samples follow a distribution, and how many it takes |
+//! | [`closed_forms`] | the distribution of texts under every rule |
 //! | [`proxy`] | a TCP proxy that cuts |
 //! | [`schemes`] | every uplink scheme |
 //! | [`http`] | HTTP by hand |
 //! | [`server`] | a real server on a free port, and a raw client that can misbehave |
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
+pub mod closed_forms;
 pub mod cuts;
 pub mod goodness;
 pub mod http;
 pub mod in_process;
-pub mod laws;
 pub mod proxy;
 pub mod schemes;
 pub mod server;

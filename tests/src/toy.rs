@@ -1,4 +1,4 @@
-//! Language models small enough to know their law in closed form.
+//! Language models small enough to know their distribution in closed form.
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{Forward, sample};
@@ -46,12 +46,12 @@ impl ToyModel {
         (1..3).map(|index| signed(mix(state ^ (index << 50))) as f32).collect()
     }
 
-    /// The law of the `length` tokens after a prefix under S: probability of every sequence, the last token
+    /// The distribution of the `length` tokens after a prefix under S: probability of every sequence, the last token
     /// counting fastest.
-    pub fn law(&self, prompt: &[u32], length: usize, parameters: &SamplingParameters) -> Vec<f64> {
-        let mut law = vec![(prompt.to_vec(), 1.0)];
+    pub fn distribution(&self, prompt: &[u32], length: usize, parameters: &SamplingParameters) -> Vec<f64> {
+        let mut distribution = vec![(prompt.to_vec(), 1.0)];
         for _ in 0..length {
-            law = law
+            distribution = distribution
                 .into_iter()
                 .flat_map(|(prefix, mass)| {
                     let next = sample::transform(&self.logits(&prefix), parameters).unwrap();
@@ -62,7 +62,7 @@ impl ToyModel {
                 })
                 .collect();
         }
-        law.into_iter().map(|(_, mass)| mass).collect()
+        distribution.into_iter().map(|(_, mass)| mass).collect()
     }
 
     /// Greedy decoding by this model alone.

@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 
 use outrider_codec::{
-    bits::BitWriter,
-    distribution::{DraftDist, DraftToken},
     frame::{
         Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, Next, Prompt, Request, Resume,
         SamplingParameters, TargetDist, Ticket, Token, Verdict, Welcome,
     },
-    probabilities::DraftProbability,
     rule::RuleParameters,
-    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
+    scheme::{Code, Downlink, Drafts, SchemeParameters},
 };
 use outrider_speculation::{
     judge::rules::Rule,
@@ -21,133 +18,14 @@ use outrider_speculation::{
 use outrider_tests::{in_process::InProcess, toy::ToyModel};
 use serde_json::{Value, json};
 
-use super::{Reader, noise};
-
-const GENERATION: u32 = 1;
-/// The vocabulary of Qwen's models.
-const LARGE: u32 = 151_936;
-const ENUMERATIVE: Code = Code::Enumerative;
-const ADAPTIVE: Code = Code::Adaptive;
-
-/// A session that is being written down.
-struct Recorder {
-    name: &'static str,
-    reader: Reader,
-    frames: Vec<Value>,
-    round: u32,
-}
-
-impl Recorder {
-    fn new(name: &'static str, vocab_size: u32) -> Self {
-        Self { name, reader: Reader::new(vocab_size), frames: Vec::new(), round: 0 }
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.frames.push(self.reader.step(bytes));
-    }
-
-    fn malformed(&mut self, bytes: &[u8]) {
-        self.bytes(bytes);
-        let step = self.frames.last().unwrap();
-        assert!(step.get("error").is_some(), "{}: was meant to be malformed: {step}", self.name);
-    }
-
-    fn frame(&mut self, frame: &Frame) {
-        self.bytes(&frame.encode());
-        let step = self.frames.last().unwrap();
-        assert!(step.get("error").is_none(), "{}: was meant to be well-formed: {step}", self.name);
-    }
-
-    fn prompt(&mut self, scheme: SchemeParameters, tokens: &[u32]) {
-        self.frame(&Frame::Prompt(Prompt::exact(scheme, request(tokens))));
-        self.round = 0;
-    }
-
-    fn draft(&self, payload: &[u8], count: usize) -> Vec<u8> {
-        Frame::Draft(Draft {
-            generation: GENERATION,
-            round: self.round,
-            count: count as u8,
-            payload: payload.to_vec(),
-            ..Draft::default()
-        })
-        .encode()
-    }
-
-    fn payload(&self, drafts: &Drafts) -> Vec<u8> {
-        self.reader.scheme.as_ref().unwrap().encode_round(drafts).unwrap()
-    }
-
-    /// A draft and its verdict; the draft cut short and with a byte more before it.
-    fn round(&mut self, drafts: &Drafts, accepted: u8, token: u32) {
-        let payload = self.payload(drafts);
-        let malformed = |payload: &[u8]| self.draft(payload, drafts.len());
-        let mut wrong = vec![malformed(&[&payload[..], &[0]].concat())];
-        if let Some((_, shorter)) = payload.split_last() {
-            wrong.push(malformed(shorter));
-        }
-        if self.round == 0 {
-            wrong.iter().for_each(|bytes| self.malformed(bytes));
-        }
-        self.bytes(&self.draft(&payload, drafts.len()));
-        assert_eq!(self.reader.pending, *drafts);
-        self.frame(&Frame::Verdict(Verdict {
-            generation: GENERATION,
-            round: self.round,
-            accepted,
-            next: Next::Token(token),
-            finish: None,
-        }));
-        self.round += 1;
-    }
-
-    fn done(self) -> Value {
-        json!({ "name": self.name, "vocab_size": self.reader.vocab_size, "frames": self.frames })
-    }
-}
-
-/// A source of numbers for test data.
-struct Source(u64);
-
-impl Source {
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((u64::from((self.0 >> 32) as u32) * u64::from(bound)) >> 32) as u32
-    }
-
-    /// A token of m ids below `range`.
-    fn token(&mut self, scheme: &Scheme, range: u32, m: u32, resolution: u32) -> DraftToken {
-        let mut ids = BTreeSet::new();
-        while ids.len() < m as usize {
-            ids.insert(self.below(range));
-        }
-        let mut counts = vec![1; ids.len()];
-        let mut rest = resolution - m;
-        while rest > 0 {
-            let part = 1 + self.below(rest.div_ceil(3));
-            counts[self.below(m) as usize] += part;
-            rest -= part;
-        }
-        let ids: Vec<u32> = ids.into_iter().collect();
-        let id = ids[self.below(m) as usize];
-        token(scheme, id, &ids, &counts)
-    }
-}
-
-fn token(scheme: &Scheme, id: u32, ids: &[u32], counts: &[u32]) -> DraftToken {
-    let dist = DraftDist::new(ids.to_vec(), counts.to_vec()).unwrap();
-    DraftToken { id, support_size: scheme.support_size(ids.len() as u32, &dist), dist }
-}
-
-fn request(tokens: &[u32]) -> Request {
-    Request {
-        generation: GENERATION,
-        sampling: SamplingParameters { temperature: 0.7, top_k: 40, top_p: 0.95 },
-        seed: 0x0123_4567_89ab_cdef,
-        max_new_tokens: 128,
-        tokens: tokens.to_vec(),
-    }
-}
+use super::{
+    extremes::{
+        coupled_extremes, dense_extremes, dssd_extremes, lattice_extremes, lattice_malformed, size_malformed,
+        tk_slt_extremes,
+    },
+    reader::noise,
+    recorder::{ADAPTIVE, ENUMERATIVE, GENERATION, LARGE, Recorder, Source, request, session, token},
+};
 
 /// All golden files, by name.
 pub fn make() -> Vec<(&'static str, Value)> {
@@ -269,43 +147,6 @@ fn in_process_with(name: &'static str, vocab_size: u32, speculation: Speculation
     recorder.done()
 }
 
-/// A session that starts with a prompt.
-fn session(name: &'static str, vocab_size: u32, scheme: SchemeParameters, prompt: &[u32]) -> (Recorder, Scheme) {
-    let mut recorder = Recorder::new(name, vocab_size);
-    recorder.prompt(scheme, prompt);
-    (recorder, Scheme::new(scheme, vocab_size).unwrap())
-}
-
-fn lattice_extremes(parameters: impl Fn(u32, u32) -> SchemeParameters) -> Vec<Value> {
-    let mut source = Source(3);
-    [
-        ("V = 1", 1, 1, 1),
-        ("K = 1", 4096, 1, 100),
-        ("K = V", 16, 16, 20),
-        ("l = 1", 4096, 32, 1),
-        ("l = 65536", 40, 8, 1 << 16),
-        ("V = 151936", LARGE, 64, 100),
-    ]
-    .into_iter()
-    .map(|(name, v, k, l)| {
-        let (mut recorder, scheme) = session(name, v, parameters(k, l), &[v - 1, 0, v / 2]);
-        let most = k.min(l);
-        let one_hot = token(&scheme, v - 1, &[v - 1], &[l]);
-        let mut random = |m| source.token(&scheme, v, m, l);
-        for (accepted, tokens) in [
-            (1, vec![one_hot.clone(), random(most)]),
-            (2, vec![random(most), random(most.div_ceil(2))]),
-            (0, vec![]),
-            (0, vec![random(most)]),
-            (1, vec![one_hot]),
-        ] {
-            recorder.round(&Drafts::Distributions(tokens), accepted, v / 3);
-        }
-        recorder.done()
-    })
-    .collect()
-}
-
 /// So many rounds that decisions are halved and distributions forgotten; then what has become so unlikely that ranks
 /// are shorter.
 fn long_session() -> Value {
@@ -356,123 +197,6 @@ fn by_ranks() -> Value {
     }
     recorder.malformed(&recorder.draft(&[0xbb], 0));
     recorder.done()
-}
-
-/// A payload of these numbers, each in so many bits.
-fn bits(fields: &[(u64, u32)]) -> Vec<u8> {
-    let mut out = BitWriter::new();
-    for &(value, width) in fields {
-        out.put(value, width);
-    }
-    out.into_bytes()
-}
-
-fn refuse_all(mut recorder: Recorder, payloads: &[Vec<u8>]) -> Value {
-    for payload in payloads {
-        recorder.malformed(&recorder.draft(payload, 1));
-    }
-    recorder.done()
-}
-
-fn lattice_malformed() -> Value {
-    let parameters = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: ENUMERATIVE };
-    let (recorder, _) = session("malformed drafts", 100, parameters, &[1]);
-    let draft = |support, counts, index, filling| bits(&[(support, 13), (counts, 4), (index, 1), (filling, 6)]);
-    refuse_all(
-        recorder,
-        &[
-            // C(100, 2) = 4950 supports and C(11, 1) = 11 compositions.
-            draft(4950, 0, 1, 0),
-            draft(41, 11, 1, 0),
-            // Counts (0, 10): the first of the two has no mass, and is not the smallest such id.
-            draft(1, 0, 0, 0),
-            draft(41, 0, 1, 0),
-            draft(41, 3, 1, 1),
-        ],
-    )
-}
-
-fn size_malformed() -> Value {
-    let parameters = SchemeParameters::CSqs { lattice_resolution: 100, code: ENUMERATIVE };
-    let (recorder, _) = session("malformed drafts", 10_000, parameters, &[1]);
-    // K = 10001, 16384, and 5000, which is too large to rank and too small to be V.
-    let draft = |size| [bits(&[(size, 14)]), vec![0; 2000]].concat();
-    refuse_all(recorder, &[draft(10_000), draft(16_383), draft(4_999)])
-}
-
-/// 2²⁴ is probability 1.
-const ONE: u32 = 1 << 24;
-
-fn dense_extremes() -> Vec<Value> {
-    let (mut recorder, scheme) = session("extremes", 5, SchemeParameters::Dense, &[1]);
-    for (id, ids, counts) in [
-        (4, &[4][..], &[ONE][..]),
-        (0, &[0], &[1]),
-        (3, &[0, 1, 2, 3, 4], &[1, 1023, 1024, 2047, 2048]),
-        (1, &[1, 3], &[ONE, ONE - (1 << 13)]),
-    ] {
-        recorder.round(&Drafts::Distributions(vec![token(&scheme, id, ids, counts)]), 0, 2);
-    }
-    let draft = |probabilities: [u64; 5], id| bits(&[probabilities.map(|p| (p, 16)).to_vec(), vec![(id, 3)]].concat());
-    let one = 0x3c00;
-    let malformed = [
-        draft([0; 5], 0),
-        draft([one, one, 0, 0, 0], 0),
-        draft([one + 1, 0, 0, 0, 0], 0),
-        draft([one, 0x8000, 0, 0, 0], 0),
-        draft([one, 0, 0, 0, 0], 1),
-        draft([one, 0, 0, 0, 0], 5),
-    ];
-    let extremes = refuse_all(recorder, &malformed);
-    let (mut recorder, scheme) = session("V = 1", 1, SchemeParameters::Dense, &[0]);
-    recorder.round(&Drafts::Distributions(vec![token(&scheme, 0, &[0], &[3])]), 1, 0);
-    vec![extremes, recorder.done()]
-}
-
-fn tk_slt_extremes() -> Vec<Value> {
-    let mut sessions = Vec::new();
-    for (name, v, k) in [("K = 1", LARGE, 1), ("K = V", 5, 5), ("V = 151936", LARGE, 8)] {
-        let (mut recorder, scheme) = session(name, v, SchemeParameters::TkSlt { support_size: k }, &[1]);
-        let ids: Vec<u32> = (v - k..v).collect();
-        let counts: Vec<u32> = (0..k).map(|at| (1024 + at) << (at % 8)).collect();
-        let whole = token(&scheme, v - 1, &ids, &counts);
-        let one_hot = token(&scheme, v / 2, &[v / 2], &[1]);
-        recorder.round(&Drafts::Distributions(vec![whole, one_hot]), 1, 0);
-        sessions.push(recorder.done());
-    }
-    let (recorder, _) = session("malformed drafts", 5, SchemeParameters::TkSlt { support_size: 2 }, &[1]);
-    let draft = |ids: [u64; 2], [p, q]: [u64; 2], index| {
-        bits(&[(ids[0], 3), (ids[1], 3), (p, 16), (q, 16), (index, 1), (0, 1)])
-    };
-    let one = 0x3c00;
-    let malformed = [
-        draft([3, 1], [one, 1], 0),
-        draft([3, 3], [one, 1], 0),
-        draft([3, 5], [one, 1], 0),
-        draft([3, 4], [one, one], 0),
-        draft([3, 4], [one + 1, 1], 0),
-        draft([3, 4], [0, 0], 0),
-        draft([1, 4], [0, one], 1),
-        draft([0, 4], [0, one], 0),
-    ];
-    sessions.push(refuse_all(recorder, &malformed));
-    sessions
-}
-
-fn dssd_extremes() -> Value {
-    let scheme = SchemeParameters::Dssd { downlink: Downlink::Sampled(255) };
-    let (mut recorder, _) = session("V = 151936", LARGE, scheme, &[1]);
-    let token = |id, count, total| DraftProbability { id, count, total };
-    let tokens = vec![token(LARGE - 1, 1, 1), token(0, ONE, ONE), token(7, 1, 2 * ONE - 1), token(9, 2047, 2048)];
-    recorder.round(&Drafts::Probabilities(tokens), 4, 5);
-    let draft = |id: u32, count, total| bits(&[(id.into(), 18), (count, 16), (total, 25)]);
-    refuse_all(recorder, &[draft(0, 0, 1), draft(0, 2, 1), draft(0, 0x3c01, 1 << 24), draft(LARGE, 1, 1)])
-}
-
-fn coupled_extremes() -> Value {
-    let (mut recorder, _) = session("V = 151936", LARGE, SchemeParameters::Coupled, &[1]);
-    recorder.round(&Drafts::Ids(vec![LARGE - 1, 0, 77]), 3, 5);
-    refuse_all(recorder, &[bits(&[(LARGE.into(), 18)])])
 }
 
 fn noise_laws() -> Vec<Value> {

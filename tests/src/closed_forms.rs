@@ -1,4 +1,4 @@
-//! The law of a text under every acceptance rule, written a second time from the papers: dense vectors, no tricks.
+//! The distribution of a text under every acceptance rule, written a second time from the papers: dense vectors, no tricks.
 //!
 //! Table 1 of Narasimhan et al. ("Faster Cascades via Speculative Decoding") has π; Tran-Thien 2023 lossy speculative
 //! sampling and its mentor; Kim et al. 2023 the big little decoder. [`Texts`] puts the positions together, round by round.
@@ -14,7 +14,10 @@ use outrider_speculation::{
     sample::{self, Distribution},
 };
 
-use crate::toy::ToyModel;
+use crate::{
+    goodness::{cell, distance},
+    toy::ToyModel,
+};
 
 /// What becomes of a draft from q̂ at a position.
 #[derive(Debug, Clone)]
@@ -209,18 +212,13 @@ fn entropy(p: &[f64]) -> f64 {
     -p.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln()).sum::<f64>()
 }
 
-/// Total variation.
-pub fn distance(p: &[f64], q: &[f64]) -> f64 {
-    p.iter().zip(q).map(|(p, q)| (p - q).abs()).sum::<f64>() / 2.0
-}
-
 /// The nearest binary16 number of one from 0 to 65504: eleven significant bits, and none below 2⁻²⁴.
 fn half(value: f64) -> f64 {
     let unit = if value < 2f64.powi(-14) { 2f64.powi(-24) } else { 2f64.powi(value.log2().floor() as i32 - 10) };
     (value / unit).round_ties_even() * unit
 }
 
-/// Two models and how the edge drafts: what the law of a text depends on.
+/// Two models and how the edge drafts: what the distribution of a text depends on.
 #[derive(Debug, Clone)]
 pub struct Texts {
     /// The draft model.
@@ -264,22 +262,22 @@ impl Texts {
         Position::new(&draft, &target, &self.sampling, &self.proposal(prefix, prompt).dist)
     }
 
-    /// The law of the texts of `length` tokens after a prompt, which they end at: the last token counts fastest. What the
+    /// The distribution of the texts of `length` tokens after a prompt, which they end at: the last token counts fastest. What the
     /// `gate` lets pass is q̂'s.
     ///
     /// Rounds are enumerated: a token depends on how many drafts stand before it in its round, since a bonus token is p's,
     /// and on how many places are left. Drafts behind one that falls leave no trace, so a round is a chain of its drafts, each
     /// of which continues it or ends it.
-    pub fn law(&self, prompt: &[u32], length: usize, gate: Gate<'_>) -> Vec<f64> {
-        let mut law = vec![0.0; (self.target.vocab_size() as usize).pow(length as u32)];
-        self.add(&mut law, prompt, prompt.len(), length, 0, 1.0, gate);
-        law
+    pub fn distribution(&self, prompt: &[u32], length: usize, gate: Gate<'_>) -> Vec<f64> {
+        let mut distribution = vec![0.0; (self.target.vocab_size() as usize).pow(length as u32)];
+        self.add(&mut distribution, prompt, prompt.len(), length, 0, 1.0, gate);
+        distribution
     }
 
     #[expect(clippy::too_many_arguments, reason = "a recursion over all that a round is")]
     fn add(
         &self,
-        law: &mut [f64],
+        distribution: &mut [f64],
         text: &[u32],
         prompt: usize,
         length: usize,
@@ -292,14 +290,13 @@ impl Texts {
             return;
         }
         if left == 0 {
-            let v = self.target.vocab_size() as usize;
-            law[text[prompt..].iter().fold(0, |cell, &id| cell * v + id as usize)] += mass;
+            distribution[cell(&text[prompt..], self.target.vocab_size())] += mass;
             return;
         }
         let position = self.position(text, prompt);
         let mut grow = |next: &[f64], drafted: usize| {
             for (id, p) in (0u32..).zip(next) {
-                self.add(law, &[text, &[id]].concat(), prompt, length, drafted, mass * p, gate);
+                self.add(distribution, &[text, &[id]].concat(), prompt, length, drafted, mass * p, gate);
             }
         };
         if drafted == 0 && gate(text) {
@@ -310,7 +307,7 @@ impl Texts {
             grow(&fate.stands, drafted + 1);
             grow(&fate.replaced, 0);
         } else if drafted > 0 && !self.rule.has_bonus() {
-            self.add(law, text, prompt, length, 0, mass, gate);
+            self.add(distribution, text, prompt, length, 0, mass, gate);
         } else {
             grow(&position.p, 0);
         }
