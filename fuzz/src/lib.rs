@@ -9,7 +9,7 @@
 //! | [`session`] | settings, delays, cancellations | both ends agree; at temperature 0 each token is its model's own |
 //!
 //! Each has one function, `check`, which panics if something is wrong. libFuzzer calls it through the files in
-//! `targets/`; `tests/corpus.rs` calls it with the committed corpus. README.md says how to run both.
+//! `targets/`; `tests/inputs.rs` calls it with golden frames and drawn inputs. README.md says how to run both.
 //!
 //! [`choose`] turns bytes into parameters, [`toy`] into models; [`rules`] is what FORMAT.md says of acceptance rules.
 #![expect(clippy::expect_used, reason = "a panic is how an oracle speaks")]

@@ -5,7 +5,7 @@ import type { Demo } from './fixtures.js';
 import { expect, test } from './fixtures.js';
 import { nativeTokenIds } from './server.js';
 
-const builds = ['scalar', 'simd128', 'relaxed', 'simd128-threads', 'relaxed-threads'] as const;
+const builds = ['simd128', 'relaxed', 'simd128-threads', 'relaxed-threads'] as const;
 
 const target = path.resolve(import.meta.dirname, '../../pair/target/target-f16.gguf');
 

@@ -12,7 +12,7 @@ use crate::page::Page;
 use crate::peers::Peers;
 use crate::process::{self, Running};
 use crate::server;
-use crate::wasm;
+use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
 /// What is measured.
@@ -102,7 +102,7 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let browser = chromium::browser()?;
     let address = server::free_address(0)?;
     let page = Page::install(workspace)?;
-    wasm::build_edge(workspace)?;
+    wasm::build_edge(workspace, &Build::ALL)?;
     process::run(&mut page.script("package")?)?;
     let binary = server::build(workspace)?;
     let interrupt = Interrupt::listen()?;

@@ -16,12 +16,14 @@ Outrider's build and test commands.
 
 Usage: cargo xtask <command>
 
-  demo                 build the wasm edge, the page and the server, then serve the demo until Ctrl-C
+  demo                 build the edge in the one form that every browser runs, the page and the server, then serve the
+                       demo until Ctrl-C
       --port N         port on 127.0.0.1 (default 8787; 0 takes a free one)
       --check          instead of waiting for you: open the page in Chromium, generate a text, exit 0 if it worked
       --screenshot F   with --check: write what Chromium saw to the PNG file F
 
   test [STEP...]       everything, in this order; naming steps runs only those
+      --full           statistical tests large enough to see errors of 0.01 in total variation, not only of 0.02
       check            what `cargo xtask check` does
       native           the Rust tests of all crates on this machine
       fuzz             what `cargo xtask fuzz` does, ten seconds for each target
@@ -68,8 +70,13 @@ const FUZZ_SECONDS: u32 = 60;
 pub enum Request {
     /// Serve the demo, or check it.
     Demo(DemoOptions),
-    /// Run these test steps, in their own order.
-    Test(Vec<Step>),
+    /// Run test steps.
+    Test {
+        /// These, in their own order.
+        steps: Vec<Step>,
+        /// With statistical tests at their full size.
+        full: bool,
+    },
     /// Run the fuzz targets.
     Fuzz(FuzzOptions),
     /// Measure something.
@@ -151,10 +158,14 @@ fn parse_check(mut arguments: impl Iterator<Item = OsString>) -> Result<Request>
 }
 
 fn parse_test(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
-    let mut chosen = Vec::new();
+    let (mut chosen, mut full) = (Vec::new(), false);
     for argument in arguments {
         if is_help(&argument) {
             return Ok(Request::Help);
+        }
+        if argument == "--full" {
+            full = true;
+            continue;
         }
         let step = argument.to_str().and_then(Step::from_name).with_context(|| {
             let names = Step::ALL.map(Step::name).join(", ");
@@ -164,7 +175,7 @@ fn parse_test(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
     }
     // Named steps run in the order of the whole, once each, however they were typed.
     let steps = Step::ALL.into_iter().filter(|step| chosen.is_empty() || chosen.contains(step)).collect();
-    Ok(Request::Test(steps))
+    Ok(Request::Test { steps, full })
 }
 
 fn parse_fuzz(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
@@ -244,8 +255,10 @@ mod tests {
 
     #[test]
     fn test_steps_keep_their_order_and_come_once() {
-        assert_eq!(parse("test").unwrap(), Request::Test(Step::ALL.to_vec()));
-        assert_eq!(parse("test wasm native wasm").unwrap(), Request::Test(vec![Step::Native, Step::Wasm]));
+        let test = |steps: &[Step], full| Request::Test { steps: steps.to_vec(), full };
+        assert_eq!(parse("test").unwrap(), test(&Step::ALL, false));
+        assert_eq!(parse("test wasm native wasm").unwrap(), test(&[Step::Native, Step::Wasm], false));
+        assert_eq!(parse("test native --full").unwrap(), test(&[Step::Native], true));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::interrupt::Interrupt;
 use crate::page::Page;
 use crate::process::Running;
 use crate::server;
-use crate::wasm;
+use crate::tools::Tool;
+use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
 /// What `demo` was asked to do.
@@ -40,15 +41,29 @@ pub struct Demo<'a> {
 }
 
 impl<'a> Demo<'a> {
-    /// Builds the edge, the page and the server.
-    pub fn build(workspace: &'a Workspace) -> Result<Self> {
+    /// Builds the edge in these builds, the page and the server, and says what is under way.
+    pub fn build(workspace: &'a Workspace, builds: &[Build]) -> Result<Self> {
         // Dependencies first: without Node there is no need to compile for minutes.
+        step(1, "the page's npm packages", "half a minute the first time");
         let page = Page::install(workspace)?;
-        wasm::build_edge(workspace)?;
+        step(2, "wasm-bindgen, which joins Rust and JavaScript", "two minutes the first time");
+        Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+        let names = builds.iter().map(|build| build.name).collect::<Vec<_>>().join(", ");
+        step(3, &format!("the edge for the browser ({names})"), "two minutes a build the first time");
+        wasm::build_edge(workspace, builds)?;
+        step(4, "the page", "ten seconds");
         page.build()?;
+        step(5, "the server", "four minutes the first time");
         let server = server::build(workspace)?;
         Ok(Self { page, server })
     }
+}
+
+/// Steps of [`Demo::build`].
+const STEPS: usize = 5;
+
+fn step(number: usize, what: &str, time: &str) {
+    println!("[{number}/{STEPS}] {what}: {time}");
 }
 
 /// Builds the demo, then serves it until Ctrl-C or checks it.
@@ -56,7 +71,8 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     // Asked before the build, so that nobody waits minutes for this answer; the port is free again right away.
     let address = server::free_address(options.port)?;
     let browser = options.check.then(chromium::browser).transpose()?;
-    let demo = Demo::build(workspace)?;
+    // One build that every browser runs.
+    let demo = Demo::build(workspace, &[Build::SIMD128])?;
 
     let interrupt = Interrupt::listen()?;
     let mut server =

@@ -31,7 +31,7 @@ pub struct FuzzOptions {
 
 /// Runs each chosen target over its corpus and goes on from there; stops at the first that finds something.
 ///
-/// What is found anew is kept under target/fuzz/corpus for the next time; the committed corpus is only read.
+/// What is found anew is kept under target/fuzz/corpus for the next time; it begins with the golden frames.
 pub fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<()> {
     let folder = workspace.target().join("fuzz");
     let host = host()?;
@@ -45,6 +45,11 @@ pub fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<()> {
             .arg(&folder),
     )?;
     let binaries = folder.join(&host).join("release");
+    let seeds = created(folder.join("seeds"))?;
+    for (number, frame) in golden_frames(workspace)?.iter().enumerate() {
+        let path = seeds.join(number.to_string());
+        fs::write(&path, frame).with_context(|| format!("{} cannot be written", path.display()))?;
+    }
     for target in TARGETS.into_iter().filter(|&target| options.target.is_none_or(|chosen| chosen == target)) {
         println!("\n-- {target}");
         fuzz(workspace, &folder, &binaries, target, options.seconds)?;
@@ -61,7 +66,7 @@ fn fuzz(workspace: &Workspace, folder: &Path, binaries: &Path, target: &str, sec
     let mut fuzzer = workspace.command(binaries.join(target));
     fuzzer
         // New inputs go into the first folder.
-        .args([&found, &workspace.root().join("fuzz/corpus").join(target)])
+        .args([&found, &folder.join("seeds")])
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-timeout={INPUT_SECONDS}"))
         // A folder, so it ends with a separator.
@@ -80,6 +85,24 @@ fn fuzz(workspace: &Workspace, folder: &Path, binaries: &Path, target: &str, sec
     let number = |name| statistic(&said, name).unwrap_or("?");
     println!("{} inputs tried, {} kept", number("number_of_executed_units"), number("new_units_added"));
     Ok(())
+}
+
+/// The frames of tests/golden, each of which is in a line `"hex":"…"`.
+fn golden_frames(workspace: &Workspace) -> Result<Vec<Vec<u8>>> {
+    let folder = workspace.root().join("tests/golden");
+    let mut frames = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let text = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+            for rest in text.split("\"hex\":\"").skip(1) {
+                let hex = rest.split('"').next().unwrap_or_default();
+                let byte = |at| u8::from_str_radix(hex.get(at..at + 2).unwrap_or_default(), 16);
+                frames.push((0..hex.len()).step_by(2).map(byte).collect::<Result<_, _>>()?);
+            }
+        }
+    }
+    Ok(frames)
 }
 
 /// The end of what a fuzzer said: the panic and where it came from.
@@ -131,14 +154,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_target_has_a_corpus_and_a_place_in_the_manifest() {
+    fn every_target_is_in_the_manifest() {
         let workspace = Workspace::find().unwrap();
         let manifest = fs::read_to_string(workspace.root().join("fuzz/Cargo.toml")).unwrap();
         assert_eq!(manifest.matches("[[bin]]").count(), TARGETS.len());
         for target in TARGETS {
             assert!(manifest.contains(&format!("name = \"{target}\"\n")), "{target}");
-            assert!(workspace.root().join("fuzz/corpus").join(target).is_dir(), "{target}");
         }
+        assert!(golden_frames(&workspace).unwrap().len() > 200);
     }
 
     #[test]

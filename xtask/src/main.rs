@@ -53,7 +53,7 @@ fn obey() -> Result<()> {
         }
         Request::Check => check::run(&Workspace::find()?),
         Request::CheckCuda => cuda::check(&Workspace::find()?),
-        Request::Test(steps) => test::run(&Workspace::find()?, &steps),
+        Request::Test { steps, full } => test::run(&Workspace::find()?, &steps, full),
         Request::Fuzz(options) => fuzz::run(&Workspace::find()?, &options),
         Request::Bench { bench, quick } => bench.run(&Workspace::find()?, quick),
         Request::Demo(options) => demo::run(&Workspace::find()?, &options),

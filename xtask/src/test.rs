@@ -12,7 +12,7 @@ use crate::fuzz::{self, FuzzOptions};
 use crate::openai;
 use crate::page::Page;
 use crate::process;
-use crate::wasm;
+use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
 /// One step of the whole; each brings its own prerequisites, so that it can run alone.
@@ -83,10 +83,16 @@ impl Step {
         }
     }
 
-    fn run(self, workspace: &Workspace) -> Result<()> {
+    fn run(self, workspace: &Workspace, full: bool) -> Result<()> {
         match self {
             Self::Check => check::run(workspace),
-            Self::Native => process::run(workspace.cargo("test").args(["--release", "--workspace"])),
+            Self::Native => {
+                let mut tests = workspace.cargo("test");
+                if full {
+                    tests.env("OUTRIDER_FULL", "1");
+                }
+                process::run(tests.args(["--release", "--workspace"]))
+            }
             Self::Fuzz => fuzz::run(workspace, &FuzzOptions { target: None, seconds: fuzz::SMOKE_SECONDS }),
             Self::Wasm => wasm::test(workspace),
             Self::Page => test_page(workspace),
@@ -96,12 +102,12 @@ impl Step {
 }
 
 /// Runs `steps`, stops at the first failure, and ends with the line `N passed, N failed`.
-pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<()> {
+pub fn run(workspace: &Workspace, steps: &[Step], full: bool) -> Result<()> {
     let mut report = Report::default();
     for (index, &step) in steps.iter().enumerate() {
         println!("\n=== {} ({} of {}): {}\n", step.name(), index + 1, steps.len(), step.purpose());
         let start = Instant::now();
-        let outcome = step.run(workspace);
+        let outcome = step.run(workspace, full);
         let time = start.elapsed();
         println!("\n=== {} took {}", step.name(), Seconds(time));
         report.0.push(Row { step, passed: outcome.is_ok(), time });
@@ -120,7 +126,7 @@ pub fn run(workspace: &Workspace, steps: &[Step]) -> Result<()> {
 fn test_page(workspace: &Workspace) -> Result<()> {
     let page = Page::install(workspace)?;
     // The page's types come from the edge.
-    wasm::build_edge(workspace)?;
+    wasm::build_edge(workspace, &Build::ALL)?;
     process::run(&mut page.script("check")?)?;
     process::run(&mut page.script("test")?)?;
     page.build()
@@ -128,7 +134,7 @@ fn test_page(workspace: &Workspace) -> Result<()> {
 
 fn test_end_to_end(workspace: &Workspace) -> Result<()> {
     let browser = chromium::browser()?;
-    let demo = Demo::build(workspace)?;
+    let demo = Demo::build(workspace, &Build::ALL)?;
     process::run(demo.page.script("e2e")?.env("CHROMIUM_PATH", browser).env("OUTRIDER_BIN", &demo.server))?;
     openai::test(workspace, &demo.server)
 }

@@ -1,30 +1,20 @@
-//! Building and testing for the browser: a compiler for wasm32-unknown-unknown, wasm-bindgen, wasm-pack.
-//!
-//! The compiler is looked for in this order:
-//! 1. the target's standard library is installed: the usual cargo does it all;
-//! 2. `rustup target add` installs it;
-//! 3. Debian with root packages a compiler together with the sources of the standard library (`rustc-web`), from
-//!    which cargo builds it along. That is an unstable cargo feature, so RUSTC_BOOTSTRAP unlocks it; the linker is
-//!    the usual toolchain's rust-lld, because Debian's compiler brings none.
+//! Building and testing for the browser: each crate, in each build, with wasm-bindgen and wasm-pack.
 
 mod build;
+mod compiler;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 pub use build::Build;
+pub use compiler::{Compiler, TARGET};
 
 use crate::chromium;
-use crate::debian;
 use crate::process;
 use crate::tools::Tool;
 use crate::workspace::Workspace;
-
-/// What the browser runs.
-pub const TARGET: &str = "wasm32-unknown-unknown";
 
 /// A crate that has to work in a browser.
 #[derive(Clone, Copy, Debug)]
@@ -44,84 +34,10 @@ pub const BROWSER_CRATES: [BrowserCrate; 4] = [
     BrowserCrate { folder: "wasm-edge", package: "outrider-edge" },
 ];
 
-/// How this machine compiles for wasm32.
-#[derive(Debug)]
-pub enum Compiler {
-    /// The usual toolchain has the target's standard library.
-    Installed,
-    /// Debian's toolchain builds the standard library along, linking with `linker`.
-    Debian {
-        /// A wasm linker, such as the usual toolchain's rust-lld.
-        linker: PathBuf,
-    },
-}
-
-impl Compiler {
-    /// Finds a compiler, or installs one.
-    pub fn find_or_install(workspace: &Workspace) -> Result<Self> {
-        if has_std(workspace) {
-            return Ok(Self::Installed);
-        }
-        if process::find_on_path("rustup").is_some() {
-            println!("Adding the {TARGET} target to the Rust toolchain.");
-            let added = process::run(workspace.command("rustup").args(["target", "add", TARGET]));
-            if added.is_ok() && has_std(workspace) {
-                return Ok(Self::Installed);
-            }
-        }
-        let sentence = "Rust's wasm32-unknown-unknown target is needed to build the browser's half: install it with `rustup target add wasm32-unknown-unknown`";
-        let sources = Path::new("/usr/lib/rustlib/src/rust/library/std");
-        if !(sources.is_dir() && debian_tool("cargo").is_file()) {
-            ensure!(debian::can_install(), sentence);
-            println!("Installing Debian's Rust for wasm with apt-get.");
-            debian::install(&["rustc-web", "cargo-web", "rust-web-src"]).context(sentence)?;
-        }
-        let linker = find_linker(workspace).context(sentence)?;
-        Ok(Self::Debian { linker })
-    }
-
-    /// `cargo <subcommand> --target wasm32-unknown-unknown`.
-    pub fn cargo(&self, workspace: &Workspace, subcommand: &str) -> Command {
-        let mut command = match self {
-            Self::Installed => workspace.cargo(subcommand),
-            Self::Debian { .. } => {
-                let mut command = workspace.command(debian_tool("cargo"));
-                command.arg(subcommand);
-                command
-            }
-        };
-        self.set_environment(&mut command, "std,panic_abort");
-        command.args(["--target", TARGET]);
-        command
-    }
-
-    /// Makes the `cargo` that `command` starts by itself build with this compiler.
-    fn adopt(&self, workspace: &Workspace, command: &mut Command) -> Result<()> {
-        if matches!(self, Self::Debian { .. }) {
-            let folder = cargo_alone(workspace)?;
-            process::prepend_path(command, &folder)?;
-        }
-        // Test binaries unwind.
-        self.set_environment(command, "std,panic_unwind,panic_abort");
-        Ok(())
-    }
-
-    fn set_environment(&self, command: &mut Command, std_crates: &str) {
-        if let Self::Debian { linker } = self {
-            command
-                .env("RUSTC", debian_tool("rustc"))
-                .env("RUSTDOC", debian_tool("rustdoc"))
-                .env("RUSTC_BOOTSTRAP", "1")
-                .env("CARGO_UNSTABLE_BUILD_STD", std_crates)
-                .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
-        }
-    }
-}
-
-/// Builds the edge: for each [`Build`] web/src/wasm/NAME/outrider_edge.js with its .wasm and .d.ts beside it.
+/// Builds the edge: for each of `builds` web/src/wasm/NAME/outrider_edge.js with its .wasm and .d.ts beside it.
 ///
 /// Where the builds with threads cannot be made they are left out, and the page does without.
-pub fn build_edge(workspace: &Workspace) -> Result<()> {
+pub fn build_edge(workspace: &Workspace, builds: &[Build]) -> Result<()> {
     let compiler = Compiler::find_or_install(workspace)?;
     let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
     let folder = workspace.web().join("src").join("wasm");
@@ -129,8 +45,7 @@ pub fn build_edge(workspace: &Workspace) -> Result<()> {
     if folder.is_dir() {
         fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
     }
-    let with_threads = build::can_build_threads(&compiler, workspace);
-    for build in Build::ALL.into_iter().filter(|build| with_threads || !build.has_threads()) {
+    for build in possible(builds, &compiler, workspace) {
         let mut cargo = build.cargo(&compiler, workspace, "build");
         process::run(cargo.args(["--release", "--package", "outrider-edge"]))?;
         let module = build.target(workspace).join(TARGET).join("release").join("outrider_edge.wasm");
@@ -144,6 +59,13 @@ pub fn build_edge(workspace: &Workspace) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Those of `builds` that can be made here.
+fn possible(builds: &[Build], compiler: &Compiler, workspace: &Workspace) -> Vec<Build> {
+    let needs_threads = builds.iter().any(|build| build.has_threads());
+    let with_threads = needs_threads && build::can_build_threads(compiler, workspace);
+    builds.iter().copied().filter(|build| with_threads || !build.has_threads()).collect()
 }
 
 /// Builds the browser's half of `bench NAME`, as the edge is built: NAME_bench.js and its .wasm in `folder`.
@@ -166,8 +88,7 @@ pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
     if folder.is_dir() {
         fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
     }
-    let with_threads = build::can_build_threads(&compiler, workspace);
-    for build in Build::ALL.into_iter().filter(|build| with_threads || !build.has_threads()) {
+    for build in possible(&Build::ALL, &compiler, workspace) {
         let mut cargo = build.cargo(&compiler, workspace, "build");
         process::run(cargo.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
         let examples = build.target(workspace).join(TARGET).join("release").join("examples");
@@ -211,10 +132,7 @@ pub fn test(workspace: &Workspace) -> Result<()> {
     for browser_crate in BROWSER_CRATES {
         runner.run(browser_crate, Build::SIMD128)?;
     }
-    for build in [Build::SCALAR, Build::RELAXED] {
-        runner.run(KERNELS, build)?;
-    }
-    Ok(())
+    runner.run(KERNELS, Build::RELAXED)
 }
 
 /// What runs a crate's tests in Chromium.
@@ -299,49 +217,6 @@ fn tests_passed(line: &str) -> u64 {
         .and_then(|counts| counts.split_once(" passed"))
         .and_then(|(count, _)| count.parse().ok())
         .unwrap_or(0)
-}
-
-fn has_std(workspace: &Workspace) -> bool {
-    let mut rustc = workspace.command("rustc");
-    rustc.args(["--print", "target-libdir", "--target", TARGET]);
-    process::capture(&mut rustc).is_ok_and(|folder| Path::new(folder.trim()).is_dir())
-}
-
-fn debian_tool(name: &str) -> PathBuf {
-    Path::new("/usr/bin").join(name)
-}
-
-/// The usual toolchain's rust-lld, or LLVM's wasm-ld.
-fn find_linker(workspace: &Workspace) -> Result<PathBuf> {
-    let mut rustc = workspace.command("rustc");
-    rustc.args(["--print", "target-libdir"]);
-    // <sysroot>/lib/rustlib/<host>/lib, beside which lies bin/rust-lld.
-    let rust_lld = process::capture(&mut rustc)
-        .ok()
-        .and_then(|folder| Some(Path::new(folder.trim()).parent()?.join("bin/rust-lld")));
-    rust_lld
-        .filter(|path| path.is_file())
-        .or_else(|| process::find_on_path("wasm-ld"))
-        .context("there is no linker for wasm, neither rust-lld nor wasm-ld")
-}
-
-/// A folder with nothing but Debian's cargo in it, to stand first in PATH.
-#[cfg(unix)]
-fn cargo_alone(workspace: &Workspace) -> Result<PathBuf> {
-    let folder = workspace.scratch()?.join("debian-cargo");
-    let link = folder.join("cargo");
-    fs::create_dir_all(&folder)
-        .and_then(|()| match link.exists() {
-            true => Ok(()),
-            false => std::os::unix::fs::symlink(debian_tool("cargo"), &link),
-        })
-        .with_context(|| format!("{} cannot be created", link.display()))?;
-    Ok(folder)
-}
-
-#[cfg(not(unix))]
-fn cargo_alone(_workspace: &Workspace) -> Result<PathBuf> {
-    anyhow::bail!("Debian's compiler is for Debian")
 }
 
 #[cfg(test)]

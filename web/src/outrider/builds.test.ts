@@ -8,17 +8,17 @@ const none: Abilities = { simd128: false, relaxedSimd: false, threads: false };
 test('the fastest build that the browser can run comes first', () => {
   const pick = (abilities: Partial<Abilities>, threads = 2) =>
     candidates('auto', threads, { ...all, ...abilities }, builds);
-  expect(pick({})).toEqual(['relaxed-threads', 'simd128-threads', 'relaxed', 'simd128', 'scalar']);
-  expect(pick({}, 1)).toEqual(['relaxed', 'simd128', 'scalar']);
-  expect(pick({ threads: false })).toEqual(['relaxed', 'simd128', 'scalar']);
-  expect(pick({ relaxedSimd: false })).toEqual(['simd128-threads', 'simd128', 'scalar']);
-  expect(pick({ relaxedSimd: false, threads: false })).toEqual(['simd128', 'scalar']);
-  expect(pick({ simd128: false })).toEqual(['scalar']);
-  expect(candidates('auto', 4, none, builds)).toEqual(['scalar']);
+  expect(pick({})).toEqual(['relaxed-threads', 'simd128-threads', 'relaxed', 'simd128']);
+  expect(pick({}, 1)).toEqual(['relaxed', 'simd128']);
+  expect(pick({ threads: false })).toEqual(['relaxed', 'simd128']);
+  expect(pick({ relaxedSimd: false })).toEqual(['simd128-threads', 'simd128']);
+  expect(pick({ relaxedSimd: false, threads: false })).toEqual(['simd128']);
+  expect(pick({ simd128: false })).toEqual([]);
+  expect(candidates('auto', 4, none, builds)).toEqual([]);
 });
 
 test('what was not built is not picked', () => {
-  expect(candidates('auto', 2, all, ['simd128', 'scalar'])).toEqual(['simd128', 'scalar']);
+  expect(candidates('auto', 2, all, ['relaxed', 'simd128'])).toEqual(['relaxed', 'simd128']);
   expect(candidates('auto', 2, all, [])).toEqual([]);
   expect(candidates('relaxed', 2, all, ['simd128'])).toEqual([]);
 });
@@ -26,13 +26,13 @@ test('what was not built is not picked', () => {
 test('a named build runs or does not, and what it lacks is told', () => {
   for (const build of builds) {
     expect(candidates(build, 1, all, builds)).toEqual([build]);
-    expect(candidates(build, 2, none, builds)).toEqual(build === 'scalar' ? ['scalar'] : []);
+    expect(candidates(build, 2, none, builds)).toEqual([]);
     expect(lackOf(build, all, builds)).toBeNull();
   }
   expect(lackOf('relaxed', none, builds)).toMatch(/no WebAssembly SIMD/);
   expect(lackOf('relaxed', { ...all, relaxedSimd: false }, builds)).toMatch(/no relaxed SIMD/);
   expect(lackOf('simd128-threads', { ...all, threads: false }, builds)).toMatch(/COOP and COEP/);
-  expect(lackOf('simd128', all, ['scalar'])).toMatch(/not part of/);
+  expect(lackOf('simd128', all, ['relaxed'])).toMatch(/not part of/);
 });
 
 test('threads: what was asked for, never more than processors, four if nobody says', () => {

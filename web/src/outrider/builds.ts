@@ -1,7 +1,7 @@
 // The builds of the engine, what each needs of the browser, and which of them to try. Nothing here is fetched or started.
 
-/** The builds, the fastest first. `relaxed` is simd128 with relaxed SIMD; `-threads` share their memory among workers. */
-export const builds = ['relaxed-threads', 'simd128-threads', 'relaxed', 'simd128', 'scalar'] as const;
+/** The builds, the fastest first. Each needs WebAssembly SIMD (Chrome 91, Firefox 89, Safari 16.4). `relaxed` is simd128 with relaxed SIMD; `-threads` share their memory among workers. */
+export const builds = ['relaxed-threads', 'simd128-threads', 'relaxed', 'simd128'] as const;
 
 /** A build of the engine. */
 export type Build = (typeof builds)[number];
@@ -57,7 +57,7 @@ export function candidates(
 /** What is missing for `build`, as the end of a sentence; null if nothing is. */
 export function lackOf(build: Build, abilities: Abilities, built: readonly Build[]): string | null {
   if (!built.includes(build)) return 'it is not part of this package';
-  if (build !== 'scalar' && !abilities.simd128) return 'this browser has no WebAssembly SIMD';
+  if (!abilities.simd128) return 'this browser has no WebAssembly SIMD';
   if (build.startsWith('relaxed') && !abilities.relaxedSimd) return 'this browser has no relaxed SIMD';
   if (hasThreads(build) && !abilities.threads) {
     return 'this page may not share memory among workers (it has to be served with COOP and COEP)';

@@ -103,9 +103,12 @@ test('what was asked for and cannot be is an error that says why', async () => {
   await expect(start('relaxed-threads', { abilities: { ...all, threads: false } })).rejects.toMatchObject(
     failure(/relaxed-threads: this page may not share memory/),
   );
-  await expect(start('scalar', { broken: ['scalar'] })).rejects.toMatchObject(failure(/could not allocate/));
-  await expect(start('auto', { built: [] })).rejects.toMatchObject(failure(/no build/));
-  await expect(start('auto', { broken: [...builds] })).rejects.toMatchObject(failure(/relaxed.*scalar/));
+  await expect(start('simd128', { broken: ['simd128'] })).rejects.toMatchObject(failure(/could not allocate/));
+  await expect(start('auto', { built: [] })).rejects.toMatchObject(failure(/not part of/));
+  await expect(start('auto', { abilities: { ...all, simd128: false } })).rejects.toMatchObject(
+    failure(/this browser has no WebAssembly SIMD/),
+  );
+  await expect(start('auto', { broken: [...builds] })).rejects.toMatchObject(failure(/relaxed.*simd128:/));
 });
 
 test('a thread joins with the given memory, and a trap in it is told to the engine', async () => {

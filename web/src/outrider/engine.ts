@@ -65,10 +65,12 @@ export async function startEngine(request: EngineRequest, parts: EngineParts): P
     }
   }
   const reasons = failed.map(({ build, message }) => `${build}: ${message}`);
-  if (request.build !== 'auto' && reasons.length === 0) {
-    reasons.push(`${request.build}: ${lackOf(request.build, abilities, built)}`);
+  if (reasons.length === 0) {
+    // The build that needs least says what even it lacks.
+    const build = request.build === 'auto' ? 'simd128' : request.build;
+    reasons.push(`${build}: ${lackOf(build, abilities, built)}`);
   }
-  throw new OutriderError('wasm-failed', reasons.join('; ') || 'there is no build of the engine');
+  throw new OutriderError('wasm-failed', reasons.join('; '));
 }
 
 async function start(

@@ -1,8 +1,11 @@
 //! The builds of the edge: one for each set of instructions that browsers may have.
 //!
-//! Each is compiled in a build folder of its own, so that none makes cargo compile another's crates anew. Builds with
-//! threads need a standard library with atomics, which nobody distributes; cargo compiles it from its sources
-//! (`-Z build-std`, unlocked on stable by RUSTC_BOOTSTRAP).
+//! Cargo keeps crates with different flags apart, so that builds share a folder, and with it what runs on this machine: build scripts
+//! and macros. Builds with threads need a standard library with atomics, which nobody distributes; cargo compiles it from its sources
+//! (`-Z build-std`, unlocked on stable by RUSTC_BOOTSTRAP). Build scripts ask for that variable, so these builds have a folder of
+//! their own.
+//!
+//! Each needs vectors of 128 bits, which browsers have had since Chrome 91, Firefox 89 and Safari 16.4 (March 2023).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +13,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::Compiler;
+use super::compiler::Compiler;
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -40,8 +43,6 @@ const LINK_SHARED: [&str; 7] = [
 ];
 
 impl Build {
-    /// For browsers without any of it.
-    pub const SCALAR: Self = Self { name: "scalar", features: &[] };
     /// Vectors of 128 bits. Its flags are those of .cargo/config.toml.
     pub const SIMD128: Self = Self { name: "simd128", features: &["+simd128"] };
     /// And dot products of bytes, whose rounding is the processor's.
@@ -52,8 +53,7 @@ impl Build {
     pub const RELAXED_THREADS: Self = Self { name: "relaxed-threads", features: &["+simd128,+relaxed-simd", ATOMICS] };
 
     /// Every build.
-    pub const ALL: [Self; 5] =
-        [Self::SCALAR, Self::SIMD128, Self::RELAXED, Self::SIMD128_THREADS, Self::RELAXED_THREADS];
+    pub const ALL: [Self; 4] = [Self::SIMD128, Self::RELAXED, Self::SIMD128_THREADS, Self::RELAXED_THREADS];
 
     /// Whether it shares its memory among workers.
     pub fn has_threads(self) -> bool {
@@ -62,10 +62,9 @@ impl Build {
 
     /// Where cargo builds it.
     pub fn target(self, workspace: &Workspace) -> PathBuf {
-        match self {
-            // The folder of everything else that is compiled for the browser.
-            Self::SIMD128 => workspace.target().to_path_buf(),
-            _ => workspace.target().join("wasm").join(self.name),
+        match self.has_threads() {
+            false => workspace.target().to_path_buf(),
+            true => workspace.target().join("wasm-threads"),
         }
     }
 
@@ -90,10 +89,8 @@ impl Build {
 
     /// rustc's flags: all of them, because the variable replaces those of .cargo/config.toml.
     fn rustflags(self) -> Vec<String> {
-        let mut flags = vec!["--cfg".to_owned(), "getrandom_backend=\"wasm_js\"".to_owned()];
-        if !self.features.is_empty() {
-            flags.extend(["-C".to_owned(), format!("target-feature={}", self.features.join(","))]);
-        }
+        let features = format!("target-feature={}", self.features.join(","));
+        let mut flags = vec!["--cfg".to_owned(), "getrandom_backend=\"wasm_js\"".to_owned(), "-C".to_owned(), features];
         if self.has_threads() {
             for argument in LINK_SHARED {
                 flags.extend(["-C".to_owned(), format!("link-arg={argument}")]);
@@ -131,7 +128,7 @@ fn has_std_sources(workspace: &Workspace) -> bool {
 mod tests {
     use std::fs;
 
-    use super::super::TARGET;
+    use super::super::compiler::TARGET;
     use super::*;
 
     #[test]
@@ -148,12 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn builds_have_names_and_folders_of_their_own() {
-        let workspace = Workspace::find().unwrap();
+    fn builds_have_names_of_their_own() {
         for (index, build) in Build::ALL.into_iter().enumerate() {
             for other in &Build::ALL[..index] {
                 assert_ne!(build.name, other.name);
-                assert_ne!(build.target(&workspace), other.target(&workspace));
+                assert_ne!(build.rustflags(), other.rustflags());
             }
             assert_eq!(build.has_threads(), build.name.ends_with("-threads"));
             assert_eq!(build.rustflags().iter().any(|flag| flag.contains("--shared-memory")), build.has_threads());
