@@ -16,11 +16,13 @@ use outrider_speculation::{
     sample::{Distribution, End, Randomness},
     session::options::{CodeName, DraftingOptions, SchemeName},
 };
+use serde_json::{Value, json};
 
 use crate::{
     chart::{self, Chart},
     measure::{Case, DRAFT_LENGTH, Failure, Times},
     pair::{DEFAULT_SAMPLING, Pair},
+    report as files,
 };
 
 /// The pair's own vocabulary first.
@@ -148,12 +150,7 @@ fn report(folder: &Path) -> Result<(), Failure> {
     }
     let sessions = sessions()?;
     let markdown = markdown(&rows, &sessions)?;
-    println!("{markdown}");
-    fs::write(folder.join("codec.md"), &markdown)?;
-    fs::write(folder.join("codec.json"), json(&rows)?)?;
-    fs::write(folder.join("codec.svg"), chart::svg(&charts(&rows)))?;
-    println!("Written to codec.md, codec.json and codec.svg in {}", folder.display());
-    Ok(())
+    files::write(folder, "codec", &markdown, json(&rows), Some(chart::svg(&charts(&rows))))
 }
 
 /// The enumerative row of the same drafts.
@@ -263,30 +260,25 @@ fn markdown(rows: &[Row], sessions: &[(u32, f64, f64)]) -> Result<String, Failur
     Ok(out)
 }
 
-fn json(rows: &[Row]) -> Result<String, Failure> {
-    let mut lines = Vec::new();
-    for row in rows {
+fn json(rows: &[Row]) -> Value {
+    let row = |row: &Row| {
         let options = &row.case.options;
-        let number = |value: Option<f64>| value.map_or("null".to_owned(), |value| value.to_string());
-        lines.push(format!(
-            "{{\"source\": {:?}, \"vocabSize\": {}, \"scheme\": {:?}, \"supportSize\": {}, \"adaptive\": {}, \
-             \"formulaBits\": {}, \"bits\": {}, \"idealBits\": {}, \"nativeEncode\": {}, \"nativeDecode\": {}, \
-             \"browserEncode\": {}, \"browserDecode\": {}}}",
-            row.case.source,
-            row.case.vocab_size,
-            row.case.parameters().name(),
-            options.support_size,
-            options.code == CodeName::Adaptive,
-            number(row.formula),
-            row.bits,
-            row.ideal_bits,
-            row.native.encode,
-            row.native.decode,
-            number(row.browser.map(|times| times.encode)),
-            number(row.browser.map(|times| times.decode)),
-        ));
-    }
-    Ok(format!("[\n{}\n]\n", lines.join(",\n")))
+        json!({
+            "source": row.case.source,
+            "vocabSize": row.case.vocab_size,
+            "scheme": row.case.parameters().name(),
+            "supportSize": options.support_size,
+            "adaptive": options.code == CodeName::Adaptive,
+            "formulaBits": row.formula,
+            "bits": row.bits,
+            "idealBits": row.ideal_bits,
+            "nativeEncode": row.native.encode,
+            "nativeDecode": row.native.decode,
+            "browserEncode": row.browser.map(|times| times.encode),
+            "browserDecode": row.browser.map(|times| times.decode),
+        })
+    };
+    rows.iter().map(row).collect()
 }
 
 fn charts(rows: &[Row]) -> [Chart; 2] {

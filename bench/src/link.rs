@@ -4,13 +4,14 @@
 //! link report FOLDER      reads FOLDER/link-measured.json
 //! ```
 
-use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+use std::{fmt::Write, fs, path::Path};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     curves::{self, Bounds, Curve, Mark, Panel},
     passes::Failure,
+    report,
     samples::{Samples, digits},
 };
 
@@ -23,13 +24,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let measured: Value = serde_json::from_str(&fs::read_to_string(folder.join("link-measured.json"))?)?;
     let links = array(&measured["links"]).map(Link::read).collect::<Result<Vec<_>, _>>()?;
     let text = tables(&links)?;
-    println!("{text}");
-    fs::write(folder.join("link.md"), text)?;
-    fs::write(folder.join("link.svg"), curves::svg(&panels(&links)))?;
-    let links: Vec<Value> = links.iter().map(Link::json).collect();
-    let numbers = json!({ "browser": measured["browser"], "links": links });
-    fs::write(folder.join("link.json"), serde_json::to_string_pretty(&numbers)?)?;
-    Ok(())
+    report::write(folder, "link", &text, measured, Some(curves::svg(&panels(&links))))
 }
 
 /// One rate and round trip.
@@ -85,27 +80,6 @@ impl Link {
             megabits: link["megabits"].as_f64().unwrap_or(f64::INFINITY),
             round_trip_ms: link["roundTripMs"].as_f64().ok_or("a link has no round trip")?,
             schemes: schemes.collect::<Result<_, _>>()?,
-        })
-    }
-
-    fn json(&self) -> Value {
-        let schemes = self.schemes.iter().map(|scheme| {
-            json!({
-                "scheme": scheme.name,
-                "tokens_per_second": scheme.rate.json(),
-                "server_passes_per_token": scheme.passes_per_token,
-                "uplink_bits_per_token": scheme.bits_up_per_token,
-                "acceptance": scheme.acceptance,
-                "rounds_per_token": scheme.rounds_per_token,
-                "in_flight": scheme.in_flight,
-                "wasted_per_token": scheme.wasted_per_token,
-                "ms_per_token": Parts::NAMES.into_iter().zip(scheme.parts.values()).collect::<BTreeMap<_, _>>(),
-            })
-        });
-        json!({
-            "megabits_per_second": self.megabits.is_finite().then_some(self.megabits),
-            "round_trip_ms": self.round_trip_ms,
-            "schemes": schemes.collect::<Vec<_>>(),
         })
     }
 }

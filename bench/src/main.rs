@@ -16,6 +16,7 @@ mod native;
 mod pair;
 mod passes;
 mod path;
+mod report;
 mod rules;
 mod samples;
 mod sampling;

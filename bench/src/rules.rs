@@ -9,7 +9,6 @@ mod sweep;
 
 use std::{
     fmt::Write,
-    fs,
     path::Path,
     sync::{
         Mutex,
@@ -18,9 +17,12 @@ use std::{
     thread,
 };
 
+use serde_json::{Value, json};
+
 use crate::{
     pair::Pair,
     passes::Failure,
+    report,
     rules::{
         quality::{Estimate, Judges, Quality},
         sweep::{Point, SAMPLINGS, TARGET_ALONE},
@@ -39,11 +41,21 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let points = sweep::points()?;
     let measured = measure(&points)?;
     let markdown = table(&points, &measured)?;
-    println!("\n{markdown}");
-    let folder = Path::new(&folder);
-    fs::write(folder.join("rules.md"), markdown)?;
-    fs::write(folder.join("rules.svg"), panels::svg(&points, &measured))?;
-    Ok(())
+    let sample = |(point, found): (&Point, &Quality)| {
+        json!({
+            "name": point.name,
+            "parameter": point.parameter,
+            "sampling": SAMPLINGS[point.sampling].0,
+            "rejected": found.rejected().value,
+            "expected": found.expected().value,
+            "divergence": found.divergence.value,
+            "loss": found.loss.value,
+            "excess": found.excess.value,
+            "passes": found.passes,
+        })
+    };
+    let samples: Value = points.iter().zip(&measured).map(sample).collect();
+    report::write(Path::new(folder), "rules", &markdown, samples, Some(panels::svg(&points, &measured)))
 }
 
 /// Measures every point, in their order.

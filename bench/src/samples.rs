@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde_json::{Value, json};
-
 /// Median and range of repeated measurements of one thing.
 #[derive(Debug, Clone, Copy)]
 pub struct Samples {
@@ -27,10 +25,6 @@ impl Samples {
     /// How many units of `work` per unit of time these times were.
     pub fn rate(self, work: f64) -> Self {
         Self { median: work / self.median, lowest: work / self.highest, highest: work / self.lowest }
-    }
-
-    pub fn json(self) -> Value {
-        json!({ "median": self.median, "lowest": self.lowest, "highest": self.highest })
     }
 }
 

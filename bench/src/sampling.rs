@@ -4,7 +4,12 @@
 
 use std::{fmt::Write, fs, path::Path, time::Instant};
 
-use crate::path::{Failure, SAMPLINGS, Time, Times, VOCABULARIES};
+use serde_json::{Value, json};
+
+use crate::{
+    path::{Failure, SAMPLINGS, Time, Times, VOCABULARIES},
+    report,
+};
 
 const BATCH_MS: f64 = 0.5;
 /// Bytes of weights that a draft step of the 0.5 B shape reads: 494 million in Q8_0, 34 bytes each 32.
@@ -19,10 +24,20 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let browser = fs::read_to_string(folder.join("sampling-browser.txt")).ok();
     let browser = browser.map(|text| read(&text).ok_or("the browser's times cannot be read")).transpose()?;
     let markdown = markdown(&native, browser.as_ref())?;
-    println!("{markdown}");
-    fs::write(folder.join("sampling.md"), &markdown)?;
-    println!("Written to sampling.md in {}", folder.display());
-    Ok(())
+    let rows = |times: &Times| -> Value {
+        let row = |time: &Time| {
+            json!({
+                "end": time.end,
+                "vocabSize": time.vocab_size,
+                "sampling": time.sampling,
+                "name": time.name,
+                "microseconds": time.microseconds,
+            })
+        };
+        json!({ "bytesPerSecond": times.bandwidth, "rows": times.rows.iter().map(row).collect::<Vec<_>>() })
+    };
+    let samples = json!({ "native": rows(&native), "browser": browser.as_ref().map(rows) });
+    report::write(folder, "sampling", &markdown, samples, None)
 }
 
 /// What [`Times::write`] wrote.

@@ -2,7 +2,7 @@
 //!
 //! The argument is a folder: the table goes to `schemes.md` there, and to standard output.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{fmt::Write, path::Path};
 
 use outrider_cloud::pair::PairPaths;
 use outrider_models::{Chunk, Model};
@@ -10,10 +10,12 @@ use outrider_speculation::{
     sample,
     session::options::{CodeName, DownlinkName, DraftingOptions, SchemeName},
 };
+use serde_json::{Value, json};
 
 use crate::{
     pair::{DEFAULT_SAMPLING, Pair, Session},
     passes::Failure,
+    report,
 };
 
 const SESSIONS: usize = 20;
@@ -35,10 +37,11 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         "\nDSSD after a rejection: bytes down (verdict and what followed), and how often no sample survived and the \
          distribution was asked for.\n\n| downlink | bytes / rejection | asked on |\n|---|--:|--:|\n",
     );
-    let mut notes = String::new();
+    let (mut notes, mut samples) = (String::new(), Vec::new());
     for (name, options) in variants() {
         let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()?))?;
         let total = Total::of(&sessions);
+        samples.extend(sessions.iter().map(|session| sample(&name, session)));
         writeln!(
             table,
             "| {name} | {:.3} ± {:.3} | {:.1} | {:.1} | {:.1} | {:.3} | {:.0} |",
@@ -88,9 +91,23 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         println!("{name} done");
     }
     let markdown = format!("{table}{rejections}{notes}");
-    println!("\n{markdown}");
-    fs::write(Path::new(&folder).join("schemes.md"), markdown)?;
-    Ok(())
+    report::write(Path::new(&folder), "schemes", &markdown, samples.into(), None)
+}
+
+/// What one session gave.
+fn sample(scheme: &str, session: &Session) -> Value {
+    let total = Total::of(std::slice::from_ref(session));
+    json!({
+        "scheme": scheme,
+        "acceptance": total.acceptance(),
+        "judged": total.judged,
+        "drafted": total.drafted,
+        "payloadBits": total.payload_bits,
+        "downlinkBits": total.downlink_bits,
+        "passes": total.passes,
+        "tokens": total.tokens,
+        "seconds": total.seconds,
+    })
 }
 
 fn variants() -> Vec<(String, DraftingOptions)> {

@@ -132,8 +132,8 @@ fn an_error_of_the_size_that_is_to_be_seen_is_caught() {
 
 #[test]
 fn sample_sizes_are_what_the_formula_gives() {
-    // 64 cells have 63 degrees of freedom and the threshold 132.1: λ = 155 is the first with 63 + λ − 3.09 √(2 (63 + 2λ)) above it.
-    assert_eq!([0.02, 0.01].map(|error| samples_for(64, error)), [96_875, 387_500]);
+    // 64 cells have 63 degrees of freedom and the threshold 131.4: λ = 153 is the first with 63 + λ − 3.09 √(2 (63 + 2λ)) above it.
+    assert_eq!([0.02, 0.01].map(|error| samples_for(64, error)), [95_625, 382_500]);
     assert!(samples_for(27, 0.01) < samples_for(81, 0.01));
 }
 

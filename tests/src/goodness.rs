@@ -41,7 +41,7 @@ pub fn samples_for(cells: usize, error: f64) -> u32 {
     let threshold = ChiSquared::new(freedom).unwrap().inverse_cdf(1.0 - ALARM);
     let seen = |lambda: f64| freedom + lambda - POWER * (2.0 * (freedom + 2.0 * lambda)).sqrt() >= threshold;
     let lambda = (1..).map(f64::from).find(|&lambda| seen(lambda)).expect("it grows with λ");
-    (lambda / (4.0 * error * error)).ceil() as u32
+    (lambda / (4.0 * error * error)).round() as u32
 }
 
 /// The cell of a text over so many tokens: the last token counts fastest.

@@ -13,7 +13,7 @@ mod layering;
 mod gguf_writer;
 #[path = "../../bench/src/passes.rs"]
 mod passes;
-#[expect(dead_code, reason = "reports write JSON")]
+#[expect(dead_code, reason = "reports sort")]
 #[path = "../../bench/src/samples.rs"]
 mod samples;
 #[expect(dead_code, reason = "which shapes are measured is a matter of the command line")]

@@ -2,11 +2,12 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     chart::{self, Chart},
     passes::Failure,
+    report,
     samples::{Samples, digits},
 };
 
@@ -29,25 +30,13 @@ pub fn write(folder: &Path) -> Result<(), Failure> {
          the passes; weights that stay in a cache can be above it. Memory: of wasm, at the end.\n",
         measured["browser"].as_str().unwrap_or_default()
     );
-    let (mut charts, mut numbers) = (Vec::new(), Vec::new());
+    let mut charts = Vec::new();
     for model in measured["models"].as_array().ok_or("nothing was measured")? {
         let rows: Vec<Row> = array(&model["engines"]).map(|engine| Row::read(engine, model)).collect();
         table(&mut text, model, &rows)?;
         charts.push(chart(model, &rows));
-        numbers.push(json!({
-            "model": title(model),
-            "file_bytes": model["fileBytes"],
-            "streamed_bytes": model["streamedBytes"],
-            "bytes_per_second": [bandwidth(model, 1).map(Samples::json), bandwidth(model, 2).map(Samples::json)],
-            "engines": rows.iter().map(Row::json).collect::<Vec<_>>(),
-        }));
     }
-    println!("{text}");
-    fs::write(folder.join("edge.md"), text)?;
-    fs::write(folder.join("edge.svg"), chart::svg(&charts))?;
-    let numbers = json!({ "browser": measured["browser"], "models": numbers });
-    fs::write(folder.join("edge.json"), serde_json::to_string_pretty(&numbers)?)?;
-    Ok(())
+    report::write(folder, "edge", &text, measured, Some(chart::svg(&charts)))
 }
 
 /// One engine on one model.
@@ -93,20 +82,6 @@ impl Row {
     fn shown(&self, pass: usize) -> Option<Samples> {
         let (.., tokens) = PASSES[pass];
         self.times[pass].map(|ms| if tokens > 0.0 { ms.rate(tokens * 1e3) } else { ms })
-    }
-
-    fn json(&self) -> Value {
-        let passes = PASSES.iter().zip(&self.times).map(|((name, ..), ms)| (*name, ms.map(Samples::json)));
-        json!({
-            "engine": self.name,
-            "threads": self.threads,
-            "ms": passes.map(|(name, ms)| json!({ "pass": name, "ms": ms })).collect::<Vec<_>>(),
-            "roofline": self.roofline,
-            "memory_bytes": self.memory,
-            "load_ms": self.load_ms,
-            "gzipped_bytes": self.gzipped,
-            "errors": self.errors,
-        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tables, bars and numbers of `cargo xtask bench native`.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{fmt::Write, path::Path};
 
 use outrider_models::ElementType;
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     chart::{self, Chart},
     passes::{Failure, Pass},
+    report,
     samples::{Samples, digits},
     shapes::Shape,
 };
@@ -117,7 +118,7 @@ impl Measured {
                 json!({
                     "rows": pass.rows,
                     "cached": pass.cached,
-                    "ms": Samples::of(&times[index]).map(Samples::json),
+                    "ms": times[index],
                 })
             });
             json!({
@@ -133,7 +134,7 @@ impl Measured {
             "threads": self.threads,
             "streamed_bytes": self.streamed,
             "file_bytes": self.file_bytes,
-            "bytes_per_second": Samples::of(&self.bandwidth).map(Samples::json),
+            "bytes_per_second": self.bandwidth,
             "floor_ms": self.floor(),
             "engines": (0..self.builds.len()).map(engine).collect::<Vec<_>>(),
         })
@@ -142,23 +143,21 @@ impl Measured {
 
 /// Everything measured.
 pub struct Report {
-    processor: String,
     pub tables: Vec<Measured>,
 }
 
 impl Report {
     pub fn new() -> Self {
-        Self { processor: processor(), tables: Vec::new() }
+        Self { tables: Vec::new() }
     }
 
     /// Prints the tables and leaves `native.md`, `native.svg` and `native.json` in `folder`.
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
-        let mut text = format!(
-            "Processor: {}. Medians and ranges of passes, the engines taking turns on random weights of real shapes. \
+        let mut text = String::from(
+            "Medians and ranges of passes, the engines taking turns on random weights of real shapes. \
              Rows of a draft: behind 256 tokens, with logits of every row (candle gives the last row's only); the \
              prompt: 128 tokens, the last row's logits. The floor: bytes of the weights by the speed of reading \
              memory, measured between the passes; weights that stay in a cache can beat it.\n",
-            self.processor
         );
         if let Some(first) = self.tables.first() {
             text.push('\n');
@@ -169,14 +168,9 @@ impl Report {
         for table in &self.tables {
             table.table(&mut text)?;
         }
-        println!("{text}");
-        fs::write(folder.join("native.md"), text)?;
         let charts: Vec<Chart> = self.tables.iter().map(Measured::chart).collect();
-        fs::write(folder.join("native.svg"), chart::svg(&charts))?;
         let tables: Vec<Value> = self.tables.iter().map(Measured::json).collect();
-        let numbers = json!({ "processor": self.processor, "tables": tables });
-        fs::write(folder.join("native.json"), serde_json::to_string_pretty(&numbers)?)?;
-        Ok(())
+        report::write(folder, "native", &text, tables.into(), Some(chart::svg(&charts)))
     }
 }
 
@@ -186,21 +180,4 @@ fn pass_name(pass: &Pass) -> String {
         Pass { rows: 1, .. } => "1 row".to_owned(),
         Pass { rows, .. } => format!("{rows} rows"),
     }
-}
-
-/// The processor's name and which of the instructions that matter here it has.
-fn processor() -> String {
-    let Ok(text) = fs::read_to_string("/proc/cpuinfo") else {
-        return "unknown".to_owned();
-    };
-    let field = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| Some(line.split_once(':')?.1.trim())).unwrap_or_default()
-    };
-    let flags: Vec<&str> = field("flags").split(' ').collect();
-    let has = ["avx2", "avx512f", "avx512_vnni", "amx_int8"].map(|name| match flags.contains(&name) {
-        true => name.to_owned(),
-        false => format!("no {name}"),
-    });
-    format!("{} ({})", field("model name"), has.join(", "))
 }

@@ -1,12 +1,13 @@
 //! Tables, charts and numbers.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{fmt::Write, path::Path};
 
 use serde_json::{Value, json};
 
 use crate::{
     chart::{self, Chart},
     passes::Failure,
+    report,
     serve::batches::{CACHED, ROWS, Shared},
 };
 
@@ -50,11 +51,7 @@ pub struct Report {
 impl Report {
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
         let text = self.tables()?;
-        println!("\n{text}");
-        fs::write(folder.join("serve.md"), text)?;
-        fs::write(folder.join("serve.svg"), chart::svg(&self.charts()))?;
-        fs::write(folder.join("serve.json"), serde_json::to_string_pretty(&self.json())?)?;
-        Ok(())
+        report::write(folder, "serve", &text, self.json(), Some(chart::svg(&self.charts())))
     }
 
     fn tables(&self) -> Result<String, Failure> {
@@ -149,15 +146,13 @@ impl Report {
 
     fn json(&self) -> Value {
         let passes = self.passes.iter().map(|Shared { sessions, times_ms }| {
-            json!({ "sessions": sessions, "rows": sessions * ROWS, "median_ms": quantile(times_ms, 0.5) })
+            json!({ "sessions": sessions, "rows": sessions * ROWS, "times_ms": times_ms })
         });
         let levels = self.levels.iter().map(|level| {
-            let (p50, p99) = level.percentiles();
             json!({
                 "sessions": level.sessions,
                 "tokens_per_second": level.tokens_per_second,
-                "p50_ms": p50,
-                "p99_ms": p99,
+                "latencies_ms": level.latencies_ms,
                 "rows_per_run": level.rows_per_run,
                 "queue_ms": level.queue_ms,
                 "bytes_per_session": level.bytes_per_session,
