@@ -324,8 +324,7 @@ fn read(root: &Path, read: &Read<'_>) -> Outcome<Tree> {
 }
 
 /// Files that are in circles yet, by folder of their crate. This may shrink, never grow.
-const LEFT: &[(&str, usize)] =
-    &[("cloud", 27), ("fuzz", 2), ("models", 6), ("shared-codec", 5), ("speculation", 25), ("tests", 2), ("xtask", 2)];
+const LEFT: &[(&str, usize)] = &[("cloud", 27), ("fuzz", 2), ("models", 6), ("shared-codec", 5), ("speculation", 25)];
 
 #[test]
 fn no_file_imports_what_imports_it() -> Outcome<()> {

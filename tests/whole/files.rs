@@ -19,7 +19,6 @@ const LEFT: (&[&str], usize) = (
         "speculation/src/session/edge.rs",
         "speculation/src/session/edge/generation.rs",
         "speculation/src/session/edge/tests.rs",
-        "tests/sessions/golden/record.rs",
     ],
     460,
 );
