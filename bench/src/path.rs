@@ -13,7 +13,7 @@ use outrider_codec::{
 use outrider_speculation::{
     draft,
     judge::{
-        acceptance::Judge,
+        Round, judge,
         rules::{Need, Rule},
     },
     sample::{Distribution, End, Randomness, SharedNoise},
@@ -233,18 +233,17 @@ fn verdict(
         row.iter().zip(0u32..).map(|(logit, id)| logit + if id % 2 == 0 { 0.3 } else { -0.3 }).collect()
     };
     let rows: Vec<Vec<f32>> = logits.iter().map(away).collect();
-    let rows: Vec<&[f32]> = rows[..outrider_speculation::judge::acceptance::rows(DRAFT_LENGTH, &rule, false)]
-        .iter()
-        .map(Vec::as_slice)
-        .collect();
-    let mut randomness = Randomness::new(1, End::Cloud);
+    let drafts = Drafts::Distributions(drafts);
+    let mut round = Round { rule, drafts, statistics, ..Round::alone(sampling, 1, 0) };
+    let rows: Vec<&[f32]> = rows[..round.rows()].iter().map(Vec::as_slice).collect();
     let (mut calls, mut judged) = (0, 0);
     let time = microseconds(now, batch_ms, BATCHES, || {
-        let judge = Judge { rule, sampling, randomness: &mut randomness, judged: None };
-        let outcome = judge.verify(&drafts, &statistics, &rows);
+        // The draws of a text as it grows.
+        round.randomness.begin_round(calls as usize);
+        let judgement = judge(&round, &rows);
         calls += 1;
-        judged += outcome.as_ref().map_or(0, |outcome| rows.len().min(outcome.accepted + 1));
-        outcome.is_ok()
+        judged += judgement.as_ref().map_or(0, |judgement| rows.len().min(judgement.accepted + 1));
+        judgement.is_ok()
     });
     Ok(time * f64::from(calls) / judged as f64)
 }

@@ -47,7 +47,7 @@ use crate::{
     openai::{self, Served},
     session::{self, Host, Limits},
     sessions::Sessions,
-    target::{Seat, Target},
+    target::{Target, TargetSlot},
 };
 
 mod access;
@@ -131,7 +131,7 @@ pub(crate) struct Shared {
     places: Places,
 }
 
-/// The engine has no seat.
+/// The engine has no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", session::FULL)]
 pub(crate) struct Full;
@@ -142,9 +142,9 @@ impl Shared {
         self.places.take(caller.address)
     }
 
-    /// A seat in the engine.
-    pub(crate) async fn seat(&self) -> Result<Seat, Full> {
-        self.host(self.state.limits).seat().await.ok_or(Full)
+    /// A slot in the engine.
+    pub(crate) async fn slot(&self) -> Result<TargetSlot, Full> {
+        self.host(self.state.limits).slot().await.ok_or(Full)
     }
 
     /// What sessions within these bounds share.

@@ -22,9 +22,10 @@ use tokio_tungstenite::tungstenite::{
 };
 
 use crate::{
-    session::{self, Limits, Wire},
+    session::{self, Limits},
     sessions::Sessions,
-    target::{self, engine::Engine},
+    target::{TargetSlot, engine::Engine},
+    wire::Wire,
 };
 
 /// Why a native edge cannot go on.
@@ -132,14 +133,14 @@ impl Transport {
 
     /// A session of an engine in this process; `None` if the engine is full.
     pub fn local(engine: &Engine, target: TargetInfo) -> Option<Self> {
-        let seat = engine.seat().map(target::Seat::Model)?;
+        let slot = engine.slot().map(TargetSlot::Model)?;
         let entry = Sessions::default().open().ok()?;
         let (to_cloud, from_edge) = mpsc::unbounded();
         let (to_edge, from_cloud) = mpsc::unbounded();
         tokio::spawn(async move {
             // Held until the session ends: dropped, it would read as the server stopping.
             let (_running, stopping) = watch::channel(false);
-            session::run(entry, seat, target, Limits::default(), Wire::new(from_edge, to_edge), stopping).await;
+            session::run(entry, slot, target, Limits::default(), Wire::new(from_edge, to_edge), stopping).await;
         });
         Some(Self { incoming: Box::new(from_cloud), outgoing: Box::new(to_cloud.sink_map_err(|_| ())) })
     }

@@ -7,6 +7,7 @@
 //! | [`metrics`] | what is counted, for `/metrics` |
 //! | [`session`] | drives one session: state machine, target, time limits |
 //! | [`sessions`] | the sessions that can be resumed, by name |
+//! | [`wire`] | a connection as two streams of bytes |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, probes; who may use them, and how much |
 //! | [`openai`] | the target alone, as OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
@@ -15,7 +16,7 @@
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
 //! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other sessions
-//! to share one run of the target, and sends what the state machine makes of the logits.
+//! to share one run of the target, and sends what the state machine makes of the judgement.
 
 pub mod app;
 pub mod cli;
@@ -27,3 +28,4 @@ pub mod session;
 pub mod sessions;
 pub mod target;
 pub mod training;
+pub mod wire;

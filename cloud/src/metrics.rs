@@ -1,7 +1,8 @@
 //! What is counted, for `/metrics`, in the OpenMetrics text format that Prometheus reads.
 //!
-//! Names begin with `outrider_`; counters end with `_total`, times with `_seconds`, sizes with `_bytes`. Every label has a few
-//! values that are known beforehand: schemes, error codes, positions up to 16. docs/operating.md says what to look at.
+//! Names begin with `outrider_`; counters end with `_total`, times with `_seconds`, sizes with `_bytes`. Every label
+//! has a few values that are known beforehand: schemes, error codes, positions up to 16. docs/operating.md says what to
+//! look at.
 
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ impl Metrics {
         for (name, help, value) in [
             ("sessions_limit", "Sessions there may be", settings.sessions as u64),
             ("run_rows_limit", "Rows a run of the model may have", settings.batch_rows as u64),
-            ("kv_limit_bytes", "Bytes of keys and values there may be", settings.kv_memory.as_u64()),
+            ("kv_limit_bytes", "Bytes of KV caches there may be", settings.kv_memory.as_u64()),
         ] {
             let gauge: Gauge = Gauge::default();
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -150,7 +151,7 @@ impl EngineMetrics {
         );
         registry.register("parkings", "Caches of sessions dropped to make room", metrics.parkings.clone());
         registry.register("sessions_parked", "Sessions without the cache they had", metrics.parked.clone());
-        registry.register_with_unit("kv", "Bytes of keys and values held", Unit::Bytes, metrics.kv.clone());
+        registry.register_with_unit("kv", "Bytes of KV caches held", Unit::Bytes, metrics.kv.clone());
         metrics
     }
 
@@ -193,16 +194,16 @@ impl SessionMetrics {
         registry.register_with_unit("sent", "Bytes of frames to clients", Unit::Bytes, metrics.sent.clone());
         registry.register("tokens_committed", "Tokens added to texts", metrics.committed.clone());
         registry.register("draft_tokens_proposed", "Drafts that came for verification", metrics.proposed.clone());
-        registry.register("draft_tokens_accepted", "Drafts that stand", metrics.accepted.clone());
+        registry.register("draft_tokens_accepted", "Drafts that were accepted", metrics.accepted.clone());
         registry.register("tokens_resampled", "Rejected drafts that another token replaced", metrics.resampled.clone());
         registry.register(
             "draft_positions_proposed",
-            "Drafts that came for verification, by their place in the round",
+            "Drafts that came for verification, by their position in the round",
             metrics.proposed_at.clone(),
         );
         registry.register(
             "draft_positions_accepted",
-            "Drafts that stand, by their place in the round",
+            "Drafts that were accepted, by their position in the round",
             metrics.accepted_at.clone(),
         );
         registry.register_with_unit(

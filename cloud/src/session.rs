@@ -1,12 +1,13 @@
 //! Drives one session: state machine, engine, time limits; over one connection after another.
-//!
-//! A connection is two streams of bytes, so that channels stand in for a socket.
 
 use std::{future::Future, net::IpAddr, pin::Pin, time::Duration};
 
-use futures_util::{Sink, SinkExt, Stream, StreamExt, stream};
+use futures_util::{SinkExt, StreamExt};
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
-use outrider_speculation::session::cloud::{Admission, CloudOutput, CloudSession, TargetInfo};
+use outrider_speculation::{
+    judge::Judgement,
+    session::cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+};
 use tokio::{sync::watch, time};
 use tracing::{
     Instrument, Span,
@@ -16,7 +17,8 @@ use tracing::{
 use crate::{
     metrics::SessionMeter,
     sessions::{Entry, Sessions, Visit},
-    target::{Seat, Target, TargetError, rows::Rows},
+    target::{Target, TargetError, TargetSlot},
+    wire::Wire,
 };
 
 /// Bounds on a session.
@@ -28,7 +30,7 @@ pub struct Limits {
     pub idle: Duration,
     /// How long the peer may take to accept a message.
     pub write: Duration,
-    /// How long a session waits, with its seat, for an edge that has lost the connection; in whole seconds.
+    /// How long a session waits, with its slot, for an edge that has lost the connection; in whole seconds.
     pub detached: Duration,
     /// How old a session may get.
     pub lifetime: Duration,
@@ -49,49 +51,16 @@ impl Default for Limits {
     }
 }
 
-/// Both directions of a connection.
-pub struct Wire {
-    incoming: Pin<Box<dyn Stream<Item = Vec<u8>> + Send>>,
-    outgoing: Pin<Box<dyn Sink<Vec<u8>, Error = ()> + Send>>,
-}
-
-impl Wire {
-    /// Joins what comes and what goes, a frame an item.
-    pub fn new<Outgoing: Sink<Vec<u8>> + Send + 'static>(
-        incoming: impl Stream<Item = Vec<u8>> + Send + 'static,
-        outgoing: Outgoing,
-    ) -> Self {
-        Self { incoming: Box::pin(incoming), outgoing: Box::pin(outgoing.sink_map_err(|_| ())) }
-    }
-
-    /// A connection whose peer is gone.
-    pub fn closed() -> Self {
-        Self::new(stream::empty(), futures_util::sink::drain())
-    }
-
-    /// The same before a frame has been taken from it.
-    fn with_first(self, bytes: Vec<u8>) -> Self {
-        let Self { incoming, outgoing } = self;
-        Self { incoming: Box::pin(stream::iter([bytes]).chain(incoming)), outgoing }
-    }
-}
-
-impl core::fmt::Debug for Wire {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Wire")
-    }
-}
-
 /// What the log says with every line about a session: a number, and who is at the other end.
-fn span(seat: &Seat, peer: Option<IpAddr>) -> Span {
-    let span = tracing::info_span!("session", id = seat.id(), peer = Empty);
+fn span(slot: &TargetSlot, peer: Option<IpAddr>) -> Span {
+    let span = tracing::info_span!("session", id = slot.id(), peer = Empty);
     if let Some(peer) = peer {
         span.record("peer", display(peer));
     }
     span
 }
 
-type PassInFlight<'a> = Pin<Box<dyn Future<Output = Result<Rows, TargetError>> + Send + 'a>>;
+type PassInFlight<'a> = Pin<Box<dyn Future<Output = Result<Judgement, TargetError>> + Send + 'a>>;
 
 /// What all sessions of a server share.
 #[derive(Debug, Clone)]
@@ -126,15 +95,15 @@ impl Host {
             }
             return;
         }
-        let Some(seat) = self.seat().await else {
-            tracing::warn!(peer = peer.map(display), "refused a session: no seat is free");
+        let Some(slot) = self.slot().await else {
+            tracing::warn!(peer = peer.map(display), "refused a session: no slot is free");
             return refuse(wire, ErrorCode::ServerFull, FULL, limits).await;
         };
         let Self { sessions, target, stopping, .. } = self;
         match sessions.open() {
             Ok(entry) => {
-                let span = span(&seat, peer);
-                run(entry, seat, target, limits, wire.with_first(first), stopping).instrument(span).await;
+                let span = span(&slot, peer);
+                run(entry, slot, target, limits, wire.with_first(first), stopping).instrument(span).await;
             }
             Err(error) => {
                 tracing::error!(%error, "refused a session: there is no randomness for its secret");
@@ -143,17 +112,17 @@ impl Host {
         }
     }
 
-    /// A seat in the engine, perhaps that of a session that nobody has come back to.
-    pub(crate) async fn seat(&self) -> Option<Seat> {
-        if let Some(seat) = self.engine.seat() {
-            return Some(seat);
+    /// A slot of the target, perhaps that of a session that nobody has come back to.
+    pub(crate) async fn slot(&self) -> Option<TargetSlot> {
+        if let Some(slot) = self.engine.slot() {
+            return Some(slot);
         }
         self.sessions.make_room().await;
-        let seat = self.engine.seat();
-        if seat.is_none() {
+        let slot = self.engine.slot();
+        if slot.is_none() {
             self.engine.metrics().refused(ErrorCode::ServerFull);
         }
-        seat
+        slot
     }
 }
 
@@ -166,10 +135,10 @@ const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
 
 /// Runs a session until it closes, nobody comes back to it, or `stopping` becomes true.
 ///
-/// The seat is given up before the entry: who waits for the entry to go wants the seat.
+/// The slot is given up before the entry: who waits for the entry to go wants the slot.
 pub async fn run(
     mut entry: Entry,
-    seat: Seat,
+    slot: TargetSlot,
     target: TargetInfo,
     limits: Limits,
     wire: Wire,
@@ -180,7 +149,7 @@ pub async fn run(
     if !limits.evidence {
         session.refuse_evidence();
     }
-    let mut meter = SessionMeter::new(seat.metrics());
+    let mut meter = SessionMeter::new(slot.metrics());
     let mut wire = Some(wire);
     let mut pass: Option<PassInFlight<'_>> = None;
     let expiry = time::Instant::now() + limits.lifetime;
@@ -202,7 +171,7 @@ pub async fn run(
                         heard = time::Instant::now();
                     }
                 }
-                Some(CloudOutput::Forward(forward)) => pass = Some(Box::pin(seat.run(forward, &session))),
+                Some(CloudOutput::Verify(next)) => pass = Some(Box::pin(slot.judge(next))),
                 Some(CloudOutput::Close) => {
                     let _ = connected.outgoing.close().await;
                     return;
@@ -231,7 +200,7 @@ pub async fn run(
                     heard = time::Instant::now();
                 }
                 match result {
-                    Ok(rows) => session.handle_logits(&rows.to_slices()),
+                    Ok(judgement) => session.handle_judgement(judgement),
                     Err(error) => {
                         tracing::warn!(%error, "a pass failed");
                         error.tell(&mut session);
@@ -285,7 +254,7 @@ async fn received(wire: &mut Option<Wire>) -> Option<Vec<u8>> {
 }
 
 /// The result of the pass under way; without one, never.
-async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Rows, TargetError> {
+async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Judgement, TargetError> {
     match pass {
         Some(pass) => pass.await,
         None => std::future::pending().await,

@@ -1,7 +1,7 @@
 //! The sessions that can be resumed, by name.
 //!
-//! Each session holds a seat of the engine, with a connection or without, so there are never more entries than seats. A session without
-//! a connection and without a generation under way gives its seat up to a new one when none is free.
+//! Each session holds a slot of the engine, with a connection or without, so there are never more entries than slots. A
+//! session without a connection and without a generation under way gives its slot up to a new one when none is free.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use crate::session::Wire;
+use crate::wire::Wire;
 
 /// How long a session that is asked to give way may take.
 const GIVING_WAY: Duration = Duration::from_millis(80);
@@ -50,11 +50,11 @@ struct Door {
 pub enum Visit {
     /// An edge that has shown the ticket, over another connection.
     Resume(Resume, Wire),
-    /// Somebody needs the seat.
+    /// Somebody needs the slot.
     GiveWay,
 }
 
-/// A session's own place among them; taken out when dropped.
+/// A session's own entry among them; taken out when dropped.
 #[derive(Debug)]
 pub struct Entry {
     sessions: Sessions,
@@ -76,7 +76,8 @@ impl Sessions {
         Ok(Entry { sessions: self.clone(), ticket, visits })
     }
 
-    /// Takes a connection to its session. If there is none of this name, or the secret is another's, the connection comes back.
+    /// Takes a connection to its session. If there is none of this name, or the secret is another's, the connection
+    /// comes back.
     pub fn resume(&self, resume: Resume, wire: Wire) -> Result<(), Wire> {
         let doors = self.doors();
         // How long a refusal takes says nothing of the secret.
@@ -88,7 +89,8 @@ impl Sessions {
         })
     }
 
-    /// Has the session end that has been idle without a connection for longest, if there is one, and waits until one has.
+    /// Has the session end that has been idle without a connection for longest, if there is one, and waits until one
+    /// has.
     pub async fn make_room(&self) {
         let left = self.shared.left.notified();
         let visits = {

@@ -35,7 +35,7 @@ pub enum DeviceError {
         /// What the device says.
         error: String,
     },
-    /// There is no room for so many keys and values.
+    /// There is no room for the KV caches.
     #[error("{tokens} tokens of keys and values do not fit beside the model ({error}): lower --kv-memory")]
     Pool {
         /// Tokens that there was to be room for.

@@ -7,42 +7,43 @@
 //! | `cache` | the memory of all sessions' KV caches: pages of one pool a layer |
 //! | `attention` | queries of all sessions at once, whatever their lengths |
 //! | `model` | the forward pass: one matrix of rows for all sessions |
-//! | `decide` | what becomes of each session's round, where the logits are |
+//! | `judge` | the judgement of each session's round, where the logits are |
 //! | `search` | draws by inverse distribution functions, many at a time |
 //!
-//! # What is decided here
+//! # What is judged here
 //!
-//! A row of logits has V numbers and a round needs a token of it, so [`BatchRows::decide`] does on the device what
-//! `speculation` does on a processor: temperature, softmax, the test of each draft against its coin, and the draw of
-//! the token that follows, with the coins that the session itself would have used. What comes back is whether each draft stands, and a
-//! token. Rows come back for the CPU to judge where that needs more than softmax has:
+//! A row of logits has V numbers and a round needs a token of it, so [`BatchRows::judge`] does on the device what
+//! `speculation` does on a processor: temperature, softmax, the test of each draft against its random draw, and the
+//! draw of the token that follows, with the draws of the [`Round`](outrider_speculation::judge::Round). What comes back
+//! is its [`Judgement`](outrider_speculation::judge::Judgement). Rows come back for the CPU to judge where that needs
+//! more than softmax has:
 //!
 //! | round | what comes back |
 //! |---|---|
-//! | temperature 0, exact rule | the largest logit's token of each row |
-//! | exact rule, any temperature, drafts with all of q̂, or none | how many stand, and the token that follows |
-//! | the same by DSSD | how many stand; the token, or from the first that falls on the rows: the edge resamples from one |
+//! | exact rule, temperature 0 | the judgement, by the largest logit of each row |
+//! | exact rule, any temperature, drafts with all of q̂, or none | the judgement |
+//! | the same by DSSD | the judgement; all rows after a rejection, as the edge resamples from one |
 //! | top-k or top-p (they sort), lossy rules (π is of p and q̂), coupled drafting (noise of V numbers), evidence | all rows |
 //!
 //! # Guarantees
 //!
 //! - A forward pass that fails changes nothing that a later one can see.
-//! - A round has the target's law as on a processor, but for rounding: probabilities are those of f32 exponentials with sums in
-//!   f64, a relative error of about 10⁻⁶.
+//! - A round's tokens are distributed as the target's, as on a processor, but for rounding: probabilities are those of
+//!   f32 exponentials with sums in f64, a relative error of about 10⁻⁶.
 //! - Bad files give the errors of [`outrider_models::StoredModel`], and memory that is short one of [`DeviceError`].
 //!
 //! # Not guaranteed
 //!
-//! - **That batching never changes logits.** Matrix products of other shapes add up in other orders, so the last digits of a row
-//!   depend on who shares the pass, and near-ties may fall either way. The CPU's own kernels promise it.
+//! - **That batching never changes logits.** Matrix products of other shapes add up in other orders, so the last digits
+//!   of a row depend on who shares the pass, and near-ties may fall either way. The CPU's own kernels promise it.
 //! - Which of two equal logits is the largest, on a GPU.
 //! - Speed: no GPU has been measured yet.
 #![forbid(unsafe_code)]
 
 mod attention;
 mod cache;
-mod decide;
 mod error;
+mod judge;
 mod matrix;
 mod model;
 mod search;
@@ -50,7 +51,6 @@ mod search;
 use std::time::Instant;
 
 pub use cache::{DeviceCache, DevicePage, DevicePages};
-pub use decide::{Decision, Next};
 pub use error::DeviceError;
 pub use model::{BatchRows, DeviceModel};
 

@@ -14,7 +14,7 @@ use crate::{
     matrix::{Matrix, Projections},
 };
 
-/// A language model on a device, with the memory for its sessions' keys and values.
+/// A language model on a device, with the memory of its sessions' KV caches.
 #[derive(Debug)]
 pub struct DeviceModel {
     config: ModelConfig,
@@ -72,10 +72,7 @@ impl BatchRows {
     /// # Panics
     /// If there is no `index`-th chunk.
     pub fn rows(&self, index: usize) -> Result<Vec<Vec<f32>>, DeviceError> {
-        self.fetch(self.range(index))
-    }
-
-    pub(crate) fn fetch(&self, rows: std::ops::Range<usize>) -> Result<Vec<Vec<f32>>, DeviceError> {
+        let rows = self.range(index);
         match &self.logits {
             Some(logits) if !rows.is_empty() => Ok(logits.narrow(0, rows.start, rows.len())?.to_vec2()?),
             _ => Ok(Vec::new()),
@@ -84,7 +81,7 @@ impl BatchRows {
 }
 
 impl DeviceModel {
-    /// Brings a model to the device, with `kv_bytes` for keys and values of all its sessions.
+    /// Brings a model to the device, with `kv_bytes` for the KV caches of all its sessions.
     ///
     /// Keys and values are of the type of the weights, f16 where those are quantized; on the CPU all is f32.
     ///

@@ -13,8 +13,8 @@ use outrider_codec::{
     scheme::{Drafts, SchemeParameters},
 };
 use outrider_speculation::{
-    Forward,
-    session::cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+    judge::{Judgement, NextToken},
+    session::cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
 };
 
 use crate::{
@@ -72,7 +72,7 @@ struct Driver {
     model: Toy,
     cache: Cache,
     /// The pass under way, and the generation that asked for it.
-    pass: Option<(Forward, u32)>,
+    pass: Option<(Pass, u32)>,
     reference: Reference,
 }
 
@@ -102,10 +102,11 @@ impl Driver {
             }
             14 if self.pass.is_none() => {
                 // Nobody asked for it.
-                self.session.handle_logits(&[]);
+                self.session.handle_judgement(Judgement::default());
                 self.session.handle_failure("nothing was under way");
                 assert_eq!(self.outputs(), []);
             }
+            14 => self.lie(input)?,
             15 if choose::rarely(input, 4)? => {
                 let code = ErrorCode::from_number(input.arbitrary()?);
                 self.session.close(code, "enough");
@@ -265,8 +266,8 @@ impl Driver {
 
     /// Runs the pass under way; with `odd`, one of its rows is not what a model should give.
     fn compute(&mut self, odd: Option<&mut Unstructured<'_>>) -> Result<()> {
-        let Some((forward, number)) = self.pass.take() else { return Ok(()) };
-        let rows = self.cache.forward(&forward, &self.model);
+        let Some((pass, number)) = self.pass.take() else { return Ok(()) };
+        let rows = self.cache.forward(&pass.forward, &self.model);
         let mut rows: Vec<Vec<f32>> = rows.into_iter().map(|row| row.logits).collect();
         let sound = odd.is_none();
         if let Some(input) = odd
@@ -277,7 +278,10 @@ impl Driver {
             row.resize(self.model.vocab_size as usize, 0.0);
             rows[place] = row;
         }
-        self.session.handle_logits(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        match pass.judge(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>()) {
+            Ok(judgement) => self.session.handle_judgement(judgement),
+            Err(error) => self.session.handle_failure(&error.to_string()),
+        }
         let frames = self.answer();
         let current = self.reference.generation.as_ref().is_some_and(|current| current.request.generation == number);
         if frames.is_empty() {
@@ -298,9 +302,9 @@ impl Driver {
             assert!(frames.len() <= usize::from(MAX_DRAFT_TOKENS), "more evidence than there can be drafts");
             match self.session.poll() {
                 Some(CloudOutput::Send(bytes)) => frames.push(decoded(&bytes)),
-                Some(CloudOutput::Forward(forward)) => {
+                Some(CloudOutput::Verify(pass)) => {
                     assert!(frames.is_empty(), "evidence of nothing");
-                    self.begin(forward);
+                    self.begin(pass);
                     return frames;
                 }
                 Some(CloudOutput::Close) => panic!("it closed"),
@@ -323,6 +327,24 @@ impl Driver {
         self.expect(reaction);
     }
 
+    /// Hands in a judgement that no logits lead to.
+    fn lie(&mut self, input: &mut Unstructured<'_>) -> Result<()> {
+        let Some((pass, number)) = self.pass.take() else { return Ok(()) };
+        self.cache.0.clear();
+        let beyond = input.int_in_range(self.model.vocab_size..=u32::MAX)?;
+        let lie = if input.arbitrary()? {
+            Judgement { accepted: pass.round.drafts.len() + 1, ..Judgement::default() }
+        } else {
+            Judgement { next: NextToken::Token(beyond), ..Judgement::default() }
+        };
+        self.session.handle_judgement(lie);
+        let current = self.reference.generation.as_ref().is_some_and(|current| current.request.generation == number);
+        let failure = Reaction::Error(number, ErrorCode::Internal);
+        let reaction = if current { self.reference.end(failure) } else { Reaction::Nothing };
+        self.expect(reaction);
+        Ok(())
+    }
+
     /// All outputs but the pass, which is begun.
     fn outputs(&mut self) -> Vec<CloudOutput> {
         let mut outputs = Vec::new();
@@ -334,7 +356,7 @@ impl Driver {
                     assert!(!idle, "the generation came to a halt");
                     return outputs;
                 }
-                Some(CloudOutput::Forward(forward)) => self.begin(forward),
+                Some(CloudOutput::Verify(pass)) => self.begin(pass),
                 Some(output) => outputs.push(output),
             }
         }
@@ -342,7 +364,8 @@ impl Driver {
     }
 
     /// A pass is asked for: it has to feed what the cache lacks of the text and the drafts.
-    fn begin(&mut self, forward: Forward) {
+    fn begin(&mut self, pass: Pass) {
+        let forward = &pass.forward;
         assert!(self.pass.is_none(), "two passes at a time");
         let current = self.reference.generation.as_ref().expect("a pass is part of a generation");
         let drafts = current.drafting.as_ref().and_then(|drafting| drafting.drafts.as_ref());
@@ -360,7 +383,7 @@ impl Driver {
             assert_eq!((end, forward.rows), (whole.len(), needed));
         }
         assert!(end < self.reference.target.context_length as usize, "beyond the context");
-        self.pass = Some((forward, current.request.generation));
+        self.pass = Some((pass, current.request.generation));
     }
 }
 

@@ -6,10 +6,9 @@ use std::{collections::VecDeque, sync::Arc};
 use arbitrary::{Result, Unstructured};
 use outrider_codec::{frame::Finish, rule::RuleParameters};
 use outrider_speculation::{
-    Forward,
     policy::passing::Passing,
     session::{
-        cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+        cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
         edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
     },
 };
@@ -101,7 +100,7 @@ struct Pair {
     /// Up, down.
     queues: [VecDeque<Vec<u8>>; 2],
     /// The target's pass under way.
-    pass: Option<Forward>,
+    pass: Option<Pass>,
     now: Duration,
     steps: usize,
     tokens: Vec<(u32, Origin)>,
@@ -127,9 +126,10 @@ impl Pair {
             }
             2 => self.poll_cloud(),
             3 => {
-                let Some(forward) = self.pass.take() else { return false };
-                let rows = self.caches[1].forward(&forward, &self.models[1]);
-                self.cloud.handle_logits(&rows.iter().map(|row| &row.logits[..]).collect::<Vec<_>>());
+                let Some(pass) = self.pass.take() else { return false };
+                let rows = self.caches[1].forward(&pass.forward, &self.models[1]);
+                let judgement = pass.judge(&rows.iter().map(|row| &row.logits[..]).collect::<Vec<_>>());
+                self.cloud.handle_judgement(judgement.expect("the target's logits are sound"));
                 true
             }
             _ => {
@@ -165,7 +165,7 @@ impl Pair {
         match self.cloud.poll() {
             None => return false,
             Some(CloudOutput::Send(bytes)) => self.queues[1].push_back(bytes),
-            Some(CloudOutput::Forward(forward)) => assert_eq!(self.pass.replace(forward), None, "two passes at a time"),
+            Some(CloudOutput::Verify(pass)) => assert_eq!(self.pass.replace(pass), None, "two passes at a time"),
             Some(CloudOutput::Close) => panic!("the cloud closed"),
         }
         true

@@ -9,7 +9,6 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     draft::{self, Proposal, conformal::ThresholdParameters},
-    judge::acceptance,
     sample::{End, Randomness},
     session::edge::{Mode, Settings, Speculation},
 };
@@ -121,7 +120,7 @@ fn an_error_of_the_size_that_is_to_be_seen_is_caught() {
         for _ in 0..TIMES {
             let mut counts = vec![0; right.len()];
             for _ in 0..samples_for(right.len(), error) {
-                counts[acceptance::sample(&right, &mut randomness) as usize] += 1;
+                counts[randomness.draw(&right) as usize] += 1;
             }
             assert_follows(&counts, &right, "the right distribution");
             missed += usize::from(Fit::new(&counts, &wrong).is_good());

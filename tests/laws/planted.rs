@@ -5,15 +5,11 @@ use outrider_codec::{
     distribution::{DraftDist, DraftToken},
     frame::{SamplingParameters, TargetDist},
     probabilities::DraftProbability,
-    scheme::{Code, Scheme, SchemeParameters},
+    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
     draft,
-    judge::{
-        acceptance::{self, Outcome},
-        coupled,
-        dssd::{self, Judgement},
-    },
+    judge::{Judgement, NextToken, Round, dssd, judge},
     sample::{self, Distribution, End, Randomness, SharedNoise},
 };
 use outrider_tests::{
@@ -30,6 +26,7 @@ const GAMMA: usize = 2;
 
 /// Both ends' state in one generation.
 struct Ends {
+    seed: u64,
     edge: Randomness,
     cloud: Randomness,
     noise: SharedNoise,
@@ -37,6 +34,8 @@ struct Ends {
 
 /// Draws one token of a row of the draft's logits at a position, or ends the round.
 type DraftOne<T> = dyn Fn(&[f32], usize, &mut Ends) -> Option<T>;
+/// The number of accepted drafts and the token after them.
+type Outcome = (usize, u32);
 /// Judges drafts, given the target's rows and the position of the first; includes what the edge resamples.
 type Judge<T> = dyn Fn(&[T], &[&[f32]], usize, &mut Ends) -> Outcome;
 
@@ -47,6 +46,7 @@ fn texts<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) -> Vec
     let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
     for seed in 0..u64::from(samples(counts.len())) {
         let mut ends = Ends {
+            seed,
             edge: Randomness::new(seed, End::Edge),
             cloud: Randomness::new(seed, End::Cloud),
             noise: SharedNoise::new(seed),
@@ -62,9 +62,9 @@ fn texts<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) -> Vec
                 rows.push(target.logits(&prefix));
             }
             let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
-            let outcome = judge(&drafts, &rows, text.len(), &mut ends);
-            text.extend(drafts[..outcome.accepted].iter().map(id));
-            text.extend(outcome.token);
+            let (accepted, token) = judge(&drafts, &rows, text.len(), &mut ends);
+            text.extend(drafts[..accepted].iter().map(id));
+            text.push(token);
         }
         counts[cell(&text[PROMPT.len()..PROMPT.len() + LENGTH], V)] += 1;
     }
@@ -110,8 +110,20 @@ fn right_draft(parameters: SchemeParameters) -> impl Fn(&[f32], usize, &mut Ends
     }
 }
 
-fn right_judge(drafts: &[DraftToken], rows: &[&[f32]], _: usize, ends: &mut Ends) -> Outcome {
-    acceptance::Judge::exact(S, &mut ends.cloud).verify(drafts, &[], rows).unwrap()
+/// The right judgement of a round.
+fn judged(scheme: SchemeParameters, drafts: Drafts, rows: &[&[f32]], position: usize, ends: &Ends) -> Judgement {
+    judge(&Round { scheme: Some(scheme), drafts, ..Round::alone(S, ends.seed, position) }, rows).unwrap()
+}
+
+fn right_judge(drafts: &[DraftToken], rows: &[&[f32]], position: usize, ends: &mut Ends) -> Outcome {
+    let judgement = judged(K_SQS, Drafts::Distributions(drafts.to_vec()), rows, position, ends);
+    let NextToken::Token(token) = judgement.next else { panic!("{judgement:?}") };
+    (judgement.accepted, token)
+}
+
+/// max(0, p − q̂), not normalised.
+fn residual(p: &[f64], q: &DraftDist) -> Vec<f64> {
+    (0..).zip(p).map(|(id, p)| (p - f64::from(q.count(id)) / f64::from(q.total())).max(0.0)).collect()
 }
 
 #[test]
@@ -129,25 +141,23 @@ fn drawing_before_quantizing_is_caught() {
         let dist = draft::propose(&distribution(logits), K_SQS, &scheme, 0.0).unwrap().dist;
         // The planted error: drawn from q cut to the support, while q̂ is what the cloud is told.
         let weights: Vec<f64> = (0..V).map(|id| if dist.count(id) > 0 { q[id as usize] } else { 0.0 }).collect();
-        Some(DraftToken { id: acceptance::sample(&weights, &mut ends.edge), dist, support_size: 2 })
+        Some(DraftToken { id: ends.edge.draw(&weights), dist, support_size: 2 })
     };
     assert_caught(token_id, &broken, &right_judge);
 }
 
 #[test]
 fn an_inverted_ratio_is_caught() {
-    let broken = |drafts: &[DraftToken], rows: &[&[f32]], position: usize, ends: &mut Ends| {
+    let broken = |drafts: &[DraftToken], rows: &[&[f32]], _: usize, ends: &mut Ends| {
         for (accepted, (draft, row)) in drafts.iter().zip(rows).enumerate() {
             let p = s(row);
             let q = f64::from(draft.dist.count(draft.id)) / f64::from(draft.dist.total());
             // The planted error, printed in two of the papers: q/p in place of p/q.
             if ends.cloud.unit() * p[draft.id as usize] >= q {
-                let token = acceptance::sample(&acceptance::residual(&p, &draft.dist), &mut ends.cloud);
-                return Outcome { accepted, token: Some(token) };
+                return (accepted, ends.cloud.draw(&residual(&p, &draft.dist)));
             }
         }
-        let bonus = right_judge(&[], &rows[drafts.len()..], position, ends);
-        Outcome { accepted: drafts.len(), ..bonus }
+        (drafts.len(), ends.cloud.draw(&s(rows[drafts.len()])))
     };
     assert_caught(token_id, &right_draft(K_SQS), &broken);
 }
@@ -155,13 +165,9 @@ fn an_inverted_ratio_is_caught() {
 #[test]
 fn resampling_from_p_is_caught() {
     let broken = |drafts: &[DraftToken], rows: &[&[f32]], position: usize, ends: &mut Ends| {
-        let outcome = right_judge(drafts, rows, position, ends);
-        if outcome.accepted == drafts.len() {
-            return outcome;
-        }
+        let (accepted, token) = right_judge(drafts, rows, position, ends);
         // The planted error: after a rejection the token is drawn from p, not from the residual.
-        let anew = right_judge(&[], &rows[outcome.accepted..=outcome.accepted], position, ends);
-        Outcome { accepted: outcome.accepted, ..anew }
+        (accepted, if accepted < drafts.len() { ends.cloud.draw(&s(rows[accepted])) } else { token })
     };
     assert_caught(token_id, &right_draft(K_SQS), &broken);
 }
@@ -240,13 +246,14 @@ fn probabilities_that_are_not_renormalised_are_caught() {
 fn dssd_judge(
     resample: impl Fn(&DraftToken, &TargetDist, &mut Ends) -> u32,
 ) -> impl Fn(&[DraftToken], &[&[f32]], usize, &mut Ends) -> Outcome {
-    move |drafts, rows, _, ends| {
-        let sent: Vec<DraftProbability> = drafts.iter().map(DraftProbability::from).collect();
-        match dssd::verify(&sent, rows, &S, &mut ends.cloud).unwrap() {
-            Judgement::Accepted(outcome) => outcome,
-            Judgement::Rejected { accepted, target } => {
-                Outcome { accepted, token: Some(resample(&drafts[accepted], &target, ends)) }
-            }
+    move |drafts, rows, position, ends| {
+        let sent = Drafts::Probabilities(drafts.iter().map(DraftProbability::from).collect());
+        let scheme = SchemeParameters::Dssd { downlink: Downlink::Full };
+        let Judgement { accepted, next, .. } = judged(scheme, sent, rows, position, ends);
+        match next {
+            NextToken::Token(token) => (accepted, token),
+            NextToken::Residual { target, .. } => (accepted, resample(&drafts[accepted], &target, ends)),
+            NextToken::Nothing => panic!("a token follows every round"),
         }
     }
 }
@@ -268,7 +275,8 @@ fn a_surviving_sample_weighted_wrongly_is_caught() {
         let samples = dssd::samples(target, 2, &mut ends.cloud);
         let survivor = samples.iter().find(|&&(id, p)| {
             let q = f64::from(draft.dist.count(id)) / f64::from(draft.dist.total());
-            // The planted error: survives with max(0, 1 − P/q̂)'s complement, min(1, P/q̂), in place of max(0, 1 − q̂/P).
+            // The planted error: survives with max(0, 1 − P/q̂)'s complement, min(1, P/q̂), in place of max(0, 1 −
+            // q̂/P).
             ends.edge.unit() * q < f64::from(p)
         });
         survivor.map_or_else(|| dssd::resample(target, &draft.dist, &mut ends.edge), |sample| sample.0)
@@ -298,7 +306,9 @@ fn coupled_draft(logits: &[f32], position: usize, ends: &mut Ends) -> Option<u32
 #[test]
 fn coupled_drafting_is_exact() {
     let judge = |ids: &[u32], rows: &[&[f32]], position: usize, ends: &mut Ends| {
-        coupled::verify(ids, rows, &S, &ends.noise, position).unwrap()
+        let judgement = judged(SchemeParameters::Coupled, Drafts::Ids(ids.to_vec()), rows, position, ends);
+        let NextToken::Token(token) = judgement.next else { panic!("{judgement:?}") };
+        (judgement.accepted, token)
     };
     assert_right(id_of, &coupled_draft, &judge);
 }
@@ -310,7 +320,7 @@ fn noise_reused_across_positions_is_caught() {
         // The planted error: every position has the noise of the first.
         let choice = |row: &[f32]| ends.noise.choose(0, &s(row));
         let accepted = ids.iter().zip(rows).take_while(|(id, row)| **id == choice(row)).count();
-        Outcome { accepted, token: Some(choice(rows[accepted])) }
+        (accepted, choice(rows[accepted]))
     };
     assert_caught(id_of, &draft, &judge);
 }

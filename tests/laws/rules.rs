@@ -6,12 +6,12 @@
 
 use outrider_codec::{
     frame::SamplingParameters,
-    scheme::{Code, Scheme, SchemeParameters},
+    scheme::{Code, Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
     draft::{self, conformal::ThresholdParameters},
     judge::{
-        acceptance::Judge,
+        NextToken, Round, judge,
         rules::{Need, Rule, Statistic},
     },
     sample::{self, Distribution, End, Randomness},
@@ -167,13 +167,21 @@ fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
             }
             let judged: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
             let sampling = if planted == Planted::ScaledTarget { NEUTRAL } else { texts.sampling };
-            let judge = Judge { rule: texts.rule, sampling, randomness: &mut cloud, judged: None };
-            let outcome = judge.verify(&drafts, &statistics, &judged).unwrap();
-            text.extend(drafts[..outcome.accepted].iter().map(|draft| draft.id));
-            text.extend(outcome.token);
-            if planted == Planted::Bonus && outcome.token.is_none() && text.len() < PROMPT.len() + LENGTH {
-                let row = texts.target.logits(&text);
-                text.extend(Judge::exact(texts.sampling, &mut cloud).verify(&[], &[], &[&row]).unwrap().token);
+            let round = Round {
+                rule: texts.rule,
+                drafts: Drafts::Distributions(drafts),
+                statistics,
+                ..Round::alone(sampling, seed, text.len())
+            };
+            let judgement = judge(&round, &judged).unwrap();
+            text.extend(&round.drafts.ids()[..judgement.accepted]);
+            match judgement.next {
+                NextToken::Token(token) => text.push(token),
+                _ if planted == Planted::Bonus && text.len() < PROMPT.len() + LENGTH => {
+                    let row = texts.target.logits(&text);
+                    text.push(Distribution::new(&row, &texts.sampling).unwrap().draw(&mut cloud));
+                }
+                _ => {}
             }
         }
         counts[cell(&text[PROMPT.len()..], V)] += 1;

@@ -1,13 +1,14 @@
-//! Verification by single probabilities and samples gives the target's distribution. Errors are planted, and the same test must see them.
+//! Verification by single probabilities and samples gives the target's distribution. Errors are planted, and the same
+//! test must see them.
 
 use outrider_codec::{
     distribution::DraftToken,
     frame::SamplingParameters,
-    scheme::{Code, Scheme, SchemeParameters},
+    scheme::{Code, Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
     draft,
-    judge::{acceptance::Outcome, thinning},
+    judge::{NextToken, Round, thinning},
     sample::{Distribution, End, Randomness},
 };
 use outrider_tests::{
@@ -27,7 +28,8 @@ const AT_ONCE: usize = 2;
 const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 5, code: Code::Enumerative };
 
-/// An engine: p at each place of a round, which is told of single tokens or sampled from. Its coins are not the gateway's.
+/// An engine: p at each place of a round, which is told of single tokens or sampled from. Its random draws are not the
+/// gateway's.
 struct Engine<'a> {
     places: Vec<Distribution<'a>>,
     randomness: &'a mut Randomness,
@@ -48,6 +50,8 @@ impl Engine<'_> {
     }
 }
 
+/// The number of accepted drafts and the token after them.
+type Outcome = (usize, u32);
 type Judge = dyn Fn(&[DraftToken], &mut Engine<'_>, &mut Randomness) -> Outcome;
 
 /// Texts of three tokens by value, what they should follow, and how many drafts were accepted of those judged.
@@ -56,11 +60,11 @@ fn texts(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) 
     let draft_model = target.draft(1.5);
     let wire = Scheme::new(scheme, V).unwrap();
     let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    let (mut judged, mut stood) = (0u32, 0u32);
+    let (mut judged, mut accepts) = (0u32, 0u32);
     for seed in 0..u64::from(samples(counts.len())) {
         let mut edge = Randomness::new(seed, End::Edge);
         let mut gateway = Randomness::new(seed, End::Cloud);
-        let mut coins = Randomness::new(seed + (1 << 40), End::Cloud);
+        let mut draws = Randomness::new(seed + (1 << 40), End::Cloud);
         let mut text = PROMPT.to_vec();
         while text.len() < PROMPT.len() + LENGTH {
             let (mut prefix, mut drafts) = (text.clone(), Vec::new());
@@ -74,16 +78,16 @@ fn texts(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) 
                 rows.push(target.logits(&prefix));
             }
             let places = rows.iter().map(|row| Distribution::new(row, &sampling).unwrap()).collect();
-            let outcome = judge(&drafts, &mut Engine { places, randomness: &mut coins }, &mut gateway);
-            judged += drafts.len().min(outcome.accepted + 1) as u32;
-            stood += outcome.accepted as u32;
-            text.extend(drafts[..outcome.accepted].iter().map(|draft| draft.id));
-            text.extend(outcome.token);
+            let (accepted, token) = judge(&drafts, &mut Engine { places, randomness: &mut draws }, &mut gateway);
+            judged += drafts.len().min(accepted + 1) as u32;
+            accepts += accepted as u32;
+            text.extend(drafts[..accepted].iter().map(|draft| draft.id));
+            text.push(token);
         }
         let written = &text[PROMPT.len()..PROMPT.len() + LENGTH];
         counts[cell(written, V)] += 1;
     }
-    (counts, target.distribution(&PROMPT, LENGTH, &sampling), f64::from(stood) / f64::from(judged))
+    (counts, target.distribution(&PROMPT, LENGTH, &sampling), f64::from(accepts) / f64::from(judged))
 }
 
 fn probabilities(drafts: &[DraftToken], engine: &Engine<'_>) -> Vec<f64> {
@@ -97,21 +101,23 @@ fn thinned(drafts: &[DraftToken], engine: &mut Engine<'_>, randomness: &mut Rand
 
 /// With `told` as the probabilities of the drafts.
 fn thinned_by(told: &[f64], drafts: &[DraftToken], engine: &mut Engine<'_>, randomness: &mut Randomness) -> Outcome {
-    let accepted = thinning::standing(drafts, told, randomness);
+    let accepted = thinning::accepted(drafts, told, randomness);
     let Some(draft) = drafts.get(accepted) else {
-        return Outcome { accepted, token: Some(engine.sample(accepted).0) };
+        return (accepted, engine.sample(accepted).0);
     };
     loop {
-        let token = thinning::survivor(&engine.samples(accepted), &draft.dist, randomness);
-        if token.is_some() {
-            return Outcome { accepted, token };
+        if let Some(token) = thinning::survivor(&engine.samples(accepted), &draft.dist, randomness) {
+            return (accepted, token);
         }
     }
 }
 
 fn matched(drafts: &[DraftToken], engine: &mut Engine<'_>, _: &mut Randomness) -> Outcome {
     let own: Vec<u32> = (0..=drafts.len()).map(|place| engine.sample(place).0).collect();
-    thinning::matching(&drafts.iter().map(|draft| draft.id).collect::<Vec<_>>(), &own)
+    let drafts = Drafts::Distributions(drafts.to_vec());
+    let judgement = thinning::matching(&Round { drafts, ..Round::alone(COOL, 0, PROMPT.len()) }, &own);
+    let NextToken::Token(token) = judgement.next else { panic!("{judgement:?}") };
+    (judgement.accepted, token)
 }
 
 fn assert_right(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> f64 {
@@ -142,23 +148,23 @@ fn matching_is_exact_at_any_sampling() {
 #[test]
 fn a_replacement_that_is_not_thinned_is_caught() {
     assert_caught(NEUTRAL, &|drafts, engine, randomness| {
-        let accepted = thinning::standing(drafts, &probabilities(drafts, engine), randomness);
+        let accepted = thinning::accepted(drafts, &probabilities(drafts, engine), randomness);
         // The planted error: p in place of norm(max(0, p − q̂)).
-        Outcome { accepted, token: Some(engine.sample(accepted).0) }
+        (accepted, engine.sample(accepted).0)
     });
 }
 
 #[test]
 fn giving_up_after_the_first_samples_is_caught() {
     assert_caught(NEUTRAL, &|drafts, engine, randomness| {
-        let accepted = thinning::standing(drafts, &probabilities(drafts, engine), randomness);
+        let accepted = thinning::accepted(drafts, &probabilities(drafts, engine), randomness);
         let Some(draft) = drafts.get(accepted) else {
-            return Outcome { accepted, token: Some(engine.sample(accepted).0) };
+            return (accepted, engine.sample(accepted).0);
         };
         let samples = engine.samples(accepted);
         // The planted error: nobody asks for more.
         let token = thinning::survivor(&samples, &draft.dist, randomness).unwrap_or(samples[0].0);
-        Outcome { accepted, token: Some(token) }
+        (accepted, token)
     });
 }
 
@@ -177,7 +183,7 @@ fn going_on_behind_a_token_of_the_targets_own_is_caught() {
     assert_caught(COOL, &|drafts, engine, _| {
         let own: Vec<u32> = (0..=drafts.len()).map(|place| engine.sample(place).0).collect();
         let accepted = drafts.iter().zip(&own).take_while(|(draft, own)| draft.id == **own).count();
-        // The planted error: the token behind the first that differs, which was written after a draft that fell.
-        Outcome { accepted, token: Some(own[(accepted + 1).min(drafts.len())]) }
+        // The planted error: the token behind the first that differs, which was written after a rejected draft.
+        (accepted, own[(accepted + 1).min(drafts.len())])
     });
 }

@@ -224,10 +224,10 @@ async fn an_engine_that_fails_in_a_round_is_told_of_and_forgiven() {
         engine.feel(Mood::Well);
         assert_eq!(generate(&mut session, prompt.clone(), &wanted).await.0, expected, "after {mood:?}");
     }
-    let seat = server.engine.seat().unwrap();
-    assert!(seat.probe().await.is_ok());
+    let slot = server.engine.slot().unwrap();
+    assert!(slot.probe().await.is_ok());
     engine.feel(Mood::Refuses(500));
-    assert!(seat.probe().await.unwrap_err().to_string().contains("answers 500"));
+    assert!(slot.probe().await.unwrap_err().to_string().contains("answers 500"));
 }
 
 /// The engine's model may have more tokens than its tokenizer, and so than the session is told of.

@@ -163,7 +163,7 @@ async fn what_cannot_be_done_is_refused_in_the_apis_shape() {
     while server.engine.load().sessions > 0 {
         time::sleep(Duration::from_millis(1)).await;
     }
-    let only = server.engine.seat().unwrap();
+    let only = server.engine.slot().unwrap();
     let answer = ask(&server, COMPLETIONS, json!({ "prompt": "a" })).await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("5")), "{}", answer.body);
     drop(only);

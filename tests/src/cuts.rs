@@ -6,10 +6,9 @@ use std::collections::VecDeque;
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Next, Ticket};
 use outrider_speculation::{
-    Forward,
     sample::{End, Randomness},
     session::{
-        cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+        cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
         edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
     },
 };
@@ -73,7 +72,7 @@ struct Hosted {
     /// Number of its connection.
     wire: Option<u32>,
     target: CachedToy,
-    pass: Option<Forward>,
+    pass: Option<Pass>,
 }
 
 /// A connection, as both ends see it.
@@ -369,7 +368,7 @@ impl Cuts {
             let Some(number) = hosted.wire else { continue };
             match hosted.session.poll() {
                 None => {}
-                Some(CloudOutput::Forward(forward)) => hosted.pass = Some(forward),
+                Some(CloudOutput::Verify(pass)) => hosted.pass = Some(pass),
                 // On a connection that is cut it goes nowhere.
                 Some(CloudOutput::Send(bytes)) => {
                     let frame = Frame::decode(&bytes);
@@ -385,9 +384,8 @@ impl Cuts {
 
     fn finish_pass(&mut self) {
         for hosted in &mut self.hosted {
-            if let Some(forward) = hosted.pass.take() {
-                let rows = hosted.target.forward(&forward);
-                hosted.session.handle_logits(&rows.iter().map(|row| row.0.as_slice()).collect::<Vec<_>>());
+            if let Some(pass) = hosted.pass.take() {
+                hosted.session.handle_judgement(hosted.target.judge(&pass));
             }
         }
     }

@@ -178,12 +178,11 @@ impl InProcess {
                     self.record(false, &bytes);
                     self.arriving.push_back((self.downlink.arrival(self.cloud_now, bytes.len()), bytes));
                 }
-                CloudOutput::Forward(forward) => {
-                    if forward.rows > 0 {
+                CloudOutput::Verify(pass) => {
+                    if pass.forward.rows > 0 {
                         self.cloud_now += self.pass_time;
                     }
-                    let rows = self.target.forward(&forward);
-                    self.cloud.handle_logits(&rows.iter().map(|row| row.0.as_slice()).collect::<Vec<_>>());
+                    self.cloud.handle_judgement(self.target.judge(&pass));
                 }
                 CloudOutput::Close => panic!("the cloud closed"),
             }

@@ -1,7 +1,7 @@
 //! Language models small enough to know their distribution in closed form.
 
 use outrider_codec::frame::SamplingParameters;
-use outrider_speculation::{Forward, sample};
+use outrider_speculation::{Forward, judge::Judgement, sample, session::cloud::Pass};
 
 /// Logits after any prefix, made from a hash of its last two tokens and a seed.
 #[derive(Debug, Clone)]
@@ -111,6 +111,12 @@ impl CachedToy {
                 (self.model.logits(&self.cache), self.model.hidden(&self.cache))
             })
             .collect()
+    }
+
+    /// Runs a pass of the target, and judges its round.
+    pub fn judge(&mut self, pass: &Pass) -> Judgement {
+        let rows = self.forward(&pass.forward);
+        pass.judge(&rows.iter().map(|row| row.0.as_slice()).collect::<Vec<_>>()).unwrap()
     }
 }
 

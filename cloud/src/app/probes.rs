@@ -34,13 +34,14 @@ pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Json<Health> {
     Json(Health { status, load: shared.state.engine.load() })
 }
 
-/// Whether a new session would be served: the server is not stopping, a seat is free, and the engine runs a token on it.
+/// Whether a new session would be served: the server is not stopping, a slot is free, and the engine runs a token on
+/// it.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Health>) {
     let state = &shared.state;
-    let status = match state.engine.seat() {
+    let status = match state.engine.slot() {
         _ if *state.stopping.borrow() => "stopping",
         None => "full",
-        Some(seat) => match time::timeout(PROBE, seat.probe()).await {
+        Some(slot) => match time::timeout(PROBE, slot.probe()).await {
             Ok(Ok(_)) => "ready",
             Ok(Err(_)) => "failing",
             Err(_) => "busy",

@@ -22,7 +22,7 @@ use super::{
     Caller, Shared,
     token::{self, PROTOCOL},
 };
-use crate::session::{self, Wire};
+use crate::{session, wire::Wire};
 
 /// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
 const READ_BUFFER: usize = 4096;

@@ -261,7 +261,7 @@ impl Generate {
         let target = self.pair.target()?;
         let info = pair::target_info(&target, tokenizer, outrider_codec::frame::MAX_DRAFT_TOKENS)?;
         let engine = Engine::start(target, 1)?;
-        Transport::local(&engine, info).ok_or_else(|| "the engine has no seat".into())
+        Transport::local(&engine, info).ok_or_else(|| "the engine has no free slot".into())
     }
 
     /// Prints a piece of text as it comes, unless JSON was asked for.

@@ -27,8 +27,9 @@ use crate::{
     sessions::Sessions,
     target::{
         Target,
-        device::DeviceName,
-        engine::{Backend, Engine, EngineSettings, LEAST_BATCH_ROWS},
+        cpu::CpuTarget,
+        device_name::DeviceName,
+        engine::{Engine, EngineSettings, LEAST_BATCH_ROWS},
         gateway::{EngineArgs, GatewayError},
     },
 };
@@ -206,18 +207,19 @@ impl Serve {
             let (gateway, info) = self.engine.connect(address, tokenizer, info, self.max_sessions).await?;
             return Ok((Target::Gateway(gateway), info, draft.config().clone()));
         }
-        let target: Backend = match self.device {
-            DeviceName::Cpu => self.pair.target()?.into(),
-            _ => self.device.bring(self.pair.stored_target()?, self.kv_memory)?,
-        };
-        let config = target.config().clone();
-        let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         let settings = EngineSettings {
             sessions: self.max_sessions,
             batch_rows: self.batch_rows as usize,
             kv_memory: self.kv_memory,
         };
-        let engine = Engine::start_with(target, settings)?;
+        let (config, engine) = if self.device == DeviceName::Cpu {
+            let model = self.pair.target()?;
+            (model.config().clone(), Engine::start_with(CpuTarget::from(model), settings)?)
+        } else {
+            let model = self.pair.stored_target()?;
+            (model.config.clone(), self.device.bring(model, self.kv_memory, settings)??)
+        };
+        let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         let (context, longest) = (info.context_length, engine.longest_text() as u32);
         if longest < context {
             tracing::warn!(context, longest, "--kv-memory does not hold one text as long as the target's context");

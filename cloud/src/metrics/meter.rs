@@ -7,7 +7,7 @@ use prometheus_client::metrics::{counter::Counter, family::Family};
 
 use super::{Label, Metrics, SessionMetrics};
 
-/// Labels of places in a round; later ones share the last.
+/// Labels of positions in a round; later ones share the last.
 const POSITIONS: [&str; 17] =
     ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17+"];
 
@@ -91,8 +91,8 @@ impl<'m> SessionMeter<'m> {
         self.count(&self.metrics.proposed, proposed);
         self.count(&self.metrics.accepted, accepted);
         for (drafts, family) in [(proposed, &self.metrics.proposed_at), (accepted, &self.metrics.accepted_at)] {
-            for place in 0..drafts {
-                family.get_or_create(&[("position", POSITIONS[place.min(POSITIONS.len() - 1)])]).inc();
+            for position in 0..drafts {
+                family.get_or_create(&[("position", POSITIONS[position.min(POSITIONS.len() - 1)])]).inc();
             }
         }
         if let Some(generation) = &mut self.generation {

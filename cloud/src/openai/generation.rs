@@ -10,8 +10,9 @@ use outrider_models::Tokenizer;
 use super::{ApiError, text::Assembler};
 use crate::{
     app::{Caller, Shared},
-    session::{self, Limits, Wire},
+    session::{self, Limits},
     sessions::Sessions,
+    wire::Wire,
 };
 
 /// Frames that wait for a slow reader; then the session waits with them, up to its time limit for writing.
@@ -26,7 +27,7 @@ struct Generation {
 
 impl Generation {
     async fn begin(shared: &Shared, caller: Caller, request: Request) -> Result<Self, ApiError> {
-        let (place, seat) = (shared.place(&caller)?, shared.seat().await?);
+        let (place, slot) = (shared.place(&caller)?, shared.slot().await?);
         let entry = Sessions::default().open().map_err(|_| ApiError::internal("The server has no randomness."))?;
         let state = &shared.state;
         let (to_cloud, incoming) = mpsc::unbounded();
@@ -40,7 +41,7 @@ impl Generation {
         let limits = Limits { detached: Duration::ZERO, ..shared.limits(&caller) };
         let (target, stopping) = (state.target.clone(), state.stopping.clone());
         tokio::spawn(async move {
-            session::run(entry, seat, target, limits, Wire::new(incoming, outgoing), stopping).await;
+            session::run(entry, slot, target, limits, Wire::new(incoming, outgoing), stopping).await;
             drop(place);
         });
         Ok(Self { _to_cloud: to_cloud, from_cloud })

@@ -1,23 +1,38 @@
 //! The target of the sessions: a model in this process, or an engine elsewhere.
 //!
-//! A session holds a [`Seat`] and asks it for the rows of logits of its passes. A model computes them. An engine elsewhere does not
-//! hand them out, and a device keeps them, so the [gateway] and the device decide what becomes of the round and give
-//! [rows](crate::target::rows) that leave no other outcome.
+//! A session holds a [`TargetSlot`], hands it [passes](Pass) and gets judgements of their rounds. On the CPU the
+//! session's own task judges by rows of logits. A device judges where its logits are, and the [gateway] by what the
+//! engine behind it tells.
+//!
+//! | folder or file | what it is |
+//! |---|---|
+//! | [`engine`] | the thread that owns a model, its schedule and its memory, wherever the model runs |
+//! | [`cpu`] | a model on this processor |
+//! | `device` | a model on a GPU, in builds with one |
+//! | [`gateway`] | an engine elsewhere |
+//! | [`device_name`] | where a model is to run, as an operator says it |
 
-pub mod device;
+pub mod cpu;
+#[cfg(feature = "device")]
+mod device;
+pub mod device_name;
 pub mod engine;
 pub mod gateway;
-pub mod rows;
 
-use outrider_codec::frame::ErrorCode;
-use outrider_speculation::{Forward, session::cloud::CloudSession};
+use std::sync::Arc;
+
+use outrider_codec::frame::{ErrorCode, SamplingParameters};
+use outrider_speculation::{
+    Forward,
+    judge::{Judgement, Round},
+    session::cloud::{CloudSession, Pass},
+};
 
 use crate::{
     metrics::Metrics,
     target::{
-        engine::{Engine, EngineError, Load},
-        gateway::{Gateway, GatewayError},
-        rows::Rows,
+        engine::{Engine, EngineError, Load, ModelSlot},
+        gateway::{Gateway, GatewayError, GatewaySlot},
     },
 };
 
@@ -30,16 +45,16 @@ pub enum Target {
     Gateway(Gateway),
 }
 
-/// A session's place at the target. Given up when dropped.
+/// A session's slot at the target. Given up when dropped.
 #[derive(Debug)]
-pub enum Seat {
+pub enum TargetSlot {
     /// A model in this process.
-    Model(engine::Seat),
+    Model(ModelSlot),
     /// An engine elsewhere.
-    Gateway(Box<gateway::Seat>),
+    Gateway(Box<GatewaySlot>),
 }
 
-/// Why a pass gave no rows.
+/// Why a pass gave no judgement.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TargetError {
     /// The model failed.
@@ -57,11 +72,11 @@ impl From<Engine> for Target {
 }
 
 impl Target {
-    /// Takes a seat, if one is free.
-    pub fn seat(&self) -> Option<Seat> {
+    /// Takes a slot, if one is free.
+    pub fn slot(&self) -> Option<TargetSlot> {
         match self {
-            Self::Model(engine) => engine.seat().map(Seat::Model),
-            Self::Gateway(gateway) => gateway.seat().map(|seat| Seat::Gateway(Box::new(seat))),
+            Self::Model(engine) => engine.slot().map(TargetSlot::Model),
+            Self::Gateway(gateway) => gateway.slot().map(|slot| TargetSlot::Gateway(Box::new(slot))),
         }
     }
 
@@ -82,65 +97,60 @@ impl Target {
     }
 }
 
-impl Seat {
+impl TargetSlot {
     /// Tells sessions apart in the log: counts from 1.
     pub fn id(&self) -> u64 {
         match self {
-            Self::Model(seat) => seat.id(),
-            Self::Gateway(seat) => seat.id(),
+            Self::Model(slot) => slot.id(),
+            Self::Gateway(slot) => slot.id(),
         }
     }
 
     /// Where the session is counted.
     pub fn metrics(&self) -> &Metrics {
         match self {
-            Self::Model(seat) => seat.metrics(),
-            Self::Gateway(seat) => seat.metrics(),
+            Self::Model(slot) => slot.metrics(),
+            Self::Gateway(slot) => slot.metrics(),
         }
     }
 
-    /// Runs the pass that a session has just asked for. One at a time.
+    /// Runs a pass and judges its round. One at a time.
     ///
     /// # Errors
-    /// If there are no rows; [`TargetError::tell`] ends the generation.
-    pub fn run<'seat>(
-        &'seat self,
-        forward: Forward,
-        session: &CloudSession,
-    ) -> impl Future<Output = Result<Rows, TargetError>> + Send + use<'seat> {
-        // The CPU needs no more than the pass: q̂ is copied for those who decide.
-        let decides = match self {
-            Self::Model(seat) => seat.decides(),
-            Self::Gateway(_) => true,
-        };
-        let round = if decides { session.round() } else { None };
-        async move {
-            match self {
-                Self::Model(seat) => Ok(seat.forward(forward, round).await?),
-                Self::Gateway(seat) => Ok(Rows::Decided(seat.forward(forward, round).await?)),
-            }
+    /// If there is no judgement; [`TargetError::tell`] ends the generation.
+    pub async fn judge(&self, pass: Pass) -> Result<Judgement, TargetError> {
+        match self {
+            Self::Model(slot) => Ok(slot.judge(pass).await?),
+            Self::Gateway(slot) => Ok(slot.judge(pass).await?),
         }
     }
 
-    /// Whether passes would be run now: a model runs one, an engine elsewhere is asked for its models. For a seat that no session has.
+    /// Whether passes would be run now: a model runs one, an engine elsewhere is asked for its models. For a slot that
+    /// no session has.
     ///
     /// # Errors
     /// What a session would meet.
     pub async fn probe(&self) -> Result<(), TargetError> {
         match self {
-            Self::Model(seat) => {
-                seat.forward(Forward { keep: 0, tokens: vec![0], rows: 1 }, None).await?;
+            Self::Model(slot) => {
+                let forward = Forward { keep: 0, tokens: vec![0], rows: 1 };
+                let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
+                slot.judge(Pass { forward, round: Arc::new(Round::alone(sampling, 0, 1)) }).await?;
             }
-            Self::Gateway(seat) => seat.probe().await?,
+            Self::Gateway(slot) => slot.probe().await?,
         }
         Ok(())
     }
 }
 
 impl TargetError {
-    /// Ends the generation that the pass was for, with what its edge may know of it. What is behind the server stays in the log.
+    /// Ends the generation that the pass was for, with what its edge may know of it. What is behind the server stays in
+    /// the log.
     pub fn tell(&self, session: &mut CloudSession) {
         match self {
+            Self::Model(EngineError::Logits(error)) => {
+                session.handle_failure(&format!("The target model failed: {error}."));
+            }
             Self::Model(error) => session.handle_failure(&format!("The server failed: {error}.")),
             Self::Gateway(error) => match error.told() {
                 (ErrorCode::InvalidParameters, text) => session.handle_refusal(&text),

@@ -10,7 +10,6 @@ use std::thread;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, KvCache, Logits, Model};
 use outrider_speculation::{
-    judge::acceptance::sample,
     sample::{End, LogitsError, Randomness, transform},
     theory::total_variation,
 };
@@ -223,7 +222,7 @@ impl<'a> Lane<'a> {
     /// Judges the position, and adds a token.
     fn extend(&mut self, draft: &Logits, target: &Logits, sampling: &SamplingParameters) -> Result<(), LogitsError> {
         let (q, p) = (transform(draft.row(0), sampling)?, transform(target.row(0), sampling)?);
-        let x = sample(&q, &mut self.randomness);
+        let x = self.randomness.draw(&q);
         self.text.examples.push(Example {
             hidden: draft.hidden(0).to_vec(),
             drawn: Drawn { draft: q[x as usize], target: p[x as usize] },
@@ -234,7 +233,7 @@ impl<'a> Lane<'a> {
                 let given = self.job.original.map(|original| original[self.text.tokens.len()]);
                 let token = match given {
                     Some(token) => token,
-                    None => sample(&transform(target.row(0), &PLAIN)?, &mut self.randomness),
+                    None => self.randomness.draw(&transform(target.row(0), &PLAIN)?),
                 };
                 self.text.tokens.push(token);
                 return Ok(());
@@ -243,7 +242,7 @@ impl<'a> Lane<'a> {
             Kind::Target => false,
             Kind::Mixed => self.randomness.below(2) == 0,
         };
-        self.text.tokens.push(if from_draft { x } else { sample(&p, &mut self.randomness) });
+        self.text.tokens.push(if from_draft { x } else { self.randomness.draw(&p) });
         Ok(())
     }
 }

@@ -1,38 +1,10 @@
 //! Coupled drafting: both ends choose with the same noise, so nothing but ids has to travel (Daliri, Musco, Suresh,
 //! "Coupling without communication and drafter-invariant speculative decoding", 2024).
 //!
-//! The edge drafts argmin E_x/q(x), the cloud's choice is argmin E_x/p(x) with the same [noise](SharedNoise) E; a draft is accepted
-//! where they agree. What is committed is the cloud's choice always, so the text is distributed as the target's whatever the edge
-//! drafts, and they agree with probability at least (1 − TV)/(1 + TV).
-
-use outrider_codec::frame::SamplingParameters;
-
-use super::acceptance::Outcome;
-use crate::sample::{Distribution, LogitsError, SharedNoise};
-
-/// Judges a round: `rows` are the target's logits after the last committed token and after each of the drafted `ids`;
-/// `position` is that of the first draft in the text. Without the last row the round is continued: no token follows where all stand.
-///
-/// # Errors
-/// If logits cannot be sampled from.
-pub fn verify(
-    ids: &[u32],
-    rows: &[&[f32]],
-    sampling: &SamplingParameters,
-    noise: &SharedNoise,
-    position: usize,
-) -> Result<Outcome, LogitsError> {
-    let is_continued = rows.len() == ids.len() && !ids.is_empty();
-    assert!(is_continued || rows.len() == ids.len() + 1, "a round needs one row of logits a draft and one more");
-    for (accepted, (&id, row)) in ids.iter().zip(rows).enumerate() {
-        let token = noise.choose_from(position + accepted, &Distribution::new(row, sampling)?);
-        if token != id {
-            return Ok(Outcome { accepted, token: Some(token) });
-        }
-    }
-    let bonus = rows.get(ids.len()).map(|row| Distribution::new(row, sampling)).transpose()?;
-    Ok(Outcome { accepted: ids.len(), token: bonus.map(|p| noise.choose_from(position + ids.len(), &p)) })
-}
+//! The edge drafts argmin E_x/q(x), the cloud's choice is argmin E_x/p(x) with the same
+//! [noise](crate::sample::SharedNoise) E; a draft is accepted where they agree. What is committed is the cloud's choice
+//! always, so the text is distributed as the target's whatever the edge drafts, and they agree with probability at
+//! least (1 − TV)/(1 + TV).
 
 /// The probability that both ends choose the same token from `q` and `p`, V probabilities each:
 ///
@@ -40,8 +12,8 @@ pub fn verify(
 /// Σ_x 1 / Σ_y max(q(y)/q(x), p(y)/p(x))
 /// ```
 ///
-/// At least (1 − TV)/(1 + TV). (Both choose x if E_x is below E_y·max(q(x)/q(y), p(x)/p(y)) for every other y, and the least of
-/// exponentials is each with probability in proportion to its rate.)
+/// At least (1 − TV)/(1 + TV). (Both choose x if E_x is below E_y·max(q(x)/q(y), p(x)/p(y)) for every other y, and the
+/// least of exponentials is each with probability in proportion to its rate.)
 pub fn agreement(q: &[f64], p: &[f64]) -> f64 {
     // By descending q/p the maximum is q(y)/q(x) for every y up to x, and p(y)/p(x) for every y after it.
     let mut pairs: Vec<(f64, f64)> =
@@ -67,7 +39,10 @@ mod tests {
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     use super::*;
-    use crate::theory::{tests::distribution, total_variation};
+    use crate::{
+        sample::SharedNoise,
+        theory::{tests::distribution, total_variation},
+    };
 
     proptest! {
         #[test]

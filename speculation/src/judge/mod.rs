@@ -1,16 +1,21 @@
-//! **Drafts to a verdict.** How many drafts are accepted and which token follows.
+//! **Drafts to a judgement.** How many drafts are accepted and which token follows.
 //!
 //! | file | what it decides |
 //! |---|---|
+//! | `round` | what is judged, and what is said of it |
+//! | `acceptance` | a round by rows of the target's logits: [`judge`] |
 //! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
-//! | [`acceptance`] | a round whose draft distributions were sent |
-//! | [`dssd`] | the same where the edge resamples |
-//! | [`coupled`] | the same where both ends choose with shared noise |
-//! | [`thinning`] | the same where only single probabilities and samples of the target's distribution can be had |
+//! | [`dssd`] | how a rejected draft is resampled at the edge |
+//! | [`coupled`] | how often both ends choose the same with shared noise |
+//! | [`thinning`] | a round where only single probabilities and samples of the target's distribution can be had |
 
-pub mod acceptance;
+mod acceptance;
 pub mod coupled;
 pub mod dssd;
+mod round;
 pub mod rules;
 pub mod thinning;
 pub mod unscaled;
+
+pub use acceptance::judge;
+pub use round::{Judged, Judgement, JudgementError, NextToken, Round};

@@ -1,42 +1,47 @@
-//! Verification without rows of logits: of p, the target's distribution, single probabilities and samples are all there is.
+//! Verification without rows of logits: of p, the target's distribution, single probabilities and samples are all there
+//! is.
 //!
-//! So it is where the target is behind somebody else's interface. An engine tells the probability that a prompt's tokens had,
-//! and writes tokens; it does not hand out all V numbers. Exact verification needs no more:
+//! So it is where the target is behind somebody else's interface. An engine tells the probability that a prompt's
+//! tokens had, and writes tokens; it does not hand out all V numbers. Exact verification needs no more:
 //!
-//! 1. Draft x stands with probability min(1, p(x)/q̂(x)), which takes p(x) alone: [`standing`].
-//! 2. At the first that falls the token is drawn from norm(max(0, p − q̂)). That is p thinned: a sample y of p is kept with
-//!    probability max(0, 1 − q̂(y)/p(y)), which takes p(y) alone, and
+//! 1. Draft x is accepted with probability min(1, p(x)/q̂(x)), which takes p(x) alone: [`accepted`].
+//! 2. At the first rejection the token is drawn from norm(max(0, p − q̂)). That is p thinned: a sample y of p is kept
+//!    with probability max(0, 1 − q̂(y)/p(y)), which takes p(y) alone, and
 //!
 //!    ```text
 //!    P(y is drawn and kept) = p(y)·max(0, 1 − q̂(y)/p(y)) = max(0, p(y) − q̂(y))
 //!    ```
 //!
-//!    Samples are independent, so the first that is kept has this law divided by its sum, whatever fell before it:
-//!    [`survivor`].
-//! 3. If all stand, a sample of p follows.
+//!    Samples are independent, so the first that is kept is distributed as this divided by its sum, whatever was
+//!    dropped before it: [`survivor`].
+//! 3. If all are accepted, a sample of p follows.
 //!
-//! The sum in 2 is P(reject): a sample is kept as often as the draft falls. With d = P(reject) a round needs 1/d samples with
-//! probability d: one sample on average, whatever the models are.
+//! The sum in 2 is P(reject): a sample is kept as often as the draft is rejected. With d = P(reject) a round needs 1/d
+//! samples with probability d: one sample on average, whatever the models are.
 //!
 //! [DSSD](crate::judge::dssd) thins too, on the edge.
 //!
-//! Where not even p(x) can be had there is [`matching`]: whatever engine samples from whatever p, its own sample y at each
-//! drafted position is what is committed, and the round goes on while y = x. The committed token is a sample of p by
-//! construction, so this is exact for every p and every q̂, which nobody needs to know; a draft stands with probability
-//! Σ q̂(x)·p(x) in place of Σ min(q̂(x), p(x)).
+//! Where not even p(x) can be had there is [`matching`]: whatever engine samples from whatever p, its own sample y at
+//! each drafted position is what is committed, and the round goes on while y = x. The committed token is a sample of p
+//! by construction, so this is exact for every p and every q̂, which nobody needs to know; a draft is accepted with
+//! probability Σ q̂(x)·p(x) in place of Σ min(q̂(x), p(x)).
 
 use outrider_codec::distribution::{DraftDist, DraftToken};
 
-use crate::{judge::acceptance::Outcome, sample::Randomness};
+use crate::{
+    judge::round::{Judgement, Round},
+    sample::Randomness,
+};
 
-/// How many of the drafts stand, where `probabilities[i]` = p of the i-th draft at its place. One coin a draft that is judged.
+/// Number of drafts that are accepted, where `probabilities[i]` is p of the i-th at its position. Takes one draw a
+/// draft that is judged.
 ///
 /// # Panics
 /// If there is not one probability for each draft.
-pub fn standing(drafts: &[DraftToken], probabilities: &[f64], randomness: &mut Randomness) -> usize {
+pub fn accepted(drafts: &[DraftToken], probabilities: &[f64], randomness: &mut Randomness) -> usize {
     assert_eq!(drafts.len(), probabilities.len(), "a round needs one probability a draft");
-    let stands = |(draft, p): &(&DraftToken, &f64)| randomness.unit() * probability(&draft.dist, draft.id) < **p;
-    drafts.iter().zip(probabilities).take_while(stands).count()
+    let accepts = |(draft, p): &(&DraftToken, &f64)| randomness.unit() * probability(&draft.dist, draft.id) < **p;
+    drafts.iter().zip(probabilities).take_while(accepts).count()
 }
 
 /// Whether a sample of p survives against q̂: with probability max(0, 1 − q/p).
@@ -44,20 +49,22 @@ pub fn survives(p: f64, q: f64, randomness: &mut Randomness) -> bool {
     randomness.unit() * p < p - q
 }
 
-/// The first of independent samples of p, each with its probability, that survives against q̂; `None` if none does, which says
-/// nothing of what further ones would do. One coin a sample that is looked at.
+/// The first of independent samples of p, each with its probability, that survives against q̂; `None` if none does,
+/// which says nothing of what further ones would do. Takes one draw a sample that is looked at.
 pub fn survivor(samples: &[(u32, f64)], dist: &DraftDist, randomness: &mut Randomness) -> Option<u32> {
     samples.iter().find(|&&(id, p)| survives(p, probability(dist, id), randomness)).map(|&(id, _)| id)
 }
 
-/// What becomes of drafts where the target wrote a token of its own at the place of each and one after them.
+/// The judgement of a round by the target's `own` token after the text and after each draft. The last is not needed
+/// where no bonus token follows.
 ///
 /// # Panics
-/// If `own` has not one token more than there are drafts.
-pub fn matching(drafts: &[u32], own: &[u32]) -> Outcome {
-    assert_eq!(own.len(), drafts.len() + 1, "a round needs one token of the target's a draft and one more");
-    let accepted = drafts.iter().zip(own).take_while(|(draft, own)| draft == own).count();
-    Outcome { accepted, token: Some(own[accepted]) }
+/// If there are too few.
+pub fn matching(round: &Round, own: &[u32]) -> Judgement {
+    let ids = round.drafts.ids();
+    assert!(own.len() >= round.rows(), "a round needs one token of the target's a row");
+    let accepted = ids.iter().zip(own).take_while(|(draft, own)| draft == own).count();
+    own.get(accepted).map_or(Judgement { accepted, ..Judgement::default() }, |&token| round.settle(accepted, token))
 }
 
 /// q̂(id).
@@ -67,31 +74,39 @@ fn probability(dist: &DraftDist, id: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use outrider_codec::{frame::SamplingParameters, scheme::Drafts};
+
     use super::*;
-    use crate::sample::End;
+    use crate::{judge::round::NextToken, sample::End};
 
     fn draft(id: u32) -> DraftToken {
         DraftToken { id, dist: DraftDist::new(vec![0, 1], vec![3, 1]).unwrap(), support_size: 2 }
     }
 
     #[test]
-    fn what_the_target_makes_more_likely_stands_and_what_it_excludes_falls() {
+    fn what_the_target_makes_more_likely_is_accepted_and_what_it_excludes_rejected() {
         let mut randomness = Randomness::new(1, End::Cloud);
         for _ in 0..1000 {
-            assert_eq!(standing(&[draft(1), draft(0)], &[0.25, 0.75], &mut randomness), 2);
-            assert_eq!(standing(&[draft(1), draft(0), draft(1)], &[1.0, 0.0, 1.0], &mut randomness), 1);
+            assert_eq!(accepted(&[draft(1), draft(0)], &[0.25, 0.75], &mut randomness), 2);
+            assert_eq!(accepted(&[draft(1), draft(0), draft(1)], &[1.0, 0.0, 1.0], &mut randomness), 1);
             assert_eq!(survivor(&[(0, 0.5), (1, 0.25)], &draft(0).dist, &mut randomness), None);
             assert_eq!(survivor(&[(0, 0.5), (2, 0.1), (3, 0.2)], &draft(0).dist, &mut randomness), Some(2));
         }
-        assert_eq!(standing(&[], &[], &mut randomness), 0);
+        assert_eq!(accepted(&[], &[], &mut randomness), 0);
     }
 
     #[test]
     fn matching_goes_as_far_as_the_targets_own_text() {
-        let outcome = |accepted, token| Outcome { accepted, token: Some(token) };
-        assert_eq!(matching(&[5, 6], &[5, 6, 7]), outcome(2, 7));
-        assert_eq!(matching(&[5, 6], &[5, 8, 7]), outcome(1, 8));
-        assert_eq!(matching(&[5, 6], &[9, 6, 7]), outcome(0, 9));
-        assert_eq!(matching(&[], &[9]), outcome(0, 9));
+        let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+        let round = |ids: &[u32]| Round { drafts: Drafts::Ids(ids.to_vec()), ..Round::alone(sampling, 1, 2) };
+        let token = |accepted, id| Judgement { accepted, next: NextToken::Token(id), judged: Vec::new() };
+        assert_eq!(matching(&round(&[5, 6]), &[5, 6, 7]), token(2, 7));
+        assert_eq!(matching(&round(&[5, 6]), &[5, 8, 7]), token(1, 8));
+        assert_eq!(matching(&round(&[5, 6]), &[9, 6, 7]), token(0, 9));
+        assert_eq!(matching(&round(&[]), &[9]), token(0, 9));
+        let continued = Round { continued: true, ..round(&[5, 6]) };
+        for own in [&[5, 6][..], &[5, 6, 7]] {
+            assert_eq!(matching(&continued, own), Judgement { accepted: 2, ..Judgement::default() });
+        }
     }
 }

@@ -3,13 +3,14 @@
 //! Both ends apply it: the edge to the draft's logits, the cloud to the target's. "The target's own text" in the
 //! exactness contract means samples from S(target).
 //!
-//! A vocabulary has 151936 tokens, say, and few of them matter. So a [`Distribution`] is not a list of V numbers: it is what
-//! two passes over the logits find, and gives any token's probability from the token's logit. The first pass finds the
-//! largest logit (of every piece), the second the sum of the weights; top-k and top-p look at the
-//! tokens above a bound that no token they keep is below. Nothing sorts V numbers, and nothing keeps them.
+//! A vocabulary has 151936 tokens, say, and few of them matter. So a [`Distribution`] is not a list of V numbers: it is
+//! what two passes over the logits find, and gives any token's probability from the token's logit. The first pass finds
+//! the largest logit (of every piece), the second the sum of the weights; top-k and top-p look at the tokens above a
+//! bound that no token they keep is below. Nothing sorts V numbers, and nothing keeps them.
 //!
 //! Probabilities are those of softmax within a relative error of 10⁻¹³, for V up to 2²⁴ and logits within 200·T of the
-//! largest, and 0 from 2⁻¹⁰²² on; they add up to 1 within V·2⁻⁵². Whoever asks for the same token is told the same number.
+//! largest, and 0 from 2⁻¹⁰²² on; they add up to 1 within V·2⁻⁵². Whoever asks for the same token is told the same
+//! number.
 
 use core::cell::OnceCell;
 

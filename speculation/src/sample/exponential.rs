@@ -1,7 +1,7 @@
 //! e^x over a row of logits, without calls and without branches, so that loops over it vectorise.
 //!
-//! Logits are measured from the largest one, in binary octaves: y = (l − max)·log2(e)/T ≤ 0, and a token's weight is 2^y.
-//! With n the integer nearest to y and r = y − n, 2^y = 2^n·2^r; 2^n is an exponent field, and 2^r is the Taylor
+//! Logits are measured from the largest one, in binary octaves: y = (l − max)·log2(e)/T ≤ 0, and a token's weight is
+//! 2^y. With n the integer nearest to y and r = y − n, 2^y = 2^n·2^r; 2^n is an exponent field, and 2^r is the Taylor
 //! polynomial of degree 11, whose remainder for |r| ≤ ½ is below (ln 2/2)¹²/12! < 10⁻¹⁴. Multiplications and additions
 //! are not fused: equal arguments have equal bits whether they are computed one at a time or many.
 
@@ -33,8 +33,8 @@ pub(super) fn exp2(y: f64) -> f64 {
     weight
 }
 
-/// The same of several. Each step is taken by all before the next: its constant is there for all of them, which browsers
-/// fetch anew wherever it is named.
+/// The same of several. Each step is taken by all before the next: its constant is there for all of them, which
+/// browsers fetch anew wherever it is named.
 #[inline(always)]
 fn exp2_of<const N: usize>(y: [f64; N]) -> [f64; N] {
     // Adding 1.5·2⁵² rounds to the nearest integer and leaves it in the low bits of the sum.

@@ -1,4 +1,5 @@
-//! **Logits to a distribution, a distribution to a token.** What both ends sample by, and the random numbers they sample with.
+//! **Logits to a distribution, a distribution to a token.** What both ends sample by, and the random numbers they
+//! sample with.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -21,6 +22,7 @@ pub(crate) mod tests;
 pub(crate) use distribution::Weighed;
 pub use distribution::{Distribution, Rest, transform};
 pub use error::LogitsError;
+pub(crate) use random::at;
 pub use random::{End, Randomness};
 pub use shared_noise::SharedNoise;
 pub use softmax::Softmax;

@@ -1,7 +1,8 @@
 //! The noise that both ends of coupled drafting choose with, and the choice: argmin E_x/p(x).
 //!
-//! With independent E_x ~ Exp(1) the token argmin E_x/p(x) is distributed as p (the Gumbel trick, in exponentials). E depends
-//! on seed, position and token alone, and positions never share noise. [`crate::judge::coupled`] says what follows from it.
+//! With independent E_x ~ Exp(1) the token argmin E_x/p(x) is distributed as p (the Gumbel trick, in exponentials). E
+//! depends on seed, position and token alone, and positions never share noise. [`crate::judge::coupled`] says what
+//! follows from it.
 //!
 //! # The noise
 //!
@@ -22,7 +23,7 @@ const FRACTION: u32 = 40;
 const FIRST_STREAM: u64 = 1 << 32;
 
 /// The noise of one generation.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedNoise {
     seed: u64,
 }
@@ -33,8 +34,8 @@ impl SharedNoise {
         Self { seed }
     }
 
-    /// argmin E_x/p(x) at a position of the text: a token with law `probabilities` (V of them, at least one above zero, and
-    /// not necessarily normalised).
+    /// argmin E_x/p(x) at a position of the text: a token with law `probabilities` (V of them, at least one above zero,
+    /// and not necessarily normalised).
     pub fn choose(&self, position: usize, probabilities: &[f64]) -> u32 {
         let mut race = Race::new(self.seed, position);
         for (piece, first) in probabilities.chunks(PIECE).zip((0..).step_by(PIECE)) {

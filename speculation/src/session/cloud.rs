@@ -6,55 +6,42 @@
 //! 2. Whenever bytes arrive: [`handle_frame`](CloudSession::handle_frame).
 //! 3. After every call: [`poll`](CloudSession::poll) until it gives `None`, doing what it says:
 //!    - `Send`: send these bytes.
-//!    - `Forward`: run the pass and call [`handle_logits`](CloudSession::handle_logits) with the rows it asks for, or
-//!      [`handle_failure`](CloudSession::handle_failure). One pass is under way at a time; frames may arrive meanwhile.
-//!      A driver that cannot run passes, but can decide what becomes of a round, asks for the [`round`](CloudSession::round)
-//!      and hands in rows that leave no other outcome.
+//!    - `Verify`: run the forward pass, judge its round, and call [`handle_judgement`](CloudSession::handle_judgement);
+//!      or [`handle_failure`](CloudSession::handle_failure). One pass is under way at a time; frames may arrive
+//!      meanwhile. Who has rows of logits judges by [`Pass::judge`]. Who knows the target otherwise may judge
+//!      otherwise: the session checks what it is handed.
 //!    - `Close`: send nothing more, close the connection, free the cache.
-//! 4. When the connection is gone, do not poll any more. If the session [is worth keeping](CloudSession::is_worth_keeping) keep it, and its
-//!    cache, for a while; results of the pass under way are still handed in. When an edge with the session's ticket asks for it over
-//!    another connection, call [`resume`](CloudSession::resume) and go on at 2.
+//! 4. When the connection is gone, do not poll any more. If the session [is worth
+//!    keeping](CloudSession::is_worth_keeping) keep it, and its cache, for a while; the judgement of the pass under way
+//!    is still handed in. When an edge with the session's ticket asks for it over another connection, call
+//!    [`resume`](CloudSession::resume) and go on at 2.
 //!
-//! What was sent and may not have arrived is kept for that: the frames of a round until a Draft shows that the edge has them. What comes
-//! twice changes nothing, nor does what was drafted in vain: an edge may have several rounds in flight, each as if those before
-//! it all stood.
+//! What was sent and may not have arrived is kept for that: the frames of a round until a Draft shows that the edge has
+//! them. What comes twice changes nothing, nor does what is discarded: an edge may have several rounds in flight, each
+//! as if all drafts before it were accepted.
 //!
-//! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix is
-//! fed once and a round feeds the last committed token and its drafts.
+//! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix
+//! is fed once and a round feeds the last committed token and its drafts.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
-use outrider_codec::{
-    error::DecodeError,
-    frame::{Draft, ErrorCode, ErrorFrame, Frame, Hello, Request, Resume, Ticket, Welcome},
-};
+use outrider_codec::frame::{Draft, ErrorCode, ErrorFrame, Frame, Hello, Request, Resume, Ticket, Welcome};
 
-use crate::Forward;
+use crate::judge::{Judgement, JudgementError, Round};
 
 mod events;
+mod failure;
 mod flight;
 mod generation;
+mod kept;
+mod target;
 
 pub use events::CloudEvent;
-pub use generation::Round;
-use generation::{Generation, Work};
-
-/// The target model, as a session needs to know it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TargetInfo {
-    /// V.
-    pub vocab_size: u32,
-    /// SHA-256 of the vocabulary; FORMAT.md says of what exactly.
-    pub tokenizer_hash: [u8; 32],
-    /// The most tokens a generation may have, prompt included.
-    pub context_length: u32,
-    /// The most drafts a round may carry.
-    pub max_draft_tokens: u8,
-    /// The most rounds of a session that may await their verdict at a time, at least 1. Each may be as long as a frame.
-    pub max_in_flight: u8,
-    /// Tokens that end a text.
-    pub eos_ids: Vec<u32>,
-}
+use failure::Failure;
+use generation::{Generation, Writer};
+pub use kept::MAX_KEPT_BYTES;
+use kept::{KeptFrames, NO_ROUND};
+pub use target::{Pass, TargetInfo};
 
 /// What a session can be resumed with, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,32 +52,26 @@ pub struct Admission {
     pub detached_seconds: u32,
 }
 
-/// The most bytes that are kept of what may not have arrived. A round's evidence may be more; the session cannot be resumed then.
-pub const MAX_KEPT_BYTES: usize = 4 * 1024 * 1024;
-
 /// What the driver is to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CloudOutput {
     /// Send these bytes as one binary message.
     Send(Vec<u8>),
-    /// Run this pass.
-    Forward(Forward),
+    /// Run this pass and judge its round.
+    Verify(Pass),
     /// Close the connection.
     Close,
 }
 
-/// A frame that may not have arrived.
+/// The pass under way, as its judgement will be read.
 #[derive(Debug)]
-struct Kept {
-    /// The round that it answers; [`NO_ROUND`] if no Draft shows that it has arrived.
-    round: u32,
-    /// An edge whose text is longer than this has it.
-    length: usize,
-    bytes: Vec<u8>,
+struct InFlight {
+    /// The generation that it belongs to.
+    generation: u32,
+    /// Tokens of the text that the cache holds after a pass that only reads; `None` if the pass judges.
+    reads: Option<usize>,
+    round: Arc<Round>,
 }
-
-/// Of frames that answer no round: above all.
-const NO_ROUND: u32 = u32::MAX;
 
 /// One session, over one connection after another.
 #[derive(Debug)]
@@ -99,10 +80,7 @@ pub struct CloudSession {
     /// Whether generations may ask for evidence.
     evidence: bool,
     admission: Admission,
-    kept: Vec<Kept>,
-    kept_bytes: usize,
-    /// The last round of which a frame was too much to be kept.
-    lost: Option<u32>,
+    kept: KeptFrames,
     /// Number of the last Resume.
     attempt: u32,
     greeted: bool,
@@ -112,8 +90,7 @@ pub struct CloudSession {
     /// Largest generation number seen.
     last_generation: u32,
     generation: Option<Generation>,
-    /// The generation that the pass under way belongs to.
-    in_flight: Option<u32>,
+    in_flight: Option<InFlight>,
 }
 
 impl CloudSession {
@@ -123,9 +100,7 @@ impl CloudSession {
             target,
             evidence: true,
             admission,
-            kept: Vec::new(),
-            kept_bytes: 0,
-            lost: None,
+            kept: KeptFrames::default(),
             attempt: 0,
             greeted: false,
             closed: false,
@@ -154,11 +129,11 @@ impl CloudSession {
 
     /// Whether an edge that has lost the connection has something to come back for.
     pub fn is_worth_keeping(&self) -> bool {
-        self.greeted && !self.closed && self.last_generation > 0 && self.lost.is_none()
+        self.greeted && !self.closed && self.last_generation > 0 && self.kept.is_complete()
     }
 
-    /// Goes on over another connection, whose edge has shown the ticket. `false`: this comes late, what this edge says of itself
-    /// does not fit the session, or it is over; nothing has changed.
+    /// Goes on over another connection, whose edge has shown the ticket. `false`: this comes late, what this edge says
+    /// of itself does not fit the session, or it is over; nothing has changed.
     pub fn resume(&mut self, resume: &Resume) -> bool {
         if !self.is_worth_keeping() || resume.attempt <= self.attempt || resume.generation < self.last_generation {
             return false;
@@ -166,9 +141,10 @@ impl CloudSession {
         self.attempt = resume.attempt;
         self.outputs.clear();
         self.welcome();
-        let is_current = resume.generation == self.last_generation;
-        let lacks = |kept: &&Kept| is_current && kept.length >= resume.length as usize;
-        self.outputs.extend(self.kept.iter().filter(lacks).map(|kept| CloudOutput::Send(kept.bytes.clone())));
+        if resume.generation == self.last_generation {
+            let lacking = self.kept.lacking(resume.length as usize);
+            self.outputs.extend(lacking.map(|bytes| CloudOutput::Send(bytes.to_vec())));
+        }
         true
     }
 
@@ -180,10 +156,12 @@ impl CloudSession {
         if self.closed || self.in_flight.is_some() {
             return None;
         }
-        let generation = self.generation.as_mut()?;
-        let forward = generation.next_pass()?;
-        self.in_flight = Some(generation.number());
-        Some(CloudOutput::Forward(forward))
+        let generation = self.generation.as_ref()?;
+        let pass = generation.next_pass()?;
+        let Pass { forward, round } = &pass;
+        let reads = (forward.rows == 0).then_some(forward.keep + forward.tokens.len());
+        self.in_flight = Some(InFlight { generation: generation.number(), reads, round: Arc::clone(round) });
+        Some(CloudOutput::Verify(pass))
     }
 
     /// Bytes from the edge. Whatever is wrong with them becomes an Error frame; nothing panics.
@@ -197,46 +175,41 @@ impl CloudSession {
         }
     }
 
-    /// The rows that the pass under way was asked for.
+    /// Takes the judgement of the pass under way; the [default](Judgement::default) one of a pass that only reads the
+    /// prompt. One that cannot be of its round ends the generation.
     ///
-    /// Results of a pass whose generation has been cancelled meanwhile are dropped.
-    pub fn handle_logits(&mut self, rows: &[&[f32]]) {
+    /// It is dropped if the generation has been cancelled meanwhile.
+    pub fn handle_judgement(&mut self, judgement: Judgement) {
         self.events.clear();
-        let number = self.in_flight.take();
-        let Some(generation) = self.generation.as_mut().filter(|g| Some(g.number()) == number) else {
+        let Some(InFlight { generation: number, reads, round }) = self.in_flight.take() else { return };
+        let Some(generation) = self.generation.as_mut().filter(|generation| generation.number() == number) else {
             return;
         };
-        let (proposed, length, round) = (generation.proposed(), generation.length(), generation.round_number());
-        match generation.advance(rows, &self.target) {
-            Ok((frames, finished)) => {
-                for frame in &frames {
-                    self.events.extend(events::of(frame, proposed).into_iter().chain(events::finish(frame)));
-                }
-                if finished {
-                    self.generation = None;
-                }
-                for frame in frames {
-                    self.say(&frame, round, length);
-                }
-                if let Err(failure) = self.begin_round() {
-                    self.fail(failure);
-                }
+        let checked = match reads {
+            None => round.check(&judgement, self.target.vocab_size),
+            Some(_) if judgement == Judgement::default() => Ok(()),
+            Some(_) => Err(JudgementError::Next { accepted: judgement.accepted, drafts: 0 }),
+        };
+        if let Err(error) = checked {
+            let text = format!("The target model failed: {error}.");
+            return self.fail(Failure::generation(number, ErrorCode::Internal, text));
+        }
+        if let Some(length) = reads {
+            generation.read(length);
+        } else {
+            let (length, round_number) = (generation.length(), generation.round_number());
+            let progress = generation.advance(&round, judgement, &self.target);
+            self.events.extend(progress.event.into_iter().chain(progress.finish.map(CloudEvent::Finished)));
+            if progress.finish.is_some() {
+                self.generation = None;
             }
-            Err(error) => {
-                let number = generation.number();
-                self.fail(Failure::generation(
-                    number,
-                    ErrorCode::Internal,
-                    format!("The target model failed: {error}."),
-                ));
+            for frame in progress.frames {
+                self.say(&frame, round_number, length);
             }
         }
-    }
-
-    /// What the pass under way is for; `None` if none is, or its generation has been cancelled.
-    pub fn round(&self) -> Option<Round> {
-        let generation = self.generation.as_ref()?;
-        (Some(generation.number()) == self.in_flight).then(|| generation.round())
+        if let Err(failure) = self.begin_round() {
+            self.fail(failure);
+        }
     }
 
     /// The pass under way could not be run. The generation ends; the connection goes on.
@@ -252,10 +225,10 @@ impl CloudSession {
 
     fn fail_pass(&mut self, code: ErrorCode, text: &str) {
         self.events.clear();
-        if let Some(number) = self.in_flight.take()
-            && self.generation.as_ref().is_some_and(|g| g.number() == number)
+        if let Some(InFlight { generation, .. }) = self.in_flight.take()
+            && self.generation.as_ref().is_some_and(|current| current.number() == generation)
         {
-            self.fail(Failure::generation(number, code, text.to_owned()));
+            self.fail(Failure::generation(generation, code, text.to_owned()));
         }
     }
 
@@ -278,15 +251,15 @@ impl CloudSession {
                 Ok(())
             }
             (Frame::Prompt(prompt), true) => {
-                let work = if prompt.evidence && !self.evidence {
+                let writer = if prompt.evidence && !self.evidence {
                     let text = "This server shows nobody here what it judges by: generate without evidence.".to_owned();
                     Err(Failure::generation(prompt.request.generation, ErrorCode::InvalidParameters, text))
                 } else {
-                    Work::speculative(&prompt, &self.target)
+                    Writer::both(&prompt, &self.target)
                 };
-                self.start(prompt.request, work)
+                self.start(prompt.request, writer)
             }
-            (Frame::Generate(request), true) => self.start(request, Ok(Work::CloudOnly)),
+            (Frame::Generate(request), true) => self.start(request, Ok(Writer::Target)),
             (Frame::Draft(draft), true) => self.draft(draft),
             (Frame::Resample { generation, round }, true) => self.resample(generation, round),
             (Frame::Cancel { generation }, true) => {
@@ -337,43 +310,26 @@ impl CloudSession {
         self.outputs.push_back(CloudOutput::Send(Frame::Welcome(welcome).encode()));
     }
 
-    /// Ends a generation and those before it. One that has not begun never will: its request may have been lost, and this not.
+    /// Ends a generation and those before it. One that has not begun never will: its request may have been lost, and
+    /// this not.
     fn cancel(&mut self, number: u32) {
         if self.generation.as_ref().is_some_and(|generation| generation.number() <= number) {
             self.generation = None;
             self.events.push(CloudEvent::Cancelled);
         }
         if number >= self.last_generation {
-            self.forget_kept();
+            self.kept.clear();
         }
         self.last_generation = self.last_generation.max(number);
     }
 
     /// Sends a frame, and keeps it until the edge shows that it has come. `length`: of the text that it is about.
     fn say(&mut self, frame: &Frame, round: u32, length: usize) {
-        let bytes = frame.encode();
-        if self.kept_bytes + bytes.len() <= MAX_KEPT_BYTES {
-            self.kept_bytes += bytes.len();
-            self.kept.push(Kept { round, length, bytes: bytes.clone() });
-        } else {
-            self.lost = Some(round);
-        }
+        let bytes = self.kept.keep(frame, round, length);
         self.outputs.push_back(CloudOutput::Send(bytes));
     }
 
-    fn forget_kept(&mut self) {
-        self.kept.clear();
-        (self.kept_bytes, self.lost) = (0, None);
-    }
-
-    /// The edge has all frames of these.
-    fn forget_rounds_before(&mut self, round: u32) {
-        self.kept.retain(|kept| kept.round >= round);
-        self.kept_bytes = self.kept.iter().map(|kept| kept.bytes.len()).sum();
-        self.lost = self.lost.filter(|&lost| lost >= round);
-    }
-
-    fn start(&mut self, request: Request, work: Result<Work, Failure>) -> Result<(), Failure> {
+    fn start(&mut self, request: Request, writer: Result<Writer, Failure>) -> Result<(), Failure> {
         let number = request.generation;
         if number <= self.last_generation {
             return Ok(());
@@ -382,8 +338,8 @@ impl CloudSession {
             return Err(Failure::out_of_order("a generation is under way; cancel it first"));
         }
         self.last_generation = number;
-        self.forget_kept();
-        let work = work?;
+        self.kept.clear();
+        let writer = writer?;
         if let Some(&id) = request.tokens.iter().find(|&&id| id >= self.target.vocab_size) {
             return Err(Failure::generation(
                 number,
@@ -399,15 +355,15 @@ impl CloudSession {
                 format!("The prompt has {} tokens; at most {} fit.", request.tokens.len(), context.saturating_sub(1)),
             ));
         }
-        self.events.push(CloudEvent::Started { scheme: work.scheme() });
-        self.generation = Some(Generation::new(request, work));
+        self.events.push(CloudEvent::Started { scheme: writer.scheme() });
+        self.generation = Some(Generation::new(request, writer));
         Ok(())
     }
 
     fn draft(&mut self, draft: Draft) -> Result<(), Failure> {
         let Some(generation) = self.generation.as_mut() else { return late(draft.generation, self.last_generation) };
         if let Some(round) = generation.draft(draft)? {
-            self.forget_rounds_before(round);
+            self.kept.forget_before(round);
         }
         self.begin_round()
     }
@@ -420,7 +376,7 @@ impl CloudSession {
         let Some(generation) = &self.generation else { return late(number, self.last_generation) };
         let length = generation.length();
         if let Some(frame) = generation.resample(number, round)? {
-            self.forget_kept();
+            self.kept.clear();
             self.say(&frame, round, length);
         }
         Ok(())
@@ -443,38 +399,6 @@ impl CloudSession {
 /// A frame about a generation that is over: it may have ended with an error that the edge had not read yet.
 fn late(number: u32, last_generation: u32) -> Result<(), Failure> {
     if number <= last_generation { Ok(()) } else { Err(Failure::out_of_order("a round came before Prompt")) }
-}
-
-/// Something to tell the edge before going on without the generation, or the connection.
-struct Failure {
-    generation: u32,
-    code: ErrorCode,
-    text: String,
-}
-
-impl Failure {
-    fn connection(code: ErrorCode, text: String) -> Self {
-        Self { generation: 0, code, text }
-    }
-
-    fn generation(generation: u32, code: ErrorCode, text: String) -> Self {
-        Self { generation, code, text }
-    }
-
-    fn out_of_order(what: &str) -> Self {
-        Self::connection(ErrorCode::OutOfOrder, format!("Out of order: {what}."))
-    }
-}
-
-impl From<DecodeError> for Failure {
-    fn from(error: DecodeError) -> Self {
-        let code = match error {
-            DecodeError::Version { .. } => ErrorCode::Version,
-            DecodeError::TooLong { .. } => ErrorCode::FrameTooLong,
-            _ => ErrorCode::Malformed,
-        };
-        Self::connection(code, format!("The frame cannot be read: {error}."))
-    }
 }
 
 #[cfg(test)]

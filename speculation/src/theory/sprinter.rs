@@ -81,7 +81,6 @@ fn power(base: f64, exponent: u32) -> f64 {
 mod tests {
     use super::*;
     use crate::{
-        judge::acceptance::sample,
         sample::{End, Randomness},
         theory::{tests::distribution, total_variation},
     };
@@ -162,7 +161,7 @@ mod tests {
         let mut randomness = Randomness::new(5, End::Edge);
         let mut stood = 0;
         for _ in 0..DRAWS {
-            let x = sample(&q, &mut randomness) as usize;
+            let x = randomness.draw(&q) as usize;
             let rate = if q[x] <= p[x] { gate.true_positive } else { gate.false_positive };
             let passed = randomness.unit() < rate;
             stood += u32::from(passed || randomness.unit() * q[x] < p[x]);

@@ -13,8 +13,8 @@ use outrider_codec::{
     frame::SamplingParameters,
     scheme::{Code, Drafts, SchemeParameters},
 };
-use outrider_models::{ModelConfig, StoredModel};
-use outrider_speculation::{judge::rules::Rule, session::cloud::Round};
+use outrider_models::{Chunk, KvCache, ModelConfig, StoredModel};
+use outrider_speculation::judge::Round;
 
 use super::{
     report::{Correctness, ModelReport, PassTime, Report},
@@ -24,8 +24,9 @@ use crate::{
     cli::{CommandError, print},
     pair::PairPaths,
     target::{
-        device::DeviceName,
-        engine::{Backend, Cache, Part},
+        cpu::CpuTarget,
+        device_name::{DeviceName, UseBackend},
+        engine::{Answer, Backend},
     },
 };
 
@@ -91,19 +92,46 @@ impl Verify {
 
     /// The target's logits on the device beside those of the CPU's kernels, in rounds as they are verified.
     fn compare(&self) -> Result<Correctness, CommandError> {
-        let mut cpu: Backend = self.pair.target()?.into();
-        let mut device = self.bring(self.pair.stored_target()?, 1)?;
-        let text = text(cpu.config(), COMPARED, 1);
-        let (mut here, mut there) = (cpu.new_cache(), device.new_cache());
+        let cpu = CpuTarget::from(self.pair.target()?);
+        self.bring(self.pair.stored_target()?, 1, Compare { cpu })?
+    }
+
+    fn measure(&self, choice: Choice, bandwidth: f64) -> Result<ModelReport, CommandError> {
+        let model = match choice.random() {
+            Some(model) => model,
+            None => self.pair.stored_target()?,
+        };
+        let weight_bytes = streamed(&model);
+        let most = SESSIONS.into_iter().max().unwrap_or(1);
+        let passes = self.bring(model, most, Measure { sessions: most, repeats: self.repeats })??;
+        let floor_ms = weight_bytes as f64 / bandwidth * 1e3;
+        Ok(ModelReport { model: choice.name(), weight_bytes, floor_ms, passes })
+    }
+
+    /// Brings the model to the device, with memory for so many sessions.
+    fn bring<U: UseBackend>(&self, model: StoredModel, sessions: usize, user: U) -> Result<U::Gives, CommandError> {
+        let ModelConfig { layers, kv_heads, head_dim, .. } = model.config;
+        // In f32, and each session's last page.
+        let token_bytes = 8 * layers * kv_heads * head_dim;
+        let bytes = sessions * (CACHED + 64) * token_bytes;
+        Ok(self.device.bring(model, ByteSize(bytes as u64), user)?)
+    }
+}
+
+/// Compares a device's logits with the CPU's.
+struct Compare {
+    cpu: CpuTarget,
+}
+
+impl UseBackend for Compare {
+    type Gives = Result<Correctness, CommandError>;
+
+    fn with<B: Backend>(mut self, mut device: B) -> Self::Gives {
+        let text = text(device.config(), COMPARED, 1);
+        let (mut here, mut there) = (self.cpu.new_cache(), device.new_cache());
         let mut correctness = Correctness { rows: 0, other_greedy: 0, largest_error: 0.0 };
         for piece in text.chunks(SESSION_ROWS) {
-            let positions: Vec<usize> = (0..piece.len()).collect();
-            let rows = |backend: &mut Backend, cache| -> Result<Vec<Vec<f32>>, CommandError> {
-                let part = Part { cache, tokens: piece, positions: &positions, round: None };
-                let rows = backend.run(&mut [part])?;
-                Ok(rows.iter().flat_map(|rows| rows.to_slices()).map(<[f32]>::to_vec).collect())
-            };
-            let (expected, actual) = (rows(&mut cpu, &mut here)?, rows(&mut device, &mut there)?);
+            let (expected, actual) = (rows(&mut self.cpu, &mut here, piece)?, rows(&mut device, &mut there, piece)?);
             for (expected, actual) in expected.iter().zip(&actual) {
                 let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
                 let error = expected.iter().zip(actual).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
@@ -114,56 +142,68 @@ impl Verify {
         }
         Ok(correctness)
     }
+}
 
-    fn measure(&self, choice: Choice, bandwidth: f64) -> Result<ModelReport, CommandError> {
-        let model = match choice.random() {
-            Some(model) => model,
-            None => self.pair.stored_target()?,
-        };
-        let weight_bytes = streamed(&model);
-        let most = SESSIONS.into_iter().max().unwrap_or(1);
-        let mut backend = self.bring(model, most)?;
+/// The logits behind every token of a piece.
+fn rows<B: Backend>(
+    backend: &mut B,
+    cache: &mut KvCache<B::Pages>,
+    piece: &[u32],
+) -> Result<Vec<Vec<f32>>, CommandError> {
+    let positions: Vec<usize> = (0..piece.len()).collect();
+    let answers = backend.run(&mut [Chunk { cache, tokens: piece, positions: &positions }], &[None])?;
+    // Without a round there is nothing to judge.
+    Ok(answers.into_iter().flat_map(|answer| if let Answer::Rows(rows) = answer { rows } else { Vec::new() }).collect())
+}
+
+/// Times the passes of every kind.
+struct Measure {
+    sessions: usize,
+    repeats: u16,
+}
+
+impl UseBackend for Measure {
+    type Gives = Result<Vec<PassTime>, CommandError>;
+
+    fn with<B: Backend>(self, mut backend: B) -> Self::Gives {
         let text = text(backend.config(), CACHED + 16, 2);
-        let mut caches: Vec<Cache> = (0..most).map(|_| backend.new_cache()).collect();
+        let mut caches: Vec<KvCache<B::Pages>> = (0..self.sessions).map(|_| backend.new_cache()).collect();
         for cache in &mut caches {
-            backend.run(&mut [Part { cache, tokens: &text[..CACHED], positions: &[], round: None }])?;
+            backend.run(&mut [Chunk { cache, tokens: &text[..CACHED], positions: &[] }], &[None])?;
         }
         let kinds = ROWS.map(|rows| (1, rows)).into_iter().chain(SESSIONS.map(|sessions| (sessions, SESSION_ROWS)));
         let time = |(sessions, rows)| -> Result<PassTime, CommandError> {
             let ms = self.time(&mut backend, &mut caches[..sessions], &text[CACHED..CACHED + rows])?;
             Ok(PassTime { sessions, rows, ms })
         };
-        let passes = kinds.map(time).collect::<Result<_, _>>()?;
-        let floor_ms = weight_bytes as f64 / bandwidth * 1e3;
-        Ok(ModelReport { model: choice.name(), weight_bytes, floor_ms, passes })
+        kinds.map(time).collect()
     }
+}
 
+impl Measure {
     /// The median time of a forward pass in milliseconds, of those after the first.
-    fn time(&self, backend: &mut Backend, caches: &mut [Cache], tokens: &[u32]) -> Result<f64, CommandError> {
+    fn time<B: Backend>(
+        &self,
+        backend: &mut B,
+        caches: &mut [KvCache<B::Pages>],
+        tokens: &[u32],
+    ) -> Result<f64, CommandError> {
         let positions: Vec<usize> = (0..tokens.len()).collect();
         let round = round(&tokens[1..]);
         let mut times = Vec::with_capacity(self.repeats.into());
         for repeat in 0..=self.repeats {
             caches.iter_mut().for_each(|cache| cache.truncate(CACHED));
-            let part = |cache| Part { cache, tokens, positions: &positions, round: Some(&round) };
-            let mut parts: Vec<Part<'_>> = caches.iter_mut().map(part).collect();
+            let rounds = vec![Some(&round); caches.len()];
+            let chunk = |cache| Chunk { cache, tokens, positions: &positions };
+            let mut chunks: Vec<Chunk<'_, B::Pages>> = caches.iter_mut().map(chunk).collect();
             let began = Instant::now();
-            black_box(backend.run(&mut parts)?);
+            black_box(backend.run(&mut chunks, &rounds)?);
             if repeat > 0 {
                 times.push(began.elapsed().as_secs_f64() * 1e3);
             }
         }
         times.sort_by(f64::total_cmp);
         Ok(times[times.len() / 2])
-    }
-
-    /// The model on the device, with memory for so many sessions.
-    fn bring(&self, model: StoredModel, sessions: usize) -> Result<Backend, CommandError> {
-        let ModelConfig { layers, kv_heads, head_dim, .. } = model.config;
-        // In f32, and each session's last page.
-        let token_bytes = 8 * layers * kv_heads * head_dim;
-        let bytes = sessions * (CACHED + 64) * token_bytes;
-        Ok(self.device.bring(model, ByteSize(bytes as u64))?)
     }
 }
 
@@ -175,13 +215,11 @@ fn round(drafts: &[u32]) -> Round {
     };
     let token = |&id: &u32| Some(DraftToken { id, dist: dist(id).ok()?, support_size: 8 });
     let tokens: Vec<DraftToken> = drafts.iter().filter_map(token).collect();
+    let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
     Round {
-        sampling: SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 },
         scheme: Some(SchemeParameters::KSqs { support_size: 8, lattice_resolution: 8, code: Code::Enumerative }),
-        rule: Rule::EXACT,
-        evidence: false,
-        coins: vec![0.5; tokens.len() + 1],
         drafts: Drafts::Distributions(tokens),
+        ..Round::alone(sampling, 1, CACHED)
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! A pass begins when there is room for all that its session will hold after it, so that a pass that has begun always
 //! ends. Room is made by *parking*: the caches of idle sessions are dropped, least recently used first, then those of
-//! sessions whose pass has not begun, last come first. A parked session's tokens are kept, and read again on its return.
+//! sessions whose pass has not begun, last come first. A parked session's tokens are kept, and read again on its
+//! return.
 //!
 //! This is the accounting; the caches themselves are the engine's.
 
 use std::{cmp::Reverse, collections::HashMap};
 
-/// Bytes by seat.
+/// Bytes by slot.
 #[derive(Debug)]
 pub(super) struct Memory {
     budget: usize,
@@ -25,7 +26,7 @@ struct Holder {
     state: State,
 }
 
-/// What a seat with a cache does, and since when. In the order in which caches are dropped.
+/// What a slot with a cache does, and since when. In the order in which caches are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     Idle(u64),
@@ -43,20 +44,21 @@ impl Memory {
         self.used
     }
 
-    /// The seat has a pass in line.
-    pub(super) fn wait(&mut self, seat: u64) {
+    /// The slot has a pass in line.
+    pub(super) fn wait(&mut self, slot: u64) {
         self.now += 1;
-        if let Some(holder) = self.holders.get_mut(&seat) {
+        if let Some(holder) = self.holders.get_mut(&slot) {
             holder.state = State::Waiting(Reverse(self.now));
         }
     }
 
-    /// Begins a pass after which the seat's cache has `bytes`, or what it has now if that is more. Gives the seats whose
-    /// caches are to be dropped for it; `None` if there would be no room then either: ask again when a pass has ended.
-    pub(super) fn begin(&mut self, seat: u64, bytes: usize) -> Option<Vec<u64>> {
-        let present = self.holders.get(&seat).map_or(0, |holder| holder.bytes);
+    /// Begins a pass after which the slot's cache has `bytes`, or what it has now if that is more. Gives the slots
+    /// whose caches are to be dropped for it; `None` if there would be no room then either: ask again when a pass has
+    /// ended.
+    pub(super) fn begin(&mut self, slot: u64, bytes: usize) -> Option<Vec<u64>> {
+        let present = self.holders.get(&slot).map_or(0, |holder| holder.bytes);
         let bytes = present.max(bytes);
-        let others = self.holders.iter().filter(|(other, _)| **other != seat);
+        let others = self.holders.iter().filter(|(other, _)| **other != slot);
         let running: usize =
             others.filter(|(_, holder)| holder.state == State::Running).map(|(_, holder)| holder.bytes).sum();
         if running + bytes > self.budget {
@@ -64,29 +66,29 @@ impl Memory {
         }
         let mut parked = Vec::new();
         while self.used - present + bytes > self.budget {
-            // There is one: what others than `seat` hold and do not run is more than is needed.
-            let others = self.holders.iter().filter(|(other, _)| **other != seat);
+            // There is one: what others than `slot` hold and do not run is more than is needed.
+            let others = self.holders.iter().filter(|(other, _)| **other != slot);
             let (&next, _) = others.min_by_key(|(_, holder)| holder.state)?;
             self.release(next);
             parked.push(next);
         }
         self.used += bytes - present;
-        self.holders.insert(seat, Holder { bytes, state: State::Running });
+        self.holders.insert(slot, Holder { bytes, state: State::Running });
         Some(parked)
     }
 
-    /// The seat's pass has ended; its cache has `bytes` now.
-    pub(super) fn end(&mut self, seat: u64, bytes: usize) {
+    /// The slot's pass has ended; its cache has `bytes` now.
+    pub(super) fn end(&mut self, slot: u64, bytes: usize) {
         self.now += 1;
-        if let Some(holder) = self.holders.get_mut(&seat) {
+        if let Some(holder) = self.holders.get_mut(&slot) {
             self.used = self.used - holder.bytes + bytes;
             *holder = Holder { bytes, state: State::Idle(self.now) };
         }
     }
 
-    /// The seat's cache is dropped.
-    pub(super) fn release(&mut self, seat: u64) {
-        if let Some(holder) = self.holders.remove(&seat) {
+    /// The slot's cache is dropped.
+    pub(super) fn release(&mut self, slot: u64) {
+        if let Some(holder) = self.holders.remove(&slot) {
             self.used -= holder.bytes;
         }
     }
@@ -100,19 +102,19 @@ mod tests {
 
     use super::*;
 
-    /// A pass of the seat, from beginning to end.
-    fn pass(memory: &mut Memory, seat: u64, bytes: usize) -> Vec<u64> {
-        memory.wait(seat);
-        let parked = memory.begin(seat, bytes).unwrap();
-        memory.end(seat, bytes);
+    /// A pass of the slot, from beginning to end.
+    fn pass(memory: &mut Memory, slot: u64, bytes: usize) -> Vec<u64> {
+        memory.wait(slot);
+        let parked = memory.begin(slot, bytes).unwrap();
+        memory.end(slot, bytes);
         parked
     }
 
     #[test]
     fn the_least_recently_used_goes_first_and_no_more_than_needed() {
         let mut memory = Memory::new(100);
-        for seat in 0..4 {
-            assert_eq!(pass(&mut memory, seat, 25), [0; 0]);
+        for slot in 0..4 {
+            assert_eq!(pass(&mut memory, slot, 25), [0; 0]);
         }
         assert_eq!(pass(&mut memory, 0, 25), [0; 0]);
         assert_eq!(pass(&mut memory, 4, 30), [1, 2]);
@@ -122,10 +124,10 @@ mod tests {
     #[test]
     fn idle_ones_go_before_those_in_line_and_the_last_in_line_first() {
         let mut memory = Memory::new(100);
-        for seat in 0..4 {
-            pass(&mut memory, seat, 25);
+        for slot in 0..4 {
+            pass(&mut memory, slot, 25);
         }
-        [2, 0, 3].into_iter().for_each(|seat| memory.wait(seat));
+        [2, 0, 3].into_iter().for_each(|slot| memory.wait(slot));
         assert_eq!(memory.begin(2, 100).unwrap(), [1, 3, 0]);
     }
 
@@ -135,7 +137,7 @@ mod tests {
         memory.begin(0, 60).unwrap();
         pass(&mut memory, 1, 40);
         assert_eq!(memory.begin(2, 41), None);
-        assert_eq!(memory.used(), 100, "nothing is dropped in vain");
+        assert_eq!(memory.used(), 100, "nothing is dropped for nothing");
         memory.end(0, 60);
         assert_eq!(memory.begin(2, 41).unwrap(), [1, 0]);
     }
@@ -146,25 +148,25 @@ mod tests {
         fn the_budget_is_kept(acts in vec((0..9u64, 1..=100usize, any::<bool>()), 1..200)) {
             let mut memory = Memory::new(100);
             let mut running = BTreeMap::new();
-            for (seat, bytes, end) in acts {
-                if running.contains_key(&seat) || end {
-                    if let Some((seat, bytes)) = running.pop_first() {
-                        memory.end(seat, bytes);
+            for (slot, bytes, end) in acts {
+                if running.contains_key(&slot) || end {
+                    if let Some((slot, bytes)) = running.pop_first() {
+                        memory.end(slot, bytes);
                     }
                     continue;
                 }
-                memory.wait(seat);
+                memory.wait(slot);
                 let held: usize = running.values().sum();
-                match memory.begin(seat, bytes) {
+                match memory.begin(slot, bytes) {
                     Some(parked) => {
-                        prop_assert!(parked.iter().all(|seat| !running.contains_key(seat)));
-                        running.insert(seat, memory.holders[&seat].bytes);
+                        prop_assert!(parked.iter().all(|slot| !running.contains_key(slot)));
+                        running.insert(slot, memory.holders[&slot].bytes);
                     }
                     None => prop_assert!(held > 0),
                 }
                 prop_assert!(memory.used() <= 100);
                 prop_assert_eq!(memory.used(), memory.holders.values().map(|holder| holder.bytes).sum::<usize>());
-                prop_assert!(running.keys().all(|seat| memory.holders.contains_key(seat)));
+                prop_assert!(running.keys().all(|slot| memory.holders.contains_key(slot)));
             }
         }
     }

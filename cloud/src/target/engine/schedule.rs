@@ -3,8 +3,8 @@
 //! The tokens of all sessions in a run are the rows of one matrix; a run has a budget of B rows. Two kinds of work want
 //! them:
 //!
-//! - A **step** has few tokens besides those whose logits somebody waits for: a round of drafts, a token that the target
-//!   writes alone. Steps are fed whole, in order of arrival, each session once before any is served again.
+//! - A **step** has few tokens besides those whose logits somebody waits for: a round of drafts, a token that the
+//!   target writes alone. Steps are fed whole, in order of arrival, each session once before any is served again.
 //! - A **prompt** has many tokens without logits, also what a parked session reads again. Prompts are fed in chunks, in
 //!   turn.
 //!
@@ -39,12 +39,12 @@ impl Work {
 /// A session's part in a run: the next `tokens` of its pass, which end the pass if it `completes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
-    pub(super) seat: u64,
+    pub(super) slot: u64,
     pub(super) tokens: usize,
     pub(super) completes: bool,
 }
 
-/// The passes under way. A seat has at most one.
+/// The passes under way. A slot has at most one.
 #[derive(Debug)]
 pub(super) struct Schedule {
     budget: usize,
@@ -63,15 +63,15 @@ impl Schedule {
     }
 
     /// Adds a pass. `rows` are at most [`most_rows`] of the budget and at most the tokens.
-    pub(super) fn push(&mut self, seat: u64, work: Work) {
+    pub(super) fn push(&mut self, slot: u64, work: Work) {
         let line = if work.silent() > STEP_SILENT_TOKENS { &mut self.prompts } else { &mut self.steps };
-        line.push_back((seat, work));
+        line.push_back((slot, work));
     }
 
-    /// Forgets a seat's pass.
-    pub(super) fn remove(&mut self, seat: u64) {
-        self.steps.retain(|(other, _)| *other != seat);
-        self.prompts.retain(|(other, _)| *other != seat);
+    /// Forgets a slot's pass.
+    pub(super) fn remove(&mut self, slot: u64) {
+        self.steps.retain(|(other, _)| *other != slot);
+        self.prompts.retain(|(other, _)| *other != slot);
     }
 
     /// The next run; empty if nothing is left to do. What it feeds counts as fed.
@@ -79,28 +79,28 @@ impl Schedule {
         let mut pieces = Vec::new();
         let mut left = self.budget;
         let kept = if self.prompts.is_empty() { 0 } else { self.budget / PROMPT_SHARE };
-        while let Some((seat, work)) = self.steps.pop_front_if(|(_, work)| work.tokens + kept <= left) {
+        while let Some((slot, work)) = self.steps.pop_front_if(|(_, work)| work.tokens + kept <= left) {
             left -= work.tokens;
-            pieces.push(Piece { seat, tokens: work.tokens, completes: true });
+            pieces.push(Piece { slot, tokens: work.tokens, completes: true });
         }
         let mut share = left.min(self.budget / PROMPT_SHARE);
         for _ in 0..self.prompts.len() {
             if share == 0 {
                 break;
             }
-            let Some((seat, mut work)) = self.prompts.pop_front() else { break };
+            let Some((slot, mut work)) = self.prompts.pop_front() else { break };
             // Rows come from one run. They go along with the last silent tokens where there is room.
             let completes = work.silent() <= share && work.tokens <= left;
             let tokens = if completes { work.tokens } else { work.silent().min(share) };
             left -= tokens;
             share = (share - work.silent().min(share)).min(left);
             work.tokens -= tokens;
-            pieces.push(Piece { seat, tokens, completes });
+            pieces.push(Piece { slot, tokens, completes });
             if completes {
                 continue;
             }
             let line = if work.silent() == 0 { &mut self.steps } else { &mut self.prompts };
-            line.push_back((seat, work));
+            line.push_back((slot, work));
         }
         pieces
     }
@@ -128,7 +128,7 @@ mod tests {
 
     fn schedule(works: impl IntoIterator<Item = Work>) -> Schedule {
         let mut schedule = Schedule::new(BUDGET);
-        (0..).zip(works).for_each(|(seat, work)| schedule.push(seat, work));
+        (0..).zip(works).for_each(|(slot, work)| schedule.push(slot, work));
         schedule
     }
 
@@ -136,8 +136,8 @@ mod tests {
     fn a_steps_run_holds_one_chunk_of_a_long_prompt() {
         let mut schedule = schedule([Work { tokens: 1000, rows: 1 }, step(5)]);
         let run = schedule.next_run();
-        assert_eq!(run[0], Piece { seat: 1, tokens: 5, completes: true });
-        assert_eq!(run[1], Piece { seat: 0, tokens: CHUNK, completes: false });
+        assert_eq!(run[0], Piece { slot: 1, tokens: 5, completes: true });
+        assert_eq!(run[1], Piece { slot: 0, tokens: CHUNK, completes: false });
         assert_eq!(run.len(), 2);
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn prompts_take_turns_and_share_a_chunk() {
         let mut schedule = schedule([50, 20, 1000].map(|tokens| Work { tokens, rows: 0 }));
         let runs: Vec<Vec<(u64, usize)>> =
-            (0..4).map(|_| schedule.next_run().iter().map(|piece| (piece.seat, piece.tokens)).collect()).collect();
+            (0..4).map(|_| schedule.next_run().iter().map(|piece| (piece.slot, piece.tokens)).collect()).collect();
         assert_eq!(runs, [vec![(0, 32)], vec![(1, 20), (2, 12)], vec![(0, 18), (2, 14)], vec![(2, 32)]]);
     }
 
@@ -153,13 +153,13 @@ mod tests {
     fn rows_that_do_not_fit_behind_a_prompt_come_next() {
         let rows = most_rows(BUDGET);
         let mut schedule = schedule([Work { tokens: 30 + rows, rows }, step(60)]);
-        assert_eq!(schedule.next_run()[1], Piece { seat: 0, tokens: 30, completes: false });
-        assert_eq!(schedule.next_run(), [Piece { seat: 0, tokens: rows, completes: true }]);
+        assert_eq!(schedule.next_run()[1], Piece { slot: 0, tokens: 30, completes: false });
+        assert_eq!(schedule.next_run(), [Piece { slot: 0, tokens: rows, completes: true }]);
         assert!(schedule.is_empty());
     }
 
     #[test]
-    fn a_seat_that_leaves_is_forgotten() {
+    fn a_slot_that_leaves_is_forgotten() {
         let mut schedule = schedule([step(3), Work { tokens: 500, rows: 1 }]);
         schedule.remove(0);
         schedule.remove(1);
@@ -175,44 +175,44 @@ mod tests {
     }
 
     proptest! {
-        /// Passes arrive between runs, at most one of a seat; whatever comes, every run keeps the rules.
+        /// Passes arrive between runs, at most one of a slot; whatever comes, every run keeps the rules.
         #[test]
         fn runs_are_fair_and_keep_the_budget(arrivals in vec((0..12u64, work()), 1..80), pace in 1..6usize) {
             let mut schedule = Schedule::new(BUDGET);
             let mut arrivals = VecDeque::from(arrivals);
-            // By seat: what is left, and how many runs it has waited through since it was last served.
+            // By slot: what is left, and how many runs it has waited through since it was last served.
             let mut open: BTreeMap<u64, (Work, usize)> = BTreeMap::new();
             let mut steps: Vec<u64> = Vec::new();
             while !arrivals.is_empty() || !open.is_empty() {
                 for _ in 0..pace {
-                    if let Some((seat, work)) = arrivals.pop_front_if(|(seat, _)| !open.contains_key(seat)) {
-                        schedule.push(seat, work);
-                        open.insert(seat, (work, 0));
+                    if let Some((slot, work)) = arrivals.pop_front_if(|(slot, _)| !open.contains_key(slot)) {
+                        schedule.push(slot, work);
+                        open.insert(slot, (work, 0));
                         if work.silent() <= STEP_SILENT_TOKENS {
-                            steps.push(seat);
+                            steps.push(slot);
                         }
                     }
                 }
-                let prompts: Vec<u64> = open.keys().copied().filter(|seat| !steps.contains(seat)).collect();
+                let prompts: Vec<u64> = open.keys().copied().filter(|slot| !steps.contains(slot)).collect();
                 let run = schedule.next_run();
                 prop_assert!(!run.is_empty() || open.is_empty());
                 prop_assert!(run.iter().map(|piece| piece.tokens).sum::<usize>() <= BUDGET);
-                let seats: HashSet<u64> = run.iter().map(|piece| piece.seat).collect();
-                prop_assert_eq!(seats.len(), run.len());
+                let slots: HashSet<u64> = run.iter().map(|piece| piece.slot).collect();
+                prop_assert_eq!(slots.len(), run.len());
                 // Steps: the oldest ones, whole.
-                let served: Vec<u64> = steps.iter().copied().filter(|seat| seats.contains(seat)).collect();
+                let served: Vec<u64> = steps.iter().copied().filter(|slot| slots.contains(slot)).collect();
                 prop_assert_eq!(&served[..], &steps[..served.len()]);
                 prop_assert!(steps.is_empty() || !served.is_empty());
                 steps.drain(..served.len());
                 // Prompts: a chunk of them together, whatever the steps are.
-                let silent = |piece: &&Piece| prompts.contains(&piece.seat);
+                let silent = |piece: &&Piece| prompts.contains(&piece.slot);
                 let fed: usize =
-                    run.iter().filter(silent).map(|piece| piece.tokens.min(open[&piece.seat].0.silent())).sum();
+                    run.iter().filter(silent).map(|piece| piece.tokens.min(open[&piece.slot].0.silent())).sum();
                 let rows: usize = run.iter().filter(silent).map(|piece| piece.tokens).sum::<usize>() - fed;
-                let waiting: usize = prompts.iter().map(|seat| open[seat].0.silent()).sum();
+                let waiting: usize = prompts.iter().map(|slot| open[slot].0.silent()).sum();
                 prop_assert!(fed <= CHUNK && fed + rows >= CHUNK.min(waiting));
                 for piece in &run {
-                    let (work, waited) = open.get_mut(&piece.seat).unwrap();
+                    let (work, waited) = open.get_mut(&piece.slot).unwrap();
                     prop_assert!(piece.tokens <= work.tokens);
                     work.tokens -= piece.tokens;
                     *waited = 0;
@@ -220,16 +220,16 @@ mod tests {
                     prop_assert!(work.tokens == 0 || work.tokens >= work.rows);
                     prop_assert_eq!(piece.completes, work.tokens == 0);
                     if piece.completes {
-                        open.remove(&piece.seat);
-                    } else if open[&piece.seat].0.silent() == 0 {
-                        steps.push(piece.seat);
+                        open.remove(&piece.slot);
+                    } else if open[&piece.slot].0.silent() == 0 {
+                        steps.push(piece.slot);
                     }
                 }
-                for (seat, (_, waited)) in &mut open {
-                    if !seats.contains(seat) {
+                for (slot, (_, waited)) in &mut open {
+                    if !slots.contains(slot) {
                         *waited += 1;
                         // Each of the others is served before, once.
-                        prop_assert!(*waited <= 12, "seat {} waits", seat);
+                        prop_assert!(*waited <= 12, "slot {} waits", slot);
                     }
                 }
             }

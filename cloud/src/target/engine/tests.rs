@@ -1,9 +1,14 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use outrider_models::{Chunk, Logits, Model};
+use bytesize::ByteSize;
+use outrider_codec::frame::SamplingParameters;
+use outrider_models::{Chunk, Model};
+use outrider_speculation::{Forward, judge::Round, session::cloud::Pass};
 
 use super::*;
-use crate::pair::PairPaths;
+use crate::{pair::PairPaths, target::cpu::CpuTarget};
+
+type Rows = Vec<Vec<f32>>;
 
 fn target() -> Model {
     PairPaths::default().target().unwrap()
@@ -21,39 +26,40 @@ fn text(seed: u32, len: usize) -> Vec<u32> {
     (0..len as u32).map(|i| (i * 37 + seed * 101) % 4000).collect()
 }
 
-impl Seat {
+impl ModelSlot {
     /// What a pass gives on the CPU.
-    async fn logits(&self, forward: Forward) -> Result<Logits, EngineError> {
-        match self.forward(forward, None).await? {
-            Rows::Computed(logits) => Ok(logits),
-            Rows::Decided(_) => panic!("the CPU decides nothing"),
+    async fn logits(&self, forward: Forward) -> Result<Rows, EngineError> {
+        let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+        match self.run(Pass { forward, round: Arc::new(Round::alone(sampling, 1, 1)) }).await? {
+            Answer::Rows(rows) => Ok(rows),
+            Answer::Judged(_) => panic!("the engine's thread does not judge on the CPU"),
         }
     }
 }
 
 /// The last `rows` rows of a text, from a cache of its own, in one piece.
-fn alone(model: &Model, tokens: &[u32], rows: usize) -> Logits {
+fn alone(model: &Model, tokens: &[u32], rows: usize) -> Rows {
     let mut cache = model.new_cache();
     let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
     let chunk = Chunk { cache: &mut cache, tokens, positions: &positions };
-    model.forward(&mut [chunk]).unwrap().remove(0)
+    model.forward(&mut [chunk]).unwrap().remove(0).iter().map(<[f32]>::to_vec).collect()
 }
 
 #[track_caller]
-fn assert_same_bits(got: &Logits, expected: &Logits) {
+fn assert_same_bits(got: &Rows, expected: &Rows) {
     assert_eq!(got.len(), expected.len());
-    let bits = |logits: &Logits| logits.iter().flatten().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let bits = |rows: &Rows| rows.iter().flatten().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert!(bits(got) == bits(expected));
 }
 
 #[tokio::test]
-async fn seats_are_counted_and_given_up() {
+async fn slots_are_counted_and_given_up() {
     let engine = engine(2);
-    let (first, second) = (engine.seat().unwrap(), engine.seat().unwrap());
-    assert!(engine.seat().is_none());
+    let (first, second) = (engine.slot().unwrap(), engine.slot().unwrap());
+    assert!(engine.slot().is_none());
     drop(first);
     assert_eq!(engine.load().sessions, 1);
-    assert!(engine.seat().is_some());
+    assert!(engine.slot().is_some());
     drop(second);
     assert_eq!(engine.load().sessions, 0);
 }
@@ -64,7 +70,7 @@ async fn passes_share_runs_without_changing_their_logits() {
     let model = target();
     let prompt = text(0, 400);
     let engine = engine(2);
-    let (long, short) = (engine.seat().unwrap(), engine.seat().unwrap());
+    let (long, short) = (engine.slot().unwrap(), engine.slot().unwrap());
     let (a, b) = tokio::join!(long.logits(pass(0, &prompt, 2)), async {
         short.logits(pass(0, &prompt[..9], 0)).await.unwrap();
         short.logits(pass(9, &prompt[9..20], 2)).await
@@ -96,18 +102,18 @@ fn memory_for(tokens: usize) -> ByteSize {
 
 async fn sessions_side_by_side(kv_memory: ByteSize) -> Engine {
     let settings = EngineSettings { sessions: 8, batch_rows: 128, kv_memory };
-    let engine = Engine::start_with(target(), settings).unwrap();
+    let engine = Engine::start_with(CpuTarget::from(target()), settings).unwrap();
     let reference = Arc::new(target());
     let mut sessions = tokio::task::JoinSet::new();
     for seed in 0..8u32 {
-        let (seat, reference) = (engine.seat().unwrap(), Arc::clone(&reference));
+        let (slot, reference) = (engine.slot().unwrap(), Arc::clone(&reference));
         sessions.spawn(async move {
             let text = text(seed, 90);
-            seat.logits(pass(0, &text[..60], 0)).await.unwrap();
+            slot.logits(pass(0, &text[..60], 0)).await.unwrap();
             let mut committed = 60;
             for round in 0..6 {
                 let drafts = &text[committed..committed + 5];
-                let got = seat.logits(pass(committed, drafts, 5)).await.unwrap();
+                let got = slot.logits(pass(committed, drafts, 5)).await.unwrap();
                 assert_same_bits(&got, &alone(&reference, &text[..committed + 5], 5));
                 committed += 1 + (seed as usize + round) % 4;
             }
@@ -122,15 +128,15 @@ async fn sessions_side_by_side(kv_memory: ByteSize) -> Engine {
 #[tokio::test]
 async fn the_memory_of_idle_sessions_is_counted_parked_and_given_back() {
     let settings = EngineSettings { sessions: 4, kv_memory: memory_for(128), ..EngineSettings::default() };
-    let engine = Engine::start_with(target(), settings).unwrap();
-    let seats: Vec<Seat> = (0..4).map(|_| engine.seat().unwrap()).collect();
-    for seat in &seats {
-        seat.logits(pass(0, &text(1, 64), 1)).await.unwrap();
+    let engine = Engine::start_with(CpuTarget::from(target()), settings).unwrap();
+    let slots: Vec<ModelSlot> = (0..4).map(|_| engine.slot().unwrap()).collect();
+    for slot in &slots {
+        slot.logits(pass(0, &text(1, 64), 1)).await.unwrap();
     }
     let load = settled(&engine, |load| load.parked == 2).await;
     assert_eq!(load.kv_bytes, memory_for(128).as_u64());
     assert!(engine.metrics().text().contains("outrider_sessions_parked 2\n"));
-    drop(seats);
+    drop(slots);
     let load = settled(&engine, |load| load.kv_bytes == 0).await;
     assert_eq!((load.parked, load.sessions), (0, 0));
 }
@@ -150,23 +156,23 @@ async fn settled(engine: &Engine, done: impl Fn(&Load) -> bool) -> Load {
 #[tokio::test]
 async fn what_can_never_be_done_is_refused() {
     let settings = EngineSettings { kv_memory: memory_for(64), ..EngineSettings::default() };
-    let engine = Engine::start_with(target(), settings).unwrap();
+    let engine = Engine::start_with(CpuTarget::from(target()), settings).unwrap();
     assert_eq!(engine.longest_text(), 64);
-    let seat = engine.seat().unwrap();
-    let error = seat.logits(pass(0, &text(0, 65), 1)).await.unwrap_err();
+    let slot = engine.slot().unwrap();
+    let error = slot.logits(pass(0, &text(0, 65), 1)).await.unwrap_err();
     assert!(matches!(error, EngineError::TooLong { tokens: 65, .. }));
     assert!(error.to_string().ends_with("shorten the text, or raise --kv-memory"), "{error}");
-    assert_eq!(seat.logits(pass(3, &[1], 1)).await, Err(EngineError::NotRead { keep: 3, read: 0 }));
-    let error = seat.logits(pass(0, &text(0, 60), 300)).await.unwrap_err();
+    assert_eq!(slot.logits(pass(3, &[1], 1)).await, Err(EngineError::NotRead { keep: 3, read: 0 }));
+    let error = slot.logits(pass(0, &text(0, 60), 300)).await.unwrap_err();
     assert!(matches!(error, EngineError::TooManyRows { rows: 300, .. }));
-    assert_eq!(seat.logits(pass(0, &text(0, 64), 1)).await.unwrap().len(), 1);
+    assert_eq!(slot.logits(pass(0, &text(0, 64), 1)).await.unwrap().len(), 1);
     assert_eq!(self::engine(1).longest_text(), target().config().context_length);
 }
 
 #[tokio::test]
 async fn a_bad_pass_fails_alone() {
     let engine = engine(2);
-    let (good, bad) = (engine.seat().unwrap(), engine.seat().unwrap());
+    let (good, bad) = (engine.slot().unwrap(), engine.slot().unwrap());
     let (ok, error) = tokio::join!(good.logits(pass(0, &[0, 1], 1)), bad.logits(pass(0, &[9999], 1)));
     assert_eq!(ok.unwrap().len(), 1);
     assert!(matches!(error, Err(EngineError::Model(_))));

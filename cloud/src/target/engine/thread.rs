@@ -10,61 +10,68 @@ use std::{
 };
 
 use bytesize::ByteSize;
-use outrider_speculation::{Forward, session::cloud::Round};
+use outrider_models::{Chunk, KvCache, PageSource};
+use outrider_speculation::{Forward, session::cloud::Pass};
 use tokio::sync::oneshot;
 
 use super::{
-    Backend, EngineError, EngineSettings,
-    backend::{Cache, Part},
+    backend::{Answer, Backend},
+    error::EngineError,
     memory::Memory,
     schedule::{Piece, Schedule, Work, most_rows},
+    settings::EngineSettings,
 };
-use crate::{metrics::Metrics, target::rows::Rows};
+use crate::metrics::Metrics;
 
-type Answer = oneshot::Sender<Result<Rows, EngineError>>;
+type Result<T> = std::result::Result<T, EngineError>;
 
 /// What the thread is told.
 #[derive(Debug)]
 pub(super) enum Job {
-    Pass { seat: u64, forward: Forward, round: Option<Box<Round>>, asked: Instant, answer: Answer },
-    GiveUp { seat: u64 },
+    Pass { slot: u64, pass: Pass, asked: Instant, answer: oneshot::Sender<Result<Answer>> },
+    GiveUp { slot: u64 },
 }
 
-pub(super) struct Thread {
-    backend: Backend,
+/// The model, the caches, and what waits for them.
+pub(super) struct Thread<B: Backend> {
+    backend: B,
     /// Says what caches of the model need.
-    empty: Cache,
+    empty: KvCache<B::Pages>,
     most_rows: usize,
     budget: usize,
     memory: Memory,
     schedule: Schedule,
-    /// Seats whose next pass has not begun, in order of arrival.
+    /// Slots whose next pass has not begun, in order of arrival.
     line: VecDeque<u64>,
-    sequences: HashMap<u64, Sequence>,
+    sequences: HashMap<u64, Sequence<B::Pages>>,
     metrics: Arc<Metrics>,
 }
 
-/// What the engine knows of a seat.
-#[derive(Default)]
-struct Sequence {
+/// What the engine knows of a slot.
+struct Sequence<P: PageSource> {
     /// What the cache holds, or held before it was dropped, and behind it what the pass under way has still to feed.
     tokens: Vec<u32>,
-    cache: Option<Cache>,
-    /// The first is under way, or the seat is in line.
-    passes: VecDeque<Pass>,
+    cache: Option<KvCache<P>>,
+    /// The first is under way, or the slot is in line.
+    passes: VecDeque<Waiting>,
 }
 
-struct Pass {
-    forward: Forward,
-    /// What the rows are for, if the backend decides it.
-    round: Option<Box<Round>>,
+/// A pass that has been asked for.
+struct Waiting {
+    pass: Pass,
     asked: Instant,
     /// Whether a run has taken something of it.
     ran: bool,
-    answer: Answer,
+    answer: oneshot::Sender<Result<Answer>>,
 }
 
-impl Sequence {
+impl<P: PageSource> Default for Sequence<P> {
+    fn default() -> Self {
+        Self { tokens: Vec::new(), cache: None, passes: VecDeque::new() }
+    }
+}
+
+impl<P: PageSource> Sequence<P> {
     /// Whether it has read something, but has no cache.
     fn is_parked(&self) -> bool {
         self.cache.is_none() && !self.tokens.is_empty()
@@ -72,15 +79,15 @@ impl Sequence {
 }
 
 /// A sequence's part in a run, its cache taken out.
-struct Taken {
+struct Taken<P: PageSource> {
     piece: Piece,
-    cache: Cache,
+    cache: KvCache<P>,
     /// Indices into the piece after which logits are wanted.
     positions: Vec<usize>,
 }
 
-impl Thread {
-    pub(super) fn new(backend: Backend, settings: &EngineSettings, metrics: Arc<Metrics>) -> Self {
+impl<B: Backend> Thread<B> {
+    pub(super) fn new(backend: B, settings: &EngineSettings, metrics: Arc<Metrics>) -> Self {
         let budget = usize::try_from(settings.kv_memory.as_u64()).unwrap_or(usize::MAX);
         Self {
             empty: backend.new_cache(),
@@ -95,7 +102,7 @@ impl Thread {
         }
     }
 
-    /// The most tokens, at most `context`, whose keys and values fit the budget.
+    /// The most tokens, at most `context`, whose KV cache fits the budget.
     pub(super) fn longest_text(&self, context: usize) -> usize {
         (0..=context).rev().find(|&tokens| self.empty.bytes_for(tokens) <= self.budget).unwrap_or(0)
     }
@@ -127,32 +134,32 @@ impl Thread {
 
     fn take(&mut self, job: Job) {
         match job {
-            Job::GiveUp { seat } => {
-                if self.sequences.remove(&seat).is_some_and(|sequence| sequence.is_parked()) {
+            Job::GiveUp { slot } => {
+                if self.sequences.remove(&slot).is_some_and(|sequence| sequence.is_parked()) {
                     self.metrics.engine.parked.dec();
                 }
-                self.line.retain(|other| *other != seat);
-                self.schedule.remove(seat);
-                self.memory.release(seat);
+                self.line.retain(|other| *other != slot);
+                self.schedule.remove(slot);
+                self.memory.release(slot);
             }
-            Job::Pass { seat, forward, round, asked, answer } => {
-                if let Err(error) = self.check(&forward) {
+            Job::Pass { slot, pass, asked, answer } => {
+                if let Err(error) = self.check(&pass.forward) {
                     // The session may have gone meanwhile.
                     let _ = answer.send(Err(error));
                     return;
                 }
-                let sequence = self.sequences.entry(seat).or_default();
-                sequence.passes.push_back(Pass { forward, round, asked, ran: false, answer });
+                let sequence = self.sequences.entry(slot).or_default();
+                sequence.passes.push_back(Waiting { pass, asked, ran: false, answer });
                 if sequence.passes.len() == 1 {
-                    self.line.push_back(seat);
-                    self.memory.wait(seat);
+                    self.line.push_back(slot);
+                    self.memory.wait(slot);
                 }
             }
         }
     }
 
     /// What can never be done is refused at once.
-    fn check(&self, forward: &Forward) -> Result<(), EngineError> {
+    fn check(&self, forward: &Forward) -> Result<()> {
         if forward.rows > self.most_rows {
             return Err(EngineError::TooManyRows { rows: forward.rows, most: self.most_rows });
         }
@@ -167,18 +174,18 @@ impl Thread {
 
     /// Begins the passes in line, in order of arrival, as long as there is memory for what they will hold.
     fn begin(&mut self) {
-        while let Some(&seat) = self.line.front() {
-            let Some(sequence) = self.sequences.get_mut(&seat) else { break };
-            let Some(pass) = sequence.passes.front() else { break };
-            let Forward { keep, tokens, rows } = &pass.forward;
+        while let Some(&slot) = self.line.front() {
+            let Some(sequence) = self.sequences.get_mut(&slot) else { break };
+            let Some(waiting) = sequence.passes.front() else { break };
+            let Forward { keep, tokens, rows } = &waiting.pass.forward;
             let read = sequence.tokens.len();
             if *keep > read {
                 let keep = *keep;
                 self.line.pop_front();
-                self.finish(seat, Err(EngineError::NotRead { keep, read }));
+                self.finish(slot, Err(EngineError::NotRead { keep, read }));
                 continue;
             }
-            let Some(parked) = self.memory.begin(seat, self.empty.bytes_for(keep + tokens.len())) else { break };
+            let Some(parked) = self.memory.begin(slot, self.empty.bytes_for(keep + tokens.len())) else { break };
             if sequence.is_parked() {
                 self.metrics.engine.parked.dec();
             }
@@ -189,15 +196,15 @@ impl Thread {
             self.metrics.engine.tokens.inc_by(tokens.len() as u64);
             self.metrics.engine.tokens_again.inc_by((keep - cache.len()) as u64);
             let work = Work { tokens: sequence.tokens.len() - cache.len(), rows: (*rows).min(tokens.len()) };
-            self.schedule.push(seat, work);
+            self.schedule.push(slot, work);
             self.line.pop_front();
             self.park(&parked);
         }
     }
 
-    fn park(&mut self, seats: &[u64]) {
-        for seat in seats {
-            if let Some(sequence) = self.sequences.get_mut(seat) {
+    fn park(&mut self, slots: &[u64]) {
+        for slot in slots {
+            if let Some(sequence) = self.sequences.get_mut(slot) {
                 sequence.cache = None;
                 self.metrics.engine.parkings.inc();
                 if sequence.is_parked() {
@@ -210,35 +217,35 @@ impl Thread {
     /// One run of the model.
     fn feed(&mut self, pieces: &[Piece]) {
         let began = Instant::now();
-        let mut taken: Vec<Taken> = pieces.iter().filter_map(|piece| self.part(*piece, began)).collect();
+        let mut taken: Vec<Taken<B::Pages>> = pieces.iter().filter_map(|piece| self.part(*piece, began)).collect();
         let (sequences, mut rows) = (&self.sequences, 0);
-        let mut parts = Vec::with_capacity(taken.len());
+        let (mut chunks, mut rounds) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
         for Taken { piece, cache, positions } in &mut taken {
-            let (fed, sequence) = (cache.len(), &sequences[&piece.seat]);
+            let (fed, sequence) = (cache.len(), &sequences[&piece.slot]);
             let tokens = &sequence.tokens[fed..fed + piece.tokens];
             rows += tokens.len();
-            let pass = sequence.passes.front().filter(|_| piece.completes);
-            parts.push(Part { cache, tokens, positions, round: pass.and_then(|pass| pass.round.as_deref()) });
+            chunks.push(Chunk { cache, tokens, positions });
+            let completed = sequence.passes.front().filter(|_| piece.completes);
+            rounds.push(completed.map(|waiting| &*waiting.pass.round));
         }
-        let result = self.backend.run(&mut parts);
-        drop(parts);
+        let result = self.backend.run(&mut chunks, &rounds);
         for Taken { piece, cache, .. } in taken {
-            if let Some(sequence) = self.sequences.get_mut(&piece.seat) {
+            if let Some(sequence) = self.sequences.get_mut(&piece.slot) {
                 sequence.cache = Some(cache);
             }
         }
         match result {
             Ok(results) => {
                 self.metrics.engine.run(rows, began.elapsed());
-                for (piece, rows) in pieces.iter().zip(results).filter(|(piece, _)| piece.completes) {
-                    self.finish(piece.seat, Ok(rows));
+                for (piece, answer) in pieces.iter().zip(results).filter(|(piece, _)| piece.completes) {
+                    self.finish(piece.slot, Ok(answer));
                 }
             }
             Err(text) => match pieces {
                 [piece] => {
                     tracing::error!(error = text, "a pass of the target failed");
-                    self.schedule.remove(piece.seat);
-                    self.finish(piece.seat, Err(EngineError::Model(text)));
+                    self.schedule.remove(piece.slot);
+                    self.finish(piece.slot, Err(EngineError::Model(text)));
                 }
                 // Someone's pass is bad: run them one by one, so that only that one fails.
                 _ => pieces.iter().for_each(|piece| self.feed(&[*piece])),
@@ -246,36 +253,37 @@ impl Thread {
         }
     }
 
-    fn part(&mut self, piece: Piece, now: Instant) -> Option<Taken> {
-        let sequence = self.sequences.get_mut(&piece.seat)?;
-        let pass = sequence.passes.front_mut()?;
-        if !pass.ran {
-            pass.ran = true;
-            self.metrics.engine.queue.observe((now - pass.asked).as_secs_f64());
+    fn part(&mut self, piece: Piece, now: Instant) -> Option<Taken<B::Pages>> {
+        let sequence = self.sequences.get_mut(&piece.slot)?;
+        let waiting = sequence.passes.front_mut()?;
+        if !waiting.ran {
+            waiting.ran = true;
+            self.metrics.engine.queue.observe((now - waiting.asked).as_secs_f64());
         }
-        let rows = if piece.completes { pass.forward.rows.min(pass.forward.tokens.len()) } else { 0 };
+        let Forward { tokens, rows, .. } = &waiting.pass.forward;
+        let rows = if piece.completes { (*rows).min(tokens.len()) } else { 0 };
         let positions = (piece.tokens - rows..piece.tokens).collect();
         Some(Taken { piece, cache: sequence.cache.take()?, positions })
     }
 
-    /// Answers a seat's pass; its next one goes in line.
-    fn finish(&mut self, seat: u64, result: Result<Rows, EngineError>) {
-        let Some(sequence) = self.sequences.get_mut(&seat) else { return };
+    /// Answers a slot's pass; its next one goes in line.
+    fn finish(&mut self, slot: u64, result: Result<Answer>) {
+        let Some(sequence) = self.sequences.get_mut(&slot) else { return };
         if let Some(cache) = &sequence.cache {
             // If the pass failed, not everything was fed.
             sequence.tokens.truncate(cache.len());
-            self.memory.end(seat, cache.bytes());
+            self.memory.end(slot, cache.bytes());
         }
-        if let Some(pass) = sequence.passes.pop_front() {
+        if let Some(waiting) = sequence.passes.pop_front() {
             let metrics = &self.metrics.engine;
             metrics.passes.inc();
-            metrics.pass.observe(pass.asked.elapsed().as_secs_f64());
+            metrics.pass.observe(waiting.asked.elapsed().as_secs_f64());
             // The session may have gone meanwhile.
-            let _ = pass.answer.send(result);
+            let _ = waiting.answer.send(result);
         }
         if !sequence.passes.is_empty() {
-            self.line.push_back(seat);
-            self.memory.wait(seat);
+            self.line.push_back(slot);
+            self.memory.wait(slot);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Questions to the engine over HTTP.
 //!
-//! A question changes nothing there, so one that met a closed door is asked again: the connection failed, or the engine says that it
-//! is busy. One that was answered, or took too long, is not.
+//! A question changes nothing there, so one that met a closed door is asked again: the connection failed, or the engine
+//! says that it is busy. One that was answered, or took too long, is not.
 
 use std::{
     error::Error,
@@ -14,8 +14,8 @@ use serde::Deserialize;
 use tokio::time;
 
 use super::{
-    GatewayError,
     completion::{self, Choice, Prompt, Question},
+    error::GatewayError,
 };
 
 /// How long to wait before asking again, each time.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use outrider_codec::frame::SamplingParameters;
 use serde::{Deserialize, Serialize};
 
-use super::GatewayError;
+use super::error::GatewayError;
 
 /// S(·) that leaves p as it is.
 pub(super) const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
@@ -106,9 +106,10 @@ pub(super) struct Body<'a> {
 pub(super) struct Choice {
     /// The tokens, each with its probability under p; at least one.
     pub tokens: Probabilities,
-    /// The most likely tokens at the place of the first.
+    /// The most likely tokens at the position of the first.
     pub likely: Probabilities,
-    /// For each token of the prompt what is likely there and the token itself; nothing for the first, or if it was not asked for.
+    /// For each token of the prompt what is likely there and the token itself; nothing for the first, or if it was not
+    /// asked for.
     pub prompt: Vec<Probabilities>,
 }
 
@@ -162,8 +163,8 @@ impl RawChoice {
         }
         let likely = logprobs.top_logprobs.into_iter().flatten().next().flatten().unwrap_or_default();
         let likely = likely.iter().map(|(token, &logprob)| entry(token, logprob)).collect::<Result<_, _>>()?;
-        let prompt = self.prompt_logprobs.unwrap_or_default().into_iter().map(|place| {
-            place.unwrap_or_default().iter().map(|(token, listed)| entry(token, listed.logprob)).collect()
+        let prompt = self.prompt_logprobs.unwrap_or_default().into_iter().map(|position| {
+            position.unwrap_or_default().iter().map(|(token, listed)| entry(token, listed.logprob)).collect()
         });
         Ok(Choice { tokens, likely, prompt: prompt.collect::<Result<_, _>>()? })
     }

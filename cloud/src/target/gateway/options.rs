@@ -15,9 +15,11 @@ use outrider_models::Tokenizer;
 use outrider_speculation::session::cloud::TargetInfo;
 
 use super::{
-    Gateway, GatewayError, Shared,
     client::{Client, Served},
     completion::{Prompt, Question},
+    error::GatewayError,
+    handle::Gateway,
+    shared::Shared,
 };
 use crate::{metrics::Metrics, target::engine::EngineSettings};
 
@@ -39,11 +41,12 @@ pub struct EngineArgs {
     /// Longest wait for an answer of the engine (--target openai:URL)
     #[arg(long, value_name = "SECONDS", default_value_t = Self::default().target_timeout)]
     pub target_timeout: u64,
-    /// Tokens the engine lists at a place, vLLM's --max-logprobs; 0 asks for none (--target openai:URL)
+    /// Tokens the engine lists at a position, vLLM's --max-logprobs; 0 asks for none (--target openai:URL)
     ///
-    /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1 without top-k and
-    /// top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0 does the latter always, for
-    /// engines without prompt log-probabilities. Lossy rules and --explain need what no engine tells, and are refused.
+    /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1
+    /// without top-k and top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0
+    /// does the latter always, for engines without prompt log-probabilities. Lossy rules and --explain need what no
+    /// engine tells, and are refused.
     #[arg(long, value_name = "COUNT", default_value_t = Self::default().target_logprobs)]
     pub target_logprobs: u32,
 }
@@ -55,8 +58,8 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
-    /// Shakes hands with the engine at an address. `tokenizer` should be that of its model, and `info` what sessions need to know
-    /// but for the context length, which the engine says.
+    /// Shakes hands with the engine at an address. `tokenizer` should be that of its model, and `info` what sessions
+    /// need to know but for the context length, which the engine says.
     ///
     /// # Errors
     /// If the engine cannot be the target, for any reason that can be seen before a session asks.
@@ -65,7 +68,7 @@ impl EngineArgs {
         address: &str,
         tokenizer: &Tokenizer,
         info: TargetInfo,
-        seats: usize,
+        slots: usize,
     ) -> Result<(Gateway, TargetInfo), GatewayError> {
         let mut client = Client::new(address, self.key()?, Duration::from_secs(self.target_timeout))?;
         let served = self.choose(client.models().await?)?;
@@ -76,15 +79,15 @@ impl EngineArgs {
         }
         tracing::info!(address, model = client.model, context_length, "the target is an engine");
         let info = TargetInfo { context_length, ..info };
-        let settings = EngineSettings { sessions: seats, kv_memory: ByteSize(0), ..EngineSettings::default() };
+        let settings = EngineSettings { sessions: slots, kv_memory: ByteSize(0), ..EngineSettings::default() };
         let shared = Shared {
             client,
             vocab_size: info.vocab_size,
             context_length: context_length as usize,
             listed: self.target_logprobs,
-            seats,
-            seated: AtomicUsize::new(0),
-            next_seat: AtomicU64::new(0),
+            slots,
+            taken: AtomicUsize::new(0),
+            next_slot: AtomicU64::new(0),
             metrics: Metrics::new(&settings, outrider_models::instruction_set(), "approximate"),
         };
         Ok((Gateway(Arc::new(shared)), info))
@@ -126,8 +129,8 @@ async fn probe(client: &Client, tokenizer: &Tokenizer, listed: u32) -> Result<()
     }
     // Nothing but the token itself is listed.
     let by_text = client.ask(&ask(Prompt::Text(PROBE), 0)).await?;
-    let places = by_text.iter().flat_map(|choice| choice.prompt.iter().skip(1));
-    let engine: Vec<u32> = places.flatten().map(|&(id, _)| id).collect();
+    let positions = by_text.iter().flat_map(|choice| choice.prompt.iter().skip(1));
+    let engine: Vec<u32> = positions.flatten().map(|&(id, _)| id).collect();
     if engine != own[1..] {
         return Err(GatewayError::Tokenizer { text: PROBE.to_owned(), engine, own });
     }

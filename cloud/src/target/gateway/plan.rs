@@ -1,11 +1,11 @@
-//! How a round can be decided exactly, or why it cannot; [`crate::target::gateway`] has the table.
+//! How a round can be judged exactly, or why it cannot; [`crate::target::gateway`] has the table.
 
 use outrider_codec::{distribution::DraftToken, frame::SamplingParameters, scheme::Drafts};
-use outrider_speculation::{judge::unscaled, session::cloud::Round};
+use outrider_speculation::judge::{Round, unscaled};
 
-use super::GatewayError;
+use super::error::GatewayError;
 
-/// How a round is decided.
+/// The way to judge a round.
 #[derive(Debug, PartialEq)]
 pub(super) enum Plan<'a> {
     /// All that S(·) keeps is among so many most likely tokens: the rows are S(p) itself.
@@ -17,7 +17,7 @@ pub(super) enum Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The way for a round, where the engine lists the `listed` most likely tokens of each place.
+    /// The way for a round, where the engine lists the `listed` most likely tokens of each position.
     pub(super) fn of(round: &'a Round, listed: u32) -> Result<Self, GatewayError> {
         if !round.rule.is_exact() {
             return Err(GatewayError::Rule { rule: round.rule.name() });
@@ -55,12 +55,9 @@ mod tests {
     fn round(temperature: f32, top_k: u32, top_p: f32) -> Round {
         let dist = DraftDist::new(vec![0, 1], vec![3, 1]).unwrap();
         Round {
-            sampling: SamplingParameters { temperature, top_k, top_p },
             scheme: Some(SchemeParameters::Dense),
-            rule: Rule::EXACT,
-            evidence: false,
             drafts: Drafts::Distributions(vec![DraftToken { id: 0, dist, support_size: 2 }]),
-            coins: vec![0.5; 2],
+            ..Round::alone(SamplingParameters { temperature, top_k, top_p }, 1, 3)
         }
     }
 

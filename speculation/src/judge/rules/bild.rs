@@ -6,13 +6,19 @@
 //!         = −ln p(argmax q)      at T = 0   (Narasimhan et al., App. F.5, whose D lacks the sign)
 //! ```
 //!
-//! bild is the rollback of the original: where δ = 1 the draft falls for certain and p takes its place. (Its fallback,
-//! drafting until the draft model is unsure, is the edge's business.) bild-star speculates on the same π (App. B).
+//! bild is the rollback of the original: where δ = 1 the draft is rejected for certain and p takes its place. (Its
+//! fallback, drafting until the draft model is unsure, is the edge's business.) bild-star speculates on the same π
+//! (App. B).
 //!
-//! q and p are unscaled. q is known on q̂'s support only; it is renormalised there, as q̂ is, so that D is a mean of −ln p
-//! whatever the scheme. D is infinite where p = 0 and q is not, and where nothing of q is known.
+//! q and p are unscaled. q is known on q̂'s support only; it is renormalised there, as q̂ is, so that D is a mean of
+//! −ln p whatever the scheme. D is infinite where p = 0 and q is not, and where nothing of q is known.
 
-use super::{Decision, Need, Position, Range, RuleInfo, cascade::defer};
+use super::{
+    cascade::defer,
+    decision::Decision,
+    info::{Position, Range, RuleInfo},
+    statistic::Need,
+};
 
 /// bild-star.
 pub(super) const BILD_STAR: RuleInfo = RuleInfo {

@@ -12,10 +12,15 @@
 //! How sure the models are is measured unscaled, but what a rejection costs, TV, after S(·) (App. C.1). A draft
 //! is rejected with probability δ·TV(p, q̂) (Lemma 3).
 //!
-//! oracle-diff is diff without the coin (Algorithm 3): where δ = 1 the draft falls for certain. The law is the same, but a
-//! fallen draft may be replaced by itself. It bounds what a rule could gain that asks the large model only where that pays.
+//! oracle-diff is diff without the draw (Algorithm 3): where δ = 1 the draft is rejected for certain. The distribution
+//! is the same, but a fallen draft may be replaced by itself. It bounds what a rule could gain that asks the large
+//! model only where that pays.
 
-use super::{Decision, Need, Position, Range, RuleInfo};
+use super::{
+    decision::Decision,
+    info::{Position, Range, RuleInfo},
+    statistic::Need,
+};
 
 const PAPER: &str = "Narasimhan et al., Faster Cascades via Speculative Decoding";
 

@@ -1,11 +1,8 @@
-//! What a rule decides, and what follows from it: acceptance, replacement, and the law of the committed token.
+//! What a rule decides, and what follows from it: acceptance, replacement, and the distribution of the committed token.
 
 use outrider_codec::distribution::DraftDist;
 
-use crate::{
-    judge::acceptance,
-    sample::{Distribution, Randomness},
-};
+use crate::sample::{Distribution, Randomness, at};
 
 /// q̂(x) of each token of the support, by ascending id.
 pub(super) fn probabilities(q: &DraftDist) -> impl Iterator<Item = f64> {
@@ -15,16 +12,17 @@ pub(super) fn probabilities(q: &DraftDist) -> impl Iterator<Item = f64> {
 /// What happens at a drafted position, whichever token was drafted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// The draft stands: π = q̂.
+    /// Accepts the draft: π = q̂.
     Keep,
-    /// The draft x stands with probability min(1, π(x)/q̂(x)), or else a token from norm(max(0, π − q̂)) takes its place.
+    /// Accepts the draft x with probability min(1, π(x)/q̂(x)), or else a token from norm(max(0, π − q̂)) takes its
+    /// place.
     Speculate(Interleaving),
-    /// The draft falls for certain, and a token from p takes its place. It may be the same one.
+    /// Rejects the draft for certain, and a token from p takes its place. It may be the same one.
     Replace,
 }
 
-/// π, which interleaves q̂ and p: weights on q̂'s support, and a multiple of p elsewhere. What it adds up to is the rule's
-/// business.
+/// π, which interleaves q̂ and p: weights on q̂'s support, and a multiple of p elsewhere. What it adds up to is the
+/// rule's business.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interleaving {
     /// π(x) of each token of q̂'s support, by ascending id; at least 0.
@@ -57,15 +55,15 @@ impl Interleaving {
 }
 
 impl Decision {
-    /// How likely the draft `id` is to stand: min(1, π(id)/q̂(id)). 0 for a token that q̂ never gives.
+    /// The probability that the draft `id` is accepted: min(1, π(id)/q̂(id)). 0 for a token that q̂ never gives.
     pub fn acceptance(&self, q: &DraftDist, id: u32) -> f64 {
         q.ids().binary_search(&id).map_or(0.0, |place| self.accepted_mass(q, place) / probability(q, place))
     }
 
-    /// What the token that takes a fallen draft's place is drawn from, V weights that need not add up to 1: max(0, π − q̂),
+    /// What the token in place of a rejected draft is drawn from, V weights that need not add up to 1: max(0, π − q̂),
     /// or p for [`Replace`](Self::Replace). Where rounding leaves nothing, π.
     ///
-    /// After [`Keep`](Self::Keep) no draft falls; q̂ then, which is π.
+    /// After [`Keep`](Self::Keep) no draft is rejected; q̂ then, which is π.
     pub fn replacement(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
         match self {
             Self::Keep => Interleaving::new(probabilities(q).collect(), 0.0).dense(q, p),
@@ -77,8 +75,8 @@ impl Decision {
         }
     }
 
-    /// Draws the token that takes a fallen draft's place, in proportion to [`replacement`](Self::replacement)'s weights but
-    /// without a list of them: one of p's others, or else a token of q̂'s support. Takes one coin.
+    /// Draws the token in place of a rejected draft, in proportion to [`replacement`](Self::replacement)'s weights but
+    /// without a list of them: one of p's others, or else a token of q̂'s support. Takes one draw.
     pub fn replace(&self, q: &DraftDist, p: &Distribution<'_>, randomness: &mut Randomness) -> u32 {
         let (on_support, elsewhere): (Vec<f64>, f64) = match self {
             Self::Keep => (probabilities(q).collect(), 0.0),
@@ -91,27 +89,27 @@ impl Decision {
         let rest = p.without(q.ids());
         let outside = elsewhere * rest.mass();
         let within: f64 = on_support.iter().sum();
-        let coin = randomness.unit();
-        let ticket = coin * (within + outside);
+        let unit = randomness.unit();
+        let ticket = unit * (within + outside);
         match self {
             // Rounding leaves nothing: π.
-            Self::Speculate(pi) if within + outside == 0.0 => q.ids()[acceptance::at(&pi.on_support, coin) as usize],
+            Self::Speculate(pi) if within + outside == 0.0 => q.ids()[at(&pi.on_support, unit) as usize],
             _ if ticket < outside => rest.at(ticket / outside),
-            _ => q.ids()[acceptance::at(&on_support, (ticket - outside) / within) as usize],
+            _ => q.ids()[at(&on_support, (ticket - outside) / within) as usize],
         }
     }
 
-    /// How likely a draft from q̂ is to fall: Σ q̂(x)·(1 − acceptance(x)).
+    /// The probability that a draft from q̂ is rejected: Σ q̂(x)·(1 − acceptance(x)).
     pub fn rejection_rate(&self, q: &DraftDist) -> f64 {
         (0..q.ids().len()).map(|place| probability(q, place) - self.accepted_mass(q, place)).sum()
     }
 
-    /// The law of the committed token, V probabilities that add up to 1: all that can happen, enumerated.
+    /// The distribution of the committed token, V probabilities that add up to 1: all that can happen, enumerated.
     ///
     /// ```text
     /// P(y) = Σ_x q̂(x)·[a(x)·1{y = x} + (1 − a(x))·r(y)],   a = acceptance, r = norm(replacement)
     /// ```
-    pub fn law(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
+    pub fn committed(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
         let replacement = self.replacement(q, p);
         let rate = self.rejection_rate(q) / replacement.iter().sum::<f64>();
         let mut law: Vec<f64> = replacement.iter().map(|weight| rate * weight).collect();
@@ -158,7 +156,7 @@ mod tests {
         let keep = Decision::Keep;
         assert_eq!((keep.acceptance(&q(), 1), keep.acceptance(&q(), 2), keep.rejection_rate(&q())), (1.0, 1.0, 0.0));
         assert_eq!(keep.acceptance(&q(), 0), 0.0, "it cannot be drafted");
-        assert_eq!(keep.law(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
+        assert_eq!(keep.committed(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
     }
 
     #[test]
@@ -166,7 +164,7 @@ mod tests {
         let replace = Decision::Replace;
         assert_eq!((replace.acceptance(&q(), 1), replace.rejection_rate(&q())), (0.0, 1.0));
         assert_eq!(replace.replacement(&q(), &P), P);
-        assert_eq!(replace.law(&q(), &P), P);
+        assert_eq!(replace.committed(&q(), &P), P);
     }
 
     #[test]
@@ -179,7 +177,7 @@ mod tests {
         assert_eq!(speculate.replacement(&q(), &P), [0.0625, 0.25, 0.0, 0.03125]);
         let sum = 0.34375;
         let expected = [0.375 * 0.0625 / sum, 0.25 + 0.375 * 0.25 / sum, 0.375, 0.375 * 0.03125 / sum];
-        let law = speculate.law(&q(), &P);
+        let law = speculate.committed(&q(), &P);
         assert!(law.iter().zip(expected).all(|(law, expected)| (law - expected).abs() < 1e-15), "{law:?}");
     }
 
@@ -187,10 +185,10 @@ mod tests {
     fn an_empty_residual_falls_back_to_the_target_distribution() {
         let same = Decision::Speculate(Interleaving::new(vec![0.25, 0.75], 0.0));
         assert_eq!(same.replacement(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
-        assert_eq!(same.law(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
+        assert_eq!(same.committed(&q(), &P), [0.0, 0.25, 0.75, 0.0]);
     }
 
-    /// The law of the draw is the list's, over pieces and over the tokens that top-p leaves.
+    /// The draw is distributed as the list, over pieces and over the tokens that top-p leaves.
     #[test]
     fn replacements_are_drawn_in_proportion_to_their_weights() {
         let row: Vec<f32> = (0..200).map(|i| -((i * 37 % 200) as f32) * 0.04).collect();

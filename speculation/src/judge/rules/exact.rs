@@ -1,6 +1,10 @@
 //! The exact rule (Leviathan et al. 2023; Chen et al. 2023): π = p.
 
-use super::{Decision, Need, Position, Range, RuleInfo};
+use super::{
+    decision::Decision,
+    info::{Position, Range, RuleInfo},
+    statistic::Need,
+};
 
 /// exact.
 pub(super) const EXACT: RuleInfo = RuleInfo {

@@ -5,8 +5,8 @@
 //! π = max{min{q̂, p/(1 − α)}, p/β}:   a(x) = min(1, p(x)/((1 − α)·q̂(x))),   r = norm(max(0, p/β − q̂))
 //! ```
 //!
-//! lossy has β = 1, as most who use it do. π then need not add up to 1: it gives away E = Σ max(0, q̂ − p/(1 − α)), and asks
-//! for TV(p, q̂) ≥ E back. Normalising the residual absorbs the difference, and the committed token has the law
+//! lossy has β = 1, as most who use it do. π then need not add up to 1: it gives away E = Σ max(0, q̂ − p/(1 − α)), and
+//! asks for TV(p, q̂) ≥ E back. Normalising the residual absorbs the difference, and the committed token has the law
 //!
 //! ```text
 //! P(y) = min(q̂, p/(1 − α))(y) + E·max(0, p − q̂)(y)/TV(p, q̂),
@@ -20,10 +20,15 @@
 //! Σ max(0, q̂ − p/(1 − α)) = Σ max(0, p/β − q̂)
 //! ```
 //!
-//! The right side falls as β rises and is TV(p, q̂) at β = 1: so β ≥ 1 and there is exactly one, or nothing is given away
-//! and π = q̂. At T = 0 both are the exact rule (Lemma 6).
+//! The right side falls as β rises and is TV(p, q̂) at β = 1: so β ≥ 1 and there is exactly one, or nothing is given
+//! away and π = q̂. At T = 0 both are the exact rule (Lemma 6).
 
-use super::{Decision, Interleaving, Need, Position, Range, RuleInfo, ratios::Ratios};
+use super::{
+    decision::{Decision, Interleaving},
+    info::{Position, Range, RuleInfo},
+    ratios::Ratios,
+    statistic::Need,
+};
 
 /// lossy.
 pub(super) const LOSSY: RuleInfo = RuleInfo {

@@ -4,9 +4,9 @@
 //! maximise Σ min(q̂, π)   over distributions π with KL(p‖π) = Σ p·ln(p/π) ≤ D
 //! ```
 //!
-//! A concave problem. With multipliers λ of the divergence and μ of Σπ = 1, the Lagrangian's derivative in π(x) is
-//! 1 + λp/π − μ below q̂(x), and λp/π − μ above it. So π(x) is λp/(μ − 1) where that is below q̂, λp/μ where that is above q̂,
-//! and else q̂. With a = (μ − 1)/λ ≤ b = μ/λ that is the family of [`lossy`](super::lossy):
+//! A concave problem. With multipliers λ of the divergence and μ of Σπ = 1, the Lagrangian's derivative in π(x) is 1 +
+//! λp/π − μ below q̂(x), and λp/π − μ above it. So π(x) is λp/(μ − 1) where that is below q̂, λp/μ where that is above
+//! q̂, and else q̂. With a = (μ − 1)/λ ≤ b = μ/λ that is the family of [`lossy`](super::lossy):
 //!
 //! ```text
 //! π = max{min{q̂, p/a}, p/b}
@@ -16,20 +16,26 @@
 //! Σ max(0, p/b − q̂). At a = 1 that gives b = 1 and π = p. Where a falls, mass moves from where p/π = b to where
 //! p/π = a, and KL(p‖π) rises by (b − a) times that mass. So a is the smallest that D allows.
 //!
-//! Two cases lie beyond. If D ≥ KL(p‖q̂), π = q̂. And tokens with p = 0, that q̂ may have after top-k, top-p or at T = 0,
-//! cost no divergence by themselves: they get nothing as long as a > 0, but once a is below every other p/q̂, and D still
-//! not reached, μ = 1 and a = 0. Then
+//! Two cases lie beyond. If D ≥ KL(p‖q̂), π = q̂. And tokens with p = 0, that q̂ may have after top-k, top-p or at T =
+//! 0, cost no divergence by themselves: they get nothing as long as a > 0, but once a is below every other p/q̂, and D
+//! still not reached, μ = 1 and a = 0. Then
 //!
 //! ```text
 //! π = max{q̂, p/b} where p > 0, and c·q̂ where p = 0,
 //! ```
 //!
-//! with b such that KL(p‖π) = D and c in \[0, 1\] such that π adds up to 1. (Any π ≤ q̂ with that mass on those tokens is as
-//! good.)
+//! with b such that KL(p‖π) = D and c in \[0, 1\] such that π adds up to 1. (Any π ≤ q̂ with that mass on those tokens
+//! is as good.)
 //!
 //! The bisection for a takes sums over q̂'s support only: see [`ratios`](super::ratios).
 
-use super::{Decision, Interleaving, Need, Position, Range, RuleInfo, lossy::bounded, ratios::Ratios};
+use super::{
+    decision::{Decision, Interleaving},
+    info::{Position, Range, RuleInfo},
+    lossy::bounded,
+    ratios::Ratios,
+    statistic::Need,
+};
 
 /// mentored.
 pub(super) const MENTORED: RuleInfo = RuleInfo {

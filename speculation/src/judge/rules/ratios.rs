@@ -13,10 +13,10 @@
 //!
 //! O(V) additions at most for the mass outside and O(K log K) for the order, once; then O(log K).
 
-use super::Position;
+use super::info::Position;
 
-/// The largest b of a divergence. p/b is then below the rounding of 1: a larger one would change nothing but that tokens
-/// lose all their mass where p has some.
+/// The largest b of a divergence. p/b is then below the rounding of 1: a larger one would change nothing but that
+/// tokens lose all their mass where p has some.
 const MOST: f64 = (1u64 << 60) as f64;
 
 /// q̂ and p at one position.

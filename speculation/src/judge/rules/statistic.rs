@@ -1,5 +1,5 @@
-//! How sure the models are, unscaled: statistics of softmax(logits) at T = 1, without top-k and top-p (Narasimhan et al.,
-//! App. C.1).
+//! How sure the models are, unscaled: statistics of softmax(logits) at T = 1, without top-k and top-p (Narasimhan et
+//! al., App. C.1).
 
 use half::f16;
 use outrider_codec::distribution::DraftDist;
@@ -7,8 +7,8 @@ use outrider_codec::distribution::DraftDist;
 use super::decision::probabilities;
 use crate::sample::Distribution;
 
-/// What of the draft model's own distribution a rule needs: q, unscaled, the softmax of its logits at T = 1 without top-k
-/// and top-p.
+/// What of the draft model's own distribution a rule needs: q, unscaled, the softmax of its logits at T = 1 without
+/// top-k and top-p.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Nothing: S(q) says all.
@@ -33,7 +33,8 @@ pub enum Statistic {
 }
 
 impl Need {
-    /// The statistic of q̂ itself: what the rules use where S(·) changes nothing. Where q̂ is sparse it stands in for q.
+    /// The statistic of q̂ itself: what the rules use where S(·) changes nothing. Where q̂ is sparse it stands in for
+    /// q.
     pub fn of_dist(self, q: &DraftDist) -> Statistic {
         match self {
             Self::Nothing => Statistic::Nothing,
@@ -43,8 +44,8 @@ impl Need {
         }
     }
 
-    /// The statistic of the draft model's distribution before S(·), rounded to f16, in which it travels. `ids` are q̂'s, all
-    /// below V.
+    /// The statistic of the draft model's distribution before S(·), rounded to f16, in which it travels. `ids` are
+    /// q̂'s, all below V.
     pub fn of_unscaled(self, q: &Distribution<'_>, ids: &[u32]) -> Statistic {
         let rounded = |value: f64| f16::from_f64(value).to_f64();
         match self {

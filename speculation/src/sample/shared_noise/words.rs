@@ -1,8 +1,8 @@
 //! ChaCha8 (Bernstein 2008), eight blocks at a time: the words that the noise of a position is made of.
 //!
 //! A token has two words of its position's stream, so that a block has the noise of eight. Which tokens are wanted is
-//! known beforehand and they are many: computed side by side in one loop, the blocks go through vector registers, in the
-//! browser too.
+//! known beforehand and they are many: computed side by side in one loop, the blocks go through vector registers, in
+//! the browser too.
 
 mod lanes;
 

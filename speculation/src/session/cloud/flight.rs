@@ -1,20 +1,21 @@
 //! The rounds in flight at the cloud: which Draft may come, and which waits for its turn.
 //!
-//! A [continued](Draft::continued) round does not keep the edge from sending the next. What comes while a round is at work waits
-//! as it came: its codes depend on what the verdicts before it leave. Where a continued round does not stand whole, what
-//! waits was drafted in vain, and so is what is still under way; the epoch tells it from what comes after.
+//! A [continued](Draft::continued) round does not keep the edge from sending the next. What comes while a round is at
+//! work waits as it came: its codes depend on what the verdicts before it leave. Where a draft of a continued round is
+//! rejected, what waits is discarded, and so is what is still under way; the epoch tells it from what comes after.
 
 use std::collections::VecDeque;
 
 use outrider_codec::frame::Draft;
 
-use super::Failure;
+use super::failure::Failure;
 
+/// The rounds of a generation that have come and have no verdict yet.
 #[derive(Debug)]
 pub(super) struct Flight {
     /// The most rounds in flight, at least 1.
     window: usize,
-    /// How many continued rounds have fallen.
+    /// Number of continued rounds of which a draft was rejected.
     epoch: u32,
     /// The round at work; if there is none, the next.
     round: u32,
@@ -42,8 +43,8 @@ impl Flight {
         self.at_work.is_some()
     }
 
-    /// A Draft of this generation has come. Gives the first round of which the edge may not have all frames yet, or `None` if the
-    /// Draft comes again or in vain: that changes nothing.
+    /// A Draft of this generation has come. Gives the first round of which the edge may not have all frames yet, or
+    /// `None` if the Draft comes again or too late: that changes nothing.
     pub(super) fn admit(&mut self, draft: Draft) -> Result<Option<u32>, Failure> {
         let in_flight = self.waiting.len() + usize::from(self.is_busy());
         let Draft { generation, round, epoch, .. } = draft;
@@ -80,16 +81,11 @@ impl Flight {
         Some(draft)
     }
 
-    /// Whether no bonus token follows the round at work, as others do.
-    pub(super) fn is_continued(&self) -> bool {
-        self.at_work == Some(true)
-    }
-
-    /// The round at work is over; whether all of its drafts stand.
-    pub(super) fn end(&mut self, stands: bool) {
+    /// Ends the round at work, of which all drafts are accepted or not.
+    pub(super) fn end(&mut self, accepted: bool) {
         let was_continued = self.at_work.take() == Some(true);
         self.round += 1;
-        if was_continued && stands {
+        if was_continued && accepted {
             return;
         }
         if was_continued {

@@ -1,66 +1,51 @@
-//! One generation on the cloud: the committed tokens, the drafts under verification, and what follows from a pass.
+//! One generation on the cloud: the committed tokens, the drafts under verification, and what follows from a judgement.
+
+use std::sync::Arc;
 
 use outrider_codec::{
     frame::{
         Distribution, Draft, ErrorCode, Evidence, Finish, Frame, Next, Prompt, Request, SamplingParameters, TargetDist,
         Token, Verdict,
     },
-    scheme::{Drafts, Scheme, SchemeParameters, Sends},
+    scheme::{Scheme, SchemeParameters},
 };
 
-use super::{Failure, TargetInfo, flight::Flight};
+use super::{
+    events::CloudEvent,
+    failure::Failure,
+    flight::Flight,
+    target::{Pass, TargetInfo},
+};
 use crate::{
     Forward,
     judge::{
-        acceptance::{self, Judge, Judged},
-        coupled,
-        dssd::{self, Judgement},
-        rules::{Rule, Statistic},
+        Judgement, NextToken, Round,
+        rules::Rule,
         unscaled::{self, Transport},
     },
-    sample::{self, End, LogitsError, Randomness, SharedNoise},
 };
 
+/// A generation under way.
 #[derive(Debug)]
 pub(super) struct Generation {
     number: u32,
     sampling: SamplingParameters,
-    randomness: Randomness,
+    seed: u64,
     committed: Vec<u32>,
     /// `committed` may grow to this length.
     length_limit: usize,
     /// How many of `committed` the cache holds.
     cached: usize,
-    /// How many it holds when the pass under way is done. Drafts come meanwhile, and may bring passed tokens that the
-    /// pass does not read.
-    reading: usize,
-    work: Work,
+    writer: Writer,
 }
 
+/// Who writes the text.
 #[derive(Debug)]
-pub(super) enum Work {
-    /// The edge drafts.
-    Speculative(Box<Verification>),
-    /// The target goes on alone.
-    CloudOnly,
-}
-
-/// What a pass is for, for a driver that decides what becomes of the drafts by itself.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Round {
-    /// S(·).
-    pub sampling: SamplingParameters,
-    /// The uplink scheme; `None` where the target writes the text alone.
-    pub scheme: Option<SchemeParameters>,
-    /// How drafts are to be judged.
-    pub rule: Rule,
-    /// Whether the edge is told what they were judged by, which takes all of p.
-    pub evidence: bool,
-    /// The drafts: the last tokens that the pass feeds, or none.
-    pub drafts: Drafts,
-    /// The coins that the session itself would judge by, in order: one a draft, and one for the token that follows the last. After a
-    /// rejection that token's is the one behind the rejected draft's.
-    pub coins: Vec<f64>,
+pub(super) enum Writer {
+    /// The edge drafts, and the target verifies.
+    Both(Box<Verification>),
+    /// The target alone.
+    Target,
 }
 
 /// What a generation that the edge drafts for has besides.
@@ -73,21 +58,30 @@ pub(super) struct Verification {
     statistics: Transport,
     /// Whether the edge wants to know what was judged by.
     evidence: bool,
-    /// Coupled drafting's.
-    noise: SharedNoise,
     /// Which round is at work, and which wait.
     flight: Flight,
-    /// Of the round at work.
-    drafts: Option<(Drafts, Vec<Statistic>)>,
+    /// The round at work, if it has drafts to be judged.
+    round: Option<Arc<Round>>,
     /// Tokens that the target is to write alone before the next round.
     stream: u32,
     /// DSSD: the edge resamples the token that comes next, from this, and says with its next drafts what it is.
     edge_resamples: Option<TargetDist>,
 }
 
-impl Work {
+/// What a pass led to.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Frames to send.
+    pub(super) frames: Vec<Frame>,
+    /// What is counted of it.
+    pub(super) event: Option<CloudEvent>,
+    /// Why the generation is over, if it is.
+    pub(super) finish: Option<Finish>,
+}
+
+impl Writer {
     /// Verification of drafts under a scheme and a rule.
-    pub(super) fn speculative(prompt: &Prompt, target: &TargetInfo) -> Result<Self, Failure> {
+    pub(super) fn both(prompt: &Prompt, target: &TargetInfo) -> Result<Self, Failure> {
         let Prompt { request, scheme: parameters, rule, evidence, max_in_flight } = prompt;
         let refuse = |text| Failure::generation(request.generation, ErrorCode::InvalidParameters, text);
         if *max_in_flight > target.max_in_flight {
@@ -101,15 +95,14 @@ impl Work {
             .map_err(|error| refuse(format!("The acceptance rule cannot be used: {error}.")))?;
         unscaled::check(&rule, *parameters)
             .map_err(|error| refuse(format!("The acceptance rule cannot be used: {error}.")))?;
-        Ok(Self::Speculative(Box::new(Verification {
+        Ok(Self::Both(Box::new(Verification {
             parameters: *parameters,
             scheme,
             statistics: Transport::new(&rule, &request.sampling),
             rule,
             evidence: *evidence,
-            noise: SharedNoise::new(request.seed),
             flight: Flight::new(*max_in_flight),
-            drafts: None,
+            round: None,
             stream: 0,
             edge_resamples: None,
         })))
@@ -118,36 +111,27 @@ impl Work {
     /// The scheme of the drafts, if the edge drafts.
     pub(super) fn scheme(&self) -> Option<SchemeParameters> {
         match self {
-            Self::Speculative(verification) => Some(verification.parameters),
-            Self::CloudOnly => None,
+            Self::Both(verification) => Some(verification.parameters),
+            Self::Target => None,
         }
     }
 }
 
 impl Generation {
-    pub(super) fn new(request: Request, work: Work) -> Self {
+    pub(super) fn new(request: Request, writer: Writer) -> Self {
         Self {
             number: request.generation,
             sampling: request.sampling,
-            randomness: Randomness::new(request.seed, End::Cloud),
+            seed: request.seed,
             length_limit: request.tokens.len().saturating_add(request.max_new_tokens as usize),
             committed: request.tokens,
             cached: 0,
-            reading: 0,
-            work,
+            writer,
         }
     }
 
     pub(super) fn number(&self) -> u32 {
         self.number
-    }
-
-    /// Drafts that wait for their verdict.
-    pub(super) fn proposed(&self) -> usize {
-        match &self.work {
-            Work::Speculative(verification) => verification.drafts.as_ref().map_or(0, |(drafts, _)| drafts.len()),
-            Work::CloudOnly => 0,
-        }
     }
 
     /// Tokens of the text, prompt included.
@@ -157,19 +141,19 @@ impl Generation {
 
     /// The round that a pass is for, or the next.
     pub(super) fn round_number(&self) -> u32 {
-        match &self.work {
-            Work::Speculative(verification) => verification.flight.round(),
-            Work::CloudOnly => 0,
+        match &self.writer {
+            Writer::Both(verification) => verification.flight.round(),
+            Writer::Target => 0,
         }
     }
 
-    /// A round of drafts has come. Gives the first round of which the edge may not have all frames yet, or `None` if this one
-    /// comes again or in vain: that changes nothing.
+    /// A round of drafts has come. Gives the first round of which the edge may not have all frames yet, or `None` if
+    /// this one comes again or too late: that changes nothing.
     pub(super) fn draft(&mut self, draft: Draft) -> Result<Option<u32>, Failure> {
         if draft.generation < self.number {
             return Ok(None);
         }
-        let Work::Speculative(verification) = &mut self.work else {
+        let Writer::Both(verification) = &mut self.writer else {
             return Err(Failure::out_of_order("Draft came in a cloud-only generation"));
         };
         if draft.generation != self.number {
@@ -183,7 +167,7 @@ impl Generation {
 
     /// Goes on to the next round, if one waits and none is at work.
     pub(super) fn begin_round(&mut self, target: &TargetInfo) -> Result<(), Failure> {
-        let Work::Speculative(verification) = &mut self.work else { return Ok(()) };
+        let Writer::Both(verification) = &mut self.writer else { return Ok(()) };
         let Some(draft) = verification.flight.begin() else { return Ok(()) };
         let context = target.context_length as usize;
         let limit = self.length_limit.min(context);
@@ -192,16 +176,16 @@ impl Generation {
             (Some(_), None) => return Err(Failure::out_of_order("a resampled token came where none was due")),
             (None, Some(_)) => return Err(Failure::out_of_order("the resampled token is missing")),
             (Some(id), Some(_)) => {
-                if id >= target.vocab_size || target.eos_ids.contains(&id) || self.committed.len() + 1 >= limit {
-                    return Err(Failure::invalid_draft("the resampled token cannot be gone on from".to_owned()));
+                if target.is_last(id) || self.committed.len() + 1 >= limit {
+                    return Err(Failure::invalid_draft("the resampled token cannot be gone on from"));
                 }
                 self.committed.push(id);
             }
         }
         // What ends the text the edge sees, and cancels.
-        let dead_end = |id: &u32| *id >= target.vocab_size || target.eos_ids.contains(id);
-        if draft.passed.iter().any(dead_end) || self.committed.len() + draft.passed.len() >= limit {
-            return Err(Failure::invalid_draft("the passed tokens cannot be gone on from".to_owned()));
+        let ends = draft.passed.iter().any(|&id| target.is_last(id));
+        if ends || self.committed.len() + draft.passed.len() >= limit {
+            return Err(Failure::invalid_draft("the passed tokens cannot be gone on from"));
         }
         self.committed.extend(&draft.passed);
         verification.scheme.prime(&draft.passed);
@@ -213,19 +197,20 @@ impl Generation {
         let count = usize::from(draft.count);
         if draft.count > target.max_draft_tokens || count > room {
             let allowed = room.min(target.max_draft_tokens.into());
-            return Err(Failure::invalid_draft(format!("{count} drafts are more than the {allowed} allowed here")));
+            return Err(Failure::invalid_draft(&format!("{count} drafts are more than the {allowed} allowed here")));
         }
         let (statistics, payload) = verification.statistics.decode(&draft.payload, draft.count)?;
         let drafts = verification.scheme.decode_round(payload, draft.count)?;
         let statistics = verification.statistics.complete(statistics, &drafts)?;
-        verification.drafts = Some((drafts, statistics));
+        let round = verification.round(Round::alone(self.sampling, self.seed, self.committed.len()));
+        verification.round = Some(Arc::new(Round { drafts, statistics, continued: draft.continued, ..round }));
         Ok(())
     }
 
     /// The edge asks for the distribution of the last verdict; nothing, if it asks again and has gone on meanwhile.
     pub(super) fn resample(&self, number: u32, round: u32) -> Result<Option<Frame>, Failure> {
-        let is_late = match &self.work {
-            Work::Speculative(verification) if verification.sends_samples() => {
+        let is_late = match &self.writer {
+            Writer::Both(verification) if verification.sends_samples() => {
                 round < verification.flight.round().saturating_sub(u32::from(!verification.flight.is_busy()))
             }
             _ => false,
@@ -233,8 +218,8 @@ impl Generation {
         if number < self.number || number == self.number && is_late {
             return Ok(None);
         }
-        let expected = match &self.work {
-            Work::Speculative(verification) if verification.sends_samples() => {
+        let expected = match &self.writer {
+            Writer::Both(verification) if verification.sends_samples() => {
                 verification.edge_resamples.as_ref().map(|target| (verification.flight.round(), target))
             }
             _ => None,
@@ -247,128 +232,101 @@ impl Generation {
         }
     }
 
-    /// What the pass that [`next_pass`](Self::next_pass) asked for is for.
-    pub(super) fn round(&self) -> Round {
-        let sampling = self.sampling;
-        let none = Drafts::Ids(Vec::new());
-        let (scheme, rule, evidence, drafts) = match &self.work {
-            Work::CloudOnly => (None, Rule::EXACT, false, none),
-            Work::Speculative(verification) => {
-                let Verification { parameters, rule, evidence, ref drafts, .. } = **verification;
-                let drafts = drafts.as_ref().map_or(none, |(drafts, _)| drafts.clone());
-                (Some(parameters), rule, evidence, drafts)
-            }
-        };
-        let mut randomness = self.randomness.clone();
-        randomness.begin_round(self.committed.len());
-        let coins = (0..=drafts.len()).map(|_| randomness.unit()).collect();
-        Round { sampling, scheme, rule, evidence, drafts, coins }
-    }
-
     /// The pass that moves this generation on, if there is anything to do.
-    pub(super) fn next_pass(&mut self) -> Option<Forward> {
-        let forward = self.forward()?;
-        self.reading = forward.keep + forward.tokens.len();
-        Some(forward)
-    }
-
-    fn forward(&self) -> Option<Forward> {
-        let pending = &self.committed[self.cached..];
-        let alone = || Some(Forward { keep: self.cached, tokens: pending.to_vec(), rows: 1 });
-        match &self.work {
-            Work::CloudOnly => alone(),
-            Work::Speculative(verification) => match &verification.drafts {
-                _ if verification.stream > 0 => alone(),
-                Some((drafts, _)) => {
-                    let rows = verification.rows(drafts);
-                    let tokens = pending.iter().copied().chain(drafts.ids().into_iter().take(rows - 1)).collect();
-                    Some(Forward { keep: self.cached, tokens, rows })
+    pub(super) fn next_pass(&self) -> Option<Pass> {
+        let alone = || Round::alone(self.sampling, self.seed, self.committed.len());
+        let mut tokens = self.committed[self.cached..].to_vec();
+        let (round, rows) = match &self.writer {
+            Writer::Target => (Arc::new(alone()), 1),
+            Writer::Both(verification) => match &verification.round {
+                Some(round) => {
+                    let rows = round.rows();
+                    tokens.extend(round.drafts.ids().into_iter().take(rows - 1));
+                    (Arc::clone(round), rows)
                 }
-                // Read the prompt while the edge drafts. Its last token waits for the drafts: their row comes with it.
                 None => {
-                    let (_, all_but_last) = pending.split_last()?;
-                    let tokens = all_but_last.to_vec();
-                    (!tokens.is_empty()).then_some(Forward { keep: self.cached, tokens, rows: 0 })
+                    // Read the prompt while the edge drafts. Its last token waits for the drafts: their row comes with
+                    // it.
+                    let reads = verification.stream == 0;
+                    if reads {
+                        tokens.pop();
+                    }
+                    if tokens.is_empty() {
+                        return None;
+                    }
+                    (Arc::new(verification.round(alone())), usize::from(!reads))
                 }
             },
+        };
+        Some(Pass { forward: Forward { keep: self.cached, tokens, rows }, round })
+    }
+
+    /// The cache has read the committed tokens up to a length; nothing else follows.
+    pub(super) fn read(&mut self, length: usize) {
+        self.cached = length;
+    }
+
+    /// Goes on from the judgement of a round, which has been [checked](Round::check).
+    pub(super) fn advance(&mut self, round: &Round, judgement: Judgement, target: &TargetInfo) -> Progress {
+        match &mut self.writer {
+            Writer::Both(verification) if verification.stream == 0 => self.conclude(round, judgement, target),
+            writer => {
+                // There is one: a round without drafts has a bonus token.
+                let NextToken::Token(token) = judgement.next else { return Progress::default() };
+                if let Writer::Both(verification) = writer {
+                    verification.write(token);
+                }
+                self.cached = self.committed.len();
+                let (generation, position) = (self.number, self.committed.len() as u32);
+                let finish = self.commit(&[], Some(token), target);
+                let frame = Frame::Token(Token { generation, position, token, finish });
+                Progress { frames: vec![frame], event: Some(CloudEvent::Wrote), finish }
+            }
         }
     }
 
-    /// Uses the rows of the pass that [`next_pass`](Self::next_pass) asked for; gives the frames to send and whether
-    /// the generation is over with them.
-    pub(super) fn advance(&mut self, rows: &[&[f32]], target: &TargetInfo) -> Result<(Vec<Frame>, bool), LogitsError> {
-        let Some(row) = rows.first() else {
-            self.cached = self.reading;
-            return Ok((Vec::new(), false));
-        };
-        let generation = self.number;
-        self.randomness.begin_round(self.committed.len());
-        let verification = match &mut self.work {
-            Work::Speculative(verification) if verification.stream == 0 => verification,
-            work => {
-                let p = sample::Distribution::new(row, &self.sampling)?;
-                let token = match work {
-                    Work::Speculative(verification) => {
-                        verification.stream_token(&p, self.committed.len(), &mut self.randomness)
-                    }
-                    Work::CloudOnly => p.draw(&mut self.randomness),
-                };
-                self.cached = self.committed.len();
-                let position = self.committed.len() as u32;
-                let finish = self.commit(&[], Some(token), target);
-                return Ok((vec![Frame::Token(Token { generation, position, token, finish })], finish.is_some()));
-            }
-        };
-        let (drafts, statistics) = verification.drafts.take().unwrap_or((Drafts::Ids(Vec::new()), Vec::new()));
-        let mut judged = Vec::new();
-        let (stand, next) = verification.judge(
-            (&drafts, &statistics),
-            rows,
-            &self.sampling,
-            self.committed.len(),
-            &mut self.randomness,
-            &mut judged,
-        )?;
-        let ids = drafts.ids();
+    /// The end of a round of drafts.
+    fn conclude(&mut self, round: &Round, judgement: Judgement, target: &TargetInfo) -> Progress {
+        let Writer::Both(verification) = &mut self.writer else { return Progress::default() };
+        let Judgement { mut accepted, mut next, mut judged } = judgement;
+        verification.round = None;
+        let ids = round.drafts.ids();
         // An end-of-text token among the accepted drafts is the last token; what was drafted after it never was.
-        let stop = ids[..stand].iter().position(|id| target.eos_ids.contains(id));
-        let (accepted, next) = match stop {
-            Some(last) => (last + 1, Next::Nothing),
-            None => (stand, next),
-        };
-        if stop.is_some() {
+        if let Some(last) = ids[..accepted].iter().position(|id| target.eos_ids.contains(id)) {
+            accepted = last + 1;
+            next = NextToken::Nothing;
             judged.truncate(accepted);
         }
-        let token = if let Next::Token(token) = next { Some(token) } else { None };
-        if !matches!(next, Next::Samples(_) | Next::Distribution(_)) {
-            verification.edge_resamples = None;
-        }
-        verification.scheme.commit(&drafts, accepted, token);
-        let round = verification.flight.round();
+        let token = if let NextToken::Token(token) = next { Some(token) } else { None };
+        verification.scheme.commit(&round.drafts, accepted, token);
+        let (generation, number) = (self.number, verification.flight.round());
         verification.flight.end(accepted == ids.len());
-        // The cache holds the committed tokens and the drafts that were fed; what follows the accepted ones is cut by the
-        // next pass.
-        self.cached = self.committed.len() + accepted.min(rows.len() - 1);
-        let finish = match next {
-            // The edge sees the token, and whether it ends the text, first.
-            Next::Samples(_) | Next::Distribution(_) => {
-                self.committed.extend(&ids[..accepted]);
-                None
-            }
-            _ => self.commit(&ids[..accepted], token, target),
+        let follows = usize::from(next != NextToken::Nothing);
+        let event = CloudEvent::Judged {
+            proposed: ids.len(),
+            accepted,
+            committed: accepted + follows,
+            resampled: accepted < ids.len() && follows == 1,
         };
-        let evidence = judged.iter().zip(0u8..).map(|(judged, index)| {
+        let (next, edge_resamples) = verification.downlink(next);
+        let awaits_edge = edge_resamples.is_some();
+        verification.edge_resamples = edge_resamples;
+        // The cache holds the committed tokens and the drafts that were fed; what follows the accepted ones is cut by
+        // the next pass.
+        self.cached = self.committed.len() + accepted.min(round.rows() - 1);
+        let finish = self.commit(&ids[..accepted], token, target).filter(|_| !awaits_edge);
+        let evidence = judged.into_iter().zip(0u8..).map(|(judged, index)| {
             Frame::Evidence(Evidence {
                 generation,
-                round,
+                round: number,
                 index,
                 rejection: probability(judged.rejection),
                 divergence: probability(judged.divergence),
-                target: dssd::sparse(&judged.target),
+                target: judged.target,
             })
         });
-        let verdict = Frame::Verdict(Verdict { generation, round, accepted: accepted as u8, next, finish });
-        Ok((evidence.chain([verdict]).collect(), finish.is_some()))
+        let verdict = Frame::Verdict(Verdict { generation, round: number, accepted: accepted as u8, next, finish });
+        Progress { frames: evidence.chain([verdict]).collect(), event: Some(event), finish }
     }
 
     /// Commits tokens, and says why the generation is over if it is.
@@ -388,66 +346,28 @@ impl Generation {
 }
 
 impl Verification {
-    /// Rows of logits that a round needs.
-    fn rows(&self, drafts: &Drafts) -> usize {
-        acceptance::rows(drafts.len(), &self.rule, self.flight.is_continued())
+    /// A round under this scheme and rule, in place of one that the target would write alone.
+    fn round(&self, alone: Round) -> Round {
+        Round { scheme: Some(self.parameters), rule: self.rule, evidence: self.evidence, ..alone }
     }
 
-    /// A token that the target writes alone; the next round follows when it has written all.
-    ///
-    /// Under coupled drafting it has the noise of its place like any other: whether it is drafted or streamed may hang on what
-    /// was drafted there before and rejected, and so on that noise.
-    fn stream_token(&mut self, p: &sample::Distribution<'_>, position: usize, randomness: &mut Randomness) -> u32 {
-        let token = match self.parameters.sends() {
-            Sends::Ids => self.noise.choose_from(position, p),
-            Sends::Distributions | Sends::Probabilities => p.draw(randomness),
-        };
+    /// The target has written a token alone; the next round follows when it has written all.
+    fn write(&mut self, token: u32) {
         self.scheme.prime(&[token]);
         self.stream -= 1;
         if self.stream == 0 {
             self.flight.end(true);
         }
-        token
     }
 
-    /// How many drafts stand, and what follows them. `position` is the first draft's in the text.
-    fn judge(
-        &mut self,
-        (drafts, statistics): (&Drafts, &[Statistic]),
-        rows: &[&[f32]],
-        sampling: &SamplingParameters,
-        position: usize,
-        randomness: &mut Randomness,
-        judged: &mut Vec<Judged>,
-    ) -> Result<(usize, Next), LogitsError> {
-        let judged = self.evidence.then_some(judged);
-        let outcome = match drafts {
-            Drafts::Distributions(tokens) => {
-                let judge = Judge { rule: self.rule, sampling: *sampling, randomness, judged };
-                judge.verify(tokens, statistics, rows)?
-            }
-            Drafts::Ids(ids) => {
-                let outcome = coupled::verify(ids, rows, sampling, &self.noise, position)?;
-                acceptance::witness(outcome.accepted, ids.len(), rows, sampling, judged)?;
-                outcome
-            }
-            Drafts::Probabilities(tokens) => match dssd::verify(tokens, rows, sampling, randomness)? {
-                Judgement::Accepted(outcome) => {
-                    acceptance::witness(outcome.accepted, tokens.len(), rows, sampling, judged)?;
-                    outcome
-                }
-                Judgement::Rejected { accepted, target } => {
-                    acceptance::witness(accepted, tokens.len(), rows, sampling, judged)?;
-                    let next = match self.parameters.samples() {
-                        Some(count) => Next::Samples(dssd::samples(&target, count, randomness)),
-                        None => Next::Distribution(target.clone()),
-                    };
-                    self.edge_resamples = Some(target);
-                    return Ok((accepted, next));
-                }
-            },
-        };
-        Ok((outcome.accepted, outcome.token.map_or(Next::Nothing, Next::Token)))
+    /// What comes down of the token that follows, and what the edge resamples it from.
+    fn downlink(&self, next: NextToken) -> (Next, Option<TargetDist>) {
+        match next {
+            NextToken::Nothing => (Next::Nothing, None),
+            NextToken::Token(token) => (Next::Token(token), None),
+            NextToken::Residual { target, samples } if self.sends_samples() => (Next::Samples(samples), Some(target)),
+            NextToken::Residual { target, .. } => (Next::Distribution(target.clone()), Some(target)),
+        }
     }
 
     fn sends_samples(&self) -> bool {
@@ -458,10 +378,4 @@ impl Verification {
 /// Rounding leaves what is computed as a probability a little outside of [0, 1].
 fn probability(value: f64) -> f32 {
     value.clamp(0.0, 1.0) as f32
-}
-
-impl Failure {
-    fn invalid_draft(what: String) -> Self {
-        Self::connection(ErrorCode::InvalidDraft, format!("Invalid draft: {what}."))
-    }
 }

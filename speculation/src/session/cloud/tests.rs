@@ -8,9 +8,14 @@ use outrider_codec::{
 };
 
 use super::*;
-use crate::judge::rules::Rule;
+use crate::{
+    Forward,
+    judge::{judge, rules::Rule},
+};
 
 mod flight;
+mod judgement;
+mod resume;
 
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -98,7 +103,7 @@ fn error(session: &mut CloudSession) -> (u32, ErrorCode, bool) {
 
 fn forward(session: &mut CloudSession) -> Forward {
     match session.poll() {
-        Some(CloudOutput::Forward(forward)) => forward,
+        Some(CloudOutput::Verify(pass)) => pass.forward,
         other => panic!("{other:?}"),
     }
 }
@@ -108,9 +113,15 @@ fn rows(best: &[usize]) -> Vec<Vec<f32>> {
     best.iter().map(|&best| (0..V as usize).map(|i| f32::from(u8::from(i == best))).collect()).collect()
 }
 
+/// Hands in the judgement of the pass under way by such rows.
 fn answer(session: &mut CloudSession, best: &[usize]) {
-    let rows = rows(best);
-    session.handle_logits(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    answer_by(session, &rows(best).iter().map(Vec::as_slice).collect::<Vec<_>>());
+}
+
+fn answer_by(session: &mut CloudSession, rows: &[&[f32]]) {
+    let InFlight { round, reads, .. } = session.in_flight.as_ref().unwrap();
+    let judgement = if reads.is_some() { Judgement::default() } else { judge(round, rows).unwrap() };
+    session.handle_judgement(judgement);
 }
 
 #[test]
@@ -289,8 +300,8 @@ fn a_failing_target_ends_the_generation_only() {
     assert_eq!(error(&mut session), (1, ErrorCode::Internal, false));
     session.handle_frame(&Frame::Generate(request(2, &[0])).encode());
     forward(&mut session);
-    session.handle_logits(&[&[f32::NAN; V as usize]]);
-    assert_eq!(error(&mut session), (2, ErrorCode::Internal, false));
+    session.handle_refusal("not by this target");
+    assert_eq!(error(&mut session), (2, ErrorCode::InvalidParameters, false));
 }
 
 #[test]
@@ -371,21 +382,6 @@ fn a_round_of_no_drafts_gives_a_token_under_every_rule() {
         let verdict = Verdict { generation: 1, round: 0, accepted: 0, next: Next::Token(3), finish: None };
         assert_eq!(sent(&mut session), Frame::Verdict(verdict), "{}", info.name);
     }
-}
-
-/// A client that drafts on behind an end of text gets no evidence of what never was.
-#[test]
-fn evidence_ends_with_the_text() {
-    let mut session = greeted();
-    session.handle_frame(&Frame::Prompt(Prompt { evidence: true, ..Prompt::exact(SCHEME, request(1, &[0])) }).encode());
-    session.handle_frame(&draft(1, 0, &[3, 7, 4]));
-    forward(&mut session);
-    answer(&mut session, &[3, 7, 5, 5]);
-    for index in 0..2 {
-        assert!(matches!(sent(&mut session), Frame::Evidence(evidence) if evidence.index == index));
-    }
-    let verdict = Verdict { generation: 1, round: 0, accepted: 2, next: Next::Nothing, finish: Some(Finish::Eos) };
-    assert_eq!(sent(&mut session), Frame::Verdict(verdict));
 }
 
 #[test]
@@ -473,163 +469,4 @@ fn rules_that_cannot_be_used_are_refused_and_the_session_goes_on() {
         answer(&mut session, &[1, 2]);
         assert!(matches!(sent(&mut session), Frame::Verdict(_)));
     }
-}
-
-/// What is streamed where a draft was rejected before has to have that place's noise: whether it is streamed may hang on it.
-#[test]
-fn streamed_tokens_have_the_noise_of_their_places_under_coupled_drafting() {
-    use crate::{sample::SharedNoise, sample::transform};
-    let warm = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-    let request = Request { sampling: warm, ..request(1, &[0, 1]) };
-    let noise = SharedNoise::new(request.seed);
-    let mut session = greeted();
-    session.handle_frame(&Frame::Prompt(Prompt::exact(SchemeParameters::Coupled, request)).encode());
-    forward(&mut session);
-    session.handle_logits(&[]);
-    session.handle_frame(&Frame::Draft(Draft { generation: 1, stream: 3, ..Draft::default() }).encode());
-    for position in 2..5 {
-        forward(&mut session);
-        let row: Vec<f32> = (0..V).map(|id| ((id * 3 + position) % 5) as f32 / 2.0).collect();
-        session.handle_logits(&[&row]);
-        let expected = noise.choose(position as usize, &transform(&row, &warm).unwrap());
-        let Frame::Token(token) = sent(&mut session) else { panic!("no Token") };
-        assert_eq!(token.token, expected);
-        if token.finish.is_some() {
-            return;
-        }
-    }
-}
-
-#[test]
-fn frames_that_come_twice_change_nothing() {
-    let mut session = greeted();
-    for frame in [prompt(1, &[0]), draft(1, 0, &[1]), prompt(1, &[0]), draft(1, 0, &[1])] {
-        session.handle_frame(&frame);
-    }
-    forward(&mut session);
-    answer(&mut session, &[1, 2]);
-    assert!(matches!(sent(&mut session), Frame::Verdict(verdict) if verdict.round == 0));
-    for frame in [draft(1, 0, &[1]), prompt(1, &[0])] {
-        session.handle_frame(&frame);
-        assert_eq!(session.poll(), None);
-    }
-    session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
-    session.handle_frame(&prompt(2, &[0]));
-    for frame in [Frame::Cancel { generation: 1 }.encode(), draft(1, 1, &[1]), prompt(1, &[3])] {
-        session.handle_frame(&frame);
-        assert!(session.is_generating());
-    }
-    session.handle_frame(&draft(2, 0, &[1]));
-    assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 2 });
-}
-
-/// What an edge cancels before its request has come, never begins.
-#[test]
-fn a_cancel_that_comes_before_its_request_has_the_last_word() {
-    let mut session = greeted();
-    session.handle_frame(&prompt(1, &[0]));
-    session.handle_frame(&Frame::Cancel { generation: 3 }.encode());
-    for number in 1..=3 {
-        session.handle_frame(&prompt(number, &[0]));
-        assert!(!session.is_generating(), "{number}");
-    }
-    session.handle_frame(&prompt(4, &[0]));
-    assert!(session.is_generating());
-}
-
-#[test]
-fn a_verdict_is_kept_until_the_edge_shows_that_it_has_come() {
-    let mut session = greeted();
-    session.handle_frame(&prompt(1, &[0, 1]));
-    session.handle_frame(&draft(1, 0, &[3]));
-    forward(&mut session);
-    // The connection goes while the pass runs: nobody polls, and the result comes all the same.
-    answer(&mut session, &[3, 5]);
-    let verdict = Verdict { generation: 1, round: 0, accepted: 1, next: Next::Token(5), finish: None };
-    for _ in 0..3 {
-        assert_eq!(resumes(&mut session, 1, 2), [Frame::Verdict(verdict.clone())]);
-    }
-    // It has come, and the next Draft has not.
-    assert_eq!(resumes(&mut session, 1, 4), []);
-    session.handle_frame(&draft(1, 1, &[6]));
-    assert_eq!(resumes(&mut session, 1, 4), []);
-    assert_eq!(forward(&mut session), Forward { keep: 3, tokens: vec![5, 6], rows: 2 });
-    answer(&mut session, &[6, 7]);
-    let last = Verdict { generation: 1, round: 1, accepted: 1, next: Next::Token(7), finish: Some(Finish::Eos) };
-    assert_eq!(resumes(&mut session, 1, 4), [Frame::Verdict(last)]);
-    // A generation that the server has not heard of yet.
-    assert_eq!(resumes(&mut session, 2, 1), []);
-    session.handle_frame(&prompt(2, &[0]));
-    assert_eq!(resumes(&mut session, 2, 1), []);
-    let old = Resume { ticket: ADMISSION.ticket, attempt: 99, generation: 1, length: 9 };
-    assert!(!session.resume(&old), "an edge that knows less than the server cannot go on");
-}
-
-#[test]
-fn what_was_cancelled_is_not_sent_again() {
-    let mut session = greeted();
-    session.handle_frame(&prompt(1, &[0, 1]));
-    session.handle_frame(&draft(1, 0, &[3]));
-    forward(&mut session);
-    answer(&mut session, &[3, 5]);
-    session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
-    assert_eq!(resumes(&mut session, 1, 0), []);
-}
-
-#[test]
-fn tokens_are_sent_again_from_the_place_where_the_edge_is() {
-    let mut session = greeted();
-    session.handle_frame(&Frame::Generate(request(1, &[0, 1])).encode());
-    for best in [3, 4, 5] {
-        forward(&mut session);
-        answer(&mut session, &[best]);
-        assert!(matches!(session.outputs.pop_front(), Some(CloudOutput::Send(_))));
-    }
-    let positions = |session: &mut CloudSession, length| {
-        let places = resumes(session, 1, length).into_iter().map(|frame| match frame {
-            Frame::Token(token) => token.position,
-            other => panic!("{other:?}"),
-        });
-        places.collect::<Vec<_>>()
-    };
-    for (length, expected) in [(2, vec![2, 3, 4]), (4, vec![4]), (5, vec![])] {
-        assert_eq!(positions(&mut session, length), expected);
-    }
-}
-
-#[test]
-fn a_refusal_is_sent_again_and_what_is_over_is_not_resumed() {
-    let mut session = greeted();
-    assert!(!session.is_worth_keeping(), "nothing was begun");
-    session.handle_frame(&prompt(1, &[V]));
-    assert!(matches!(&resumes(&mut session, 1, 1)[..], [Frame::Error(error)] if error.generation == 1));
-    assert!(session.is_worth_keeping());
-    session.close(ErrorCode::SessionExpired, "old");
-    assert!(
-        !session.is_worth_keeping()
-            && !session.resume(&Resume { ticket: ADMISSION.ticket, attempt: 99, generation: 1, length: 1 })
-    );
-    assert_eq!(error(&mut session), (0, ErrorCode::SessionExpired, true), "the end is still told");
-}
-
-#[test]
-fn what_is_kept_is_bounded() {
-    let mut session = greeted();
-    session.handle_frame(&prompt(1, &[0]));
-    let text = "x".repeat(400);
-    let error = Frame::Error(ErrorFrame { generation: 1, code: ErrorCode::Internal, text });
-    let size = error.encode().len();
-    for _ in 0..MAX_KEPT_BYTES / size {
-        session.say(&error, 0, 0);
-    }
-    assert!(session.is_worth_keeping());
-    session.say(&error, 0, 0);
-    assert!(!session.is_worth_keeping() && session.kept.len() <= MAX_KEPT_BYTES / size);
-    session.handle_frame(&draft(1, 0, &[1]));
-    session.outputs.clear();
-    forward(&mut session);
-    answer(&mut session, &[1, 2]);
-    assert!(!session.is_worth_keeping());
-    session.handle_frame(&draft(1, 1, &[1]));
-    assert!(session.is_worth_keeping(), "the edge has shown that it has all");
 }

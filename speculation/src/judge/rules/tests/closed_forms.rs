@@ -180,8 +180,8 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// For every rule, parameter, scheme and S(·): acceptance and replacement, enumerated, give the law that the closed form
-    /// says.
+    /// For every rule, parameter, scheme and S(·): acceptance and replacement, enumerated, give the law that the closed
+    /// form says.
     #[test]
     fn the_committed_token_has_the_closed_forms_law(case in cases()) {
         let naive = Naive::of(&case);
@@ -192,7 +192,7 @@ proptest! {
                 // A tie; which way it goes is for another test.
                 continue;
             }
-            let law = decision.law(&case.q, &case.p);
+            let law = decision.committed(&case.q, &case.p);
             let replacement = decision.replacement(&case.q, &case.p);
             let sum: f64 = replacement.iter().sum();
             let mut enumerated = vec![0.0; law.len()];
@@ -223,7 +223,7 @@ proptest! {
     /// What is said of the exact rule.
     #[test]
     fn the_exact_rule_has_the_targets_law(case in cases()) {
-        prop_assert!(distance(&case.judge(&Rule::EXACT).law(&case.q, &case.p), &case.p) < 1e-12);
+        prop_assert!(distance(&case.judge(&Rule::EXACT).committed(&case.q, &case.p), &case.p) < 1e-12);
     }
 
     /// lossy-tuned is tuned: its π is a distribution, and where it falls short of q̂ is what it adds elsewhere.

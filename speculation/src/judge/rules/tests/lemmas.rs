@@ -67,7 +67,7 @@ proptest! {
             let exact = case.judge(&Rule::EXACT);
             let x = case.q.ids()[0];
             prop_assert_eq!(decision.acceptance(&case.q, x), exact.acceptance(&case.q, x));
-            prop_assert_eq!(decision.law(&case.q, &case.p), case.p.clone());
+            prop_assert_eq!(decision.committed(&case.q, &case.p), case.p.clone());
         }
     }
 
@@ -98,30 +98,31 @@ proptest! {
             let [opt, diff] = [opt, diff].map(|name| case.judge(&Rule::new(name, alpha).unwrap()));
             let x = case.q.ids()[0];
             prop_assert_eq!(opt.acceptance(&case.q, x), diff.acceptance(&case.q, x));
-            prop_assert_eq!(opt.law(&case.q, &case.p), diff.law(&case.q, &case.p));
+            prop_assert_eq!(opt.committed(&case.q, &case.p), diff.committed(&case.q, &case.p));
         }
     }
 
-    /// bild and bild-star have one law, and so have oracle-diff and diff; without the coin more is rejected, or the same.
+    /// bild and bild-star have one law, and so have oracle-diff and diff; without the coin more is rejected, or the
+    /// same.
     #[test]
     fn the_coin_changes_no_law(case in cases(), parameter in 0.0f64..=1.0) {
         for (sure, coin) in [("bild", "bild-star"), ("oracle-diff", "diff")] {
             let [sure, coin] = [sure, coin].map(|name| case.judge(&Rule::new(name, parameter).unwrap()));
-            let laws = [&sure, &coin].map(|decision| decision.law(&case.q, &case.p));
+            let laws = [&sure, &coin].map(|decision| decision.committed(&case.q, &case.p));
             prop_assert!(laws[0].iter().zip(&laws[1]).all(|(a, b)| close(*a, *b)));
             prop_assert!(sure.rejection_rate(&case.q) >= coin.rejection_rate(&case.q) - 1e-12);
         }
     }
 }
 
-/// The law of lossy with β = 1, by hand: q = (1/2, 1/2, 0), p = (1/4, 1/4, 1/2), α = 1/4. Then p/(1 − α) = (1/3, 1/3, 2/3),
-/// E = 1/3, and all of it goes to the third token, which is the only one that p makes more likely.
+/// The law of lossy with β = 1, by hand: q = (1/2, 1/2, 0), p = (1/4, 1/4, 1/2), α = 1/4. Then p/(1 − α) = (1/3, 1/3,
+/// 2/3), E = 1/3, and all of it goes to the third token, which is the only one that p makes more likely.
 #[test]
 fn lossy_without_tuning_has_a_law_of_its_own() {
     let logits = [0.25f32, 0.25, 0.5].map(f32::ln).to_vec();
     let case = Case::new(vec![0.0, 0.0, f32::NEG_INFINITY], logits, NEUTRAL, None);
     let decision = case.judge(&Rule::new("lossy", 0.25).unwrap());
-    for (found, expected) in decision.law(&case.q, &case.p).iter().zip([1.0 / 3.0; 3]) {
+    for (found, expected) in decision.committed(&case.q, &case.p).iter().zip([1.0 / 3.0; 3]) {
         assert!((found - expected).abs() < 1e-7, "{found}");
     }
     let Decision::Speculate(pi) = decision else { panic!("{decision:?}") };

@@ -24,8 +24,8 @@ fn solution(case: &Case, allowed: f64) -> Vec<f64> {
     }
 }
 
-/// Moves mass between pairs of tokens, by steps that shrink, wherever that accepts more and stays within the divergence.
-/// Starts at p. Knows nothing of the solution's form.
+/// Moves mass between pairs of tokens, by steps that shrink, wherever that accepts more and stays within the
+/// divergence. Starts at p. Knows nothing of the solution's form.
 fn climb(q: &[f64], p: &[f64], allowed: f64, randomness: &mut Randomness) -> Vec<f64> {
     let mut pi = p.to_vec();
     let v = p.len() as u32;
@@ -104,7 +104,7 @@ proptest! {
             prop_assert!(divergence(&p, &pi) > allowed || acceptance(&q, &pi) <= best);
         }
         for rule in rules() {
-            let law = case.judge(&rule).law(&case.q, &case.p);
+            let law = case.judge(&rule).committed(&case.q, &case.p);
             prop_assert!(divergence(&p, &law) > allowed || acceptance(&q, &law) <= best, "{rule:?}");
         }
         let climbed = climb(&q, &p, allowed, &mut randomness);
@@ -112,8 +112,8 @@ proptest! {
     }
 }
 
-/// Every distribution over three tokens with probabilities of 1/200 each: none accepts more, and the best of them accepts
-/// nearly as much, so the comparison is with something.
+/// Every distribution over three tokens with probabilities of 1/200 each: none accepts more, and the best of them
+/// accepts nearly as much, so the comparison is with something.
 #[test]
 fn a_grid_finds_nothing_better() {
     let positions = [
@@ -142,8 +142,8 @@ fn a_grid_finds_nothing_better() {
     }
 }
 
-/// Where p has little mass outside of q̂'s support, π would be less there than an f64 can say: it stays above 0, and the
-/// divergence finite.
+/// Where p has little mass outside of q̂'s support, π would be less there than an f64 can say: it stays above 0, and
+/// the divergence finite.
 #[test]
 fn a_generous_divergence_leaves_no_token_without_mass() {
     for (tail, gap) in [(-6.0f32, 1.0f32), (-20.0, f32::NEG_INFINITY), (-40.0, 1.0)] {

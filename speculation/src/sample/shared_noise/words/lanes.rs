@@ -1,7 +1,7 @@
 //! One word of each of eight blocks.
 //!
-//! Arrays, which compilers for processors make vectors of. For the browser they do not, where it has to rotate: its vectors
-//! are named here.
+//! Arrays, which compilers for processors make vectors of. For the browser they do not, where it has to rotate: its
+//! vectors are named here.
 
 use super::BLOCKS;
 

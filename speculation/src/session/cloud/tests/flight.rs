@@ -174,13 +174,13 @@ fn verdicts_are_kept_as_long_as_the_edge_may_lack_them() {
         session.handle_frame(&flying(round, 0, true, &[1]));
     }
     for _ in 0..3 {
-        while !matches!(session.poll(), Some(CloudOutput::Forward(_))) {}
+        while !matches!(session.poll(), Some(CloudOutput::Verify(_))) {}
         answer(&mut session, &[1]);
     }
     assert_eq!(rounds(resumes(&mut session, 1, 1)), [0, 1, 2]);
     session.handle_frame(&flying(3, 0, true, &[1]));
     assert_eq!(rounds(resumes(&mut session, 1, 2)), [1, 2], "the fourth shows that the first has its verdict");
-    while !matches!(session.poll(), Some(CloudOutput::Forward(_))) {}
+    while !matches!(session.poll(), Some(CloudOutput::Verify(_))) {}
     answer(&mut session, &[5]);
     assert_eq!(rounds(resumes(&mut session, 1, 2)), [1, 2, 3]);
     session.handle_frame(&flying(4, 1, true, &[2]));

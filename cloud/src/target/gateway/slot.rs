@@ -1,6 +1,6 @@
-//! One session at an engine elsewhere: its tokens, its coins, and what becomes of its rounds.
+//! One session at an engine elsewhere: its tokens, its random draws, and the judgements of its rounds.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
@@ -8,35 +8,33 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     Forward,
-    judge::{acceptance::Outcome, thinning},
+    judge::{Judgement, Round, judge, thinning},
     sample::{End, Randomness},
-    session::cloud::Round,
+    session::cloud::Pass,
 };
 
 use super::{
-    Gateway, GatewayError,
     completion::{Choice, NEUTRAL, Probabilities, Prompt, Question, lacks},
+    error::GatewayError,
     plan::Plan,
+    shared::Shared,
 };
-use crate::{
-    metrics::Metrics,
-    target::rows::{Decided, row},
-};
+use crate::metrics::Metrics;
 
-/// How many samples are asked for after a rejection: first, and as often as none survives. One is needed on average, but those
-/// of one question cost hardly more than one, and the round waits for each question.
+/// How many samples are asked for after a rejection: first, and as often as none survives. One is needed on average,
+/// but those of one question cost hardly more than one, and the round waits for each question.
 const SAMPLES: [usize; 2] = [8, 64];
-/// After so many samples of which none survived, the last is taken: p and q̂ are then equal but for rounding. Where they differ
-/// by d in truth, that happens in d·(1 − d)^N rounds, fewer than one in eN: 5·10⁻⁵.
+/// After so many samples of which none survived, the last is taken: p and q̂ are then equal but for rounding. Where
+/// they differ by d in truth, that happens in d·(1 − d)^N rounds, fewer than one in eN: 5·10⁻⁵.
 const MOST_SAMPLES: usize = 8192;
 /// How many tokens the engine writes at once where it writes alone. Those that are not wanted are thrown away.
 const AHEAD: usize = 8;
 
-/// A session's place at the gateway. Given up when dropped.
+/// A session's slot at the gateway. Given up when dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct GatewaySlot {
     id: u64,
-    gateway: Gateway,
+    shared: Arc<Shared>,
     state: Mutex<State>,
 }
 
@@ -46,16 +44,16 @@ struct State {
     tokens: Vec<u32>,
     /// What the engine wrote after `tokens`, last token first, and was not asked for yet.
     ahead: Vec<u32>,
-    /// The gateway's coins. Not from the session's seed, which the edge knows and draws its drafts by.
+    /// The gateway's random draws. Not from the session's seed, which the edge knows and draws its drafts by.
     randomness: Randomness,
 }
 
-impl Seat {
-    pub(super) fn new(gateway: Gateway, id: u64) -> Self {
+impl GatewaySlot {
+    pub(super) fn new(shared: Arc<Shared>, id: u64) -> Self {
         // Hash maps are seeded by the operating system.
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
         let state = State { tokens: Vec::new(), ahead: Vec::new(), randomness: Randomness::new(seed, End::Cloud) };
-        Self { id, gateway, state: Mutex::new(state) }
+        Self { id, shared, state: Mutex::new(state) }
     }
 
     /// Tells sessions apart in the log: counts from 1.
@@ -65,46 +63,43 @@ impl Seat {
 
     /// Where the session is counted.
     pub fn metrics(&self) -> &Metrics {
-        &self.gateway.0.metrics
+        &self.shared.metrics
     }
 
-    /// Decides the round that a pass is for; `round` is `None` if its generation is over.
+    /// Takes the tokens of a pass, and judges its round.
     ///
     /// # Errors
-    /// If the engine fails, or the round cannot be decided exactly. The next pass may do better.
-    pub async fn forward(&self, forward: Forward, round: Option<Round>) -> Result<Decided, GatewayError> {
-        let (rows, vocab_size) = (forward.rows, self.gateway.0.vocab_size);
-        let (text, ahead) = self.feed(&forward);
-        let nothing = Decided::default();
-        let Some(round) = round else { return Ok(nothing) };
-        let plan = Plan::of(&round, self.gateway.0.listed)?;
-        if rows == 0 {
+    /// If the engine fails, or the round cannot be judged exactly. The next pass may do better.
+    pub async fn judge(&self, pass: Pass) -> Result<Judgement, GatewayError> {
+        let Pass { forward, round } = pass;
+        let (fed, ahead) = self.feed(&forward);
+        let plan = Plan::of(&round, self.shared.listed)?;
+        if forward.rows == 0 {
             // The engine reads the prompt with the first round.
-            return Ok(nothing);
+            return Ok(Judgement::default());
         }
-        // The last draft of a continued round is not fed: no token is drawn after it. The engine is asked for its probability all the same.
-        let committed = &text[..text.len() + 1 - rows];
-        let ids = round.drafts.ids();
-        let (drafts, text) = (&ids[..], [committed, &ids].concat());
-        let outcome = match plan {
-            Plan::Listed(count) => return Ok(self.listed(&text, drafts, count).await?.first(rows)),
-            Plan::Thinned(tokens) => self.thinned(committed, &text, tokens).await?,
+        // The last draft of a continued round is not fed: no token is drawn after it. The engine is asked for its
+        // probability all the same.
+        let text = [&fed[..round.position], &round.drafts.ids()].concat();
+        let judgement = match plan {
+            Plan::Listed(count) => self.listed(&text, &round, count).await?,
+            Plan::Thinned(tokens) => self.thinned(&text, &round, tokens).await?,
             Plan::Matched if round.scheme.is_none() => {
                 let token = match ahead {
                     Some(token) => token,
                     None => self.alone(&text, &round).await?,
                 };
-                Outcome { accepted: 0, token: Some(token) }
+                round.settle(0, token)
             }
-            Plan::Matched => self.matched(&text, drafts, &round).await?,
+            Plan::Matched => self.matched(&text, &round).await?,
         };
-        self.gateway.0.metrics.engine.passes.inc();
-        Ok(Decided::forcing(outcome, drafts, vocab_size, rows))
+        self.shared.metrics.engine.passes.inc();
+        Ok(judgement)
     }
 
     /// Whether the engine answers.
     pub(crate) async fn probe(&self) -> Result<(), GatewayError> {
-        self.gateway.0.client.models().await.map(drop)
+        self.shared.client.models().await.map(drop)
     }
 
     /// Takes the pass's tokens; gives all, and the next if the engine has written it already.
@@ -120,44 +115,55 @@ impl Seat {
         (state.tokens.clone(), state.ahead.last().copied())
     }
 
-    /// S(p) of every place, of which the engine lists all that S keeps.
-    async fn listed(&self, text: &[u32], drafts: &[u32], count: u32) -> Result<Decided, GatewayError> {
+    /// By S(p) of every position, of which the engine lists all that S keeps.
+    async fn listed(&self, text: &[u32], round: &Round, count: u32) -> Result<Judgement, GatewayError> {
+        let drafts = round.drafts.len();
         let question = Question {
             listed: count,
-            prompt_listed: (!drafts.is_empty()).then_some(count),
+            prompt_listed: (drafts > 0).then_some(count),
             // The token itself is not used, and the most likely is listed anyway.
             sampling: SamplingParameters { temperature: 0.0, ..NEUTRAL },
             ..Question::after(text)
         };
         let choice = self.one(&question).await?;
-        let mut rows = Vec::with_capacity(drafts.len() + 1);
-        for place in places(&choice, text, drafts)?.chain([&choice.likely]) {
-            self.check(place)?;
-            if place.iter().all(|&(_, p)| p == 0.0) {
-                return Err(lacks("nothing is listed at a place".to_owned()));
+        let mut rows = Vec::with_capacity(drafts + 1);
+        for position in positions(&choice, text, drafts)?.chain([&choice.likely]) {
+            self.check(position)?;
+            if position.iter().all(|&(_, p)| p == 0.0) {
+                return Err(lacks("nothing is listed at a position".to_owned()));
             }
-            rows.push(row(place, self.gateway.0.vocab_size));
+            rows.push(self.row(position));
         }
-        self.gateway.0.metrics.engine.passes.inc();
-        Ok(Decided::of(rows))
+        let rows: Vec<&[f32]> = rows.iter().take(round.rows()).map(Vec::as_slice).collect();
+        judge(round, &rows).map_err(|error| lacks(error.to_string()))
+    }
+
+    /// Logits of what is listed at a position: ln p, and −∞ of all that S(·) drops.
+    fn row(&self, listed: &[(u32, f64)]) -> Vec<f32> {
+        let mut row = vec![f32::NEG_INFINITY; self.shared.vocab_size as usize];
+        for &(id, p) in listed {
+            if let Some(logit) = row.get_mut(id as usize) {
+                *logit = p.ln() as f32;
+            }
+        }
+        row
     }
 
     /// By p of the drafts and samples of p.
-    async fn thinned(&self, committed: &[u32], text: &[u32], drafts: &[DraftToken]) -> Result<Outcome, GatewayError> {
+    async fn thinned(&self, text: &[u32], round: &Round, drafts: &[DraftToken]) -> Result<Judgement, GatewayError> {
         let prompt_listed = (!drafts.is_empty()).then_some(0);
         let choice = self.one(&Question { prompt_listed, ..Question::after(text) }).await?;
-        let ids: Vec<u32> = drafts.iter().map(|draft| draft.id).collect();
-        let probabilities = places(&choice, text, &ids)?.zip(&ids).map(|(place, id)| {
-            let own = place.iter().find(|(token, _)| token == id);
-            own.map(|&(_, p)| p).ok_or_else(|| lacks(format!("prompt token {id} has no log-probability")))
+        let probabilities = positions(&choice, text, drafts.len())?.zip(drafts).map(|(position, draft)| {
+            let own = position.iter().find(|(token, _)| *token == draft.id);
+            own.map(|&(_, p)| p).ok_or_else(|| lacks(format!("prompt token {} has no log-probability", draft.id)))
         });
         let probabilities = probabilities.collect::<Result<Vec<f64>, _>>()?;
-        let accepted = thinning::standing(drafts, &probabilities, &mut self.state().randomness);
+        let accepted = thinning::accepted(drafts, &probabilities, &mut self.state().randomness);
         let token = match drafts.get(accepted) {
             None => self.first(&choice)?,
-            Some(draft) => self.replacement(&text[..committed.len() + accepted], &draft.dist).await?,
+            Some(draft) => self.replacement(&text[..round.position + accepted], &draft.dist).await?,
         };
-        Ok(Outcome { accepted, token: Some(token) })
+        Ok(round.settle(accepted, token))
     }
 
     /// A draw from norm(max(0, p − q̂)) after a text: the first of samples of p that survives.
@@ -165,7 +171,7 @@ impl Seat {
         let [mut samples, more] = SAMPLES;
         let mut seen = 0;
         loop {
-            let choices = self.gateway.0.client.ask(&Question { samples, ..Question::after(text) }).await?;
+            let choices = self.shared.client.ask(&Question { samples, ..Question::after(text) }).await?;
             let drawn: Probabilities = choices.iter().map(|choice| choice.tokens[0]).collect();
             self.check(&drawn)?;
             let survivor = thinning::survivor(&drawn, dist, &mut self.state().randomness);
@@ -178,20 +184,19 @@ impl Seat {
         }
     }
 
-    /// By the engine's own sample at each place.
-    async fn matched(&self, text: &[u32], drafts: &[u32], round: &Round) -> Result<Outcome, GatewayError> {
-        let first = text.len() - drafts.len();
-        let prompts: Vec<&[u32]> = (first..=text.len()).map(|end| &text[..end]).collect();
+    /// By the engine's own sample at each position.
+    async fn matched(&self, text: &[u32], round: &Round) -> Result<Judgement, GatewayError> {
+        let prompts: Vec<&[u32]> = (round.position..=text.len()).map(|end| &text[..end]).collect();
         let question =
             Question { prompt: Prompt::Several(&prompts), sampling: round.sampling, ..Question::after(text) };
-        let choices = self.gateway.0.client.ask(&question).await?;
+        let choices = self.shared.client.ask(&question).await?;
         let own = choices.iter().map(|choice| self.first(choice)).collect::<Result<Vec<u32>, _>>()?;
-        Ok(thinning::matching(drafts, &own))
+        Ok(thinning::matching(round, &own))
     }
 
     /// The engine's next token. What it writes behind it is kept for the passes that follow.
     async fn alone(&self, text: &[u32], round: &Round) -> Result<u32, GatewayError> {
-        let room = self.gateway.0.context_length.saturating_sub(text.len()).max(1);
+        let room = self.shared.context_length.saturating_sub(text.len()).max(1);
         let question = Question { max_tokens: AHEAD.min(room), sampling: round.sampling, ..Question::after(text) };
         let choice = self.one(&question).await?;
         self.check(&choice.tokens)?;
@@ -201,7 +206,7 @@ impl Seat {
     }
 
     async fn one(&self, question: &Question<'_>) -> Result<Choice, GatewayError> {
-        let mut choices = self.gateway.0.client.ask(question).await?;
+        let mut choices = self.shared.client.ask(question).await?;
         choices.pop().ok_or_else(|| lacks("no choice".to_owned()))
     }
 
@@ -211,7 +216,7 @@ impl Seat {
     }
 
     fn check(&self, tokens: &[(u32, f64)]) -> Result<(), GatewayError> {
-        let vocab_size = self.gateway.0.vocab_size;
+        let vocab_size = self.shared.vocab_size;
         match tokens.iter().find(|&&(id, _)| id >= vocab_size) {
             Some((id, _)) => Err(lacks(format!("token {id} is outside the vocabulary of {vocab_size}"))),
             None => Ok(()),
@@ -224,25 +229,22 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for GatewaySlot {
     fn drop(&mut self) {
-        self.gateway.0.seated.fetch_sub(1, Ordering::AcqRel);
-        self.gateway.0.metrics.sessions.connected.dec();
+        self.shared.taken.fetch_sub(1, Ordering::AcqRel);
+        self.shared.metrics.sessions.connected.dec();
     }
 }
 
-/// What is listed at the places of the drafts, which end the text.
-fn places<'a>(
+/// What is listed at the positions of the drafts, which end the text.
+fn positions<'a>(
     choice: &'a Choice,
     text: &[u32],
-    drafts: &[u32],
+    drafts: usize,
 ) -> Result<impl Iterator<Item = &'a Probabilities>, GatewayError> {
-    if !drafts.is_empty() && choice.prompt.len() != text.len() {
-        return Err(lacks(format!(
-            "log-probabilities of {} prompt tokens in place of {}",
-            choice.prompt.len(),
-            text.len()
-        )));
+    let (found, expected) = (choice.prompt.len(), text.len());
+    if drafts > 0 && found != expected {
+        return Err(lacks(format!("log-probabilities of {found} prompt tokens in place of {expected}")));
     }
-    Ok(choice.prompt.iter().skip(text.len() - drafts.len()))
+    Ok(choice.prompt.iter().skip(expected - drafts))
 }

@@ -1,0 +1,60 @@
+//! The target on this processor, by our own kernels.
+
+use outrider_models::{Chunk, HostPages, KvCache, Model, ModelConfig, Scratch};
+use outrider_speculation::judge::Round;
+
+use crate::target::engine::{Answer, Backend, Engine, EngineSettings};
+
+/// A model with the memory of its forward passes.
+pub struct CpuTarget {
+    model: Model,
+    scratch: Scratch,
+}
+
+impl std::fmt::Debug for CpuTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CpuTarget")
+    }
+}
+
+impl From<Model> for CpuTarget {
+    fn from(model: Model) -> Self {
+        Self { model, scratch: Scratch::default() }
+    }
+}
+
+impl Engine {
+    /// Starts the thread for a model on this processor, with the default budgets; at most `sessions` at a time.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start(model: Model, sessions: usize) -> std::io::Result<Self> {
+        Self::start_with(CpuTarget::from(model), EngineSettings { sessions, ..EngineSettings::default() })
+    }
+}
+
+impl Backend for CpuTarget {
+    type Pages = HostPages;
+
+    fn config(&self) -> &ModelConfig {
+        self.model.config()
+    }
+
+    fn name(&self) -> &'static str {
+        outrider_models::instruction_set()
+    }
+
+    /// The kernels give a row the same bits in every batch.
+    fn batching(&self) -> &'static str {
+        "bit-identical"
+    }
+
+    fn new_cache(&self) -> KvCache {
+        self.model.new_cache()
+    }
+
+    fn run(&mut self, chunks: &mut [Chunk<'_>], _rounds: &[Option<&Round>]) -> Result<Vec<Answer>, String> {
+        let logits = self.model.forward_with(chunks, &mut self.scratch).map_err(|error| error.to_string())?;
+        Ok(logits.iter().map(|rows| Answer::Rows(rows.iter().map(<[f32]>::to_vec).collect())).collect())
+    }
+}

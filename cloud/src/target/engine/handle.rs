@@ -1,0 +1,160 @@
+//! Handles on the engine: its own, and a slot for each session.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{self, Sender},
+    },
+    time::Instant,
+};
+
+use outrider_speculation::{
+    judge::{Judgement, judge},
+    session::cloud::Pass,
+};
+use tokio::sync::oneshot;
+
+use super::{
+    backend::{Answer, Backend},
+    error::EngineError,
+    settings::{EngineSettings, LEAST_BATCH_ROWS},
+    thread::{Job, Thread},
+};
+use crate::metrics::Metrics;
+
+/// A handle on the engine; clones share it. The thread ends with the last handle and slot.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    jobs: Sender<Job>,
+    settings: EngineSettings,
+    longest_text: usize,
+    slots: Arc<Slots>,
+    metrics: Arc<Metrics>,
+}
+
+/// A session's slot in the engine, with a KV cache of its own when it needs one. Given up when dropped.
+#[derive(Debug)]
+pub struct ModelSlot {
+    id: u64,
+    engine: Engine,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    taken: AtomicUsize,
+    next: AtomicU64,
+}
+
+/// How full a target is, and what it did so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Load {
+    /// Slots taken.
+    pub sessions: usize,
+    /// Slots there are.
+    pub session_limit: usize,
+    /// Of the sessions, those whose cache was dropped.
+    pub parked: usize,
+    /// Bytes of KV caches.
+    pub kv_bytes: u64,
+    /// Bytes of KV caches there may be.
+    pub kv_limit_bytes: u64,
+    /// Forward passes answered.
+    pub passes: u64,
+    /// Runs of the model; less than `passes` where passes shared a run, more where prompts were read in chunks.
+    pub runs: u64,
+}
+
+impl Engine {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn start_with(backend: impl Backend, settings: EngineSettings) -> std::io::Result<Self> {
+        let settings = EngineSettings { batch_rows: settings.batch_rows.max(LEAST_BATCH_ROWS), ..settings };
+        let metrics = Arc::new(Metrics::new(&settings, backend.name(), backend.batching()));
+        let (jobs, queue) = mpsc::channel();
+        let context = backend.config().context_length;
+        let thread = Thread::new(backend, &settings, Arc::clone(&metrics));
+        let longest_text = thread.longest_text(context);
+        std::thread::Builder::new().name("engine".to_owned()).spawn(move || thread.run(&queue))?;
+        Ok(Self { jobs, settings, longest_text, slots: Arc::default(), metrics })
+    }
+
+    /// The most tokens a session can have: the model's context, or what fits the memory for KV caches.
+    pub fn longest_text(&self) -> usize {
+        self.longest_text
+    }
+
+    /// Takes a slot, if one is free.
+    pub fn slot(&self) -> Option<ModelSlot> {
+        let limit = self.settings.sessions;
+        let more = |taken: usize| (taken < limit).then_some(taken + 1);
+        self.slots.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        self.metrics.sessions.connected.inc();
+        self.metrics.sessions.opened.inc();
+        Some(ModelSlot { id: self.slots.next.fetch_add(1, Ordering::Relaxed) + 1, engine: self.clone() })
+    }
+
+    /// What is counted of it and its sessions.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// How full the engine is and what it did.
+    pub fn load(&self) -> Load {
+        let engine = &self.metrics.engine;
+        Load {
+            sessions: self.slots.taken.load(Ordering::Acquire),
+            session_limit: self.settings.sessions,
+            parked: usize::try_from(engine.parked.get()).unwrap_or(0),
+            kv_bytes: u64::try_from(engine.kv.get()).unwrap_or(0),
+            kv_limit_bytes: self.settings.kv_memory.as_u64(),
+            passes: engine.passes.get(),
+            runs: engine.runs.get(),
+        }
+    }
+}
+
+impl ModelSlot {
+    /// Tells sessions apart in the log: counts from 1.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where the session is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.engine.metrics
+    }
+
+    /// Runs a pass on this slot's cache, after those that were asked for before, and judges its round.
+    ///
+    /// # Errors
+    /// [`EngineError`] says why there is no judgement. The slot is as it was before the pass, or has read a part of it.
+    pub async fn judge(&self, pass: Pass) -> Result<Judgement, EngineError> {
+        let round = Arc::clone(&pass.round);
+        match self.run(pass).await? {
+            Answer::Judged(judgement) => Ok(judgement),
+            Answer::Rows(rows) if rows.is_empty() => Ok(Judgement::default()),
+            Answer::Rows(rows) => Ok(judge(&round, &rows.iter().map(Vec::as_slice).collect::<Vec<_>>())?),
+        }
+    }
+
+    /// Runs a pass; what the backend answers.
+    pub(crate) async fn run(&self, pass: Pass) -> Result<Answer, EngineError> {
+        let (answer, result) = oneshot::channel();
+        let job = Job::Pass { slot: self.id, pass, asked: Instant::now(), answer };
+        self.engine.jobs.send(job).map_err(|_| EngineError::Gone)?;
+        result.await.map_err(|_| EngineError::Gone)?
+    }
+}
+
+impl Drop for ModelSlot {
+    fn drop(&mut self) {
+        // If the thread is gone, so is the cache.
+        let _ = self.engine.jobs.send(Job::GiveUp { slot: self.id });
+        self.engine.slots.taken.fetch_sub(1, Ordering::AcqRel);
+        self.engine.metrics.sessions.connected.dec();
+    }
+}

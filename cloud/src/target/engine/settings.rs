@@ -1,0 +1,27 @@
+//! What an engine may take.
+
+use bytesize::ByteSize;
+
+/// The fewest rows of a run that leave room for the longest round beside a chunk of a prompt.
+pub const LEAST_BATCH_ROWS: usize = 128;
+
+/// Bounds of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineSettings {
+    /// Sessions at a time.
+    pub sessions: usize,
+    /// The most tokens, of all sessions, in one run of the model; at least [`LEAST_BATCH_ROWS`]. A verdict waits for
+    /// the run under way, so that is what this bounds; and what a run needs in memory, about as much per row as a row
+    /// of logits.
+    pub batch_rows: usize,
+    /// Bytes of the KV caches of all sessions.
+    pub kv_memory: ByteSize,
+}
+
+impl Default for EngineSettings {
+    /// 256 rows: on the CPU a row costs the same in runs of 40 to 500 (`cargo xtask bench serve`), so more rows would
+    /// only make everybody wait longer for the run under way. The rounds of fifty sessions fit one run.
+    fn default() -> Self {
+        Self { sessions: 1024, batch_rows: 256, kv_memory: ByteSize::gib(1) }
+    }
+}

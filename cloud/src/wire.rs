@@ -1,0 +1,38 @@
+//! A connection as two streams of bytes, so that channels stand in for a socket.
+
+use std::pin::Pin;
+
+use futures_util::{Sink, SinkExt, Stream, StreamExt, stream};
+
+/// Both directions of a connection.
+pub struct Wire {
+    pub(crate) incoming: Pin<Box<dyn Stream<Item = Vec<u8>> + Send>>,
+    pub(crate) outgoing: Pin<Box<dyn Sink<Vec<u8>, Error = ()> + Send>>,
+}
+
+impl Wire {
+    /// Joins what comes and what goes, a frame an item.
+    pub fn new<Outgoing: Sink<Vec<u8>> + Send + 'static>(
+        incoming: impl Stream<Item = Vec<u8>> + Send + 'static,
+        outgoing: Outgoing,
+    ) -> Self {
+        Self { incoming: Box::pin(incoming), outgoing: Box::pin(outgoing.sink_map_err(|_| ())) }
+    }
+
+    /// A connection whose peer is gone.
+    pub fn closed() -> Self {
+        Self::new(stream::empty(), futures_util::sink::drain())
+    }
+
+    /// The same before a frame has been taken from it.
+    pub(crate) fn with_first(self, bytes: Vec<u8>) -> Self {
+        let Self { incoming, outgoing } = self;
+        Self { incoming: Box::pin(stream::iter([bytes]).chain(incoming)), outgoing }
+    }
+}
+
+impl core::fmt::Debug for Wire {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Wire")
+    }
+}

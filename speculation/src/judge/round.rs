@@ -1,0 +1,221 @@
+//! A round to be judged and its judgement, as values.
+//!
+//! Whoever knows the target's distribution gives the same [`Judgement`] of a [`Round`]: [`judge`](super::judge) on rows
+//! of logits, a device where its logits are, a gateway by what an engine tells it.
+
+use outrider_codec::{
+    frame::{SamplingParameters, TargetDist},
+    scheme::{Drafts, SchemeParameters, Sends},
+};
+
+use crate::{
+    judge::rules::{Rule, Statistic},
+    sample::{End, Randomness, SharedNoise},
+};
+
+/// Drafts to be judged, with all that the judgement depends on besides the target's logits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Round {
+    /// Parameters of S(·).
+    pub sampling: SamplingParameters,
+    /// Acceptance rule.
+    pub rule: Rule,
+    /// Uplink scheme; `None` where the target writes the text alone.
+    pub scheme: Option<SchemeParameters>,
+    /// Drafts in order; none where the target writes one token.
+    pub drafts: Drafts,
+    /// Statistics that the rule needs, one a draft; none if it needs none.
+    pub statistics: Vec<Statistic>,
+    /// Whether another round goes on from the last draft, so that no bonus token follows it.
+    pub continued: bool,
+    /// Whether the edge is told what the drafts were judged by.
+    pub evidence: bool,
+    /// Length of the text before the round, which is the position of its first draft.
+    pub position: usize,
+    /// Random draws of the cloud, from the first of this round on.
+    pub randomness: Randomness,
+    /// Noise of coupled drafting.
+    pub noise: SharedNoise,
+}
+
+/// The number of accepted drafts, and the token that follows them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Judgement {
+    /// Number of drafts in the accepted prefix.
+    pub accepted: usize,
+    /// The token after it.
+    pub next: NextToken,
+    /// What the accepted drafts and the first rejected one were judged by, if evidence is wanted.
+    pub judged: Vec<Judged>,
+}
+
+/// The token after the accepted drafts, or what the edge is to draw it from.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum NextToken {
+    /// No token: all drafts are accepted, and there is no bonus token.
+    #[default]
+    Nothing,
+    /// A replacement for the rejected draft, or the bonus token.
+    Token(u32),
+    /// DSSD: a token that the edge draws from norm(max(0, P − q̂)).
+    Residual {
+        /// P at the rejected draft.
+        target: TargetDist,
+        /// Independent samples of it with their probabilities, as many as the downlink wants.
+        samples: Vec<(u32, f32)>,
+    },
+}
+
+/// What a draft was judged by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// Probability that a draft is rejected here, before it is drawn; 0 where the cloud does not have q̂.
+    pub rejection: f64,
+    /// Total variation between the distribution of the token committed here and p; 0 where the cloud does not have q̂.
+    pub divergence: f64,
+    /// p.
+    pub target: TargetDist,
+}
+
+/// Why a judgement cannot be one of the round that it was handed in for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JudgementError {
+    /// More drafts are accepted than there are.
+    #[error("{accepted} of {drafts} drafts were accepted")]
+    Accepted {
+        /// Drafts that were accepted.
+        accepted: usize,
+        /// Drafts of the round.
+        drafts: usize,
+    },
+    /// A token is outside the vocabulary.
+    #[error("token {id} is outside the vocabulary of {vocab_size}")]
+    Token {
+        /// The token.
+        id: u32,
+        /// V.
+        vocab_size: u32,
+    },
+    /// A distribution's ids do not ascend, or its probabilities are not above zero.
+    #[error("what was judged by is no distribution")]
+    Distribution,
+    /// The token that follows, or the lack of one, does not fit scheme, rule and outcome.
+    #[error("what follows {accepted} of {drafts} drafts does not fit the round")]
+    Next {
+        /// Drafts that were accepted.
+        accepted: usize,
+        /// Drafts of the round.
+        drafts: usize,
+    },
+    /// There is more or less evidence than is wanted.
+    #[error("{found} drafts come with evidence in place of {expected}")]
+    Evidence {
+        /// Drafts that come with it.
+        found: usize,
+        /// Drafts that should.
+        expected: usize,
+    },
+}
+
+impl Round {
+    /// A token that the target writes alone, behind a text of `position` tokens.
+    pub fn alone(sampling: SamplingParameters, seed: u64, position: usize) -> Self {
+        let mut randomness = Randomness::new(seed, End::Cloud);
+        randomness.begin_round(position);
+        Self {
+            sampling,
+            rule: Rule::EXACT,
+            scheme: None,
+            drafts: Drafts::Distributions(Vec::new()),
+            statistics: Vec::new(),
+            continued: false,
+            evidence: false,
+            position,
+            randomness,
+            noise: SharedNoise::new(seed),
+        }
+    }
+
+    /// Whether a token of the target's follows where all drafts are accepted.
+    pub fn has_bonus(&self) -> bool {
+        self.drafts.is_empty() || self.rule.has_bonus() && !self.continued
+    }
+
+    /// Number of rows of logits that judge the round: after the text, and after each draft but the last unless a bonus
+    /// token follows it.
+    pub fn rows(&self) -> usize {
+        self.drafts.len() + usize::from(self.has_bonus())
+    }
+
+    /// Whether the edge draws what takes a rejected draft's place.
+    fn edge_resamples(&self) -> bool {
+        matches!(self.drafts, Drafts::Probabilities(_))
+    }
+
+    /// Number of samples of P that come down with a rejection.
+    pub(super) fn samples(&self) -> usize {
+        self.scheme.and_then(|scheme| scheme.samples()).map_or(0, usize::from)
+    }
+
+    /// Whether both ends choose with the noise of the position.
+    pub(super) fn is_coupled(&self) -> bool {
+        self.scheme.is_some_and(|scheme| scheme.sends() == Sends::Ids)
+    }
+
+    /// The judgement that accepts a prefix, where `token` is all that is known of the target behind it.
+    pub fn settle(&self, accepted: usize, token: u32) -> Judgement {
+        let rejects = accepted < self.drafts.len();
+        let next = if rejects && self.edge_resamples() {
+            let certain = (token, 1.0);
+            NextToken::Residual { target: TargetDist(vec![certain]), samples: vec![certain; self.samples()] }
+        } else if rejects || self.has_bonus() {
+            NextToken::Token(token)
+        } else {
+            NextToken::Nothing
+        };
+        Judgement { accepted, next, judged: Vec::new() }
+    }
+
+    /// Checks a judgement that somebody hands in for this round.
+    ///
+    /// # Errors
+    /// If no logits could have led to it.
+    pub fn check(&self, judgement: &Judgement, vocab_size: u32) -> Result<(), JudgementError> {
+        let (drafts, accepted) = (self.drafts.len(), judgement.accepted);
+        if accepted > drafts {
+            return Err(JudgementError::Accepted { accepted, drafts });
+        }
+        let rejects = accepted < drafts;
+        let within = |id: u32| {
+            if id < vocab_size { Ok(()) } else { Err(JudgementError::Token { id, vocab_size }) }
+        };
+        let distributed = |TargetDist(tokens): &TargetDist| {
+            let is_sorted = !tokens.is_empty() && tokens.is_sorted_by(|a, b| a.0 < b.0);
+            let is_positive = tokens.iter().all(|&(_, p)| p > 0.0 && p.is_finite());
+            if !is_sorted || !is_positive {
+                return Err(JudgementError::Distribution);
+            }
+            tokens.iter().try_for_each(|&(id, _)| within(id))
+        };
+        let fits = match &judgement.next {
+            NextToken::Nothing => !rejects && !self.has_bonus(),
+            NextToken::Token(id) => {
+                within(*id)?;
+                if rejects { !self.edge_resamples() } else { self.has_bonus() }
+            }
+            NextToken::Residual { target, samples } => {
+                distributed(target)?;
+                samples.iter().try_for_each(|&(id, _)| within(id))?;
+                rejects && self.edge_resamples() && samples.len() == self.samples()
+            }
+        };
+        if !fits {
+            return Err(JudgementError::Next { accepted, drafts });
+        }
+        let expected = if self.evidence { drafts.min(accepted + 1) } else { 0 };
+        if judgement.judged.len() != expected {
+            return Err(JudgementError::Evidence { found: judgement.judged.len(), expected });
+        }
+        judgement.judged.iter().try_for_each(|judged| distributed(&judged.target))
+    }
+}

@@ -1,0 +1,115 @@
+//! What every rule has: a row of the table, and a function of the position.
+
+use std::borrow::Cow;
+
+use outrider_codec::{distribution::DraftDist, frame::SamplingParameters};
+
+use super::{
+    decision::{Decision, Interleaving, probabilities},
+    statistic::{Need, Statistic},
+};
+use crate::sample::Distribution;
+
+/// The values that a rule's parameter may take.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Range {
+    /// \[0, most\].
+    UpTo(f64),
+    /// \[0, bound).
+    Below(f64),
+    /// \[0, ∞).
+    NotNegative,
+}
+
+impl Range {
+    /// Whether `value` is one of them.
+    pub fn contains(&self, value: f64) -> bool {
+        match *self {
+            Self::UpTo(most) => (0.0..=most).contains(&value),
+            Self::Below(bound) => (0.0..bound).contains(&value),
+            Self::NotNegative => (0.0..f64::INFINITY).contains(&value),
+        }
+    }
+}
+
+impl core::fmt::Display for Range {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::UpTo(most) => write!(f, "[0, {most}]"),
+            Self::Below(bound) => write!(f, "[0, {bound})"),
+            Self::NotNegative => write!(f, "[0, ∞)"),
+        }
+    }
+}
+
+/// A row of the table: what users are told of a rule, and what it does.
+#[derive(Debug)]
+pub struct RuleInfo {
+    /// As users say it.
+    pub name: &'static str,
+    /// Its parameter's symbol in the paper; `None` if it has no parameter, which is then 0.
+    pub symbol: Option<&'static str>,
+    /// A parameter to start with. Taken by us, not by the papers: they sweep it.
+    pub default: f64,
+    /// What the parameter may be.
+    pub range: Range,
+    /// One sentence.
+    pub explanation: &'static str,
+    /// Where it comes from.
+    pub paper: &'static str,
+    /// Whether the text's distribution may differ from the target's.
+    pub lossy: bool,
+    /// What it needs of the draft model's unscaled distribution.
+    pub(super) need: Need,
+    /// Whether the token after a round of which all drafts are accepted is drawn from p.
+    pub(super) has_bonus: bool,
+    /// The rule itself, of the position and its parameter.
+    pub(super) judge: fn(&Position<'_>, f64) -> Decision,
+}
+
+/// All that is known at a drafted position.
+#[derive(Debug, Clone, Copy)]
+pub struct Position<'a> {
+    /// q̂, whose ids are all below V.
+    pub q: &'a DraftDist,
+    /// What the rule needs of the unscaled q. [`Statistic::Nothing`] where S(·) changes nothing (T = 1, top-k 0, top-p
+    /// 1): it is then worked out from q̂.
+    pub statistic: &'a Statistic,
+    /// p = S(target).
+    pub p: &'a Distribution<'a>,
+    /// The parameters of S(·).
+    pub sampling: &'a SamplingParameters,
+}
+
+impl Position<'_> {
+    /// (q̂(x), p(x)) of each token of q̂'s support, by ascending id.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (f64, f64)> {
+        probabilities(self.q).zip(self.q.ids().iter().map(|&id| self.p.probability(id)))
+    }
+
+    /// max q or H(q), whichever `need` names.
+    pub(super) fn scalar(&self, need: Need) -> f64 {
+        let known = match self.statistic {
+            Statistic::Nothing => &need.of_dist(self.q),
+            known => known,
+        };
+        match *known {
+            Statistic::Scalar(value) => value,
+            ref other => panic!("the rule needs {need:?}, not {other:?}"),
+        }
+    }
+
+    /// Unscaled q of each token of q̂'s support, by ascending id.
+    pub(super) fn support(&self) -> Cow<'_, [f64]> {
+        match self.statistic {
+            Statistic::Nothing => probabilities(self.q).collect(),
+            Statistic::Support(q) if q.len() == self.q.ids().len() => Cow::Borrowed(q),
+            other => panic!("the rule needs q of {} tokens, not {other:?}", self.q.ids().len()),
+        }
+    }
+
+    /// π = p.
+    pub(super) fn target(&self) -> Interleaving {
+        Interleaving::new(self.pairs().map(|(_, p)| p).collect(), 1.0)
+    }
+}

@@ -1,0 +1,40 @@
+//! What ends a generation or a connection, as the edge is told.
+
+use outrider_codec::{error::DecodeError, frame::ErrorCode};
+
+/// An error to tell the edge before going on without the generation, or the connection.
+pub(super) struct Failure {
+    /// The generation that ends; 0 for the connection.
+    pub(super) generation: u32,
+    pub(super) code: ErrorCode,
+    pub(super) text: String,
+}
+
+impl Failure {
+    pub(super) fn connection(code: ErrorCode, text: String) -> Self {
+        Self { generation: 0, code, text }
+    }
+
+    pub(super) fn generation(generation: u32, code: ErrorCode, text: String) -> Self {
+        Self { generation, code, text }
+    }
+
+    pub(super) fn out_of_order(what: &str) -> Self {
+        Self::connection(ErrorCode::OutOfOrder, format!("Out of order: {what}."))
+    }
+
+    pub(super) fn invalid_draft(what: &str) -> Self {
+        Self::connection(ErrorCode::InvalidDraft, format!("Invalid draft: {what}."))
+    }
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        let code = match error {
+            DecodeError::Version { .. } => ErrorCode::Version,
+            DecodeError::TooLong { .. } => ErrorCode::FrameTooLong,
+            _ => ErrorCode::Malformed,
+        };
+        Self::connection(code, format!("The frame cannot be read: {error}."))
+    }
+}

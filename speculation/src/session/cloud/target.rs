@@ -1,0 +1,52 @@
+//! The target, as a session needs to know it, and what it is asked for.
+
+use std::sync::Arc;
+
+use crate::{
+    Forward,
+    judge::{Judgement, Round, judge},
+    sample::LogitsError,
+};
+
+/// The target model, as a session needs to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetInfo {
+    /// V.
+    pub vocab_size: u32,
+    /// SHA-256 of the vocabulary; FORMAT.md says of what exactly.
+    pub tokenizer_hash: [u8; 32],
+    /// The most tokens a generation may have, prompt included.
+    pub context_length: u32,
+    /// The most drafts a round may carry.
+    pub max_draft_tokens: u8,
+    /// The most rounds of a session that may await their verdict at a time, at least 1. Each may be as long as a frame.
+    pub max_in_flight: u8,
+    /// Tokens that end a text.
+    pub eos_ids: Vec<u32>,
+}
+
+impl TargetInfo {
+    /// Whether no token can follow this one: it ends texts, or is none.
+    pub(super) fn is_last(&self, id: u32) -> bool {
+        id >= self.vocab_size || self.eos_ids.contains(&id)
+    }
+}
+
+/// A forward pass of the target, and the round that it judges.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pass {
+    /// What is fed, and how many rows of logits are wanted. No row is wanted of a pass that only reads the prompt.
+    pub forward: Forward,
+    /// What the rows judge; of a pass that only reads the prompt, how the drafts that follow are to be judged.
+    pub round: Arc<Round>,
+}
+
+impl Pass {
+    /// Judges the round by the rows of the pass.
+    ///
+    /// # Errors
+    /// If logits cannot be sampled from.
+    pub fn judge(&self, rows: &[&[f32]]) -> Result<Judgement, LogitsError> {
+        if self.forward.rows == 0 { Ok(Judgement::default()) } else { judge(&self.round, rows) }
+    }
+}
