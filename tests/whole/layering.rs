@@ -24,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-bench", EVERY_LIBRARY),
     ("outrider-fuzz", &["outrider-codec", "outrider-speculation"]),
     ("xtask", EVERY_LIBRARY),
+    ("outrider-examples", &["outrider-codec", "outrider-speculation", "outrider-models"]),
 ];
 
 const EVERY_LIBRARY: &[&str] = &[
