@@ -1,13 +1,14 @@
-//! An acceptance rule of one's own: both ends on two toy models, a judge that is not Outrider's, and the distribution that
-//! it promises beside the one that comes out.
+//! An acceptance rule of one's own: both ends on two toy models, a judge that is not Outrider's, and the distribution
+//! that it promises beside the one that comes out.
 //!
 //! ```sh
 //! cargo run --release -p outrider-examples --bin own-rule
 //! ```
 //!
 //! The session hands out a [`Round`] and checks the [`Judgement`] that it takes. Who makes it, and how, is the driver's
-//! affair, so a rule needs no change of the sessions, the wire or the edge. What it lacks in this way: a name that clients
-//! can ask for, and statistics and a page that know it as lossy. For those it goes into the table (docs/adding.md).
+//! affair, so a rule needs no change of the sessions, the wire or the edge. What it lacks in this way: a name that
+//! clients can ask for, and statistics and a page that know it as lossy. For those it goes into the table
+//! (docs/adding.md).
 #![expect(clippy::print_stdout, reason = "the table is what the program is for")]
 
 use std::{error::Error, time::Duration};
