@@ -13,14 +13,14 @@ use outrider_models::{Chunk, KvCache, Model, Scratch};
 use outrider_speculation::{
     Forward,
     policy::gate::Heads,
-    session::edge::{Claim, Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+    session::edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, SavedSession, Settings},
     study::statistics::Report,
 };
 
 use crate::{
     error::Failure,
     link::{Links, Socket},
-    options::LineEvent,
+    options::ConnectionEvent,
     turn::Turn,
 };
 
@@ -72,7 +72,7 @@ impl Connection {
         model: &Model,
         tokenizer_hash: [u8; 32],
         heads: Option<Arc<Heads>>,
-        claim: Option<Claim>,
+        claim: Option<SavedSession>,
     ) -> Result<Self, Failure> {
         let config = model.config();
         let info = DraftInfo {
@@ -104,7 +104,7 @@ impl Connection {
                 Progress::Waiting => match connection.socket.receive().await {
                     Some(bytes) => connection.session.handle_frame(&bytes, connection.links.now())?,
                     // A claim that the server does not know is no reason not to begin.
-                    None if connection.session.claim().is_none() && connection.session.disconnected() => {
+                    None if connection.session.saved().is_none() && connection.session.disconnected() => {
                         connection.socket = Socket::open(url, token, connection.links.clone())?;
                         connection.session.reconnected();
                     }
@@ -126,8 +126,8 @@ impl Connection {
     }
 
     /// What the session can be gone on with by another.
-    pub fn claim(&self) -> Option<Claim> {
-        self.session.claim()
+    pub fn claim(&self) -> Option<SavedSession> {
+        self.session.saved()
     }
 
     /// Runs a generation to its end; `stop` resolves when the user wants it to end sooner. When the connection is lost it goes on over
@@ -141,10 +141,10 @@ impl Connection {
         settings: &Settings,
         stop: impl Future<Output = ()>,
         mut on_committed: impl FnMut(&Committed, Report),
-        mut on_line: impl FnMut(LineEvent),
+        mut on_line: impl FnMut(ConnectionEvent),
     ) -> Result<EndReason, Interruption> {
         self.session.start(prompt, settings, self.links.now()).map_err(|error| Interruption::Refused(error.into()))?;
-        on_line(LineEvent::Begun { claim: self.claim().map(Into::into) });
+        on_line(ConnectionEvent::Begun { claim: self.claim().map(Into::into) });
         pin_mut!(stop);
         let mut stopped = false;
         loop {
@@ -156,7 +156,7 @@ impl Connection {
                 Progress::Interrupted(error) => self.interruption = Some(error),
                 Progress::Resumed { anew } => {
                     (self.failed, self.interruption) = (0, None);
-                    on_line(LineEvent::Resumed { anew, claim: self.claim().map(Into::into) });
+                    on_line(ConnectionEvent::Resumed { anew, claim: self.claim().map(Into::into) });
                 }
                 Progress::Ahead => {
                     self.turn.pass().await;
@@ -192,7 +192,7 @@ impl Connection {
                         }
                         let delay_ms = pause_after(self.failed);
                         self.failed += 1;
-                        on_line(LineEvent::Reconnecting { attempt: self.failed, delay_ms });
+                        on_line(ConnectionEvent::Reconnecting { attempt: self.failed, delay_ms });
                         let pause = TimeoutFuture::new(delay_ms);
                         if stopped {
                             pause.await;

@@ -3,7 +3,7 @@
 use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
 use outrider_speculation::{
     session::{
-        edge::{Claim, Mode, Settings},
+        edge::{Mode, SavedSession, Settings},
         options::DraftingOptions,
     },
     study::statistics::{Report, RoundRecord},
@@ -91,17 +91,17 @@ pub struct ClaimObject {
     generation: u32,
 }
 
-impl From<Claim> for ClaimObject {
-    fn from(claim: Claim) -> Self {
+impl From<SavedSession> for ClaimObject {
+    fn from(saved: SavedSession) -> Self {
         let hex = |bytes| format!("{:032x}", u128::from_be_bytes(bytes));
-        let Claim { ticket, attempts, generation } = claim;
+        let SavedSession { ticket, attempts, generation } = saved;
         Self { session: hex(ticket.id), secret: hex(ticket.secret), attempts, generation }
     }
 }
 
 impl ClaimObject {
     /// The claim, if there is one: `undefined` and `null` are none.
-    pub fn from_js(value: JsValue) -> Result<Option<Claim>, Failure> {
+    pub fn from_js(value: JsValue) -> Result<Option<SavedSession>, Failure> {
         let unreadable = |why: String| Failure::new("invalid-parameters", format!("the claim cannot be read: {why}"));
         if value.is_undefined() || value.is_null() {
             return Ok(None);
@@ -111,14 +111,14 @@ impl ClaimObject {
         let (id, secret) = (bytes(&claim.session), bytes(&claim.secret));
         let (Ok(id), Ok(secret)) = (id, secret) else { return Err(unreadable("it is not hexadecimal".to_owned())) };
         let Self { attempts, generation, .. } = claim;
-        Ok(Some(Claim { ticket: Ticket { id, secret }, attempts, generation }))
+        Ok(Some(SavedSession { ticket: Ticket { id, secret }, attempts, generation }))
     }
 }
 
 /// What happens to the connection of a generation.
 #[derive(Debug, Serialize)]
 #[serde(tag = "state", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum LineEvent {
+pub enum ConnectionEvent {
     /// The generation has begun.
     Begun { claim: Option<ClaimObject> },
     /// The connection is lost; the next attempt comes after a pause.

@@ -25,10 +25,11 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-use estimate::{Acceptance, Line, Pace};
+use estimate::{Acceptance, Pace, RoundTrips};
 use selection::{Prospect, Selection};
 use stop::{Survival, Threshold};
 
+pub use selection::Move;
 pub use stop::acceptance_bound;
 
 use crate::theory::tk_slt::{optimal_draft_length, speculates, tokens_per_round};
@@ -97,18 +98,6 @@ pub enum Advice {
     Decline,
 }
 
-/// Who writes next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Move {
-    /// The draft model, for a round.
-    Draft,
-    /// The target alone.
-    Stream {
-        /// For so many tokens, at least 1.
-        tokens: u32,
-    },
-}
-
 /// A round and its times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoundTimes {
@@ -151,7 +140,7 @@ pub struct Controller {
     parameters: ControlParameters,
     acceptance: Acceptance,
     pace: Pace,
-    line: Line,
+    round_trips: RoundTrips,
     selection: Selection,
     /// AdaEDL's.
     threshold: Threshold,
@@ -185,7 +174,7 @@ impl Controller {
             parameters: ControlParameters { draft_length, longest, ..parameters },
             acceptance: Acceptance::default(),
             pace: Pace::new(),
-            line: Line::new(),
+            round_trips: RoundTrips::new(),
             selection: Selection::new(),
             threshold: Threshold::new(threshold),
             survival: Survival::new(),
@@ -246,7 +235,7 @@ impl Controller {
         let prospect = Prospect {
             speedup: self.speedup(),
             round: self.seconds_per_round(),
-            unsettled: self.parameters.stop == StopRule::Odld && self.line.fit().is_none(),
+            unsettled: self.parameters.stop == StopRule::Odld && self.round_trips.fit().is_none(),
         };
         let next = self.selection.next_move(prospect);
         if next != Move::Draft && self.reading == Reading::Nothing {
@@ -262,7 +251,7 @@ impl Controller {
         let accepted = round.accepted.min(judged);
         self.acceptance.observe(judged, accepted, round.committed.min(drafted.saturating_add(1)), round.passed);
         if self.reading != Reading::Prompt {
-            self.line.observe(drafted, round.round_trip);
+            self.round_trips.observe(drafted, round.round_trip);
         }
         if self.reading == Reading::Nothing {
             self.pace.observe(drafted.saturating_add(round.passed), round.drafting);
@@ -299,7 +288,7 @@ impl Controller {
 
     /// L.
     fn cost_ratio(&self) -> Option<f64> {
-        let fit = self.line.fit()?;
+        let fit = self.round_trips.fit()?;
         Some((self.pace.per_token()? + fit.per_draft) / fit.fixed)
     }
 
@@ -321,10 +310,10 @@ impl Controller {
 
     /// A length near γ* that is far from the last round's, if rounds were too much alike.
     fn trial(&self) -> Option<u32> {
-        if !self.line.wants_another_length() {
+        if !self.round_trips.wants_another_length() {
             return None;
         }
-        let last = self.line.last_drafted()?;
+        let last = self.round_trips.last_drafted()?;
         let chosen = self.length();
         let step = (chosen / 4).max(1);
         let lengths = [chosen.saturating_sub(step).max(1), chosen, chosen.saturating_add(step)];
@@ -350,20 +339,20 @@ impl Controller {
 
     /// The drafts of a round under ODLD: γ*, or as many as there were lately where its costs are not known.
     fn expected_length(&self) -> Option<u32> {
-        match self.line.fit() {
+        match self.round_trips.fit() {
             Some(_) => Some(self.length()),
-            None => self.line.mean().map(|(drafted, _)| drafted.round() as u32),
+            None => self.round_trips.mean().map(|(drafted, _)| drafted.round() as u32),
         }
     }
 
     /// Seconds of a round as [`speedup`](Self::speedup) counts it.
     fn seconds_per_round(&self) -> Option<f64> {
-        if let (StopRule::Odld, Some(fit)) = (self.parameters.stop, self.line.fit()) {
+        if let (StopRule::Odld, Some(fit)) = (self.parameters.stop, self.round_trips.fit()) {
             let per_token = self.pace.per_token()?;
             let passing = self.acceptance.passed_per_round() * per_token;
             return Some(fit.fixed + f64::from(self.length()) * (per_token + fit.per_draft) + passing);
         }
-        let (_, round_trip) = self.line.mean()?;
+        let (_, round_trip) = self.round_trips.mean()?;
         Some(round_trip + self.pace.per_round()?)
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Acceptance`] | accepted of judged drafts | about 33 rounds |
 //! | [`Pace`] | time spent drafting | about 10 rounds |
-//! | [`Line`] | round trips against numbers of drafts, by least squares | level: about 7 rounds; slope: about 7 changes of length |
+//! | [`RoundTrips`] | round trips against numbers of drafts, by least squares | level: about 7 rounds; slope: about 7 changes of length |
 //!
 //! Times can be wrong without anything having changed: a tab in the background stalls, a packet is lost. So times pass
 //! a [`Watch`] first. It compares each with what was expected, as a ratio. One that is far off is put aside and does
@@ -19,7 +19,7 @@
 use core::time::Duration;
 
 /// What a round leaves of the weight of those before it: in [`Acceptance`], [`Pace`], and in the slope and level of
-/// [`Line`].
+/// [`RoundTrips`].
 const ACCEPTANCE_MEMORY: f64 = 0.97;
 const PACE_MEMORY: f64 = 0.9;
 const SLOPE_MEMORY: f64 = 0.85;
@@ -34,7 +34,7 @@ const FAR: f64 = 4.0;
 /// What is never far off, as the logarithm of a ratio.
 const NEVER_FAR: f64 = 0.05;
 
-/// Σ Δn² from which on the slope of a [`Line`] is known.
+/// Σ Δn² from which on the slope of a [`RoundTrips`] is known.
 const SPREAD_FOR_SLOPE: f64 = 1.0;
 /// A line wants rounds to vary after so many of one length.
 const EQUAL_ROUNDS: u32 = 8;
@@ -202,7 +202,7 @@ pub(super) struct Fit {
 /// shortens the rounds; the line through both then falls, t_n seems to be nothing, and rounds grow without end. From
 /// one round to the next little changes but n. F then follows from the means of the last rounds.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
+pub(super) struct RoundTrips {
     watch: Watch,
     /// The last round that counted: its drafts and seconds.
     last: Option<(f64, f64)>,
@@ -217,7 +217,7 @@ pub(super) struct Line {
     seconds: f64,
 }
 
-impl Line {
+impl RoundTrips {
     pub(super) fn new() -> Self {
         Self::watched_by(Watch::new())
     }
@@ -314,8 +314,8 @@ mod tests {
     }
 
     /// A line that has seen so many rounds of 3, 4, 5, 3, … drafts at 100 ms + 10 ms a draft.
-    fn line(rounds: usize) -> Line {
-        let mut line = Line::new();
+    fn line(rounds: usize) -> RoundTrips {
+        let mut line = RoundTrips::new();
         for round in 0..rounds {
             let drafted = 3 + round % 3;
             line.observe(drafted, ms(100.0 + 10.0 * drafted as f64));
@@ -323,7 +323,7 @@ mod tests {
         line
     }
 
-    fn assert_fits(line: &Line, fixed: f64, per_draft: f64) {
+    fn assert_fits(line: &RoundTrips, fixed: f64, per_draft: f64) {
         let fit = line.fit().unwrap();
         assert!((fit.fixed * 1e3 - fixed).abs() < 1e-6, "{fit:?}");
         assert!((fit.per_draft * 1e3 - per_draft).abs() < 1e-6, "{fit:?}");
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn forgotten_rounds_weigh_as_their_age_says() {
         let rounds = [(3.0, 120.0), (5.0, 150.0), (4.0, 130.0), (3.0, 115.0), (6.0, 165.0)];
-        let mut line = Line::new();
+        let mut line = RoundTrips::new();
         for (n, y) in rounds {
             line.observe(n as usize, ms(y));
         }
@@ -363,7 +363,7 @@ mod tests {
     /// Rounds grow shorter and slower at once. The line through them falls; that through their steps does not.
     #[test]
     fn a_link_that_grows_slower_does_not_look_free() {
-        let mut line = Line::new();
+        let mut line = RoundTrips::new();
         for round in 0..40 {
             let drafted = 16 - round / 3 + round % 2;
             line.observe(drafted, ms((100.0 + 10.0 * drafted as f64) * 1.02f64.powi(round as i32)));
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_first_outlier_is_forgotten_too() {
-        let mut line = Line::new();
+        let mut line = RoundTrips::new();
         line.observe(4, ms(5000.0));
         for drafted in [4, 3, 5, 4] {
             line.observe(drafted, ms(100.0 + 10.0 * drafted as f64));
@@ -437,7 +437,7 @@ mod tests {
     proptest! {
         #[test]
         fn fits_are_within_their_bounds(rounds in prop::collection::vec((0usize..40, 0.0f64..1e4), 0..60)) {
-            let mut line = Line::new();
+            let mut line = RoundTrips::new();
             for (drafted, took) in rounds {
                 line.observe(drafted, ms(took));
                 if let Some(fit) = line.fit() {

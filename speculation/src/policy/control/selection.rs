@@ -15,7 +15,7 @@
 
 use core::time::Duration;
 
-use super::{Move, estimate::seconds};
+use super::estimate::seconds;
 
 /// Tokens that the target writes to show how long it takes.
 const LESSON: u32 = 6;
@@ -40,6 +40,18 @@ const STREAM_MEMORY: f64 = 0.5;
 const GAPS_TO_BOUND: u32 = 4;
 /// By so many times the mean of the others.
 const LONGEST_GAP: f64 = 4.0;
+
+/// Who writes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Move {
+    /// The draft model, for a round.
+    Draft,
+    /// The target alone.
+    Stream {
+        /// For so many tokens, at least 1.
+        tokens: u32,
+    },
+}
 
 /// What is known of drafting when the choice is made.
 #[derive(Debug, Clone, Copy)]

@@ -6,10 +6,9 @@
 
 mod lanes;
 
+pub(super) use lanes::BLOCKS;
 use lanes::Lanes;
 
-/// Blocks computed together.
-pub(super) const BLOCKS: usize = 8;
 /// Tokens of a block.
 pub(super) const TOKENS: usize = 8;
 

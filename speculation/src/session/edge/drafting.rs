@@ -1,385 +1,455 @@
-//! The drafting half of a generation: what a round has so far, what it still takes, and what the edge waits for.
+//! The drafting half of a generation: draft until something says stop, send, take the verdict, roll back, go on.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
-use outrider_codec::{
-    error::ParameterError,
-    frame::{Draft, Evidence, Frame, MAX_DRAFT_TOKENS, SamplingParameters, Welcome},
-    scheme::SchemeParameters,
-};
+use outrider_codec::frame::{Distribution, Draft, Evidence, Frame, Verdict};
 
 use super::{
-    DraftInfo,
-    drafter::Drafter,
-    settings::{Settings, Speculation},
+    drafter::{Drafter, PassedToken, Slot},
+    error::EdgeError,
+    event::{Committed, Origin},
+    flight::{Flight, SentRound},
+    learned::Learned,
+    ledger::{self, Books, Ledger},
+    planner::Planner,
+    reaction::{LogitsRow, Outgoing, Reaction, Received, Step},
+    text::Text,
+    verdict::{self, Expected, Ruling, Settlement},
 };
 use crate::{
     Forward,
-    judge::rules::Rule,
-    policy::{
-        control::{ControlParameters, Controller},
-        passing::{Held, Passing},
-    },
-    study::statistics::Statistics,
+    draft::DraftError,
+    policy::passing::{Held, Passing},
 };
 
-/// What a generation has learned of the link and the models, and where.
-#[derive(Debug)]
-pub(super) struct Learned {
-    circumstances: Circumstances,
-    pub(super) controller: Controller,
-}
-
-/// What acceptance and times depend on: other ones have to be learned anew.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Circumstances {
-    control: ControlParameters,
-    scheme: SchemeParameters,
-    rule: Rule,
-    passing: Passing,
-    sampling: SamplingParameters,
-}
-
-/// What a speculative generation has besides.
+/// What a speculative generation has besides its text.
 #[derive(Debug)]
 pub(super) struct Drafting {
-    /// The continued rounds in flight, oldest first; all were drafted as if those before them stood.
-    earlier: VecDeque<Round>,
-    /// The round being drafted, or in flight without being continued.
-    pub(super) current: Round,
-    pub(super) learned: Learned,
-    pub(super) rule: Rule,
-    pub(super) passing: Passing,
-    /// The most drafts that the server takes.
-    pub(super) longest: usize,
-    pub(super) draft_context: usize,
-    /// The most rounds in flight.
-    pub(super) window: u8,
-    /// How many of `committed` followed by the drafts in flight and those of the round the draft model's cache holds. What it holds
-    /// beyond a verdict is cut by the next pass.
-    pub(super) cached: usize,
-    /// How many continued rounds have fallen.
-    pub(super) epoch: u32,
-    pub(super) phase: Phase,
-    /// Rows that are still to come of a pass that a verdict has made moot.
-    pub(super) moot: usize,
-    /// The token that the edge put in place of the last round's rejected draft; the cloud does not know it yet.
-    pub(super) resampled: Option<u32>,
-    /// Tokens committed without asking since the last round; the cloud does not know them yet.
-    pub(super) passed: Vec<u32>,
+    generation: u32,
+    planner: Planner,
+    flight: Flight,
+    /// The round that is being drafted; `None` while nothing can follow the last in flight.
+    open: Option<OpenRound>,
+    /// How many of the text, the drafts in flight and those of the open round are right in the draft model's cache. The next pass cuts
+    /// off what it holds beyond.
+    cached: usize,
+    /// Rows still to come of a pass whose round a verdict has discarded.
+    discarded_rows: usize,
+    untold: Untold,
     /// What a sequence cascade has committed here and told nobody.
-    pub(super) held: Option<Held>,
+    held: Option<Held>,
     /// When the last streamed token came.
-    pub(super) streamed_at: Option<Duration>,
-    /// When the last verdict came.
-    pub(super) judged_at: Duration,
+    streamed_at: Option<Duration>,
 }
 
-/// One round at the edge.
+/// The round that is being drafted.
 #[derive(Debug)]
-pub(super) struct Round {
-    pub(super) number: u32,
-    pub(super) drafter: Drafter,
-    /// Whether others may follow it before its verdict.
-    pub(super) continued: bool,
-    /// What its drafts were judged by.
-    pub(super) evidence: Vec<Evidence>,
+struct OpenRound {
+    number: u32,
+    drafter: Drafter,
+    phase: Phase,
     /// When its first pass was asked for.
-    pub(super) started: Duration,
-    /// How long it was drafted, once it is drafted.
-    pub(super) drafting: Option<Duration>,
-    /// Its frame, once it is in flight.
-    pub(super) sent: Option<Sent>,
-}
-
-/// The frame that awaits its verdict.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
-    pub(super) at: Duration,
-    pub(super) frame_bits: usize,
-    pub(super) payload_bits: usize,
-    /// Tokens that passed before the round's drafts.
-    pub(super) passed: usize,
+    started: Duration,
+    /// How long it was drafted, once it is.
+    drafting: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// A round is about to begin.
+enum Phase {
+    /// The round is about to begin.
     Fresh,
-    /// Drafts are being made, or wait for a place among the rounds in flight.
-    Open,
+    /// Drafts are being made, or wait for a slot among the rounds in flight.
+    Drafting,
     /// A pass is under way that gives so many rows.
-    AwaitLogits(usize),
-    /// Nothing more is drafted before the verdict.
-    AwaitVerdict,
-    /// The target writes so many tokens alone.
-    AwaitTokens(u32),
-    /// The verdict has come: so many drafts stand, at a cost of so many bits down. The target's distribution at the next
-    /// has been asked for.
-    AwaitDistribution { accepted: usize, downlink_bits: usize },
+    AwaitsLogits(usize),
+    /// The target writes so many tokens alone before the round.
+    AwaitsTokens(u32),
+}
+
+/// What the edge has committed and the cloud does not know yet.
+#[derive(Debug, Default)]
+struct Untold {
+    /// The token that the edge put in place of the last round's rejected draft.
+    resampled: Option<u32>,
+    /// Tokens committed without asking since the last round.
+    passed: Vec<u32>,
 }
 
 impl Drafting {
-    /// Before the first round.
-    pub(super) fn new(
-        speculation: &Speculation,
-        prompt: &[u32],
-        settings: &Settings,
-        draft: &DraftInfo,
-        server: &Welcome,
-        learned: &mut Option<Learned>,
-        now: Duration,
-    ) -> Result<Self, ParameterError> {
-        let Settings { sampling, seed, .. } = *settings;
-        let heads = draft.heads.clone();
-        let drafter = Drafter::new(speculation, draft.vocab_size, prompt, sampling, seed, heads)?;
-        Ok(Self {
-            earlier: VecDeque::new(),
-            current: Round::new(0, drafter, now),
-            // From here on nothing fails: what was learned is not lost.
-            learned: Learned::new(Circumstances::new(speculation, sampling, server), learned.take()),
-            rule: speculation.rule,
-            passing: speculation.passing,
-            longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
-            draft_context: draft.context_length as usize,
-            window: speculation.max_in_flight.min(server.max_in_flight),
+    /// Before the first round, after the prompt that the drafter has read.
+    pub(super) fn new(generation: u32, drafter: Drafter, planner: Planner, window: u8) -> Self {
+        Self {
+            generation,
+            flight: Flight::new(window),
+            open: Some(OpenRound::new(0, drafter)),
             cached: 0,
-            epoch: 0,
-            phase: Phase::Fresh,
-            moot: 0,
-            resampled: None,
-            passed: Vec::new(),
-            held: matches!(speculation.passing, Passing::SequenceCascade { .. }).then(Held::default),
+            discarded_rows: 0,
+            untold: Untold::default(),
+            held: matches!(planner.passing(), Passing::SequenceCascade { .. }).then(Held::default),
+            planner,
             streamed_at: None,
-            judged_at: now,
-        })
+        }
     }
 
-    /// The round whose verdict comes next, if it is in flight.
-    pub(super) fn oldest(&self) -> &Round {
-        self.earlier.front().unwrap_or(&self.current)
+    /// What has been learned of the link and the models, for the next generation.
+    pub(super) fn into_learned(self) -> Learned {
+        self.planner.into_learned()
     }
 
-    pub(super) fn oldest_mut(&mut self) -> &mut Round {
-        self.earlier.front_mut().unwrap_or(&mut self.current)
+    /// Tokens at the text's end that a sequence cascade may yet take back.
+    pub(super) fn held(&self) -> usize {
+        if self.held.is_some() { self.untold.passed.len() } else { 0 }
     }
 
-    /// Rounds that await their verdict.
-    pub(super) fn in_flight(&self) -> usize {
-        self.earlier.len() + usize::from(self.current.sent.is_some())
-    }
-
-    /// Whether there is no place for another round in flight.
-    pub(super) fn is_full(&self) -> bool {
-        self.in_flight() >= self.window.into()
+    /// What was sent is sent again: the time between was not the link's, nor the server's.
+    pub(super) fn resent(&mut self, now: Duration) {
+        self.flight.resent(now);
+        self.streamed_at = None;
     }
 
     /// Whether a round awaits its verdict.
     pub(super) fn awaits(&self, round: u32) -> bool {
-        let mut rounds = self.earlier.iter().chain([&self.current]);
-        rounds.any(|other| other.number == round && other.sent.is_some())
+        self.flight.awaits(round)
     }
 
-    /// How long the text is where the round being drafted begins.
-    pub(super) fn base(&self, committed: usize) -> usize {
-        committed + self.earlier.iter().map(|round| round.drafter.ids().len()).sum::<usize>()
+    /// Whether drafting goes on while rounds await their verdict.
+    pub(super) fn is_ahead(&self) -> bool {
+        let drafts_on = |open: &OpenRound| matches!(open.phase, Phase::Fresh | Phase::Drafting);
+        !self.flight.is_empty() && self.open.as_ref().is_some_and(drafts_on)
     }
 
-    /// Whether another token is to be drafted, or to pass, before the frame is sent.
-    pub(super) fn wants_another(&self, committed: usize, eos_ids: &[u32], length_limit: usize) -> bool {
-        let ids = self.current.drafter.ids();
-        let length = self.base(committed) + ids.len();
-        (self.may_pass(length, length_limit) || self.may_draft(length, length_limit))
-            && length <= self.draft_context
-            && !ids.last().is_some_and(|id| eos_ids.contains(id))
-    }
-
-    /// Whether a token may pass, `length` tokens into the text. It takes nothing of the round, and may be the last.
-    fn may_pass(&self, length: usize, length_limit: usize) -> bool {
-        let drafter = &self.current.drafter;
-        let at_start = drafter.ids().is_empty() && !drafter.is_full();
-        self.passing != Passing::Never && at_start && length < length_limit
-    }
-
-    /// Whether the round has room for a draft, `length` tokens into the text.
-    pub(super) fn may_draft(&self, length: usize, length_limit: usize) -> bool {
-        let drafter = &self.current.drafter;
-        let drafted = drafter.ids().len();
-        drafted < self.longest
-            && self.learned.controller.wants(drafted)
-            && drafter.has_room()
-            && length < self.places(length_limit)
-    }
-
-    /// Where drafts have to end.
-    fn places(&self, length_limit: usize) -> usize {
-        // One place is the cloud's own token's, where it has one.
-        length_limit - usize::from(self.rule.has_bonus())
-    }
-
-    /// Whether the round, as it is, is continued: a draft may follow its last. It hangs on what is drafted and on nothing else, not
-    /// on what has arrived meanwhile, so that the text does not either.
-    fn continues(&self, committed: usize, eos_ids: &[u32], length_limit: usize) -> bool {
-        let drafter = &self.current.drafter;
-        let length = self.base(committed) + drafter.ids().len();
-        self.window > 1
-            && drafter.ids().last().is_some_and(|id| !eos_ids.contains(id))
-            && !drafter.defers()
-            && length < self.places(length_limit)
-            && length <= self.draft_context
-    }
-
-    /// Seals the round and sends it.
-    pub(super) fn send(
-        &mut self,
-        generation: u32,
-        committed: usize,
-        eos_ids: &[u32],
-        length_limit: usize,
-        now: Duration,
-    ) -> Vec<u8> {
-        let continued = self.continues(committed, eos_ids, length_limit);
-        let (payload, payload_bits) = self.current.drafter.payload();
-        let passed = self.passed.len();
-        let frame = Frame::Draft(Draft {
-            generation,
-            round: self.current.number,
-            epoch: self.epoch,
-            continued,
-            resampled: self.resampled.take(),
-            passed: std::mem::take(&mut self.passed),
-            stream: 0,
-            count: self.current.drafter.ids().len() as u8,
-            payload,
-        });
-        let bytes = frame.encode();
-        self.current.continued = continued;
-        self.current.sent = Some(Sent { at: now, frame_bits: bytes.len() * 8, payload_bits, passed });
-        self.phase = Phase::AwaitVerdict;
-        if continued {
-            let mut drafter = self.current.drafter.clone();
-            drafter.settle(drafter.ids().len(), None);
-            let next = Round::new(self.current.number + 1, drafter, now);
-            self.earlier.push_back(std::mem::replace(&mut self.current, next));
-            self.begin_next(committed);
-        }
-        bytes
-    }
-
-    /// The next round is about to begin, after this text and the drafts in flight.
-    fn begin_next(&mut self, committed: usize) {
-        // The last token is read for the row after it, and read again where that row was declined and no token came.
-        self.cached = self.cached.min(self.base(committed) - 1);
-        self.phase = Phase::Fresh;
-    }
-
-    /// The oldest round stands whole and others follow it.
-    pub(super) fn advance(&mut self) -> Option<Round> {
-        self.earlier.pop_front()
-    }
-
-    /// The rounds after the oldest go on from a text that is not: they are dropped.
-    pub(super) fn drop_later(&mut self, statistics: &mut Statistics, now: Duration) {
-        if let Phase::AwaitLogits(rows) = self.phase {
-            self.moot = rows;
-        }
-        let Some(oldest) = self.earlier.pop_front() else { return };
-        let last = std::mem::replace(&mut self.current, oldest);
-        for round in self.earlier.drain(..).chain([last]) {
-            statistics.wasted += round.sent.map_or(0, |_| round.drafter.ids().len());
-            let is_begun = self.phase != Phase::Fresh;
-            statistics.drafting +=
-                round.drafting.unwrap_or(if is_begun { now.saturating_sub(round.started) } else { Duration::ZERO });
-        }
-        self.phase = Phase::AwaitVerdict;
-    }
-
-    /// The current round is settled: the next begins, after this text.
-    pub(super) fn end_round(&mut self, committed: usize) {
-        let Round { number, continued, .. } = self.current;
-        self.epoch += u32::from(continued);
-        self.current.number = number + 1;
-        (self.current.continued, self.current.drafting, self.current.sent) = (false, None, None);
-        self.begin_next(committed);
-    }
-
-    /// What was sent is sent again.
-    pub(super) fn resent(&mut self, now: Duration) {
-        for round in self.earlier.iter_mut().chain([&mut self.current]) {
-            if let Some(sent) = &mut round.sent {
-                sent.at = now;
+    /// What is to be done next, if anything.
+    pub(super) fn next_step(&mut self, text: &mut Text, now: Duration) -> Option<Step> {
+        let (base, held) = (text.len() + self.flight.drafted(), self.held());
+        let open = self.open.as_mut().filter(|_| self.discarded_rows == 0)?;
+        if open.phase == Phase::Fresh {
+            (open.phase, open.started) = (Phase::Drafting, now);
+            open.drafter.begin(base);
+            // The target writes on from nothing that is not committed.
+            if self.flight.is_empty()
+                && let Some(tokens) = self.planner.next_stream()
+            {
+                let left = text.left().min(u32::MAX as usize) as u32;
+                return self.stream(tokens.clamp(1, left)).map(Step::Send);
             }
         }
-        self.streamed_at = None;
-    }
-
-    /// Asks the target to write so many tokens alone.
-    pub(super) fn stream(&mut self, generation: u32, tokens: u32) -> Vec<u8> {
-        let frame = Frame::Draft(Draft {
-            generation,
-            round: self.current.number,
-            epoch: self.epoch,
-            resampled: self.resampled.take(),
-            passed: std::mem::take(&mut self.passed),
-            stream: tokens,
-            ..Draft::default()
-        });
-        self.phase = Phase::AwaitTokens(tokens);
-        self.streamed_at = None;
-        frame.encode()
-    }
-
-    /// A token came that the target wrote alone.
-    pub(super) fn streamed(&mut self, token: u32, now: Duration) {
-        self.current.drafter.streamed(token);
-        self.learned.controller.token_streamed(self.streamed_at.map(|last| now.saturating_sub(last)));
-        self.streamed_at = Some(now);
-        if let Phase::AwaitTokens(left) = self.phase {
-            self.phase = if left > 1 { Phase::AwaitTokens(left - 1) } else { Phase::Fresh };
-            self.current.number += u32::from(left == 1);
+        if open.phase != Phase::Drafting {
+            return None;
         }
+        let length = base + open.drafter.ids().len();
+        if self.planner.wants_another(&open.drafter, length, text) {
+            return self.forward(text).map(Step::Forward);
+        }
+        if held > 0 {
+            // The text goes on beyond what the draft model can read.
+            return self.give_up(text).map(Step::Send);
+        }
+        open.drafting.get_or_insert(now.saturating_sub(open.started));
+        if self.flight.is_full() {
+            return None;
+        }
+        self.send(text, now).map(Step::Send)
     }
 
     /// The pass that gives the next draft's distribution: feeds what the cache lacks.
-    pub(super) fn forward(&self, committed: &[u32]) -> Forward {
-        let in_flight = self.earlier.iter().flat_map(|round| round.drafter.ids());
-        let drafts = in_flight.chain(self.current.drafter.ids());
-        let tokens: Vec<u32> = committed.iter().chain(drafts).copied().skip(self.cached).collect();
+    fn forward(&mut self, text: &Text) -> Option<Forward> {
+        let open = self.open.as_mut()?;
+        let drafts = self.flight.ids().chain(open.drafter.ids().iter().copied());
+        let tokens: Vec<u32> = text.ids().iter().copied().chain(drafts).skip(self.cached).collect();
         // The row of the last bonus token is there to be had where the token before it has not been read yet.
-        let rows = 1 + usize::from(self.current.drafter.wants_bonus_row() && tokens.len() > 1);
-        Forward { keep: self.cached, tokens, rows }
+        let rows = 1 + usize::from(open.drafter.wants_bonus_row() && tokens.len() > 1);
+        open.phase = Phase::AwaitsLogits(rows);
+        Some(Forward { keep: self.cached, tokens, rows })
     }
-}
 
-impl Round {
-    /// A round of nothing yet.
-    fn new(number: u32, drafter: Drafter, now: Duration) -> Self {
-        Self { number, drafter, continued: false, evidence: Vec::new(), started: now, drafting: None, sent: None }
+    /// Seals the open round and sends it.
+    fn send(&mut self, text: &Text, now: Duration) -> Option<Outgoing> {
+        let OpenRound { number: round, drafter, drafting, .. } = self.open.take()?;
+        let length = text.len() + self.flight.drafted() + drafter.ids().len();
+        let continued = self.flight.is_pipelined() && self.planner.continues(&drafter, length, text);
+        let Untold { resampled, passed } = std::mem::take(&mut self.untold);
+        let passed_before = passed.len();
+        let (payload, payload_bits) = drafter.payload();
+        let frame = Frame::Draft(Draft {
+            generation: self.generation,
+            round,
+            epoch: self.flight.epoch(),
+            continued,
+            resampled,
+            passed,
+            stream: 0,
+            count: drafter.ids().len() as u8,
+            payload,
+        });
+        let bytes = frame.encode();
+        let next = continued.then(|| drafter.next());
+        self.flight.push(SentRound {
+            number: round,
+            drafter,
+            continued,
+            evidence: Vec::new(),
+            at: now,
+            drafting: drafting.unwrap_or_default(),
+            frame_bits: bytes.len() * 8,
+            payload_bits,
+            passed: passed_before,
+        });
+        if let Some(drafter) = next {
+            self.begin_round(round + 1, drafter, text);
+        }
+        Some(Outgoing { round, bytes })
     }
-}
 
-impl Learned {
-    /// Goes on from what an earlier generation learned, if its circumstances were the same.
-    fn new(circumstances: Circumstances, earlier: Option<Self>) -> Self {
-        let earlier = earlier.filter(|earlier| earlier.circumstances == circumstances);
-        let mut learned =
-            earlier.unwrap_or_else(|| Self { controller: Controller::new(circumstances.control), circumstances });
-        learned.controller.next_generation();
-        learned
+    /// Opens a round after the text and the drafts in flight.
+    fn begin_round(&mut self, number: u32, drafter: Drafter, text: &Text) {
+        // The last token is read for the row after it, and read again where that row was declined and no token came.
+        self.cached = self.cached.min(text.len() + self.flight.drafted() - 1);
+        self.open = Some(OpenRound::new(number, drafter));
     }
-}
 
-impl Circumstances {
-    fn new(speculation: &Speculation, sampling: SamplingParameters, server: &Welcome) -> Self {
-        let control = ControlParameters {
-            stop: speculation.stop,
-            draft_length: speculation.draft_length,
-            longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
-            adaptive_mode: speculation.adaptive_mode,
-            has_bonus: speculation.rule.has_bonus() && speculation.max_in_flight == 1,
+    /// Asks the target to write so many tokens alone.
+    fn stream(&mut self, tokens: u32) -> Option<Outgoing> {
+        let open = self.open.as_mut()?;
+        let Untold { resampled, passed } = std::mem::take(&mut self.untold);
+        let (generation, round, epoch) = (self.generation, open.number, self.flight.epoch());
+        let draft = Draft { generation, round, epoch, resampled, passed, stream: tokens, ..Draft::default() };
+        open.phase = Phase::AwaitsTokens(tokens);
+        self.streamed_at = None;
+        Some(Outgoing { round, bytes: Frame::Draft(draft).encode() })
+    }
+
+    /// A row of logits has come.
+    pub(super) fn handle_logits(
+        &mut self,
+        row: LogitsRow<'_>,
+        books: &mut Books<'_>,
+        now: Duration,
+    ) -> Result<Reaction, EdgeError> {
+        let text = &*books.text;
+        if self.discarded_rows > 0 {
+            self.discarded_rows -= 1;
+            return Ok(Reaction::Wait);
+        }
+        let base = text.len() + self.flight.drafted();
+        let Some(OpenRound { drafter, phase: phase @ Phase::AwaitsLogits(_), .. }) = &mut self.open else {
+            return Ok(Reaction::Wait);
         };
-        let Speculation { scheme, rule, passing, .. } = *speculation;
-        Self { control, scheme, rule, passing, sampling }
+        let (found, vocab_size) = (row.logits.len(), text.vocab_size());
+        if found != vocab_size as usize {
+            return Err(DraftError::Length { found, vocab_size }.into());
+        }
+        if *phase != Phase::AwaitsLogits(1) {
+            *phase = Phase::AwaitsLogits(1);
+            drafter.bonus_row(row.logits)?;
+            return Ok(Reaction::Wait);
+        }
+        *phase = Phase::Drafting;
+        let drafted = drafter.ids().len();
+        let position = base + drafted;
+        self.cached = position;
+        let q = drafter.distribution(row.logits)?;
+        let may_draft = self.planner.may_draft(drafter, position, text);
+        let fate = self.planner.decide(&q, row.hidden, drafted, may_draft)?;
+        // At most five bytes an id, and a few more.
+        let budget = self.planner.budget_beside(40 * (self.untold.passed.len() + 2));
+        match drafter.take(&q, fate, Slot { position, budget })? {
+            Some(token) => Ok(self.pass(token, books, now)),
+            None => Ok(Reaction::Wait),
+        }
+    }
+
+    /// Commits a token without asking.
+    fn pass(&mut self, token: PassedToken, books: &mut Books<'_>, now: Duration) -> Reaction {
+        let Books { text, ledger } = books;
+        text.write([token.id]);
+        let finish = text.ending(token.id, text.len());
+        self.untold.passed.push(token.id);
+        let tokens = match (&mut self.held, self.planner.passing()) {
+            (Some(held), Passing::SequenceCascade { alpha }) => {
+                held.add(token.probability);
+                if finish.is_none() {
+                    return Reaction::Wait;
+                }
+                if held.confidence() < 1.0 - alpha {
+                    return self.give_up(text).map_or(Reaction::Wait, Reaction::Send);
+                }
+                std::mem::take(&mut self.untold.passed)
+            }
+            _ => vec![token.id],
+        };
+        ledger.passed(tokens.len(), now);
+        let tokens = tokens.into_iter().map(|id| (id, Origin::Passed)).collect();
+        Reaction::Commit { committed: Committed { tokens, round: None }, finish, tell: finish.is_some() }
+    }
+
+    /// A sequence cascade does not trust what it wrote: the target writes it anew.
+    fn give_up(&mut self, text: &mut Text) -> Option<Outgoing> {
+        text.take_back(std::mem::take(&mut self.untold.passed).len());
+        self.held = None;
+        self.cached = self.cached.min(text.len());
+        self.stream(text.left() as u32)
+    }
+
+    /// A token has come that the target wrote alone, and is committed.
+    pub(super) fn streamed(&mut self, token: u32, ledger: &mut Ledger, now: Duration) {
+        let Some(open) = &mut self.open else { return };
+        let Phase::AwaitsTokens(left) = open.phase else { return };
+        open.drafter.streamed(token);
+        open.phase = if left > 1 { Phase::AwaitsTokens(left - 1) } else { Phase::Fresh };
+        open.number += u32::from(left == 1);
+        let since_last = self.streamed_at.map(|last| now.saturating_sub(last));
+        self.streamed_at = Some(now);
+        ledger.streamed(self.planner.token_streamed(since_last));
+    }
+
+    /// Whether the target writes alone.
+    pub(super) fn awaits_tokens(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| matches!(open.phase, Phase::AwaitsTokens(_)))
+    }
+
+    /// What a draft of the oldest round in flight was judged by has come.
+    pub(super) fn handle_evidence(&mut self, evidence: Evidence, text: &Text) -> Result<Reaction, EdgeError> {
+        if self.is_past(evidence.round) {
+            return Ok(Reaction::Stale);
+        }
+        Ok(if self.flight.add_evidence(evidence, text)? { Reaction::Wait } else { Reaction::Stale })
+    }
+
+    /// The oldest round's verdict has come.
+    pub(super) fn handle_verdict(
+        &mut self,
+        verdict: Verdict,
+        received: Received,
+        books: &mut Books<'_>,
+    ) -> Result<Reaction, EdgeError> {
+        let is_known = self.flight.awaited().is_some() && self.flight.is_oldest(verdict.round);
+        if self.is_past(verdict.round) || is_known {
+            return Ok(Reaction::Stale);
+        }
+        let Some(oldest) = self.flight.oldest() else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
+        let round = verdict.round;
+        if round != oldest.number {
+            return Err(EdgeError::ImpossibleVerdict { what: "it is for another round" });
+        }
+        let drafted = oldest.drafter.ids().len();
+        let expected = Expected {
+            drafted,
+            has_bonus: drafted == 0 || self.planner.has_bonus() && !oldest.continued,
+            resamples: oldest.drafter.resamples(),
+            vocab_size: books.text.vocab_size(),
+            left: books.text.left(),
+        };
+        match verdict::check(verdict, &expected)? {
+            Ruling::Settled(settlement) => self.settle(settlement, received, books),
+            Ruling::Target { accepted, target } => {
+                books.text.check_target(&target)?;
+                self.resample(accepted, received, books, |drafter| Some(drafter.resample(accepted, &target)))
+            }
+            Ruling::Samples { accepted, samples } => {
+                self.resample(accepted, received, books, |drafter| drafter.survivor(accepted, &samples))
+            }
+        }
+    }
+
+    /// The target's distribution has come, which the edge asked for.
+    pub(super) fn handle_distribution(
+        &mut self,
+        answer: &Distribution,
+        received: Received,
+        books: &mut Books<'_>,
+    ) -> Result<Reaction, EdgeError> {
+        match self.flight.awaited() {
+            Some(awaited) if self.flight.is_oldest(answer.round) => {
+                books.text.check_target(&answer.target)?;
+                let received = Received { bits: awaited.bits + received.bits, ..received };
+                let accepted = awaited.accepted;
+                self.resample(accepted, received, books, |drafter| Some(drafter.resample(accepted, &answer.target)))
+            }
+            _ if self.is_past(answer.round) => Ok(Reaction::Stale),
+            _ => Err(EdgeError::Unexpected { frame: "Distribution" }),
+        }
+    }
+
+    /// Puts a token of the edge's in place of the oldest round's first rejected draft; asks for the target's distribution where there
+    /// is none. The edge, not the cloud, sees where the text ends.
+    fn resample(
+        &mut self,
+        accepted: usize,
+        received: Received,
+        books: &mut Books<'_>,
+        draw: impl FnOnce(&mut Drafter) -> Option<u32>,
+    ) -> Result<Reaction, EdgeError> {
+        self.discard_later(books.ledger, received.at);
+        let Some(round) = self.flight.oldest_mut() else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
+        let number = round.number;
+        let Some(token) = draw(&mut round.drafter) else {
+            self.flight.follow_up(accepted, received);
+            books.ledger.followed_up();
+            let bytes = Frame::Resample { generation: self.generation, round: number }.encode();
+            return Ok(Reaction::Send(Outgoing { round: number, bytes }));
+        };
+        books.ledger.resampled(received.bits);
+        self.untold.resampled = Some(token);
+        let finish = books.text.ending(token, books.text.len() + accepted + 1);
+        let settlement = Settlement { accepted, token: Some(token), finish };
+        let mut reaction = self.settle(settlement, received, books)?;
+        if let Reaction::Commit { tell, .. } = &mut reaction {
+            *tell = finish.is_some();
+        }
+        Ok(reaction)
+    }
+
+    /// Ends the oldest round: commits its accepted drafts and the token after them.
+    fn settle(
+        &mut self,
+        settlement: Settlement,
+        received: Received,
+        books: &mut Books<'_>,
+    ) -> Result<Reaction, EdgeError> {
+        let Books { text, ledger } = books;
+        let Some(oldest) = self.flight.oldest() else { return Err(EdgeError::Unexpected { frame: "Verdict" }) };
+        let goes_on = oldest.goes_on(&settlement);
+        if !goes_on {
+            self.discard_later(ledger, received.at);
+        }
+        let Some((mut round, alone)) = self.flight.settle(&settlement, received.at) else {
+            return Err(EdgeError::Unexpected { frame: "Verdict" });
+        };
+        let Settlement { accepted, token, finish } = settlement;
+        text.write(round.drafter.ids()[..accepted].iter().copied().chain(token));
+        let (record, times) = ledger.round(&mut round, &settlement, received, alone);
+        ledger.estimated(self.planner.round_done(&times));
+        if !goes_on {
+            self.begin_round(round.number + 1, round.drafter, text);
+        }
+        let committed = Committed { tokens: ledger::origins(&record), round: Some(record) };
+        Ok(Reaction::Commit { committed, finish, tell: false })
+    }
+
+    /// The rounds after the oldest go on from a text that is not the target's: they are discarded.
+    fn discard_later(&mut self, ledger: &mut Ledger, now: Duration) {
+        for round in self.flight.discard_later() {
+            ledger.discarded(&round);
+        }
+        let Some(open) = self.open.take() else { return };
+        if let Phase::AwaitsLogits(rows) = open.phase {
+            self.discarded_rows = rows;
+        }
+        if open.phase != Phase::Fresh {
+            ledger.drafted_for_nothing(open.drafting.unwrap_or(now.saturating_sub(open.started)));
+        }
+    }
+
+    /// Whether a round's verdict has been taken.
+    fn is_past(&self, round: u32) -> bool {
+        let next = self.flight.oldest().map(|oldest| oldest.number).or(self.open.as_ref().map(|open| open.number));
+        next.is_some_and(|next| round < next)
+    }
+}
+
+impl OpenRound {
+    /// A round of nothing yet.
+    fn new(number: u32, drafter: Drafter) -> Self {
+        Self { number, drafter, phase: Phase::Fresh, started: Duration::ZERO, drafting: None }
     }
 }

@@ -1,17 +1,39 @@
 //! What a generation is asked for, and whether it can be had.
 
+use std::sync::Arc;
+
 use outrider_codec::{
     frame::{SamplingParameters, Welcome},
     scheme::SchemeParameters,
 };
 
-use super::{DraftInfo, StartError};
+use super::error::StartError;
 use crate::{
     draft::conformal::ThresholdParameters,
     judge::{rules::Rule, unscaled},
-    policy::{control::StopRule, passing::Passing},
+    policy::{control::StopRule, gate::Heads, passing::Passing},
     study::{comparison::ComparisonParameters, statistics::Law},
 };
+
+/// The draft model, as a session needs to know it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DraftInfo {
+    /// V.
+    pub vocab_size: u32,
+    /// SHA-256 of the vocabulary; FORMAT.md says of what exactly.
+    pub tokenizer_hash: [u8; 32],
+    /// The most tokens the draft model can read.
+    pub context_length: u32,
+    /// Trained heads on its hidden states, if it has any.
+    pub heads: Option<Arc<Heads>>,
+}
+
+/// Both ends, as they have described themselves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends<'a> {
+    pub(super) draft: &'a DraftInfo,
+    pub(super) server: &'a Welcome,
+}
 
 /// What a generation is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,12 +121,9 @@ impl Speculation {
     }
 }
 
-pub(super) fn check(
-    prompt: &[u32],
-    settings: &Settings,
-    draft: &DraftInfo,
-    server: &Welcome,
-) -> Result<(), StartError> {
+/// Checks that both ends can generate from a prompt as they are asked to.
+pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Result<(), StartError> {
+    let Ends { draft, server } = ends;
     let setting = |name, range| Err(StartError::Setting { name, range });
     if prompt.is_empty() {
         return Err(StartError::EmptyPrompt);

@@ -1,10 +1,14 @@
 use outrider_codec::{
-    frame::{Distribution, Draft, Evidence, Next, SamplingParameters, TargetDist, Token, Verdict},
+    frame::{
+        Distribution, Draft, Evidence, Finish, Next, Resume, SamplingParameters, TargetDist, Ticket, Token, Verdict,
+    },
     scheme::{Code, Downlink, SchemeParameters},
 };
 
 use super::*;
 use crate::{
+    Forward,
+    draft::DraftError,
     judge::rules::Rule,
     policy::{control::StopRule, passing::Passing},
 };
@@ -485,7 +489,7 @@ fn a_server_that_knows_nothing_is_asked_for_the_rest() {
         assert!(matches!(polled(&mut session).0[..], [Frame::Hello(_)]));
         let ticket = Ticket { id: [3; 16], ..TICKET };
         give(&mut session, Frame::Welcome(Welcome { ticket, ..welcome(16) })).unwrap();
-        assert_eq!(session.claim(), Some(Claim { ticket, attempts: 0, generation: 2 }));
+        assert_eq!(session.saved(), Some(SavedSession { ticket, attempts: 0, generation: 2 }));
         let (frames, events) = polled(&mut session);
         assert!(events.contains(&Event::Resumed { anew: true }));
         let [Frame::Prompt(prompt), Frame::Draft(draft)] = &frames[..] else { panic!("{frames:?}") };
@@ -513,15 +517,15 @@ fn only_a_session_that_there_is_goes_on() {
     let other = Welcome { ticket: Ticket { id: [3; 16], ..TICKET }, ..welcome(16) };
     assert_eq!(give(&mut session, Frame::Welcome(other)), Err(EdgeError::Unexpected { frame: "Welcome" }));
     // After a reload only the ticket is left: the generation is given up, and its text may be gone on from.
-    let claim = Claim { ticket: TICKET, attempts: 2, generation: 4 };
-    let mut session = EdgeSession::returning(draft.clone(), claim);
+    let saved = SavedSession { ticket: TICKET, attempts: 2, generation: 4 };
+    let mut session = EdgeSession::returning(draft.clone(), saved);
     assert_eq!(polled(&mut session).0, [resume(3, 4, 0)]);
     give(&mut session, Frame::Welcome(welcome(16))).unwrap();
     assert_eq!(polled(&mut session).0, [Frame::Cancel { generation: 4 }]);
     session.start(vec![0, 3], &settings(4), NOW).unwrap();
     assert!(matches!(&polled(&mut session).0[..], [Frame::Generate(request)] if request.generation == 5));
     // If that is gone as well, there is a new session.
-    let mut session = EdgeSession::returning(draft, claim);
+    let mut session = EdgeSession::returning(draft, saved);
     give(&mut session, refusal(ErrorCode::UnknownSession)).unwrap();
     assert!(session.disconnected());
     session.reconnected();

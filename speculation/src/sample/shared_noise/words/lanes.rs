@@ -3,7 +3,8 @@
 //! Arrays, which compilers for processors make vectors of. For the browser they do not, where it has to rotate: its
 //! vectors are named here.
 
-use super::BLOCKS;
+/// Blocks computed together.
+pub(crate) const BLOCKS: usize = 8;
 
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod arrays {

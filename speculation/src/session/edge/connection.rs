@@ -1,0 +1,154 @@
+//! What there is of a session's connection: the handshake, and the frames that the server has yet to answer.
+
+use std::collections::VecDeque;
+
+use outrider_codec::frame::{Frame, Hello, Resume, Ticket, Welcome};
+
+use super::{
+    error::EdgeError,
+    event::{EdgeOutput, Event},
+};
+
+/// What is needed to resume a session from elsewhere: to be kept where only its user can read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavedSession {
+    /// Its name and secret.
+    pub ticket: Ticket,
+    /// How often it was resumed.
+    pub attempts: u32,
+    /// Its last generation.
+    pub generation: u32,
+}
+
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Hello is under way.
+    Greeting,
+    /// Resume is under way.
+    Resuming,
+    /// The handshake is done.
+    Up,
+    /// There is none.
+    Down,
+}
+
+/// A frame that the server has to have.
+#[derive(Debug)]
+struct Unanswered {
+    /// The round that the answer is about; `None` for what any answer of the generation answers.
+    round: Option<u32>,
+    bytes: Vec<u8>,
+}
+
+/// One connection after another to the same server, with what is to be sent and told.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stage: Stage,
+    /// What the session is resumed with; `None` if the server has none of it.
+    ticket: Option<Ticket>,
+    /// How often it was asked for with that.
+    attempts: u32,
+    /// What was sent and the server has not answered, oldest first: at most Cancel, Prompt, the Drafts in flight and Resample.
+    unanswered: Vec<Unanswered>,
+    outputs: VecDeque<EdgeOutput>,
+}
+
+impl Connection {
+    /// Before the first; to a server that has a session with this ticket, if there is one.
+    pub(super) fn new(ticket: Option<Ticket>, attempts: u32) -> Self {
+        Self { stage: Stage::Down, ticket, attempts, unanswered: Vec::new(), outputs: VecDeque::new() }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// What the session can be resumed with, its last generation being this.
+    pub(super) fn saved(&self, generation: u32) -> Option<SavedSession> {
+        Some(SavedSession { ticket: self.ticket?, attempts: self.attempts, generation })
+    }
+
+    /// A connection is there: says Hello, or asks for the session, whose last text is so long.
+    pub(super) fn open(&mut self, hello: Hello, generation: u32, length: u32) {
+        let frame = match self.ticket {
+            Some(ticket) => {
+                self.stage = Stage::Resuming;
+                self.attempts = self.attempts.saturating_add(1);
+                Frame::Resume(Resume { ticket, attempt: self.attempts, generation, length })
+            }
+            None => {
+                self.stage = Stage::Greeting;
+                Frame::Hello(hello)
+            }
+        };
+        self.outputs.push_back(EdgeOutput::Send(frame.encode()));
+    }
+
+    /// The handshake is done. Gives whether the session is a new one.
+    pub(super) fn welcome(&mut self, welcome: &Welcome) -> Result<bool, EdgeError> {
+        let anew = self.stage == Stage::Greeting;
+        if !anew && self.ticket != Some(welcome.ticket) {
+            return Err(EdgeError::Unexpected { frame: "Welcome" });
+        }
+        if anew {
+            self.attempts = 0;
+        }
+        (self.stage, self.ticket) = (Stage::Up, Some(welcome.ticket));
+        Ok(anew)
+    }
+
+    /// The connection is gone. What was to be sent over it is not.
+    pub(super) fn lose(&mut self) {
+        self.outputs.retain(|output| matches!(output, EdgeOutput::Event(_)));
+        self.stage = Stage::Down;
+    }
+
+    /// The server is done with the connection, and has forgotten the session.
+    pub(super) fn forgotten(&mut self) {
+        (self.ticket, self.stage) = (None, Stage::Down);
+    }
+
+    /// Sends a frame that the server has to have: without a connection, when there is one. Gives the bits that were sent.
+    pub(super) fn send(&mut self, round: Option<u32>, bytes: Vec<u8>) -> usize {
+        self.unanswered.push(Unanswered { round, bytes: bytes.clone() });
+        if self.stage == Stage::Up { self.post(bytes) } else { 0 }
+    }
+
+    /// Says goodbye, if there is anyone to say it to. Gives the bits that were sent.
+    pub(super) fn say_bye(&mut self) -> usize {
+        if self.stage == Stage::Down { 0 } else { self.post(Frame::Bye.encode()) }
+    }
+
+    /// Sends again what the server has not answered. Gives the bits that were sent.
+    pub(super) fn resend(&mut self) -> usize {
+        let frames = std::mem::take(&mut self.unanswered);
+        frames.into_iter().map(|Unanswered { round, bytes }| self.send(round, bytes)).sum()
+    }
+
+    /// Keeps only the frames of rounds whose answer `is_due`.
+    pub(super) fn keep_unanswered(&mut self, is_due: impl Fn(u32) -> bool) {
+        self.unanswered.retain(|frame| frame.round.is_some_and(&is_due));
+    }
+
+    /// Nothing that was sent before matters any more.
+    pub(super) fn forget_unanswered(&mut self) {
+        self.unanswered.clear();
+    }
+
+    /// Tells the user something, after what is to be sent already.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.outputs.push_back(EdgeOutput::Event(event));
+    }
+
+    /// What is to be sent or told next.
+    pub(super) fn poll(&mut self) -> Option<EdgeOutput> {
+        self.outputs.pop_front()
+    }
+
+    fn post(&mut self, bytes: Vec<u8>) -> usize {
+        let bits = bytes.len() * 8;
+        self.outputs.push_back(EdgeOutput::Send(bytes));
+        bits
+    }
+}

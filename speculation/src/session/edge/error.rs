@@ -1,0 +1,123 @@
+//! Why a session, or the start of a generation, fails.
+
+use outrider_codec::error::{DecodeError, ParameterError};
+
+use crate::{draft::DraftError, judge::unscaled::Incompatible};
+
+/// Why the edge cannot go on.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum EdgeError {
+    /// The server's bytes are no frame.
+    #[error("the server sent bytes that are no frame: {0}")]
+    Decode(#[from] DecodeError),
+    /// The server sent a frame that does not belong here.
+    #[error("the server sent {frame}, which does not belong here")]
+    Unexpected {
+        /// The frame's name.
+        frame: &'static str,
+    },
+    /// The server's verdict contradicts what was drafted.
+    #[error("the server's verdict is impossible: {what}")]
+    ImpossibleVerdict {
+        /// What is impossible about it.
+        what: &'static str,
+    },
+    /// The server's vocabulary is not the draft's.
+    #[error("the draft has a vocabulary of {draft} tokens, the target of {target}")]
+    Vocabulary {
+        /// V of the draft.
+        draft: u32,
+        /// V of the target.
+        target: u32,
+    },
+    /// The server has forgotten the session, and what is left of the generation cannot be asked of it again.
+    #[error("the server has forgotten the text and cannot go on with it: {0}")]
+    Forgotten(StartError),
+    /// The draft model gave something that cannot be sampled.
+    #[error(transparent)]
+    Draft(#[from] DraftError),
+    /// The drafts cannot be coded; a fault of ours.
+    #[error("the drafts cannot be coded: {0}")]
+    Encode(ParameterError),
+}
+
+impl EdgeError {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            EdgeError::Decode(DecodeError::Version { .. }) => "incompatible-version",
+            EdgeError::Decode(_) => "malformed",
+            EdgeError::Unexpected { .. } => "out-of-order",
+            EdgeError::ImpossibleVerdict { .. } => "impossible-verdict",
+            EdgeError::Vocabulary { .. } => "tokenizer-mismatch",
+            EdgeError::Forgotten(error) => error.code(),
+            EdgeError::Draft(_) => "draft-failed",
+            EdgeError::Encode(_) => "internal",
+        }
+    }
+}
+
+/// Why a generation cannot start. The session is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// The handshake is not done, or a generation is under way, or the session is closed.
+    #[error("the session is not idle")]
+    NotIdle,
+    /// The prompt has no tokens.
+    #[error("the prompt is empty")]
+    EmptyPrompt,
+    /// The prompt does not fit the target's context.
+    #[error("the prompt has {tokens} tokens; at most {limit} fit")]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// The most that fit.
+        limit: usize,
+    },
+    /// A prompt token is outside the vocabulary.
+    #[error("prompt token {token} is outside the vocabulary of {vocab_size}")]
+    PromptToken {
+        /// The token.
+        token: u32,
+        /// V.
+        vocab_size: u32,
+    },
+    /// A setting is out of its range.
+    #[error("{name} must be {range}")]
+    Setting {
+        /// Which.
+        name: &'static str,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// The scheme's parameters are out of their range.
+    #[error(transparent)]
+    Scheme(#[from] ParameterError),
+    /// The rule cannot be used with the scheme.
+    #[error(transparent)]
+    Rule(#[from] Incompatible),
+    /// The draft model has no trained head for what was asked.
+    #[error("{what} needs a trained {head}, which this draft model does not have")]
+    NoHead {
+        /// What was asked for.
+        what: &'static str,
+        /// What it needs.
+        head: &'static str,
+    },
+}
+
+impl StartError {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            StartError::NotIdle => "not-idle",
+            StartError::PromptTooLong { .. } => "prompt-too-long",
+            StartError::EmptyPrompt
+            | StartError::PromptToken { .. }
+            | StartError::Setting { .. }
+            | StartError::Scheme(_)
+            | StartError::Rule(_)
+            | StartError::NoHead { .. } => "invalid-parameters",
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the generations of a session learn of the link and the models, one from another.
+
+use outrider_codec::{
+    frame::{MAX_DRAFT_TOKENS, SamplingParameters, Welcome},
+    scheme::SchemeParameters,
+};
+
+use super::settings::Speculation;
+use crate::{
+    judge::rules::Rule,
+    policy::{
+        control::{ControlParameters, Controller},
+        passing::Passing,
+    },
+};
+
+/// What a generation has learned, and where.
+#[derive(Debug)]
+pub(super) struct Learned {
+    circumstances: Circumstances,
+    pub(super) controller: Controller,
+}
+
+/// What acceptance and times depend on: under other ones they have to be learned anew.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Circumstances {
+    control: ControlParameters,
+    scheme: SchemeParameters,
+    rule: Rule,
+    passing: Passing,
+    sampling: SamplingParameters,
+}
+
+impl Learned {
+    /// At the start of a generation: what an `earlier` one learned, if its circumstances were the same.
+    pub(super) fn new(
+        speculation: &Speculation,
+        sampling: SamplingParameters,
+        server: &Welcome,
+        earlier: Option<Self>,
+    ) -> Self {
+        let circumstances = Circumstances::new(speculation, sampling, server);
+        let earlier = earlier.filter(|earlier| earlier.circumstances == circumstances);
+        let mut learned =
+            earlier.unwrap_or_else(|| Self { controller: Controller::new(circumstances.control), circumstances });
+        learned.controller.next_generation();
+        learned
+    }
+}
+
+impl Circumstances {
+    fn new(speculation: &Speculation, sampling: SamplingParameters, server: &Welcome) -> Self {
+        let control = ControlParameters {
+            stop: speculation.stop,
+            draft_length: speculation.draft_length,
+            longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
+            adaptive_mode: speculation.adaptive_mode,
+            has_bonus: speculation.rule.has_bonus() && speculation.max_in_flight == 1,
+        };
+        let Speculation { scheme, rule, passing, .. } = *speculation;
+        Self { control, scheme, rule, passing, sampling }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a generation costs: the one place where statistics and records of rounds are made.
+
+use core::time::Duration;
+
+use super::{event::Origin, flight::SentRound, reaction::Received, settings::Mode, text::Text, verdict::Settlement};
+use crate::{
+    draft::conformal::Conformal,
+    policy::control::{Estimates, RoundTimes},
+    study::{
+        explanation::Explanation,
+        statistics::{RoundRecord, Statistics, milliseconds},
+    },
+    theory::sqs,
+};
+
+/// What a generation writes to: the text, and what it costs.
+#[derive(Debug)]
+pub(super) struct Books<'a> {
+    pub(super) text: &'a mut Text,
+    pub(super) ledger: &'a mut Ledger,
+}
+
+/// The statistics of a generation as it goes.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    statistics: Statistics,
+    /// When the generation began.
+    started: Duration,
+}
+
+impl Ledger {
+    /// At the start of a generation.
+    pub(super) fn new(mode: &Mode, now: Duration) -> Self {
+        let statistics = match mode {
+            Mode::CloudOnly => Statistics::default(),
+            Mode::Speculative(speculation) => Statistics {
+                law: Some(speculation.law()),
+                explanation: speculation.explain.then(Explanation::default),
+                ..Statistics::default()
+            },
+        };
+        Self { statistics, started: now }
+    }
+
+    pub(super) fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Frames of so many bits were sent.
+    pub(super) fn sent(&mut self, bits: usize) {
+        self.statistics.uplink_bits += bits;
+    }
+
+    /// A frame of so many bits came.
+    pub(super) fn received(&mut self, bits: usize) {
+        self.statistics.downlink_bits += bits;
+    }
+
+    /// Tokens were committed without asking.
+    pub(super) fn passed(&mut self, tokens: usize, now: Duration) {
+        self.statistics.passed += tokens;
+        self.committed(tokens, now);
+    }
+
+    /// The target wrote a token alone.
+    pub(super) fn written(&mut self, now: Duration) {
+        self.statistics.server_passes += 1;
+        self.committed(1, now);
+    }
+
+    /// It did so in a generation that the edge drafts for.
+    pub(super) fn streamed(&mut self, estimates: Estimates) {
+        self.statistics.streamed += 1;
+        self.statistics.estimates = estimates;
+    }
+
+    /// No sample survived; the target's distribution is asked for.
+    pub(super) fn followed_up(&mut self) {
+        self.statistics.follow_ups += 1;
+    }
+
+    /// The edge resampled a token after so many bits had come for it.
+    pub(super) fn resampled(&mut self, bits: usize) {
+        self.statistics.rejection_downlink_bits += bits;
+    }
+
+    /// A round in flight was discarded.
+    pub(super) fn discarded(&mut self, round: &SentRound) {
+        self.statistics.wasted += round.drafter.ids().len();
+        self.drafted_for_nothing(round.drafting);
+    }
+
+    /// So long a round was drafted that was never sent.
+    pub(super) fn drafted_for_nothing(&mut self, drafting: Duration) {
+        self.statistics.drafting += drafting;
+    }
+
+    /// What the controller makes of it all.
+    pub(super) fn estimated(&mut self, estimates: Estimates) {
+        self.statistics.estimates = estimates;
+    }
+
+    /// Counts a settled round, and settles its drafter. `alone` is its own part of the time that rounds were in flight.
+    pub(super) fn round(
+        &mut self,
+        round: &mut SentRound,
+        settlement: &Settlement,
+        received: Received,
+        alone: Duration,
+    ) -> (RoundRecord, RoundTimes) {
+        let Settlement { accepted, token, .. } = *settlement;
+        let drafted = round.drafter.ids().to_vec();
+        // A round that an accepted end-of-text token ended has no rejected draft.
+        let rejected = accepted < drafted.len() && token.is_some();
+        let judged = accepted + usize::from(rejected);
+        self.explain(round, judged);
+        let other_bits = round.drafter.settle(accepted, token);
+        let threshold = round.drafter.threshold();
+        if let Some(threshold) = threshold {
+            self.threshold(threshold);
+        }
+        let round_trip = received.at.saturating_sub(round.at);
+        let times = RoundTimes {
+            drafted: drafted.len(),
+            judged,
+            accepted,
+            committed: accepted + usize::from(token.is_some()),
+            passed: round.passed,
+            drafting: round.drafting,
+            round_trip: alone,
+        };
+        let statistics = &mut self.statistics;
+        statistics.rounds += 1;
+        statistics.drafted += drafted.len();
+        statistics.judged += judged;
+        statistics.accepted += accepted;
+        statistics.resampled += usize::from(rejected);
+        statistics.payload_bits += round.payload_bits;
+        statistics.draft_frame_bits += round.frame_bits;
+        statistics.drafting += round.drafting;
+        statistics.round_trip = round_trip;
+        statistics.server_passes += 1;
+        self.committed(times.committed, received.at);
+        let record = RoundRecord {
+            round: round.number,
+            accepted,
+            token,
+            payload_bits: round.payload_bits,
+            uplink_bits: round.frame_bits,
+            downlink_bits: received.bits,
+            draft_ms: milliseconds(round.drafting),
+            round_trip_ms: milliseconds(round_trip),
+            threshold: threshold.map(Conformal::threshold),
+            other_bits: other_bits.into_iter().collect(),
+            drafted,
+        };
+        (record, times)
+    }
+
+    fn explain(&mut self, round: &SentRound, judged: usize) {
+        let Some(explanation) = &mut self.statistics.explanation else { return };
+        for (drawn, evidence) in round.drafter.drawn().iter().zip(&round.evidence).take(judged) {
+            explanation.add(drawn, evidence);
+        }
+    }
+
+    fn threshold(&mut self, threshold: &Conformal) {
+        let updates = threshold.updates();
+        self.statistics.mean_dropped_mass = threshold.mean_dropped_mass();
+        let bound = || sqs::dropped_mass_bound(threshold.parameters(), updates);
+        self.statistics.dropped_mass_bound = (updates > 0).then(bound);
+    }
+
+    fn committed(&mut self, tokens: usize, now: Duration) {
+        let statistics = &mut self.statistics;
+        statistics.elapsed = now.saturating_sub(self.started);
+        if statistics.tokens == 0 {
+            statistics.first_token = statistics.elapsed;
+        }
+        statistics.tokens += tokens;
+    }
+}
+
+/// The tokens of a settled round, with where each came from.
+pub(super) fn origins(record: &RoundRecord) -> Vec<(u32, Origin)> {
+    let after = if record.accepted < record.drafted.len() { Origin::Resampled } else { Origin::Bonus };
+    let accepted = record.drafted[..record.accepted].iter().map(|&id| (id, Origin::Accepted));
+    accepted.chain(record.token.map(|id| (id, after))).collect()
+}

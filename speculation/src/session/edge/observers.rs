@@ -1,0 +1,95 @@
+//! What follows the draft model's distributions besides the drafts: C-SQS's threshold, and the cost under other schemes.
+//!
+//! Both see every token that the draft model has a distribution of, and return to the committed text with each verdict.
+
+use crate::{
+    draft::{DraftError, conformal::Conformal},
+    sample::Distribution,
+    study::comparison::Comparison,
+};
+
+/// Those of one generation.
+#[derive(Debug, Clone)]
+pub(super) struct Observers {
+    /// C-SQS's.
+    pub(super) threshold: Option<Conformal>,
+    pub(super) comparison: Option<Comparison>,
+}
+
+impl Observers {
+    /// β; 0 where the scheme has no threshold.
+    pub(super) fn beta(&self) -> f64 {
+        self.threshold.as_ref().map_or(0.0, Conformal::threshold)
+    }
+
+    /// Whether the distribution of the last verdict's bonus token is wanted.
+    pub(super) fn owe(&self) -> bool {
+        self.threshold.as_ref().is_some_and(Conformal::owes) || self.comparison.as_ref().is_some_and(Comparison::owes)
+    }
+
+    /// The distribution of the last verdict's bonus token; `dropped` gives the mass that its support drops.
+    pub(super) fn bonus(
+        &mut self,
+        q: &Distribution<'_>,
+        dropped: impl FnOnce(f64) -> Result<f64, DraftError>,
+    ) -> Result<(), DraftError> {
+        if let Some(threshold) = self.threshold.as_mut().filter(|threshold| threshold.owes()) {
+            threshold.bonus(dropped(threshold.threshold())?);
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.bonus(q)?;
+        }
+        Ok(())
+    }
+
+    /// A token was drafted from `q`, whose support dropped so much.
+    pub(super) fn drafted(&mut self, q: &Distribution<'_>, id: u32, dropped: f64) -> Result<(), DraftError> {
+        if let Some(threshold) = &mut self.threshold {
+            threshold.drafted(dropped);
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.drafted(q, id)?;
+        }
+        Ok(())
+    }
+
+    /// The round ended before a token from `q`.
+    pub(super) fn declined(&mut self, q: &Distribution<'_>, dropped: f64) -> Result<(), DraftError> {
+        if let Some(threshold) = &mut self.threshold {
+            threshold.declined(dropped);
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.declined(q)?;
+        }
+        Ok(())
+    }
+
+    /// A token from `q` was committed without being sent.
+    pub(super) fn passed(&mut self, q: &Distribution<'_>, id: u32, dropped: f64) -> Result<(), DraftError> {
+        if let Some(threshold) = &mut self.threshold {
+            threshold.passed(dropped);
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.passed(q, id)?;
+        }
+        Ok(())
+    }
+
+    /// The target wrote a token alone.
+    pub(super) fn streamed(&mut self, id: u32) {
+        if let Some(threshold) = &mut self.threshold {
+            threshold.forgive();
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.streamed(id);
+        }
+    }
+
+    /// The verdict: so many drafts are accepted, then comes `token`. Gives what the drafts would have cost under other schemes.
+    pub(super) fn settle(&mut self, accepted: usize, token: Option<u32>) -> Vec<(&'static str, usize)> {
+        if let Some(threshold) = &mut self.threshold {
+            threshold.verdict(accepted, token.is_some());
+        }
+        self.comparison.as_mut().map(|comparison| comparison.settle(accepted, token)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,198 @@
+//! What is to become of each position before its token is drawn: the gate, the stop rule, the budget and the text's end.
+//!
+//! It is decided before the draw and whatever that gives. Otherwise short codes, that is likely tokens, would be drafted more often
+//! than q̂ says.
+
+use std::sync::Arc;
+
+use outrider_codec::{frame::MAX_DRAFT_TOKENS, scheme::MAX_PAYLOAD_BITS};
+
+use super::{
+    drafter::Drafter,
+    learned::Learned,
+    settings::{DraftInfo, Ends, Speculation},
+    text::Text,
+};
+use crate::{
+    draft::DraftError,
+    judge::rules::{Need, Statistic},
+    policy::{
+        control::{Advice, Estimates, Move, Outlook, RoundTimes},
+        gate::{HeadError, Heads},
+        passing::{Doubt, Passing},
+    },
+    sample::Distribution,
+};
+
+/// What is to become of a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its token is committed without being sent.
+    Pass,
+    /// Its token is drafted; `last`: and no other after it in this round.
+    Draft { last: bool },
+    /// The target writes its token: the round ends before it.
+    Decline,
+}
+
+/// Decides for one generation.
+#[derive(Debug)]
+pub(super) struct Planner {
+    passing: Passing,
+    heads: Option<Arc<Heads>>,
+    learned: Learned,
+    /// Whether the rule puts a token of the target's after drafts that are all accepted.
+    has_bonus: bool,
+    /// The most drafts of a round.
+    longest: usize,
+    /// The most tokens that the draft model can read.
+    draft_context: usize,
+    /// The most payload bits of a round.
+    budget: usize,
+}
+
+impl Planner {
+    pub(super) fn new(speculation: &Speculation, ends: Ends<'_>, learned: Learned) -> Self {
+        let DraftInfo { context_length, heads, .. } = ends.draft;
+        Self {
+            passing: speculation.passing,
+            heads: heads.clone(),
+            learned,
+            has_bonus: speculation.rule.has_bonus(),
+            longest: ends.server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
+            draft_context: *context_length as usize,
+            budget: speculation.bit_budget.map_or(MAX_PAYLOAD_BITS, |bits| bits as usize).min(MAX_PAYLOAD_BITS),
+        }
+    }
+
+    pub(super) fn into_learned(self) -> Learned {
+        self.learned
+    }
+
+    pub(super) fn has_bonus(&self) -> bool {
+        self.has_bonus
+    }
+
+    pub(super) fn passing(&self) -> Passing {
+        self.passing
+    }
+
+    /// The payload bits of a round where so many of the frame are taken otherwise.
+    pub(super) fn budget_beside(&self, taken: usize) -> usize {
+        self.budget.min(MAX_PAYLOAD_BITS.saturating_sub(taken))
+    }
+
+    /// How many tokens the target is to write alone before the next round, if any.
+    pub(super) fn next_stream(&mut self) -> Option<u32> {
+        // A cascade has its own way of choosing the target.
+        if self.passing.is_cascade() {
+            return None;
+        }
+        match self.learned.controller.next_move() {
+            Move::Stream { tokens } => Some(tokens),
+            Move::Draft => None,
+        }
+    }
+
+    /// Whether another token is to be drafted, or to pass, before the frame is sent; the text would be so long without it.
+    pub(super) fn wants_another(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
+        (self.may_pass(drafter, length, text) || self.may_draft(drafter, length, text))
+            && length <= self.draft_context
+            && !drafter.ids().last().is_some_and(|&id| text.is_end(id))
+    }
+
+    /// Whether a token may pass. It takes nothing of the round, and may be the text's last.
+    fn may_pass(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
+        let at_start = drafter.ids().is_empty() && !drafter.has_ended();
+        self.passing != Passing::Never && at_start && length < text.length_limit()
+    }
+
+    /// Whether the round has room for a draft.
+    pub(super) fn may_draft(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
+        let drafted = drafter.ids().len();
+        drafted < self.longest
+            && self.learned.controller.wants(drafted)
+            && drafter.has_room(self.budget)
+            && length < self.end_of_drafts(text)
+    }
+
+    /// Where drafts have to end.
+    fn end_of_drafts(&self, text: &Text) -> usize {
+        // One position is the cloud's own token's, where it has one.
+        text.length_limit() - usize::from(self.has_bonus)
+    }
+
+    /// Whether a draft may follow the round's last. It hangs on what is drafted and on nothing else, not on what has arrived
+    /// meanwhile, so that the text does not either.
+    pub(super) fn continues(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
+        drafter.ids().last().is_some_and(|&id| !text.is_end(id))
+            && !drafter.defers()
+            && length < self.end_of_drafts(text)
+            && length <= self.draft_context
+    }
+
+    /// What is to become of the position after so many drafts of the round, with the distribution `q` and the hidden state that it was
+    /// made of.
+    pub(super) fn decide(
+        &mut self,
+        q: &Distribution<'_>,
+        hidden: &[f32],
+        drafted: usize,
+        may_draft: bool,
+    ) -> Result<Fate, DraftError> {
+        self.check_width(hidden)?;
+        let doubt = match drafted {
+            0 => self.passing.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, q)),
+            _ => Doubt::Verify,
+        };
+        let advice = match doubt {
+            Doubt::None => return Ok(Fate::Pass),
+            Doubt::Verify if may_draft => self.consider(q, hidden, drafted),
+            Doubt::Verify | Doubt::Defer => Advice::Decline,
+        };
+        Ok(match advice {
+            Advice::Draft => Fate::Draft { last: false },
+            Advice::DraftAndStop => Fate::Draft { last: true },
+            Advice::Decline => Fate::Decline,
+        })
+    }
+
+    fn consider(&mut self, q: &Distribution<'_>, hidden: &[f32], drafted: usize) -> Advice {
+        if !self.learned.controller.needs_outlook() {
+            return Advice::Draft;
+        }
+        let head = self.heads.as_ref().and_then(|heads| heads.stop.as_ref());
+        let outlook = Outlook {
+            peak: scalar(Need::Peak, q),
+            entropy: scalar(Need::Entropy, q),
+            stop_score: head.map(|head| head.score(hidden)),
+        };
+        self.learned.controller.consider(drafted, &outlook)
+    }
+
+    fn check_width(&self, hidden: &[f32]) -> Result<(), DraftError> {
+        match self.heads.as_ref().map(|heads| heads.check_width(hidden.len())) {
+            Some(Err(HeadError::Width { head: expected, hidden: found })) => {
+                Err(DraftError::Hidden { found, expected })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A round is settled. Gives what is thought of the session now.
+    pub(super) fn round_done(&mut self, times: &RoundTimes) -> Estimates {
+        self.learned.controller.round_done(times);
+        self.learned.controller.estimates()
+    }
+
+    /// The target wrote a token alone, so long after the one before. Gives what is thought of the session now.
+    pub(super) fn token_streamed(&mut self, since_last: Option<core::time::Duration>) -> Estimates {
+        self.learned.controller.token_streamed(since_last);
+        self.learned.controller.estimates()
+    }
+}
+
+/// A statistic of the draft model's own distribution.
+fn scalar(need: Need, q: &Distribution<'_>) -> f64 {
+    if let Statistic::Scalar(value) = need.of_unscaled(q, &[]) { value } else { 0.0 }
+}

@@ -1,0 +1,50 @@
+//! What a generation wants done, and what follows from what it is handed.
+
+use core::time::Duration;
+
+use outrider_codec::frame::Finish;
+
+use super::event::Committed;
+use crate::Forward;
+
+/// What a generation wants done next.
+#[derive(Debug)]
+pub(super) enum Step {
+    Forward(Forward),
+    Send(Outgoing),
+}
+
+/// A frame that the cloud answers.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// The round that the answer is about.
+    pub(super) round: u32,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What follows from a frame of the cloud's, or from logits.
+#[derive(Debug)]
+pub(super) enum Reaction {
+    /// This is to be sent: something has to be asked first, or the target is to write.
+    Send(Outgoing),
+    /// Tokens are committed, and the generation may be over; `tell` the cloud if it cannot know that itself.
+    Commit { committed: Committed, finish: Option<Finish>, tell: bool },
+    /// Nothing yet.
+    Wait,
+    /// The frame came before: nothing, and it answers nothing.
+    Stale,
+}
+
+/// When a frame of the cloud's came, and its size.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub(super) at: Duration,
+    pub(super) bits: usize,
+}
+
+/// A row of the draft model's logits, with the hidden state that they were made of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogitsRow<'a> {
+    pub(super) logits: &'a [f32],
+    pub(super) hidden: &'a [f32],
+}
