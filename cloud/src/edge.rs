@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use futures_channel::mpsc;
-use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt, future};
+use futures_util::{Sink, SinkExt, Stream, StreamExt, future};
 use outrider_codec::frame::ErrorFrame;
 use outrider_models::{Chunk, KvCache, Model, ModelError, Scratch};
 use outrider_speculation::{
     Forward,
     session::{
         cloud::TargetInfo,
-        edge::{Committed, DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError},
+        driver::{DraftModel, DriveError, Driver, Notice, Platform, Socket},
+        edge::{Committed, DraftInfo, EdgeError, EdgeSession, EndReason, Settings, StartError},
     },
     study::statistics::Statistics,
 };
@@ -28,7 +29,9 @@ use crate::{
     wire::Wire,
 };
 
-/// Why a native edge cannot go on.
+pub use outrider_speculation::session::driver::Retry;
+
+/// Why a native edge has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NativeEdgeError {
     /// The server cannot be reached.
@@ -56,6 +59,19 @@ pub enum NativeEdgeError {
     Model(#[from] ModelError),
 }
 
+impl From<DriveError<NativeEdgeError, ModelError>> for NativeEdgeError {
+    fn from(error: DriveError<NativeEdgeError, ModelError>) -> Self {
+        match error {
+            DriveError::Connect(error) => error,
+            DriveError::Lost => Self::Lost,
+            DriveError::Closed(error) | DriveError::Refused(error) => Self::Refused(error),
+            DriveError::Start(error) => Self::Start(error),
+            DriveError::Session(error) => Self::Session(error),
+            DriveError::Draft(error) => Self::Model(error),
+        }
+    }
+}
+
 /// What a generation gave.
 #[derive(Debug, Clone)]
 pub struct Generated {
@@ -63,36 +79,8 @@ pub struct Generated {
     pub end: EndReason,
     /// What it cost.
     pub statistics: Statistics,
-    /// How often it went on over another connection.
+    /// How often it was resumed over another connection.
     pub resumed: usize,
-}
-
-/// How a native edge goes on when the connection is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retry {
-    /// Attempts one after the other without success; 0 gives up at once.
-    pub attempts: u32,
-    /// The pause before the second; it doubles with each, and up to half of it is left to chance. The first comes at once.
-    pub pause: Duration,
-    /// The longest pause.
-    pub longest: Duration,
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self { attempts: 12, pause: Duration::from_millis(100), longest: Duration::from_secs(5) }
-    }
-}
-
-impl Retry {
-    /// The pause after so many attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
-    fn pause_after(&self, failed: u32, chance: u8) -> Duration {
-        if failed == 0 {
-            return Duration::ZERO;
-        }
-        let pause = self.pause.saturating_mul(1 << (failed - 1).min(20)).min(self.longest);
-        pause / 2 + pause / 2 * u32::from(chance) / 255
-    }
 }
 
 /// Both directions of a connection, as bytes.
@@ -146,34 +134,88 @@ impl Transport {
     }
 }
 
-/// How a server is reached, again and again.
-#[derive(Clone)]
-struct Way {
+impl Socket for Transport {
+    async fn send(&mut self, bytes: Vec<u8>) -> bool {
+        self.outgoing.send(bytes).await.is_ok()
+    }
+
+    async fn receive(&mut self) -> Option<Vec<u8>> {
+        self.incoming.next().await
+    }
+
+    async fn close(&mut self) {
+        let _ = self.outgoing.close().await;
+    }
+}
+
+/// How a server is reached, and the runtime's clock.
+#[derive(Debug)]
+struct Runtime {
     url: String,
     token: Option<String>,
-    retry: Retry,
+    origin: Instant,
+}
+
+impl Platform for Runtime {
+    type Socket = Transport;
+    type Error = NativeEdgeError;
+
+    async fn connect(&mut self) -> Result<Transport, NativeEdgeError> {
+        let connected = Transport::connect_as(&self.url, self.token.as_deref()).await;
+        connected.inspect_err(|error| tracing::debug!(%error, "the server cannot be reached yet"))
+    }
+
+    fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    async fn sleep(&mut self, pause: Duration) {
+        time::sleep(pause).await;
+    }
+
+    async fn turn(&mut self) {
+        task::yield_now().await;
+    }
+
+    fn chance(&mut self) -> u8 {
+        let mut chance = [255];
+        // Without randomness the pauses are whole.
+        let _ = getrandom::fill(&mut chance);
+        chance[0]
+    }
+}
+
+/// A draft model and its KV cache.
+struct CachedDraft<'a> {
+    model: &'a Model,
+    cache: KvCache,
+    scratch: Scratch,
+}
+
+impl DraftModel for CachedDraft<'_> {
+    type Error = ModelError;
+
+    fn forward(&mut self, forward: &Forward, give: &mut dyn FnMut(&[f32], &[f32])) -> Result<(), ModelError> {
+        self.cache.truncate(forward.keep);
+        let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
+        let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
+        for logits in self.model.forward_with(&mut [chunk], &mut self.scratch)?.iter() {
+            for (index, row) in logits.iter().enumerate() {
+                give(row, logits.hidden(index));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A draft model with a connection.
 pub struct NativeEdge<'a> {
-    model: &'a Model,
-    cache: KvCache,
-    scratch: Scratch,
-    session: EdgeSession,
-    transport: Transport,
-    origin: Instant,
-    /// Where to connect to again.
-    way: Option<Way>,
-    /// Attempts since the last that succeeded.
-    failed: u32,
-    /// Why the server ended the last connection, if it said so.
-    interruption: Option<ErrorFrame>,
-    resumed: usize,
+    driver: Driver<Runtime, CachedDraft<'a>>,
 }
 
 impl<'a> NativeEdge<'a> {
-    /// Connects to a server, with a bearer token if it wants one, and shakes hands. A generation goes on when the connection is
-    /// lost, as `retry` says.
+    /// Connects to a server, with a bearer token if it wants one, and shakes hands. A generation goes on when the
+    /// connection is lost, as `retry` says.
     pub async fn connect(
         model: &'a Model,
         info: DraftInfo,
@@ -181,27 +223,27 @@ impl<'a> NativeEdge<'a> {
         token: Option<&str>,
         retry: Retry,
     ) -> Result<Self, NativeEdgeError> {
-        let edge = Self::greet(model, info, Transport::connect_as(url, token).await?).await?;
-        let way = Way { url: url.to_owned(), token: token.map(str::to_owned), retry };
-        Ok(Self { way: Some(way), ..edge })
+        let transport = Transport::connect_as(url, token).await?;
+        let runtime = Runtime { url: url.to_owned(), token: token.map(str::to_owned), origin: Instant::now() };
+        let mut edge = Self::open(model, info, runtime, transport).await?;
+        edge.driver.set_retry(retry);
+        Ok(edge)
     }
 
     /// Shakes hands over one connection, which is the only one.
     pub async fn greet(model: &'a Model, info: DraftInfo, transport: Transport) -> Result<Self, NativeEdgeError> {
-        let mut edge = Self {
-            model,
-            cache: model.new_cache(),
-            scratch: Scratch::default(),
-            session: EdgeSession::new(info),
-            transport,
-            origin: Instant::now(),
-            way: None,
-            failed: 0,
-            interruption: None,
-            resumed: 0,
-        };
-        while !matches!(edge.next_event().await?, Event::Connected(_)) {}
-        Ok(edge)
+        let runtime = Runtime { url: String::new(), token: None, origin: Instant::now() };
+        Self::open(model, info, runtime, transport).await
+    }
+
+    async fn open(
+        model: &'a Model,
+        info: DraftInfo,
+        runtime: Runtime,
+        transport: Transport,
+    ) -> Result<Self, NativeEdgeError> {
+        let draft = CachedDraft { model, cache: model.new_cache(), scratch: Scratch::default() };
+        Ok(Self { driver: Driver::open(EdgeSession::new(info), runtime, transport, draft).await? })
     }
 
     /// Generates from a prompt's ids; `on_committed` is told of tokens as they come.
@@ -211,119 +253,21 @@ impl<'a> NativeEdge<'a> {
         settings: &Settings,
         mut on_committed: impl FnMut(&Committed),
     ) -> Result<Generated, NativeEdgeError> {
-        self.session.start(prompt, settings, self.origin.elapsed())?;
-        self.resumed = 0;
-        loop {
-            match self.next_event().await? {
-                Event::Committed(committed) => on_committed(&committed),
-                Event::Finished(end) => {
-                    let statistics = self.session.statistics().clone();
-                    return Ok(Generated { end, statistics, resumed: self.resumed });
-                }
-                Event::Refused(error) => return Err(NativeEdgeError::Refused(error)),
-                Event::Resumed { anew } => {
-                    tracing::info!(anew, "the session goes on");
-                    (self.failed, self.interruption) = (0, None);
-                    self.resumed += 1;
-                }
-                Event::Interrupted(error) => self.interruption = Some(error),
-                Event::Connected(_) | Event::Closed(_) => {}
+        let mut resumed = 0;
+        let tell = |_: &EdgeSession, notice: Notice| match notice {
+            Notice::Committed(committed) => on_committed(&committed),
+            Notice::Resumed { anew } => {
+                tracing::info!(anew, "the session is resumed");
+                resumed += 1;
             }
-        }
+            Notice::Begun | Notice::Reconnecting { .. } => {}
+        };
+        let end = self.driver.generate(prompt, settings, future::pending(), tell).await?;
+        Ok(Generated { end, statistics: self.driver.session().statistics().clone(), resumed })
     }
 
     /// Says goodbye.
     pub async fn close(mut self) {
-        self.session.close();
-        while let Ok(Some(EdgeOutput::Send(bytes))) = self.session.poll(self.origin.elapsed()) {
-            let _ = self.transport.outgoing.send(bytes).await;
-        }
-        let _ = self.transport.outgoing.close().await;
-    }
-
-    /// Does what the session wants, and waits for the server, until there is something to tell.
-    async fn next_event(&mut self) -> Result<Event, NativeEdgeError> {
-        loop {
-            if self.session.is_ahead() {
-                self.take_what_has_arrived().await?;
-            }
-            match self.session.poll(self.origin.elapsed())? {
-                Some(EdgeOutput::Send(bytes)) => {
-                    if self.transport.outgoing.send(bytes).await.is_err() {
-                        self.reconnect().await?;
-                    }
-                }
-                Some(EdgeOutput::Forward(forward)) => self.draft(&forward)?,
-                Some(EdgeOutput::Event(Event::Closed(Some(error)))) => return Err(NativeEdgeError::Refused(error)),
-                Some(EdgeOutput::Event(Event::Closed(None))) => return Err(NativeEdgeError::Lost),
-                Some(EdgeOutput::Event(event)) => return Ok(event),
-                None => match self.transport.incoming.next().await {
-                    Some(bytes) => self.session.handle_frame(&bytes, self.origin.elapsed())?,
-                    None => self.reconnect().await?,
-                },
-            }
-        }
-    }
-
-    /// Hands in what has arrived without waiting for more: a verdict may make moot what would be drafted next.
-    async fn take_what_has_arrived(&mut self) -> Result<(), NativeEdgeError> {
-        // A runtime that drafting keeps busy would read nothing.
-        task::yield_now().await;
-        while let Some(received) = self.transport.incoming.next().now_or_never() {
-            match received {
-                Some(bytes) => self.session.handle_frame(&bytes, self.origin.elapsed())?,
-                None => return self.reconnect().await,
-            }
-        }
-        Ok(())
-    }
-
-    /// Opens another connection in place of one that is gone.
-    async fn reconnect(&mut self) -> Result<(), NativeEdgeError> {
-        let way = self.way.clone().filter(|way| self.failed < way.retry.attempts);
-        let Some(Way { url, token, retry }) = way.filter(|_| self.session.disconnected()) else {
-            return Err(self.interruption.take().map_or(NativeEdgeError::Lost, NativeEdgeError::Refused));
-        };
-        loop {
-            let mut chance = [255];
-            // Without randomness the pauses are whole.
-            let _ = getrandom::fill(&mut chance);
-            time::sleep(retry.pause_after(self.failed, chance[0])).await;
-            self.failed += 1;
-            match Transport::connect_as(&url, token.as_deref()).await {
-                Ok(transport) => {
-                    self.transport = transport;
-                    self.session.reconnected();
-                    return Ok(());
-                }
-                Err(error) if self.failed >= retry.attempts => return Err(error),
-                Err(error) => tracing::debug!(%error, "the server cannot be reached yet"),
-            }
-        }
-    }
-
-    fn draft(&mut self, forward: &Forward) -> Result<(), NativeEdgeError> {
-        self.cache.truncate(forward.keep);
-        let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
-        let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
-        for logits in self.model.forward_with(&mut [chunk], &mut self.scratch)?.iter() {
-            for (index, row) in logits.iter().enumerate() {
-                self.session.handle_logits(row, logits.hidden(index), self.origin.elapsed())?;
-            }
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_the_longest_and_are_left_to_chance() {
-        let retry = Retry::default();
-        let pauses = |chance| [0, 1, 2, 3, 6, 7, 40].map(|failed| retry.pause_after(failed, chance).as_millis());
-        assert_eq!(pauses(255), [0, 100, 200, 400, 3200, 5000, 5000]);
-        assert_eq!(pauses(0), [0, 50, 100, 200, 1600, 2500, 2500]);
+        self.driver.close().await;
     }
 }

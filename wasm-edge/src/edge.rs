@@ -3,17 +3,24 @@
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use futures_channel::oneshot;
+use futures_util::FutureExt;
 use outrider_models::{Model, TextStream, Tokenizer};
-use outrider_speculation::policy::gate::Heads;
+use outrider_speculation::{
+    policy::gate::Heads,
+    session::{
+        driver::{DriveError, Notice, Retry},
+        edge::{DraftInfo, EdgeSession},
+    },
+};
 use wasm_bindgen::prelude::*;
 
 use crate::{
-    connection::{Connection, Interruption},
+    connection::{Browser, CachedDraft, Connection},
     error::Failure,
     link::Links,
     options::{
-        ClaimObject, Continuation, DraftModel, GenerateEvent, GenerateRequest, LinkOptions, ServerInfo, Summary,
-        TokenEvent, to_js,
+        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, LinkOptions, SavedObject,
+        ServerInfo, Summary, TokenEvent, to_js,
     },
     policies::{HeadsInfo, Policies},
 };
@@ -21,7 +28,7 @@ use crate::{
 /// A draft model, and a connection to a server that verifies its drafts.
 #[wasm_bindgen]
 pub struct Edge {
-    model: Model,
+    model: Rc<Model>,
     tokenizer: Tokenizer,
     weight_bytes: usize,
     heads: Option<Arc<Heads>>,
@@ -51,14 +58,22 @@ impl Edge {
     }
 
     /// Connects to a server's WebSocket, in place of an older connection; with a bearer token if the server wants one.
-    /// With a claim, which an earlier generation told, it goes on with that session if the server still has it.
+    /// With a claim, which an earlier generation told, that session is resumed if the server still has it.
     /// Resolves to `{ contextLength, maxDraftTokens, maxInFlight, vocabSize }`.
     pub async fn connect(&self, url: &str, token: Option<String>, claim: JsValue) -> Result<JsValue, JsValue> {
         self.close();
-        let claim = ClaimObject::from_js(claim)?;
-        let (links, hash, heads) = (self.links.clone(), self.tokenizer.fingerprint(), self.heads.clone());
-        let connection = Connection::open(url, token.as_deref(), links, &self.model, hash, heads, claim).await?;
-        let info = connection.server().map(ServerInfo::from);
+        let session = match SavedObject::from_js(claim)? {
+            Some(saved) => EdgeSession::returning(self.draft_info(), saved),
+            None => EdgeSession::new(self.draft_info()),
+        };
+        let browser = Browser::new(url, token, self.links.clone())?;
+        let socket = browser.open()?;
+        let opened = Connection::open(session, browser, socket, CachedDraft::new(self.model.clone())).await;
+        let connection = opened.map_err(|error| match error {
+            DriveError::Lost => Failure::new("connection-failed", format!("{url} cannot be reached")),
+            other => other.into(),
+        })?;
+        let info = connection.session().server().map(ServerInfo::from);
         *self.connection.borrow_mut() = Some(connection);
         Ok(to_js(&info)?)
     }
@@ -71,8 +86,8 @@ impl Edge {
         Ok(())
     }
 
-    /// Generates; `on_event` is called for every verdict, `on_line` for what happens to the connection. `continuation` is
-    /// `{ attempts, committed }`. Resolves to a summary.
+    /// Generates; `on_event` is called for every verdict, `on_line` for what happens to the connection. `continuation`
+    /// is `{ attempts, committed }`. Resolves to a summary.
     pub async fn generate(
         &self,
         request: JsValue,
@@ -91,7 +106,7 @@ impl Edge {
             .borrow_mut()
             .take()
             .ok_or_else(|| Failure::new("not-connected", "there is no connection, or a generation is under way"))?;
-        connection.attempts = attempts;
+        connection.set_retry(Retry { attempts, ..Retry::default() });
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);
 
@@ -99,53 +114,48 @@ impl Edge {
         // What was shown before is not shown again, but characters may begin there.
         let mut whole: String = committed.iter().map(|&id| text.push(&self.tokenizer, id)).collect();
         let mut token_ids = committed;
-        let result = connection
-            .generate(
-                &self.model,
-                start,
-                &settings,
-                async {
-                    // A dropped sender is not a stop.
-                    if stopped.await.is_err() {
-                        std::future::pending::<()>().await;
-                    }
-                },
-                |committed, statistics| {
+        let stop = async {
+            // A dropped sender is not a stop.
+            if stopped.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let tell = |session: &EdgeSession, notice: Notice| {
+            let claim = || session.saved().map(Into::into);
+            let event = match notice {
+                Notice::Begun => ConnectionEvent::Begun { claim: claim() },
+                Notice::Resumed { anew } => ConnectionEvent::Resumed { anew, claim: claim() },
+                Notice::Reconnecting { attempt, pause } => {
+                    ConnectionEvent::Reconnecting { attempt, delay_ms: pause.as_millis() as u32 }
+                }
+                Notice::Committed(committed) => {
                     let tokens = committed.tokens.iter().map(|&(id, origin)| {
                         let piece = text.push(&self.tokenizer, id);
                         whole.push_str(&piece);
                         token_ids.push(id);
                         TokenEvent { id, text: piece, origin: origin.name() }
                     });
-                    let event = GenerateEvent { tokens: tokens.collect(), round: committed.round.clone(), statistics };
-                    if let Ok(event) = to_js(&event) {
-                        // A listener that throws has its own console; the generation goes on.
-                        let _ = on_event.call1(&JsValue::NULL, &event);
-                    }
-                },
-                |event| {
-                    if let Ok(event) = to_js(&event) {
-                        let _ = on_line.call1(&JsValue::NULL, &event);
-                    }
-                },
-            )
-            .await;
+                    let (tokens, statistics) = (tokens.collect(), session.statistics().report());
+                    return call(&on_event, &GenerateEvent { tokens, round: committed.round, statistics });
+                }
+            };
+            call(&on_line, &event);
+        };
+        let result = connection.generate(start, &settings, stop, tell).await;
         whole.push_str(&text.finish());
-        let statistics = connection.report();
-        if !matches!(result, Err(Interruption::Broken(_))) {
+        let statistics = connection.session().statistics().report();
+        if result.as_ref().err().is_none_or(DriveError::leaves_the_session) {
             *self.connection.borrow_mut() = Some(connection);
         }
-        match result {
-            Ok(reason) => Ok(to_js(&Summary {
-                statistics,
-                text: whole,
-                prompt_tokens: prompt.len(),
-                finish: reason.name(),
-                prompt_token_ids: prompt,
-                token_ids,
-            })?),
-            Err(Interruption::Refused(failure) | Interruption::Broken(failure)) => Err(failure.into()),
-        }
+        let reason = result.map_err(Failure::from)?;
+        Ok(to_js(&Summary {
+            statistics,
+            text: whole,
+            prompt_tokens: prompt.len(),
+            finish: reason.name(),
+            prompt_token_ids: prompt,
+            token_ids,
+        })?)
     }
 
     /// Ends the running generation; its promise resolves with finish `cancelled`.
@@ -158,7 +168,8 @@ impl Edge {
     /// Closes the connection.
     pub fn close(&self) {
         if let Some(mut connection) = self.connection.borrow_mut().take() {
-            connection.close();
+            // It waits for nothing.
+            let _ = connection.close().now_or_never();
         }
     }
 }
@@ -167,7 +178,7 @@ impl Edge {
     /// `weight_bytes` is the length of the model's file.
     pub(crate) fn assemble(model: Model, tokenizer: Tokenizer, weight_bytes: usize, heads: Option<Heads>) -> Self {
         Self {
-            model,
+            model: Rc::new(model),
             tokenizer,
             weight_bytes,
             heads: heads.map(Arc::new),
@@ -177,8 +188,25 @@ impl Edge {
         }
     }
 
+    fn draft_info(&self) -> DraftInfo {
+        let config = self.model.config();
+        DraftInfo {
+            vocab_size: config.vocab_size as u32,
+            tokenizer_hash: self.tokenizer.fingerprint(),
+            context_length: config.context_length as u32,
+            heads: self.heads.clone(),
+        }
+    }
+
     fn prompt(&self, text: &str) -> Result<Vec<u32>, Failure> {
         Ok(self.tokenizer.encode_prompt(self.model.config().bos_token_id, text)?)
+    }
+}
+
+/// Calls a listener. One that throws has its own console; the generation goes on.
+fn call(listener: &js_sys::Function, event: &impl serde::Serialize) {
+    if let Ok(event) = to_js(event) {
+        let _ = listener.call1(&JsValue::NULL, &event);
     }
 }
 

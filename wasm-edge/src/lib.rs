@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `loader` | a draft model from the chunks of its download |
 //! | `edge` | owns the draft model and the connection; what JavaScript sees |
-//! | `connection` | drives one session: polls the state machine, runs the draft model, tells events |
+//! | `connection` | what the driver of a session needs of the browser |
 //! | `heads` | trained heads, from their file to what the session decides by |
 //! | `link` | the socket behind a link of given rate and delay that really holds bytes back |
 //! | `options` | the plain objects that cross to JavaScript |

@@ -3,10 +3,10 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures_util::{FutureExt, SinkExt, StreamExt, stream::SplitStream};
+use futures_util::{SinkExt, StreamExt, stream::SplitStream};
 use gloo_net::websocket::{Message, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
-use outrider_speculation::study::link::Link;
+use outrider_speculation::{session::driver::Socket, study::link::Link};
 use wasm_bindgen_futures::spawn_local;
 use web_time::Instant;
 
@@ -51,7 +51,7 @@ impl Links {
 }
 
 /// A connected socket.
-pub struct Socket {
+pub struct LinkedSocket {
     links: Links,
     outgoing: UnboundedSender<(Duration, Vec<u8>)>,
     incoming: UnboundedReceiver<(Duration, Vec<u8>)>,
@@ -59,7 +59,7 @@ pub struct Socket {
     under_way: Option<(Duration, Vec<u8>)>,
 }
 
-impl Socket {
+impl LinkedSocket {
     /// Connects. A page cannot set a header on a WebSocket: a token travels as a subprotocol that is offered.
     pub fn open(url: &str, token: Option<&str>, links: Links) -> Result<Self, Failure> {
         let socket = match token {
@@ -77,28 +77,18 @@ impl Socket {
         spawn_local(stamp(stream, arrivals, links.clone()));
         Ok(Self { links, outgoing, incoming, under_way: None })
     }
+}
 
+impl Socket for LinkedSocket {
     /// Hands bytes to the link and returns at once.
-    pub fn send(&self, bytes: Vec<u8>) {
+    async fn send(&mut self, bytes: Vec<u8>) -> bool {
         let arrival = self.links.up.borrow_mut().arrival(self.links.now(), bytes.len());
         // The pump ends when the socket does, which `receive` reports.
         let _ = self.outgoing.unbounded_send((arrival, bytes));
+        true
     }
 
-    /// The next message, if it has arrived already. That the connection is gone [`receive`](Self::receive) says.
-    pub fn arrived(&mut self) -> Option<Vec<u8>> {
-        if self.under_way.is_none() {
-            self.under_way = self.incoming.next().now_or_never().flatten();
-        }
-        let (arrival, _) = self.under_way.as_ref()?;
-        if *arrival > self.links.now() {
-            return None;
-        }
-        self.under_way.take().map(|(_, bytes)| bytes)
-    }
-
-    /// The next message, when it has arrived; `None` when the connection is gone. May be dropped and called again.
-    pub async fn receive(&mut self) -> Option<Vec<u8>> {
+    async fn receive(&mut self) -> Option<Vec<u8>> {
         if self.under_way.is_none() {
             self.under_way = Some(self.incoming.next().await?);
         }
@@ -106,10 +96,15 @@ impl Socket {
         self.links.wait_until(arrival).await;
         self.under_way.take().map(|(_, bytes)| bytes)
     }
+
+    /// The socket closes when the last bytes have left.
+    async fn close(&mut self) {
+        self.outgoing.close_channel();
+    }
 }
 
-/// Hands what comes out of the socket to the link at once: messages that follow each other are delayed together, not one after
-/// the other.
+/// Hands what comes out of the socket to the link at once: messages that follow each other are delayed together, not
+/// one after the other.
 async fn stamp(mut stream: SplitStream<WebSocket>, arrivals: UnboundedSender<(Duration, Vec<u8>)>, links: Links) {
     while let Some(Ok(message)) = stream.next().await {
         let bytes = match message {

@@ -82,16 +82,16 @@ impl Continuation {
     }
 }
 
-/// What a session can be gone on with after a reload. The secret is in it.
+/// What a session can be resumed with after a reload. The secret is in it.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct ClaimObject {
+pub struct SavedObject {
     session: String,
     secret: String,
     attempts: u32,
     generation: u32,
 }
 
-impl From<SavedSession> for ClaimObject {
+impl From<SavedSession> for SavedObject {
     fn from(saved: SavedSession) -> Self {
         let hex = |bytes| format!("{:032x}", u128::from_be_bytes(bytes));
         let SavedSession { ticket, attempts, generation } = saved;
@@ -99,7 +99,7 @@ impl From<SavedSession> for ClaimObject {
     }
 }
 
-impl ClaimObject {
+impl SavedObject {
     /// The claim, if there is one: `undefined` and `null` are none.
     pub fn from_js(value: JsValue) -> Result<Option<SavedSession>, Failure> {
         let unreadable = |why: String| Failure::new("invalid-parameters", format!("the claim cannot be read: {why}"));
@@ -120,11 +120,11 @@ impl ClaimObject {
 #[serde(tag = "state", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ConnectionEvent {
     /// The generation has begun.
-    Begun { claim: Option<ClaimObject> },
+    Begun { claim: Option<SavedObject> },
     /// The connection is lost; the next attempt comes after a pause.
     Reconnecting { attempt: u32, delay_ms: u32 },
-    /// The generation goes on; `anew`: in another session, as the server has forgotten the one before.
-    Resumed { anew: bool, claim: Option<ClaimObject> },
+    /// The session was resumed; `anew`: in another session, as the server has forgotten the one before.
+    Resumed { anew: bool, claim: Option<SavedObject> },
 }
 
 /// The emulated link.

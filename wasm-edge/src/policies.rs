@@ -1,7 +1,7 @@
 //! What one can choose to judge, pass and stop by, as plain objects: the table that the page and the package go by.
 //!
-//! Names, sentences, parameters and ranges are those of `outrider-speculation`; what is said only here is where gates and
-//! stop rules come from and which head they need.
+//! Names, sentences, parameters and ranges are those of `outrider-speculation`; what is said only here is where gates
+//! and stop rules come from and which head they need.
 
 use std::str::FromStr;
 

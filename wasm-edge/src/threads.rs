@@ -3,7 +3,8 @@
 use outrider_models::threads;
 use wasm_bindgen::prelude::*;
 
-/// Gives the calling worker, which has an instance of its own over the shared memory, to the draft model. Never returns.
+/// Gives the calling worker, which has an instance of its own over the shared memory, to the draft model. Never
+/// returns.
 #[wasm_bindgen]
 pub fn work() {
     threads::work()

@@ -1,4 +1,4 @@
-//! Turns of the event loop: between two passes of the draft model what has arrived is delivered.
+//! Turns of the event loop: between two forward passes of the draft model what has arrived is delivered.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -34,7 +34,7 @@ impl Turn {
     }
 
     /// Lets the event loop deliver what waits there.
-    pub async fn pass(&self) {
+    pub async fn take(&self) {
         let (sender, receiver) = oneshot::channel();
         *self.waiting.borrow_mut() = Some(sender);
         if self.sending.post_message(&JsValue::NULL).is_ok() {

@@ -7,16 +7,16 @@
 //! (1/T)·Σ dropped ≤ α + (|β₁| + 1 + ηα)/(ηT)
 //! ```
 //!
-//! The sum runs over *committed* tokens. Tokens that are drafted and rejected must leave no trace: after the verdict the
-//! threshold returns to its value after the last accepted token, and one update follows for the token that the cloud
-//! put after it (checkpoint and backtrack). Where all drafts were accepted, that token's distribution is not known before
-//! the draft model has read them: the update is owed, and made when the model has.
+//! The sum runs over *committed* tokens. Tokens that are drafted and rejected must leave no trace: after the verdict
+//! the threshold returns to its value after the last accepted token, and one update follows for the token that the
+//! cloud put after it (checkpoint and backtrack). Where all drafts were accepted, that token's distribution is not
+//! known before the draft model has read them: the update is owed, and made when the model has.
 //!
 //! Errata. The proof's upper bound (Lemma 4) assumes that a threshold above every probability drops everything; the
 //! support then still holds the most likely token, so β could rise on where that token is certain. It is clamped
 //! at 1, which only lowers it. The theorem needs β ≥ −η(1−α) alone, and that holds: only a positive β drops anything.
-//! Where that is below the proof's −(1 + ηα), for steps η > 1/(1 − 2α), the theorem as printed does not hold; η(1−α) then
-//! stands in place of 1 + ηα.
+//! Where that is below the proof's −(1 + ηα), for steps η > 1/(1 − 2α), the theorem as printed does not hold; η(1−α)
+//! then stands in place of 1 + ηα.
 
 /// The parameters of C-SQS that concern the edge alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,7 +97,7 @@ impl Conformal {
         self.owes = false;
     }
 
-    /// The verdict: so many drafts stand, and a token was `added` after them, or none.
+    /// The verdict: so many drafts are accepted, and a token was `added` after them, or none.
     pub fn verdict(&mut self, accepted: usize, added: bool) {
         let drafted = self.checkpoints.len();
         // The distribution of the token that replaces a rejected draft is that draft's.
@@ -226,8 +226,8 @@ mod tests {
     }
 
     proptest! {
-        /// Theorem 2, and the erratum's lower bound, under any distributions and any verdicts; and the threshold is what
-        /// a run over the committed tokens alone gives.
+        /// Theorem 2, and the erratum's lower bound, under any distributions and any verdicts; and the threshold is
+        /// what a run over the committed tokens alone gives.
         #[test]
         fn the_mean_dropped_mass_is_bounded(
             rounds in prop::collection::vec((prop::collection::vec(distribution(), 0..5), any::<prop::sample::Index>(), any::<bool>(), distribution()), 1..60),

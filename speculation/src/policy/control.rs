@@ -1,21 +1,21 @@
 //! When a round ends, and whether to draft at all.
 //!
 //! A round of n drafts takes n·t_d to draft and F + n·t_n for its round trip, and gives 1 + α + … + α^n tokens in the
-//! mean. F is what a round costs however short it is: propagation and the target's pass. t_n is a further draft's part
-//! of the link and of that pass. With L = (t_d + t_n)/F and F as the unit of time, this is Zheng & Yang's eq. 7; without
-//! propagation L is their b + c. So what [`theory::tk_slt`](crate::theory::tk_slt) says of α and L holds of estimates of
-//! them, which are kept as rounds go by:
+//! mean. F is what a round costs however short it is: propagation and the target's forward pass. t_n is a further
+//! draft's part of the link and of that forward pass. With L = (t_d + t_n)/F and F as the unit of time, this is Zheng &
+//! Yang's eq. 7; without propagation L is their b + c. So what [`theory::tk_slt`](crate::theory::tk_slt) says of α and
+//! L holds of estimates of them, which are kept as rounds go by:
 //!
-//! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be told apart;
-//!   so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one draft at least.
-//!   From one round to the next γ* at most doubles, so that a bad guess costs little.
-//! - **AS²**: the target alone takes T_alone for a token. Where a round's tokens times T_alone is no more than the round's
-//!   time, the target writes alone for a while, and drafting is tried again later.
+//! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be told
+//!   apart; so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one draft
+//!   at least. From one round to the next γ* at most doubles, so that a bad guess costs little.
+//! - **AS²**: the target alone takes T_alone for a token. Where a round's tokens times T_alone is no more than the
+//!   round's time, the target writes alone for a while, and drafting is tried again later.
 //!
 //! Other rules look at each token's distribution and end the round where a rejection is likely.
 //!
-//! Nothing here sees a draw before it is made. A rule that did would favour some tokens over others, and what is drafted
-//! would no longer follow the distribution that is sent.
+//! Nothing here sees a draw before it is made. A rule that did would favour some tokens over others, and what is
+//! drafted would no longer follow the distribution that is sent.
 
 use core::time::Duration;
 
@@ -72,7 +72,7 @@ pub struct ControlParameters {
     pub longest: u32,
     /// AS²: leave the text to the target where that is faster.
     pub adaptive_mode: bool,
-    /// Whether a token of the target's follows where all drafts of a round stand.
+    /// Whether a token of the target's follows where all drafts of a round are accepted.
     pub has_bonus: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct Outlook {
     pub peak: f64,
     /// H(q) in nats.
     pub entropy: f64,
-    /// The probability that the draft stands, where a trained head gives it.
+    /// The probability that the draft is accepted, where a trained head gives it.
     pub stop_score: Option<f64>,
 }
 
@@ -202,8 +202,8 @@ impl Controller {
         drafted < most as usize
     }
 
-    /// Whether [`consider`](Self::consider) looks at the outlook. Working one out takes a pass over the logits; where it
-    /// is not needed, any will do.
+    /// Whether [`consider`](Self::consider) looks at the outlook. Working one out takes a walk over the logits; where
+    /// it is not needed, any will do.
     pub fn needs_outlook(&self) -> bool {
         !matches!(self.parameters.stop, StopRule::Fixed | StopRule::Odld)
     }
@@ -294,8 +294,9 @@ impl Controller {
 
     /// γ*.
     ///
-    /// A round of n drafts without bonus token gives the tokens of one of n − 1 with it, and costs F + n·t = (F + t) + (n − 1)·t:
-    /// the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on; n = 1 is its length 0.
+    /// A round of n drafts without bonus token gives the tokens of one of n − 1 with it, and costs F + n·t = (F + t) +
+    /// (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on; n = 1 is
+    /// its length 0.
     fn optimal_length(&self) -> Option<u32> {
         let (rate, cost) = (self.acceptance.rate()?, self.cost_ratio()?);
         let ControlParameters { longest, has_bonus, .. } = self.parameters;

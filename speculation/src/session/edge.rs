@@ -9,15 +9,16 @@
 //!    - `Event`: tell the user.
 //! 3. When there is nothing to poll, wait for bytes and call [`handle_frame`](EdgeSession::handle_frame); or, when
 //!    [`is_idle`](EdgeSession::is_idle), [`start`](EdgeSession::start) a generation. Then poll again.
-//! 4. When the connection is gone, call [`disconnected`](EdgeSession::disconnected). If it says so, open another, as often as it
-//!    takes, call [`reconnected`](EdgeSession::reconnected), and go on at 2. Bytes of a connection that is gone are not handed in any
-//!    more.
+//! 4. When the connection is gone, call [`disconnected`](EdgeSession::disconnected). If it says so, open another, as
+//!    often as it takes, call [`reconnected`](EdgeSession::reconnected), and go on at 2. Bytes of a connection that is
+//!    gone are not handed in any more.
 //!
-//! A session outlives its connections: what the server has not answered is sent again, and what it sent before is not taken twice. A
-//! server that has forgotten the session is asked for the rest of the text in a new one; nothing of that needs the driver.
+//! A session outlives its connections: what the server has not answered is sent again, and what it sent before is not
+//! taken twice. A server that has forgotten the session is asked for the rest of the text in a new one; nothing of that
+//! needs the driver.
 //!
-//! With several rounds in flight the draft model has work while verdicts are under way. A driver that hands in what has arrived before
-//! each pass, as [`is_ahead`](EdgeSession::is_ahead) says, does not draft on from what was rejected.
+//! With several rounds in flight the draft model has work while verdicts are under way. A driver that hands in what has
+//! arrived before each pass, as [`is_ahead`](EdgeSession::is_ahead) says, does not draft on from what was rejected.
 //!
 //! [`driver`](super::driver) does all this over any socket and clock.
 //!
@@ -136,7 +137,7 @@ impl EdgeSession {
         self.connection.saved(self.last_generation)
     }
 
-    /// The connection is gone. Whether the session can go on over another.
+    /// The connection is gone. Whether the session can be resumed over another.
     pub fn disconnected(&mut self) -> bool {
         if self.closed || self.server.is_none() && self.connection.stage() == Stage::Greeting {
             return false;
@@ -338,8 +339,8 @@ impl EdgeSession {
         Ok(())
     }
 
-    /// Asks a server that knows nothing of the generation under way for the rest of it. What was committed is a prefix of the text that
-    /// was asked for, with its distribution: as a prompt it has the rest's.
+    /// Asks a server that knows nothing of the generation under way for the rest of it. What was committed is a prefix
+    /// of the text that was asked for, with its distribution: as a prompt it has the rest's.
     fn begin_anew(&mut self) -> Result<(), EdgeError> {
         self.connection.forget_unanswered();
         let (Some(generation), Some(settings)) = (self.generation.take(), &self.settings) else { return Ok(()) };

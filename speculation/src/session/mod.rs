@@ -3,9 +3,11 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`edge`] | the edge's side |
+//! | [`driver`] | what runs it over any socket and clock |
 //! | [`cloud`] | the cloud's side |
 //! | [`options`] | how to draft, as users say it |
 
 pub mod cloud;
+pub mod driver;
 pub mod edge;
 pub mod options;

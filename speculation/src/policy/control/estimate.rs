@@ -1,4 +1,4 @@
-//! What rounds cost and how many drafts stand, from what was seen, the recent before the old.
+//! What rounds cost and how many drafts are accepted, from what was seen, the recent before the old.
 //!
 //! | quantity | from | memory |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! not far off counts fully, and drifts are followed by forgetting.
 //!
 //! "Far off" is four times the mean deviation seen, and 5 % at least. A time that was put aside widens this a little,
-//! so that on a link that leaps often its leaps become what is expected. Where times lie to one side of what was expected,
-//! though not far off, they drift; then rounds vary more in length, to learn which of the two parts drifts.
+//! so that on a link that leaps often its leaps become what is expected. Where times lie to one side of what was
+//! expected, though not far off, they drift; then rounds vary more in length, to learn which of the two parts drifts.
 
 use core::time::Duration;
 
@@ -103,7 +103,7 @@ impl Watch {
     }
 }
 
-/// α, the rate at which drafts stand, and what rounds give.
+/// α, the rate at which drafts are accepted, and what rounds give.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Acceptance {
     rounds: f64,
@@ -156,14 +156,14 @@ impl Pace {
         Self { watch: Watch::new(), rounds: 0.0, drafted: 0.0, seconds: 0.0 }
     }
 
-    /// A round's drafts and the time they took. A pass whose token was declined is part of the time.
+    /// A round's drafts and the time they took. A forward pass whose token was declined is part of the time.
     pub(super) fn observe(&mut self, drafted: usize, drafting: Duration) {
         let drafted = drafted as f64;
         let seconds = seconds(drafting);
         if self.rounds > 0.0 {
-            let passes = |drafted: f64, rounds: f64| drafted.max(rounds);
-            let expected = self.seconds / passes(self.drafted, self.rounds);
-            match self.watch.sight(seconds / passes(drafted, 1.0), expected, expected) {
+            let forward_passes = |drafted: f64, rounds: f64| drafted.max(rounds);
+            let expected = self.seconds / forward_passes(self.drafted, self.rounds);
+            match self.watch.sight(seconds / forward_passes(drafted, 1.0), expected, expected) {
                 Sighting::InLine => {}
                 Sighting::Suspect => return,
                 Sighting::Change => (self.rounds, self.drafted, self.seconds) = (0.0, 0.0, 0.0),
@@ -189,9 +189,9 @@ impl Pace {
 /// What a round trip costs, in seconds: F, and t_n for each draft.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Fit {
-    /// F: propagation, and the target's pass; above zero.
+    /// F: propagation, and the target's forward pass; above zero.
     pub(super) fixed: f64,
-    /// t_n: a further draft on the link and in the pass; not negative.
+    /// t_n: a further draft on the link and in that pass; not negative.
     pub(super) per_draft: f64,
 }
 
@@ -397,12 +397,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_counts_declined_passes_and_survives_a_stall() {
+    fn a_pace_counts_declined_forward_passes_and_survives_a_stall() {
         let mut pace = Pace::new();
         for drafted in [3, 0, 1].into_iter().cycle().take(300) {
             pace.observe(drafted, ms(20.0 * (drafted + 1) as f64));
         }
-        // 7 passes in 3 rounds for 4 tokens.
+        // 7 forward passes in 3 rounds for 4 tokens.
         let before = (pace.per_token().unwrap(), pace.per_round().unwrap());
         assert!((before.0 * 1e3 / 35.0 - 1.0).abs() < 0.15 && (before.1 * 1e3 / 46.7 - 1.0).abs() < 0.15, "{before:?}");
         pace.observe(2, Duration::from_secs(30));

@@ -6,8 +6,8 @@
 //!   every [`LESSON_INTERVAL`] rounds. That gives the time that it takes for a token.
 //! - While the target writes alone, each stream ends in [`PROBE`] rounds of drafting. If drafting still does not pay,
 //!   the next stream is twice as long, to [`LONGEST_STREAM`]; where rounds are slow, so much longer that
-//!   the rounds lose no more than [`PROBE_SHARE`] of the time. If it pays, drafting goes on, and the next stream will be
-//!   short again.
+//!   the rounds lose no more than [`PROBE_SHARE`] of the time. If it pays, drafting goes on, and the next stream will
+//!   be short again.
 //!
 //! A stream's first token waits for a round trip too; its time does not count. Of the other gaps the longest counts as
 //! four times the mean of the rest at most, and each stream at least as much as all before it: so a stall within one

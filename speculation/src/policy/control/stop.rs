@@ -1,11 +1,11 @@
 //! Rules that end a round by what the draft model thinks of the next token.
 //!
 //! - **AdaEDL** (Agrawal, Jeon, Lee 2024): with H the entropy of q, 1 − √(γH) approximates a lower bound on the
-//!   probability that a draft from q stands. The round ends after the first draft for which it is below λ. λ follows
-//!   the acceptance seen, in the manner of Zhang et al. 2023 ("Draft & Verify"): up by ε while too little stands, down
-//!   by ε while enough does, both smoothed.
-//! - **SpecDec++** (Huang, Guo, Wang 2024): a trained head gives P(accept) of each draft. The round ends after the draft
-//!   with which the probability 1 − Π P(accept) that any is rejected exceeds a threshold.
+//!   probability that a draft from q is accepted. The round ends after the first draft for which it is below λ. λ
+//!   follows the acceptance seen, in the manner of Zhang et al. 2023 ("Draft & Verify"): up by ε while too little is
+//!   accepted, down by ε while enough does, both smoothed.
+//! - **SpecDec++** (Huang, Guo, Wang 2024): a trained head gives P(accept) of each draft. The round ends after the
+//!   draft with which the probability 1 − Π P(accept) that any is rejected exceeds a threshold.
 //! - **BiLD** (Kim et al. 2023; Narasimhan et al., appendix F.5): the round ends before the first token of which the
 //!   draft model is not sure, max q < 1 − α_f, or with ten drafts.
 
@@ -66,7 +66,7 @@ impl Survival {
         Self(1.0)
     }
 
-    /// Counts a draft that stands with such a probability; one of which nothing is known as one that stands.
+    /// Counts a draft that is accepted with such a probability; one of which nothing is known as one that is accepted.
     pub(super) fn add(&mut self, stop_score: Option<f64>) {
         self.0 *= stop_score.filter(|score| !score.is_nan()).unwrap_or(1.0).clamp(0.0, 1.0);
     }
@@ -94,7 +94,7 @@ mod tests {
     fn the_bound_is_one_without_entropy_and_zero_at_one_over_its_scale() {
         assert_eq!(acceptance_bound(0.2, 0.0), 1.0);
         assert_eq!(acceptance_bound(0.2, 5.0), 0.0);
-        // A fair coin: H = ln 2.
+        // Two tokens alike: H = ln 2.
         assert!((acceptance_bound(0.2, 2f64.ln()) - 0.627_67).abs() < 1e-5);
     }
 
@@ -111,8 +111,8 @@ mod tests {
         }
     }
 
-    /// Drafts stand with their bound's probability. Wherever λ starts, it comes to where the running rate is above its
-    /// target as often as below: that is what steps of one size hold, not its mean.
+    /// Drafts are accepted with their bound's probability. Wherever λ starts, it comes to where the running rate is
+    /// above its target as often as below: that is what steps of one size hold, not its mean.
     #[test]
     fn lambda_holds_the_running_rate_at_its_target() {
         for initial in [0.0, 1.0] {

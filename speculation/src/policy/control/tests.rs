@@ -40,7 +40,7 @@ fn a_fixed_round_has_gamma_drafts() {
     assert_eq!(controller.next_move(), Move::Draft);
 }
 
-/// The first fit may say that drafts are free and all stand. γ* then doubles, and does not leap to the longest.
+/// The first fit may say that drafts are free and all are accepted. γ* then doubles, and does not leap to the longest.
 #[test]
 fn odld_lengthens_rounds_step_by_step() {
     let mut controller = controller(StopRule::Odld);
@@ -63,13 +63,14 @@ fn odld_lengthens_rounds_step_by_step() {
     assert_eq!(lengths, [4, 8, 16]);
 }
 
-/// Without a bonus token a round of one draft gives one token, at the cost of a pass and a draft: it never pays.
+/// Without a bonus token a round of one draft gives one token, at the cost of a forward pass and a draft: it never
+/// pays.
 #[test]
 fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
     let settled = |has_bonus, stop, rate: f64| {
         let parameters = ControlParameters { stop, adaptive_mode: true, draft_length: 1, has_bonus, ..PARAMETERS };
         let mut controller = Controller::new(parameters);
-        let mut stood = 0.0;
+        let mut sum = 0.0;
         for round in 0..400 {
             if let Move::Stream { tokens } = controller.next_move() {
                 (0..tokens).for_each(|token| controller.token_streamed((token > 0).then_some(ms(10.0))));
@@ -81,9 +82,9 @@ fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
             }
             // Now and then another length, so that the cost of a draft is known; one judged draft a round.
             drafted += usize::from(round % 5 == 0);
-            stood += rate;
-            let accepted = usize::from(stood >= 1.0);
-            stood -= accepted as f64;
+            sum += rate;
+            let accepted = usize::from(sum >= 1.0);
+            sum -= accepted as f64;
             let committed = if accepted < drafted { accepted + 1 } else { accepted + usize::from(has_bonus) };
             let (drafting, round_trip) = (ms(4.0 * drafted as f64), ms(10.0));
             controller.round_done(&RoundTimes {

@@ -49,7 +49,8 @@ pub(super) struct Connection {
     ticket: Option<Ticket>,
     /// How often it was asked for with that.
     attempts: u32,
-    /// What was sent and the server has not answered, oldest first: at most Cancel, Prompt, the Drafts in flight and Resample.
+    /// What was sent and the server has not answered, oldest first: at most Cancel, Prompt, the Drafts in flight and
+    /// Resample.
     unanswered: Vec<Unanswered>,
     outputs: VecDeque<EdgeOutput>,
 }
@@ -109,7 +110,8 @@ impl Connection {
         (self.ticket, self.stage) = (None, Stage::Down);
     }
 
-    /// Sends a frame that the server has to have: without a connection, when there is one. Gives the bits that were sent.
+    /// Sends a frame that the server has to have: without a connection, when there is one. Gives the bits that were
+    /// sent.
     pub(super) fn send(&mut self, round: Option<u32>, bytes: Vec<u8>) -> usize {
         self.unanswered.push(Unanswered { round, bytes: bytes.clone() });
         if self.stage == Stage::Up { self.post(bytes) } else { 0 }

@@ -11,7 +11,6 @@ use super::{
     error::EdgeError,
     observers::Observers,
     payload::PayloadWriter,
-    planner::Fate,
     settings::{Settings, Speculation},
 };
 use crate::{
@@ -21,6 +20,17 @@ use crate::{
     study::{comparison::Comparison, explanation::Drawn},
     theory::sqs,
 };
+
+/// What is to become of a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its token is committed without being sent.
+    Pass,
+    /// Its token is drafted; `last`: and no other after it in this round.
+    Draft { last: bool },
+    /// The target writes its token: the round ends before it.
+    Decline,
+}
 
 /// A token that passes without being sent, with its probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +48,8 @@ pub(super) struct Slot {
     pub(super) budget: usize,
 }
 
-/// Drafts tokens under one scheme. A clone drafts on as if the round were accepted, while the original waits for its verdict.
+/// Drafts tokens under one scheme. A clone drafts on as if the round were accepted, while the original waits for its
+/// verdict.
 #[derive(Debug, Clone)]
 pub(super) struct Drafter {
     parameters: SchemeParameters,
@@ -256,8 +267,8 @@ impl Drafter {
         next
     }
 
-    /// Ends the round: the first `accepted` drafts are committed, then `token`. Gives what the drafts would have cost under other
-    /// schemes, if that is compared.
+    /// Ends the round: the first `accepted` drafts are committed, then `token`. Gives what the drafts would have cost
+    /// under other schemes, if that is compared.
     pub(super) fn settle(&mut self, accepted: usize, token: Option<u32>) -> Vec<(&'static str, usize)> {
         self.payload.settle(std::mem::take(&mut self.tokens), accepted, token);
         self.ids.clear();

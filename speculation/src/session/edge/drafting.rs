@@ -30,10 +30,10 @@ pub(super) struct Drafting {
     flight: Flight,
     /// The round that is being drafted; `None` while nothing can follow the last in flight.
     open: Option<OpenRound>,
-    /// How many of the text, the drafts in flight and those of the open round are right in the draft model's cache. The next pass cuts
-    /// off what it holds beyond.
+    /// How many of the text, the drafts in flight and those of the open round are right in the draft model's cache. The
+    /// next pass cuts off what it holds beyond.
     cached: usize,
-    /// Rows still to come of a pass whose round a verdict has discarded.
+    /// Rows still to come of a forward pass whose round a verdict has discarded.
     discarded_rows: usize,
     untold: Untold,
     /// What a sequence cascade has committed here and told nobody.
@@ -48,7 +48,7 @@ struct OpenRound {
     number: u32,
     drafter: Drafter,
     phase: Phase,
-    /// When its first pass was asked for.
+    /// When its first forward pass was asked for.
     started: Duration,
     /// How long it was drafted, once it is.
     drafting: Option<Duration>,
@@ -60,7 +60,7 @@ enum Phase {
     Fresh,
     /// Drafts are being made, or wait for a slot among the rounds in flight.
     Drafting,
-    /// A pass is under way that gives so many rows.
+    /// A forward pass is under way that gives so many rows.
     AwaitsLogits(usize),
     /// The target writes so many tokens alone before the round.
     AwaitsTokens(u32),
@@ -151,7 +151,7 @@ impl Drafting {
         self.send(text, now).map(Step::Send)
     }
 
-    /// The pass that gives the next draft's distribution: feeds what the cache lacks.
+    /// The forward pass that gives the next draft's distribution: feeds what the cache lacks.
     fn forward(&mut self, text: &Text) -> Option<Forward> {
         let open = self.open.as_mut()?;
         let drafts = self.flight.ids().chain(open.drafter.ids().iter().copied());
@@ -370,8 +370,8 @@ impl Drafting {
         }
     }
 
-    /// Puts a token of the edge's in place of the oldest round's first rejected draft; asks for the target's distribution where there
-    /// is none. The edge, not the cloud, sees where the text ends.
+    /// Puts a token of the edge's in place of the oldest round's first rejected draft; asks for the target's
+    /// distribution where there is none. The edge, not the cloud, sees where the text ends.
     fn resample(
         &mut self,
         accepted: usize,

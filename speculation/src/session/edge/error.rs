@@ -4,7 +4,7 @@ use outrider_codec::error::{DecodeError, ParameterError};
 
 use crate::{draft::DraftError, judge::unscaled::Incompatible};
 
-/// Why the edge cannot go on.
+/// Why a session of the edge has failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EdgeError {
     /// The server's bytes are no frame.

@@ -28,9 +28,9 @@ pub enum Event {
     Refused(ErrorFrame),
     /// The server ended the session, with or without a reason.
     Closed(Option<ErrorFrame>),
-    /// The server ended the connection for a reason that passes: the session can go on over another.
+    /// The server ended the connection for a reason that passes: the session can be resumed over another.
     Interrupted(ErrorFrame),
-    /// The session goes on over another connection.
+    /// The session was resumed over another connection.
     Resumed {
         /// The server had forgotten the session: the rest of the text is asked for in a new one.
         anew: bool,

@@ -1,7 +1,8 @@
 //! The rounds in flight at the edge: which await their verdict, and what becomes of those behind a rejection.
 //!
-//! With several in flight the next round is drafted as if those before it were accepted whole. A verdict is the oldest's. Where a
-//! [continued](SentRound::continued) round is not accepted whole, the rounds behind it are discarded and a new epoch begins.
+//! With several in flight the next round is drafted as if those before it were accepted whole. A verdict is the
+//! oldest's. Where a [continued](SentRound::continued) round is not accepted whole, the rounds behind it are discarded
+//! and a new epoch begins.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -161,8 +162,8 @@ impl Flight {
         self.rounds.drain(1.min(self.rounds.len())..)
     }
 
-    /// Takes the oldest round out, which is settled; with the time that it waited for its verdict alone. Where several rounds are in
-    /// flight together each has its own part of the time.
+    /// Takes the oldest round out, which is settled; with the time that it waited for its verdict alone. Where several
+    /// rounds are in flight together each has its own part of the time.
     pub(super) fn settle(&mut self, settlement: &Settlement, now: Duration) -> Option<(SentRound, Duration)> {
         let round = self.rounds.pop_front()?;
         self.follow_up = None;

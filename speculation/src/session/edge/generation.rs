@@ -71,7 +71,8 @@ impl Generation {
         self.drafting.map(Drafting::into_learned)
     }
 
-    /// What another generation would go on from, with what was learned: the text without what a sequence cascade has told nobody.
+    /// What another generation would go on from, with what was learned: the text without what a sequence cascade has
+    /// told nobody.
     pub(super) fn into_rest(self) -> (Rest, Option<Learned>) {
         let mut text = self.text;
         text.take_back(self.drafting.as_ref().map_or(0, Drafting::held));

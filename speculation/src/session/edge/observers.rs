@@ -1,4 +1,5 @@
-//! What follows the draft model's distributions besides the drafts: C-SQS's threshold, and the cost under other schemes.
+//! What follows the draft model's distributions besides the drafts: C-SQS's threshold, and the cost under other
+//! schemes.
 //!
 //! Both see every token that the draft model has a distribution of, and return to the committed text with each verdict.
 
@@ -85,7 +86,8 @@ impl Observers {
         }
     }
 
-    /// The verdict: so many drafts are accepted, then comes `token`. Gives what the drafts would have cost under other schemes.
+    /// The verdict: so many drafts are accepted, then comes `token`. Gives what the drafts would have cost under other
+    /// schemes.
     pub(super) fn settle(&mut self, accepted: usize, token: Option<u32>) -> Vec<(&'static str, usize)> {
         if let Some(threshold) = &mut self.threshold {
             threshold.verdict(accepted, token.is_some());

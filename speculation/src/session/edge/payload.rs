@@ -67,7 +67,8 @@ impl PayloadWriter {
         ([&self.statistics[..], &codes].concat(), self.statistics.len() * 8 + bits)
     }
 
-    /// Ends the round: so many of its drafts are committed, then `token`. What was drafted without a distribution is no part of it.
+    /// Ends the round: so many of its drafts are committed, then `token`. What was drafted without a distribution is no
+    /// part of it.
     pub(super) fn settle(&mut self, drafts: Vec<DraftToken>, accepted: usize, token: Option<u32>) {
         let drafts = Drafts::Distributions(drafts);
         if accepted <= drafts.len() {

@@ -1,14 +1,15 @@
-//! What is to become of each position before its token is drawn: the gate, the stop rule, the budget and the text's end.
+//! What is to become of each position before its token is drawn: the gate, the stop rule, the budget and the text's
+//! end.
 //!
-//! It is decided before the draw and whatever that gives. Otherwise short codes, that is likely tokens, would be drafted more often
-//! than q̂ says.
+//! It is decided before the draw and whatever that gives. Otherwise short codes, that is likely tokens, would be
+//! drafted more often than q̂ says.
 
 use std::sync::Arc;
 
 use outrider_codec::{frame::MAX_DRAFT_TOKENS, scheme::MAX_PAYLOAD_BITS};
 
 use super::{
-    drafter::Drafter,
+    drafter::{Drafter, Fate},
     learned::Learned,
     settings::{DraftInfo, Ends, Speculation},
     text::Text,
@@ -23,17 +24,6 @@ use crate::{
     },
     sample::Distribution,
 };
-
-/// What is to become of a position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// Its token is committed without being sent.
-    Pass,
-    /// Its token is drafted; `last`: and no other after it in this round.
-    Draft { last: bool },
-    /// The target writes its token: the round ends before it.
-    Decline,
-}
 
 /// Decides for one generation.
 #[derive(Debug)]
@@ -94,7 +84,8 @@ impl Planner {
         }
     }
 
-    /// Whether another token is to be drafted, or to pass, before the frame is sent; the text would be so long without it.
+    /// Whether another token is to be drafted, or to pass, before the frame is sent; the text would be so long without
+    /// it.
     pub(super) fn wants_another(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
         (self.may_pass(drafter, length, text) || self.may_draft(drafter, length, text))
             && length <= self.draft_context
@@ -122,8 +113,8 @@ impl Planner {
         text.length_limit() - usize::from(self.has_bonus)
     }
 
-    /// Whether a draft may follow the round's last. It hangs on what is drafted and on nothing else, not on what has arrived
-    /// meanwhile, so that the text does not either.
+    /// Whether a draft may follow the round's last. It hangs on what is drafted and on nothing else, not on what has
+    /// arrived meanwhile, so that the text does not either.
     pub(super) fn continues(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
         drafter.ids().last().is_some_and(|&id| !text.is_end(id))
             && !drafter.defers()
@@ -131,8 +122,8 @@ impl Planner {
             && length <= self.draft_context
     }
 
-    /// What is to become of the position after so many drafts of the round, with the distribution `q` and the hidden state that it was
-    /// made of.
+    /// What is to become of the position after so many drafts of the round, with the distribution `q` and the hidden
+    /// state that it was made of.
     pub(super) fn decide(
         &mut self,
         q: &Distribution<'_>,

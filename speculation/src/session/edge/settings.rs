@@ -70,9 +70,9 @@ pub struct Speculation {
     pub passing: Passing,
     /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room.
     pub draft_length: u32,
-    /// How many rounds may await their verdict at a time, at least 1; no more than the server allows. With more than one the edge drafts
-    /// on as if they all stood, and no bonus token follows them: of a seed the text is another than with 1, and the
-    /// same for all others.
+    /// How many rounds may await their verdict at a time, at least 1; no more than the server allows. With more than
+    /// one the edge drafts on as if they were all accepted, and no bonus token follows them: of a seed the text is
+    /// another than with 1, and the same for all others.
     pub max_in_flight: u8,
     /// What else ends a round.
     pub stop: StopRule,
@@ -88,7 +88,8 @@ pub struct Speculation {
 }
 
 impl Speculation {
-    /// A scheme with γ = `draft_length` and the exact rule, one round at a time; no budget, no comparison, nothing adaptive.
+    /// A scheme with γ = `draft_length` and the exact rule, one round at a time; no budget, no comparison, nothing
+    /// adaptive.
     pub fn new(scheme: SchemeParameters, draft_length: u32) -> Self {
         Self {
             scheme,

@@ -39,7 +39,7 @@ fn as_many_are_sent_as_may_be_in_flight_and_one_more_is_drafted() {
     assert_eq!(shapes(&drafts), [(0, 0, true, 1), (1, 0, true, 1), (2, 0, true, 1)]);
     assert!(session.is_ahead());
     give(&mut session, of(0, 1, Next::Nothing, None)).unwrap();
-    // The fourth needs no pass any more.
+    // The fourth needs no forward pass any more.
     assert!(matches!(session.poll(NOW), Ok(Some(EdgeOutput::Event(Event::Committed(_))))));
     let Ok(Some(EdgeOutput::Send(bytes))) = session.poll(NOW) else { panic!("it was ready") };
     let Ok(Frame::Draft(fourth)) = Frame::decode(&bytes) else { panic!("a Draft") };
@@ -88,9 +88,9 @@ fn a_rejection_drops_what_was_drafted_behind_it() {
     assert_eq!(session.statistics().tokens, 4);
 }
 
-/// The driver had taken the pass on before the verdict came.
+/// The driver had begun the forward pass before the verdict came.
 #[test]
-fn rows_of_a_pass_that_has_become_moot_are_dropped() {
+fn rows_of_a_discarded_forward_pass_are_dropped() {
     let mut session = connected(16);
     session.start(vec![0, 1], &Settings { mode: Mode::Speculative(ahead(2)), ..settings(14) }, NOW).unwrap();
     assert_eq!(next_draft(&mut session).round, 0);

@@ -1,0 +1,357 @@
+//! Drives an edge session: over one connection after another, with a draft model, for a user who may stop it.
+//!
+//! It is written once, over four small traits: a [`Socket`], the [`Platform`] that opens sockets and keeps time, and a
+//! [`DraftModel`]. The browser has its own, the native edge has others, and the tests have a virtual clock.
+//!
+//! When a connection is lost the first attempt to open another comes at once. Pauses follow as [`Retry`] says.
+
+use core::{
+    future::{Future, pending, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+
+use outrider_codec::frame::ErrorFrame;
+
+use super::edge::{Committed, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError};
+use crate::Forward;
+
+#[cfg(test)]
+mod tests;
+
+/// Both directions of one connection.
+pub trait Socket {
+    /// Sends one binary message. `false`: the connection is gone.
+    fn send(&mut self, bytes: Vec<u8>) -> impl Future<Output = bool>;
+
+    /// The next message; `None` when the connection is gone. May be dropped and called again.
+    fn receive(&mut self) -> impl Future<Output = Option<Vec<u8>>>;
+
+    /// Closes the connection behind what was sent.
+    fn close(&mut self) -> impl Future<Output = ()>;
+}
+
+/// What opens connections to one server, and keeps time.
+pub trait Platform {
+    /// A connection.
+    type Socket: Socket;
+    /// Why there is none.
+    type Error;
+
+    /// Opens a connection. That the server cannot be reached may also show in the socket.
+    fn connect(&mut self) -> impl Future<Output = Result<Self::Socket, Self::Error>>;
+
+    /// The time since any fixed moment.
+    fn now(&self) -> Duration;
+
+    /// Waits so long.
+    fn sleep(&mut self, pause: Duration) -> impl Future<Output = ()>;
+
+    /// Lets what has arrived be delivered. A runtime that drafting keeps busy would read nothing.
+    fn turn(&mut self) -> impl Future<Output = ()>;
+
+    /// A random number.
+    fn chance(&mut self) -> u8;
+}
+
+/// A draft model with its KV cache.
+pub trait DraftModel {
+    /// Why it fails.
+    type Error;
+
+    /// Runs one forward pass, and gives each row of logits that is wanted with the hidden state that it was made of.
+    fn forward(&mut self, forward: &Forward, give: &mut dyn FnMut(&[f32], &[f32])) -> Result<(), Self::Error>;
+}
+
+/// The attempts to connect again when a connection is lost, and the pauses between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts one after the other without success; 0 gives up at once.
+    pub attempts: u32,
+    /// The pause before the second; it doubles with each, and up to half of it is left to chance. The first comes at
+    /// once.
+    pub pause: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts: 12, pause: Duration::from_millis(100), longest: Duration::from_secs(5) }
+    }
+}
+
+impl Retry {
+    /// One connection, and no other after it.
+    pub const NEVER: Self = Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO };
+
+    /// The pause after so many attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
+    pub fn pause_after(&self, failed: u32, chance: u8) -> Duration {
+        if failed == 0 {
+            return Duration::ZERO;
+        }
+        let pause = self.pause.saturating_mul(1 << (failed - 1).min(20)).min(self.longest);
+        pause / 2 + pause / 2 * u32::from(chance) / 255
+    }
+}
+
+/// Why a driver has failed. `C` is the platform's reason, `M` the draft model's.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DriveError<C, M> {
+    /// No other connection can be opened.
+    Connect(C),
+    /// The connection is gone.
+    Lost,
+    /// The server ended the session.
+    Closed(ErrorFrame),
+    /// The server ended the generation; the driver can be used again.
+    Refused(ErrorFrame),
+    /// The settings cannot be used; the driver can be used again.
+    Start(StartError),
+    /// The server breaks the protocol, or the draft model gave what cannot be used.
+    Session(EdgeError),
+    /// The draft model fails.
+    Draft(M),
+}
+
+impl<C, M> DriveError<C, M> {
+    /// Whether another generation may be asked of the same driver.
+    pub fn leaves_the_session(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Start(_))
+    }
+}
+
+impl<C, M> From<EdgeError> for DriveError<C, M> {
+    fn from(error: EdgeError) -> Self {
+        Self::Session(error)
+    }
+}
+
+/// What a user is told while a generation runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Notice {
+    /// The generation has begun.
+    Begun,
+    /// Tokens were committed.
+    Committed(Committed),
+    /// The connection is lost; the next attempt comes after a pause.
+    Reconnecting {
+        /// 1, 2, … since the last that succeeded.
+        attempt: u32,
+        /// The time until it.
+        pause: Duration,
+    },
+    /// The session was resumed over another connection.
+    Resumed {
+        /// The server had forgotten it: the rest of the text is asked for in a new one.
+        anew: bool,
+    },
+}
+
+/// A session with its connection and its draft model.
+#[derive(Debug)]
+pub struct Driver<P: Platform, D> {
+    session: EdgeSession,
+    platform: P,
+    socket: P::Socket,
+    draft: D,
+    retry: Retry,
+    /// Attempts to connect since the last that succeeded.
+    failed: u32,
+    /// Why the server ended the last connection, if it said so.
+    interruption: Option<ErrorFrame>,
+}
+
+/// Who has asked for something: may stop it, and is told what happens.
+struct User<'a, S, T> {
+    /// Resolves when the user wants it to end; `None` once that is known.
+    stop: Option<Pin<&'a mut S>>,
+    tell: T,
+}
+
+impl<S: Future<Output = ()>, T> User<'_, S, T> {
+    /// What `other` gives; `None` if the user wants to stop before.
+    async fn unless_stopped<R>(&mut self, other: impl Future<Output = R>) -> Option<R> {
+        let mut other = pin!(other);
+        poll_fn(|context| {
+            if self.stop.as_mut().is_some_and(|stop| stop.as_mut().poll(context).is_ready()) {
+                self.stop = None;
+                return Poll::Ready(None);
+            }
+            other.as_mut().poll(context).map(Some)
+        })
+        .await
+    }
+}
+
+type Failure<P, D> = DriveError<<P as Platform>::Error, <D as DraftModel>::Error>;
+
+impl<P: Platform, D: DraftModel> Driver<P, D> {
+    /// Shakes hands over a first connection. A server that does not know a session that was saved is asked for a new
+    /// one.
+    pub async fn open(session: EdgeSession, platform: P, socket: P::Socket, draft: D) -> Result<Self, Failure<P, D>> {
+        let mut driver = Self { session, platform, socket, draft, retry: Retry::NEVER, failed: 0, interruption: None };
+        let mut nobody = User { stop: Some(pin!(pending())), tell: |_: &EdgeSession, _| {} };
+        loop {
+            match driver.next_event(&mut nobody).await? {
+                Event::Connected(_) => break,
+                Event::Closed(reason) => return Err(reason.map_or(DriveError::Lost, DriveError::Closed)),
+                _ => {}
+            }
+        }
+        driver.failed = 0;
+        Ok(driver)
+    }
+
+    /// Sets how often to connect again from now on when the connection is lost. At first it [never](Retry::NEVER) does.
+    pub fn set_retry(&mut self, retry: Retry) {
+        self.retry = retry;
+    }
+
+    /// The session.
+    pub fn session(&self) -> &EdgeSession {
+        &self.session
+    }
+
+    /// Generates from a prompt's ids to the end; `stop` resolves when the user wants it to end sooner, and `tell` says
+    /// what happens.
+    ///
+    /// # Errors
+    /// After those that do not [leave the session](DriveError::leaves_the_session) the driver is of no use any more.
+    pub async fn generate(
+        &mut self,
+        prompt: Vec<u32>,
+        settings: &Settings,
+        stop: impl Future<Output = ()>,
+        tell: impl FnMut(&EdgeSession, Notice),
+    ) -> Result<EndReason, Failure<P, D>> {
+        self.session.start(prompt, settings, self.platform.now()).map_err(DriveError::Start)?;
+        let mut user = User { stop: Some(pin!(stop)), tell };
+        (user.tell)(&self.session, Notice::Begun);
+        loop {
+            match self.next_event(&mut user).await? {
+                Event::Committed(committed) => (user.tell)(&self.session, Notice::Committed(committed)),
+                Event::Finished(reason) => return Ok(reason),
+                Event::Refused(error) => return Err(DriveError::Refused(error)),
+                Event::Closed(reason) => return Err(reason.map_or(DriveError::Lost, DriveError::Closed)),
+                Event::Interrupted(error) => self.interruption = Some(error),
+                Event::Resumed { anew } => {
+                    (self.failed, self.interruption) = (0, None);
+                    (user.tell)(&self.session, Notice::Resumed { anew });
+                }
+                Event::Connected(_) => {}
+            }
+        }
+    }
+
+    /// Says goodbye and closes the connection.
+    pub async fn close(&mut self) {
+        self.session.close();
+        while let Ok(Some(output)) = self.session.poll(self.platform.now()) {
+            if let EdgeOutput::Send(bytes) = output {
+                self.socket.send(bytes).await;
+            }
+        }
+        self.socket.close().await;
+    }
+
+    /// Does what the session wants, and waits for the server, until there is something to tell.
+    async fn next_event<S: Future<Output = ()>, T: FnMut(&EdgeSession, Notice)>(
+        &mut self,
+        user: &mut User<'_, S, T>,
+    ) -> Result<Event, Failure<P, D>> {
+        loop {
+            if self.session.is_ahead() {
+                self.take_what_has_arrived(user).await?;
+            }
+            match self.session.poll(self.platform.now())? {
+                Some(EdgeOutput::Event(event)) => return Ok(event),
+                Some(EdgeOutput::Forward(forward)) => self.run_draft(&forward)?,
+                Some(EdgeOutput::Send(bytes)) => {
+                    if !self.socket.send(bytes).await {
+                        self.reconnect(user).await?;
+                    }
+                }
+                None => match user.unless_stopped(self.socket.receive()).await {
+                    Some(Some(bytes)) => self.session.handle_frame(&bytes, self.platform.now())?,
+                    Some(None) => self.reconnect(user).await?,
+                    None => self.session.cancel(),
+                },
+            }
+        }
+    }
+
+    /// Hands in what has arrived without waiting for more: a verdict may discard what would be drafted next.
+    async fn take_what_has_arrived<S: Future<Output = ()>, T: FnMut(&EdgeSession, Notice)>(
+        &mut self,
+        user: &mut User<'_, S, T>,
+    ) -> Result<(), Failure<P, D>> {
+        if user.unless_stopped(self.platform.turn()).await.is_none() {
+            self.session.cancel();
+            return Ok(());
+        }
+        while let Some(received) = if_ready(self.socket.receive()).await {
+            match received {
+                Some(bytes) => self.session.handle_frame(&bytes, self.platform.now())?,
+                None => return self.reconnect(user).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens another connection in place of one that is gone, unless the user stops in a pause.
+    async fn reconnect<S: Future<Output = ()>, T: FnMut(&EdgeSession, Notice)>(
+        &mut self,
+        user: &mut User<'_, S, T>,
+    ) -> Result<(), Failure<P, D>> {
+        // That a server does not know a saved session is no reason not to begin.
+        let begins = self.session.server().is_none() && self.session.saved().is_none();
+        if !self.session.disconnected() || !begins && self.failed >= self.retry.attempts {
+            return Err(self.interruption.take().map_or(DriveError::Lost, DriveError::Closed));
+        }
+        loop {
+            let pause = self.retry.pause_after(self.failed, self.platform.chance());
+            self.failed += 1;
+            (user.tell)(&self.session, Notice::Reconnecting { attempt: self.failed, pause });
+            if user.unless_stopped(self.platform.sleep(pause)).await.is_none() {
+                // There is nobody to tell; the next connection will.
+                self.session.cancel();
+                return Ok(());
+            }
+            match self.platform.connect().await {
+                Ok(socket) => {
+                    self.socket = socket;
+                    self.session.reconnected();
+                    return Ok(());
+                }
+                Err(error) if self.failed >= self.retry.attempts => return Err(DriveError::Connect(error)),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn run_draft(&mut self, forward: &Forward) -> Result<(), Failure<P, D>> {
+        let Self { session, platform, draft, .. } = self;
+        let mut handled = Ok(());
+        let mut give = |logits: &[f32], hidden: &[f32]| {
+            if handled.is_ok() {
+                handled = session.handle_logits(logits, hidden, platform.now());
+            }
+        };
+        draft.forward(forward, &mut give).map_err(DriveError::Draft)?;
+        Ok(handled?)
+    }
+}
+
+/// What a future gives at once, if anything.
+async fn if_ready<R>(future: impl Future<Output = R>) -> Option<R> {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        Poll::Ready(match future.as_mut().poll(context) {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
