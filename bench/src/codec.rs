@@ -14,7 +14,7 @@ use outrider_models::Chunk;
 use outrider_speculation::{
     draft,
     sample::{Distribution, End, Randomness},
-    session::options::{CodeName, DraftingOptions, SchemeName},
+    session::options::{Code, DraftingOptions, SchemeName},
 };
 use serde_json::{Value, json};
 
@@ -74,16 +74,16 @@ fn variants(source: &str) -> Vec<(DraftingOptions, u32)> {
     let mut variants = Vec::new();
     for vocab_size in VOCABULARIES {
         for support_size in SUPPORT_SIZES {
-            for code in [CodeName::Enumerative, CodeName::Adaptive] {
+            for code in [Code::Enumerative, Code::Adaptive] {
                 variants.push((DraftingOptions { support_size, code, ..Default::default() }, vocab_size));
             }
         }
         if source == "default" {
             for (scheme, code) in [
-                (SchemeName::CSqs, CodeName::Enumerative),
-                (SchemeName::CSqs, CodeName::Adaptive),
-                (SchemeName::Qs, CodeName::Enumerative),
-                (SchemeName::TkSlt, CodeName::Enumerative),
+                (SchemeName::CSqs, Code::Enumerative),
+                (SchemeName::CSqs, Code::Adaptive),
+                (SchemeName::Qs, Code::Enumerative),
+                (SchemeName::TkSlt, Code::Enumerative),
             ] {
                 variants.push((DraftingOptions { scheme, code, ..Default::default() }, vocab_size));
             }
@@ -141,7 +141,7 @@ fn report(folder: &Path) -> Result<(), Failure> {
         let native = case.time(&now, BATCH_MS)?;
         let formula = formula(&case).or_else(|| same_drafts(&rows, &case)?.formula);
         if let Some(formula) = formula
-            && case.options.code == CodeName::Enumerative
+            && case.options.code == Code::Enumerative
             && (formula - bits).abs() > 1e-9
         {
             return Err(format!("{bits} bits are not the formula's {formula}").into());
@@ -155,7 +155,7 @@ fn report(folder: &Path) -> Result<(), Failure> {
 
 /// The enumerative row of the same drafts.
 fn same_drafts<'a>(rows: &'a [Row], case: &Case) -> Option<&'a Row> {
-    let enumerative = DraftingOptions { code: CodeName::Enumerative, ..case.options.clone() };
+    let enumerative = DraftingOptions { code: Code::Enumerative, ..case.options.clone() };
     rows.iter().find(|row| {
         (&row.case.source, row.case.vocab_size, &row.case.options) == (&case.source, case.vocab_size, &enumerative)
     })
@@ -190,7 +190,7 @@ fn formula(case: &Case) -> Option<f64> {
     match (case.parameters(), case.options.code) {
         (SchemeParameters::KSqs { support_size, .. }, _) => Some(token(support_size)),
         (SchemeParameters::Qs { .. }, _) => Some(token(v)),
-        (SchemeParameters::CSqs { .. }, CodeName::Enumerative) => {
+        (SchemeParameters::CSqs { .. }, Code::Enumerative) => {
             let size = f64::from(v).log2().ceil();
             let drafts: Vec<f64> = case.rounds.iter().flatten().map(|draft| size + token(draft.support_size)).collect();
             Some(drafts.iter().sum::<f64>() / drafts.len() as f64)
@@ -211,11 +211,11 @@ fn sessions() -> Result<Vec<(u32, f64, f64)>, Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     let mut rows = Vec::new();
     for support_size in SUPPORT_SIZES {
-        let options = DraftingOptions { support_size, code: CodeName::Adaptive, bit_budget: 0, ..Default::default() };
+        let options = DraftingOptions { support_size, code: Code::Adaptive, bit_budget: 0, ..Default::default() };
         let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()?))?;
         let bits: usize = sessions.iter().map(|session| session.statistics.payload_bits).sum();
         let drafted: usize = sessions.iter().map(|session| session.statistics.drafted).sum();
-        let papers = DraftingOptions { code: CodeName::Enumerative, ..options };
+        let papers = DraftingOptions { code: Code::Enumerative, ..options };
         let formula = Scheme::new(papers.scheme(), VOCABULARIES[0])?.fixed_token_bits().unwrap_or(0);
         rows.push((support_size, f64::from(formula), bits as f64 / drafted as f64));
     }
@@ -240,7 +240,7 @@ fn markdown(rows: &[Row], sessions: &[(u32, f64, f64)]) -> Result<String, Failur
     );
     for row in rows {
         let options = &row.case.options;
-        let adaptive = options.code == CodeName::Adaptive;
+        let adaptive = options.code == Code::Adaptive;
         let k = match options.scheme {
             SchemeName::CSqs => "varies".to_owned(),
             SchemeName::Qs => "V".to_owned(),
@@ -268,7 +268,7 @@ fn json(rows: &[Row]) -> Value {
             "vocabSize": row.case.vocab_size,
             "scheme": row.case.parameters().name(),
             "supportSize": options.support_size,
-            "adaptive": options.code == CodeName::Adaptive,
+            "adaptive": options.code == Code::Adaptive,
             "formulaBits": row.formula,
             "bits": row.bits,
             "idealBits": row.ideal_bits,
@@ -282,7 +282,7 @@ fn json(rows: &[Row]) -> Value {
 }
 
 fn charts(rows: &[Row]) -> [Chart; 2] {
-    let of = |source: &str, v: u32, k: u32, code: CodeName| {
+    let of = |source: &str, v: u32, k: u32, code: Code| {
         rows.iter().find(|row| {
             let options = &row.case.options;
             row.case.source == source
@@ -297,7 +297,7 @@ fn charts(rows: &[Row]) -> [Chart; 2] {
     };
     let bits = |row: Option<&Row>| row.map_or(f64::NAN, |row| row.bits);
     let slower = |times: Option<Times>| times.map_or(f64::NAN, |times| times.encode.max(times.decode));
-    let (enumerative, adaptive) = (CodeName::Enumerative, CodeName::Adaptive);
+    let (enumerative, adaptive) = (Code::Enumerative, Code::Adaptive);
     [
         Chart {
             title: "K-SQS, bits per token (ℓ = 100)".to_owned(),

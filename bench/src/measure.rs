@@ -76,7 +76,7 @@ impl Case {
     /// Appends the case as lines of text.
     pub fn write(&self, out: &mut String) -> Result<(), Failure> {
         let options = &self.options;
-        let code = if options.code == outrider_speculation::session::options::CodeName::Adaptive {
+        let code = if options.code == outrider_speculation::session::options::Code::Adaptive {
             "adaptive"
         } else {
             "enumerative"

@@ -17,7 +17,7 @@ use outrider_speculation::{
         rules::{Need, Rule},
     },
     sample::{Distribution, End, Randomness, SharedNoise},
-    session::options::{CodeName, DraftingOptions, SchemeName},
+    session::options::{Code, DraftingOptions, SchemeName},
 };
 
 use crate::timing::microseconds;
@@ -112,7 +112,7 @@ impl Times {
 /// What is drafted, and what its rule or stop rule needs to know.
 fn cases() -> Vec<(&'static str, DraftingOptions, Need)> {
     let of = |scheme, code, support_size| DraftingOptions { scheme, code, support_size, ..Default::default() };
-    let (enumerative, adaptive) = (CodeName::Enumerative, CodeName::Adaptive);
+    let (enumerative, adaptive) = (Code::Enumerative, Code::Adaptive);
     vec![
         ("k-sqs K=32", of(SchemeName::KSqs, enumerative, 32), Need::Nothing),
         ("k-sqs K=32 adaptive", of(SchemeName::KSqs, adaptive, 32), Need::Nothing),
@@ -164,7 +164,7 @@ impl<'a> Path<'a> {
         let scheme = Scheme::new(parameters, rows[0].len() as u32)?;
         let (randomness, noise) = (Randomness::new(1, End::Edge), SharedNoise::new(1));
         let mut path = Self { parameters, scheme, need, sampling, rows, randomness, noise, position: 0 };
-        if options.code == CodeName::Adaptive {
+        if options.code == Code::Adaptive {
             for _ in 0..LEARNED {
                 let tokens = path.drafts()?;
                 let count = tokens.len();

@@ -8,7 +8,7 @@ use outrider_cloud::pair::PairPaths;
 use outrider_models::{Chunk, Model};
 use outrider_speculation::{
     sample,
-    session::options::{CodeName, DownlinkName, DraftingOptions, SchemeName},
+    session::options::{Code, DownlinkName, DraftingOptions, SchemeName},
 };
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ fn sample(scheme: &str, session: &Session) -> Value {
 fn variants() -> Vec<(String, DraftingOptions)> {
     let plain = DraftingOptions { bit_budget: 0, ..DraftingOptions::default() };
     let of = |scheme| DraftingOptions { scheme, ..plain.clone() };
-    let adaptive = |scheme| DraftingOptions { code: CodeName::Adaptive, ..of(scheme) };
+    let adaptive = |scheme| DraftingOptions { code: Code::Adaptive, ..of(scheme) };
     let mut variants: Vec<(String, DraftingOptions)> = [
         ("dense", of(SchemeName::Dense)),
         ("qs", of(SchemeName::Qs)),

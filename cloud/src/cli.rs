@@ -9,6 +9,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod bench;
 mod config;
+mod drafting;
 mod explain;
 mod generate;
 mod log;

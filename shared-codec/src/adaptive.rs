@@ -212,7 +212,7 @@ impl AdaptiveCode {
         let mut coins = EncoderCoins { numbers: &self.numbers, out };
         let walked = self.sizes.walk(&mut coins, self.lattice_resolution, &sorted.counts);
         debug_assert!(walked.is_ok(), "an encoder refuses nothing");
-        let mut context = Context::new(self, last);
+        let mut context = Context::new(&self.weights, &self.memory, last);
         for group in sorted.counts.chunk_by(|a, b| a == b) {
             context.prepare();
             let first = context.coded.len();
@@ -230,7 +230,7 @@ impl AdaptiveCode {
     fn decode_token(&self, input: &mut RangeDecoder<'_>, last: Option<u32>) -> Result<DraftToken, DecodeError> {
         let mut coins = DecoderCoins { numbers: &self.numbers, input };
         let counts = self.sizes.walk(&mut coins, self.lattice_resolution, &[])?;
-        let mut context = Context::new(self, last);
+        let mut context = Context::new(&self.weights, &self.memory, last);
         let mut ids = Vec::with_capacity(counts.len());
         for group in counts.chunk_by(|a, b| a == b) {
             context.prepare();

@@ -23,6 +23,7 @@
 
 pub mod adaptive;
 pub mod bits;
+pub mod choice;
 pub mod distribution;
 pub mod enumerative;
 pub mod error;

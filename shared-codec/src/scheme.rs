@@ -1,184 +1,153 @@
 //! The uplink schemes: what a round of drafts tells the cloud, and in which bits.
 //!
-//! | scheme | what travels per drafted token | payload | source |
-//! |---|---|---|---|
-//! | `dense` | the whole distribution in f16 | [`DensePayload`] | DSD, the baseline of TK-SLT and DSSD |
-//! | `qs` | the whole distribution on a lattice | [`LatticePayload`], K = V | Bhattacharjee et al., §2 |
-//! | `k-sqs` | the K most likely tokens on a lattice | [`LatticePayload`], K fixed | the same, §2 |
-//! | `c-sqs` | the tokens above a threshold on a lattice | [`LatticePayload`], K varies | the same, §3 |
-//! | `tk-slt` | the K most likely tokens in f16 | [`TopKPayload`] | Zheng et al. |
-//! | `dssd` | the drafted token's probability in f16 | [`ProbabilityPayload`] | Ning et al. |
-//! | `coupled` | the drafted id | [`IdPayload`] | Daliri, Musco, Suresh 2024 |
-//!
-//! The three on a lattice can be coded in the papers' bits or by the [adaptive code](crate::adaptive), which learns.
+//! Each scheme is a file of this folder, with its entry in the table ([`SchemeInfo`]) and the bits of a draft. The three on
+//! a lattice can be coded in the papers' bits or by the [adaptive code](crate::adaptive), which learns.
 
+mod c_sqs;
+mod coupled;
+mod dense;
+mod dssd;
+mod k_sqs;
+mod layout;
+mod on_lattice;
+mod parameters;
+mod qs;
+#[cfg(test)]
+mod tests;
+mod tk_slt;
+
+use self::layout::{Draft, FOREIGN, Payload};
 use crate::{
-    adaptive::{self, AdaptiveCode},
+    adaptive,
     bits::{BitReader, BitWriter},
+    choice::Choice,
+    choices,
     distribution::{DraftDist, DraftToken},
     error::{DecodeError, ParameterError},
     frame::MAX_FRAME_BYTES,
-    lattice::{LatticePayload, SupportSize},
-    probabilities::{DensePayload, DraftProbability, IdPayload, ProbabilityPayload, TopKPayload},
+    probabilities::DraftProbability,
+    wire::{ByteReader, put_varint},
 };
+
+pub use layout::{Drafts, Keeps, SchemeInfo, Sends};
+pub use parameters::{Code, Description, Downlink, DownlinkName, SchemeOptions, SchemeParameters};
 
 /// The most bits a round's payload may have, so that its frame fits.
 pub const MAX_PAYLOAD_BITS: usize = (MAX_FRAME_BYTES - 64) * 8;
+/// In a scheme's number on the wire: the code is adaptive.
+const ADAPTIVE: u8 = 0x80;
 
-/// An uplink scheme and those of its parameters that the cloud must know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SchemeParameters {
-    /// The whole distribution in f16.
-    Dense,
-    /// The whole distribution on a lattice.
-    Qs {
-        /// ℓ.
-        lattice_resolution: u32,
-        /// Its code.
-        code: Code,
-    },
-    /// The K most likely tokens on a lattice.
-    KSqs {
-        /// K.
-        support_size: u32,
-        /// ℓ.
-        lattice_resolution: u32,
-        /// Its code.
-        code: Code,
-    },
-    /// The tokens above a threshold, which concerns the edge alone, on a lattice.
-    CSqs {
-        /// ℓ.
-        lattice_resolution: u32,
-        /// Its code.
-        code: Code,
-    },
-    /// The K most likely tokens in f16.
-    TkSlt {
-        /// K.
-        support_size: u32,
-    },
-    /// The drafted token's probability.
-    Dssd {
-        /// What follows a rejection.
-        downlink: Downlink,
-    },
-    /// Ids alone; both ends choose with the same noise.
-    Coupled,
+choices! {
+    /// The schemes, without their parameters.
+    SchemeName: SchemeInfo {
+        /// The whole distribution in f16.
+        Dense = dense::INFO,
+        /// The whole distribution on a lattice.
+        Qs = qs::INFO,
+        /// The K most likely tokens on a lattice.
+        KSqs = k_sqs::INFO,
+        /// The tokens above a threshold on a lattice.
+        CSqs = c_sqs::INFO,
+        /// The K most likely tokens in f16.
+        TkSlt = tk_slt::INFO,
+        /// The drafted token's probability; the edge resamples.
+        Dssd = dssd::INFO,
+        /// Ids alone; both ends choose with the same noise.
+        Coupled = coupled::INFO,
+    }
 }
 
-/// How distributions on a lattice are coded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Code {
-    /// The papers' code: ranks, in ⌈log2 of their number⌉ bits.
-    #[default]
-    Enumerative,
-    /// An arithmetic code whose model learns from the committed text.
-    Adaptive,
+impl SchemeName {
+    /// The scheme with those of the options that it reads.
+    pub fn with(self, options: SchemeOptions) -> SchemeParameters {
+        (self.info().of)(options)
+    }
 }
 
-/// What the cloud sends after a rejection under DSSD.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Downlink {
-    /// The target's distribution.
-    Full,
-    /// So many samples of it with their probabilities; the distribution only if it is asked for.
-    Sampled(u8),
+impl SchemeInfo {
+    /// Whether the scheme reads an option.
+    pub fn reads(&self, option: &str) -> bool {
+        self.options.contains(&option)
+    }
 }
 
 impl SchemeParameters {
+    /// The scheme's entry in the table.
+    pub fn info(&self) -> &'static SchemeInfo {
+        let name = match self {
+            Self::Dense => SchemeName::Dense,
+            Self::Qs { .. } => SchemeName::Qs,
+            Self::KSqs { .. } => SchemeName::KSqs,
+            Self::CSqs { .. } => SchemeName::CSqs,
+            Self::TkSlt { .. } => SchemeName::TkSlt,
+            Self::Dssd { .. } => SchemeName::Dssd,
+            Self::Coupled => SchemeName::Coupled,
+        };
+        name.info()
+    }
+
     /// The scheme's name in options, JSON and the papers.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Dense => "dense",
-            Self::Qs { .. } => "qs",
-            Self::KSqs { .. } => "k-sqs",
-            Self::CSqs { .. } => "c-sqs",
-            Self::TkSlt { .. } => "tk-slt",
-            Self::Dssd { .. } => "dssd",
-            Self::Coupled => "coupled",
-        }
+        self.info().name
     }
 
     /// What the cloud reads of each draft.
     pub fn sends(&self) -> Sends {
-        match self {
-            Self::Dense | Self::Qs { .. } | Self::KSqs { .. } | Self::CSqs { .. } | Self::TkSlt { .. } => {
-                Sends::Distributions
-            }
-            Self::Dssd { .. } => Sends::Probabilities,
-            Self::Coupled => Sends::Ids,
-        }
+        self.info().sends
     }
 
     /// Whether what is kept of a distribution hangs on a threshold that the edge adapts.
     pub fn has_threshold(&self) -> bool {
-        matches!(self, Self::CSqs { .. })
+        self.info().keeps == Keeps::AboveThreshold
     }
 
     /// ℓ, where distributions are quantized to a lattice.
     pub fn lattice_resolution(&self) -> Option<u32> {
-        match *self {
-            Self::Qs { lattice_resolution, .. }
-            | Self::KSqs { lattice_resolution, .. }
-            | Self::CSqs { lattice_resolution, .. } => Some(lattice_resolution),
-            Self::Dense | Self::TkSlt { .. } | Self::Dssd { .. } | Self::Coupled => None,
-        }
+        self.info().reads("latticeResolution").then(|| self.options().lattice_resolution)
     }
 
     /// The number of samples that follow a rejection, where the edge resamples from samples.
     pub fn samples(&self) -> Option<u8> {
-        match *self {
-            Self::Dssd { downlink: Downlink::Sampled(count) } => Some(count),
-            _ => None,
-        }
+        if let Downlink::Sampled(count) = self.options().downlink { Some(count) } else { None }
     }
-}
 
-/// What the cloud reads of each draft.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sends {
-    /// The id and its distribution q̂.
-    Distributions,
-    /// The id and its probability; after a rejection the edge resamples.
-    Probabilities,
-    /// The id alone; both ends choose with the same noise.
-    Ids,
-}
-
-/// A round of drafts, as the cloud sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Drafts {
-    /// With their distributions.
-    Distributions(Vec<DraftToken>),
-    /// With their probabilities.
-    Probabilities(Vec<DraftProbability>),
-    /// Ids alone.
-    Ids(Vec<u32>),
-}
-
-impl Drafts {
-    /// Number of drafts.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Distributions(tokens) => tokens.len(),
-            Self::Probabilities(tokens) => tokens.len(),
-            Self::Ids(ids) => ids.len(),
+    /// Appends the scheme as it travels: its number, then K, ℓ and the samples after a rejection, as far as it reads them.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        let (info, options) = (self.info(), self.options());
+        out.push(if options.code == Code::Adaptive { info.number | ADAPTIVE } else { info.number });
+        if info.reads("supportSize") {
+            put_varint(out, options.support_size);
+        }
+        if info.reads("latticeResolution") {
+            put_varint(out, options.lattice_resolution);
+        }
+        if info.reads("downlink") {
+            out.push(self.samples().unwrap_or(0));
         }
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The drafted ids.
-    pub fn ids(&self) -> Vec<u32> {
-        match self {
-            Self::Distributions(tokens) => tokens.iter().map(|token| token.id).collect(),
-            Self::Probabilities(tokens) => tokens.iter().map(|token| token.id).collect(),
-            Self::Ids(ids) => ids.clone(),
+    /// Reads what [`put`](Self::put) wrote.
+    pub(crate) fn take(input: &mut ByteReader<'_>) -> Result<Self, DecodeError> {
+        let kind = input.u8("scheme")?;
+        let code = if kind & ADAPTIVE == 0 { Code::Enumerative } else { Code::Adaptive };
+        let is_meant =
+            |info: &SchemeInfo| info.number == kind & !ADAPTIVE && (code == Code::Enumerative || info.reads("code"));
+        let info = SchemeName::ALL.iter().map(|name| name.info()).find(|info| is_meant(info));
+        let info = info.ok_or(DecodeError::Value { field: "scheme", value: kind.into() })?;
+        let mut options = SchemeOptions { code, ..Default::default() };
+        if info.reads("supportSize") {
+            options.support_size = input.varint("support size")?;
         }
+        if info.reads("latticeResolution") {
+            options.lattice_resolution = input.varint("lattice resolution")?;
+        }
+        if info.reads("downlink") {
+            options.downlink = match input.u8("downlink samples")? {
+                0 => Downlink::Full,
+                samples => Downlink::Sampled(samples),
+            };
+        }
+        Ok((info.of)(options))
     }
 }
 
@@ -187,59 +156,13 @@ impl Drafts {
 #[derive(Debug, Clone)]
 pub struct Scheme(Payload);
 
-#[derive(Debug, Clone)]
-enum Payload {
-    Dense(DensePayload),
-    Lattice(LatticePayload),
-    Adaptive(Box<AdaptiveCode>),
-    TopK(TopKPayload),
-    Probability(ProbabilityPayload),
-    Id(IdPayload),
-}
-
-impl Payload {
-    fn lattice(
-        vocab_size: u32,
-        support_size: SupportSize,
-        lattice_resolution: u32,
-        code: Code,
-    ) -> Result<Self, ParameterError> {
-        let largest = match support_size {
-            SupportSize::Fixed(k) => k,
-            SupportSize::Varying => vocab_size,
-        };
-        Ok(match code {
-            Code::Enumerative => Self::Lattice(LatticePayload::new(vocab_size, support_size, lattice_resolution)?),
-            Code::Adaptive => Self::Adaptive(Box::new(AdaptiveCode::new(vocab_size, largest, lattice_resolution)?)),
-        })
-    }
-}
-
 impl Scheme {
     /// The scheme for a vocabulary of V, at the start of a generation.
     ///
     /// # Errors
     /// If a parameter is out of its range, or a single token would not fit into a frame.
     pub fn new(parameters: SchemeParameters, vocab_size: u32) -> Result<Self, ParameterError> {
-        let lattice = |support_size, lattice_resolution, code| {
-            Payload::lattice(vocab_size, support_size, lattice_resolution, code)
-        };
-        let payload = match parameters {
-            SchemeParameters::Dense => Payload::Dense(DensePayload::new(vocab_size)?),
-            SchemeParameters::Qs { lattice_resolution, code } => {
-                lattice(SupportSize::Fixed(vocab_size), lattice_resolution, code)?
-            }
-            SchemeParameters::KSqs { support_size, lattice_resolution, code } => {
-                lattice(SupportSize::Fixed(support_size), lattice_resolution, code)?
-            }
-            SchemeParameters::CSqs { lattice_resolution, code } => {
-                lattice(SupportSize::Varying, lattice_resolution, code)?
-            }
-            SchemeParameters::TkSlt { support_size } => Payload::TopK(TopKPayload::new(vocab_size, support_size)?),
-            SchemeParameters::Dssd { downlink: Downlink::Sampled(0) } => return Err(ParameterError::NoSamples),
-            SchemeParameters::Dssd { .. } => Payload::Probability(ProbabilityPayload::new(vocab_size)?),
-            SchemeParameters::Coupled => Payload::Id(IdPayload::new(vocab_size)?),
-        };
+        let payload = (parameters.info().payload)(parameters.options(), vocab_size)?;
         let scheme = Self(payload);
         match scheme.fixed_token_bits() {
             Some(bits) if bits as usize > MAX_PAYLOAD_BITS => {
@@ -266,31 +189,22 @@ impl Scheme {
 
     /// Bits of a drafted token where all have the same.
     pub fn fixed_token_bits(&self) -> Option<u32> {
-        Some(match &self.0 {
-            Payload::Dense(payload) => payload.token_bits(),
-            Payload::Lattice(payload) => payload.token_bits(payload.support_size()?),
-            Payload::Adaptive(_) => return None,
-            Payload::TopK(payload) => payload.token_bits(),
-            Payload::Probability(payload) => payload.token_bits(),
-            Payload::Id(payload) => payload.token_bits(),
-        })
+        match &self.0 {
+            Payload::Plain(layout) => layout.is_fixed().then(|| layout.token_bits(0)),
+            Payload::Adaptive(_) => None,
+        }
     }
 
     /// Whether a support of `k` ids takes too long to code, so that the whole vocabulary has to be kept instead.
     pub fn is_widened(&self, k: u32) -> bool {
-        match &self.0 {
-            Payload::Lattice(payload) => payload.support_size().is_none() && payload.codable_support_size(k) != k,
-            _ => false,
-        }
+        matches!(&self.0, Payload::Plain(layout) if layout.is_widened(k))
     }
 
     /// The K that a distribution quantized from `k` ids is coded with.
     pub fn support_size(&self, k: u32, dist: &DraftDist) -> u32 {
         match &self.0 {
-            Payload::Dense(payload) => payload.vocab_size(),
-            Payload::Lattice(payload) => payload.support_size().unwrap_or_else(|| payload.codable_support_size(k)),
-            Payload::TopK(payload) => payload.support_size(),
-            Payload::Adaptive(_) | Payload::Probability(_) | Payload::Id(_) => dist.ids().len() as u32,
+            Payload::Plain(layout) => layout.support_size(k, dist),
+            Payload::Adaptive(_) => dist.ids().len() as u32,
         }
     }
 
@@ -323,24 +237,12 @@ impl Scheme {
     /// # Errors
     /// If the payload is not one of this scheme.
     pub fn decode_round(&self, payload: &[u8], count: u8) -> Result<Drafts, DecodeError> {
-        let mut input = BitReader::new(payload);
-        let tokens = 0..count;
-        let drafts = match &self.0 {
+        let layout = match &self.0 {
             Payload::Adaptive(code) => return Ok(Drafts::Distributions(code.decode_round(payload, count)?)),
-            Payload::Dense(scheme) => {
-                Drafts::Distributions(tokens.map(|_| scheme.decode(&mut input)).collect::<Result<_, _>>()?)
-            }
-            Payload::Lattice(scheme) => {
-                Drafts::Distributions(tokens.map(|_| scheme.decode(&mut input)).collect::<Result<_, _>>()?)
-            }
-            Payload::TopK(scheme) => {
-                Drafts::Distributions(tokens.map(|_| scheme.decode(&mut input)).collect::<Result<_, _>>()?)
-            }
-            Payload::Probability(scheme) => {
-                Drafts::Probabilities(tokens.map(|_| scheme.decode(&mut input)).collect::<Result<_, _>>()?)
-            }
-            Payload::Id(scheme) => Drafts::Ids(tokens.map(|_| scheme.decode(&mut input)).collect::<Result<_, _>>()?),
+            Payload::Plain(layout) => layout,
         };
+        let mut input = BitReader::new(payload);
+        let drafts = layout.decode(&mut input, count)?;
         input.finish()?;
         Ok(drafts)
     }
@@ -355,9 +257,6 @@ enum Bits {
     Plain(BitWriter),
     Adaptive(Box<adaptive::RoundEncoder>),
 }
-
-/// Drafts of another scheme.
-const FOREIGN: ParameterError = ParameterError::DoesNotFit { what: "the drafts are of another scheme" };
 
 impl RoundEncoder {
     /// Bits so far.
@@ -376,11 +275,8 @@ impl RoundEncoder {
     pub fn bound(&self, scheme: &Scheme, dist: &DraftDist, support_size: u32) -> Result<usize, ParameterError> {
         match (&self.0, &scheme.0) {
             (Bits::Adaptive(round), Payload::Adaptive(code)) => round.bound(code, dist),
-            (Bits::Plain(bits), Payload::Lattice(payload)) => {
-                Ok(bits.len() + payload.token_bits(support_size) as usize)
-            }
-            (Bits::Plain(bits), _) => Ok(bits.len() + scheme.fixed_token_bits().unwrap_or(0) as usize),
-            (Bits::Adaptive(_), _) => Err(FOREIGN),
+            (Bits::Plain(bits), Payload::Plain(layout)) => Ok(bits.len() + layout.token_bits(support_size) as usize),
+            _ => Err(FOREIGN),
         }
     }
 
@@ -390,12 +286,8 @@ impl RoundEncoder {
     /// If the token does not fit the scheme.
     pub fn push(&mut self, scheme: &Scheme, token: &DraftToken) -> Result<(), ParameterError> {
         match (&mut self.0, &scheme.0) {
-            (Bits::Plain(out), Payload::Dense(payload)) => payload.encode(token, out),
-            (Bits::Plain(out), Payload::Lattice(payload)) => payload.encode(token, out),
-            (Bits::Plain(out), Payload::TopK(payload)) => payload.encode(token, out),
-            (Bits::Plain(out), Payload::Probability(payload)) => payload.encode(&token.into(), out),
             (Bits::Adaptive(round), Payload::Adaptive(code)) => round.push(code, token),
-            _ => Err(FOREIGN),
+            _ => self.put(scheme, Draft::Token(token)),
         }
     }
 
@@ -404,10 +296,7 @@ impl RoundEncoder {
     /// # Errors
     /// If the scheme is another, or the token does not fit it.
     pub fn push_probability(&mut self, scheme: &Scheme, token: &DraftProbability) -> Result<(), ParameterError> {
-        match (&mut self.0, &scheme.0) {
-            (Bits::Plain(out), Payload::Probability(payload)) => payload.encode(token, out),
-            _ => Err(FOREIGN),
-        }
+        self.put(scheme, Draft::Probability(token))
     }
 
     /// Appends an id (coupled drafting).
@@ -415,8 +304,12 @@ impl RoundEncoder {
     /// # Errors
     /// If the scheme is another, or the id is outside the vocabulary.
     pub fn push_id(&mut self, scheme: &Scheme, id: u32) -> Result<(), ParameterError> {
+        self.put(scheme, Draft::Id(id))
+    }
+
+    fn put(&mut self, scheme: &Scheme, draft: Draft<'_>) -> Result<(), ParameterError> {
         match (&mut self.0, &scheme.0) {
-            (Bits::Plain(out), Payload::Id(payload)) => payload.encode(id, out),
+            (Bits::Plain(out), Payload::Plain(layout)) => layout.encode(draft, out),
             _ => Err(FOREIGN),
         }
     }
@@ -437,6 +330,3 @@ impl RoundEncoder {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -19,10 +19,9 @@ use crate::{
     error::Failure,
     link::Links,
     options::{
-        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, LinkOptions, SavedObject,
+        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, SavedObject,
         ServerInfo, Summary, TokenEvent, to_js,
     },
-    policies::{HeadsInfo, Policies},
 };
 
 /// A draft model, and a connection to a server that verifies its drafts.
@@ -40,11 +39,6 @@ pub struct Edge {
 
 #[wasm_bindgen]
 impl Edge {
-    /// What one can choose to judge, pass and stop by: `{ rules, gates, stopRules, exactSchemes }`.
-    pub fn policies() -> Result<JsValue, JsValue> {
-        Ok(to_js(&Policies::all())?)
-    }
-
     /// `{ vocabSize, contextLength, weightBytes, memoryBytes, heads: { gate, stop } }` of the draft model.
     pub fn info(&self) -> Result<JsValue, JsValue> {
         let config = self.model.config();

@@ -8,7 +8,6 @@
 //! | `heads` | trained heads, from their file to what the session decides by |
 //! | `link` | the socket behind a link of given rate and delay that really holds bytes back |
 //! | `options` | the plain objects that cross to JavaScript |
-//! | `policies` | what one can choose to judge, pass and stop by, in words |
 //! | `threads` | what Web Workers call that draft along |
 //! | `turn` | lets the event loop deliver what has arrived |
 //! | `error` | errors with a stable `code` |
@@ -23,7 +22,6 @@ mod heads;
 mod link;
 mod loader;
 mod options;
-mod policies;
 mod threads;
 mod turn;
 

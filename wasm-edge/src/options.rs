@@ -2,6 +2,7 @@
 
 use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
 use outrider_speculation::{
+    policy::gate::Heads,
     session::{
         edge::{Mode, SavedSession, Settings},
         options::DraftingOptions,
@@ -11,7 +12,7 @@ use outrider_speculation::{
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::JsValue;
 
-use crate::{error::Failure, policies::HeadsInfo};
+use crate::error::Failure;
 
 /// What a generation is asked for.
 #[derive(Debug, Deserialize)]
@@ -150,6 +151,19 @@ pub struct DraftModel {
     pub memory_bytes: u64,
     /// The trained heads that it has.
     pub heads: HeadsInfo,
+}
+
+/// Which heads a draft model has.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct HeadsInfo {
+    gate: bool,
+    stop: bool,
+}
+
+impl From<&Heads> for HeadsInfo {
+    fn from(heads: &Heads) -> Self {
+        Self { gate: heads.gate.is_some(), stop: heads.stop.is_some() }
+    }
 }
 
 /// What the server said of itself.

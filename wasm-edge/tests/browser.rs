@@ -6,10 +6,6 @@ use std::iter;
 
 use outrider_edge::{Edge, EdgeLoader};
 use outrider_models::{Chunk, GgufLoader, HeadsFile, HeadsMetadata, LinearHead, Model, Tokenizer};
-use outrider_speculation::{
-    judge::rules::Rule,
-    session::options::{GateName, StopName},
-};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 
@@ -223,33 +219,6 @@ fn heads_are_told_and_those_of_another_draft_refused() {
     file.metadata.tokenizer[0] ^= 1;
     assert_eq!(code(with(file.to_bytes())), "heads-mismatch");
     assert_eq!(code(with(b"<!doctype html>".to_vec())), "corrupt-heads");
-}
-
-#[wasm_bindgen_test]
-fn every_policy_is_in_the_table() {
-    let policies = Edge::policies().expect("it is plain");
-    let names = |list: &str| -> Vec<String> {
-        let list: js_sys::Array = property(&policies, list).unchecked_into();
-        list.iter().map(|policy| property(&policy, "name").as_string().expect("it has a name")).collect()
-    };
-    assert_eq!(names("rules"), Rule::all().iter().map(|info| info.name).collect::<Vec<_>>());
-    assert_eq!(names("gates"), GateName::NAMES);
-    assert_eq!(names("stopRules"), StopName::NAMES);
-    let exact: js_sys::Array = property(&policies, "exactSchemes").unchecked_into();
-    assert_eq!(exact.iter().filter_map(|name| name.as_string()).collect::<Vec<_>>(), ["dssd", "coupled"]);
-
-    let rules: js_sys::Array = property(&policies, "rules").unchecked_into();
-    let rule = |name: &str| rules.iter().find(|rule| property(rule, "name") == name).expect("there is such a rule");
-    assert!(property(&rule("exact"), "parameter").is_null());
-    assert_eq!(property(&rule("exact"), "lossy"), false);
-    assert_eq!(property(&rule("exact"), "hasBonus"), true);
-    let lossy = property(&rule("lossy"), "parameter");
-    assert_eq!(property(&lossy, "symbol"), "α");
-    assert_eq!(property(&property(&lossy, "range"), "max"), 1.0);
-    assert_eq!(property(&property(&lossy, "range"), "excluded"), "max");
-    let opt = property(&property(&rule("opt"), "parameter"), "range");
-    assert_eq!(property(&opt, "max"), f64::INFINITY);
-    assert!(property(&opt, "excluded").is_undefined());
 }
 
 #[wasm_bindgen_test]

@@ -57,7 +57,7 @@ test('every rule writes a text, says what it is, and all but exact are marked as
     }
     await expect(badge(page), rule).toHaveText(law);
     await expect(page.locator('#law')).toContainText(
-      rule === 'exact' ? 'has the law of the server’s own model' : `Under ${rule}, `,
+      rule === 'exact' ? 'is distributed as the server’s own model' : `Under ${rule}, `,
     );
     const explanation = await page.locator('#rule-explanation').textContent();
     expect(explanation, rule).toMatch(/^[A-Z].*\.$/);
@@ -76,7 +76,7 @@ test('the badge belongs to the text: it stays when another rule is chosen, until
   await demo.run();
   await demo.choose('rule', 'exact');
   await expect(page.locator('#verification .badge')).toHaveText('exact');
-  await expect(page.locator('#law')).toContainText('Under opt, α = 0.7: the text does not have the law');
+  await expect(page.locator('#law')).toContainText('Under opt, α = 0.7: the text is not distributed as');
   await demo.run('Cloud only');
   await expect(badge(page)).toHaveText('exact');
 });

@@ -1,6 +1,7 @@
 // Every uplink scheme, as chosen on the page.
 
 import type { Page } from '@playwright/test';
+import { names } from '../src/outrider/choices.js';
 import { expect, test } from './fixtures.js';
 import type { Choice, Demo } from './fixtures.js';
 
@@ -38,7 +39,14 @@ const configurations: {
   { name: 'dssd, full', choices: { scheme: 'dssd', afterRejection: 'full' }, sent: 'dssd' },
   { name: 'coupled', choices: { scheme: 'coupled' }, sent: 'coupled' },
 ];
-const compared = ['dense', 'qs', 'tk-slt', 'k-sqs', 'k-sqs/adaptive', 'c-sqs', 'dssd', 'coupled'];
+for (const { name } of names.scheme.entries) {
+  if (configurations.every(({ sent }) => sent !== name)) {
+    configurations.push({ name, choices: { scheme: name }, sent: name });
+  }
+}
+const compared = names.scheme.entries.flatMap(({ name }) =>
+  name === 'k-sqs' ? [name, 'k-sqs/adaptive'] : [name],
+);
 
 /** No budget: a dense draft alone exceeds the usual one. */
 const greedy = { temperature: 0, maxNewTokens: 24, bitBudget: 0 };

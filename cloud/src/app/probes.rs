@@ -8,8 +8,12 @@ use axum::{
     http::{StatusCode, header},
     response::IntoResponse,
 };
-use outrider_codec::frame::{MAX_FRAME_BYTES, PROTOCOL_VERSION};
-use outrider_speculation::{judge::rules::Rule, session::options::SchemeName};
+use outrider_codec::{
+    choice::Choice,
+    frame::{MAX_FRAME_BYTES, PROTOCOL_VERSION},
+    scheme::SchemeName,
+};
+use outrider_speculation::judge::rules::Rule;
 use serde::Serialize;
 use tokio::time;
 
@@ -67,7 +71,7 @@ pub(super) struct Info {
     vocab_size: u32,
     /// SHA-256 of what ids mean, in hex.
     tokenizer: String,
-    schemes: &'static [&'static str],
+    schemes: Vec<&'static str>,
     rules: Vec<&'static str>,
     limits: InfoLimits,
     evidence: &'static str,
@@ -104,7 +108,7 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
         models: Models { target: state.served.name.clone(), draft: state.served.draft_name.clone() },
         vocab_size: state.target.vocab_size,
         tokenizer: state.target.tokenizer_hash.iter().map(|byte| format!("{byte:02x}")).collect(),
-        schemes: SchemeName::NAMES,
+        schemes: SchemeName::ALL.iter().map(|scheme| scheme.name()).collect(),
         rules: Rule::all().iter().map(|rule| rule.name).collect(),
         limits: InfoLimits {
             context_length: state.target.context_length,

@@ -1,23 +1,21 @@
 //! `outrider generate`.
 
-use std::str::FromStr;
-
 use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, TextStream};
 use outrider_speculation::{
-    judge::rules::{Rule, RuleError},
+    judge::rules::RuleError,
     policy::{control::StopRule, passing::Passing},
     session::{
         edge::{Mode, Settings, Speculation},
-        options::{CodeName, DownlinkName, DraftingOptions, GateName, SchemeName, StopName},
+        options::numbers::{MAX_NEW_TOKENS, SEED, TEMPERATURE, TOP_K, TOP_P},
     },
     study::statistics::{Report, RoundRecord},
     theory::sprinter::GateRates,
 };
 use serde::Serialize;
 
-use super::{CommandError, explain::Explained, print};
+use super::{CommandError, drafting::DraftingArgs, explain::Explained, print};
 use crate::{
     edge::{Generated, NativeEdge, Retry, Transport},
     pair::{self, PairPaths},
@@ -59,118 +57,19 @@ pub struct Generate {
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SettingsArgs {
-    /// Most tokens to generate
-    #[arg(long, value_name = "COUNT", default_value_t = 128)]
+    #[arg(long, value_name = "COUNT", help = MAX_NEW_TOKENS.explanation, default_value_t = MAX_NEW_TOKENS.default as u32)]
     max_tokens: u32,
-    /// 0 is greedy; both ends use it
-    #[arg(long, value_name = "T", default_value_t = 0.7)]
+    #[arg(long, value_name = "T", help = TEMPERATURE.explanation, default_value_t = TEMPERATURE.default as f32)]
     temperature: f32,
-    /// Keep the k most likely tokens; 0 keeps all
-    #[arg(long, value_name = "k", default_value_t = 0)]
+    #[arg(long, value_name = "k", help = TOP_K.explanation, default_value_t = TOP_K.default as u32)]
     top_k: u32,
-    /// Keep the fewest most likely tokens whose probabilities reach this
-    #[arg(long, value_name = "p", default_value_t = 0.95)]
+    #[arg(long, value_name = "p", help = TOP_P.explanation, default_value_t = TOP_P.default as f32)]
     top_p: f32,
-    /// Seeds both ends' choices
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, help = SEED.explanation, default_value_t = SEED.default as u64)]
     seed: u64,
     #[command(flatten)]
     #[serde(flatten)]
     drafting: DraftingArgs,
-}
-
-#[derive(Debug, Args, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct DraftingArgs {
-    /// What is sent of a draft: dense, qs, k-sqs, c-sqs, tk-slt, dssd or coupled
-    #[arg(long, value_name = "SCHEME", default_value = "k-sqs", value_parser = SchemeName::from_str)]
-    scheme: SchemeName,
-    /// How qs, k-sqs and c-sqs are coded: enumerative (the papers' bits) or adaptive (fewer)
-    #[arg(long, value_name = "CODE", default_value = "enumerative", value_parser = CodeName::from_str)]
-    code: CodeName,
-    /// K: tokens kept of each draft distribution (k-sqs, tk-slt)
-    #[arg(long, value_name = "K", default_value_t = DraftingOptions::default().support_size)]
-    support_size: u32,
-    /// l: what the integer counts of a draft distribution add up to (qs, k-sqs, c-sqs)
-    #[arg(long, value_name = "l", default_value_t = DraftingOptions::default().lattice_resolution)]
-    lattice_resolution: u32,
-    /// alpha: the mean dropped mass that is aimed at (c-sqs)
-    #[arg(long, value_name = "alpha", default_value_t = DraftingOptions::default().dropped_mass_target)]
-    dropped_mass_target: f64,
-    /// eta: how far a token moves the threshold (c-sqs)
-    #[arg(long, value_name = "eta", default_value_t = DraftingOptions::default().step_size)]
-    step_size: f64,
-    /// beta_1: the first threshold (c-sqs)
-    #[arg(long, value_name = "beta", default_value_t = DraftingOptions::default().initial_threshold)]
-    initial_threshold: f64,
-    /// What the server sends after a rejection: full (its distribution) or sampled (dssd)
-    #[arg(long, value_name = "KIND", default_value = "sampled", value_parser = DownlinkName::from_str)]
-    downlink: DownlinkName,
-    /// m: samples that the server sends after a rejection (dssd with --downlink sampled)
-    #[arg(long, value_name = "m", default_value_t = DraftingOptions::default().downlink_samples)]
-    downlink_samples: u8,
-    /// How the server judges drafts: exact, or a lossy rule (outrider rules lists them)
-    #[arg(long, value_name = "RULE", default_value = Rule::EXACT.name())]
-    rule: String,
-    /// The rule's parameter, alpha or D; each rule has its default
-    #[arg(long, value_name = "VALUE")]
-    rule_parameter: Option<f64>,
-    /// Which tokens are committed without asking: none, sprinter, token-cascade or sequence-cascade; all but none are lossy
-    #[arg(long, value_name = "GATE", default_value = "none", value_parser = GateName::from_str)]
-    gate: GateName,
-    /// tau of sprinter (that which its gate was trained for, if not given), alpha of the cascades (0.5)
-    #[arg(long, value_name = "VALUE")]
-    gate_threshold: Option<f64>,
-    /// What else ends a round: fixed, odld, adaedl, specdec or bild
-    #[arg(long, value_name = "RULE", default_value = "fixed", value_parser = StopName::from_str)]
-    stop_rule: StopName,
-    /// lambda of adaedl, h of specdec, the fallback's alpha of bild
-    #[arg(long, value_name = "VALUE")]
-    stop_threshold: Option<f64>,
-    /// Let the target write alone while that is faster (AS2)
-    #[arg(long)]
-    adaptive_mode: bool,
-    /// gamma: tokens drafted in a round (fixed; odld begins with it; the other stop rules have their own)
-    #[arg(long, value_name = "gamma", default_value_t = DraftingOptions::default().draft_length)]
-    draft_length: u32,
-    /// Rounds that may await their verdict at a time; the server has a limit of its own. With more than 1 the next rounds are drafted
-    /// while the server verifies
-    ///
-    /// That hides the round trip where drafting or verifying takes as long as it and most rounds stand whole. Where a draft is rejected
-    /// the rounds behind it are lost, with their bytes and the time they took to draft; no bonus token follows a round that stands, so that
-    /// a token takes more passes of the server. On a short link, or with a draft that is often wrong, 1 is faster. At a seed
-    /// the text is another than with 1, of the same law.
-    #[arg(long, value_name = "COUNT", default_value_t = DraftingOptions::default().max_in_flight, value_parser = clap::value_parser!(u8).range(1..))]
-    max_in_flight: u8,
-    /// B: most payload bits in a round; 0 is no budget
-    #[arg(long, value_name = "B", default_value_t = DraftingOptions::default().bit_budget)]
-    bit_budget: u32,
-}
-
-impl DraftingArgs {
-    fn options(&self) -> DraftingOptions {
-        DraftingOptions {
-            scheme: self.scheme,
-            code: self.code,
-            support_size: self.support_size,
-            lattice_resolution: self.lattice_resolution,
-            dropped_mass_target: self.dropped_mass_target,
-            step_size: self.step_size,
-            initial_threshold: self.initial_threshold,
-            downlink: self.downlink,
-            downlink_samples: self.downlink_samples,
-            rule: self.rule.clone(),
-            rule_parameter: self.rule_parameter,
-            gate: self.gate,
-            gate_threshold: self.gate_threshold,
-            stop_rule: self.stop_rule,
-            stop_threshold: self.stop_threshold,
-            adaptive_mode: self.adaptive_mode,
-            draft_length: self.draft_length,
-            max_in_flight: self.max_in_flight,
-            bit_budget: self.bit_budget,
-        }
-    }
 }
 
 /// What `--json` prints.
@@ -274,7 +173,7 @@ impl Generate {
 
 impl SettingsArgs {
     fn settings(&self, cloud_only: bool, explain: bool) -> Result<Settings, RuleError> {
-        let speculation = || Ok(Speculation { explain, ..self.drafting.options().speculation()? });
+        let speculation = || Ok(Speculation { explain, ..self.drafting.0.speculation()? });
         let mode = if cloud_only { Mode::CloudOnly } else { Mode::Speculative(speculation()?) };
         Ok(Settings {
             mode,
@@ -306,7 +205,7 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
         ]);
     }
     if report.wasted > 0 {
-        lines.push(("drafted in vain", format!("{} (behind a rejection, never judged)", report.wasted)));
+        lines.push(("wasted", format!("{} (behind a rejection, never verified)", report.wasted)));
     }
     if report.drafted == 0 && report.rounds > 0 && !declines(mode) {
         lines.push(("drafted", "nothing: no token fits into the bit budget (--bit-budget 0 lifts it)".to_owned()));

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::AdaptiveCode;
-
 /// Prior weight of the whole vocabulary / this = weight of one occurrence in the session.
 pub(super) const OCCURRENCES: u32 = 512;
 /// Distributions that are remembered: the last so many that were committed.
@@ -157,7 +155,8 @@ impl Memory {
 
 /// What the weights depend on within a token: the ids that are coded and the neighbours.
 pub(super) struct Context<'a> {
-    pub(super) code: &'a AdaptiveCode,
+    pub(super) weights: &'a Weights,
+    pub(super) memory: &'a Memory,
     /// [`SAME_TOKEN`] for each that followed the same token, and one for each coded id it has.
     pub(super) likeness: [u16; REMEMBERED],
     /// Ids whose groups are complete, ascending, with their weights in the tree.
@@ -173,13 +172,22 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(code: &'a AdaptiveCode, last: Option<u32>) -> Self {
+    pub(super) fn new(weights: &'a Weights, memory: &'a Memory, last: Option<u32>) -> Self {
         let mut likeness = [0; REMEMBERED];
-        for (likeness, slot) in likeness.iter_mut().zip(&code.memory.slots) {
+        for (likeness, slot) in likeness.iter_mut().zip(&memory.slots) {
             *likeness = if slot.last == last { SAME_TOKEN } else { 0 };
         }
-        let all = code.weights.total;
-        Self { code, likeness, coded: Vec::new(), next_lookup: 0, added: Vec::new(), changes: Vec::new(), all }
+        let all = weights.total;
+        Self {
+            weights,
+            memory,
+            likeness,
+            coded: Vec::new(),
+            next_lookup: 0,
+            added: Vec::new(),
+            changes: Vec::new(),
+            all,
+        }
     }
 
     /// Before a group.
@@ -206,24 +214,24 @@ impl<'a> Context<'a> {
             sum -= weight as i64;
             self.changes.push((gone, sum));
         }
-        self.all = self.code.weights.total.wrapping_add_signed(sum);
+        self.all = self.weights.total.wrapping_add_signed(sum);
     }
 
     /// After a group.
     pub(super) fn coded(&mut self, ids: &[u32]) {
         for id in ids {
-            let mut places = self.code.memory.places.get(id).copied().unwrap_or(0);
+            let mut places = self.memory.places.get(id).copied().unwrap_or(0);
             while places != 0 {
                 self.likeness[places.trailing_zeros() as usize] += 1;
                 places &= places - 1;
             }
         }
-        self.coded.extend(ids.iter().map(|&id| (id, self.code.weights.of(id))));
+        self.coded.extend(ids.iter().map(|&id| (id, self.weights.of(id))));
         self.coded.sort_unstable();
     }
 
     pub(super) fn look_up(&mut self) {
-        let memory = &self.code.memory;
+        let memory = self.memory;
         // The most alike, then the latest; no two are equal in both.
         let mut alike: Vec<usize> = (0..memory.slots.len()).filter(|&at| self.likeness[at] > 0).collect();
         if alike.len() > NEIGHBOURS {
@@ -237,7 +245,7 @@ impl<'a> Context<'a> {
         for (i, at) in alike.into_iter().enumerate() {
             let likeness = u64::from(self.likeness[at]);
             let occurrences = NEIGHBOUR_WEIGHT * likeness * likeness / (self.coded.len() as u64 + 1);
-            weights[i] = occurrences * u64::from(self.code.weights.occurrence);
+            weights[i] = occurrences * u64::from(self.weights.occurrence);
             list.extend(memory.slots[at].ids.iter().map(|&id| id * NEIGHBOURS as u32 + i as u32));
         }
         list.sort_unstable();
@@ -253,7 +261,7 @@ impl<'a> Context<'a> {
 
     /// Sum of the weights of ids below `end`, with neighbours and without coded ids.
     pub(super) fn below(&self, end: u32) -> u64 {
-        self.changed(self.code.weights.below(end), end)
+        self.changed(self.weights.below(end), end)
     }
 
     pub(super) fn changed(&self, sum: u64, end: u32) -> u64 {
@@ -286,7 +294,7 @@ impl<'a> Place<'a> {
     }
 
     pub(super) fn total(&self) -> u64 {
-        ONE + u64::from(self.context.code.vocab_size - self.start)
+        ONE + u64::from(self.context.weights.vocab_size() - self.start)
     }
 
     /// Sum of the frequencies of ids `start` .. `end`.
@@ -303,7 +311,7 @@ impl<'a> Place<'a> {
 
     /// The id whose frequencies hold `target`, which is below the total.
     pub(super) fn find(&self, target: u64) -> u32 {
-        let tree = &self.context.code.weights.tree;
+        let tree = &self.context.weights.tree;
         let mut step = tree.len().next_power_of_two() / 2;
         let (mut end, mut sum) = (0, 0);
         // The largest end with cumulative(end) ≤ target, or below start.

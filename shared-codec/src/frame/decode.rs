@@ -5,12 +5,7 @@ use super::{
     MAX_FRAME_BYTES, Next, PROTOCOL_VERSION, Prompt, Request, Resume, SamplingParameters, TargetDist, Ticket, Token,
     Verdict, Welcome, encode::put_target, layout::*,
 };
-use crate::{
-    error::DecodeError,
-    rule::RuleParameters,
-    scheme::{Code, Downlink, SchemeParameters},
-    wire::ByteReader,
-};
+use crate::{error::DecodeError, rule::RuleParameters, scheme::SchemeParameters, wire::ByteReader};
 
 impl Frame {
     /// The frame of a byte string.
@@ -49,7 +44,7 @@ impl Frame {
                 })
             }
             PROMPT => {
-                let scheme = take_scheme(&mut input)?;
+                let scheme = SchemeParameters::take(&mut input)?;
                 let (rule, evidence) = take_rule(&mut input)?;
                 let max_in_flight = take_window(&mut input)?;
                 Frame::Prompt(Prompt { scheme, rule, evidence, max_in_flight, request: take_request(&mut input)? })
@@ -160,30 +155,6 @@ fn check_opening(input: &mut ByteReader<'_>) -> Result<(), DecodeError> {
 
 fn take_ticket(input: &mut ByteReader<'_>) -> Result<Ticket, DecodeError> {
     Ok(Ticket { id: input.array("session id")?, secret: input.array("session secret")? })
-}
-
-fn take_scheme(input: &mut ByteReader<'_>) -> Result<SchemeParameters, DecodeError> {
-    let kind = input.u8("scheme")?;
-    let code = if kind & ADAPTIVE == 0 { Code::Enumerative } else { Code::Adaptive };
-    Ok(match (kind & !ADAPTIVE, code) {
-        (QS, _) => SchemeParameters::Qs { lattice_resolution: input.varint("lattice resolution")?, code },
-        (K_SQS, _) => SchemeParameters::KSqs {
-            support_size: input.varint("support size")?,
-            lattice_resolution: input.varint("lattice resolution")?,
-            code,
-        },
-        (C_SQS, _) => SchemeParameters::CSqs { lattice_resolution: input.varint("lattice resolution")?, code },
-        (DENSE, Code::Enumerative) => SchemeParameters::Dense,
-        (TK_SLT, Code::Enumerative) => SchemeParameters::TkSlt { support_size: input.varint("support size")? },
-        (DSSD, Code::Enumerative) => SchemeParameters::Dssd {
-            downlink: match input.u8("downlink samples")? {
-                0 => Downlink::Full,
-                samples => Downlink::Sampled(samples),
-            },
-        },
-        (COUPLED, Code::Enumerative) => SchemeParameters::Coupled,
-        _ => return Err(DecodeError::Value { field: "scheme", value: kind.into() }),
-    })
 }
 
 fn take_rule(input: &mut ByteReader<'_>) -> Result<(RuleParameters, bool), DecodeError> {

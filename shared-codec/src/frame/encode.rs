@@ -1,11 +1,7 @@
 //! Frames to bytes.
 
 use super::{Finish, Frame, MAX_ERROR_TEXT, Next, PROTOCOL_VERSION, Request, TargetDist, Ticket, layout::*};
-use crate::{
-    rule::RuleParameters,
-    scheme::{Code, Downlink, SchemeParameters},
-    wire::put_varint,
-};
+use crate::{rule::RuleParameters, wire::put_varint};
 
 impl Frame {
     /// The frame's bytes.
@@ -41,7 +37,7 @@ impl Frame {
             }
             Frame::Prompt(prompt) => {
                 out.push(PROMPT);
-                put_scheme(&mut out, prompt.scheme);
+                prompt.scheme.put(&mut out);
                 put_rule(&mut out, prompt.rule, prompt.evidence);
                 out.push(prompt.max_in_flight);
                 put_request(&mut out, &prompt.request);
@@ -140,41 +136,6 @@ impl Frame {
 fn put_ticket(out: &mut Vec<u8>, ticket: &Ticket) {
     out.extend(ticket.id);
     out.extend(ticket.secret);
-}
-
-fn put_scheme(out: &mut Vec<u8>, scheme: SchemeParameters) {
-    let kind = |kind, code| match code {
-        Code::Enumerative => kind,
-        Code::Adaptive => kind | ADAPTIVE,
-    };
-    match scheme {
-        SchemeParameters::Dense => out.push(DENSE),
-        SchemeParameters::Qs { lattice_resolution, code } => {
-            out.push(kind(QS, code));
-            put_varint(out, lattice_resolution);
-        }
-        SchemeParameters::KSqs { support_size, lattice_resolution, code } => {
-            out.push(kind(K_SQS, code));
-            put_varint(out, support_size);
-            put_varint(out, lattice_resolution);
-        }
-        SchemeParameters::CSqs { lattice_resolution, code } => {
-            out.push(kind(C_SQS, code));
-            put_varint(out, lattice_resolution);
-        }
-        SchemeParameters::TkSlt { support_size } => {
-            out.push(TK_SLT);
-            put_varint(out, support_size);
-        }
-        SchemeParameters::Dssd { downlink } => {
-            out.push(DSSD);
-            out.push(match downlink {
-                Downlink::Full => 0,
-                Downlink::Sampled(samples) => samples,
-            });
-        }
-        SchemeParameters::Coupled => out.push(COUPLED),
-    }
 }
 
 fn put_rule(out: &mut Vec<u8>, rule: RuleParameters, evidence: bool) {

@@ -1,4 +1,4 @@
-//! The bytes that name frames, schemes and layouts, for the encoder and the decoder.
+//! The bytes that name frames and layouts, for the encoder and the decoder.
 
 pub(super) const HELLO: u8 = 0x01;
 pub(super) const PROMPT: u8 = 0x02;
@@ -28,12 +28,3 @@ pub(super) const DENSE_TARGET: u8 = 1;
 pub(super) const HAS_RESAMPLED: u8 = 0x80;
 /// In the number of a rule: the edge asks for evidence.
 pub(super) const WANTS_EVIDENCE: u8 = 0x80;
-/// In the first byte of a lattice scheme: the code is adaptive.
-pub(super) const ADAPTIVE: u8 = 0x80;
-pub(super) const K_SQS: u8 = 1;
-pub(super) const QS: u8 = 2;
-pub(super) const C_SQS: u8 = 3;
-pub(super) const DENSE: u8 = 4;
-pub(super) const TK_SLT: u8 = 5;
-pub(super) const DSSD: u8 = 6;
-pub(super) const COUPLED: u8 = 7;

@@ -113,6 +113,10 @@ fn sparse() -> TargetDist {
 }
 
 /// Shorter without them.
+/// The number of the dense scheme, and the bit of the adaptive code.
+const DENSE: u8 = 4;
+const ADAPTIVE: u8 = 0x80;
+
 fn dense() -> TargetDist {
     TargetDist((0..20).filter(|id| id % 10 != 5).map(|id| (id, 1.0 / 18.0)).collect())
 }

@@ -18,20 +18,12 @@ const SUM_LIMIT: u32 = 1 << 25;
 const TRIED: usize = if WASM { 40 } else { 300 };
 
 /// Every scheme × code; those without K or ℓ leave it out.
-fn every(support_size: u32, lattice_resolution: u32) -> [SchemeParameters; 10] {
-    let (enumerative, adaptive) = (Code::Enumerative, Code::Adaptive);
-    [
-        SchemeParameters::Dense,
-        SchemeParameters::Qs { lattice_resolution, code: enumerative },
-        SchemeParameters::Qs { lattice_resolution, code: adaptive },
-        SchemeParameters::KSqs { support_size, lattice_resolution, code: enumerative },
-        SchemeParameters::KSqs { support_size, lattice_resolution, code: adaptive },
-        SchemeParameters::CSqs { lattice_resolution, code: enumerative },
-        SchemeParameters::CSqs { lattice_resolution, code: adaptive },
-        SchemeParameters::TkSlt { support_size },
-        SchemeParameters::Dssd { downlink: Downlink::Sampled(3) },
-        SchemeParameters::Coupled,
-    ]
+fn every(support_size: u32, lattice_resolution: u32) -> Vec<SchemeParameters> {
+    let downlink = Downlink::Sampled(3);
+    let options = SchemeOptions { support_size, lattice_resolution, downlink, code: Code::Enumerative };
+    let codes = |name: &SchemeName| if name.info().reads("code") { Code::ALL } else { &[Code::Enumerative] };
+    let all = SchemeName::ALL.iter().flat_map(|name| codes(name).iter().map(|code| (*name, *code)));
+    all.map(|(name, code)| name.with(SchemeOptions { code, ..options })).collect()
 }
 
 /// What a scheme can send: counts that add up to ℓ, or f16 numbers; of at most so many ids.
@@ -44,16 +36,10 @@ struct Limits {
 
 impl Limits {
     fn new(parameters: SchemeParameters, vocab_size: u32) -> Self {
-        let (resolution, most_ids) = match parameters {
-            SchemeParameters::Qs { lattice_resolution, .. } | SchemeParameters::CSqs { lattice_resolution, .. } => {
-                (Some(lattice_resolution), vocab_size.min(lattice_resolution))
-            }
-            SchemeParameters::KSqs { support_size, lattice_resolution, .. } => {
-                (Some(lattice_resolution), support_size.min(lattice_resolution))
-            }
-            SchemeParameters::TkSlt { support_size } => (None, support_size),
-            SchemeParameters::Dense | SchemeParameters::Dssd { .. } | SchemeParameters::Coupled => (None, vocab_size),
-        };
+        let resolution = parameters.lattice_resolution();
+        let kept =
+            if parameters.info().keeps == Keeps::MostLikely { parameters.options().support_size } else { vocab_size };
+        let most_ids = resolution.map_or(kept, |resolution| kept.min(resolution));
         Self { vocab_size, resolution, most_ids }
     }
 
@@ -129,23 +115,23 @@ impl Source {
 }
 
 /// What the cloud is to see of drafts.
-fn seen(scheme: &Scheme, tokens: &[DraftToken]) -> Drafts {
-    match &scheme.0 {
-        Payload::Probability(_) => Drafts::Probabilities(tokens.iter().map(DraftProbability::from).collect()),
-        Payload::Id(_) => Drafts::Ids(tokens.iter().map(|token| token.id).collect()),
-        _ => Drafts::Distributions(tokens.to_vec()),
+fn seen(sends: Sends, tokens: &[DraftToken]) -> Drafts {
+    match sends {
+        Sends::Distributions => Drafts::Distributions(tokens.to_vec()),
+        Sends::Probabilities => Drafts::Probabilities(tokens.iter().map(DraftProbability::from).collect()),
+        Sends::Ids => Drafts::Ids(tokens.iter().map(|token| token.id).collect()),
     }
 }
 
 /// Encodes a round, each token within its bound, and decodes it.
-fn round_trip(scheme: &Scheme, tokens: &[DraftToken]) -> (Vec<u8>, Drafts) {
+fn round_trip(scheme: &Scheme, sends: Sends, tokens: &[DraftToken]) -> (Vec<u8>, Drafts) {
     let mut round = scheme.round();
     for token in tokens {
         let bound = round.bound(scheme, &token.dist, token.support_size).unwrap();
-        match &scheme.0 {
-            Payload::Probability(_) => round.push_probability(scheme, &token.into()).unwrap(),
-            Payload::Id(_) => round.push_id(scheme, token.id).unwrap(),
-            _ => round.push(scheme, token).unwrap(),
+        match sends {
+            Sends::Distributions => round.push(scheme, token).unwrap(),
+            Sends::Probabilities => round.push_probability(scheme, &token.into()).unwrap(),
+            Sends::Ids => round.push_id(scheme, token.id).unwrap(),
         }
         assert!(round.bits() <= bound, "{} bits, the bound was {bound}: {token:?}", round.bits());
     }
@@ -158,7 +144,7 @@ fn round_trip(scheme: &Scheme, tokens: &[DraftToken]) -> (Vec<u8>, Drafts) {
     if let Some(fixed) = scheme.fixed_token_bits() {
         assert_eq!(used, fixed as usize * tokens.len());
     }
-    let drafts = seen(scheme, tokens);
+    let drafts = seen(sends, tokens);
     assert_eq!(scheme.encode_round(&drafts).as_ref(), Ok(&payload));
     assert_eq!(scheme.decode_round(&payload, tokens.len() as u8).as_ref(), Ok(&drafts));
     (payload, drafts)
@@ -252,7 +238,7 @@ fn extremes() {
                 let last = DraftToken { id: dist.ids()[dist.ids().len() - 1], ..first.clone() };
                 let tokens = [first, last];
                 for tokens in [&[][..], &tokens[..1], &tokens] {
-                    let (payload, _) = round_trip(&scheme, tokens);
+                    let (payload, _) = round_trip(&scheme, parameters.sends(), tokens);
                     assert_strict(&scheme, &payload, tokens.len() as u8, &mut source);
                 }
             }
@@ -289,7 +275,7 @@ proptest! {
 
     #[test]
     fn rounds_come_back_and_nothing_else_does(
-        which in 0usize..10,
+        which in 0..every(1, 1).len(),
         v in vocabularies(),
         k in prop_oneof![1u32..4, 1u32..100, Just(4999)],
         l in resolutions(),
@@ -313,7 +299,7 @@ proptest! {
                 })
                 .collect();
             let count = tokens.len() as u8;
-            let (payload, drafts) = round_trip(&edge, &tokens);
+            let (payload, drafts) = round_trip(&edge, parameters.sends(), &tokens);
             prop_assert_eq!(&cloud.decode_round(&payload, count).unwrap(), &drafts);
             assert_strict(&cloud, &payload, count, &mut source);
             for _ in 0..TRIED / 20 {
@@ -334,7 +320,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_drafts_or_an_error(
-        which in 0usize..10,
+        which in 0..every(1, 1).len(),
         v in vocabularies(),
         k in 1u32..40,
         l in resolutions(),

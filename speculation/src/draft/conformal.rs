@@ -29,10 +29,14 @@ pub struct ThresholdParameters {
     pub initial: f64,
 }
 
-impl Default for ThresholdParameters {
+impl ThresholdParameters {
     /// The paper's α and η (§4). It varies β₁; 0.01 keeps most of the mass from the first token.
+    pub const DEFAULT: Self = Self { target: 0.0005, step: 0.001, initial: 0.01 };
+}
+
+impl Default for ThresholdParameters {
     fn default() -> Self {
-        Self { target: 0.0005, step: 0.001, initial: 0.01 }
+        Self::DEFAULT
     }
 }
 

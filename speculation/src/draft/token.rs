@@ -6,7 +6,7 @@
 
 use outrider_codec::{
     distribution::{DistError, DraftDist, DraftToken},
-    scheme::{Scheme, SchemeParameters},
+    scheme::{Keeps, Scheme, SchemeParameters},
 };
 
 use crate::{
@@ -65,27 +65,23 @@ pub fn propose(
     scheme: &Scheme,
     threshold: f64,
 ) -> Result<Proposal, DistError> {
-    let (support, dist) = match parameters {
-        SchemeParameters::Dense | SchemeParameters::Dssd { .. } | SchemeParameters::Coupled => {
+    let resolution = parameters.lattice_resolution();
+    let support = match (parameters.info().keeps, resolution) {
+        (Keeps::All, None) => {
             let dist = half::quantize_all(q)?;
             return Ok(Proposal { support_size: scheme.support_size(q.vocab_size(), &dist), dropped_mass: 0.0, dist });
         }
-        SchemeParameters::TkSlt { support_size } => {
-            let support = sparsify::top_k(q, support_size);
-            let dist = half::quantize(&support)?;
-            (support, dist)
+        (Keeps::All, Some(resolution)) => all_for(q, resolution),
+        (Keeps::MostLikely, _) => sparsify::top_k(q, parameters.options().support_size),
+        (Keeps::AboveThreshold, None) => sparsify::above(q, threshold),
+        (Keeps::AboveThreshold, Some(resolution)) => {
+            let support = sparsify::above(q, threshold).listing(lattice::most_listed(resolution));
+            if scheme.is_widened(support.size) { all_for(q, resolution) } else { support }
         }
-        SchemeParameters::Qs { lattice_resolution, .. } => {
-            on_lattice(all_for(q, lattice_resolution), lattice_resolution)?
-        }
-        SchemeParameters::KSqs { support_size, lattice_resolution, .. } => {
-            on_lattice(sparsify::top_k(q, support_size), lattice_resolution)?
-        }
-        SchemeParameters::CSqs { lattice_resolution, .. } => {
-            let support = sparsify::above(q, threshold).listing(lattice::most_listed(lattice_resolution));
-            let support = if scheme.is_widened(support.size) { all_for(q, lattice_resolution) } else { support };
-            on_lattice(support, lattice_resolution)?
-        }
+    };
+    let dist = match resolution {
+        Some(resolution) => lattice::quantize(&support, resolution)?,
+        None => half::quantize(&support)?,
     };
     let support_size = scheme.support_size(support.size, &dist);
     Ok(Proposal { support_size, dropped_mass: support.dropped_mass(), dist })
@@ -93,11 +89,6 @@ pub fn propose(
 
 fn all_for(q: &Distribution<'_>, lattice_resolution: u32) -> Support {
     sparsify::all_listing(q, lattice::most_listed(lattice_resolution))
-}
-
-fn on_lattice(support: Support, lattice_resolution: u32) -> Result<(Support, DraftDist), DistError> {
-    let dist = lattice::quantize(&support, lattice_resolution)?;
-    Ok((support, dist))
 }
 
 /// Draws a token from q̂, exactly: token i with probability `counts[i] / total`.

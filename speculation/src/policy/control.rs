@@ -30,36 +30,9 @@ use selection::{Prospect, Selection};
 use stop::{Survival, Threshold};
 
 pub use selection::Move;
-pub use stop::acceptance_bound;
+pub use stop::{StopName, StopRule, acceptance_bound};
 
 use crate::theory::tk_slt::{optimal_draft_length, speculates, tokens_per_round};
-
-/// Which rule ends a round. A bit budget is apart from it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum StopRule {
-    /// γ drafts.
-    Fixed,
-    /// γ* drafts, from estimates as they are; γ until there are any (Zheng & Yang, Algorithm 1).
-    Odld,
-    /// Ends after the first draft whose acceptance is bounded by less than λ (Agrawal, Jeon, Lee 2024).
-    AdaEdl {
-        /// γ of the paper, 0.2 there; at least 0.
-        scale: f64,
-        /// λ at first, in [0, 1]. It moves with the acceptance seen.
-        threshold: f64,
-    },
-    /// Ends after the draft with which a rejection is likelier than the threshold (SpecDec++, Huang, Guo, Wang 2024).
-    SpecDec {
-        /// In [0, 1].
-        threshold: f64,
-    },
-    /// Ends before a token of which the draft model is not sure, or with ten drafts: the target writes it (BiLD,
-    /// Kim et al. 2023).
-    Bild {
-        /// α_f in [0, 1]: not sure is max q < 1 − α_f.
-        fallback: f64,
-    },
-}
 
 /// How a session drafts.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,10 +1,68 @@
 //! Which tokens the edge commits without asking the cloud.
 //!
-//! Before a round's first draft the edge may let tokens pass: they are drawn from q̂ like drafts, committed at once, and travel
-//! with the round that follows, so that one pass of the target reads them all. What is passed has the draft model's law,
-//! not the target's.
+//! Before a round's first draft the edge may skip verification: tokens are drawn from q̂ like drafts, committed at once,
+//! and travel with the round that follows, so that one forward pass of the target reads them all. They are distributed as
+//! the draft model's, not as the target's.
 
-use crate::policy::gate::Heads;
+use outrider_codec::choices;
+
+use crate::policy::{gate::Heads, info::PolicyInfo};
+
+/// α of a cascade, if none is given.
+const ALPHA: f64 = 0.5;
+
+choices! {
+    /// What decides which tokens the edge commits without asking. All but `none` are lossy.
+    GateName: PolicyInfo<Passing> {
+        /// [`Passing::Never`].
+        None = PolicyInfo {
+            name: "none",
+            threshold: None,
+            explanation: "Every token is verified.",
+            source: "Leviathan et al. 2023",
+            lossy: false,
+            head: None,
+            options: &["maxInFlight"],
+            of: |_| Passing::Never,
+        },
+        /// [`Passing::Sprinter`].
+        Sprinter = PolicyInfo {
+            name: "sprinter",
+            threshold: Some(("τ", 0.5)),
+            explanation: "A token skips verification while a trained head trusts the draft model by τ or more; the first \
+                          that it does not is verified.",
+            source: "Zhong et al., Algorithm 2",
+            lossy: true,
+            head: Some("gate"),
+            options: &[],
+            of: |threshold| Passing::Sprinter { threshold },
+        },
+        /// [`Passing::TokenCascade`].
+        TokenCascade = PolicyInfo {
+            name: "token-cascade",
+            threshold: Some(("α", ALPHA)),
+            explanation: "A token skips verification where the draft model is sure, its most likely token having at least \
+                          1 − α; elsewhere the target writes it.",
+            source: "Narasimhan et al., Algorithm 2 with eq. 2",
+            lossy: true,
+            head: None,
+            options: &[],
+            of: |alpha| Passing::TokenCascade { alpha: alpha.unwrap_or(ALPHA) },
+        },
+        /// [`Passing::SequenceCascade`].
+        SequenceCascade = PolicyInfo {
+            name: "sequence-cascade",
+            threshold: Some(("α", ALPHA)),
+            explanation: "The draft model writes the whole text, which is kept if the geometric mean of its tokens’ \
+                          probabilities is at least 1 − α; or else the target writes it anew.",
+            source: "Narasimhan et al., eq. 1",
+            lossy: true,
+            head: None,
+            options: &[],
+            of: |alpha| Passing::SequenceCascade { alpha: alpha.unwrap_or(ALPHA) },
+        },
+    }
+}
 
 /// A policy.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -1,14 +1,20 @@
 //! How to draft, as users say it: flat names and numbers, the same on the command line and in the page.
 
-use core::str::FromStr;
+pub mod entries;
+pub mod numbers;
 
-use outrider_codec::scheme::{Code, Downlink, SchemeParameters};
+use outrider_codec::{
+    choice::Choice,
+    scheme::{Downlink, SchemeOptions, SchemeParameters},
+};
 use serde::{Deserialize, Serialize};
+
+pub use crate::policy::{control::StopName, passing::GateName};
+pub use outrider_codec::scheme::{Code, DownlinkName, SchemeName};
 
 use crate::{
     draft::conformal::ThresholdParameters,
     judge::rules::{Rule, RuleError},
-    policy::{control::StopRule, passing::Passing},
     session::edge::Speculation,
     study::comparison::ComparisonParameters,
 };
@@ -18,9 +24,11 @@ use crate::{
 #[serde(rename_all = "camelCase", default)]
 pub struct DraftingOptions {
     /// What is sent of a draft.
+    #[serde(with = "by_name")]
     pub scheme: SchemeName,
     /// How distributions on a lattice are coded.
-    pub code: CodeName,
+    #[serde(with = "by_name")]
+    pub code: Code,
     /// K: tokens kept of each draft distribution (k-sqs, tk-slt).
     pub support_size: u32,
     /// ℓ: what the integer counts of a draft distribution add up to (qs, k-sqs, c-sqs).
@@ -32,6 +40,7 @@ pub struct DraftingOptions {
     /// β₁ (c-sqs).
     pub initial_threshold: f64,
     /// What follows a rejection (dssd).
+    #[serde(with = "by_name")]
     pub downlink: DownlinkName,
     /// m: samples that follow a rejection (dssd with the sampled downlink).
     pub downlink_samples: u8,
@@ -40,6 +49,7 @@ pub struct DraftingOptions {
     /// Its parameter; `None` for its default.
     pub rule_parameter: Option<f64>,
     /// Which tokens are committed without asking the cloud.
+    #[serde(with = "by_name")]
     pub gate: GateName,
     /// τ of SPRINTER, α of the cascades.
     pub gate_threshold: Option<f64>,
@@ -48,6 +58,7 @@ pub struct DraftingOptions {
     /// How many rounds may await their verdict at a time.
     pub max_in_flight: u8,
     /// What else ends a round.
+    #[serde(with = "by_name")]
     pub stop_rule: StopName,
     /// λ of AdaEDL, h of SpecDec++, α of BiLD's fallback.
     pub stop_threshold: Option<f64>,
@@ -59,53 +70,48 @@ pub struct DraftingOptions {
 
 impl Default for DraftingOptions {
     fn default() -> Self {
-        let threshold = ThresholdParameters::default();
+        let named = |index: usize| entries::NAMES[index].default;
         Self {
-            scheme: SchemeName::KSqs,
-            code: CodeName::Enumerative,
-            support_size: 32,
-            lattice_resolution: 100,
-            dropped_mass_target: threshold.target,
-            step_size: threshold.step,
-            initial_threshold: threshold.initial,
-            downlink: DownlinkName::Sampled,
-            downlink_samples: 4,
-            rule: Rule::EXACT.name().to_owned(),
+            scheme: choice(named(0)),
+            code: choice(named(1)),
+            downlink: choice(named(2)),
+            rule: named(3).to_owned(),
+            gate: choice(named(4)),
+            stop_rule: choice(named(5)),
+            support_size: numbers::SUPPORT_SIZE.default as u32,
+            lattice_resolution: numbers::LATTICE_RESOLUTION.default as u32,
+            dropped_mass_target: numbers::DROPPED_MASS_TARGET.default,
+            step_size: numbers::STEP_SIZE.default,
+            initial_threshold: numbers::INITIAL_THRESHOLD.default,
+            downlink_samples: numbers::DOWNLINK_SAMPLES.default as u8,
             rule_parameter: None,
-            gate: GateName::None,
             gate_threshold: None,
-            draft_length: 4,
-            max_in_flight: 1,
-            stop_rule: StopName::Fixed,
             stop_threshold: None,
+            draft_length: numbers::DRAFT_LENGTH.default as u32,
+            max_in_flight: numbers::MAX_IN_FLIGHT.default as u8,
             adaptive_mode: false,
-            bit_budget: 5000,
+            bit_budget: numbers::BIT_BUDGET.default as u32,
         }
     }
+}
+
+/// The choice of a name in the table; the first if there is none.
+fn choice<C: Choice>(name: &str) -> C {
+    C::named(name).unwrap_or(C::ALL[0])
 }
 
 impl DraftingOptions {
     /// The scheme with its parameters.
     pub fn scheme(&self) -> SchemeParameters {
-        let (support_size, lattice_resolution) = (self.support_size, self.lattice_resolution);
-        let code = match self.code {
-            CodeName::Enumerative => Code::Enumerative,
-            CodeName::Adaptive => Code::Adaptive,
-        };
-        match self.scheme {
-            SchemeName::Dense => SchemeParameters::Dense,
-            SchemeName::Qs => SchemeParameters::Qs { lattice_resolution, code },
-            SchemeName::KSqs => SchemeParameters::KSqs { support_size, lattice_resolution, code },
-            SchemeName::CSqs => SchemeParameters::CSqs { lattice_resolution, code },
-            SchemeName::TkSlt => SchemeParameters::TkSlt { support_size },
-            SchemeName::Dssd => SchemeParameters::Dssd {
-                downlink: match self.downlink {
-                    DownlinkName::Full => Downlink::Full,
-                    DownlinkName::Sampled => Downlink::Sampled(self.downlink_samples),
-                },
+        self.scheme.with(SchemeOptions {
+            support_size: self.support_size,
+            lattice_resolution: self.lattice_resolution,
+            code: self.code,
+            downlink: match self.downlink {
+                DownlinkName::Full => Downlink::Full,
+                DownlinkName::Sampled => Downlink::Sampled(self.downlink_samples),
             },
-            SchemeName::Coupled => SchemeParameters::Coupled,
-        }
+        })
     }
 
     /// The acceptance rule.
@@ -125,8 +131,8 @@ impl DraftingOptions {
         Ok(Speculation {
             threshold: self.threshold(),
             rule: self.rule()?,
-            passing: self.passing(),
-            stop: self.stop(),
+            passing: (self.gate.info().of)(self.gate_threshold),
+            stop: (self.stop_rule.info().of)(self.stop_threshold),
             adaptive_mode: self.adaptive_mode,
             bit_budget: (self.bit_budget > 0).then_some(self.bit_budget),
             max_in_flight: self.max_in_flight,
@@ -147,157 +153,109 @@ impl DraftingOptions {
         Ok(Speculation { compare: Some(compare), ..self.speculation()? })
     }
 
-    fn passing(&self) -> Passing {
-        let alpha = self.gate_threshold.unwrap_or(0.5);
-        match self.gate {
-            GateName::None => Passing::Never,
-            GateName::Sprinter => Passing::Sprinter { threshold: self.gate_threshold },
-            GateName::TokenCascade => Passing::TokenCascade { alpha },
-            GateName::SequenceCascade => Passing::SequenceCascade { alpha },
-        }
-    }
-
-    fn stop(&self) -> StopRule {
-        let threshold = |default| self.stop_threshold.unwrap_or(default);
-        match self.stop_rule {
-            StopName::Fixed => StopRule::Fixed,
-            StopName::Odld => StopRule::Odld,
-            StopName::AdaEdl => StopRule::AdaEdl { scale: 0.2, threshold: threshold(0.2) },
-            StopName::SpecDec => StopRule::SpecDec { threshold: threshold(0.5) },
-            StopName::Bild => StopRule::Bild { fallback: threshold(0.8) },
-        }
-    }
-
     fn threshold(&self) -> ThresholdParameters {
         ThresholdParameters { target: self.dropped_mass_target, step: self.step_size, initial: self.initial_threshold }
     }
 }
 
-/// Declares an enum whose variants have names for users. What documents a variant explains it to users, too.
-macro_rules! names {
-    ($(#[$meta:meta])* $type:ident { $($(#[doc = $line:literal])+ $variant:ident = $name:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        pub enum $type {
-            $($(#[doc = $line])+ #[serde(rename = $name)] $variant,)+
-        }
+/// Reads and writes a choice by its name.
+mod by_name {
+    use super::Choice;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-        impl $type {
-            /// Every name, in the order of the papers.
-            pub const NAMES: &'static [&'static str] = &[$($name),+];
-            /// What each name stands for, in a sentence; in the same order.
-            pub const EXPLANATIONS: &'static [&'static str] = &[$(concat!($($line),+).trim_ascii_start()),+];
-        }
-
-        impl FromStr for $type {
-            type Err = String;
-
-            fn from_str(name: &str) -> Result<Self, String> {
-                match name {
-                    $($name => Ok(Self::$variant),)+
-                    _ => Err(format!("it must be one of {}", Self::NAMES.join(", "))),
-                }
-            }
-        }
-    };
-}
-
-names! {
-    /// The uplink schemes; see [`outrider_codec::scheme`].
-    SchemeName {
-        /// The whole distribution in f16.
-        Dense = "dense",
-        /// The whole distribution on a lattice.
-        Qs = "qs",
-        /// The K most likely tokens on a lattice.
-        KSqs = "k-sqs",
-        /// The tokens above a threshold on a lattice.
-        CSqs = "c-sqs",
-        /// The K most likely tokens in f16.
-        TkSlt = "tk-slt",
-        /// The drafted token's probability; the edge resamples.
-        Dssd = "dssd",
-        /// Ids alone; both ends choose with the same noise.
-        Coupled = "coupled",
+    pub(super) fn serialize<C: Choice, S: Serializer>(choice: &C, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(choice.name())
     }
-}
 
-names! {
-    /// What decides which tokens the edge commits without asking; see [`Passing`]. All but `none` are lossy.
-    GateName {
-        /// Every token is verified.
-        None = "none",
-        /// A token passes while a trained head trusts the draft model by τ or more; the first that it does not is verified
-        /// (Zhong et al., SPRINTER).
-        Sprinter = "sprinter",
-        /// A token passes where the draft model is sure, its most likely token having at least 1 − α; elsewhere the target
-        /// writes it (Chow's rule).
-        TokenCascade = "token-cascade",
-        /// The draft model writes the whole text, which stands if the geometric mean of its tokens' probabilities is at
-        /// least 1 − α; or else the target writes it anew.
-        SequenceCascade = "sequence-cascade",
-    }
-}
-
-names! {
-    /// What ends a round; see [`StopRule`].
-    StopName {
-        /// A round has γ drafts.
-        Fixed = "fixed",
-        /// A round has γ* drafts, the best length for the acceptance and the times as they are measured (Zheng & Yang,
-        /// TK-SLT).
-        Odld = "odld",
-        /// A round ends with a draft whose acceptance is bounded by less than λ, by the draft model's entropy (Agrawal et
-        /// al. 2024, AdaEDL).
-        AdaEdl = "adaedl",
-        /// A round ends when, as a trained head says, some draft falls with a probability above h (Huang et al. 2024,
-        /// SpecDec++).
-        SpecDec = "specdec",
-        /// A round ends before a token of which the draft model is unsure, its most likely token having less than 1 − α; the
-        /// target writes it (Kim et al. 2023, BiLD).
-        Bild = "bild",
-    }
-}
-
-names! {
-    /// The codes of distributions on a lattice.
-    CodeName {
-        /// The papers' ranks.
-        Enumerative = "enumerative",
-        /// An arithmetic code that learns.
-        Adaptive = "adaptive",
-    }
-}
-
-names! {
-    /// What the cloud sends after a rejection under DSSD.
-    DownlinkName {
-        /// The target's distribution.
-        Full = "full",
-        /// Samples of it.
-        Sampled = "sampled",
+    pub(super) fn deserialize<'de, C: Choice, D: Deserializer<'de>>(deserializer: D) -> Result<C, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        C::named(&name).map_err(D::Error::custom)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
+
+    use super::{entries::NAMES, numbers::NUMBERS, *};
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
 
     #[test]
-    fn names_are_those_of_the_schemes_and_have_a_sentence() {
-        for &name in SchemeName::NAMES {
-            let options = DraftingOptions { scheme: name.parse().unwrap(), ..Default::default() };
-            assert_eq!(options.scheme().name(), name);
-        }
-        for (names, explanations) in
-            [(GateName::NAMES, GateName::EXPLANATIONS), (StopName::NAMES, StopName::EXPLANATIONS)]
-        {
-            assert_eq!(names.len(), explanations.len());
-            for sentence in explanations {
-                let runs_on = sentence.contains("  ") || sentence.starts_with(' ');
-                assert!(sentence.ends_with('.') && !runs_on, "{sentence:?}");
+    fn entries_are_complete_and_read_options_that_there_are() {
+        let mut options: BTreeSet<&str> = NUMBERS.iter().map(|number| number.name).collect();
+        options.extend(NAMES.iter().map(|name| name.name));
+        for kind in NAMES {
+            let entries = (kind.entries)();
+            assert!(entries.iter().any(|entry| entry.name == kind.default), "{kind:?}");
+            for entry in entries {
+                let sentence = entry.explanation;
+                assert!(sentence.ends_with('.') && !sentence.contains("  "), "{sentence:?}");
+                assert!(!entry.label.is_empty() && !entry.source.is_empty(), "{entry:?}");
+                assert!(entry.options.iter().all(|option| options.contains(option)), "{entry:?}");
+                if let Some(parameter) = entry.parameter {
+                    assert_eq!(parameter.bounds.check(parameter.default), Ok(()), "{entry:?}");
+                }
             }
         }
-        assert!("sqs".parse::<SchemeName>().unwrap_err().contains("k-sqs, c-sqs"));
+        for number in NUMBERS {
+            assert_eq!(number.bounds.check(number.default), Ok(()), "{number:?}");
+        }
+    }
+
+    /// The largest number that an option may be is one that its scheme can be used with, and the next is not.
+    #[test]
+    fn ranges_are_those_of_the_schemes() {
+        let bounds = numbers::LATTICE_RESOLUTION.bounds;
+        let fits = |lattice_resolution: f64| {
+            let options = DraftingOptions { lattice_resolution: lattice_resolution as u32, ..Default::default() };
+            outrider_codec::scheme::Scheme::new(options.scheme(), 4096).is_ok()
+        };
+        assert!(fits(bounds.min) && fits(bounds.max) && !fits(bounds.min - 1.0) && !fits(bounds.max + 1.0));
+        let bounds = numbers::SUPPORT_SIZE.bounds;
+        let fits = |support_size: f64| {
+            let options = DraftingOptions {
+                support_size: support_size as u32,
+                lattice_resolution: outrider_codec::lattice::MAX_LATTICE_RESOLUTION,
+                ..Default::default()
+            };
+            outrider_codec::scheme::Scheme::new(options.scheme(), 1 << 17).is_ok()
+        };
+        assert!(fits(bounds.min) && fits(bounds.max) && !fits(bounds.min - 1.0) && !fits(bounds.max + 1.0));
+        let fits = |downlink_samples| {
+            let options = DraftingOptions { scheme: SchemeName::Dssd, downlink_samples, ..Default::default() };
+            outrider_codec::scheme::Scheme::new(options.scheme(), 8).is_ok()
+        };
+        assert!(fits(numbers::DOWNLINK_SAMPLES.bounds.min as u8) && !fits(0));
+    }
+
+    #[test]
+    fn bounds_say_why() {
+        let check = |number: &numbers::NumberInfo, value| number.bounds.check(value).unwrap_err();
+        assert_eq!(check(&numbers::STEP_SIZE, 0.0), "must be above 0");
+        assert_eq!(check(&numbers::DROPPED_MASS_TARGET, 1.0), "must be below 1");
+        assert_eq!(check(&numbers::SUPPORT_SIZE, 0.0), "must be at least 1");
+        assert_eq!(check(&numbers::SUPPORT_SIZE, 2049.0), "must be at most 2048");
+        assert_eq!(check(&numbers::SUPPORT_SIZE, 1.5), "must be a whole number");
+        assert_eq!(check(&numbers::SUPPORT_SIZE, f64::NAN), "must be a number");
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_tables() {
+        let options = DraftingOptions::default();
+        let names = [
+            options.scheme.name(),
+            options.code.name(),
+            options.downlink.name(),
+            &options.rule,
+            options.gate.name(),
+            options.stop_rule.name(),
+        ];
+        assert_eq!(names.to_vec(), NAMES.iter().map(|kind| kind.default).collect::<Vec<_>>());
+        assert_eq!(SchemeName::ALL.iter().find(|name| options_of(**name).scheme().info().name != name.name()), None);
+    }
+
+    fn options_of(scheme: SchemeName) -> DraftingOptions {
+        DraftingOptions { scheme, ..Default::default() }
     }
 }

@@ -4,8 +4,9 @@
 //! of its own, and K-SQS under the adaptive code with a model of its own. Both see the verdicts as the real one does.
 
 use outrider_codec::{
+    choice::Choice,
     distribution::{DistError, DraftToken},
-    scheme::{Code, Downlink, Drafts, RoundEncoder, Scheme, SchemeParameters},
+    scheme::{Code, Downlink, Drafts, RoundEncoder, Scheme, SchemeName, SchemeOptions, SchemeParameters},
 };
 
 use crate::{
@@ -53,25 +54,19 @@ impl Comparison {
     /// are left out.
     pub fn new(with: ComparisonParameters, vocab_size: u32, prompt: &[u32]) -> Self {
         let ComparisonParameters { support_size, lattice_resolution, threshold } = with;
-        let k_sqs = |code| SchemeParameters::KSqs { support_size, lattice_resolution, code };
-        let fixed = [
-            SchemeParameters::Dense,
-            SchemeParameters::Qs { lattice_resolution, code: Code::Enumerative },
-            k_sqs(Code::Enumerative),
-            SchemeParameters::TkSlt { support_size },
-            SchemeParameters::Dssd { downlink: Downlink::Full },
-            SchemeParameters::Coupled,
-        ];
-        let bits = |parameters: SchemeParameters| {
-            let scheme = Scheme::new(parameters, vocab_size).ok()?;
-            Some((parameters.name(), scheme.fixed_token_bits()?))
+        let (code, downlink) = (Code::Enumerative, Downlink::Full);
+        let options = SchemeOptions { support_size, lattice_resolution, code, downlink };
+        let bits = |name: &SchemeName| {
+            let scheme = Scheme::new(name.with(options), vocab_size).ok()?;
+            Some((name.name(), scheme.fixed_token_bits()?))
         };
+        let adaptive = SchemeParameters::KSqs { support_size, lattice_resolution, code: Code::Adaptive };
         let c_sqs = SchemeParameters::CSqs { lattice_resolution, code: Code::Enumerative };
         Self {
-            fixed: fixed.into_iter().filter_map(bits).collect(),
+            fixed: SchemeName::ALL.iter().filter_map(bits).collect(),
             c_sqs: Trial::new("c-sqs", c_sqs, vocab_size, prompt),
             threshold: Conformal::new(threshold),
-            adaptive: Trial::new("k-sqs/adaptive", k_sqs(Code::Adaptive), vocab_size, prompt),
+            adaptive: Trial::new("k-sqs/adaptive", adaptive, vocab_size, prompt),
             drafted: 0,
         }
     }

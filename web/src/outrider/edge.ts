@@ -1,8 +1,8 @@
 // What crosses between JavaScript and the WebAssembly engine (crate `wasm-edge`). Plain objects both ways;
 // whatever the engine throws is an `Error` with a string `code`.
 
-import type { Head, Policies } from './policies.js';
-import type { Code, Downlink, Scheme } from './schemes.js';
+import type { NumberOptions, ParameterOptions, Scheme } from './choices.js';
+import type { Choices, Head, PolicyOption } from './tables.js';
 
 /** What decides the tokens: drafts checked by the server, or the server alone. */
 export type Mode = 'speculative' | 'cloud-only';
@@ -77,7 +77,7 @@ export interface Statistics {
   acceptanceRate: number;
   /** `accepted / drafted` */
   acceptedPerDrafted: number;
-  /** Drafts of rounds in flight behind one that fell: sent, and never judged. */
+  /** Drafts of rounds in flight behind a rejected one: sent, and never verified. */
   wasted: number;
   /** Tokens sampled anew in place of a rejected draft. */
   resampled: number;
@@ -105,7 +105,7 @@ export interface Statistics {
   followUps: number;
   /** `dssd`: what a rejection brings down, follow-ups included; null while there was none. */
   downlinkBytesPerRejection: number | null;
-  /** Tokens that a round commits: the drafts that stand and the one after them. */
+  /** Tokens that a round commits: the accepted drafts and the one after them. */
   tokensPerRound: number;
   /** L: what a further draft costs, as a multiple of a round without any; null until rounds of different lengths tell. */
   costRatio: number | null;
@@ -115,7 +115,7 @@ export interface Statistics {
   predictedSpeedup: number | null;
   /** α by the closed form; null unless the server explains its verdicts. */
   predictedAcceptanceRate: number | null;
-  /** How far the text's law is from the server's model, in total variation; null unless the server explains its verdicts. */
+  /** How far the text's distribution is from that of the server's model, in total variation; null unless the server explains its verdicts. */
   divergence: number | null;
 }
 
@@ -162,7 +162,7 @@ export interface Summary extends Statistics {
   tokenIds: number[];
 }
 
-/** What a session can be gone on with after a reload. Whoever has it can. */
+/** What a session can be resumed with after a reload. Whoever has it can. */
 export interface Claim {
   session: string;
   secret: string;
@@ -186,39 +186,16 @@ export interface Continuation {
   committed: number[];
 }
 
-/** A complete generation request; `GenerateOptions` documents the fields. */
-export interface GenerateRequest {
-  prompt: string;
-  mode: Mode;
-  maxNewTokens: number;
-  temperature: number;
-  topK: number;
-  topP: number;
-  seed: number;
-  scheme: Scheme;
-  code: Code;
-  supportSize: number;
-  latticeResolution: number;
-  droppedMassTarget: number;
-  stepSize: number;
-  initialThreshold: number;
-  downlink: Downlink;
-  downlinkSamples: number;
-  rule: string;
-  /** Null where the rule has no parameter. */
-  ruleParameter: number | null;
-  gate: string;
-  /** Null where the gate has no threshold. */
-  gateThreshold: number | null;
-  draftLength: number;
-  maxInFlight: number;
-  stopRule: string;
-  /** Null where the rule has no threshold. */
-  stopThreshold: number | null;
-  adaptiveMode: boolean;
-  compareSchemes: boolean;
-  bitBudget: number;
-}
+/** A complete generation request; `GenerateOptions` documents the fields. The number of a policy that has none is null. */
+export type GenerateRequest = Required<NumberOptions> &
+  Choices &
+  Record<PolicyOption, string> &
+  Record<keyof ParameterOptions, number | null> & {
+    prompt: string;
+    mode: Mode;
+    adaptiveMode: boolean;
+    compareSchemes: boolean;
+  };
 
 /** The engine's class as wasm-bindgen exports it. */
 export interface Edge {
@@ -248,5 +225,4 @@ export interface EdgeLoader {
 /** What the generated module exports. */
 export interface Engine {
   EdgeLoader: new (totalBytes?: number) => EdgeLoader;
-  Edge: { policies(): Policies };
 }

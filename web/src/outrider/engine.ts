@@ -96,8 +96,8 @@ async function start(
     end();
     throw error;
   }
-  const { Edge, EdgeLoader } = glue;
-  return { Edge, EdgeLoader, info: { build, threads, failed }, end };
+  const { EdgeLoader } = glue;
+  return { EdgeLoader, info: { build, threads, failed }, end };
 }
 
 /** Has `worker` join the engine; resolves when it is about to. */

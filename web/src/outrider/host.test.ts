@@ -5,11 +5,12 @@ import type { Edge, GenerateRequest, Round, SessionInfo, Summary } from './edge.
 import { emptySummary } from './generation.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker } from './messages.js';
-import { resolveRequest, generationRanges, openLink } from './options.js';
-import { sampleNeeds, samplePolicies } from './sample-policies.js';
+import { resolveRequest, openLink } from './options.js';
+import { generationRanges } from './tables.js';
 
 const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, maxInFlight: 4, vocabSize: 4096 };
-const request: GenerateRequest = resolveRequest('p', {}, generationRanges, sampleNeeds);
+const noHeads = { gate: false, stop: false };
+const request: GenerateRequest = resolveRequest('p', {}, generationRanges, noHeads);
 const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
 const continuation = { attempts: 3, committed: [] };
 const round: Round = {
@@ -38,7 +39,7 @@ async function loaded(
       contextLength: 512,
       weightBytes: 1,
       memoryBytes: 2,
-      heads: sampleNeeds.heads,
+      heads: noHeads,
     }),
     connect,
     set_link: vi.fn(),
@@ -72,7 +73,6 @@ async function loaded(
     loadEngine: () =>
       Promise.resolve({
         EdgeLoader,
-        Edge: { policies: () => samplePolicies },
         info: engineInfo,
       }),
     download: () => Promise.resolve(new Uint8Array()),
@@ -113,7 +113,7 @@ test('loading tells its stages and applies the link before it connects', async (
 test('heads reach the engine if there are any, and the page learns what can be chosen', async () => {
   const { posts, finish } = await loaded({});
   expect(finish).toHaveBeenCalledWith(new Uint8Array(), undefined);
-  expect(posts.at(-1)).toMatchObject({ type: 'loaded', engine: engineInfo, policies: samplePolicies });
+  expect(posts.at(-1)).toMatchObject({ type: 'loaded', engine: engineInfo });
   const heads = new Uint8Array([1]);
   expect((await loaded({}, heads)).finish).toHaveBeenCalledWith(new Uint8Array(), heads);
 });

@@ -106,13 +106,7 @@ export class EdgeHost {
       this.#token = sources.token;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
-      post({
-        type: 'loaded',
-        engine: engine.info,
-        model: edge.info(),
-        session,
-        policies: engine.Edge.policies(),
-      });
+      post({ type: 'loaded', engine: engine.info, model: edge.info(), session });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }

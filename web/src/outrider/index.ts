@@ -25,27 +25,36 @@ export { OutriderError } from './errors.js';
 export type { OutriderErrorCode } from './errors.js';
 export type { Generation, SuspendedGeneration } from './generation.js';
 export type { LoadProgress } from './messages.js';
-export {
-  choiceDefaults,
-  generationDefaults,
-  generationRanges,
-  openLink,
-  policyDefaults,
-  reasonAgainst,
-} from './options.js';
-export type { ChoiceOption, Choices, GenerateOptions, NumberOption, Range } from './options.js';
+export { openLink, reasonAgainst } from './options.js';
+export type { GenerateOptions } from './options.js';
 export { Outrider } from './outrider.js';
 export type { ConnectionEvent, LoadOptions } from './outrider.js';
-export { policyOptions, reasonAgainstPolicy } from './policies.js';
+export { names, numbers } from './choices.js';
+export type { Code, Downlink, GateName, RuleName, Scheme, StopRuleName } from './choices.js';
+export { reasonAgainstPolicy } from './policies.js';
+export type { Heads } from './policies.js';
+export {
+  choiceDefaults,
+  codes,
+  downlinks,
+  generationDefaults,
+  generationRanges,
+  policies,
+  policyDefaults,
+  policyOptions,
+  schemes,
+} from './tables.js';
 export type {
+  ChoiceOption,
+  Choices,
   Head,
+  NameDescription,
+  NumberDescription,
+  NumberOption,
   Policies,
   Policy,
-  PolicyNeeds,
   PolicyOption,
   PolicyParameter,
   PolicyParameterOption,
-  RulePolicy,
-} from './policies.js';
-export { codes, downlinks, schemes } from './schemes.js';
-export type { Code, Description, Downlink, Scheme, SchemeDescription, SchemeOption } from './schemes.js';
+  Range,
+} from './tables.js';

@@ -13,7 +13,6 @@ import type {
   Summary,
 } from './edge.js';
 import type { PlainError } from './errors.js';
-import type { Policies } from './policies.js';
 
 /** Addresses of what the worker loads and connects to. */
 export interface Sources {
@@ -51,7 +50,7 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: 'progress'; progress: LoadProgress }
-  | { type: 'loaded'; engine: EngineInfo; model: ModelInfo; session: SessionInfo; policies: Policies }
+  | { type: 'loaded'; engine: EngineInfo; model: ModelInfo; session: SessionInfo }
   | { type: 'load-failed'; error: PlainError }
   /** Connected anew, after the connection was lost. */
   | { type: 'reconnected'; session: SessionInfo }

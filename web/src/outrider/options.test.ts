@@ -1,18 +1,20 @@
 import { expect, test } from 'vitest';
+import { reasonAgainst, resolveRequest } from './options.js';
+import type { GenerateOptions } from './options.js';
 import {
   choiceDefaults,
+  codes,
+  downlinks,
   generationDefaults,
   generationRanges,
-  reasonAgainst,
-  resolveRequest,
-} from './options.js';
-import type { GenerateOptions, NumberOption } from './options.js';
-import { policyOptions } from './policies.js';
-import { sampleNeeds } from './sample-policies.js';
-import { codes, downlinks, schemes } from './schemes.js';
-import type { Scheme } from './schemes.js';
+  policyOptions,
+  schemes,
+} from './tables.js';
+import type { NumberOption } from './tables.js';
+import type { Scheme } from './choices.js';
 
-const resolve = (options: GenerateOptions) => resolveRequest('p', options, generationRanges, sampleNeeds);
+const heads = { gate: false, stop: false };
+const resolve = (options: GenerateOptions) => resolveRequest('p', options, generationRanges, heads);
 
 test('every default is inside its range', () => {
   for (const [option, value] of Object.entries(generationDefaults)) {
@@ -71,7 +73,7 @@ test('bounds hold, and those that are excluded are', () => {
 
 test('a name that is none lists those there are', () => {
   expect(() => resolve({ scheme: 'sqs' as Scheme })).toThrow(
-    "scheme must be one of 'dense', 'qs', 'tk-slt', 'k-sqs', 'c-sqs', 'dssd', 'coupled', not 'sqs'",
+    "scheme must be one of 'dense', 'qs', 'k-sqs', 'c-sqs', 'tk-slt', 'dssd', 'coupled', not 'sqs'",
   );
   // Neither are those that every object has.
   expect(() => resolve({ scheme: 'toString' as Scheme })).toThrow('scheme must be one of');
@@ -82,11 +84,11 @@ test('a name that is none lists those there are', () => {
 });
 
 test('everything named is described, and uses options that exist', () => {
-  for (const { label, travels, source } of [schemes, codes, downlinks].flatMap((table) =>
+  for (const { label, explanation, source } of [schemes, codes, downlinks].flatMap((table) =>
     Object.values(table),
   )) {
     expect(label).not.toBe('');
-    expect(travels).toMatch(/^[a-z].*\.$/);
+    expect(explanation).toMatch(/^[a-z].*\.$/);
     expect(source).not.toBe('');
   }
   const request = resolve({});

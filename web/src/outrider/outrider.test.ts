@@ -4,7 +4,6 @@ import type { Round, SessionInfo, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
 import type { FromWorker, ToWorker } from './messages.js';
-import { samplePolicies } from './sample-policies.js';
 
 const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, maxInFlight: 4, vocabSize: 4096 };
 const engine: EngineInfo = { build: 'relaxed', threads: 1, failed: [] };
@@ -43,7 +42,7 @@ class FakeWorker extends EventTarget {
   postMessage(message: ToWorker): void {
     this.sent.push(message);
     if (message.type === 'load' && FakeWorker.loads) {
-      queueMicrotask(() => this.say({ type: 'loaded', engine, model, session, policies: samplePolicies }));
+      queueMicrotask(() => this.say({ type: 'loaded', engine, model, session }));
     }
   }
 

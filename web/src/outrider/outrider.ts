@@ -7,8 +7,9 @@ import { emptySummary, Generation } from './generation.js';
 import type { SuspendedGeneration } from './generation.js';
 import type { FromWorker, LoadProgress, Sources, ToWorker } from './messages.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
-import type { GenerateOptions, NumberOption, Range } from './options.js';
-import type { Policies } from './policies.js';
+import type { GenerateOptions } from './options.js';
+import { policies } from './tables.js';
+import type { NumberOption, Policies, Range } from './tables.js';
 
 /** Where to load from and connect to, and how to follow it. */
 export interface LoadOptions {
@@ -93,7 +94,6 @@ export class Outrider {
   #engine!: EngineInfo;
   #model!: ModelInfo;
   #session!: SessionInfo;
-  #policies!: Policies;
   #running: { id: number; generation: Generation; sent: boolean; stopped: boolean } | null = null;
   #graceTimer: ReturnType<typeof setTimeout> | undefined;
   #lastId = 0;
@@ -143,7 +143,7 @@ export class Outrider {
 
   /** The acceptance rules, gates and stop rules that `generate()` can be asked for, in words and with their ranges. */
   get policies(): Policies {
-    return this.#policies;
+    return policies;
   }
 
   /** What the options of `generate()` may be with this draft and this server. */
@@ -159,10 +159,7 @@ export class Outrider {
   generate(prompt: string, options: GenerateOptions = {}): Generation {
     if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
     if (this.#running) throw new OutriderError('busy', 'a generation is already running');
-    const request = resolveRequest(prompt, options, this.ranges, {
-      policies: this.#policies,
-      heads: this.#model.heads,
-    });
+    const request = resolveRequest(prompt, options, this.ranges, this.#model.heads);
     return this.#begin(request, [], options.signal);
   }
 
@@ -280,7 +277,6 @@ export class Outrider {
         this.#engine = message.engine;
         this.#model = message.model;
         this.#session = message.session;
-        this.#policies = message.policies;
         this.#loading?.resolve();
         this.#loading = null;
         return;

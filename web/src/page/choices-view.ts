@@ -19,10 +19,8 @@ export class ChoicesView {
   constructor(choices: Choices, onChange: (choices: Choices) => void) {
     this.#choices = { ...choices };
     for (const select of selects) {
-      const { option, id, label, names } = select;
-      const options = Object.entries(names).map(([name, { label }]) =>
-        make('option', { value: name }, label),
-      );
+      const { option, id, label, entries } = select;
+      const options = entries.map(({ name, label }) => make('option', { value: name }, label));
       const attributes = { id, autocomplete: 'off', 'aria-describedby': `${id}-travels` };
       const control = make('select', attributes, ...options);
       control.value = choices[option];
@@ -46,7 +44,8 @@ export class ChoicesView {
   #show(): void {
     for (const { select, box, control, travels } of this.#rows) {
       box.hidden = !isUsed(select.option, this.#choices);
-      travels.textContent = `${select.lead} ${select.names[control.value]?.travels ?? ''}`;
+      const chosen = select.entries.find(({ name }) => name === control.value);
+      travels.textContent = `${select.lead} ${chosen?.explanation ?? ''}`;
     }
   }
 }

@@ -31,7 +31,7 @@ export class FieldsView {
       const reason = make('p', { id: `${option}-reason`, class: 'reason' });
       const label = make('label', { for: option }, field.label);
       if (field.symbol) label.append(' ', make('i', { class: 'symbol' }, field.symbol));
-      const hint = make('p', { id: `${option}-hint`, class: 'hint' }, field.hint);
+      const hint = make('p', { id: `${option}-hint`, class: 'hint' }, field.explanation);
       const box = make('div', { class: 'field' }, label, input, hint, reason);
       const row = { field, box, input, reason };
       input.addEventListener('input', () => {

@@ -115,7 +115,7 @@ async function load(): Promise<void> {
     showEngine(outrider.engine);
     outrider.setLink(link.link);
     fields.limit(outrider.ranges);
-    policies.offer(outrider.policies, outrider.model);
+    policies.offer(outrider.model.heads);
     showUsedFields();
     promise();
     const { weightBytes, memoryBytes, vocabSize, contextLength } = outrider.model;

@@ -1,16 +1,8 @@
 import { policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
-import type { ModelInfo, Policies, Policy, PolicyNeeds, Scheme } from '../outrider/index.js';
+import type { Heads, Policy, Scheme } from '../outrider/index.js';
 import { addField, element, make } from './elements.js';
 import { showLaw } from './law-view.js';
-import {
-  explanationOf,
-  lawOf,
-  missingSentence,
-  policiesOf,
-  policyOf,
-  policySelects,
-  rangeHint,
-} from './policies.js';
+import { explanationOf, lawOf, missingSentence, policyOf, policySelects, rangeHint } from './policies.js';
 import type { ChosenPolicies, Law, PolicySelect, PolicySettings } from './policies.js';
 import { parseNumber, stepped } from './settings.js';
 
@@ -34,7 +26,7 @@ interface Row {
 
 /**
  * The acceptance rule, the gate and the stop rule, each with a sentence on what is chosen and its number, and the switch
- * of AS². What there is to choose from comes from the engine, so the selectors wait for {@link offer}.
+ * of AS². Which of them can be had depends on the draft model's heads, so the selectors wait for {@link offer}.
  */
 export class PoliciesView {
   readonly #rows: Row[];
@@ -42,7 +34,7 @@ export class PoliciesView {
   readonly #onChange: () => void;
   #settings: PolicySettings;
   #scheme: Scheme;
-  #needs: PolicyNeeds | null = null;
+  #heads: Heads | null = null;
   #law: Law | null = null;
 
   constructor(settings: PolicySettings, scheme: Scheme, onChange: () => void) {
@@ -67,18 +59,10 @@ export class PoliciesView {
     return this.#law;
   }
 
-  /** Fills the selectors with what the engine knows. Names that it does not know become the default. */
-  offer(policies: Policies, { heads }: ModelInfo): void {
-    this.#needs = { policies, heads };
-    for (const { select, control } of this.#rows) {
-      const { option } = select;
-      const { name } = policyOf(policies, option, this.#settings.names[option]);
-      if (name !== this.#settings.names[option]) this.#settings.texts[option] = '';
-      this.#settings.names[option] = name;
-      control.replaceChildren(...optionsOf(policiesOf(policies, option)));
-      control.value = name;
-      control.disabled = false;
-    }
+  /** Enables the selectors, once it is known which heads the draft model has. */
+  offer(heads: Heads): void {
+    this.#heads = heads;
+    for (const { control } of this.#rows) control.disabled = false;
     this.#show();
   }
 
@@ -90,14 +74,14 @@ export class PoliciesView {
 
   /** What is chosen, or why it cannot be had; the field to blame is then focused. */
   read(): ChosenPolicies | { reason: string } {
-    const needs = this.#needs;
-    if (!needs) return { reason: 'The draft engine is not ready.' };
+    const heads = this.#heads;
+    if (!heads) return { reason: 'The draft engine is not ready.' };
     const policies = {} as ChosenPolicies['policies'];
     const values: ChosenPolicies['values'] = {};
     for (const row of this.#rows) {
       const { option } = row.select;
-      const policy = this.#chosen(row, needs);
-      const reason = reasonAgainstPolicy(policy, option, this.#scheme, needs);
+      const policy = this.#chosen(row);
+      const reason = reasonAgainstPolicy(policy, option, this.#scheme, heads);
       if (reason !== null) {
         row.control.focus();
         return { reason: `${policy.name} ${reason}.` };
@@ -114,8 +98,8 @@ export class PoliciesView {
     return { policies, values, adaptiveMode: this.#settings.adaptiveMode };
   }
 
-  #chosen({ select: { option } }: Row, { policies }: PolicyNeeds): Policy {
-    return policyOf(policies, option, this.#settings.names[option]);
+  #chosen({ select: { option } }: Row): Policy {
+    return policyOf(option, this.#settings.names[option]);
   }
 
   /** The number of a row; null where there is none. */
@@ -133,8 +117,9 @@ export class PoliciesView {
         autocomplete: 'off',
         'aria-describedby': `${option}-explanation ${option}-reason ${option}-missing`,
       },
-      make('option', {}, this.#settings.names[option]),
+      ...optionsOf(select.entries),
     );
+    control.value = this.#settings.names[option];
     control.disabled = true;
     const explanation = make('p', { id: `${option}-explanation`, class: 'hint' });
     const reason = make('p', { id: `${option}-reason`, class: 'reason' });
@@ -166,7 +151,7 @@ export class PoliciesView {
     input.addEventListener('input', () => this.#typed(row));
     input.addEventListener('keydown', (event) => {
       const direction = event.key === 'ArrowUp' ? 1 : event.key === 'ArrowDown' ? -1 : 0;
-      const range = this.#needs && this.#chosen(row, this.#needs).parameter?.range;
+      const range = this.#chosen(row).parameter?.range;
       const current = Number(input.value);
       if (direction === 0 || !range || !Number.isFinite(current)) return;
       event.preventDefault();
@@ -179,27 +164,27 @@ export class PoliciesView {
   }
 
   #typed({ select: { option }, input }: Row): void {
-    const policy = this.#needs && policyOf(this.#needs.policies, option, this.#settings.names[option]);
+    const policy = policyOf(option, this.#settings.names[option]);
     const text = input.value.trim();
-    this.#settings.texts[option] = text === String(policy?.parameter?.default) ? '' : text;
+    this.#settings.texts[option] = text === String(policy.parameter?.default) ? '' : text;
     this.#judge();
     this.#onChange();
   }
 
   #show(): void {
-    const needs = this.#needs;
-    if (!needs) return;
-    const gate = policyOf(needs.policies, 'gate', this.#settings.names.gate);
+    const heads = this.#heads;
+    if (!heads) return;
+    const gate = policyOf('gate', this.#settings.names.gate);
     for (const row of this.#rows) {
       const { option } = row.select;
-      const chosen = this.#chosen(row, needs);
+      const chosen = this.#chosen(row);
       row.explanation.textContent = explanationOf(option, chosen, gate);
-      const reason = reasonAgainstPolicy(chosen, option, this.#scheme, needs);
+      const reason = reasonAgainstPolicy(chosen, option, this.#scheme, heads);
       row.reason.textContent = reason === null ? '' : `${chosen.name} ${reason}.`;
       row.control.setAttribute('aria-invalid', String(reason !== null));
-      row.missing.textContent = missingSentence(option, chosen, this.#scheme, needs);
-      for (const { element, policy } of named(row.control, policiesOf(needs.policies, option))) {
-        element.disabled = reasonAgainstPolicy(policy, option, this.#scheme, needs) !== null;
+      row.missing.textContent = missingSentence(option, chosen, this.#scheme, heads);
+      for (const { element, policy } of named(row.control, row.select.entries)) {
+        element.disabled = reasonAgainstPolicy(policy, option, this.#scheme, heads) !== null;
       }
       const { parameter } = chosen;
       row.box.hidden = parameter === null;
@@ -213,12 +198,10 @@ export class PoliciesView {
 
   /** Says beside its field what is wrong with a number, and above all what the text will be worth. */
   #judge(): void {
-    const needs = this.#needs;
-    if (!needs) return;
     const policies = {} as ChosenPolicies['policies'];
     const numbers: ChosenPolicies['values'] = {};
     for (const row of this.#rows) {
-      const policy = this.#chosen(row, needs);
+      const policy = this.#chosen(row);
       policies[row.select.option] = policy;
       const value = this.#value(row, policy);
       if (typeof value === 'number') numbers[policyOptions[row.select.option].parameter] = value;

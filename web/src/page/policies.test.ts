@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { policyOptions } from '../outrider/index.js';
-import { sampleNeeds, samplePolicies } from '../outrider/sample-policies.js';
 import {
   addPolicies,
   defaultPolicySettings,
@@ -15,11 +14,13 @@ import {
 } from './policies.js';
 import type { ChosenPolicies } from './policies.js';
 
+const heads = { gate: false, stop: false };
+
 const choose = (rule: string, gate: string, values: ChosenPolicies['values'] = {}): ChosenPolicies => ({
   policies: {
-    rule: policyOf(samplePolicies, 'rule', rule),
-    gate: policyOf(samplePolicies, 'gate', gate),
-    stopRule: policyOf(samplePolicies, 'stopRule', 'fixed'),
+    rule: policyOf('rule', rule),
+    gate: policyOf('gate', gate),
+    stopRule: policyOf('stopRule', 'fixed'),
   },
   values,
   adaptiveMode: false,
@@ -29,45 +30,45 @@ test('every kind of policy has a selector', () => {
   expect(policySelects.map(({ option }) => option).sort()).toEqual(Object.keys(policyOptions).sort());
 });
 
-test('only the exact rule without a gate keeps the law', () => {
+test('only the exact rule without a gate keeps the distribution', () => {
   expect(lawOf(choose('exact', 'none'))).toMatchObject({ lossy: false });
   expect(lawOf(null)).toMatchObject({ lossy: false });
   expect(lawOf(choose('exact', 'token-cascade'))).toMatchObject({ lossy: true });
   expect(lawOf(choose('opt', 'none'))).toEqual({
     lossy: true,
-    sentence: 'Under opt, α = 0.3: the text does not have the law of the server’s own model.',
+    sentence: 'Under opt, α = 0.3: the text is not distributed as the server’s own model would have it.',
   });
   expect(lawOf(choose('lossy', 'sprinter', { ruleParameter: 0.25, gateThreshold: 0.9 })).sentence).toMatch(
     /^Under lossy, α = 0.25 and sprinter, τ = 0.9: /,
   );
 });
 
-test('the exact rule is not said to keep the law where a gate breaks it', () => {
-  const gate = (name: string) => policyOf(samplePolicies, 'gate', name);
-  const exact = policyOf(samplePolicies, 'rule', 'exact');
-  expect(explanationOf('rule', exact, gate('none'))).toBe('What exact does.');
-  expect(explanationOf('rule', exact, gate('sprinter'))).toBe('What exact does. Not under this gate.');
-  const opt = policyOf(samplePolicies, 'rule', 'opt');
-  expect(explanationOf('rule', opt, gate('sprinter'))).toBe('What opt does.');
-  expect(explanationOf('gate', gate('none'), gate('sprinter'))).toBe('What none does.');
+test('the exact rule is not said to keep the distribution where a gate breaks it', () => {
+  const gate = (name: string) => policyOf('gate', name);
+  const exact = policyOf('rule', 'exact');
+  expect(explanationOf('rule', exact, gate('none'))).toBe(exact.explanation);
+  expect(explanationOf('rule', exact, gate('sprinter'))).toBe(`${exact.explanation} Not under this gate.`);
+  const opt = policyOf('rule', 'opt');
+  expect(explanationOf('rule', opt, gate('sprinter'))).toBe(opt.explanation);
+  expect(explanationOf('gate', gate('none'), gate('sprinter'))).toBe(gate('none').explanation);
 });
 
 test('what is missing is said once for each reason, and not of what is chosen', () => {
-  const exact = policyOf(samplePolicies, 'rule', 'exact');
-  const none = policyOf(samplePolicies, 'gate', 'none');
-  const sprinter = policyOf(samplePolicies, 'gate', 'sprinter');
-  expect(missingSentence('rule', exact, 'k-sqs', sampleNeeds)).toBe('');
-  expect(missingSentence('rule', exact, 'coupled', sampleNeeds)).toBe(
+  const exact = policyOf('rule', 'exact');
+  const none = policyOf('gate', 'none');
+  const sprinter = policyOf('gate', 'sprinter');
+  expect(missingSentence('rule', exact, 'k-sqs', heads)).toBe('');
+  expect(missingSentence('rule', exact, 'coupled', heads)).toBe(
     'Each of the others needs the draft’s probabilities, which the scheme coupled does not send.',
   );
-  expect(missingSentence('gate', none, 'coupled', sampleNeeds)).toBe(
+  expect(missingSentence('gate', none, 'coupled', heads)).toBe(
     'sprinter needs a trained gate, which this draft model does not have.',
   );
-  expect(missingSentence('gate', sprinter, 'coupled', sampleNeeds)).toBe('');
+  expect(missingSentence('gate', sprinter, 'coupled', heads)).toBe('');
 });
 
 test('a name that is none is the default', () => {
-  expect(policyOf(samplePolicies, 'rule', 'toString').name).toBe('exact');
+  expect(policyOf('rule', 'toString').name).toBe('exact');
 });
 
 test('a range says whether its end belongs to it', () => {
@@ -90,6 +91,8 @@ test('settings come back from their query, and the defaults need none', () => {
     'rule=opt&ruleParameter=0.7&gate=sprinter&gateThreshold=much&stopRule=odld&adaptiveMode=true',
   );
   expect(policySettingsFromQuery(query)).toEqual(settings);
+  const unknown = new URLSearchParams('rule=generous&ruleParameter=0.9');
+  expect(policySettingsFromQuery(unknown)).toEqual(defaultPolicySettings());
 });
 
 test('the package is told names and numbers', () => {

@@ -1,11 +1,11 @@
 // How drafts are judged and rounds ended, as the form has it: what can be chosen, why not, and what it does to the text.
 
-import { policyDefaults, policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
+import { names, policyDefaults, policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
 import type {
   GenerateOptions,
-  Policies,
+  Heads,
+  NameDescription,
   Policy,
-  PolicyNeeds,
   PolicyOption,
   PolicyParameterOption,
   Range,
@@ -13,20 +13,13 @@ import type {
 } from '../outrider/index.js';
 
 /** A selector of the form, and the number beside it. */
-export interface PolicySelect {
-  option: PolicyOption;
-  group: 'verification' | 'rounds';
-  label: string;
-  parameterLabel: string;
-}
+export type PolicySelect = NameDescription & { option: PolicyOption; parameterLabel: string };
 
-export const policySelects: readonly PolicySelect[] = [
-  { option: 'rule', group: 'verification', label: 'Acceptance rule', parameterLabel: 'Parameter' },
-  { option: 'gate', group: 'verification', label: 'Gate', parameterLabel: 'Threshold' },
-  { option: 'stopRule', group: 'rounds', label: 'Stop rule', parameterLabel: 'Threshold' },
-];
+export const policySelects: readonly PolicySelect[] = (Object.keys(policyDefaults) as PolicyOption[]).map(
+  (option) => ({ option, parameterLabel: names[option].parameter?.label ?? '', ...names[option] }),
+);
 
-/** What the form holds of them. The engine, which knows what there is, comes later than the form. */
+/** What the form holds of them. */
 export interface PolicySettings {
   names: Record<PolicyOption, string>;
   /** The numbers as typed; empty for a policy's own default. */
@@ -43,12 +36,15 @@ export function defaultPolicySettings(): PolicySettings {
   };
 }
 
-/** Policies out of an address's query: the options by their names. Nobody knows yet whether there are such policies. */
+/** Policies out of an address's query: the options by their names. Names that are none become the default. */
 export function policySettingsFromQuery(query: URLSearchParams): PolicySettings {
   const settings = defaultPolicySettings();
   for (const { option } of policySelects) {
-    settings.names[option] = query.get(option) ?? settings.names[option];
-    settings.texts[option] = query.get(policyOptions[option].parameter) ?? '';
+    const name = query.get(option) ?? settings.names[option];
+    settings.names[option] = policyOf(option, name).name;
+    // A number of one rule means nothing to another.
+    if (settings.names[option] === name)
+      settings.texts[option] = query.get(policyOptions[option].parameter) ?? '';
   }
   settings.adaptiveMode = query.get('adaptiveMode') === 'true';
   return settings;
@@ -63,16 +59,11 @@ export function addPolicies(settings: PolicySettings, query: URLSearchParams): v
   if (settings.adaptiveMode) query.set('adaptiveMode', 'true');
 }
 
-/** The policies that a selector chooses from. */
-export function policiesOf(policies: Policies, option: PolicyOption): readonly Policy[] {
-  return policies[policyOptions[option].list];
-}
-
 /** The policy of that name; the default if there is none of that name. */
-export function policyOf(policies: Policies, option: PolicyOption, name: string): Policy {
-  const list = policiesOf(policies, option);
-  const found = list.find((policy) => policy.name === name) ?? list[0];
-  if (!found) throw new Error(`the engine knows no ${option}`);
+export function policyOf(option: PolicyOption, name: string): Policy {
+  const { entries } = names[option];
+  const found = entries.find((policy) => policy.name === name) ?? entries[0];
+  if (!found) throw new Error(`there is no ${option}`);
   return found;
 }
 
@@ -83,18 +74,14 @@ export function explanationOf(option: PolicyOption, policy: Policy, gate: Policy
 }
 
 /** What cannot be chosen, and why; empty if everything can. */
-export function missingSentence(
-  option: PolicyOption,
-  chosen: Policy,
-  scheme: Scheme,
-  needs: PolicyNeeds,
-): string {
-  const names = new Map<string, string[]>();
-  for (const policy of policiesOf(needs.policies, option)) {
-    const reason = reasonAgainstPolicy(policy, option, scheme, needs);
-    if (reason !== null && policy !== chosen) names.set(reason, [...(names.get(reason) ?? []), policy.name]);
+export function missingSentence(option: PolicyOption, chosen: Policy, scheme: Scheme, heads: Heads): string {
+  const missing = new Map<string, string[]>();
+  for (const policy of names[option].entries) {
+    const reason = reasonAgainstPolicy(policy, option, scheme, heads);
+    if (reason !== null && policy !== chosen)
+      missing.set(reason, [...(missing.get(reason) ?? []), policy.name]);
   }
-  return [...names]
+  return [...missing]
     .map(([reason, [name, ...more]]) => `${more.length > 0 ? 'Each of the others' : name} ${reason}.`)
     .join(' ');
 }
@@ -124,13 +111,13 @@ export function optionsFrom({ policies, values, adaptiveMode }: ChosenPolicies):
   return { rule: rule.name, gate: gate.name, stopRule: stopRule.name, ...values, adaptiveMode };
 }
 
-/** What a text promises. */
+/** How a text is distributed. */
 export interface Law {
   lossy: boolean;
   sentence: string;
 }
 
-/** Whose law a text has, and by what it has lost it; null is a text of the server alone. */
+/** Whether a text is distributed as the server's model would have it, and by what it is not; null: by the server alone. */
 export function lawOf(chosen: Pick<ChosenPolicies, 'policies' | 'values'> | null): Law {
   if (!chosen) return { lossy: false, sentence: 'The server’s own model wrote it alone.' };
   const { policies, values } = chosen;
@@ -138,10 +125,10 @@ export function lawOf(chosen: Pick<ChosenPolicies, 'policies' | 'values'> | null
     .filter((option) => policies[option].lossy)
     .map((option) => policyName(policies[option], values[policyOptions[option].parameter]));
   if (guilty.length === 0) {
-    return { lossy: false, sentence: 'The text has the law of the server’s own model.' };
+    return { lossy: false, sentence: 'The text is distributed as the server’s own model would have it.' };
   }
   return {
     lossy: true,
-    sentence: `Under ${guilty.join(' and ')}: the text does not have the law of the server’s own model.`,
+    sentence: `Under ${guilty.join(' and ')}: the text is not distributed as the server’s own model would have it.`,
   };
 }

@@ -1,4 +1,4 @@
-import type { Link, Round, RulePolicy, Statistics, Summary } from '../outrider/index.js';
+import type { Link, Round, Statistics, Summary } from '../outrider/index.js';
 import { element, make } from './elements.js';
 import { formatNumber } from './format.js';
 import type { ChosenPolicies } from './policies.js';
@@ -43,7 +43,7 @@ export class PredictionView {
   /** A speculative run under these policies begins. */
   begin({ policies, adaptiveMode }: ChosenPolicies, maxInFlight: number): void {
     this.#run = {
-      hasBonus: (policies.rule as RulePolicy).hasBonus,
+      hasBonus: policies.rule.hasBonus ?? false,
       hasGate: policies.gate.name !== 'none',
       isPipelined: maxInFlight > 1,
       isAdaptive: adaptiveMode,

@@ -3,13 +3,12 @@
 import {
   builds,
   choiceDefaults,
-  codes,
-  downlinks,
   generationDefaults,
+  names,
+  numbers,
   openLink,
   policyDefaults,
   reasonAgainst,
-  schemes,
 } from '../outrider/index.js';
 import { addPolicies, defaultPolicySettings, policySettingsFromQuery } from './policies.js';
 import type { PolicySettings } from './policies.js';
@@ -17,150 +16,54 @@ import type {
   Build,
   ChoiceOption,
   Choices,
-  Description,
   Link,
+  NameDescription,
+  NumberDescription,
   NumberOption,
   Range,
-  SchemeOption,
 } from '../outrider/index.js';
 
 /** A number field of the form. */
-export interface Field {
-  option: NumberOption;
-  group: 'sampling' | 'drafting' | 'rounds';
-  label: string;
-  /** The papers' letter for it, if it has one. */
-  symbol?: string;
-  hint: string;
-  step: number;
-}
+export type Field = NumberDescription & { option: NumberOption };
 
-export const fields: readonly Field[] = [
-  { option: 'temperature', group: 'sampling', label: 'Temperature', hint: '0 is greedy', step: 0.1 },
-  { option: 'topP', group: 'sampling', label: 'Top-p', hint: '1 is off', step: 0.05 },
-  { option: 'topK', group: 'sampling', label: 'Top-k', hint: '0 is off', step: 1 },
-  { option: 'seed', group: 'sampling', label: 'Seed', hint: 'Repeats a run', step: 1 },
-  { option: 'maxNewTokens', group: 'sampling', label: 'Max new tokens', hint: 'Length limit', step: 1 },
-  {
-    option: 'supportSize',
-    group: 'drafting',
-    label: 'Support size',
-    symbol: 'K',
-    hint: 'Candidates sent per token',
-    step: 1,
-  },
-  {
-    option: 'latticeResolution',
-    group: 'drafting',
-    label: 'Lattice resolution',
-    symbol: 'ℓ',
-    hint: 'Probabilities in steps of 1/ℓ',
-    step: 1,
-  },
-  {
-    option: 'droppedMassTarget',
-    group: 'drafting',
-    label: 'Dropped mass',
-    symbol: 'α',
-    hint: 'Probability left out, on average',
-    step: 0.0005,
-  },
-  {
-    option: 'stepSize',
-    group: 'drafting',
-    label: 'Step size',
-    symbol: 'η',
-    hint: 'How fast the threshold moves',
-    step: 0.001,
-  },
-  {
-    option: 'initialThreshold',
-    group: 'drafting',
-    label: 'First threshold',
-    symbol: 'β₁',
-    hint: 'What is less probable is left out',
-    step: 0.001,
-  },
-  {
-    option: 'downlinkSamples',
-    group: 'drafting',
-    label: 'Samples',
-    symbol: 'm',
-    hint: 'Sent down per rejection',
-    step: 1,
-  },
-  {
-    option: 'draftLength',
-    group: 'rounds',
-    label: 'Draft length',
-    symbol: 'γ',
-    hint: 'Tokens per round',
-    step: 1,
-  },
-  {
-    option: 'maxInFlight',
-    group: 'rounds',
-    label: 'Rounds in flight',
-    hint: 'Drafted on before the verdict',
-    step: 1,
-  },
-  {
-    option: 'bitBudget',
-    group: 'rounds',
-    label: 'Bit budget',
-    symbol: 'B',
-    hint: 'Uplink bits per round, 0 is off',
-    step: 100,
-  },
-];
+export const fields: readonly Field[] = (Object.keys(numbers) as NumberOption[]).map((option) => ({
+  option,
+  ...numbers[option],
+}));
 
 /** A choice of the form. */
-export interface Select {
+export type Select = NameDescription & {
   option: ChoiceOption;
   /** Its id on the page and its name in the address; `downlink` is the link's there. */
   id: string;
-  label: string;
-  /** How the sentence on what is chosen begins. */
-  lead: string;
-  names: Readonly<Record<string, Description>>;
-}
+};
 
-export const selects: readonly Select[] = [
-  { option: 'scheme', id: 'scheme', label: 'Scheme', lead: 'Per token:', names: schemes },
-  { option: 'code', id: 'code', label: 'Code', lead: 'Written as:', names: codes },
-  {
-    option: 'downlink',
-    id: 'afterRejection',
-    label: 'After a rejection',
-    lead: 'Coming down:',
-    names: downlinks,
-  },
-];
+export const selects: readonly Select[] = (Object.keys(choiceDefaults) as ChoiceOption[]).map((option) => ({
+  option,
+  id: option === 'downlink' ? 'afterRejection' : option,
+  ...names[option],
+}));
 
-/** Stop rules that draft γ tokens, or begin with γ; the others end rounds by what the drafts are. */
-const rulesOfLength: readonly string[] = ['fixed', 'odld'];
-
-/** Whether an option makes a difference under these choices. */
+/** Whether an option makes a difference: it does unless others of a kind read it and what is chosen does not. */
 export function isUsed(
   option: NumberOption | ChoiceOption,
   choices: Choices,
   stopRule: string = policyDefaults.stopRule,
   gate: string = policyDefaults.gate,
 ): boolean {
-  if (option === 'maxInFlight') return gate === 'none';
-  if (option === 'draftLength') return rulesOfLength.includes(stopRule);
-  if (!(schemeOptions as ReadonlySet<string>).has(option)) return true;
-  if (option === 'downlinkSamples' && choices.downlink === 'full') return false;
-  return (schemes[choices.scheme].options as readonly string[]).includes(option);
+  const chosen = { ...choices, stopRule, gate, rule: policyDefaults.rule };
+  return (Object.keys(names) as (keyof typeof names)[]).every((kind) => {
+    const readers = names[kind].entries.filter(({ options }) => options.includes(option));
+    return readers.length === 0 || readers.some(({ name }) => name === chosen[kind]);
+  });
 }
 
-/** The options that not every scheme uses. */
-const schemeOptions: ReadonlySet<SchemeOption> = new Set(
-  Object.values(schemes).flatMap(({ options }) => options),
-);
-
 /** A field's text as a number, or the reason why it is none, as a sentence. */
-export function parseField(field: Field, text: string, range: Range): number | { reason: string } {
+export function parseField(
+  field: Pick<Field, 'label'>,
+  text: string,
+  range: Range,
+): number | { reason: string } {
   return parseNumber(field.label, text, range);
 }
 
@@ -222,9 +125,10 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
   settings.prompt = query.get('prompt') ?? settings.prompt;
   for (const { option } of fields) settings.texts[option] = query.get(option) ?? settings.texts[option];
   const { choices } = settings;
-  choices.scheme = chosen(query.get('scheme'), schemes) ?? choices.scheme;
-  choices.code = chosen(query.get('code'), codes) ?? choices.code;
-  choices.downlink = chosen(query.get('afterRejection'), downlinks) ?? choices.downlink;
+  for (const { option, id, entries } of selects) {
+    const found = entries.find(({ name }) => name === query.get(id));
+    if (found) Object.assign(choices, { [option]: found.name });
+  }
   settings.policies = policySettingsFromQuery(query);
   const positive = (name: string): number | null => {
     const value = Number(query.get(name) ?? Number.NaN);
@@ -242,14 +146,6 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
   };
   settings.token = query.get('token');
   return settings;
-}
-
-/** A text as one of a table's names; null if it is none. */
-export function chosen<Name extends string>(
-  text: string | null,
-  names: Readonly<Record<Name, unknown>>,
-): Name | null {
-  return text !== null && Object.hasOwn(names, text) ? (text as Name) : null;
 }
 
 /** The query that gives these settings back; only what differs from the defaults. */

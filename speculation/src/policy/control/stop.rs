@@ -9,6 +9,108 @@
 //! - **BiLD** (Kim et al. 2023; Narasimhan et al., appendix F.5): the round ends before the first token of which the
 //!   draft model is not sure, max q < 1 − α_f, or with ten drafts.
 
+use outrider_codec::choices;
+
+use crate::policy::info::PolicyInfo;
+
+/// The rule that ends a round. A bit budget is apart from it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StopRule {
+    /// γ drafts.
+    Fixed,
+    /// γ* drafts, from estimates as they are; γ until there are any (Zheng & Yang, Algorithm 1).
+    Odld,
+    /// Ends after the first draft whose acceptance is bounded by less than λ (Agrawal, Jeon, Lee 2024).
+    AdaEdl {
+        /// γ of the paper, 0.2 there; at least 0.
+        scale: f64,
+        /// λ at first, in [0, 1]. It moves with the acceptance seen.
+        threshold: f64,
+    },
+    /// Ends after the draft with which a rejection is likelier than the threshold (SpecDec++, Huang, Guo, Wang 2024).
+    SpecDec {
+        /// In [0, 1].
+        threshold: f64,
+    },
+    /// Ends before a token of which the draft model is not sure, or with ten drafts: the target writes it (BiLD,
+    /// Kim et al. 2023).
+    Bild {
+        /// α_f in [0, 1]: not sure is max q < 1 − α_f.
+        fallback: f64,
+    },
+}
+
+/// AdaEDL's γ and its first λ, SpecDec++'s h, and α of BiLD's fallback.
+const ENTROPY_SCALE: f64 = 0.2;
+const FIRST_LAMBDA: f64 = 0.2;
+const LIKELY_REJECTED: f64 = 0.5;
+const FALLBACK: f64 = 0.8;
+
+choices! {
+    /// What ends a round.
+    StopName: PolicyInfo<StopRule> {
+        /// [`StopRule::Fixed`].
+        Fixed = PolicyInfo {
+            name: "fixed",
+            threshold: None,
+            explanation: "A round has γ drafts.",
+            source: "Leviathan et al. 2023",
+            lossy: false,
+            head: None,
+            options: &["draftLength"],
+            of: |_| StopRule::Fixed,
+        },
+        /// [`StopRule::Odld`].
+        Odld = PolicyInfo {
+            name: "odld",
+            threshold: None,
+            explanation: "A round has γ* drafts, the best length for the acceptance and the times as they are measured.",
+            source: "Zheng and Yang, Algorithm 1",
+            lossy: false,
+            head: None,
+            options: &["draftLength"],
+            of: |_| StopRule::Odld,
+        },
+        /// [`StopRule::AdaEdl`].
+        AdaEdl = PolicyInfo {
+            name: "adaedl",
+            threshold: Some(("λ", FIRST_LAMBDA)),
+            explanation: "A round ends with a draft whose acceptance is bounded by less than λ, by the draft model’s \
+                          entropy.",
+            source: "Agrawal, Jeon, Lee 2024",
+            lossy: false,
+            head: None,
+            options: &[],
+            of: |threshold| {
+                StopRule::AdaEdl { scale: ENTROPY_SCALE, threshold: threshold.unwrap_or(FIRST_LAMBDA) }
+            },
+        },
+        /// [`StopRule::SpecDec`].
+        SpecDec = PolicyInfo {
+            name: "specdec",
+            threshold: Some(("h", LIKELY_REJECTED)),
+            explanation: "A round ends when, as a trained head says, some draft is rejected with a probability above h.",
+            source: "Huang, Guo, Wang 2024",
+            lossy: false,
+            head: Some("stop"),
+            options: &[],
+            of: |threshold| StopRule::SpecDec { threshold: threshold.unwrap_or(LIKELY_REJECTED) },
+        },
+        /// [`StopRule::Bild`].
+        Bild = PolicyInfo {
+            name: "bild",
+            threshold: Some(("α", FALLBACK)),
+            explanation: "A round ends before a token of which the draft model is unsure, its most likely token having \
+                          less than 1 − α; the target writes it.",
+            source: "Kim et al. 2023",
+            lossy: false,
+            head: None,
+            options: &[],
+            of: |fallback| StopRule::Bild { fallback: fallback.unwrap_or(FALLBACK) },
+        },
+    }
+}
+
 /// ε, β₁, β₂ and the acceptance that λ aims at, of Zhang et al.
 const STEP: f64 = 0.01;
 const RATE_MEMORY: f64 = 0.5;

@@ -1,0 +1,192 @@
+//! The options that are names: the table of each kind in one form, for command line, page, package and docs.
+
+use outrider_codec::{
+    choice::Choice,
+    scheme::{Code, Description, DownlinkName, SchemeName, Sends},
+};
+
+use super::numbers::{Bound, Bounds, Group};
+use crate::{
+    judge::rules::{Range, Rule},
+    policy::{control::StopName, info::PolicyInfo, passing::GateName},
+};
+
+/// An option that is a name.
+#[derive(Debug)]
+pub struct NameInfo {
+    /// The name in options, JSON and addresses.
+    pub name: &'static str,
+    /// The name that people read.
+    pub label: &'static str,
+    /// What it decides, as a phrase.
+    pub explanation: &'static str,
+    /// How a sentence on the chosen entry begins; empty if entries have sentences of their own.
+    pub lead: &'static str,
+    /// The option that is the entry's parameter, with a label; `None` if entries have none.
+    pub parameter: Option<(&'static str, &'static str)>,
+    /// The part of the page that it stands in.
+    pub group: Group,
+    /// The entries' table.
+    pub entries: fn() -> Vec<Entry>,
+    /// The entry if none is given.
+    pub default: &'static str,
+}
+
+/// An entry of such a table. What a table does not say is empty, `false` or `None`.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// The name that users write.
+    pub name: &'static str,
+    /// The name that people read.
+    pub label: &'static str,
+    /// One sentence; behind the lead, where there is one.
+    pub explanation: &'static str,
+    /// Where it was first described.
+    pub source: &'static str,
+    /// The options that it reads, of those that not all entries read.
+    pub options: &'static [&'static str],
+    /// Its parameter.
+    pub parameter: Option<Parameter>,
+    /// Whether the text may be distributed otherwise than the target's.
+    pub lossy: bool,
+    /// The head that it needs: `gate` or `stop`.
+    pub head: Option<&'static str>,
+    /// Whether a token follows a round in which all drafts are accepted.
+    pub has_bonus: bool,
+    /// Whether any rule can judge what is sent; otherwise only the exact one can.
+    pub sends_distributions: bool,
+}
+
+/// The number that comes with an entry.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    /// The papers' letter.
+    pub symbol: &'static str,
+    /// The value if none is given.
+    pub default: f64,
+    /// What is allowed.
+    pub bounds: Bounds,
+}
+
+/// All of them.
+pub const NAMES: &[&NameInfo] = &[
+    &NameInfo {
+        name: "scheme",
+        label: "Scheme",
+        explanation: "What is sent of a draft",
+        lead: "Per token:",
+        parameter: None,
+        group: Group::Drafting,
+        entries: || SchemeName::ALL.iter().map(|name| scheme(*name)).collect(),
+        default: "k-sqs",
+    },
+    &NameInfo {
+        name: "code",
+        label: "Code",
+        explanation: "How distributions on a lattice are coded",
+        lead: "Written as:",
+        parameter: None,
+        group: Group::Drafting,
+        entries: || Code::ALL.iter().map(|name| described(name.info())).collect(),
+        default: "enumerative",
+    },
+    &NameInfo {
+        name: "downlink",
+        label: "After a rejection",
+        explanation: "What the server sends after a rejection",
+        lead: "Coming down:",
+        parameter: None,
+        group: Group::Drafting,
+        entries: || DownlinkName::ALL.iter().map(|name| described(name.info())).collect(),
+        default: "sampled",
+    },
+    &NameInfo {
+        name: "rule",
+        label: "Acceptance rule",
+        explanation: "How the server judges drafts",
+        lead: "",
+        parameter: Some(("ruleParameter", "Parameter")),
+        group: Group::Verification,
+        entries: || Rule::all().iter().map(rule).collect(),
+        default: "exact",
+    },
+    &NameInfo {
+        name: "gate",
+        label: "Gate",
+        explanation: "Which tokens are committed without asking the server",
+        lead: "",
+        parameter: Some(("gateThreshold", "Threshold")),
+        group: Group::Verification,
+        entries: || GateName::ALL.iter().map(|name| policy(name.info())).collect(),
+        default: "none",
+    },
+    &NameInfo {
+        name: "stopRule",
+        label: "Stop rule",
+        explanation: "What else ends a round",
+        lead: "",
+        parameter: Some(("stopThreshold", "Threshold")),
+        group: Group::Rounds,
+        entries: || StopName::ALL.iter().map(|name| policy(name.info())).collect(),
+        default: "fixed",
+    },
+];
+
+fn scheme(name: SchemeName) -> Entry {
+    let info = name.info();
+    Entry {
+        name: info.name,
+        label: info.label,
+        explanation: info.travels,
+        source: info.source,
+        options: info.options,
+        sends_distributions: info.sends == Sends::Distributions,
+        ..Default::default()
+    }
+}
+
+fn described(info: &Description) -> Entry {
+    let &Description { name, label, travels: explanation, source, options } = info;
+    Entry { name, label, explanation, source, options, ..Default::default() }
+}
+
+fn rule(info: &'static crate::judge::rules::RuleInfo) -> Entry {
+    let bounds = info.range.into();
+    Entry {
+        name: info.name,
+        label: info.name,
+        explanation: info.explanation,
+        source: info.paper,
+        parameter: info.symbol.map(|symbol| Parameter { symbol, default: info.default, bounds }),
+        lossy: info.lossy,
+        // The parameter is its row's own.
+        has_bonus: Rule::new(info.name, info.default).is_ok_and(|rule| rule.has_bonus()),
+        ..Default::default()
+    }
+}
+
+fn policy<T>(info: &PolicyInfo<T>) -> Entry {
+    let bounds = Range::UpTo(1.0).into();
+    Entry {
+        name: info.name,
+        label: info.name,
+        explanation: info.explanation,
+        source: info.source,
+        options: info.options,
+        parameter: info.threshold.map(|(symbol, default)| Parameter { symbol, default, bounds }),
+        lossy: info.lossy,
+        head: info.head,
+        ..Default::default()
+    }
+}
+
+impl From<Range> for Bounds {
+    fn from(range: Range) -> Self {
+        let (max, excluded) = match range {
+            Range::UpTo(most) => (most, None),
+            Range::Below(bound) => (bound, Some(Bound::Max)),
+            Range::NotNegative => (f64::INFINITY, None),
+        };
+        Self { min: 0.0, max, integer: false, excluded }
+    }
+}

@@ -1,0 +1,296 @@
+//! The options that are numbers: their names, sentences, defaults and ranges.
+
+use crate::draft::conformal::ThresholdParameters;
+
+/// The values of a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// The least.
+    pub min: f64,
+    /// The most; infinity if there is none.
+    pub max: f64,
+    /// Whether it is a whole number.
+    pub integer: bool,
+    /// The bound that is not allowed itself.
+    pub excluded: Option<Bound>,
+}
+
+/// An end of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// The lower one.
+    Min,
+    /// The upper one.
+    Max,
+}
+
+impl Bounds {
+    /// Whole numbers.
+    const fn whole(min: u32, max: u32) -> Self {
+        Self { min: min as f64, max: max as f64, integer: true, excluded: None }
+    }
+
+    /// Any numbers.
+    const fn real(min: f64, max: f64) -> Self {
+        Self { min, max, integer: false, excluded: None }
+    }
+
+    const fn excluding(self, bound: Bound) -> Self {
+        Self { excluded: Some(bound), ..self }
+    }
+
+    /// Why a value is not allowed, as the end of a sentence that begins with its name.
+    ///
+    /// # Errors
+    /// If it is outside.
+    pub fn check(&self, value: f64) -> Result<(), String> {
+        let Self { min, max, integer, excluded } = *self;
+        Err(if !value.is_finite() {
+            "must be a number".to_owned()
+        } else if integer && value.fract() != 0.0 {
+            "must be a whole number".to_owned()
+        } else if excluded == Some(Bound::Min) && value <= min {
+            format!("must be above {min}")
+        } else if excluded == Some(Bound::Max) && value >= max {
+            format!("must be below {max}")
+        } else if value < min {
+            format!("must be at least {min}")
+        } else if value > max {
+            format!("must be at most {max}")
+        } else {
+            return Ok(());
+        })
+    }
+}
+
+impl core::fmt::Display for Bounds {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { min, max, excluded, .. } = self;
+        write!(f, "{}{min}, ", if *excluded == Some(Bound::Min) { '(' } else { '[' })?;
+        match (max.is_finite(), excluded) {
+            (false, _) => write!(f, "∞)"),
+            (true, Some(Bound::Max)) => write!(f, "{max})"),
+            (true, _) => write!(f, "{max}]"),
+        }
+    }
+}
+
+/// The part of the page that an option stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// How tokens are drawn.
+    Sampling,
+    /// What is sent of a draft.
+    Drafting,
+    /// How drafts are judged.
+    Verification,
+    /// When a round ends.
+    Rounds,
+}
+
+/// An option that is a number.
+#[derive(Debug)]
+pub struct NumberInfo {
+    /// The name in options, JSON and addresses.
+    pub name: &'static str,
+    /// The name that people read.
+    pub label: &'static str,
+    /// The papers' letter; empty if it has none.
+    pub symbol: &'static str,
+    /// What it is, as a phrase.
+    pub explanation: &'static str,
+    /// What more there is to know, as sentences; empty if there is nothing.
+    pub details: &'static str,
+    /// The value if none is given.
+    pub default: f64,
+    /// What is allowed before a model or a server narrows it.
+    pub bounds: Bounds,
+    /// The part of the page that it stands in.
+    pub group: Group,
+    /// How far an arrow key moves it.
+    pub step: f64,
+}
+
+/// What most entries leave as it is.
+const BASE: NumberInfo = NumberInfo {
+    name: "",
+    label: "",
+    symbol: "",
+    explanation: "",
+    details: "",
+    default: 0.0,
+    bounds: Bounds::whole(0, u32::MAX),
+    group: Group::Drafting,
+    step: 1.0,
+};
+
+/// All of them, in the order of the page.
+pub const NUMBERS: &[&NumberInfo] = &[
+    &TEMPERATURE,
+    &TOP_P,
+    &TOP_K,
+    &SEED,
+    &MAX_NEW_TOKENS,
+    &SUPPORT_SIZE,
+    &LATTICE_RESOLUTION,
+    &DROPPED_MASS_TARGET,
+    &STEP_SIZE,
+    &INITIAL_THRESHOLD,
+    &DOWNLINK_SAMPLES,
+    &DRAFT_LENGTH,
+    &MAX_IN_FLIGHT,
+    &BIT_BUDGET,
+];
+
+/// T.
+pub const TEMPERATURE: NumberInfo = NumberInfo {
+    name: "temperature",
+    label: "Temperature",
+    explanation: "0 is greedy: the most likely token always",
+    default: 0.7,
+    bounds: Bounds::real(0.0, 5.0),
+    group: Group::Sampling,
+    step: 0.1,
+    ..BASE
+};
+/// p of top-p.
+pub const TOP_P: NumberInfo = NumberInfo {
+    name: "topP",
+    label: "Top-p",
+    explanation: "Keeps the fewest most likely tokens whose probabilities reach this; 1 is off",
+    default: 0.95,
+    bounds: Bounds::real(0.01, 1.0),
+    group: Group::Sampling,
+    step: 0.05,
+    ..BASE
+};
+/// k of top-k.
+pub const TOP_K: NumberInfo = NumberInfo {
+    name: "topK",
+    label: "Top-k",
+    explanation: "Keeps the k most likely tokens; 0 is off",
+    bounds: Bounds::whole(0, 1_000_000),
+    group: Group::Sampling,
+    ..BASE
+};
+/// The seed of both ends.
+pub const SEED: NumberInfo = NumberInfo {
+    name: "seed",
+    label: "Seed",
+    explanation: "Equal seeds and options repeat a generation",
+    default: 1.0,
+    group: Group::Sampling,
+    ..BASE
+};
+/// The length limit.
+pub const MAX_NEW_TOKENS: NumberInfo = NumberInfo {
+    name: "maxNewTokens",
+    label: "Max new tokens",
+    explanation: "Most tokens to generate",
+    default: 128.0,
+    bounds: Bounds::whole(1, 65_536),
+    group: Group::Sampling,
+    ..BASE
+};
+/// K. The codec bounds the work of a token; 2048 is within it for every vocabulary and resolution.
+pub const SUPPORT_SIZE: NumberInfo = NumberInfo {
+    name: "supportSize",
+    label: "Support size",
+    symbol: "K",
+    explanation: "Tokens kept of each draft distribution",
+    default: 32.0,
+    bounds: Bounds::whole(1, 2048),
+    ..BASE
+};
+/// ℓ.
+pub const LATTICE_RESOLUTION: NumberInfo = NumberInfo {
+    name: "latticeResolution",
+    label: "Lattice resolution",
+    symbol: "ℓ",
+    explanation: "Probabilities are sent in steps of 1/ℓ",
+    default: 100.0,
+    bounds: Bounds::whole(1, outrider_codec::lattice::MAX_LATTICE_RESOLUTION),
+    ..BASE
+};
+/// α of C-SQS.
+pub const DROPPED_MASS_TARGET: NumberInfo = NumberInfo {
+    name: "droppedMassTarget",
+    label: "Dropped mass",
+    symbol: "α",
+    explanation: "Mean probability of the tokens left out that is aimed at",
+    default: ThresholdParameters::DEFAULT.target,
+    bounds: Bounds::real(0.0, 1.0).excluding(Bound::Max),
+    step: 0.0005,
+    ..BASE
+};
+/// η of C-SQS.
+pub const STEP_SIZE: NumberInfo = NumberInfo {
+    name: "stepSize",
+    label: "Step size",
+    symbol: "η",
+    explanation: "How far a token moves the threshold",
+    default: ThresholdParameters::DEFAULT.step,
+    bounds: Bounds::real(0.0, 1.0).excluding(Bound::Min),
+    step: 0.001,
+    ..BASE
+};
+/// β₁ of C-SQS.
+pub const INITIAL_THRESHOLD: NumberInfo = NumberInfo {
+    name: "initialThreshold",
+    label: "First threshold",
+    symbol: "β₁",
+    explanation: "Tokens less likely than the threshold are left out; this is the first",
+    default: ThresholdParameters::DEFAULT.initial,
+    bounds: Bounds::real(0.0, 1.0),
+    step: 0.001,
+    ..BASE
+};
+/// m of DSSD.
+pub const DOWNLINK_SAMPLES: NumberInfo = NumberInfo {
+    name: "downlinkSamples",
+    label: "Samples",
+    symbol: "m",
+    explanation: "Samples that the server sends after a rejection",
+    default: 4.0,
+    bounds: Bounds::whole(1, 64),
+    ..BASE
+};
+/// γ.
+pub const DRAFT_LENGTH: NumberInfo = NumberInfo {
+    name: "draftLength",
+    label: "Draft length",
+    symbol: "γ",
+    explanation: "Tokens drafted in a round",
+    default: 4.0,
+    bounds: Bounds::whole(1, 64),
+    group: Group::Rounds,
+    ..BASE
+};
+/// Rounds in flight.
+pub const MAX_IN_FLIGHT: NumberInfo = NumberInfo {
+    name: "maxInFlight",
+    label: "Rounds in flight",
+    explanation: "Rounds that may await their verdict at a time; the server has a limit of its own",
+    details: "With more than 1 the next rounds are drafted while the server verifies. That hides the round trip where \
+              drafting or verifying takes as long as it and most rounds are accepted whole. Where a draft is rejected the \
+              rounds behind it are discarded, with their bytes and the time they took to draft; no bonus token follows a \
+              round that is accepted whole, so that a token takes more forward passes of the server. On a short link, or \
+              with a draft that is often wrong, 1 is faster. At a seed the text is another than with 1, of the same \
+              distribution. 1 with a gate.",
+    default: 1.0,
+    bounds: Bounds::whole(1, 255),
+    group: Group::Rounds,
+    ..BASE
+};
+/// B.
+pub const BIT_BUDGET: NumberInfo = NumberInfo {
+    name: "bitBudget",
+    label: "Bit budget",
+    symbol: "B",
+    explanation: "Most payload bits in a round; 0 is no budget",
+    details: "Where not one draft fits, none is made.",
+    default: 5000.0,
+    bounds: Bounds::whole(0, 1_000_000),
+    group: Group::Rounds,
+    step: 100.0,
+};
