@@ -12,9 +12,10 @@
 //! | `generation` | one generation, token by token |
 //! | `text` | text of tokens, up to a stop sequence |
 //! | `answer` | the objects and chunks that are answered |
+//! | `served` | the target, as the API needs to know it |
 //! | `error` | what is wrong, in the API's shape |
 
-use std::{collections::VecDeque, convert::Infallible, fmt, sync::Arc, time::SystemTime};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::SystemTime};
 
 use axum::{
     Extension, Json, Router,
@@ -29,7 +30,6 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use outrider_codec::frame::Request;
-use outrider_models::Tokenizer;
 use serde_json::{Value, json};
 use tokio::task;
 
@@ -44,37 +44,18 @@ mod answer;
 mod error;
 mod generation;
 mod request;
+mod served;
 mod template;
 mod text;
 
 pub use self::{
     error::ApiError,
+    served::Served,
     template::{ChatTemplate, Message, TemplateError},
 };
 
 /// Tokens that a completion has if the request does not say, as with OpenAI.
 const COMPLETION_TOKENS: u32 = 16;
-
-/// The target, as the API needs to know it.
-#[derive(Clone)]
-pub struct Served {
-    /// What it is called.
-    pub name: String,
-    /// What the draft is called that browsers load.
-    pub draft_name: String,
-    /// The token that begins a text, if the target has one.
-    pub bos_token_id: Option<u32>,
-    /// Its tokenizer.
-    pub tokenizer: Arc<Tokenizer>,
-    /// How a conversation becomes a prompt.
-    pub template: ChatTemplate,
-}
-
-impl fmt::Debug for Served {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Served").field("name", &self.name).field("draft_name", &self.draft_name).finish_non_exhaustive()
-    }
-}
 
 /// The routes below `/v1`.
 pub(crate) fn routes() -> Router<Arc<Shared>> {

@@ -25,6 +25,11 @@ pub(crate) struct Place {
 #[error("Your address has {0} sessions here, as many as it may; end one, or try again later.")]
 pub(crate) struct NoPlace(usize);
 
+/// The engine has no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", crate::session::FULL)]
+pub(crate) struct Full;
+
 impl Places {
     /// 0 is no limit.
     pub(super) fn new(limit: usize) -> Self {

@@ -15,7 +15,7 @@ use outrider_speculation::{
 };
 use serde::Serialize;
 
-use super::TrainingError;
+use super::error::TrainingError;
 
 /// Who wrote a text after its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

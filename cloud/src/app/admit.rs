@@ -1,0 +1,58 @@
+//! Who may use the server, asked before a request reaches its route.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{ConnectInfo, Request, State},
+    http::{StatusCode, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    Caller, Shared,
+    origin::Relation,
+    token::{self, bearer},
+};
+use crate::openai::ApiError;
+
+/// Refuses pages of other sites; tells the route who asks.
+pub(super) async fn admit(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
+    let access = &shared.state.access;
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    // Without a socket there is no address: a test.
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
+    let address = access.proxies.client(peer, request.headers());
+    let relation = access.origins.relation(request.headers());
+    if relation == Relation::Foreign {
+        let origin = request.headers().get(header::ORIGIN);
+        tracing::warn!(%address, ?origin, "refused a page of another site");
+        let text = "Pages of this origin may not use this server; its operator can allow them with --allow-origin.";
+        return ApiError::new(StatusCode::FORBIDDEN, "permission_error", text)
+            .code("origin_not_allowed")
+            .into_response();
+    }
+    request.extensions_mut().insert(Caller { address, relation });
+    next.run(request).await
+}
+
+/// Refuses requests without a token that the server knows, if it knows any.
+pub(super) async fn demand_token(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let shown = bearer(request.headers());
+    match token::check(shared.state.access.tokens.as_ref(), shown) {
+        Ok(name) => {
+            if let Some(name) = name {
+                tracing::debug!(client = &*name, path = request.uri().path(), "a request with a token");
+            }
+            next.run(request).await
+        }
+        Err(refusal) => {
+            let error = ApiError::new(StatusCode::UNAUTHORIZED, "authentication_error", refusal.to_string());
+            let challenge = [(header::WWW_AUTHENTICATE, "Bearer")];
+            (challenge, error.code("invalid_api_key").into_response()).into_response()
+        }
+    }
+}
