@@ -6,6 +6,8 @@ mod process;
 
 use std::{fs, path::PathBuf, process::Command};
 
+use outrider_codec::{choice::Choice, scheme::SchemeName};
+use outrider_speculation::judge::rules::Rule;
 use process::{Server, complaint, outrider, stdout};
 use serde_json::Value;
 
@@ -151,7 +153,7 @@ fn rules_lists_what_can_be_chosen() {
     let names = |list: &str| -> Vec<&str> {
         listing[list].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect()
     };
-    assert_eq!(names("rules").len(), 16);
+    assert_eq!(names("rules").len(), Rule::all().len());
     assert_eq!(names("gates"), ["none", "sprinter", "token-cascade", "sequence-cascade"]);
     assert_eq!(names("stopRules"), ["fixed", "odld", "adaedl", "specdec", "bild"]);
     let exact = listing["rules"].as_array().unwrap().iter().filter(|rule| rule["lossy"] == false);
@@ -258,7 +260,7 @@ fn impossible_rules_get_a_sentence() {
 
 #[test]
 fn every_scheme_can_be_chosen() {
-    for scheme in ["dense", "qs", "k-sqs", "c-sqs", "tk-slt", "dssd", "coupled"] {
+    for scheme in SchemeName::ALL.iter().map(|scheme| scheme.name()) {
         for code in ["enumerative", "adaptive"] {
             let options = ["--scheme", scheme, "--code", code, "--bit-budget", "0"];
             let arguments =

@@ -1,6 +1,7 @@
 // Acceptance rules, gates, stop rules and AS², as chosen on the page.
 
 import type { Page } from '@playwright/test';
+import { names } from '../src/outrider/choices.js';
 import { expect, test } from './fixtures.js';
 import type { Demo } from './fixtures.js';
 import { gateFile } from './heads.js';
@@ -43,7 +44,7 @@ test('every rule writes a text, says what it is, and all but exact are marked as
   const { page } = demo;
   await demo.open(server, { maxNewTokens: 12 });
   const { all, disabled } = await offered(page, 'rule');
-  expect(all).toHaveLength(16);
+  expect(all).toHaveLength(names.rule.entries.length);
   expect(disabled).toEqual([]);
   const sentences = new Set<string | null>();
   for (const rule of all) {

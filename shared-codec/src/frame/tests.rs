@@ -1,13 +1,18 @@
 use super::{errors::ERROR_CODES, layout::*, *};
 use crate::{
+    choice::Choice,
     distribution::{DraftDist, DraftToken},
     error::DecodeError,
     rule::RuleParameters,
-    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
+    scheme::{Code, Downlink, Drafts, Scheme, SchemeName, SchemeOptions, SchemeParameters},
 };
 use proptest::prelude::*;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
+
+/// The number of the dense scheme, and the bit of the adaptive code.
+const DENSE: u8 = 4;
+const ADAPTIVE: u8 = 0x80;
 
 const TICKET: Ticket = Ticket { id: [1; 16], secret: [0xfe; 16] };
 
@@ -79,18 +84,13 @@ fn one_of_each() -> Vec<Frame> {
         Frame::Error(ErrorFrame { generation: 0, code: ErrorCode::ServerFull, text: "No place is free.".into() }),
         Frame::Bye,
     ];
-    let code = Code::Adaptive;
-    let schemes = [
-        SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative },
-        SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code },
-        SchemeParameters::Qs { lattice_resolution: 100, code },
-        SchemeParameters::CSqs { lattice_resolution: 300, code },
-        SchemeParameters::Dense,
-        SchemeParameters::TkSlt { support_size: 32 },
-        SchemeParameters::Dssd { downlink: Downlink::Full },
-        SchemeParameters::Dssd { downlink: Downlink::Sampled(4) },
-        SchemeParameters::Coupled,
-    ];
+    let options = [Downlink::Full, Downlink::Sampled(4)].map(|downlink| SchemeOptions {
+        support_size: 32,
+        lattice_resolution: 100,
+        code: if downlink == Downlink::Full { Code::Enumerative } else { Code::Adaptive },
+        downlink,
+    });
+    let schemes = SchemeName::ALL.iter().flat_map(|name| options.map(|options| name.with(options)));
     frames.extend(schemes.map(|scheme| prompt(scheme, RuleParameters::EXACT, false)));
     frames.push(prompt(SchemeParameters::Dense, RuleParameters::EXACT, true));
     let exact = Prompt::exact(SchemeParameters::Coupled, request());
@@ -113,10 +113,6 @@ fn sparse() -> TargetDist {
 }
 
 /// Shorter without them.
-/// The number of the dense scheme, and the bit of the adaptive code.
-const DENSE: u8 = 4;
-const ADAPTIVE: u8 = 0x80;
-
 fn dense() -> TargetDist {
     TargetDist((0..20).filter(|id| id % 10 != 5).map(|id| (id, 1.0 / 18.0)).collect())
 }

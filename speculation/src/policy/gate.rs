@@ -9,7 +9,7 @@
 //!   not the target's any more.
 //! - SpecDec++'s **stop** head (Huang et al., "SpecDec++: Boosting Speculative Decoding via Adaptive Candidate
 //!   Lengths"): with which probability, min(1, p(x)/q(x)) on average, will the target accept the token? A round ends
-//!   where the product of the scores says that some draft is likely to fall. The text stays the target's.
+//!   where the product of the scores says that some draft is likely to be rejected. The text stays the target's.
 //!
 //! `outrider train-gate` trains both; `outrider-models` reads and writes their file.
 

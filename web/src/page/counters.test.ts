@@ -44,7 +44,7 @@ test('what concerns a gate, a stop rule or AS² is shown under these', () => {
   expect(shown({ rule: 'opt', stopRule: 'bild' })).toEqual(always);
 });
 
-test('what was drafted in vain is shown where rounds may be in flight', () => {
+test('what was wasted is shown where rounds may be in flight', () => {
   expect(shown({ maxInFlight: 2 })).toEqual(['acceptanceRate', 'tokens', 'wasted']);
 });
 

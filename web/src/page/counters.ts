@@ -70,7 +70,7 @@ export const liveCounters: readonly Counter[] = [
   { name: 'downlinkBytesPerRejection', label: 'Down, per rejection', format: formatBytes, concerns: isSplit },
   { name: 'passed', label: 'Passed unverified', format: formatCount, concerns: hasGate },
   { name: 'streamed', label: 'Written by the server alone', format: formatCount, concerns: isAdaptive },
-  { name: 'wasted', label: 'Drafted in vain', format: formatCount, concerns: isPipelined },
+  { name: 'wasted', label: 'Drafts wasted', format: formatCount, concerns: isPipelined },
   { name: 'optimalDraftLength', label: 'Best draft length γ*', format: formatCount, concerns: isOptimized },
   { name: 'costRatio', label: 'Cost of one more draft, L', format: formatNumber, concerns: isOptimized },
 ];

@@ -12,7 +12,7 @@ pub(super) const EXACT: RuleInfo = RuleInfo {
     symbol: None,
     default: 0.0,
     range: Range::UpTo(0.0),
-    explanation: "The text has the target model's own law.",
+    explanation: "The text is distributed as the target model’s own.",
     paper: "Leviathan et al. 2023; Chen et al. 2023",
     lossy: false,
     need: Need::Nothing,

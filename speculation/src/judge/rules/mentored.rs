@@ -1,4 +1,4 @@
-//! Mentored decoding (Tran-Thien 2023): accept as much as the target's law allows within a divergence.
+//! Mentored decoding (Tran-Thien 2023): accept as much as the target's distribution allows within a divergence.
 //!
 //! ```text
 //! maximise Σ min(q̂, π)   over distributions π with KL(p‖π) = Σ p·ln(p/π) ≤ D
@@ -43,7 +43,7 @@ pub(super) const MENTORED: RuleInfo = RuleInfo {
     symbol: Some("D"),
     default: 0.1,
     range: Range::NotNegative,
-    explanation: "As many drafts stand as possible while the text's law is within D nats of the target's.",
+    explanation: "As many drafts are accepted as possible while the text’s distribution is within D nats of the target’s.",
     paper: "Tran-Thien 2023, An Optimal Lossy Variant of Speculative Decoding",
     lossy: true,
     need: Need::Nothing,
