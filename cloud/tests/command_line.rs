@@ -147,7 +147,8 @@ fn rules_lists_what_can_be_chosen() {
         assert!(printed.contains(line), "{line} in {printed}");
     }
     assert!(
-        printed.contains("token-cascade     A token passes where") && printed.contains("fixed             A round has")
+        printed.contains("token-cascade     lossy   α in [0, 1], 0.5 if it is not given")
+            && printed.contains("fixed             exact\n                    A round has γ drafts.")
     );
     let listing: Value = serde_json::from_str(&stdout(&outrider(&["rules", "--json"]))).unwrap();
     let names = |list: &str| -> Vec<&str> {

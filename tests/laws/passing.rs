@@ -231,7 +231,7 @@ proptest! {
     /// or the context. With γ = 1 or a token cascade each token's origin is known, and so is the text.
     #[test]
     fn gated_greedy_texts_are_known(
-        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::COUNT, cascade: bool, alpha in 0.0f64..1.0,
+        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), cascade: bool, alpha in 0.0f64..1.0,
         length in 1u32..30, context in 4u32..20, eos in prop::option::of(0u32..11),
     ) {
         let eos: Vec<u32> = eos.into_iter().collect();
@@ -276,7 +276,7 @@ proptest! {
     /// Sequence cascades at T = 0 are sure of everything: the draft's own greedy text, to where it ends.
     #[test]
     fn a_greedy_sequence_cascade_is_the_drafts_text(
-        seed in any::<u64>(), scheme in 0..schemes::COUNT, length in 1u32..30, context in 4u32..20,
+        seed in any::<u64>(), scheme in 0..schemes::count(), length in 1u32..30, context in 4u32..20,
         eos in prop::option::of(0u32..11),
     ) {
         let eos: Vec<u32> = eos.into_iter().collect();

@@ -140,7 +140,7 @@ fn the_text_does_not_hang_on_what_is_under_way() {
     let target = ToyModel::target(23, 3);
     let mut chance = Randomness::new(3, End::Edge);
     let lossy = Rule::new("lossy", 0.4).unwrap();
-    let cases = schemes::every(3, 20).map(|scheme| Speculation::new(scheme, 2)).into_iter().chain([
+    let cases = schemes::every(3, 20).into_iter().map(|scheme| Speculation::new(scheme, 2)).chain([
         Speculation::new(k_sqs(3, Code::Adaptive), 4).with_budget(40),
         Speculation::new(k_sqs(3, Code::Enumerative), 3).with_rule(lossy),
     ]);

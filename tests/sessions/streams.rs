@@ -54,7 +54,7 @@ proptest! {
     /// both ends stay in step from one generation to the next.
     #[test]
     fn greedy_text_is_the_targets_own_whoever_writes(
-        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::COUNT, stop in 0usize..4,
+        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), stop in 0usize..4,
         rates in prop::collection::vec((1usize..60, 1.5f64..6.0), 0..4), draft_time in 0u64..100, pass_time in 1u64..100,
         delay in 0u64..200, lengths in prop::collection::vec(1u32..200, 1..4), eos in prop::option::of(0u32..23),
     ) {

@@ -77,8 +77,9 @@ async fn the_text_is_the_targets_own() {
         k_sqs(16, 20, 6, Some(500)),
         Mode::CloudOnly,
     ];
-    let others = schemes::every(16, 100).map(|scheme| Mode::Speculative(Speculation::new(scheme, 5)));
-    let server = Server::start(modes.len() + schemes::COUNT, Limits::default()).await;
+    let others = schemes::every(16, 100).into_iter().map(|scheme| Mode::Speculative(Speculation::new(scheme, 5)));
+    let others: Vec<_> = others.collect();
+    let server = Server::start(modes.len() + schemes::count(), Limits::default()).await;
     let expected: Vec<Vec<u32>> = PROMPTS.iter().map(|prompt| alone(&target, &edge.prompt(prompt))).collect();
     assert!(expected.iter().any(|text| text.len() == TOKENS as usize));
     // All modes at once: their passes share runs of the target.
