@@ -89,7 +89,7 @@ pub(super) const OPT_LOG: RuleInfo = RuleInfo {
 /// oracle-diff.
 pub(super) const ORACLE_DIFF: RuleInfo = RuleInfo {
     name: "oracle-diff",
-    explanation: "As diff, but drafts where the target is surer fall for certain: the oracle of sequential cascades.",
+    explanation: "As diff, but drafts where the target is surer are rejected for certain: the oracle of sequential cascades.",
     judge: |position, alpha| if diff(position, alpha) { Decision::Replace } else { Decision::Keep },
     ..DIFF
 };

@@ -36,7 +36,7 @@ pub(super) const LOSSY: RuleInfo = RuleInfo {
     symbol: Some("α"),
     default: 0.3,
     range: Range::Below(1.0),
-    explanation: "Drafts stand 1/(1 − α) times as often as under the exact rule, up to always.",
+    explanation: "Drafts are accepted 1/(1 − α) times as often as under the exact rule, up to always.",
     paper: "Tran-Thien 2023, An Optimal Lossy Variant of Speculative Decoding; with β = 1 as by Zhou et al. 2024",
     lossy: true,
     need: Need::Nothing,
@@ -47,7 +47,7 @@ pub(super) const LOSSY: RuleInfo = RuleInfo {
 /// lossy-tuned.
 pub(super) const LOSSY_TUNED: RuleInfo = RuleInfo {
     name: "lossy-tuned",
-    explanation: "As lossy, with the tokens that replace drafts tuned so that the text has a law of the same form.",
+    explanation: "As lossy, with the tokens that replace drafts tuned so that the text has a distribution of the same form.",
     paper: "Tran-Thien 2023, An Optimal Lossy Variant of Speculative Decoding",
     judge: |position, alpha| {
         let ratios = Ratios::of(position);
