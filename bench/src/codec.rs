@@ -1,7 +1,7 @@
 //! `cargo xtask bench codec`: bits and time of the codes, on the default pair.
 //!
-//! `prepare FOLDER` makes the drafts and writes them for the browser, `report FOLDER` measures here, and prints and writes
-//! tables. Between the two the browser writes its times.
+//! `prepare FOLDER` makes the drafts and writes them for the browser, `report FOLDER` measures here, and prints and
+//! writes tables. Between the two the browser writes its times.
 
 use std::{fmt::Write, fs, path::Path, time::Instant};
 
@@ -92,8 +92,8 @@ fn variants(source: &str) -> Vec<(DraftingOptions, u32)> {
     variants
 }
 
-/// Drafts as one scheme makes them. In a larger vocabulary id becomes ⌊id·V/4096⌋: one to one, in the same order, and as
-/// evenly spread.
+/// Drafts as one scheme makes them. In a larger vocabulary id becomes ⌊id·V/4096⌋: one to one, in the same order, and
+/// as evenly spread.
 fn case(
     source: &str,
     distributions: &[Distribution<'_>],
@@ -181,8 +181,9 @@ fn bits(case: &Case) -> Result<(f64, f64), Failure> {
     Ok((bits as f64 / tokens as f64, ideal as f64 / tokens as f64))
 }
 
-/// Bits per token by the papers' formulas, with the drafted token's index that they forget; in floats, and so by another
-/// program than the code's. `None` where they have none, or where the adaptive code has forgotten what was kept.
+/// Bits per token by the papers' formulas, with the drafted token's index that they forget; in floats, and so by
+/// another program than the code's. `None` where they have none, or where the adaptive code has forgotten what was
+/// kept.
 fn formula(case: &Case) -> Option<f64> {
     let (v, l) = (case.vocab_size, case.options.lattice_resolution);
     let token =

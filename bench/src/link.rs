@@ -48,7 +48,7 @@ struct Scheme {
     acceptance: f64,
     /// Rounds of drafts a token; 0 for the server alone.
     rounds_per_token: f64,
-    /// Drafts a token that were sent behind one that fell.
+    /// Drafts a token that were sent behind a rejected one.
     wasted_per_token: f64,
     /// What a token takes; rounds that are in flight together have their times counted twice.
     parts: Parts,
@@ -146,8 +146,10 @@ fn tables(links: &[Link]) -> Result<String, Failure> {
 fn flights(text: &mut String, links: &[Link]) -> Result<(), Failure> {
     text.push_str(
         "\nRounds in flight: k-sqs with drafts of two, as many as that drafted on before a verdict. × one: against one round at a time over the \
-         same link. In vain: drafts sent behind one that fell.\n\n\
-         | Mbit/s | round trip, ms | in flight | tokens/s | × one | × alone | passes / token | acceptance | in vain / token | bits up / token |\n\
+         same link. Discarded: drafts sent behind a rejected one.\n\n\
+         | Mbit/s | round trip,
+         ms | in flight | tokens/s | × one | × alone | passes / token | acceptance | discarded / token | bits up / \
+         token |\n\
          |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for link in links {
@@ -179,8 +181,10 @@ fn accounting(text: &mut String, link: &Link) -> Result<(), Failure> {
     writeln!(
         text,
         "\nWithout an emulated link, over the machine's own loopback: milliseconds a token. Drafting: in the page's worker, \
-         coding included. Verifying: the server's runs of the target. Link: from drafts sent to verdict read, without verifying. \
-         Overhead: what remains. The server alone sends tokens as they come, so that its passes overlap with the page's work.\n\n\
+         coding included. Verifying: the server's runs of the target. Link: from drafts sent to verdict read, without \
+         verifying. \
+         Overhead: what remains. The server alone sends tokens as they come, so that its passes overlap with the \
+         page's work.\n\n\
          | scheme | tokens/s | × alone | rounds / token | {} | together |\n|---|--:|--:|--:|{}",
         Parts::NAMES.join(" | "),
         "--:|".repeat(Parts::NAMES.len() + 1)

@@ -1,7 +1,7 @@
 //! **Measurements.** The programs behind `cargo xtask bench`, which says what each argument is for.
 //!
-//! The first argument names a measurement, the others are its own. Tables go to standard output and, with charts and raw
-//! samples, into the folder that is named.
+//! The first argument names a measurement, the others are its own. Tables go to standard output and, with charts and
+//! raw samples, into the folder that is named.
 #![expect(clippy::print_stdout, reason = "measurements print what they found")]
 
 mod chart;

@@ -1,5 +1,5 @@
-//! What `cargo xtask bench sampling` times, natively and in the browser: the way from a row of logits to coded bytes, the
-//! way from a row to a verdict, and a read of memory. The browser's half includes this file
+//! What `cargo xtask bench sampling` times, natively and in the browser: the way from a row of logits to coded bytes,
+//! the way from a row to a verdict, and a read of memory. The browser's half includes this file
 //! (`wasm-edge/examples/sampling_bench.rs`).
 
 use std::fmt::Write;
@@ -47,8 +47,8 @@ const BATCHES: usize = 41;
 /// What was measured.
 #[derive(Debug, Clone, Default)]
 pub struct Times {
-    /// One for each V, S(·) and scheme, in microseconds a drafted token; then one for each V, S(·) and rule, in microseconds
-    /// a judged row.
+    /// One for each V, S(·) and scheme, in microseconds a drafted token; then one for each V, S(·) and rule, in
+    /// microseconds a judged row.
     pub rows: Vec<Time>,
     /// Bytes per second that one thread reads.
     pub bandwidth: f64,
@@ -128,8 +128,8 @@ fn cases() -> Vec<(&'static str, DraftingOptions, Need)> {
     ]
 }
 
-/// Logits as a language model's: they fall with the logarithm of the rank, with noise, and are scattered over the ids. At
-/// T = 1 one token in four is the most likely, and the tail is heavy.
+/// Logits as a language model's: they fall with the logarithm of the rank, with noise, and are scattered over the ids.
+/// At T = 1 one token in four is the most likely, and the tail is heavy.
 fn row(vocab_size: usize, seed: u64) -> Vec<f32> {
     let mut randomness = Randomness::new(seed, End::Edge);
     let noise = |randomness: &mut Randomness| 2.0 * (randomness.unit() - 0.5);
@@ -212,8 +212,8 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Microseconds of a judged row: rounds of K-SQS's drafts, each of which the target's row is a little away from, so that
-/// rejections and bonus tokens are among them.
+/// Microseconds of a judged row: rounds of K-SQS's drafts, each of which the target's row is a little away from, so
+/// that rejections and bonus tokens are among them.
 fn verdict(
     rule: &str,
     sampling: SamplingParameters,

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use crate::passes::Failure;
 
-/// Prints a report and leaves it in `folder`: NAME.md under a line that says what was measured, when and on what; NAME.json with the
-/// same and the samples; NAME.svg with the charts.
+/// Prints a report and leaves it in `folder`: NAME.md under a line that says what was measured, when and on what;
+/// NAME.json with the same and the samples; NAME.svg with the charts.
 pub fn write(folder: &Path, name: &str, text: &str, samples: Value, svg: Option<String>) -> Result<(), Failure> {
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
     // Files that git does not know are no part of what is measured.

@@ -1,5 +1,5 @@
-//! `cargo xtask bench rules`: quality against rejections, for every acceptance rule over the range of its parameter (after
-//! Narasimhan et al., "Faster Cascades via Speculative Decoding", Figures 4–7 and 12), on the default pair.
+//! `cargo xtask bench rules`: quality against rejections, for every acceptance rule over the range of its parameter
+//! (after Narasimhan et al., "Faster Cascades via Speculative Decoding", Figures 4–7 and 12), on the default pair.
 //!
 //! The argument is a folder: the table goes to `rules.md` there, the curves to `rules.svg`.
 
@@ -97,14 +97,16 @@ fn table(points: &[Point], measured: &[Quality]) -> Result<String, Failure> {
     let mut out = format!(
         "{SESSIONS} sessions of {TOKENS} tokens a row. Rejected: predicted is the mean probability of rejection, measured \
          what was rejected, both per judged draft; of the sequential cascades, tokens that the target wrote. TV: mean \
-         distance of a committed token's law from the target's, and of q from p. Loss: of the text, nats per token under \
-         the target at T = 1. Excess: the same less what the target's own next token would cost at each place of that text, \
+         distance of a committed token's distribution from the target's, and of q from p. Loss: of the text, nats per \
+         token under \
+         the target at T = 1. Excess: the same less what the target's own next token would cost at each place of that \
+         text, \
          0 for the exact rule but for chance. Passes: of the target, per token. ±: standard errors over sessions.\n"
     );
     for (sampling, (name, _)) in SAMPLINGS.iter().enumerate() {
         write!(
             out,
-            "\n## {name}\n\n| rule | α or D | rejected, predicted | measured | TV(law, p) | TV(q, p) | excess | loss | passes / token |\n\
+            "\n## {name}\n\n| rule | α or D | rejected, predicted | measured | TV(distribution, p) | TV(q, p) | excess | loss | passes / token |\n\
              |---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
         )?;
         for (point, quality) in points.iter().zip(measured).filter(|(point, _)| point.sampling == sampling) {
@@ -136,8 +138,9 @@ fn table(points: &[Point], measured: &[Quality]) -> Result<String, Failure> {
     scores.sort_by(|a, b| a.abs().total_cmp(&b.abs()));
     write!(
         out,
-        "\nLargest standard errors: {:.3} of a predicted rejection rate, {:.3} of a measured one, {:.3} of TV(law, p), {:.3} \
-         nats of an excess, {:.3} of a loss. Between measured and predicted rejections lie {mean:.2} standard deviations on average over {} \
+        "\nLargest standard errors: {:.3} of a predicted rejection rate, {:.3} of a measured one, {:.3} of TV(distribution, p), {:.3} \
+         nats of an excess, {:.3} of a loss. Between measured and predicted rejections lie {mean:.2} standard \
+         deviations on average over {} \
          rows, and at most {:.1}.\n",
         worst(|quality| quality.predicted),
         worst(|quality| quality.measured),

@@ -4,9 +4,10 @@
 //! serve FOLDER OUTRIDER [quick]     measures; results go to FOLDER
 //! ```
 //!
-//! Drafts are recorded once, at fixed seeds, and sent again, so that the edges cost nothing: what is measured is the server. Its
-//! answers are the same as before, whoever shares its runs; a session that gets another one is an error. The server is a
-//! process of its own, a fresh one for each number of sessions, on the same processor as those who ask it.
+//! Drafts are recorded once, at fixed seeds, and sent again, so that the edges cost nothing: what is measured is the
+//! server. Its answers are the same as before, whoever shares its runs; a session that gets another one is an error.
+//! The server is a process of its own, a fresh one for each number of sessions, on the same processor as those who ask
+//! it.
 
 mod batches;
 mod process;

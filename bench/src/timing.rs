@@ -1,7 +1,7 @@
 //! Time of one call, by any clock.
 
-/// Microseconds of one call: the calls double until they take long enough for the clock; then the fastest of so many `batches`,
-/// as the machine has other things to do, too.
+/// Microseconds of one call: the calls double until they take long enough for the clock; then the fastest of so many
+/// `batches`, as the machine has other things to do, too.
 pub fn microseconds(now: &dyn Fn() -> f64, batch_ms: f64, batches: usize, mut call: impl FnMut() -> bool) -> f64 {
     let mut batch = |calls: u32| {
         let start = now();

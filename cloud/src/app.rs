@@ -103,8 +103,8 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
     // Revalidate: the page and the model behind an address change with the server.
     let revalidate =
         SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    // An isolated page may share memory among its workers, which drafting with threads needs. It may load what says that
-    // it may be loaded: the page's own files from here, the model from anywhere that lists the page's origin.
+    // An isolated page may share memory among its workers, which drafting with threads needs. It may load what says
+    // that it may be loaded: the page's own files from here, the model from anywhere that lists the page's origin.
     let header = |name: &'static str, value| {
         SetResponseHeaderLayer::if_not_present(HeaderName::from_static(name), HeaderValue::from_static(value))
     };

@@ -1,9 +1,6 @@
 //! The command line.
 
-use std::{
-    io::{Write, stdout},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -13,6 +10,7 @@ mod drafting;
 mod explain;
 mod generate;
 mod log;
+mod output;
 mod rules;
 mod serve;
 mod theory;
@@ -93,8 +91,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The arguments, with what the environment and a configuration file add to them. Ends the process, with the reason, if they
-/// are none that there are.
+/// The arguments, with what the environment and a configuration file add to them. Ends the process, with the reason, if
+/// they are none that there are.
 fn parse() -> Result<Cli, config::ConfigError> {
     let command = config::with_environment(Cli::command());
     let mut matches = command.clone().get_matches();
@@ -108,15 +106,6 @@ fn parse() -> Result<Cli, config::ConfigError> {
         serve.configuration = shown.unwrap_or_default();
     }
     Ok(cli)
-}
-
-/// What a command ends with when it fails; shown to the user as one sentence.
-type CommandError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Prints at once; a reader that has gone away is not an error of ours.
-fn print(text: &str) {
-    let mut out = stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 #[expect(clippy::print_stderr, reason = "this is a command line")]

@@ -15,8 +15,8 @@
 //! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `train-gate`, `bench` |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
-//! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other sessions
-//! to share one run of the target, and sends what the state machine makes of the judgement.
+//! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other
+//! sessions to share one run of the target, and sends what the state machine makes of the judgement.
 
 pub mod app;
 pub mod cli;

@@ -27,51 +27,23 @@
 
 use std::collections::BTreeMap;
 
-use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, HeadsMetadata, LinearHead, Model, Tokenizer};
 use outrider_speculation::sample::{End, Randomness};
 
 mod error;
 pub mod examples;
 pub mod logistic;
+mod parts;
 mod report;
 pub mod roc;
+mod settings;
 
 pub use error::TrainingError;
 use examples::{Example, Job, Kind, Pair, Text};
-use logistic::{Fit, Samples, Schedule, fit, shuffle};
+use logistic::{Schedule, fit, shuffle};
+use parts::{Parts, samples, scores};
 pub use report::{KindReport, Measured, Report, StopReport};
-
-/// What training is asked for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
-    /// Texts of all kinds together; four for every prompt.
-    pub texts: usize,
-    /// Tokens of a text at most, its beginning included.
-    pub length: usize,
-    /// S, of both models.
-    pub sampling: SamplingParameters,
-    /// λ: a token is acceptable if q ≤ λ·p.
-    pub lambda: f64,
-    /// τ: the gate passes a token at this score and above.
-    pub threshold: f64,
-    /// Decides everything that is drawn.
-    pub seed: u64,
-}
-
-impl Default for Settings {
-    /// For what sessions sample with if nothing else is said.
-    fn default() -> Self {
-        Self {
-            texts: 600,
-            length: 128,
-            sampling: SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 },
-            lambda: 1.2,
-            threshold: 0.5,
-            seed: 1,
-        }
-    }
-}
+pub use settings::Settings;
 
 /// Heads, and how they did.
 #[derive(Debug, Clone)]
@@ -171,13 +143,6 @@ pub fn evaluate(
     let area = roc::area(&scores, &labelled.labels)
         .ok_or(TrainingError::OneClass { lambda: settings.lambda, what: "all or no" })?;
     Ok((area, roc::rates(&scores, &labelled.labels, settings.threshold)))
-}
-
-/// Texts, divided by prompt.
-struct Parts {
-    training: Vec<Text>,
-    validation: Vec<Text>,
-    test: Vec<Text>,
 }
 
 /// Goes along texts that begin like `given`, and, with `made_up`, like as many more of the target's as are missing.
@@ -283,23 +248,6 @@ fn generated(
 
 fn seed(randomness: &mut Randomness) -> u64 {
     u64::from(randomness.below(u32::MAX)) << 32 | u64::from(randomness.below(u32::MAX))
-}
-
-fn samples(texts: &[Text], label: &dyn Fn(&Example) -> f64) -> Samples {
-    let examples = || texts.iter().flat_map(|text| &text.examples);
-    Samples {
-        features: examples().flat_map(|example| example.hidden.iter().copied()).collect(),
-        labels: examples().map(label).collect(),
-    }
-}
-
-/// The head's scores of rows of features, by the code that sessions run.
-fn scores(head: &LinearHead, features: &[f32]) -> Vec<f64> {
-    match outrider_speculation::policy::gate::Head::new(head.weights.clone(), head.bias) {
-        Ok(head) => features.chunks_exact(head.width()).map(|row| head.score(row)).collect(),
-        // A head that is not finite tells nothing apart.
-        Err(_) => features.chunks_exact(head.weights.len().max(1)).map(|_| 0.0).collect(),
-    }
 }
 
 fn metadata(draft: &Model, tokenizer: &Tokenizer, settings: &Settings, report: &Report) -> HeadsMetadata {

@@ -140,8 +140,8 @@ async fn receive(socket: &mut (impl Stream<Item = Result<Message, tungstenite::E
     }
 }
 
-/// A round is under way at the engine, which takes so long for it; then the server is told to stop. Gives what its client reads
-/// from then on, how long that took, and the server.
+/// A round is under way at the engine, which takes so long for it; then the server is told to stop. Gives what its
+/// client reads from then on, how long that took, and the server.
 async fn stopped_in_a_round(pass: Duration) -> (Vec<Frame>, Duration, Server) {
     let engine = engine().await;
     let server = server(&engine);

@@ -36,15 +36,15 @@ pub enum DeviceError {
         error: String,
     },
     /// There is no room for the KV caches.
-    #[error("{tokens} tokens of keys and values do not fit beside the model ({error}): lower --kv-memory")]
+    #[error("{tokens} tokens of KV cache do not fit beside the model ({error}): lower --kv-memory")]
     Pool {
         /// Tokens that there was to be room for.
         tokens: usize,
         /// What the device says.
         error: String,
     },
-    /// All pages of keys and values are taken.
-    #[error("{needed} more pages of keys and values are needed, {free} are free: raise --kv-memory")]
+    /// All pages of the KV cache are taken.
+    #[error("{needed} more pages of the KV cache are needed, {free} are free: raise --kv-memory")]
     OutOfPages {
         /// Pages that were asked for.
         needed: usize,

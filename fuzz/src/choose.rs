@@ -76,8 +76,8 @@ pub fn lattice_resolution(input: &mut Unstructured<'_>) -> Result<u32> {
     if rarely(input, 32)? { one_of(input, &[1 << 16, (1 << 16) + 1, 2047, 1000]) } else { number(input, 130) }
 }
 
-/// The exact rule, or one of the others with a parameter within its range, at its end, or out of it; now and then a number
-/// that is none.
+/// The exact rule, or one of the others with a parameter within its range, at its end, or out of it; now and then a
+/// number that is none.
 pub fn rule(input: &mut Unstructured<'_>) -> Result<RuleParameters> {
     if !input.arbitrary::<bool>()? {
         return Ok(RuleParameters::EXACT);

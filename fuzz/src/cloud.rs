@@ -1,7 +1,7 @@
 //! The cloud's state machine: its driver's calls, and an edge that may be honest, mistaken or hostile.
 //!
-//! The oracle is a second reading of FORMAT.md: `Reference` says of every frame what has to follow from it, and `verdict` what
-//! may follow from a pass.
+//! The oracle is a second reading of FORMAT.md: `Reference` says of every frame what has to follow from it, and
+//! `verdict` what may follow from a pass.
 
 use arbitrary::{Result, Unstructured};
 use outrider_codec::{
@@ -294,8 +294,8 @@ impl Driver {
         Ok(())
     }
 
-    /// What a pass gives: evidence, and the frame that it is about. Taken before the other outputs are, because what is polled
-    /// next follows from what is committed now.
+    /// What a pass gives: evidence, and the frame that it is about. Taken before the other outputs are, because what is
+    /// polled next follows from what is committed now.
     fn answer(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         loop {

@@ -11,7 +11,7 @@ use outrider_speculation::{
     session::edge::{DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Mode},
     study::{
         explanation::Explanation,
-        statistics::{Law, Statistics},
+        statistics::{Guarantee, Statistics},
     },
 };
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 mod generation;
-mod server;
+mod peer;
 
 use generation::Generation;
 
@@ -152,15 +152,16 @@ impl Driver {
         let server = self.server.as_ref().expect("an idle session has a server");
         self.begun += 1;
         let explains = matches!(&settings.mode, Mode::Speculative(speculation) if speculation.explain);
-        let law = match &settings.mode {
+        let guarantee = match &settings.mode {
             Mode::CloudOnly => None,
-            Mode::Speculative(speculation) => Some(Law {
+            Mode::Speculative(speculation) => Some(Guarantee {
                 rule: speculation.rule,
                 lossy: !(speculation.rule.is_exact() && speculation.passing == Passing::Never),
             }),
         };
         self.generation = Some(Generation::new(prompt, settings, server));
-        self.expected = Statistics { law, explanation: explains.then(Explanation::default), ..Statistics::default() };
+        self.expected =
+            Statistics { guarantee, explanation: explains.then(Explanation::default), ..Statistics::default() };
         self.sound_rows = true;
         Ok(())
     }

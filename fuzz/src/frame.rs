@@ -13,8 +13,8 @@ pub fn check(bytes: &[u8]) {
             assert!(bytes.len() <= MAX_FRAME_BYTES);
             assert_eq!(frame.encode(), bytes, "{frame:?}");
             assert!(!frame.name().is_empty());
-            // A Draft ends with whatever is left: its scheme, which the frame does not know, says how long it is. One that
-            // has the target write alone ends with its passed tokens.
+            // A Draft ends with whatever is left: its scheme, which the frame does not know, says how long it is. One
+            // that has the target write alone ends with its passed tokens.
             if !matches!(&frame, Frame::Draft(draft) if draft.stream == 0) {
                 assert!(Frame::decode(&bytes[..bytes.len() - 1]).is_err(), "{frame:?} decodes without its last byte");
                 let longer = [bytes, &[0]].concat();

@@ -15,9 +15,9 @@ const MOST_DRAFTS: usize = 4;
 /// The enumerative code's bits may be exceeded by so many a round (six of the mode, nine of the end, rounding).
 const ADAPTIVE_EXCESS: usize = 16;
 
-/// Chooses a scheme. Each round is then either bytes, any or nearly right, which decode to drafts with the same bytes or
-/// to an error; or drafts, which have to be encoded within the bound and decoded to the same drafts. Both teach the two
-/// ends' codes.
+/// Chooses a scheme. Each round is then either bytes, any or nearly right, which decode to drafts with the same bytes
+/// or to an error; or drafts, which have to be encoded within the bound and decoded to the same drafts. Both teach the
+/// two ends' codes.
 pub fn check(bytes: &[u8]) {
     // Unstructured never runs out: where bytes end it goes on with zeros.
     let _ = play(&mut Unstructured::new(bytes));
@@ -82,8 +82,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a round takes so long that fuzzing stands still: supports of thousands of a large vocabulary, or something of
-/// each of 2^24 ids. The crate's own tests have some of these.
+/// Whether a round takes so long that fuzzing stands still: supports of thousands of a large vocabulary, or something
+/// of each of 2^24 ids. The crate's own tests have some of these.
 fn is_slow(parameters: SchemeParameters, vocab_size: u32) -> bool {
     match parameters {
         SchemeParameters::Qs { lattice_resolution, .. } | SchemeParameters::CSqs { lattice_resolution, .. } => {
@@ -102,8 +102,8 @@ fn flip(input: &mut Unstructured<'_>, payload: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Statistics before the drafts: those that were put there, perhaps with an error, or any bytes. They are read as FORMAT.md
-/// says, or refused where it says so.
+/// Statistics before the drafts: those that were put there, perhaps with an error, or any bytes. They are read as
+/// FORMAT.md says, or refused where it says so.
 fn statistics(input: &mut Unstructured<'_>) -> Result<()> {
     let kind = choose::one_of(input, &[StatisticKind::Scalar, StatisticKind::Support])?;
     let count = input.int_in_range(0..=MOST_DRAFTS)? as u8;

@@ -1,4 +1,5 @@
-//! FORMAT.md's table of rules, read a second time: what is allowed, what travels with each draft, and what follows a round.
+//! FORMAT.md's table of rules, read a second time: what is allowed, what travels with each draft, and what follows a
+//! round.
 
 use outrider_codec::{
     frame::SamplingParameters,
@@ -23,7 +24,8 @@ pub fn has_bonus(rule: RuleParameters) -> bool {
     matches!(rule.number, 0 | 0x0d)
 }
 
-/// Whether at temperature 0 the text is the target's: the exact rule, and by Lemma 6 of Narasimhan et al. the lossy ones.
+/// Whether at temperature 0 the text is the target's: the exact rule, and by Lemma 6 of Narasimhan et al. the lossy
+/// ones.
 pub fn is_the_targets_when_greedy(rule: RuleParameters) -> bool {
     matches!(rule.number, 0..=2)
 }
@@ -40,8 +42,8 @@ pub fn statistic(rule: RuleParameters, sampling: &SamplingParameters) -> Option<
     }
 }
 
-/// How many numbers each of `count` drafts has at the beginning of a payload, and the rest of it; `None` if they are not there
-/// or are no numbers that a distribution has.
+/// How many numbers each of `count` drafts has at the beginning of a payload, and the rest of it; `None` if they are
+/// not there or are no numbers that a distribution has.
 pub fn take(kind: StatisticKind, mut payload: &[u8], count: u8) -> Option<(Vec<usize>, &[u8])> {
     let mut lengths = Vec::new();
     for _ in 0..count {

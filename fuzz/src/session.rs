@@ -23,8 +23,8 @@ const TOKENIZER_HASH: [u8; 32] = [7; 32];
 const MOST_STEPS: usize = 20_000;
 
 /// Runs a few generations, some cancelled, in one connection, in any order of events that the contracts of both ends
-/// allow. Each has to end, for a reason that is true; at temperature 0 its tokens have to be those of the model that they are
-/// said to come from, and the text the target's own under rules that promise it.
+/// allow. Each has to end, for a reason that is true; at temperature 0 its tokens have to be those of the model that
+/// they are said to come from, and the text the target's own under rules that promise it.
 pub fn check(bytes: &[u8]) {
     // Unstructured never runs out: where bytes end it goes on with zeros.
     let _ = play(&mut Unstructured::new(bytes));

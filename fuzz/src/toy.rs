@@ -56,7 +56,8 @@ impl Toy {
 /// τ of the toy's heads.
 pub const TAU: f64 = 0.5;
 
-/// A gate that reads the first number of the hidden state and a stop head that reads the second, or one of them, or none.
+/// A gate that reads the first number of the hidden state and a stop head that reads the second, or one of them, or
+/// none.
 pub fn heads(input: &mut Unstructured<'_>) -> Result<Option<Heads>> {
     let head = |weights: [f32; 2], bias| Some(Head::new(weights.into(), bias).expect("they are finite"));
     let (gate, stop) = (head([1.0, 0.0], 0.0), head([0.0, 1.0], 2.0));

@@ -39,9 +39,10 @@
 //!
 //! A round may instead be coded with the papers' enumerative codes at K = m (m itself with probability proportional to
 //! the number of distributions of m ids, then uniformly the distribution and the draft). Its first symbol says which of
-//! the two; the encoder takes the shorter word, to within a byte. As each distribution of at most K ids is one of the papers' objects,
-//! a round never exceeds n·(⌈log2 C(V,K)⌉ + ⌈log2 C(ℓ+K−1,K−1)⌉ + ⌈log2 K⌉) by more than the first symbol's 6 bits, the
-//! coder's end of at most 9, and roundings below 1/100 bit a token, whatever the model has been taught.
+//! the two; the encoder takes the shorter word, to within a byte. As each distribution of at most K ids is one of the
+//! papers' objects, a round never exceeds n·(⌈log2 C(V,K)⌉ + ⌈log2 C(ℓ+K−1,K−1)⌉ + ⌈log2 K⌉) by more than the first
+//! symbol's 6 bits, the coder's end of at most 9, and roundings below 1/100 bit a token, whatever the model has been
+//! taught.
 //!
 //! # Cost
 //!
@@ -57,7 +58,7 @@ use num_bigint::BigUint;
 
 use self::{
     ids::{Context, Memory, Place, Weights},
-    numbers::{Coins, DecoderCoins, EncoderCoins, Learner, Numbers},
+    numbers::{CodesNumbers, Learner, NumberDecoder, NumberEncoder, Numbers},
 };
 use crate::{
     distribution::{DraftDist, DraftToken},
@@ -83,8 +84,8 @@ pub struct AdaptiveCode {
 }
 
 impl AdaptiveCode {
-    /// The code for distributions of at most `max_support` ids of a vocabulary of `vocab_size` = V, with counts that add up
-    /// to `lattice_resolution` = ℓ.
+    /// The code for distributions of at most `max_support` ids of a vocabulary of `vocab_size` = V, with counts that
+    /// add up to `lattice_resolution` = ℓ.
     ///
     /// # Errors
     /// If a parameter is out of its range, or min(`max_support`, ℓ) is above [`MAX_WORK`] / 2.
@@ -209,8 +210,8 @@ impl AdaptiveCode {
     /// A distribution under the model.
     fn encode_dist(&self, out: &mut RangeEncoder, dist: &DraftDist, last: Option<u32>) {
         let sorted = Sorted::new(dist);
-        let mut coins = EncoderCoins { numbers: &self.numbers, out };
-        let walked = self.sizes.walk(&mut coins, self.lattice_resolution, &sorted.counts);
+        let mut coder = NumberEncoder { numbers: &self.numbers, out };
+        let walked = self.sizes.walk(&mut coder, self.lattice_resolution, &sorted.counts);
         debug_assert!(walked.is_ok(), "an encoder refuses nothing");
         let mut context = Context::new(&self.weights, &self.memory, last);
         for group in sorted.counts.chunk_by(|a, b| a == b) {
@@ -228,8 +229,8 @@ impl AdaptiveCode {
     }
 
     fn decode_token(&self, input: &mut RangeDecoder<'_>, last: Option<u32>) -> Result<DraftToken, DecodeError> {
-        let mut coins = DecoderCoins { numbers: &self.numbers, input };
-        let counts = self.sizes.walk(&mut coins, self.lattice_resolution, &[])?;
+        let mut coder = NumberDecoder { numbers: &self.numbers, input };
+        let counts = self.sizes.walk(&mut coder, self.lattice_resolution, &[])?;
         let mut context = Context::new(&self.weights, &self.memory, last);
         let mut ids = Vec::with_capacity(counts.len());
         for group in counts.chunk_by(|a, b| a == b) {
@@ -476,8 +477,8 @@ impl Sizes {
     }
 
     /// m and the counts in descending order: codes, learns or, ignoring `counts`, decodes them.
-    fn walk(&self, coins: &mut impl Coins, resolution: u32, counts: &[u32]) -> Result<Vec<u32>, DecodeError> {
-        let size = 1 + coins.number(Numbers::SIZE, self.largest - 1, (counts.len() as u32).wrapping_sub(1))?;
+    fn walk(&self, coder: &mut impl CodesNumbers, resolution: u32, counts: &[u32]) -> Result<Vec<u32>, DecodeError> {
+        let size = 1 + coder.number(Numbers::SIZE, self.largest - 1, (counts.len() as u32).wrapping_sub(1))?;
         let mut walked = Vec::with_capacity(size as usize);
         let (mut rest, mut previous) = (resolution, resolution);
         for (i, left) in (1..=size).rev().enumerate() {
@@ -486,7 +487,7 @@ impl Sizes {
             let highest = previous.min(rest - (left - 1));
             let context = Numbers::count_context(i, highest - lowest + 1);
             let above = counts.get(i).map_or(0, |&count| count.wrapping_sub(lowest));
-            let count = lowest + coins.number(context, highest - lowest, above)?;
+            let count = lowest + coder.number(context, highest - lowest, above)?;
             walked.push(count);
             rest -= count;
             previous = count;

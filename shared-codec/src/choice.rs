@@ -24,7 +24,10 @@ pub trait Choice: Copy + Eq + core::fmt::Debug + 'static {
 /// Declares an enum whose variants are entries of a table: `Variant = entry`, each with a field `name`.
 #[macro_export]
 macro_rules! choices {
-    ($(#[$meta:meta])* $type:ident: $info:ty { $($(#[doc = $line:literal])+ $variant:ident = $entry:expr),+ $(,)? }) => {
+    (
+        $(#[$meta:meta])*
+        $type:ident: $info:ty { $($(#[doc = $line:literal])+ $variant:ident = $entry:expr),+ $(,)? }
+    ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $type {

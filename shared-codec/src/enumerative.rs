@@ -24,8 +24,9 @@
 //!
 //! # Cost
 //!
-//! With s = min(k, n−k): O(s²) factors and divisors at worst, O(s + Σ gaps) when consecutive elements are close. As many
-//! as fit into a machine word are applied to the big integer at once. A subset with k > n/2 is coded as its complement.
+//! With s = min(k, n−k): O(s²) factors and divisors at worst, O(s + Σ gaps) when consecutive elements are close. As
+//! many as fit into a machine word are applied to the big integer at once. A subset with k > n/2 is coded as its
+//! complement.
 //!
 //! Cover, "Enumerative source encoding", IEEE Trans. Inf. Theory 19(1), 1973.
 

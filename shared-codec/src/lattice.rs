@@ -1,5 +1,5 @@
-//! One drafted token in the lattice payload of QS, K-SQS and C-SQS (Bhattacharjee et al., §2–3, eqs 1, 2, 5), in exactly
-//! the papers' bits.
+//! One drafted token in the lattice payload of QS, K-SQS and C-SQS (Bhattacharjee et al., §2–3, eqs 1, 2, 5), in
+//! exactly the papers' bits.
 //!
 //! ```text
 //! size      K − 1, where K varies (C-SQS)                                    ⌈log2 V⌉ bits
@@ -103,8 +103,8 @@ impl LatticePayload {
         if work(self.vocab_size, k, self.lattice_resolution) <= MAX_WORK { k } else { self.vocab_size }
     }
 
-    /// Bits of a token: ⌈log2 C(V,K)⌉ + ⌈log2 C(ℓ+K−1,K−1)⌉ + ⌈log2 K⌉, and ⌈log2 V⌉ more where K varies. `support_size`
-    /// is K there and ignored where K is fixed.
+    /// Bits of a token: ⌈log2 C(V,K)⌉ + ⌈log2 C(ℓ+K−1,K−1)⌉ + ⌈log2 K⌉, and ⌈log2 V⌉ more where K varies.
+    /// `support_size` is K there and ignored where K is fixed.
     pub fn token_bits(&self, support_size: u32) -> u32 {
         self.codes(support_size).bits() + self.size_bits()
     }
@@ -398,7 +398,8 @@ mod tests {
     proptest! {
         #[test]
         fn encode_then_decode_is_the_identity(
-            v in 1u32..5000, k in 1u32..48, l in 1u32..400, picks in prop::collection::vec((any::<u32>(), 0u32..50), 1..48), drafted in any::<prop::sample::Index>(),
+            v in 1u32..5000, k in 1u32..48, l in 1u32..400,
+            picks in prop::collection::vec((any::<u32>(), 0u32..50), 1..48), drafted in any::<prop::sample::Index>(),
         ) {
             let k = k.min(v);
             let mut masses = std::collections::BTreeMap::new();

@@ -1,11 +1,12 @@
 //! Natural numbers for binomials: multiplied and divided by machine words in place, compared, added and subtracted.
 //!
-//! `num-bigint` holds the crate's other big integers. Ranking a subset takes some thousand divisions of a digit, and here
-//! they leave no rest, which is known beforehand: then a division is a multiplication by the divisor's inverse modulo 2⁶⁴.
+//! `num-bigint` holds the crate's other big integers. Ranking a subset takes some thousand divisions of a digit, and
+//! here they leave no rest, which is known beforehand: then a division is a multiplication by the divisor's inverse
+//! modulo 2⁶⁴.
 //!
-//! Let d be odd and x = q·d. The lowest digit of q is x₀·d⁻¹ mod 2⁶⁴, since the digits above do not reach it; take q₀·d off
-//! x, and the next digit is the lowest of the rest (Jebelean, "An algorithm for exact division", 1993). Powers of two
-//! are shifted out first.
+//! Let d be odd and x = q·d. The lowest digit of q is x₀·d⁻¹ mod 2⁶⁴, since the digits above do not reach it; take q₀·d
+//! off x, and the next digit is the lowest of the rest (Jebelean, "An algorithm for exact division", 1993). Powers of
+//! two are shifted out first.
 
 use std::cmp::Ordering;
 

@@ -70,8 +70,8 @@ impl RangeEncoder {
         Self::default()
     }
 
-    /// Codes the symbol that occupies `start .. start + frequency` of `total`, which is in 1 ..= 2^32; `frequency` is at
-    /// least 1 and the symbol within `total`.
+    /// Codes the symbol that occupies `start .. start + frequency` of `total`, which is in 1 ..= 2^32; `frequency` is
+    /// at least 1 and the symbol within `total`.
     pub fn push(&mut self, start: u64, frequency: u64, total: u64) {
         debug_assert!(frequency >= 1 && start + frequency <= total && total <= 1 << 32);
         let unit = self.range / total;

@@ -1,8 +1,8 @@
 //! What travels for an acceptance rule: its number and parameter once, and with each draft the statistic that it needs.
 //!
-//! What the rules are, `outrider_speculation::judge::rules` knows. Some decide by the draft model's own distribution, before
-//! temperature, top-k and top-p; the cloud has only q̂, of the distribution that was sampled. Where those differ, what such a rule
-//! needs of the former comes before the drafts in the payload, as f16.
+//! What the rules are, `outrider_speculation::judge::rules` knows. Some decide by the draft model's own distribution,
+//! before temperature, top-k and top-p; the cloud has only q̂, of the distribution that was sampled. Where those
+//! differ, what such a rule needs of the former comes before the drafts in the payload, as f16.
 
 use crate::{
     error::DecodeError,

@@ -1,7 +1,7 @@
 //! The uplink schemes: what a round of drafts tells the cloud, and in which bits.
 //!
-//! Each scheme is a file of this folder, with its entry in the table ([`SchemeInfo`]) and the bits of a draft. The three on
-//! a lattice can be coded in the papers' bits or by the [adaptive code](crate::adaptive), which learns.
+//! Each scheme is a file of this folder, with its entry in the table ([`SchemeInfo`]) and the bits of a draft. The
+//! three on a lattice can be coded in the papers' bits or by the [adaptive code](crate::adaptive), which learns.
 
 mod c_sqs;
 mod coupled;
@@ -111,7 +111,8 @@ impl SchemeParameters {
         if let Downlink::Sampled(count) = self.options().downlink { Some(count) } else { None }
     }
 
-    /// Appends the scheme as it travels: its number, then K, ℓ and the samples after a rejection, as far as it reads them.
+    /// Appends the scheme as it travels: its number, then K, ℓ and the samples after a rejection, as far as it reads
+    /// them.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         let (info, options) = (self.info(), self.options());
         out.push(if options.code == Code::Adaptive { info.number | ADAPTIVE } else { info.number });

@@ -1,7 +1,7 @@
 //! What is written from the tables of options: the package's TypeScript and the tables of the docs.
 //!
-//! `OUTRIDER_WRITE_TABLES=1 cargo test -p outrider-speculation --test tables` writes them; without the variable the test
-//! fails where a file is not what the tables give.
+//! `OUTRIDER_WRITE_TABLES=1 cargo test -p outrider-speculation --test tables` writes them; without the variable the
+//! test fails where a file is not what the tables give.
 #![cfg(not(target_arch = "wasm32"))]
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 

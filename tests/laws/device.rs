@@ -164,8 +164,8 @@ fn what_is_not_judged_here_is_left_to_the_cpu() {
     assert_eq!(on_device(&[(greedy.0, broken)]), [None]);
 }
 
-/// Texts of three tokens that a device commits, by value, and what they should follow. `spoil` may change the round of a
-/// seed.
+/// Texts of three tokens that a device commits, by value, and what they should follow. `spoil` may change the round of
+/// a seed.
 fn texts(
     scheme: SchemeParameters,
     sampling: SamplingParameters,

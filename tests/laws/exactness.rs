@@ -77,7 +77,8 @@ macro_rules! exact {
     )+};
 }
 
-// The budgets have room for one token or two, of those that cost the same: over four tokens 66, 11, 10, 37, 43 and 2 bits.
+// The budgets have room for one token or two, of those that cost the same: over four tokens 66, 11, 10, 37, 43 and 2
+// bits.
 exact! {
     dense: SchemeParameters::Dense, 140;
     qs: SchemeParameters::Qs { lattice_resolution: 12, code: ENUMERATIVE }, 25;
@@ -103,8 +104,8 @@ fn cloud_only_is_the_target() {
     assert_target(at(0.7), &Mode::CloudOnly);
 }
 
-/// The yardstick itself, at both sizes: the right distribution is never rejected, one that is wrong by the error that is to be seen
-/// nearly always.
+/// The yardstick itself, at both sizes: the right distribution is never rejected, one that is wrong by the error that
+/// is to be seen nearly always.
 #[test]
 fn an_error_of_the_size_that_is_to_be_seen_is_caught() {
     const TIMES: usize = 20;
@@ -131,7 +132,8 @@ fn an_error_of_the_size_that_is_to_be_seen_is_caught() {
 
 #[test]
 fn sample_sizes_are_what_the_formula_gives() {
-    // 64 cells have 63 degrees of freedom and the threshold 131.4: λ = 153 is the first with 63 + λ − 3.09 √(2 (63 + 2λ)) above it.
+    // 64 cells have 63 degrees of freedom and the threshold 131.4: λ = 153 is the first with 63 + λ − 3.09 √(2 (63 +
+    // 2λ)) above it.
     assert_eq!([0.02, 0.01].map(|error| samples_for(64, error)), [95_625, 382_500]);
     assert!(samples_for(27, 0.01) < samples_for(81, 0.01));
 }

@@ -1,5 +1,5 @@
-//! Tokens that the edge commits without asking: what they do to the law of a text, under every scheme; where texts end; and
-//! that nothing of a sequence cascade is shown before it is decided.
+//! Tokens that the edge commits without asking: what they do to the distribution of a text, under every scheme; where
+//! texts end; and that nothing of a sequence cascade is shown before it is decided.
 
 use half::f16;
 use outrider_codec::{
@@ -75,18 +75,18 @@ fn counts(texts: &Texts, passing: Passing) -> Vec<u32> {
     counts
 }
 
-/// What passed has the law q̂, all else the target's, whatever is drafted behind it.
+/// What passed has the distribution q̂, all else the target's, whatever is drafted behind it.
 fn assert_sprinter(scheme: SchemeParameters) {
     for draft_length in [1, 2] {
         let texts = texts(scheme, Rule::EXACT, NEUTRAL, draft_length);
-        let law = texts.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        let distribution = texts.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
         let (p, q) = (texts.distribution(&PROMPT, LENGTH, &|_| false), texts.distribution(&PROMPT, LENGTH, &|_| true));
-        assert!(distance(&law, &p) > 0.05 && distance(&law, &q) > 0.05, "the gate says something");
+        assert!(distance(&distribution, &p) > 0.05 && distance(&distribution, &q) > 0.05, "the gate says something");
         let other = Texts { draft_length: 3 - draft_length, ..texts.clone() };
         let other = other.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
-        assert!(distance(&law, &other) > 0.02, "and is not asked behind a draft");
+        assert!(distance(&distribution, &other) > 0.02, "and is not asked behind a draft");
         let counts = counts(&texts, Passing::Sprinter { threshold: Some(TAU) });
-        assert_follows(&counts, &law, format!("{scheme:?}, γ = {draft_length}"));
+        assert_follows(&counts, &distribution, format!("{scheme:?}, γ = {draft_length}"));
     }
 }
 
@@ -113,14 +113,14 @@ sprinter! {
     sprinter_over_coupled: 10;
 }
 
-/// Under a lossy rule the same with the rule's law; and where statistics travel.
+/// Under a lossy rule the same with the rule's distribution; and where statistics travel.
 #[test]
 fn sprinter_before_a_lossy_rule() {
     for (name, parameter) in [("diff", 0.1), ("lossy", 0.4), ("bild", 1.0)] {
         let rule = Rule::new(name, parameter).unwrap();
         let texts = texts(schemes::every(2, 12)[3], rule, SHARPENED, 2);
-        let law = texts.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
-        assert_follows(&counts(&texts, Passing::Sprinter { threshold: Some(TAU) }), &law, name);
+        let distribution = texts.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        assert_follows(&counts(&texts, Passing::Sprinter { threshold: Some(TAU) }), &distribution, name);
     }
 }
 
@@ -133,17 +133,17 @@ fn a_token_cascade_mixes_the_models_by_chows_rule() {
             let texts = Texts { draft_length: 0, ..texts(schemes::every(2, 12)[scheme], rule, sampling, 2) };
             // An α at which some prefixes are sure.
             let alpha = (1..20).map(|step| f64::from(step) / 20.0).max_by_key(|&alpha| {
-                let law = texts.distribution(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
-                let far = |sure: bool| distance(&law, &texts.distribution(&PROMPT, LENGTH, &|_| sure));
+                let distribution = texts.distribution(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
+                let far = |sure: bool| distance(&distribution, &texts.distribution(&PROMPT, LENGTH, &|_| sure));
                 (1e6 * far(true).min(far(false))) as u64
             });
             let alpha = alpha.unwrap();
-            let law = texts.distribution(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
+            let distribution = texts.distribution(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
             let target = texts.distribution(&PROMPT, LENGTH, &|_| false);
-            assert!(distance(&law, &target) > 0.05, "α = {alpha} lets tokens pass");
+            assert!(distance(&distribution, &target) > 0.05, "α = {alpha} lets tokens pass");
             let drafting = Texts { draft_length: 2, ..texts };
             let counts = counts(&drafting, Passing::TokenCascade { alpha });
-            assert_follows(&counts, &law, format!("{:?}, α = {alpha}", drafting.scheme));
+            assert_follows(&counts, &distribution, format!("{:?}, α = {alpha}", drafting.scheme));
         }
     }
 }
@@ -165,10 +165,10 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
         let confident = |q: &f64| confidence(q) >= least;
         let kept: f64 = q.iter().filter(|q| confident(q)).sum();
         assert!((0.02..0.98).contains(&kept), "{kept}");
-        let law: Vec<f64> =
+        let distribution: Vec<f64> =
             p.iter().zip(&q).map(|(p, q)| (1.0 - kept) * p + if confident(q) { *q } else { 0.0 }).collect();
         let passing = Passing::SequenceCascade { alpha: 1.0 - least };
-        assert_follows(&counts(&texts, passing), &law, format!("{:?}", texts.scheme));
+        assert_follows(&counts(&texts, passing), &distribution, format!("{:?}", texts.scheme));
     }
 }
 
@@ -227,11 +227,12 @@ fn end_of(text: &[(u32, bool)], eos: &[u32], wanted: u32, room: usize) -> EndRea
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// At T = 0, under every scheme, texts end where they should: by a token that passed, by one that was judged, by the length
-    /// or the context. With γ = 1 or a token cascade each token's origin is known, and so is the text.
+    /// At T = 0, under every scheme, texts end where they should: by a token that passed, by one that was judged, by
+    /// the length or the context. With γ = 1 or a token cascade each token's origin is known, and so is the text.
     #[test]
     fn gated_greedy_texts_are_known(
-        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), cascade: bool, alpha in 0.0f64..1.0,
+        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), cascade: bool,
+        alpha in 0.0f64..1.0,
         length in 1u32..30, context in 4u32..20, eos in prop::option::of(0u32..11),
     ) {
         let eos: Vec<u32> = eos.into_iter().collect();
@@ -239,7 +240,8 @@ proptest! {
         let base = texts(schemes::every(3, 20)[scheme], Rule::EXACT, GREEDY, 1);
         let texts = Texts { draft: target.draft(difference), target, ..base };
         let room = context as usize - PROMPT.len();
-        let passing = if cascade { Passing::TokenCascade { alpha } } else { Passing::Sprinter { threshold: Some(TAU) } };
+        let sprinter = Passing::Sprinter { threshold: Some(TAU) };
+        let passing = if cascade { Passing::TokenCascade { alpha } } else { sprinter };
         let mut pair = pair(&texts, context, &eos);
         for _ in 0..2 {
             let run = pair.generate(&PROMPT, &settings(&texts, passing, seed, length));
@@ -292,7 +294,8 @@ proptest! {
     }
 }
 
-/// After a rejection under DSSD the resampled token, then passed ones, then drafts: the cloud commits them in that order.
+/// After a rejection under DSSD the resampled token, then passed ones, then drafts: the cloud commits them in that
+/// order.
 #[test]
 fn resampled_and_passed_tokens_travel_together() {
     for scheme in [8, 9] {

@@ -1,11 +1,11 @@
-//! On the real pair, sampled and at temperature 0: every rule rejects as often as its closed form says, averaged over the
-//! positions that were judged. The closed form is computed here, from both models' logits over the finished texts; the cloud's
-//! own prediction, which travels as evidence, has to agree with it.
+//! On the real pair, sampled and at temperature 0: every rule rejects as often as its closed form says, averaged over
+//! the positions that were judged. The closed form is computed here, from both models' logits over the finished texts;
+//! the cloud's own prediction, which travels as evidence, has to agree with it.
 //!
-//! Each draft is rejected with its own probability r, so the number of rejections has the mean Σr and the variance Σr(1 − r)
-//! (a sum of martingale differences: r depends on the text before). Measured and predicted differ by at most 4.5 deviations:
-//! a false alarm in 150 000 comparisons. At temperature 0 every r is 0 or 1, mentored's aside, and no rejection may be too many or
-//! too few.
+//! Each draft is rejected with its own probability r, so the number of rejections has the mean Σr and the variance Σr(1
+//! − r) (a sum of martingale differences: r depends on the text before). Measured and predicted differ by at most 4.5
+//! deviations: a false alarm in 150 000 comparisons. At temperature 0 every r is 0 or 1, mentored's aside, and no
+//! rejection may be too many or too few.
 
 use outrider_cloud::{
     edge::{NativeEdge, Transport},
@@ -89,7 +89,7 @@ impl Bench<'_> {
             tally.rejected += statistics.resampled;
             tally.evidence += explanation.rejections;
             for position in self.positions(&text, &rows, &sampling) {
-                let rejection = |rule| (1.0 - position.fate(rule).stands.iter().sum::<f64>()).clamp(0.0, 1.0);
+                let rejection = |rule| (1.0 - position.fate(rule).accepted.iter().sum::<f64>()).clamp(0.0, 1.0);
                 let r = rejection(&rule);
                 tally.predicted += r;
                 tally.variance += r * (1.0 - r);

@@ -1,7 +1,8 @@
-//! Every acceptance rule over whole sessions, both state machines, frames and roll-back included: the law of a text is the one
-//! that the papers' closed forms give, put together round by round in [`closed_forms`](outrider_tests::closed_forms).
+//! Every acceptance rule over whole sessions, both state machines, frames and roll-back included: the distribution of a
+//! text is the one that the papers' closed forms give, put together round by round in
+//! [`closed_forms`](outrider_tests::closed_forms).
 //!
-//! Each rule has the parameter at which its law is farthest
+//! Each rule has the parameter at which its distribution is farthest
 //! from both the draft's and the target's, so that neither passes for it.
 
 use outrider_codec::{
@@ -42,7 +43,7 @@ fn texts(rule: Rule, sampling: SamplingParameters, scheme: SchemeParameters) -> 
     Texts { draft: target.draft(2.0), target, sampling, scheme, threshold, rule, draft_length: 2 }
 }
 
-/// The rule with the parameter whose law is farthest from both models', and that law.
+/// The rule with the parameter whose distribution is farthest from both models', and that distribution.
 fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) -> (Texts, Vec<f64>) {
     let info = Rule::all().iter().find(|info| info.name == name).unwrap();
     let parameters = (0..40).map(|step| f64::from(step) / 20.0).filter(|&parameter| info.range.contains(parameter));
@@ -51,15 +52,15 @@ fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) 
     let mut best = (-1.0, None);
     for parameter in parameters {
         let texts = texts(Rule::new(name, parameter).unwrap(), sampling, scheme);
-        let law = texts.distribution(&PROMPT, LENGTH, &|_| false);
-        let far = distance(&law, &p).min(distance(&law, &q));
+        let distribution = texts.distribution(&PROMPT, LENGTH, &|_| false);
+        let far = distance(&distribution, &p).min(distance(&distribution, &q));
         if far > best.0 {
-            best = (far, Some((texts, law)));
+            best = (far, Some((texts, distribution)));
         }
     }
-    let (texts, law) = best.1.unwrap();
-    assert_eq!(best.0 > 0.2, info.lossy, "the law of {name} is its own");
-    (texts, law)
+    let (texts, distribution) = best.1.unwrap();
+    assert_eq!(best.0 > 0.2, info.lossy, "the distribution of {name} is its own");
+    (texts, distribution)
 }
 
 fn settings(texts: &Texts, seed: u64, length: u32) -> Settings {
@@ -79,8 +80,8 @@ fn session_counts(texts: &Texts) -> Vec<u32> {
 fn assert_law(name: &str) {
     for sampling in [NEUTRAL, SHARPENED] {
         for scheme in [SchemeParameters::Dense, SPARSE] {
-            let (texts, law) = farthest(name, sampling, scheme);
-            assert_follows(&session_counts(&texts), &law, (texts.rule, scheme, sampling));
+            let (texts, distribution) = farthest(name, sampling, scheme);
+            assert_follows(&session_counts(&texts), &distribution, (texts.rule, scheme, sampling));
         }
     }
 }
@@ -204,13 +205,13 @@ fn planted_errors_are_caught() {
         ("chow", Some(between), Planted::Scaled),
         ("diff", None, Planted::ScaledTarget),
     ] {
-        let (mut texts, mut law) = farthest(name, SHARPENED, SchemeParameters::Dense);
+        let (mut texts, mut distribution) = farthest(name, SHARPENED, SchemeParameters::Dense);
         if let Some(parameter) = parameter {
             texts.rule = Rule::new(name, parameter).unwrap();
-            law = texts.distribution(&PROMPT, LENGTH, &|_| false);
+            distribution = texts.distribution(&PROMPT, LENGTH, &|_| false);
         }
         let counts = loop_counts(&texts, planted);
-        let fit = Fit::new(&counts, &law);
+        let fit = Fit::new(&counts, &distribution);
         assert_eq!(fit.is_good(), planted == Planted::Nothing, "{planted:?} of {name}: {fit}");
     }
 }
@@ -258,12 +259,13 @@ fn wide(target: &ToyModel, difference: f64, rule: Rule, scheme: usize, draft_len
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// At T = 0 lossy speculative sampling is exact (Lemma 6), opt is diff (Lemma 10), and token-v3 is the greedy lossy rule
-    /// of Leviathan et al.: the draft's token stands if the target gives it (1 − α) of its best (Lemma 7). Token for token, over
-    /// sessions of every scheme that sends q̂ (the first eight).
+    /// At T = 0 lossy speculative sampling is exact (Lemma 6), opt is diff (Lemma 10), and token-v3 is the greedy lossy
+    /// rule of Leviathan et al.: the draft's token is accepted if the target gives it (1 − α) of its best (Lemma 7).
+    /// Token for token, over sessions of every scheme that sends q̂ (the first eight).
     #[test]
     fn greedy_rules_are_what_the_lemmas_say(
-        seed in any::<u64>(), difference in 0.0f64..2.0, alpha in 0.0f64..0.99, scheme in 0usize..8, draft_length in 1usize..6,
+        seed in any::<u64>(), difference in 0.0f64..2.0, alpha in 0.0f64..0.99, scheme in 0usize..8,
+        draft_length in 1usize..6,
         length in 1u32..30, eos in prop::option::of(0u32..23),
     ) {
         let target = ToyModel::target(23, seed);

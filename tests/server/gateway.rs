@@ -57,8 +57,8 @@ fn with_rounds_in_flight(max_in_flight: u8, settings: Settings) -> Settings {
     Settings { mode: Mode::Speculative(Speculation { max_in_flight, ..speculation }), ..settings }
 }
 
-/// At temperature 0 the text is what the model writes by itself in this process, whatever is drafted, and every round is one
-/// question.
+/// At temperature 0 the text is what the model writes by itself in this process, whatever is drafted, and every round
+/// is one question.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_greedy_text_is_the_models_own() {
     let edge = Edge::load();
@@ -87,8 +87,8 @@ async fn the_greedy_text_is_the_models_own() {
     assert!(load.sessions == 1 && load.passes > 0 && load.runs > 0, "{load:?}");
 }
 
-/// Where the engine writes alone it writes ahead. What of that nobody took is no part of the next text, and it does not write beyond its
-/// context.
+/// Where the engine writes alone it writes ahead. What of that nobody took is no part of the next text, and it does not
+/// write beyond its context.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_engine_writes_ahead_is_of_its_text_alone() {
     let edge = Edge::load();
@@ -128,8 +128,9 @@ async fn an_engine_that_only_writes_will_do() {
 const LENGTH: u32 = 3;
 const PROMPT: [u32; 2] = [1, 2];
 
-/// Whole sessions have the target's law, each way of deciding a round with schemes of each kind. `tests/laws/thinning.rs` sees smaller
-/// errors than so few texts do (a total variation of 0.04 of 20 000, 0.07 of 6000).
+/// Whole sessions have the target's distribution, each way of deciding a round with schemes of each kind.
+/// `tests/laws/thinning.rs` sees smaller errors than so few texts do (a total variation of 0.04 of 20 000, 0.07 of
+/// 6000).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whole_sessions_have_the_targets_law() {
     let target = ToyModel::target(4, 5);
@@ -159,8 +160,8 @@ async fn whole_sessions_have_the_targets_law() {
         ("listed", Some(SchemeParameters::Coupled), 1, few, 6000),
         ("alone", None, 1, cool, 6000),
     ] {
-        let law = target.distribution(&PROMPT, LENGTH as usize, &sampling);
-        let mut counts = vec![0; law.len()];
+        let distribution = target.distribution(&PROMPT, LENGTH as usize, &sampling);
+        let mut counts = vec![0; distribution.len()];
         let (mut judged, mut accepted, before) = (0, 0, engine.requests());
         for seed in 0..texts {
             // Of four drafts a round nothing is left to follow it.
@@ -174,7 +175,7 @@ async fn whole_sessions_have_the_targets_law() {
             accepted += statistics.accepted;
         }
         let asked = (engine.requests() - before) as f64 / texts as f64;
-        assert_follows(&counts, &law, (scheme, way));
+        assert_follows(&counts, &distribution, (scheme, way));
         println!("{way}: {accepted} of {judged} accepted, {asked:.2} questions a text");
         assert!(scheme.is_none() || 0 < accepted && accepted < judged, "some drafts fall, or nothing is tested");
     }

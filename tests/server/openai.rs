@@ -1,5 +1,6 @@
-//! The target as OpenAI's API, over a real socket: the text is the target's own, in one piece or in many, and what cannot
-//! be done is refused in the API's shape. `tests/server/openai_client.py` does the same with the official client.
+//! The target as OpenAI's API, over a real socket: the text is the target's own, in one piece or in many, and what
+//! cannot be done is refused in the API's shape. `tests/server/openai_client.py` does the same with the official
+//! client.
 
 use std::time::Duration;
 

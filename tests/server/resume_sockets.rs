@@ -76,7 +76,8 @@ async fn two_hundred_cuts_change_nothing() {
     }
     calm.close().await;
 
-    // A handshake takes about 400 bytes; HTTP's is the longest part of it. The first has nothing to go on with, and is tried again.
+    // A handshake takes about 400 bytes; HTTP's is the longest part of it. The first has nothing to go on with, and is
+    // tried again.
     let proxy = Proxy::before(&servers[0].url, 900, 7).await;
     let mut edge = loop {
         if let Ok(edge) = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, RETRY).await {

@@ -1,8 +1,9 @@
 //! The exactness contract end to end: real models, the real server, a real socket; one configuration of every scheme.
 //!
 //! The models are two of 80 tokens with random weights, small enough for tens of thousands of texts: the target in F32
-//! and, as its draft, the same weights in Q4_0. With top-k 3 a text of three tokens has 27 possible values, whose law
-//! is read off the target in 13 passes. Fewer texts than in `exactness.rs` see a total-variation error of about 0.04.
+//! and, as its draft, the same weights in Q4_0. With top-k 3 a text of three tokens has 27 possible values, whose
+//! distribution is read off the target in 13 passes. Fewer texts than in `exactness.rs` see a total-variation error of
+//! about 0.04.
 
 use std::io::Cursor;
 
@@ -38,10 +39,10 @@ fn model(bytes: &[u8]) -> Model {
 }
 
 /// Every text with its probability.
-fn law(target: &Model) -> Vec<(Vec<u32>, f64)> {
-    let mut law = vec![(PROMPT.to_vec(), 1.0)];
+fn distribution(target: &Model) -> Vec<(Vec<u32>, f64)> {
+    let mut distribution = vec![(PROMPT.to_vec(), 1.0)];
     for _ in 0..LENGTH {
-        let grown = law.into_iter().flat_map(|(prefix, mass)| {
+        let grown = distribution.into_iter().flat_map(|(prefix, mass)| {
             let mut cache = target.new_cache();
             let last = [prefix.len() - 1];
             let chunk = Chunk { cache: &mut cache, tokens: &prefix, positions: &last };
@@ -50,16 +51,16 @@ fn law(target: &Model) -> Vec<(Vec<u32>, f64)> {
             let likely = (0u32..).zip(next).filter(|&(_, p)| p > 0.0);
             likely.map(|(id, p)| ([&prefix[..], &[id]].concat(), mass * p)).collect::<Vec<_>>()
         });
-        law = grown.collect();
+        distribution = grown.collect();
     }
-    law.into_iter().map(|(text, mass)| (text[PROMPT.len()..].to_vec(), mass)).collect()
+    distribution.into_iter().map(|(text, mass)| (text[PROMPT.len()..].to_vec(), mass)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_scheme_is_exact_through_a_real_socket() {
     let (target, draft) = (model(TARGET), model(DRAFT));
-    let law = law(&target);
-    assert_eq!(law.len(), 27);
+    let distribution = distribution(&target);
+    assert_eq!(distribution.len(), 27);
     let info = TargetInfo {
         vocab_size: target.config().vocab_size as u32,
         tokenizer_hash: TOKENIZER_HASH,
@@ -80,17 +81,17 @@ async fn every_scheme_is_exact_through_a_real_socket() {
         let transport = Transport::connect(&server.url).await.unwrap();
         let mut edge = NativeEdge::greet(&draft, draft_info.clone(), transport).await.unwrap();
         let mode = Mode::Speculative(Speculation::new(scheme, 2));
-        let mut counts = vec![0; law.len()];
+        let mut counts = vec![0; distribution.len()];
         let (mut judged, mut accepted) = (0, 0);
         for seed in 0..u64::from(TEXTS) {
             let settings = Settings { mode: mode.clone(), sampling: SAMPLING, seed, max_new_tokens: LENGTH };
             let (text, generated) = generate(&mut edge, PROMPT.to_vec(), &settings).await;
-            counts[law.iter().position(|row| row.0 == text).expect("the target can write this")] += 1;
+            counts[distribution.iter().position(|row| row.0 == text).expect("the target can write this")] += 1;
             judged += generated.statistics.judged;
             accepted += generated.statistics.accepted;
         }
         edge.close().await;
-        let expected: Vec<f64> = law.iter().map(|row| row.1).collect();
+        let expected: Vec<f64> = distribution.iter().map(|row| row.1).collect();
         assert_follows(&counts, &expected, scheme);
         println!("{:<8} accepted {:.3}", scheme.name(), accepted as f64 / judged as f64);
         assert!(accepted < judged, "some drafts are rejected, or nothing is tested");

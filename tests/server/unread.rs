@@ -1,4 +1,5 @@
-//! A peer that never reads. The test runs in a process of its own, because what it measures is the memory of the whole process.
+//! A peer that never reads. The test runs in a process of its own, because what it measures is the memory of the whole
+//! process.
 #![cfg(target_os = "linux")]
 
 use std::{process::Command, time::Duration};
@@ -16,8 +17,8 @@ use tokio::{runtime::Builder, time};
 const ALONE: &str = "OUTRIDER_TEST_ALONE";
 const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
 
-/// A few bytes ask for sixteen thousand, again and again, and nobody takes them: after what the sockets hold the session
-/// has to stop, not to pile them up.
+/// A few bytes ask for sixteen thousand, again and again, and nobody takes them: after what the sockets hold the
+/// session has to stop, not to pile them up.
 #[test]
 fn a_peer_that_never_reads_is_let_go_and_costs_no_memory() {
     const NAME: &str = "unread::a_peer_that_never_reads_is_let_go_and_costs_no_memory";
@@ -41,7 +42,7 @@ async fn never_read() {
     let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
     let request = Request { generation: 1, sampling, seed: 1, max_new_tokens: 64, tokens: vec![0, 5] };
     client.send(Frame::Prompt(Prompt::exact(DSSD, request)).encode()).await;
-    // A draft that the target would hardly make: it falls, and the edge may ask for the distribution.
+    // A draft that the target would hardly make: it is rejected, and the edge may ask for the distribution.
     // Its id, its probability (1 in binary16), the sum of all counts.
     let mut bits = BitWriter::new();
     for (value, width) in [(4000, 12), (0x3c00, 16), (1 << 24, 25)] {

@@ -58,8 +58,8 @@ fn golden_files_decode() {
                 refused += usize::from(found.get("error").is_some());
             }
         }
-        for law in golden.get("noise").and_then(Value::as_array).into_iter().flatten() {
-            assert_eq!(&noise(law), law, "{}", path.display());
+        for distribution in golden.get("noise").and_then(Value::as_array).into_iter().flatten() {
+            assert_eq!(&noise(distribution), distribution, "{}", path.display());
         }
     }
     // What the files must have in them, whoever changes them.
@@ -101,8 +101,8 @@ fn golden_files_decode() {
     assert!(size < LARGEST_FOLDER, "{size} bytes");
 }
 
-/// decode.py, with adaptive.py, is the other decoder. It needs nothing but Python; without it this test says so and the other one stands
-/// alone.
+/// decode.py, with adaptive.py, is the other decoder. It needs nothing but Python; without it this test says so and the
+/// other one stands alone.
 #[test]
 fn a_decoder_written_from_the_format_alone_agrees() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {

@@ -37,8 +37,10 @@ proptest! {
 
     #[test]
     fn greedy_text_is_the_targets_own(
-        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), k in 1u32..8, resolution in 1u32..200, draft_length in 1u32..9,
-        budget in prop::option::of(0u32..200), length in 1u32..40, prompt in prop::collection::vec(0u32..23, 1..20), eos in prop::option::of(0u32..23),
+        seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), k in 1u32..8,
+        resolution in 1u32..200, draft_length in 1u32..9,
+        budget in prop::option::of(0u32..200), length in 1u32..40, prompt in prop::collection::vec(0u32..23, 1..20),
+        eos in prop::option::of(0u32..23),
     ) {
         let target = ToyModel::target(23, seed);
         let eos: Vec<u32> = eos.into_iter().collect();

@@ -1,5 +1,6 @@
-//! Several rounds in flight: whatever is under way when a verdict comes, the text is the target's; of the same law, at a seed the same
-//! text, at temperature 0 the target's own, over connections that hold and that do not.
+//! Several rounds in flight: whatever is under way when a verdict comes, the text is the target's; of the same
+//! distribution, at a seed the same text, at temperature 0 the target's own, over connections that hold and that do
+//! not.
 
 use core::time::Duration;
 
@@ -46,8 +47,8 @@ fn delay(pair: &mut InProcess, chance: &mut Randomness) {
     pair.downlink.configure(None, down);
 }
 
-/// Texts of four tokens over three, drafted one or two a round and three rounds in flight: the law is the closed form's, whatever
-/// is under way when a draft falls.
+/// Texts of four tokens over three, drafted one or two a round and three rounds in flight: the distribution is the
+/// closed form's, whatever is under way when a draft is rejected.
 fn assert_law(scheme: SchemeParameters, rule: Rule, draft_length: u32) {
     const V: u32 = 3;
     const LENGTH: usize = 4;
@@ -61,7 +62,7 @@ fn assert_law(scheme: SchemeParameters, rule: Rule, draft_length: u32) {
         rule,
         draft_length: draft_length as usize,
     };
-    let law = if rule.is_exact() {
+    let distribution = if rule.is_exact() {
         target.distribution(&PROMPT, LENGTH, &at(1.0))
     } else {
         texts.distribution(&PROMPT, LENGTH, &|_| false)
@@ -77,7 +78,7 @@ fn assert_law(scheme: SchemeParameters, rule: Rule, draft_length: u32) {
         counts[cell(&run.tokens, V)] += 1;
         wasted += pair.edge.statistics().wasted;
     }
-    assert_follows(&counts, &law, scheme);
+    assert_follows(&counts, &distribution, scheme);
     assert!(wasted > texts as usize / 10, "rounds were in flight together: {wasted}");
 }
 
@@ -101,7 +102,8 @@ fn a_lossy_rule_has_its_own_law_with_rounds_in_flight() {
     assert_law(k_sqs(2, Code::Enumerative), Rule::new("lossy", 0.5).unwrap(), 2);
 }
 
-/// Every scheme, one, two and eight rounds in flight, over links of every delay: at temperature 0 the text is the target's own.
+/// Every scheme, one, two and eight rounds in flight, over links of every delay: at temperature 0 the text is the
+/// target's own.
 #[test]
 fn at_temperature_0_the_text_is_the_targets_own() {
     let target = ToyModel::target(23, 7);
@@ -164,7 +166,7 @@ fn the_text_does_not_hang_on_what_is_under_way() {
     }
 }
 
-/// C-SQS's threshold and the learning code are at every round what they would be without the rounds that fell.
+/// C-SQS's threshold and the learning code are at every round what they would be without the discarded rounds.
 #[test]
 fn what_fell_leaves_no_trace() {
     let target = ToyModel::target(50, 3);
@@ -189,7 +191,8 @@ fn what_fell_leaves_no_trace() {
     assert!(wasted == 0 && other_wasted > 50, "{wasted}, {other_wasted}");
 }
 
-/// What it is for: with a draft that is right the round trip is hidden, and with one that is wrong nothing is gained but cost.
+/// What it is for: with a draft that is right the round trip is hidden, and with one that is wrong nothing is gained
+/// but cost.
 #[test]
 fn rounds_in_flight_hide_the_round_trip() {
     let target = ToyModel::target(300, 1);
@@ -210,7 +213,7 @@ fn rounds_in_flight_hide_the_round_trip() {
     assert!((2.5..2.8).contains(&alone) && (0.5..0.7).contains(&together), "{alone} {together}");
     let (slow, _, _) = elapsed(3.0, 1);
     let (no_slower, wasted, _) = elapsed(3.0, 8);
-    println!("right: {alone:.2} s and {together:.2} s; wrong: {slow:.2} s and {no_slower:.2} s, {wasted} in vain");
+    println!("right: {alone:.2} s and {together:.2} s; wrong: {slow:.2} s and {no_slower:.2} s, {wasted} discarded");
     assert!(wasted > 100 && no_slower < 1.1 * slow);
 }
 
@@ -230,10 +233,10 @@ fn one_round_at_a_time_pays_nothing_for_it() {
     assert!(kinds(3).contains(&0x14));
 }
 
-const ROUGH: Odds = Odds { bytes: Some(250), restarts: 4, repeats: 5, verdict_with: None, new_coins: false };
+const ROUGH: Odds = Odds { bytes: Some(250), restarts: 4, repeats: 5, verdict_with: None, new_draws: false };
 
-/// Connections that are cut, frames that come twice or late, servers that forget, with three rounds in flight: at temperature 0 the text
-/// is the target's own, at any it is the one that it would have been.
+/// Connections that are cut, frames that come twice or late, servers that forget, with three rounds in flight: at
+/// temperature 0 the text is the target's own, at any it is the one that it would have been.
 #[test]
 fn no_token_is_lost_doubled_or_changed() {
     let target = ToyModel::target(23, 7);

@@ -1,4 +1,5 @@
-//! No connection is needed to hold: whatever is cut, repeated, late or forgotten, the text is the one it would have been.
+//! No connection is needed to hold: whatever is cut, repeated, late or forgotten, the text is the one it would have
+//! been.
 
 use outrider_codec::{
     frame::SamplingParameters,
@@ -15,7 +16,7 @@ use outrider_tests::{
     toy::ToyModel,
 };
 
-const ROUGH: Odds = Odds { bytes: Some(400), restarts: 4, repeats: 5, verdict_with: None, new_coins: false };
+const ROUGH: Odds = Odds { bytes: Some(400), restarts: 4, repeats: 5, verdict_with: None, new_draws: false };
 const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 3, lattice_resolution: 20, code: Code::Enumerative };
 
@@ -27,8 +28,8 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
-/// Every scheme, with evidence and without, with tokens that the target writes alone, and the target alone: at temperature 0 the text
-/// is the target's own, over more than ten thousand cuts.
+/// Every scheme, with evidence and without, with tokens that the target writes alone, and the target alone: at
+/// temperature 0 the text is the target's own, over more than ten thousand cuts.
 #[test]
 fn no_token_is_lost_doubled_or_changed() {
     let target = ToyModel::target(23, 7);
@@ -93,7 +94,7 @@ fn with_the_same_coins_the_text_is_the_same() {
 fn what_is_held_back_is_written_again() {
     let target = ToyModel::target(23, 3);
     let draft = target.draft(1.0);
-    // Never in doubt, so that the text hangs on the edge's coins alone.
+    // Never in doubt, so that the text hangs on the edge's random draws alone.
     let passing = Passing::SequenceCascade { alpha: 1.0 };
     let mode = Mode::Speculative(Speculation { passing, ..Speculation::new(K_SQS, 3) });
     let odds = Odds { bytes: Some(100), restarts: 2, ..ROUGH };
@@ -113,9 +114,9 @@ const LENGTH: usize = 3;
 const TEXTS: u32 = 60_000;
 
 /// How often each text came when every verdict with token 0 is lost, and the server with it.
-fn texts(new_coins: bool) -> (Vec<u32>, Counts) {
+fn texts(new_draws: bool) -> (Vec<u32>, Counts) {
     let target = ToyModel::target(V, 5);
-    let odds = Odds { verdict_with: Some(0), new_coins, ..Odds::SMOOTH };
+    let odds = Odds { verdict_with: Some(0), new_draws, ..Odds::SMOOTH };
     let mut pair = Cuts::new(target.draft(1.5), target, 64, &[], odds, 3);
     let mut texts = vec![0; (V as usize).pow(LENGTH as u32)];
     let mode = Mode::Speculative(Speculation::new(
@@ -129,15 +130,15 @@ fn texts(new_coins: bool) -> (Vec<u32>, Counts) {
     (texts, pair.counts)
 }
 
-/// What is lost hangs on what it said, and the law is the target's all the same. A verdict that is drawn again with new coins is not
-/// of that law, and the same test sees it.
+/// What is lost hangs on what it said, and the distribution is the target's all the same. A verdict that is drawn again
+/// with new draws is not of that distribution, and the same test sees it.
 #[test]
 fn the_law_does_not_hang_on_what_is_lost() {
-    let law = ToyModel::target(V, 5).distribution(&[1, 2], LENGTH, &at(1.0));
-    for new_coins in [false, true] {
-        let (texts, counts) = texts(new_coins);
-        let fit = Fit::new(&texts, &law);
-        assert_eq!(fit.is_good(), !new_coins, "new coins: {new_coins}, {fit}, {counts:?}");
+    let distribution = ToyModel::target(V, 5).distribution(&[1, 2], LENGTH, &at(1.0));
+    for new_draws in [false, true] {
+        let (texts, counts) = texts(new_draws);
+        let fit = Fit::new(&texts, &distribution);
+        assert_eq!(fit.is_good(), !new_draws, "new random draws: {new_draws}, {fit}, {counts:?}");
         assert!(counts.anew > 1000);
     }
 }

@@ -1,5 +1,5 @@
-//! The edge's control over the virtual clock, with both state machines and their bytes on the link: who writes next (AS²) and
-//! how long rounds are (ODLD) follow the link, and the text does not.
+//! The edge's control over the virtual clock, with both state machines and their bytes on the link: who writes next
+//! (AS²) and how long rounds are (ODLD) follow the link, and the text does not.
 
 use core::time::Duration;
 
@@ -50,12 +50,13 @@ fn connect(target: &ToyModel, difference: f64, eos: &[u32]) -> InProcess {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(250))]
 
-    /// Over any link, under every scheme and however often the target writes alone: no token is lost, doubled or changed, and
-    /// both ends stay in step from one generation to the next.
+    /// Over any link, under every scheme and however often the target writes alone: no token is lost, doubled or
+    /// changed, and both ends stay in step from one generation to the next.
     #[test]
     fn greedy_text_is_the_targets_own_whoever_writes(
         seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), stop in 0usize..4,
-        rates in prop::collection::vec((1usize..60, 1.5f64..6.0), 0..4), draft_time in 0u64..100, pass_time in 1u64..100,
+        rates in prop::collection::vec((1usize..60, 1.5f64..6.0), 0..4), draft_time in 0u64..100,
+        pass_time in 1u64..100,
         delay in 0u64..200, lengths in prop::collection::vec(1u32..200, 1..4), eos in prop::option::of(0u32..23),
     ) {
         let target = ToyModel::target(23, seed);
@@ -83,8 +84,8 @@ proptest! {
     }
 }
 
-/// Where drafting pays it is done; where the link is so slow that a round's frame takes 0.6 s the target writes, but for probes;
-/// and back.
+/// Where drafting pays it is done; where the link is so slow that a round's frame takes 0.6 s the target writes, but
+/// for probes; and back.
 #[test]
 fn speculation_is_left_and_taken_up_again() {
     const LENGTH: u32 = 1500;
@@ -124,24 +125,24 @@ fn a_pending_resample_travels_with_a_stream() {
     }
 }
 
-/// Short texts over a slow link, one after the other on a connection that has learned to leave them to the target: streams end
-/// with their texts and are taken up in the next. The law is the target's.
+/// Short texts over a slow link, one after the other on a connection that has learned to leave them to the target:
+/// streams end with their texts and are taken up in the next. The distribution is the target's.
 #[test]
 fn streamed_texts_have_the_targets_law() {
     let target = ToyModel::target(3, 299);
-    let law = target.distribution(&[1, 2], 4, &NEUTRAL);
+    let distribution = target.distribution(&[1, 2], 4, &NEUTRAL);
     for scheme in schemes::every(2, 12) {
         let mut pair = connect(&target, 2.0, &[]);
         pair.uplink.configure(Some(400.0), ms(20));
         let speculation = Speculation { draft_length: 2, ..adaptive(scheme, StopRule::Fixed) };
-        let (mut counts, mut streamed, mut rounds) = (vec![0; law.len()], 0, 0);
+        let (mut counts, mut streamed, mut rounds) = (vec![0; distribution.len()], 0, 0);
         for seed in 0..60_000 {
             let run = pair.generate(&[1, 2], &settings(&speculation, NEUTRAL, seed, 4));
             counts[cell(&run.tokens, 3)] += 1;
             streamed += pair.edge.statistics().streamed;
             rounds += pair.edge.statistics().rounds;
         }
-        assert_follows(&counts, &law, scheme);
+        assert_follows(&counts, &distribution, scheme);
         assert!(streamed > 50_000 && rounds > 1000, "{streamed} {rounds} {scheme:?}");
     }
 }
@@ -153,8 +154,8 @@ const TOKEN_BITS: f64 = 89.0;
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
-/// The rate falls to a tenth and comes back. From the 20th round after each step on γ* is what ODLD gives for the true cost
-/// of a draft and the acceptance rate of the whole run, within one or as fast within 2 %, in 19 of 20 rounds.
+/// The rate falls to a tenth and comes back. From the 20th round after each step on γ* is what ODLD gives for the true
+/// cost of a draft and the acceptance rate of the whole run, within one or as fast within 2 %, in 19 of 20 rounds.
 #[test]
 fn odld_tracks_a_changing_link() {
     let (mut within, mut rounds, mut seen) = (0, 0, std::collections::BTreeSet::new());

@@ -1,7 +1,9 @@
-//! The distribution of a text under every acceptance rule, written a second time from the papers: dense vectors, no tricks.
+//! The distribution of a text under every acceptance rule, written a second time from the papers: dense vectors, no
+//! tricks.
 //!
 //! Table 1 of Narasimhan et al. ("Faster Cascades via Speculative Decoding") has π; Tran-Thien 2023 lossy speculative
-//! sampling and its mentor; Kim et al. 2023 the big little decoder. [`Texts`] puts the positions together, round by round.
+//! sampling and its mentor; Kim et al. 2023 the big little decoder. [`Texts`] puts the positions together, round by
+//! round.
 
 use outrider_codec::{
     distribution::DraftDist,
@@ -22,9 +24,9 @@ use crate::{
 /// What becomes of a draft from q̂ at a position.
 #[derive(Debug, Clone)]
 pub struct Fate {
-    /// Probability that it is this token and stands.
-    pub stands: Vec<f64>,
-    /// Probability that it falls and this token takes its place.
+    /// Probability that it is this token and is accepted.
+    pub accepted: Vec<f64>,
+    /// Probability that it is rejected and this token takes its place.
     pub replaced: Vec<f64>,
 }
 
@@ -47,8 +49,8 @@ pub struct Position {
 }
 
 impl Position {
-    /// From the logits of both models. Where S(·) leaves a distribution as it is, q̂ stands for q; otherwise what the cloud
-    /// knows of q is rounded to f16.
+    /// From the logits of both models. Where S(·) leaves a distribution as it is, q̂ stands for q; otherwise what the
+    /// cloud knows of q is rounded to f16.
     pub fn new(draft: &[f32], target: &[f32], sampling: &SamplingParameters, dist: &DraftDist) -> Self {
         let total = f64::from(dist.total());
         let q: Vec<f64> = (0..target.len() as u32).map(|id| f64::from(dist.count(id)) / total).collect();
@@ -66,7 +68,8 @@ impl Position {
         Self { q, p, unscaled_q, peak_q, entropy_q, unscaled_p, peak_p, entropy_p, greedy }
     }
 
-    /// The same with all tokens outside q̂'s support as one, the last: whatever a rule does to them it does to their sum.
+    /// The same with all tokens outside q̂'s support as one, the last: whatever a rule does to them it does to their
+    /// sum.
     pub fn lumped(&self) -> Self {
         let lump = |values: &[f64]| {
             let mut kept: Vec<f64> = values.iter().zip(&self.q).filter(|(_, q)| **q > 0.0).map(|(v, _)| *v).collect();
@@ -109,28 +112,28 @@ impl Position {
         }
     }
 
-    /// Coupled drafting under the exact rule: both ends choose the token of least E/q and E/p, with E exponential and the same at
-    /// both. They both choose y where E(x)/E(y) ≥ max(p(x)/p(y), q(x)/q(y)) for all x. A choice of p's that is
-    /// not q's replaces it.
+    /// Coupled drafting under the exact rule: both ends choose the token of least E/q and E/p, with E exponential and
+    /// the same at both. They both choose y where E(x)/E(y) ≥ max(p(x)/p(y), q(x)/q(y)) for all x. A choice of p's that
+    /// is not q's replaces it.
     pub fn coupled(&self) -> Fate {
         let both = |y: usize| {
             let ratio = |x: usize| f64::max(self.p[x] / self.p[y], self.q[x] / self.q[y]);
             let possible = self.p[y] > 0.0 && self.q[y] > 0.0;
             if possible { 1.0 / (0..self.p.len()).map(ratio).sum::<f64>() } else { 0.0 }
         };
-        let stands: Vec<f64> = (0..self.p.len()).map(both).collect();
-        let replaced = self.p.iter().zip(&stands).map(|(p, stands)| p - stands).collect();
-        Fate { stands, replaced }
+        let accepted: Vec<f64> = (0..self.p.len()).map(both).collect();
+        let replaced = self.p.iter().zip(&accepted).map(|(p, accepted)| p - accepted).collect();
+        Fate { accepted, replaced }
     }
 
-    /// A draft stands with min(1, π/q̂); in place of one that falls comes norm(max(0, π − q̂)).
+    /// A draft is accepted with min(1, π/q̂); in place of a rejected one comes norm(max(0, π − q̂)).
     fn speculate(&self, pi: Vec<f64>) -> Fate {
-        let stands: Vec<f64> = self.q.iter().zip(&pi).map(|(q, pi)| q.min(*pi)).collect();
-        let falls = 1.0 - stands.iter().sum::<f64>();
+        let accepted: Vec<f64> = self.q.iter().zip(&pi).map(|(q, pi)| q.min(*pi)).collect();
+        let rejected = 1.0 - accepted.iter().sum::<f64>();
         let rest: Vec<f64> = self.q.iter().zip(&pi).map(|(q, pi)| (pi - q).max(0.0)).collect();
         let sum: f64 = rest.iter().sum();
-        let replaced = rest.iter().map(|rest| if sum > 0.0 { falls * rest / sum } else { 0.0 }).collect();
-        Fate { stands, replaced }
+        let replaced = rest.iter().map(|rest| if sum > 0.0 { rejected * rest / sum } else { 0.0 }).collect();
+        Fate { accepted, replaced }
     }
 
     /// π = p where deferred, else q̂.
@@ -138,11 +141,11 @@ impl Position {
         self.speculate(if deferred { self.p.clone() } else { self.q.clone() })
     }
 
-    /// The same without a coin.
+    /// The same without a random draw.
     fn replace(&self, deferred: bool) -> Fate {
         let nothing = vec![0.0; self.p.len()];
-        let (stands, replaced) = if deferred { (nothing, self.p.clone()) } else { (self.q.clone(), nothing) };
-        Fate { stands, replaced }
+        let (accepted, replaced) = if deferred { (nothing, self.p.clone()) } else { (self.q.clone(), nothing) };
+        Fate { accepted, replaced }
     }
 
     /// max{min{q̂, p/a}, p/b}.
@@ -241,8 +244,8 @@ pub struct Texts {
 pub type Gate<'a> = &'a dyn Fn(&[u32]) -> bool;
 
 impl Texts {
-    /// q̂ after a prefix of a text that began with so many tokens of a prompt. C-SQS's threshold has had an update for every
-    /// committed token, whoever wrote it.
+    /// q̂ after a prefix of a text that began with so many tokens of a prompt. C-SQS's threshold has had an update for
+    /// every committed token, whoever wrote it.
     fn proposal(&self, prefix: &[u32], prompt: usize) -> Proposal {
         let scheme = Scheme::new(self.scheme, self.target.vocab_size()).unwrap();
         let propose = |prefix: &[u32], beta: f64| {
@@ -262,12 +265,12 @@ impl Texts {
         Position::new(&draft, &target, &self.sampling, &self.proposal(prefix, prompt).dist)
     }
 
-    /// The distribution of the texts of `length` tokens after a prompt, which they end at: the last token counts fastest. What the
-    /// `gate` lets pass is q̂'s.
+    /// The distribution of the texts of `length` tokens after a prompt, which they end at: the last token counts
+    /// fastest. What the `gate` lets pass is q̂'s.
     ///
-    /// Rounds are enumerated: a token depends on how many drafts stand before it in its round, since a bonus token is p's,
-    /// and on how many places are left. Drafts behind one that falls leave no trace, so a round is a chain of its drafts, each
-    /// of which continues it or ends it.
+    /// Rounds are enumerated: a token depends on how many drafts stand before it in its round, since a bonus token is
+    /// p's, and on how many places are left. Drafts behind a rejected one leave no trace, so a round is a chain of its
+    /// drafts, each of which continues it or ends it.
     pub fn distribution(&self, prompt: &[u32], length: usize, gate: Gate<'_>) -> Vec<f64> {
         let mut distribution = vec![0.0; (self.target.vocab_size() as usize).pow(length as u32)];
         self.add(&mut distribution, prompt, prompt.len(), length, 0, 1.0, gate);
@@ -304,7 +307,7 @@ impl Texts {
         } else if drafted < self.draft_length && left > usize::from(self.rule.has_bonus()) {
             let is_coupled = self.scheme == SchemeParameters::Coupled;
             let fate = if is_coupled { position.coupled() } else { position.fate(&self.rule) };
-            grow(&fate.stands, drafted + 1);
+            grow(&fate.accepted, drafted + 1);
             grow(&fate.replaced, 0);
         } else if drafted > 0 && !self.rule.has_bonus() {
             self.add(distribution, text, prompt, length, 0, mass, gate);

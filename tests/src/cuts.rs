@@ -1,5 +1,5 @@
-//! Both session state machines over connections that break: cut at any byte, frames that come twice or late, servers that restart. No
-//! sockets, no sleeps; what happens next is drawn from a seed.
+//! Both session state machines over connections that break: cut at any byte, frames that come twice or late, servers
+//! that restart. No sockets, no sleeps; what happens next is drawn from a seed.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -24,16 +24,16 @@ pub struct Odds {
     pub restarts: u32,
     /// One in so many frames comes twice.
     pub repeats: u32,
-    /// The cut strikes when a verdict brings this token, once a generation, and the server restarts: what is lost hangs on what it
-    /// said.
+    /// The cut strikes when a verdict brings this token, once a generation, and the server restarts: what is lost hangs
+    /// on what it said.
     pub verdict_with: Option<u32>,
-    /// A planted error: a server that begins anew draws with new coins.
-    pub new_coins: bool,
+    /// A planted error: a server that begins anew draws with new random draws.
+    pub new_draws: bool,
 }
 
 impl Odds {
     /// Connections that hold.
-    pub const SMOOTH: Self = Self { bytes: None, restarts: 1, repeats: u32::MAX, verdict_with: None, new_coins: false };
+    pub const SMOOTH: Self = Self { bytes: None, restarts: 1, repeats: u32::MAX, verdict_with: None, new_draws: false };
 }
 
 /// What happened to the connections.
@@ -355,7 +355,7 @@ impl Cuts {
 
     fn with_planted_error(&self, bytes: &[u8]) -> Vec<u8> {
         match Frame::decode(bytes) {
-            Ok(Frame::Prompt(mut prompt)) if self.odds.new_coins && self.counts.restarts > 0 => {
+            Ok(Frame::Prompt(mut prompt)) if self.odds.new_draws && self.counts.restarts > 0 => {
                 prompt.request.seed ^= (self.counts.restarts as u64) << 32;
                 Frame::Prompt(prompt).encode()
             }

@@ -1,16 +1,16 @@
 //! Whether samples follow a distribution: Pearson's χ² test, and how many samples it takes.
 //!
-//! With k cells the statistic of samples that follow the distribution is χ² with f = k − 1 degrees of freedom; they are rejected above
-//! c, where a false alarm has the probability [`ALARM`]. Samples whose distribution is off by a total variation of d have a noncentral
-//! χ², and its noncentrality λ is at least 4Nd² whatever cells the error sits in (Cauchy–Schwarz). Its mean is f + λ and its variance
-//! 2(f + 2λ), so that
+//! With k cells the statistic of samples that follow the distribution is χ² with f = k − 1 degrees of freedom; they are
+//! rejected above c, where a false alarm has the probability [`ALARM`]. Samples whose distribution is off by a total
+//! variation of d have a noncentral χ², and its noncentrality λ is at least 4Nd² whatever cells the error sits in
+//! (Cauchy–Schwarz). Its mean is f + λ and its variance 2(f + 2λ), so that
 //!
 //! ```text
 //! f + λ − z·√(2(f + 2λ)) = c        N = λ / 4d²
 //! ```
 //!
-//! gives the N at which such an error is missed once in 1/Φ(−z) = 1000 times. [`samples`] solves it for the error that the profile
-//! is to see: 0.02 on each change, 0.01 with `OUTRIDER_FULL=1`, which `cargo xtask test --full` sets.
+//! gives the N at which such an error is missed once in 1/Φ(−z) = 1000 times. [`samples`] solves it for the error that
+//! the profile is to see: 0.02 on each change, 0.01 with `OUTRIDER_FULL=1`, which `cargo xtask test --full` sets.
 
 use std::{fmt, sync::LazyLock};
 
@@ -59,7 +59,8 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Of samples by cell. Cells of probability zero must be empty; cells that expect fewer than five samples are taken together.
+    /// Of samples by cell. Cells of probability zero must be empty; cells that expect fewer than five samples are taken
+    /// together.
     pub fn new(counts: &[u32], distribution: &[f64]) -> Self {
         let n = f64::from(counts.iter().sum::<u32>());
         let frequencies: Vec<f64> = counts.iter().map(|&seen| f64::from(seen) / n).collect();

@@ -14,8 +14,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// In front of a server; each connection bears a number of bytes that is drawn from a seed, and ends in the middle of whatever it then
-/// carries.
+/// In front of a server; each connection bears a number of bytes that is drawn from a seed, and ends in the middle of
+/// whatever it then carries.
 #[derive(Debug, Clone)]
 pub struct Proxy {
     /// `ws://…/session`.

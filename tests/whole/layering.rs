@@ -1,7 +1,7 @@
 //! The dependency order of the workspace, and where unsafe code may stand, read from the repository itself.
 //!
-//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;  `fuzz` sees the first two,
-//! `tests`, `bench` and `xtask` see everything.
+//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;  `fuzz`
+//! sees the first two, `tests`, `bench` and `xtask` see everything.
 
 use std::collections::BTreeSet;
 use std::error::Error;

@@ -34,7 +34,7 @@ async function offered(page: Page, select: string): Promise<{ all: string[]; dis
   };
 }
 
-const badge = (page: Page) => page.locator('#law .badge');
+const badge = (page: Page) => page.locator('#guarantee .badge');
 
 test('every rule writes a text, says what it is, and all but exact are marked as lossy', async ({
   demo,
@@ -49,15 +49,15 @@ test('every rule writes a text, says what it is, and all but exact are marked as
   const sentences = new Set<string | null>();
   for (const rule of all) {
     await demo.choose('rule', rule);
-    const law = rule === 'exact' ? 'exact' : 'lossy';
-    await expect(page.locator('#verification .badge'), rule).toHaveText(law);
+    const guarantee = rule === 'exact' ? 'exact' : 'lossy';
+    await expect(page.locator('#verification .badge'), rule).toHaveText(guarantee);
     await demo.run();
     expect((await demo.tokens()).length, rule).toBeGreaterThan(0);
     for (const [counter, value] of Object.entries(await demo.counters())) {
       expect(value, `${rule}: ${counter}`).not.toBeNaN();
     }
-    await expect(badge(page), rule).toHaveText(law);
-    await expect(page.locator('#law')).toContainText(
+    await expect(badge(page), rule).toHaveText(guarantee);
+    await expect(page.locator('#guarantee')).toContainText(
       rule === 'exact' ? 'is distributed as the server’s own model' : `Under ${rule}, `,
     );
     const explanation = await page.locator('#rule-explanation').textContent();
@@ -77,7 +77,7 @@ test('the badge belongs to the text: it stays when another rule is chosen, until
   await demo.run();
   await demo.choose('rule', 'exact');
   await expect(page.locator('#verification .badge')).toHaveText('exact');
-  await expect(page.locator('#law')).toContainText('Under opt, α = 0.7: the text is not distributed as');
+  await expect(page.locator('#guarantee')).toContainText('Under opt, α = 0.7: the text is not distributed as');
   await demo.run('Cloud only');
   await expect(badge(page)).toHaveText('exact');
 });

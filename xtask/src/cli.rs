@@ -55,7 +55,7 @@ Usage: cargo xtask <command>
 
 The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen, wasm-pack, cargo-deny,
 cargo-fuzz and typos under target/tools; npm packages under web/node_modules; on Debian with root also Chromium and a
-C++ compiler. Node 20.19 or newer and, for e2e, Python 3 have to be there already. Environment variables that are looked at:
+C++ compiler. Node 20.19 or newer and, for e2e, Python 3 have to be there already. Environment variables that count:
 
   CHROMIUM_PATH, CHROMEDRIVER_PATH   a browser and its driver at an unusual place
   BENCH_MODELS                       shapes that `bench edge` and `bench native` measure, such as 15M,135M

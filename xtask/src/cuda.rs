@@ -1,5 +1,5 @@
-//! CUDA's compiler and headers from PyPI, in a Python environment under target/tools, and what is checked with them. No GPU is
-//! needed to build for one.
+//! CUDA's compiler and headers from PyPI, in a Python environment under target/tools, and what is checked with them. No
+//! GPU is needed to build for one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,8 @@ const PACKAGES: [&str; 8] = [
 /// What GPUs the kernels are for, if nothing else is said: Hopper (H100, H200).
 const COMPUTE_CAPABILITY: &str = "90";
 
-/// Clippy on the server with the feature `cuda`, whose kernels are compiled on the way; then its program, to be carried to a GPU.
+/// Clippy on the server with the feature `cuda`, whose kernels are compiled on the way; then its program, to be carried
+/// to a GPU.
 pub fn check(workspace: &Workspace) -> Result<()> {
     let toolkit = Toolkit::install(workspace)?;
     println!("Compiling candle's kernels for CUDA: half an hour on two cores the first time.");
@@ -100,8 +101,8 @@ impl Toolkit {
         Ok(())
     }
 
-    /// A folder with a `libcuda.so` to link with. The real one comes with a GPU's driver; this has its names, from the header, and does
-    /// nothing.
+    /// A folder with a `libcuda.so` to link with. The real one comes with a GPU's driver; this has its names, from the
+    /// header, and does nothing.
     fn stand_in_for_the_driver(&self, workspace: &Workspace) -> Result<PathBuf> {
         let header = self.0.join("include").join("cuda.h");
         let text = fs::read_to_string(&header).with_context(|| format!("{} cannot be read", header.display()))?;

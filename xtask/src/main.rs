@@ -2,9 +2,10 @@
 //! measure.
 //!
 //! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`] and [`check`] are the
-//! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`], [`chromium`], [`cuda`] and [`mod@openai`]
-//! find or install what building and testing ask of the machine; [`workspace`], [`process`], [`lockfile`] and
-//! [`version`] are what these stand on. Every failure ends in one sentence on stderr and exit status 1.
+//! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`], [`chromium`],
+//! [`cuda`] and [`mod@openai`] find or install what building and testing ask of the machine; [`workspace`],
+//! [`process`], [`lockfile`] and [`version`] are what these stand on. Every failure ends in one sentence on stderr and
+//! exit status 1.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
 
 mod bench;

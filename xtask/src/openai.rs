@@ -1,5 +1,5 @@
-//! Python against the server, in an environment under target/tools: the official client of OpenAI's API, and the example of one
-//! that speaks the protocol.
+//! Python against the server, in an environment under target/tools: the official client of OpenAI's API, and the
+//! example of one that speaks the protocol.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -79,8 +79,8 @@ pub fn build_bench(workspace: &Workspace, name: &str, folder: &Path) -> Result<(
     process::run(workspace.command(bindgen).args(["--target", "no-modules", "--out-dir"]).arg(folder).arg(module))
 }
 
-/// Builds the browser's half of `bench edge`, as the edge is built: NAME/edge_bench.js and its .wasm in `folder` for each
-/// build. Those whose name ends with `-threads` share their memory among workers.
+/// Builds the browser's half of `bench edge`, as the edge is built: NAME/edge_bench.js and its .wasm in `folder` for
+/// each build. Those whose name ends with `-threads` share their memory among workers.
 pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
     let compiler = Compiler::find_or_install(workspace)?;
     let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;

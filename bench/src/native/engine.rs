@@ -1,4 +1,5 @@
-//! An engine from the measurement's side: a child process that is asked for passes, as [`protocol`](crate::native::protocol) has it.
+//! An engine from the measurement's side: a child process that is asked for passes, as
+//! [`protocol`](crate::native::protocol) has it.
 
 use std::{
     io::{BufRead, BufReader, Write},

@@ -12,11 +12,11 @@ const FAMILIES: [(&str, f64, [&str; 3]); 5] = [
     ("Cascades by entropy", 0.35, ["chow-log", "diff-log", "opt-log"]),
     ("Cascades by token", 0.35, ["token-v1", "token-v2", "token-v3"]),
     ("Others", 0.35, ["lossy", "mentored", "bild-star"]),
-    ("Without a coin", 1.0, ["bild", "oracle-diff", TOKEN_CASCADE]),
+    ("Without a random draw", 1.0, ["bild", "oracle-diff", TOKEN_CASCADE]),
 ];
 /// Between ticks, of which there are five above the lowest.
 const STEPS: [f64; 6] = [0.05, 0.06, 0.1, 0.2, 0.3, 0.4];
-const COIN: &str = "a coin for each token";
+const RANDOM_DRAW: &str = "a random draw for each token";
 
 /// Excess loss in five rows and divergence in one, a column for each sampling.
 pub fn svg(points: &[Point], measured: &[Quality]) -> String {
@@ -29,7 +29,7 @@ pub fn svg(points: &[Point], measured: &[Quality]) -> String {
     }
     for view in &views {
         let names = ["opt", "token-v3", "oracle-diff"];
-        panels.push(view.panel("Divergence", "TV(law, p)", 0.7, names, |quality| quality.divergence));
+        panels.push(view.panel("Divergence", "TV(distribution, p)", 0.7, names, |quality| quality.divergence));
     }
     curves::svg(&panels)
 }
@@ -50,8 +50,8 @@ impl View<'_> {
         of: fn(&Quality) -> Estimate,
     ) -> Panel {
         // The ends of every trade: the exact rule, and the draft model's own text.
-        let coin = [EXACT, DRAFT_ALONE].map(|name| self.marks(name, of)).concat();
-        let mut curves = vec![Curve { name: COIN.to_owned(), points: coin }];
+        let draw = [EXACT, DRAFT_ALONE].map(|name| self.marks(name, of)).concat();
+        let mut curves = vec![Curve { name: RANDOM_DRAW.to_owned(), points: draw }];
         curves.extend(names.map(|name| Curve { name: name.to_owned(), points: self.marks(name, of) }));
         Panel {
             title: format!("{family}, {}", SAMPLINGS[self.sampling].0),

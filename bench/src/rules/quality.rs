@@ -24,14 +24,14 @@ pub struct Quality {
     pub measured: Option<Estimate>,
     /// Tokens that did not pass, per token.
     pub deferred: Estimate,
-    /// Mean TV between the law of a committed token and the target's.
+    /// Mean TV between the distribution of a committed token and the target's.
     pub divergence: Estimate,
     /// Mean TV(q, p) at judged drafts; `None` if none was judged.
     pub discrepancy: Option<Estimate>,
     /// Nats per token under the target at T = 1.
     pub loss: Estimate,
-    /// The same less what a token of the target's own is expected to cost at the same place: what texts differ in without
-    /// being better or worse for it falls out.
+    /// The same less what a token of the target's own is expected to cost at the same place: what texts differ in
+    /// without being better or worse for it falls out.
     pub excess: Estimate,
     /// Passes of the target per token.
     pub passes: f64,
@@ -141,7 +141,7 @@ struct Reading {
     loss: f64,
     /// Of tokens drawn by the target instead.
     expected_loss: f64,
-    /// Of the tokens that passed: their law is q.
+    /// Of the tokens that passed: their distribution is q.
     divergence: f64,
 }
 

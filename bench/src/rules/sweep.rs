@@ -57,7 +57,8 @@ pub struct Point {
     pub mode: Mode,
 }
 
-/// Every point. Whole distributions travel in f16, so that nothing but the rule stands between the text and the target's.
+/// Every point. Whole distributions travel in f16, so that nothing but the rule stands between the text and the
+/// target's.
 pub fn points() -> Result<Vec<Point>, RuleError> {
     let options = DraftingOptions { scheme: SchemeName::Dense, bit_budget: 0, ..DraftingOptions::default() };
     let speculation = Speculation { explain: true, ..options.speculation()? };

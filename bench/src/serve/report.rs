@@ -74,7 +74,8 @@ impl Report {
         text.push_str(
             "\nSessions whose drafts were recorded, each sending its next round at once. Latency: from a Draft to its Verdict, \
              over loopback; the server and those who ask it share the processor.\n\n\
-             | sessions | tokens/s | p50, ms | p99, ms | p99 / p50 | rows a run | waiting, ms | memory a session, KiB |\n\
+             | sessions | tokens/s | p50, ms | p99, ms | p99 / p50 | rows a run | waiting, ms | memory a session, KiB \
+             |\n\
              |--:|--:|--:|--:|--:|--:|--:|--:|\n",
         );
         for level in &self.levels {
@@ -99,7 +100,7 @@ impl Report {
              | memory before anyone came, MiB | {:.0} |\n\
              | with the idle ones, which have half a text each, MiB | {:.0} |\n\
              | with the active ones, MiB | {:.0} |\n\
-             | of these, keys and values, MiB | {:.0} |\n\
+             | of these, KV caches, MiB | {:.0} |\n\
              | parked | {:.0} |\n\
              | tokens/s of an active session: lowest, median, highest | {:.1}, {:.1}, {:.1} |\n\
              | latency: p50, p99, ms | {:.2}, {:.2} |\n\

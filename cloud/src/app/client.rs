@@ -1,8 +1,8 @@
 //! Which address a request comes from.
 //!
-//! Behind a proxy it is not the connection's. Proxies add the address that they see to the end of `X-Forwarded-For`, and
-//! a client can write there what it likes before. So the list is read from its end, and only as far as those who have
-//! added to it are known.
+//! Behind a proxy it is not the connection's. Proxies add the address that they see to the end of `X-Forwarded-For`,
+//! and a client can write there what it likes before. So the list is read from its end, and only as far as those who
+//! have added to it are known.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
 //! Whose pages may use the server.
 //!
-//! A browser says in `Origin` which site's page sends a request, and a page cannot change that. So a site cannot have its
-//! visitors' browsers use a server that only they can reach. Programs that are no browsers say nothing, or what they
-//! like: tokens are for them.
+//! A browser says in `Origin` which site's page sends a request, and a page cannot change that. So a site cannot have
+//! its visitors' browsers use a server that only they can reach. Programs that are no browsers say nothing, or what
+//! they like: tokens are for them.
 
 use std::str::FromStr;
 

@@ -27,12 +27,12 @@ use crate::{session, wire::Wire};
 /// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
 const READ_BUFFER: usize = 4096;
 
-/// Bytes that wait to be written at most. A session writes a frame when the one before is out; the few short ones that the
-/// protocol itself adds (pongs, a close) come on top.
+/// Bytes that wait to be written at most. A session writes a frame when the one before is out; the few short ones that
+/// the protocol itself adds (pongs, a close) come on top.
 const WRITE_BUFFER: usize = 2 * MAX_FRAME_BYTES;
 
-/// Bytes of a message at most; a session holds so many of one that is still arriving. A little over a frame's limit passes, so
-/// that the session can say what is wrong; more ends the connection.
+/// Bytes of a message at most; a session holds so many of one that is still arriving. A little over a frame's limit
+/// passes, so that the session can say what is wrong; more ends the connection.
 const LONGEST_MESSAGE: usize = MAX_FRAME_BYTES + (64 << 10);
 
 pub(super) async fn upgrade(

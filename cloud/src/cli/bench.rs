@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::CommandError;
+use super::output::CommandError;
 
 mod report;
 mod shapes;

@@ -1,9 +1,9 @@
 //! Where the settings of `outrider serve` come from: flags, then the environment, then a file, then defaults.
 //!
 //! Nothing here knows a setting by its name. A flag `--max-sessions` is `OUTRIDER_MAX_SESSIONS` in the environment and
-//! `max-sessions` in the file, which becomes the flag's default; what a value may be is for the flag's own parser to say.
-//! So a new flag is a field of [`Serve`](super::serve::Serve) and nothing else, but for `docs/outrider.toml`, which
-//! `--print-config` writes.
+//! `max-sessions` in the file, which becomes the flag's default; what a value may be is for the flag's own parser to
+//! say. So a new flag is a field of [`Serve`](super::serve::Serve) and nothing else, but for `docs/outrider.toml`,
+//! which `--print-config` writes.
 
 use std::{fmt::Write, fs, io, path::Path};
 
@@ -82,8 +82,8 @@ pub(super) fn with_file(mut command: Command, path: &Path) -> Result<Command, Co
 pub(super) fn show(command: &Command, matches: &ArgMatches) -> String {
     let mut file = "\
 # The settings of `outrider serve`: give this file with --config. Flags have the same names; the environment has
-# OUTRIDER_LISTEN for listen, and so on. A flag counts more than the environment, that more than this file, and this file
-# more than the default. Written by `outrider serve --print-config`.
+# OUTRIDER_LISTEN for listen, and so on. A flag counts more than the environment, that more than this file, and this
+# file more than the default. Written by `outrider serve --print-config`.
 "
     .to_owned();
     let arguments = command.find_subcommand(COMMAND).into_iter().flat_map(Command::get_arguments);

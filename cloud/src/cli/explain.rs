@@ -26,7 +26,7 @@ pub(super) struct Explained {
     speedup: Option<Speedup>,
     resampling_rate: Option<Resampling>,
     passed_per_round: Option<Passed>,
-    /// Mean TV between the law of a judged token and the target's; `None` where the exact rule makes it 0.
+    /// Mean TV between the distribution of a judged token and the target's; `None` where the exact rule makes it 0.
     divergence: Option<f64>,
 }
 
@@ -51,8 +51,8 @@ struct Acceptance {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Speedup {
-    /// S_inf, over rounds of the lengths that they had; `None` if the target wrote too little alone, or if it or the edge
-    /// wrote tokens between rounds.
+    /// S_inf, over rounds of the lengths that they had; `None` if the target wrote too little alone, or if it or the
+    /// edge wrote tokens between rounds.
     predicted: Option<f64>,
     /// Tokens per second, as a multiple of the target's alone.
     measured: f64,
@@ -83,8 +83,8 @@ struct Resampling {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Passed {
-    /// E\[N\] of Theorem 3.3 rises with r, how many tokens in a row are acceptable, or falls, depending on the gate. Nobody
-    /// judges passed tokens, so r is not known: here it is 0.
+    /// E\[N\] of Theorem 3.3 rises with r, how many tokens in a row are acceptable, or falls, depending on the gate.
+    /// Nobody judges passed tokens, so r is not known: here it is 0.
     without_acceptable: f64,
     /// And here beyond all bounds.
     all_acceptable: f64,
@@ -101,8 +101,8 @@ struct Bound {
 }
 
 impl Explained {
-    /// Compares a generation with its prediction and with what the target did `alone`. `gate` is known where a trained gate
-    /// passes tokens.
+    /// Compares a generation with its prediction and with what the target did `alone`. `gate` is known where a trained
+    /// gate passes tokens.
     pub(super) fn new(
         speculation: &Speculation,
         gate: Option<GateRates>,
@@ -203,7 +203,7 @@ impl Explained {
             row("passed before a round", predicted, format!("{measured:.2}"), note);
         }
         if let Some(divergence) = self.divergence {
-            let note = "mean TV between the law of a verified token and the target's".to_owned();
+            let note = "mean TV between the distribution of a verified token and the target's".to_owned();
             row("divergence from the target", format!("{divergence:.3}"), "-".to_owned(), note);
         }
         if self.acceptance_rate.is_none() {
@@ -217,8 +217,8 @@ impl Explained {
 }
 
 impl Costs {
-    /// From all rounds but the first, in which both models read the prompt; `None` if there are none, or if the pace of the
-    /// target is not known.
+    /// From all rounds but the first, in which both models read the prompt; `None` if there are none, or if the pace of
+    /// the target is not known.
     fn of(rounds: &[RoundRecord], alone: &Statistics) -> Option<Self> {
         let pass = pass_time(alone)?.as_secs_f64() * 1e3;
         let rounds = rounds.get(1..)?;
@@ -242,7 +242,8 @@ fn pass_time(alone: &Statistics) -> Option<Duration> {
     Some(alone.elapsed.saturating_sub(alone.first_token) / further).filter(|time| !time.is_zero())
 }
 
-/// Tokens that a round of so many drafts is expected to commit. Without a bonus token there is one less where all stand.
+/// Tokens that a round of so many drafts is expected to commit. Without a bonus token there is one less where all
+/// stand.
 fn expected_tokens(has_bonus: bool, acceptance_rate: f64, drafts: usize) -> f64 {
     let length = if has_bonus { drafts } else { drafts.saturating_sub(1) };
     tokens_per_round(acceptance_rate, u32::try_from(length).unwrap_or(u32::MAX))

@@ -15,7 +15,11 @@ use outrider_speculation::{
 };
 use serde::Serialize;
 
-use super::{CommandError, drafting::DraftingArgs, explain::Explained, print};
+use super::{
+    drafting::DraftingArgs,
+    explain::Explained,
+    output::{CommandError, print},
+};
 use crate::{
     edge::{Generated, NativeEdge, Retry, Transport},
     pair::{self, PairPaths},
@@ -41,8 +45,8 @@ pub struct Generate {
     cloud_only: bool,
     /// Compare with what the papers' formulas predict
     ///
-    /// This makes the server send its distribution at every draft that it judges: far more bytes than all else, and some
-    /// time. Afterwards the target generates once more, alone, to compare speeds.
+    /// This makes the server send its distribution at every draft that it judges: far more bytes than all else, and
+    /// some time. Afterwards the target generates once more, alone, to compare speeds.
     #[arg(long, conflicts_with = "cloud_only")]
     explain: bool,
     #[command(flatten)]

@@ -6,12 +6,13 @@ use clap::Args;
 use outrider_speculation::session::options::entries::{Entry, NAMES};
 use serde::Serialize;
 
-use super::{CommandError, print};
+use super::output::{CommandError, print};
 
 /// List the acceptance rules, the gates and the stop rules
 ///
-/// A rule says when the server accepts a draft and what takes the place of one that is rejected. Lossy rules and gates keep
-/// more of the draft model's text: they cost fewer rejections, and the text is not distributed as the target's own.
+/// A rule says when the server accepts a draft and what takes the place of one that is rejected. Lossy rules and gates
+/// keep more of the draft model's text: they cost fewer rejections, and the text is not distributed as the target's
+/// own.
 #[derive(Debug, Args)]
 pub struct Rules {
     /// Print one JSON object instead

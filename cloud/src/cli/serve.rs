@@ -18,7 +18,10 @@ use outrider_speculation::session::cloud::TargetInfo;
 use tokio::{signal, sync::watch, time};
 
 use self::{access::AccessArgs, caps::CapsArgs};
-use super::{CommandError, log::LogFormat, print};
+use super::{
+    log::LogFormat,
+    output::{CommandError, print},
+};
 use crate::{
     app::{self, AppState},
     openai::{ChatTemplate, Served},
@@ -63,10 +66,11 @@ pub struct Serve {
     engine: EngineArgs,
     /// Where the target runs: cpu; or, in a build with CUDA, cuda or cuda:N
     ///
-    /// On a GPU, rounds are judged where the logits are, with the law they have on the CPU; rounds with top-k or top-p (above
-    /// temperature 0), lossy rules, coupled drafting or --explain bring all their logits back to the CPU. There, batching may change
-    /// the last digits of logits, so that near-ties may fall either way: only the CPU promises the same text whoever shares a run.
-    /// /metrics says batching="approximate" then. Keys and values take half the bytes or less, all of them at the start.
+    /// On a GPU, rounds are judged where the logits are, with the distribution they have on the CPU; rounds with top-k
+    /// or top-p (above temperature 0), lossy rules, coupled drafting or --explain bring all their logits back to the
+    /// CPU. There, batching may change the last digits of logits, so that near-ties may fall either way: only the CPU
+    /// promises the same text whoever shares a run. /metrics says batching="approximate" then. The KV cache takes half
+    /// the bytes or less, all of them at the start.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceName,
     /// What the API calls the target; the name of its file or folder if not given
@@ -78,18 +82,19 @@ pub struct Serve {
     /// Sessions at a time; an idle one costs some 20 KiB
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
     max_sessions: usize,
-    /// Memory for keys and values of all sessions, such as 512MiB or 2GiB, 8 bytes x layers x key-value width a token.
+    /// Memory for the KV caches of all sessions, such as 512MiB or 2GiB, 8 bytes x layers x key-value width a token.
     /// Where it is short, idle sessions lose theirs, least recently used first, and are read again on their return
     #[arg(long, value_name = "BYTES", default_value = "1GiB")]
     kv_memory: ByteSize,
-    /// Most tokens in one run of the target, of all sessions together. On the CPU, who shares a run never changes a session's
-    /// text. Fewer rows answer sooner beside long prompts and many sessions, more rows get more done
+    /// Most tokens in one run of the target, of all sessions together. On the CPU, who shares a run never changes a
+    /// session's text. Fewer rows answer sooner beside long prompts and many sessions, more rows get more done
     #[arg(long, value_name = "COUNT", default_value_t = EngineSettings::default().batch_rows as u64, value_parser = clap::value_parser!(u64).range(LEAST_BATCH_ROWS as u64..=65536))]
     batch_rows: u64,
     /// Most drafted tokens in a round
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_DRAFT_TOKENS)))]
     max_draft_tokens: u8,
-    /// Most rounds of a session that may await their verdict at a time. Each waits as it came, at most 2 MiB; most are below 1 KiB
+    /// Most rounds of a session that may await their verdict at a time. Each waits as it came, at most 2 MiB; most are
+    /// below 1 KiB
     #[arg(long, value_name = "COUNT", default_value_t = pair::MAX_IN_FLIGHT, value_parser = clap::value_parser!(u8).range(1..))]
     max_in_flight: u8,
     /// Threads that verify; one per processor if not given

@@ -4,12 +4,12 @@ use clap::Args;
 use outrider_speculation::theory::{dssd, sprinter::GateRates, tk_slt};
 use serde::Serialize;
 
-use super::{CommandError, print};
+use super::output::{CommandError, print};
 
 const SYMBOLS: &str = "\
 Symbols:
   p, q      what the target and the draft model give for the next token
-  alpha     acceptance rate: how often a draft stands; 1 - TV(p, q) on average, TV the total variation distance
+  alpha     acceptance rate: how often a draft is accepted; 1 - TV(p, q) on average, TV the total variation distance
   gamma     draft length: tokens drafted in a round; gamma* is the best one
   V, K      vocabulary size, and how many of its tokens are kept of q
   b, c      time to send a whole distribution, and to draft a token, in passes of the target

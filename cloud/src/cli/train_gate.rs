@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use outrider_codec::frame::SamplingParameters;
 use serde::Serialize;
 
-use super::{CommandError, print};
+use super::output::{CommandError, print};
 use crate::{
     pair::{self, PairPaths},
     training::{self, Progress, Report, Settings, roc::Rates},
@@ -231,7 +231,7 @@ fn text(report: &Report) -> String {
 const PLOT_WIDTH: usize = 41;
 const PLOT_HEIGHT: usize = 11;
 
-/// The curve in characters: η_TP upwards over η_FP, with the diagonal of a coin.
+/// The curve in characters: η_TP upwards over η_FP, with the diagonal of chance.
 fn plot(curve: &[Rates]) -> String {
     let mut rows = [[' '; PLOT_WIDTH]; PLOT_HEIGHT];
     let mut mark = |x: f64, y: f64, mark| {

@@ -1,8 +1,8 @@
 //! Makes a prompt of a conversation.
 //!
-//! Models that were trained on conversations come with a Jinja template that writes a conversation as they have seen it.
-//! It is looked for, in this order, in `--chat-template`, in `chat_template.jinja` and `tokenizer_config.json` beside a
-//! target in a folder, and in the metadata of a GGUF file. Where there is none, a plain form has to do:
+//! Models that were trained on conversations come with a Jinja template that writes a conversation as they have seen
+//! it. It is looked for, in this order, in `--chat-template`, in `chat_template.jinja` and `tokenizer_config.json`
+//! beside a target in a folder, and in the metadata of a GGUF file. Where there is none, a plain form has to do:
 //!
 //! ```text
 //! System: …
@@ -242,7 +242,8 @@ mod tests {
         assert_eq!(prompt, "System:  Be brief. \n\nUser: Hello\n\nAssistant: Hi\n\nUser: Why?\n\nAssistant:");
     }
 
-    /// Written for this test in the manner of published ones: blocks on lines of their own, methods and slices of Python.
+    /// Written for this test in the manner of published ones: blocks on lines of their own, methods and slices of
+    /// Python.
     #[test]
     fn templates_mean_what_they_mean_in_python() {
         let source = "\

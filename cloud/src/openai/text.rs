@@ -1,7 +1,7 @@
 //! Text of tokens, up to a stop sequence.
 //!
-//! Text that could be the beginning of a stop sequence is kept back until it is known whether it is: what has been given
-//! is never taken back, and never contains any part of a stop sequence that then came.
+//! Text that could be the beginning of a stop sequence is kept back until it is known whether it is: what has been
+//! given is never taken back, and never contains any part of a stop sequence that then came.
 
 use outrider_models::{TextStream, Tokenizer};
 

@@ -1,9 +1,10 @@
 //! Positions of texts with what a head should have said there.
 //!
 //! SPRINTER's gate meets texts in which tokens of the draft, passed unverified, and of the target alternate. So it is
-//! trained on four kinds of text in equal parts (§3.2): originals, completions by the draft, by the target, and by both.
-//! Both models go along every text. At each position after the beginning the draft draws a token x ~ q = S(draft), whose
-//! ratio q(x)/p(x), p = S(target), is the label's raw material; h is the draft's hidden state that q was read from.
+//! trained on four kinds of text in equal parts (§3.2): originals, completions by the draft, by the target, and by
+//! both. Both models go along every text. At each position after the beginning the draft draws a token x ~ q =
+//! S(draft), whose ratio q(x)/p(x), p = S(target), is the label's raw material; h is the draft's hidden state that q
+//! was read from.
 
 use std::thread;
 
@@ -28,7 +29,7 @@ pub enum Kind {
     Draft,
     /// The target.
     Target,
-    /// Either, by a fair coin for every token.
+    /// Either, by a fair draw for every token.
     Mixed,
 }
 

@@ -210,7 +210,7 @@ mod tests {
     /// What separates the samples; features 3 and 7 are of no influence.
     const DIRECTION: [f64; WIDTH] = [2.0, -1.0, 0.5, 0.0, 3.0, -2.0, 1.0, 0.0, -0.5, 1.5, -1.5, 1.0];
 
-    /// Features of very different scales and offsets; labels are coins of σ(4·DIRECTION·z + 1).
+    /// Features of very different scales and offsets; labels are draws of σ(4·DIRECTION·z + 1).
     fn synthetic(count: usize, seed: u64, noise: bool) -> Samples {
         let mut randomness = Randomness::new(seed, End::Edge);
         let mut samples = Samples::default();

@@ -3,7 +3,13 @@
 use outrider_speculation::theory::sprinter::GateRates;
 use serde::Serialize;
 
-use super::{Example, Fit, Kind, Parts, Settings, Text, roc, samples, scores};
+use super::{
+    examples::{Example, Kind, Text},
+    logistic::{self, Fit},
+    parts::{Parts, samples, scores},
+    roc,
+    settings::Settings,
+};
 
 /// The figures of a run; rates of the gate are on held-out texts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,7 +43,7 @@ pub struct Report {
     pub at_threshold_exact: roc::Rates,
     /// Each kind of text by itself.
     pub kinds: Vec<KindReport>,
-    /// 1 − TV(p, q): how often a draft stands if all are verified.
+    /// 1 − TV(p, q): how often a draft is accepted if all are verified.
     pub acceptance_verified: f64,
     /// 1 − (1 − η_FP)·TV(p, q) (Theorem A.4): what the paper expects of the gate, η_FP where acceptable is q ≤ p.
     pub acceptance_theory: f64,
@@ -83,7 +89,7 @@ pub struct StopReport {
     pub epochs: usize,
     /// Of its soft labels.
     pub au_roc: f64,
-    /// Mean of the probability that a draft stands, and of the head's scores.
+    /// Mean of the probability that a draft is accepted, and of the head's scores.
     pub mean_label: f64,
     /// Mean of the head's scores.
     pub mean_score: f64,
@@ -152,8 +158,8 @@ impl StopReport {
             au_roc: roc::area(&scores, &held_out.labels)?,
             mean_label,
             mean_score: mean(scores.iter().copied()),
-            loss: super::logistic::cross_entropy(&scores, &held_out.labels),
-            base_loss: super::logistic::cross_entropy(&vec![mean_label; scores.len()], &held_out.labels),
+            loss: logistic::cross_entropy(&scores, &held_out.labels),
+            base_loss: logistic::cross_entropy(&vec![mean_label; scores.len()], &held_out.labels),
         })
     }
 }

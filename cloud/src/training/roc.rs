@@ -108,7 +108,9 @@ mod tests {
         fn soft_labels_are_shares(samples in prop::collection::vec((0u8..6, 0u8..=4), 1..20)) {
             let scores: Vec<f64> = samples.iter().map(|&(score, _)| f64::from(score)).collect();
             let soft: Vec<f64> = samples.iter().map(|&(_, fourths)| f64::from(fourths) / 4.0).collect();
-            let split = |&(score, fourths): &(u8, u8)| (0..4).map(move |i| (f64::from(score), f64::from(u8::from(i < fourths))));
+            let split = |&(score, fourths): &(u8, u8)| {
+                (0..4).map(move |i| (f64::from(score), f64::from(u8::from(i < fourths))))
+            };
             let (many, hard): (Vec<f64>, Vec<f64>) = samples.iter().flat_map(split).unzip();
             match (area(&scores, &soft), area(&many, &hard)) {
                 (Some(a), Some(b)) => prop_assert!((a - b).abs() < 1e-12, "{a} and {b}"),

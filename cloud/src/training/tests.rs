@@ -98,7 +98,11 @@ fn the_pairs_gate_does_as_its_metadata_say() {
     let said = &file.metadata;
     let settings = Settings { texts: 64, length: 96, seed: 20_000, ..Settings::default() };
     assert_eq!((said.lambda, said.tau), (settings.lambda, settings.threshold));
-    let sampling = SamplingParameters { temperature: said.temperature, top_k: said.top_k, top_p: said.top_p };
+    let sampling = outrider_codec::frame::SamplingParameters {
+        temperature: said.temperature,
+        top_k: said.top_k,
+        top_p: said.top_p,
+    };
     assert_eq!(sampling, settings.sampling);
     assert_ne!(said.notes["seed"], settings.seed.to_string());
     let (area, rates) = evaluate(&draft, &target, &tokenizer, &file.gate.unwrap(), &settings).unwrap();

@@ -274,14 +274,14 @@ impl Drafting {
         (kind == StatisticKind::Scalar || fits).then_some(drafts)
     }
 
-    /// Rows of logits that the round needs: one after the last token of the text and one after each draft, but the last if
-    /// nothing follows it.
+    /// Rows of logits that the round needs: one after the last token of the text and one after each draft, but the last
+    /// if nothing follows it.
     pub(super) fn rows(&self) -> usize {
         let count = self.drafts.as_ref().map_or(0, Drafts::len);
         if count > 0 && !self.has_bonus() { count } else { count + 1 }
     }
 
-    /// Whether a token follows the round where it stands whole.
+    /// Whether a token follows the round where it is accepted whole.
     pub(super) fn has_bonus(&self) -> bool {
         rules::has_bonus(self.rule) && !self.continued
     }

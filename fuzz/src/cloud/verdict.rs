@@ -81,12 +81,16 @@ impl Driver {
                 drafting.due = true;
             }
         }
-        let fell = rejects && verdict.next != Next::Nothing;
-        if exact && fell {
+        let is_rejected = rejects && verdict.next != Next::Nothing;
+        if exact && is_rejected {
             assert_ne!(ids[accepted], self.model.greedy(text), "the target's own token was rejected");
         }
         if drafting.evidence {
-            assert_eq!(evidence.len(), accepted + usize::from(fell), "for each that stands and the first that falls");
+            assert_eq!(
+                evidence.len(),
+                accepted + usize::from(is_rejected),
+                "for each accepted one and the first rejected one"
+            );
         } else {
             assert_eq!(evidence, [], "nobody asked for it");
         }
@@ -99,11 +103,11 @@ impl Driver {
                 let prefix = [&text[..before], &ids[..index]].concat();
                 assert_eq!(evidence.target.0, [(self.model.greedy(&prefix), 1.0)], "{evidence:?}");
             }
-            check_rates(evidence, drafting, &drafts, index, fell && index == accepted, exact);
+            check_rates(evidence, drafting, &drafts, index, is_rejected && index == accepted, exact);
         }
-        // What a token in place of a draft may be when nothing is left to chance: the target's, or one that the draft might
-        // have been.
-        let draft = drafts_dist(&drafts, accepted).filter(|_| fell);
+        // What a token in place of a draft may be when nothing is left to chance: the target's, or one that the draft
+        // might have been.
+        let draft = drafts_dist(&drafts, accepted).filter(|_| is_rejected);
         text.extend(token);
         for end in before..text.len() {
             assert!(text[end] < target.vocab_size, "{} is outside the vocabulary", text[end]);
@@ -146,17 +150,17 @@ impl Driver {
     }
 }
 
-/// What evidence says of chances, where it can be worked out from what the cloud was sent. `exact`: the text is the target's
-/// for certain.
+/// What evidence says of chances, where it can be worked out from what the cloud was sent. `exact`: the text is the
+/// target's for certain.
 fn check_rates(evidence: &Evidence, drafting: &Drafting, drafts: &Drafts, index: usize, falls: bool, exact: bool) {
     let (rejection, divergence) = (f64::from(evidence.rejection), f64::from(evidence.divergence));
     let Some(dist) = drafts_dist(drafts, index) else {
         assert_eq!((rejection, divergence), (0.0, 0.0), "the cloud cannot know them");
         return;
     };
-    assert!(!falls || rejection > 0.0, "a draft fell that could not: {evidence:?}");
+    assert!(!falls || rejection > 0.0, "a draft was rejected that could not: {evidence:?}");
     if exact || drafting.rule.number == 0 {
-        // A draft falls where q̂ has more than p: on the whole, with probability TV(q̂, p).
+        // A draft is rejected where q̂ has more than p: on the whole, with probability TV(q̂, p).
         let p = |id: u32| evidence.target.0.iter().find(|entry| entry.0 == id).map_or(0.0, |entry| entry.1.into());
         let q = |count: u32| f64::from(count) / f64::from(dist.total());
         let distance: f64 = dist.ids().iter().zip(dist.counts()).map(|(&id, &count)| (q(count) - p(id)).max(0.0)).sum();

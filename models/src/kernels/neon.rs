@@ -3,7 +3,8 @@
 //! Tested without such a processor by qemu-user and the target `aarch64-unknown-linux-musl`, which needs no C compiler:
 //!
 //! ```text
-//! CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER=qemu-aarch64 \
+//! CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld \
+//! CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER=qemu-aarch64 \
 //!     cargo test --release -p outrider-models --target aarch64-unknown-linux-musl --lib kernels
 //! ```
 

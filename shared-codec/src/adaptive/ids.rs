@@ -279,8 +279,8 @@ pub(super) struct Place<'a> {
     pub(super) left: u32,
     /// Weight of all ids.
     pub(super) all: u64,
-    /// Weight of the ids from `start` on, without `shift` low bits so that at most 32 are left. Zero only if all of them
-    /// are coded, which a decoder has to refuse.
+    /// Weight of the ids from `start` on, without `shift` low bits so that at most 32 are left. Zero only if all of
+    /// them are coded, which a decoder has to refuse.
     pub(super) rest: u64,
     pub(super) shift: u32,
 }

@@ -44,7 +44,7 @@ impl Numbers {
 }
 
 /// A sequence of decisions that is coded, learned or decoded.
-pub(super) trait Coins {
+pub(super) trait CodesNumbers {
     /// One decision; a decoder ignores `yes`. `None` is as likely as not, always.
     fn toss(&mut self, decision: Option<usize>, yes: bool) -> Result<bool, DecodeError>;
 
@@ -75,12 +75,12 @@ pub(super) trait Coins {
     }
 }
 
-pub(super) struct EncoderCoins<'a> {
+pub(super) struct NumberEncoder<'a> {
     pub(super) numbers: &'a Numbers,
     pub(super) out: &'a mut RangeEncoder,
 }
 
-impl Coins for EncoderCoins<'_> {
+impl CodesNumbers for NumberEncoder<'_> {
     fn toss(&mut self, decision: Option<usize>, yes: bool) -> Result<bool, DecodeError> {
         let [no, sure] = decision.map_or([1; 2], |decision| self.numbers.decisions[decision]).map(u64::from);
         let (start, frequency) = if yes { (no, sure) } else { (0, no) };
@@ -89,12 +89,12 @@ impl Coins for EncoderCoins<'_> {
     }
 }
 
-pub(super) struct DecoderCoins<'a, 'b> {
+pub(super) struct NumberDecoder<'a, 'b> {
     pub(super) numbers: &'a Numbers,
     pub(super) input: &'a mut RangeDecoder<'b>,
 }
 
-impl Coins for DecoderCoins<'_, '_> {
+impl CodesNumbers for NumberDecoder<'_, '_> {
     fn toss(&mut self, decision: Option<usize>, _: bool) -> Result<bool, DecodeError> {
         let [no, sure] = decision.map_or([1; 2], |decision| self.numbers.decisions[decision]).map(u64::from);
         let yes = self.input.peek(no + sure, "number")? >= no;
@@ -106,7 +106,7 @@ impl Coins for DecoderCoins<'_, '_> {
 
 pub(super) struct Learner<'a>(pub(super) &'a mut Numbers);
 
-impl Coins for Learner<'_> {
+impl CodesNumbers for Learner<'_> {
     fn toss(&mut self, decision: Option<usize>, yes: bool) -> Result<bool, DecodeError> {
         if let Some(decision) = decision {
             self.0.learn(decision, yes);

@@ -46,12 +46,14 @@ impl core::fmt::Debug for Ticket {
     }
 }
 
-/// What the edge says first where it goes on with a session. Its first seven bytes are laid out as those of a [`Hello`].
+/// What the edge says first where it goes on with a session. Its first seven bytes are laid out as those of a
+/// [`Hello`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resume {
     /// From the session's [`Welcome`].
     pub ticket: Ticket,
-    /// How often the session has been asked for with this: 1, 2, …. One that comes late does not take the session from a later one.
+    /// How often the session has been asked for with this: 1, 2, …. One that comes late does not take the session from
+    /// a later one.
     pub attempt: u32,
     /// The last generation that the edge began; 0 if none.
     pub generation: u32,
@@ -114,9 +116,11 @@ pub struct Draft {
     pub generation: u32,
     /// 0, 1, … within the generation.
     pub round: u32,
-    /// How many continued rounds had fallen when this was drafted; below 2³¹. A round of an epoch that is over was drafted in vain.
+    /// How many continued rounds had fallen when this was drafted; below 2³¹. A round of an epoch that is over was
+    /// discarded.
     pub epoch: u32,
-    /// Whether rounds follow it that were drafted as if all of it stood. No bonus token is drawn after it then. It has drafts.
+    /// Whether rounds follow it that were drafted as if all of it stood. No bonus token is drawn after it then. It has
+    /// drafts.
     pub continued: bool,
     /// The token that the edge put in place of the rejected draft of the round before; DSSD only.
     pub resampled: Option<u32>,
@@ -149,8 +153,8 @@ pub struct Verdict {
 /// What follows the accepted drafts of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Nothing: an accepted token ended the text, or all drafts stand and no bonus token follows, by the rule or because the round
-    /// is continued.
+    /// Nothing: an accepted token ended the text, or all drafts stand and no bonus token follows, by the rule or
+    /// because the round is continued.
     Nothing,
     /// The cloud's token: resampled if a draft was rejected, else the bonus token.
     Token(u32),
@@ -176,8 +180,8 @@ pub struct Distribution {
     pub target: TargetDist,
 }
 
-/// What a judged draft was judged by, for those who ask: comes before the Verdict, once for each draft that stands and
-/// once for the first that falls.
+/// What a judged draft was judged by, for those who ask: comes before the Verdict, once for each accepted draft and
+/// once for the first rejected one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
     /// The generation it belongs to.
@@ -188,7 +192,7 @@ pub struct Evidence {
     pub index: u8,
     /// The probability that a draft is rejected here, before it is drawn; in [0, 1].
     pub rejection: f32,
-    /// Total variation between the law of the token committed here and the target's; in [0, 1].
+    /// Total variation between the distribution of the token committed here and the target's; in [0, 1].
     pub divergence: f32,
     /// The target's distribution.
     pub target: TargetDist,

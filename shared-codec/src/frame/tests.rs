@@ -247,7 +247,13 @@ proptest! {
 
     /// The oracle: whatever decodes encodes to the same bytes.
     #[test]
-    fn any_bytes_decode_to_a_frame_or_an_error(kind in prop::sample::select(vec![HELLO, PROMPT, GENERATE, DRAFT, LONG_DRAFT, DRAFT | IN_FLIGHT, LONG_DRAFT | IN_FLIGHT, RESAMPLE, RESUME, CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, EVIDENCE, TOKEN, ERROR, 0x55]), tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80)) {
+    fn any_bytes_decode_to_a_frame_or_an_error(
+        kind in prop::sample::select(vec![
+            HELLO, PROMPT, GENERATE, DRAFT, LONG_DRAFT, DRAFT | IN_FLIGHT, LONG_DRAFT | IN_FLIGHT, RESAMPLE, RESUME,
+            CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, EVIDENCE, TOKEN, ERROR, 0x55,
+        ]),
+        tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80),
+    ) {
         let bytes = [&[kind][..], &tail].concat();
         if let Ok(frame) = Frame::decode(&bytes) {
             prop_assert_eq!(frame.encode(), bytes);
@@ -255,7 +261,9 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_decodes_canonically_or_fails(which in any::<prop::sample::Index>(), position in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn a_changed_byte_decodes_canonically_or_fails(
+        which in any::<prop::sample::Index>(), position in any::<prop::sample::Index>(), to in any::<u8>(),
+    ) {
         let mut bytes = which.get(&one_of_each()).encode();
         let at = position.index(bytes.len());
         bytes[at] = to;

@@ -1,4 +1,5 @@
-//! What the three schemes on a lattice share: [the papers' code](crate::lattice) or [the adaptive one](crate::adaptive).
+//! What the three schemes on a lattice share: [the papers' code](crate::lattice) or [the adaptive
+//! one](crate::adaptive).
 
 use super::{
     layout::{Draft, Drafts, Layout, Payload},

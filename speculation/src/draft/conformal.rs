@@ -234,7 +234,15 @@ mod tests {
         /// what a run over the committed tokens alone gives.
         #[test]
         fn the_mean_dropped_mass_is_bounded(
-            rounds in prop::collection::vec((prop::collection::vec(distribution(), 0..5), any::<prop::sample::Index>(), any::<bool>(), distribution()), 1..60),
+            rounds in prop::collection::vec(
+                (
+                    prop::collection::vec(distribution(), 0..5),
+                    any::<prop::sample::Index>(),
+                    any::<bool>(),
+                    distribution(),
+                ),
+                1..60,
+            ),
             target in 0.0f64..0.5, step in 1e-3f64..4.0, initial in 0.0f64..1.0,
         ) {
             let parameters = ThresholdParameters { target, step, initial };

@@ -58,8 +58,8 @@ pub fn quantize_all(q: &Distribution<'_>) -> Result<DraftDist, DistError> {
     DraftDist::new(ids, counts)
 }
 
-/// The count of a probability in f16, rounded to nearest, ties to even. A rounded sum below 1 may leave it a little above
-/// 1, which is 1 in f16 as well.
+/// The count of a probability in f16, rounded to nearest, ties to even. A rounded sum below 1 may leave it a little
+/// above 1, which is 1 in f16 as well.
 ///
 /// Normal numbers keep ten bits of the fraction, those below [`NORMAL`] are multiples of the unit. No branches and no
 /// calls, so that loops over it vectorise.

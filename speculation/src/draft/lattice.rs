@@ -25,8 +25,8 @@ pub fn quantize(support: &Support, resolution: u32) -> Result<DraftDist, DistErr
 
 /// How many tokens of a support may have a count at a resolution of ℓ, at most: 2ℓ, the most likely ones.
 ///
-/// At most 2ℓ have ℓ·q̃ ≥ ½, hence b′ ≥ 1. Where their b′ are too few, by d, they are at most ℓ − d; of the others, whose ζ is
-/// −ℓ·q̃, the d most likely get a unit.
+/// At most 2ℓ have ℓ·q̃ ≥ ½, hence b′ ≥ 1. Where their b′ are too few, by d, they are at most ℓ − d; of the others,
+/// whose ζ is −ℓ·q̃, the d most likely get a unit.
 pub fn most_listed(resolution: u32) -> u32 {
     resolution.saturating_mul(2)
 }
@@ -94,11 +94,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counts_add_up_and_stay_close(weights in prop::collection::vec(1e-9f64..1.0, 1..80), resolution in 1u32..2000) {
+        fn counts_add_up_and_stay_close(
+            weights in prop::collection::vec(1e-9f64..1.0, 1..80), resolution in 1u32..2000,
+        ) {
             let counts = whole(&weights, resolution);
             prop_assert_eq!(counts.iter().sum::<u32>(), resolution);
             let mass: f64 = weights.iter().sum();
-            let errors = weights.iter().zip(&counts).map(|(w, &b)| (f64::from(b) - f64::from(resolution) * w / mass).abs());
+            let exact = weights.iter().map(|w| f64::from(resolution) * w / mass);
+            let errors = exact.zip(&counts).map(|(exact, &b)| (f64::from(b) - exact).abs());
             let (mut worst, mut total) = (0f64, 0f64);
             for e in errors { worst = worst.max(e); total += e; }
             prop_assert!(worst <= 1.0 + 1e-9, "worst {}", worst);
@@ -107,7 +110,9 @@ mod tests {
 
         /// What is not listed would have no count.
         #[test]
-        fn the_most_likely_are_enough(weights in prop::collection::vec(1e-6f64..1.0, 1..80), flat in any::<bool>(), resolution in 1u32..12) {
+        fn the_most_likely_are_enough(
+            weights in prop::collection::vec(1e-6f64..1.0, 1..80), flat in any::<bool>(), resolution in 1u32..12,
+        ) {
             // Ties, or not.
             let weight = |weight: f64| if flat { 1.0 + (2.0 * weight).floor() } else { weight.powi(4) };
             let weights: Vec<f64> = weights.into_iter().map(weight).collect();

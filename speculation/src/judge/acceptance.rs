@@ -6,7 +6,8 @@
 //! q̂)). Then every committed token is distributed as π:
 //!
 //! ```text
-//! P(y) = q̂(y)·min(1, π(y)/q̂(y)) + P(reject)·max(0, π(y) − q̂(y))/P(reject) = min(q̂, π)(y) + max(0, π − q̂)(y) = π(y)
+//! P(y) = q̂(y)·min(1, π(y)/q̂(y)) + P(reject)·max(0, π(y) − q̂(y))/P(reject)
+//!      = min(q̂, π)(y) + max(0, π − q̂)(y) = π(y)
 //! ```
 //!
 //! Under the exact rule π = p, and if all drafts are accepted one more token is drawn from p. Under most others the π

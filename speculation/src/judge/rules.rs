@@ -6,7 +6,8 @@
 //! 1 then the committed token is distributed as π:
 //!
 //! ```text
-//! P(y) = q̂(y)·min(1, π(y)/q̂(y)) + P(reject)·max(0, π(y) − q̂(y))/P(reject) = min(q̂, π)(y) + max(0, π − q̂)(y) = π(y)
+//! P(y) = q̂(y)·min(1, π(y)/q̂(y)) + P(reject)·max(0, π(y) − q̂(y))/P(reject)
+//!      = min(q̂, π)(y) + max(0, π − q̂)(y) = π(y)
 //! ```
 //!
 //! π = p is the exact rule. The others keep more of the draft model's text and promise their own π, no more. Two rules

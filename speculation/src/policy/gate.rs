@@ -87,7 +87,8 @@ impl Head {
 
 impl Heads {
     /// Whether the gate lets the token drawn from this hidden state pass without the target: its score is at least
-    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `false` without a gate, and for a score that is NaN.
+    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `false` without a gate, and for a score that is
+    /// NaN.
     ///
     /// # Panics
     /// As [`Head::score`].

@@ -1,8 +1,8 @@
 //! Which tokens the edge commits without asking the cloud.
 //!
-//! Before a round's first draft the edge may skip verification: tokens are drawn from q̂ like drafts, committed at once,
-//! and travel with the round that follows, so that one forward pass of the target reads them all. They are distributed as
-//! the draft model's, not as the target's.
+//! Before a round's first draft the edge may skip verification: tokens are drawn from q̂ like drafts, committed at
+//! once, and travel with the round that follows, so that one forward pass of the target reads them all. They are
+//! distributed as the draft model's, not as the target's.
 
 use outrider_codec::choices;
 
@@ -70,21 +70,22 @@ pub enum Passing {
     /// Every token is verified.
     #[default]
     Never,
-    /// SPRINTER (Zhong et al., Algorithm 2): a token passes while the trained gate trusts its hidden state; the first that
-    /// it does not is drafted. With γ = 1 this is the paper's; a larger γ has more tokens after the one in doubt verified.
+    /// SPRINTER (Zhong et al., Algorithm 2): a token passes while the trained gate trusts its hidden state; the first
+    /// that it does not is drafted. With γ = 1 this is the paper's; a larger γ has more tokens after the one in doubt
+    /// verified.
     Sprinter {
         /// τ: the score from which on a token passes; `None` for the one that the gate was trained for.
         threshold: Option<f64>,
     },
-    /// Token cascade with Chow's rule (Narasimhan et al., Algorithm 2, eq. 2): a token passes while max q ≥ 1 − α; where it
-    /// is below, the target writes the token. Nothing is drafted.
+    /// Token cascade with Chow's rule (Narasimhan et al., Algorithm 2, eq. 2): a token passes while max q ≥ 1 − α;
+    /// where it is below, the target writes the token. Nothing is drafted.
     TokenCascade {
         /// α.
         alpha: f64,
     },
     /// Sequence cascade with Chow's rule (eq. 1): the edge writes the whole text and keeps it if its confidence, the
-    /// geometric mean of its tokens' probabilities, is at least 1 − α; otherwise the target writes it anew. (The paper's
-    /// confidence is the product, which falls with every token whatever its text is worth.)
+    /// geometric mean of its tokens' probabilities, is at least 1 − α; otherwise the target writes it anew. (The
+    /// paper's confidence is the product, which falls with every token whatever its text is worth.)
     SequenceCascade {
         /// α.
         alpha: f64,

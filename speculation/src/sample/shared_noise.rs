@@ -34,8 +34,8 @@ impl SharedNoise {
         Self { seed }
     }
 
-    /// argmin E_x/p(x) at a position of the text: a token with law `probabilities` (V of them, at least one above zero,
-    /// and not necessarily normalised).
+    /// argmin E_x/p(x) at a position of the text: a token with distribution `probabilities` (V of them, at least one
+    /// above zero, and not necessarily normalised).
     pub fn choose(&self, position: usize, probabilities: &[f64]) -> u32 {
         let mut race = Race::new(self.seed, position);
         for (piece, first) in probabilities.chunks(PIECE).zip((0..).step_by(PIECE)) {
@@ -49,7 +49,7 @@ impl SharedNoise {
         race.best
     }
 
-    /// The same with the law `distribution`.
+    /// The same with the distribution `distribution`.
     pub fn choose_from(&self, position: usize, distribution: &Distribution<'_>) -> u32 {
         let mut race = Race::new(self.seed, position);
         distribution.weigh(|weighed| match weighed {
@@ -205,7 +205,8 @@ mod tests {
             rng.set_stream(FIRST_STREAM + position as u64);
             let noise = (0..row.len()).map(|_| minus_log2(rng.next_u64()) as f64);
             let dense = q.dense();
-            let quotients: Vec<f64> = noise.zip(&dense).map(|(e, p)| if *p > 0.0 { e / p } else { f64::INFINITY }).collect();
+            let quotient = |(e, &p): (f64, &f64)| if p > 0.0 { e / p } else { f64::INFINITY };
+            let quotients: Vec<f64> = noise.zip(&dense).map(quotient).collect();
             let expected = (0..row.len()).min_by(|&a, &b| quotients[a].total_cmp(&quotients[b])).unwrap() as u32;
             prop_assert_eq!(SharedNoise::new(seed).choose_from(position, &q), expected);
             prop_assert_eq!(SharedNoise::new(seed).choose(position, &dense), expected);

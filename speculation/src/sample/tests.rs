@@ -159,7 +159,9 @@ proptest! {
     }
 
     #[test]
-    fn a_threshold_keeps_what_a_filter_keeps(row in rows(), parameters in parameters(), least in -1e-3f64..0.3, place in any::<prop::sample::Index>()) {
+    fn a_threshold_keeps_what_a_filter_keeps(
+        row in rows(), parameters in parameters(), least in -1e-3f64..0.3, place in any::<prop::sample::Index>(),
+    ) {
         let q = Distribution::new(&row, &parameters).unwrap();
         let dense = q.dense();
         // Small thresholds too, and those that are some token's probability.
@@ -172,7 +174,10 @@ proptest! {
 
     /// What is left is added up, and drawn from, as from a list.
     #[test]
-    fn a_rest_is_a_list_without_some(row in rows(), parameters in parameters(), seed in any::<u64>(), without in prop::collection::btree_set(0u32..4200, 0..40)) {
+    fn a_rest_is_a_list_without_some(
+        row in rows(), parameters in parameters(), seed in any::<u64>(),
+        without in prop::collection::btree_set(0u32..4200, 0..40),
+    ) {
         let q = Distribution::new(&row, &parameters).unwrap();
         let ids: Vec<u32> = without.into_iter().collect();
         let mut left = q.dense();

@@ -1,6 +1,7 @@
 //! What the papers' closed forms predict of a generation, from what was judged by, beside what happened.
 //!
-//! The cloud sends the target's distribution at every judged draft (and what its rule makes of it); the edge has q and q̂.
+//! The cloud sends the target's distribution at every judged draft (and what its rule makes of it); the edge has q and
+//! q̂.
 
 use outrider_codec::{
     distribution::DraftDist,
@@ -12,13 +13,13 @@ use crate::{judge::coupled, theory::sqs::RejectionBound};
 /// Sums over the judged drafts of a generation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Explanation {
-    /// Drafts judged: those that stood, and the first that fell of each round.
+    /// Drafts judged: the accepted ones, and the first rejected one of each round.
     pub judged: usize,
     /// Σ of the probabilities of rejection: the expected number of rejections where these drafts were judged.
     pub rejections: f64,
     /// Σ r(1 − r) of them: the variance of the number of rejections.
     pub variance: f64,
-    /// Σ TV between the law of the committed token and the target's: 0 under the exact rule.
+    /// Σ TV between the distribution of the committed token and the target's: 0 under the exact rule.
     pub divergence: f64,
     /// Theorem 1 of SQS, its two terms.
     pub bound: RejectionBound,
@@ -58,7 +59,7 @@ impl Explanation {
         (self.judged > 0).then(|| 1.0 - self.rejections / self.judged as f64)
     }
 
-    /// Mean TV between the law of the committed token and the target's; `None` if nothing was judged.
+    /// Mean TV between the distribution of the committed token and the target's; `None` if nothing was judged.
     pub fn mean_divergence(&self) -> Option<f64> {
         (self.judged > 0).then(|| self.divergence / self.judged as f64)
     }

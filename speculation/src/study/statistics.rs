@@ -37,10 +37,11 @@ pub struct RoundRecord {
 
 /// Under what a text came about.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Law {
+pub struct Guarantee {
     /// The acceptance rule.
     pub rule: Rule,
-    /// Whether the text may be distributed otherwise than the target's own: by the rule, or because tokens passed unverified.
+    /// Whether the text may be distributed otherwise than the target's own: by the rule, or because tokens passed
+    /// unverified.
     pub lossy: bool,
 }
 
@@ -48,7 +49,7 @@ pub struct Law {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Statistics {
     /// Under what the text came about; `None` if the target wrote it alone from the start.
-    pub law: Option<Law>,
+    pub guarantee: Option<Guarantee>,
     /// Tokens committed after the prompt.
     pub tokens: usize,
     /// Of these, committed by the edge without asking.
@@ -63,7 +64,7 @@ pub struct Statistics {
     pub judged: usize,
     /// Of these, accepted.
     pub accepted: usize,
-    /// Tokens drafted in rounds that were in flight when one before them fell: sent, and never judged.
+    /// Tokens drafted in rounds that were in flight when one before them was rejected: sent, and never judged.
     pub wasted: usize,
     /// Rounds in which a draft was rejected and a token put in its place.
     pub resampled: usize,
@@ -89,7 +90,7 @@ pub struct Statistics {
     pub first_token: Duration,
     /// From the start to the last committed token.
     pub elapsed: Duration,
-    /// Of this, spent drafting, in vain or not.
+    /// Of this, spent drafting, discarded drafts too.
     pub drafting: Duration,
     /// The last round trip.
     pub round_trip: Duration,
@@ -178,9 +179,12 @@ impl Statistics {
     /// Everything, ready to be shown.
     pub fn report(&self) -> Report {
         Report {
-            rule: self.law.map(|law| law.rule.name()),
-            rule_parameter: self.law.filter(|law| !law.rule.is_exact()).map(|law| law.rule.parameter()),
-            lossy: self.law.is_some_and(|law| law.lossy),
+            rule: self.guarantee.map(|guarantee| guarantee.rule.name()),
+            rule_parameter: self
+                .guarantee
+                .filter(|guarantee| !guarantee.rule.is_exact())
+                .map(|guarantee| guarantee.rule.parameter()),
+            lossy: self.guarantee.is_some_and(|guarantee| guarantee.lossy),
             tokens: self.tokens,
             passed: self.passed,
             streamed: self.streamed,

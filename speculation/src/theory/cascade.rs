@@ -18,7 +18,7 @@ mod tests {
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     proptest! {
-        /// Lemma 3 against the acceptance rule: x stands with probability min(1, π(x)/q(x)).
+        /// Lemma 3 against the acceptance rule: x is accepted with probability min(1, π(x)/q(x)).
         #[test]
         fn it_is_what_the_acceptance_rule_rejects(
             p in distribution(), q in distribution(), deferral in prop_oneof![Just(0.0), Just(1.0), 0.0f64..1.0],

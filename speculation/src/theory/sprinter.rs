@@ -18,13 +18,13 @@ pub struct GateRates {
 }
 
 impl GateRates {
-    /// The law of the token that is committed, (1 − η_FP)·p + η_FP·q (Theorem 3.1). It is p at η_FP = 0 and q at 1;
-    /// η_TP is of no influence.
+    /// The distribution of the token that is committed, (1 − η_FP)·p + η_FP·q (Theorem 3.1). It is p at η_FP = 0 and q
+    /// at 1; η_TP is of no influence.
     pub fn output_law(&self, p: &[f64], q: &[f64]) -> Vec<f64> {
         p.iter().zip(q).map(|(p, q)| (1.0 - self.false_positive) * p + self.false_positive * q).collect()
     }
 
-    /// How far that law is from p: η_FP·TV(p, q) (Theorem 3.1).
+    /// How far that distribution is from p: η_FP·TV(p, q) (Theorem 3.1).
     pub fn output_distance(&self, total_variation: f64) -> f64 {
         self.false_positive * total_variation
     }
@@ -66,8 +66,8 @@ impl GateRates {
         if draft_time == 0.0 { 0.0 } else { (self.expected_passed(acceptable) + 1.0) * draft_time }
     }
 
-    /// How often a draft stands, passed or verified: 1 − (1 − η_FP)·TV(p, q) (Theorem A.4). At η_FP = 0 as often as in
-    /// speculative decoding, at η_FP = 1 always.
+    /// How often a draft is accepted, passed or verified: 1 − (1 − η_FP)·TV(p, q) (Theorem A.4). At η_FP = 0 as often
+    /// as in speculative decoding, at η_FP = 1 always.
     pub fn acceptance_rate(&self, total_variation: f64) -> f64 {
         1.0 - (1.0 - self.false_positive) * total_variation
     }
@@ -185,12 +185,12 @@ mod tests {
                 .collect();
             let accepted: f64 = stands.iter().sum();
             prop_assert!((accepted - gate.acceptance_rate(distance)).abs() < 1e-12);
-            let law = gate.output_law(&p, &q);
+            let distribution = gate.output_law(&p, &q);
             for (x, stands) in stands.iter().enumerate() {
                 let residual = if distance > 0.0 { (p[x] - q[x]).max(0.0) / distance } else { 0.0 };
-                prop_assert!((stands + (1.0 - accepted) * residual - law[x]).abs() < 1e-9);
+                prop_assert!((stands + (1.0 - accepted) * residual - distribution[x]).abs() < 1e-9);
             }
-            prop_assert!((total_variation(&p, &law) - gate.output_distance(distance)).abs() < 1e-12);
+            prop_assert!((total_variation(&p, &distribution) - gate.output_distance(distance)).abs() < 1e-12);
         }
 
         #[test]
@@ -199,11 +199,11 @@ mod tests {
         ) {
             let gate = GateRates { true_positive, false_positive };
             // 0.9^500 is below 10⁻²².
-            let law: Vec<f64> = (0..520).map(|passed| gate.passed_probability(acceptable, passed)).collect();
-            prop_assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-            let mean: f64 = law.iter().zip(0u32..).map(|(probability, passed)| probability * f64::from(passed)).sum();
+            let distribution: Vec<f64> = (0..520).map(|passed| gate.passed_probability(acceptable, passed)).collect();
+            prop_assert!((distribution.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            let mean: f64 = distribution.iter().zip(0u32..).map(|(p, passed)| p * f64::from(passed)).sum();
             prop_assert!((gate.expected_passed(acceptable) - mean).abs() < 1e-9);
-            let drafts: f64 = law.iter().zip(1u32..).map(|(probability, drafts)| probability * f64::from(drafts)).sum();
+            let drafts: f64 = distribution.iter().zip(1u32..).map(|(p, drafts)| p * f64::from(drafts)).sum();
             prop_assert!((gate.expected_stopping_time(acceptable, 0.1) - drafts * 0.1).abs() < 1e-9);
         }
 

@@ -1,8 +1,9 @@
 //! TK-SLT (Zheng & Yang, "Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding"):
 //! how much speculation gains, how long to draft (ODLD), and whether to draft at all (AS²).
 //!
-//! A round drafts γ tokens, each at a cost of L passes of the target, and verifies them in one more. A draft stands
-//! with probability α, independently of the others; the first that falls ends the round. So against one token a pass
+//! A round drafts γ tokens, each at a cost of L passes of the target, and verifies them in one more. A draft is
+//! accepted with probability α, independently of the others; the first that is rejected ends the round. So against one
+//! token a pass
 //!
 //! ```text
 //! S_inf(γ) = (1 + α + … + α^γ) / (1 + γL)                                                 (eqs 11, 12)
@@ -220,7 +221,7 @@ mod tests {
 
         #[test]
         fn tokens_per_round_are_their_mean(acceptance_rate in unit(), draft_length in 0u32..30) {
-            // k drafts stand and the next falls, or all stand; each gives k + 1 tokens.
+            // k drafts are accepted and the next is rejected, or all are accepted; each gives k + 1 tokens.
             let stand = |k: u32| acceptance_rate.powf(f64::from(k));
             let fall: f64 = (0..draft_length).map(|k| f64::from(k + 1) * stand(k) * (1.0 - acceptance_rate)).sum();
             let expected = fall + f64::from(draft_length + 1) * stand(draft_length);

@@ -18,7 +18,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 
 use super::mock::Weights;
 
-/// A toy as an engine's weights: its law is known in closed form.
+/// A toy as an engine's weights: its distribution is known in closed form.
 pub fn of_toy(toy: ToyModel) -> Weights {
     Box::new(move |text| (1..=text.len()).map(|end| toy.logits(&text[..end])).collect())
 }

@@ -237,19 +237,19 @@ fn finish_name(finish: Option<Finish>) -> &'static str {
     }
 }
 
-/// A law and the id that is chosen from it; or two ids and, to its last bit, the ratio of their noise.
-pub fn noise(law: &Value) -> Value {
-    let number = |field: &str| law[field].as_u64().unwrap();
+/// A distribution and the id that is chosen from it; or two ids and, to its last bit, the ratio of their noise.
+pub fn noise(distribution: &Value) -> Value {
+    let number = |field: &str| distribution[field].as_u64().unwrap();
     let shared = SharedNoise::new(number("seed"));
     let position = number("position") as usize;
-    let mut found = law.clone();
-    if law["law"] == "pair" {
+    let mut found = distribution.clone();
+    if distribution["distribution"] == "pair" {
         let (first, second) = (number("first") as usize, number("second") as usize);
         let is_second_chosen = |bits: u64| {
-            let mut law = vec![0.0; second + 1];
-            law[first] = 1.0;
-            law[second] = f64::from_bits(bits);
-            shared.choose(position, &law) == second as u32
+            let mut distribution = vec![0.0; second + 1];
+            distribution[first] = 1.0;
+            distribution[second] = f64::from_bits(bits);
+            shared.choose(position, &distribution) == second as u32
         };
         // The order of positive floats is that of their bits.
         let (mut too_small, mut enough) = ((1e-9f64).to_bits(), (1e9f64).to_bits());
@@ -264,7 +264,7 @@ pub fn noise(law: &Value) -> Value {
         }
         found["least_bits"] = json!(enough);
     } else {
-        let weight = |id: u64| if law["law"] == "uniform" { 1.0 } else { 1.0 / (id + 1) as f64 };
+        let weight = |id: u64| if distribution["distribution"] == "uniform" { 1.0 } else { 1.0 / (id + 1) as f64 };
         let weights: Vec<f64> = (0..number("vocab_size")).map(weight).collect();
         found["chosen"] = json!(shared.choose(position, &weights));
     }

@@ -202,11 +202,13 @@ fn by_ranks() -> Value {
 fn noise_laws() -> Vec<Value> {
     let mut laws = Vec::new();
     for (seed, position) in [(0, 0), (7, 1), (u64::MAX, 1_000_000), (1 << 40, 5)] {
-        for law in ["uniform", "harmonic"] {
-            laws.push(json!({ "law": law, "vocab_size": 512, "seed": seed, "position": position }));
+        for distribution in ["uniform", "harmonic"] {
+            laws.push(json!({ "distribution": distribution, "vocab_size": 512, "seed": seed, "position": position }));
         }
         for (first, second) in [(0, 1), (7, 8), (3, 151_935)] {
-            laws.push(json!({ "law": "pair", "first": first, "second": second, "seed": seed, "position": position }));
+            laws.push(
+                json!({ "distribution": "pair", "first": first, "second": second, "seed": seed, "position": position }),
+            );
         }
     }
     laws.iter().map(noise).collect()

@@ -165,7 +165,7 @@ export class Outrider {
 
   /**
    * Goes on with a generation that a page before this one has left. Its first round is what there was, without statistics:
-   * those count from here on. The text is of the same law, and at temperature 0 the same, as if nothing had happened.
+   * those count from here on. The text is distributed the same, and at temperature 0 the same, as if nothing had happened.
    * @throws as {@link Outrider.generate}
    */
   resume(state: SuspendedGeneration, signal?: AbortSignal): Generation {

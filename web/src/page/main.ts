@@ -12,10 +12,10 @@ import { CountersView } from './counters-view.js';
 import { element } from './elements.js';
 import { FieldsView } from './fields-view.js';
 import { formatBytes } from './format.js';
-import { showLaw } from './law-view.js';
+import { showGuarantee } from './guarantee-view.js';
 import { LinkView } from './link-view.js';
 import { PoliciesView } from './policies-view.js';
-import { lawOf, optionsFrom } from './policies.js';
+import { guaranteeOf, optionsFrom } from './policies.js';
 import { PredictionView } from './prediction-view.js';
 import { sameLink } from './prediction.js';
 import { endSentence, engineSentence, sentenceFor } from './sentences.js';
@@ -41,7 +41,7 @@ const cloudOnlyButton = element('cloud-only', HTMLButtonElement);
 const retryButton = element('retry', HTMLButtonElement);
 const alert = element('alert', HTMLElement);
 const status = element('status', HTMLElement);
-const law = element('law', HTMLElement);
+const guarantee = element('guarantee', HTMLElement);
 
 const settings = settingsFromQuery(new URLSearchParams(location.search));
 prompt.value = settings.prompt;
@@ -88,9 +88,9 @@ function showUsedFields(): void {
   fields.show((option) => isUsed(option, choices.choices, stopRule, gate));
 }
 
-/** Until there is a text, what is said of its law is said of the next. */
+/** Until there is a text, what is said of its guarantee is said of the next. */
 function promise(): void {
-  if (!hasText && policies.law) showLaw(law, policies.law, true);
+  if (!hasText && policies.guarantee) showGuarantee(guarantee, policies.guarantee, true);
 }
 
 function complain(sentence: string): void {
@@ -204,7 +204,7 @@ async function run(mode: Mode, before: SuspendedGeneration | null = null): Promi
     prediction.begin(chosenPolicies, chosen.maxInFlight);
   }
   hasText = true;
-  showLaw(law, lawOf(chosenPolicies), true);
+  showGuarantee(guarantee, guaranteeOf(chosenPolicies), true);
   const waiting = new Patience(() => {
     status.textContent = `No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`;
   });

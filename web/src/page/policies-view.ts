@@ -1,9 +1,9 @@
 import { policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
 import type { Heads, Policy, Scheme } from '../outrider/index.js';
 import { addField, element, make } from './elements.js';
-import { showLaw } from './law-view.js';
-import { explanationOf, lawOf, missingSentence, policyOf, policySelects, rangeHint } from './policies.js';
-import type { ChosenPolicies, Law, PolicySelect, PolicySettings } from './policies.js';
+import { showGuarantee } from './guarantee-view.js';
+import { explanationOf, guaranteeOf, missingSentence, policyOf, policySelects, rangeHint } from './policies.js';
+import type { ChosenPolicies, Guarantee, PolicySelect, PolicySettings } from './policies.js';
 import { parseNumber, stepped } from './settings.js';
 
 /** How far an arrow key moves a parameter. */
@@ -35,7 +35,7 @@ export class PoliciesView {
   #settings: PolicySettings;
   #scheme: Scheme;
   #heads: Heads | null = null;
-  #law: Law | null = null;
+  #guarantee: Guarantee | null = null;
 
   constructor(settings: PolicySettings, scheme: Scheme, onChange: () => void) {
     this.#settings = structuredClone(settings);
@@ -55,8 +55,8 @@ export class PoliciesView {
   }
 
   /** What the next text will promise; null before the engine is there. */
-  get law(): Law | null {
-    return this.#law;
+  get guarantee(): Guarantee | null {
+    return this.#guarantee;
   }
 
   /** Enables the selectors, once it is known which heads the draft model has. */
@@ -209,8 +209,8 @@ export class PoliciesView {
       row.input.setAttribute('aria-invalid', String(wrong));
       row.inputReason.textContent = wrong ? value.reason : '';
     }
-    this.#law = lawOf({ policies, values: numbers });
-    showLaw(element('law-chosen', HTMLElement), this.#law);
+    this.#guarantee = guaranteeOf({ policies, values: numbers });
+    showGuarantee(element('guarantee-chosen', HTMLElement), this.#guarantee);
   }
 }
 

@@ -4,7 +4,7 @@ import {
   addPolicies,
   defaultPolicySettings,
   explanationOf,
-  lawOf,
+  guaranteeOf,
   missingSentence,
   optionsFrom,
   policyOf,
@@ -31,14 +31,14 @@ test('every kind of policy has a selector', () => {
 });
 
 test('only the exact rule without a gate keeps the distribution', () => {
-  expect(lawOf(choose('exact', 'none'))).toMatchObject({ lossy: false });
-  expect(lawOf(null)).toMatchObject({ lossy: false });
-  expect(lawOf(choose('exact', 'token-cascade'))).toMatchObject({ lossy: true });
-  expect(lawOf(choose('opt', 'none'))).toEqual({
+  expect(guaranteeOf(choose('exact', 'none'))).toMatchObject({ lossy: false });
+  expect(guaranteeOf(null)).toMatchObject({ lossy: false });
+  expect(guaranteeOf(choose('exact', 'token-cascade'))).toMatchObject({ lossy: true });
+  expect(guaranteeOf(choose('opt', 'none'))).toEqual({
     lossy: true,
     sentence: 'Under opt, α = 0.3: the text is not distributed as the server’s own model would have it.',
   });
-  expect(lawOf(choose('lossy', 'sprinter', { ruleParameter: 0.25, gateThreshold: 0.9 })).sentence).toMatch(
+  expect(guaranteeOf(choose('lossy', 'sprinter', { ruleParameter: 0.25, gateThreshold: 0.9 })).sentence).toMatch(
     /^Under lossy, α = 0.25 and sprinter, τ = 0.9: /,
   );
 });

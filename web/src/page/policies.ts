@@ -112,13 +112,13 @@ export function optionsFrom({ policies, values, adaptiveMode }: ChosenPolicies):
 }
 
 /** How a text is distributed. */
-export interface Law {
+export interface Guarantee {
   lossy: boolean;
   sentence: string;
 }
 
 /** Whether a text is distributed as the server's model would have it, and by what it is not; null: by the server alone. */
-export function lawOf(chosen: Pick<ChosenPolicies, 'policies' | 'values'> | null): Law {
+export function guaranteeOf(chosen: Pick<ChosenPolicies, 'policies' | 'values'> | null): Guarantee {
   if (!chosen) return { lossy: false, sentence: 'The server’s own model wrote it alone.' };
   const { policies, values } = chosen;
   const guilty = (['rule', 'gate'] as const)

@@ -16,7 +16,7 @@ export interface Prediction {
 }
 
 /**
- * Expected tokens of a round with so many drafts, each of which stands with probability `acceptanceRate`, independently
+ * Expected tokens of a round with so many drafts, each of which is accepted with probability `acceptanceRate`, independently
  * of the others: those that stand and the one after them, 1 + α + … + α^n (Zheng and Yang, eq. 12). Where nothing follows
  * a round in which all stand, the last term is missing.
  */

@@ -1,9 +1,9 @@
 //! The builds of the edge: one for each set of instructions that browsers may have.
 //!
-//! Cargo keeps crates with different flags apart, so that builds share a folder, and with it what runs on this machine: build scripts
-//! and macros. Builds with threads need a standard library with atomics, which nobody distributes; cargo compiles it from its sources
-//! (`-Z build-std`, unlocked on stable by RUSTC_BOOTSTRAP). Build scripts ask for that variable, so these builds have a folder of
-//! their own.
+//! Cargo keeps crates with different flags apart, so that builds share a folder, and with it what runs on this machine:
+//! build scripts and macros. Builds with threads need a standard library with atomics, which nobody distributes; cargo
+//! compiles it from its sources (`-Z build-std`, unlocked on stable by RUSTC_BOOTSTRAP). Build scripts ask for that
+//! variable, so these builds have a folder of their own.
 //!
 //! Each needs vectors of 128 bits, which browsers have had since Chrome 91, Firefox 89 and Safari 16.4 (March 2023).
 

@@ -21,7 +21,7 @@ use super::{
     shapes::Choice,
 };
 use crate::{
-    cli::{CommandError, print},
+    cli::output::{CommandError, print},
     pair::PairPaths,
     target::{
         cpu::CpuTarget,

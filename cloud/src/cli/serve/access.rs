@@ -7,21 +7,21 @@ use ipnet::IpNet;
 
 use crate::{
     app::{Access, EvidencePolicy, Origin, Origins, Proxies, Tokens, tls},
-    cli::CommandError,
+    cli::output::CommandError,
 };
 
 /// Who may use the server.
 #[derive(Debug, Args)]
 pub(super) struct AccessArgs {
-    /// Origin whose pages may use the sessions, the API and the draft model, such as https://example.com, beside the server's
-    /// own; * allows all. Can be given several times
+    /// Origin whose pages may use the sessions, the API and the draft model, such as https://example.com, beside the
+    /// server's own; * allows all. Can be given several times
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = Origin::from_str)]
     allow_origin: Vec<Origin>,
     /// File of bearer tokens: a name and a token to a line. With it, sessions and the API want one
     #[arg(long, value_name = "FILE")]
     tokens_file: Option<PathBuf>,
-    /// Who may ask for the target's distribution at each judged draft (generate --explain): never, same-origin (pages of this
-    /// server and programs, not other pages) or always
+    /// Who may ask for the target's distribution at each judged draft (generate --explain): never, same-origin (pages
+    /// of this server and programs, not other pages) or always
     #[arg(long, value_name = "WHO", default_value = "same-origin", value_parser = EvidencePolicy::from_str)]
     evidence: EvidencePolicy,
     /// Address or network of a proxy whose X-Forwarded-For is believed. Can be given several times

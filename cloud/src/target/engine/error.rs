@@ -27,7 +27,7 @@ pub enum EngineError {
     },
     /// The session alone needs more than the budget.
     #[error(
-        "{tokens} tokens need {needed} for keys and values, the server gives {budget}: shorten the text, or raise --kv-memory"
+        "{tokens} tokens need {needed} of KV cache, the server gives {budget}: shorten the text, or raise --kv-memory"
     )]
     TooLong {
         /// Tokens of the session.

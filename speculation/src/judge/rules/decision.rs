@@ -112,11 +112,11 @@ impl Decision {
     pub fn committed(&self, q: &DraftDist, p: &[f64]) -> Vec<f64> {
         let replacement = self.replacement(q, p);
         let rate = self.rejection_rate(q) / replacement.iter().sum::<f64>();
-        let mut law: Vec<f64> = replacement.iter().map(|weight| rate * weight).collect();
+        let mut distribution: Vec<f64> = replacement.iter().map(|weight| rate * weight).collect();
         for (place, &id) in q.ids().iter().enumerate() {
-            law[id as usize] += self.accepted_mass(q, place);
+            distribution[id as usize] += self.accepted_mass(q, place);
         }
-        law
+        distribution
     }
 
     /// q̂(x)·a(x) = min(q̂(x), π(x)) of the token at `place` of the support.
@@ -177,8 +177,11 @@ mod tests {
         assert_eq!(speculate.replacement(&q(), &P), [0.0625, 0.25, 0.0, 0.03125]);
         let sum = 0.34375;
         let expected = [0.375 * 0.0625 / sum, 0.25 + 0.375 * 0.25 / sum, 0.375, 0.375 * 0.03125 / sum];
-        let law = speculate.committed(&q(), &P);
-        assert!(law.iter().zip(expected).all(|(law, expected)| (law - expected).abs() < 1e-15), "{law:?}");
+        let distribution = speculate.committed(&q(), &P);
+        assert!(
+            distribution.iter().zip(expected).all(|(distribution, expected)| (distribution - expected).abs() < 1e-15),
+            "{distribution:?}"
+        );
     }
 
     #[test]
@@ -211,10 +214,17 @@ mod tests {
                 for _ in 0..40_000 {
                     seen[decision.replace(&q, &p, &mut randomness) as usize] += 1.0 / 40_000.0;
                 }
-                let law: Vec<f64> = list.iter().map(|weight| weight / sum).collect();
-                assert!(seen.iter().zip(&law).all(|(seen, law)| *seen == 0.0 || *law > 0.0), "{decision:?}");
+                let distribution: Vec<f64> = list.iter().map(|weight| weight / sum).collect();
+                assert!(
+                    seen.iter().zip(&distribution).all(|(seen, distribution)| *seen == 0.0 || *distribution > 0.0),
+                    "{decision:?}"
+                );
                 // 200 tokens: 0.03 is what chance gives.
-                assert!(total_variation(&seen, &law) < 0.05, "{decision:?}: {}", total_variation(&seen, &law));
+                assert!(
+                    total_variation(&seen, &distribution) < 0.05,
+                    "{decision:?}: {}",
+                    total_variation(&seen, &distribution)
+                );
             }
         }
     }

@@ -1,12 +1,13 @@
-//! Lossy speculative sampling (Tran-Thien 2023; Narasimhan et al., §2 and Lemma 2): a draft stands more often than p/q̂
-//! says, by a factor.
+//! Lossy speculative sampling (Tran-Thien 2023; Narasimhan et al., §2 and Lemma 2): a draft is accepted more often than
+//! p/q̂ says, by a factor.
 //!
 //! ```text
 //! π = max{min{q̂, p/(1 − α)}, p/β}:   a(x) = min(1, p(x)/((1 − α)·q̂(x))),   r = norm(max(0, p/β − q̂))
 //! ```
 //!
 //! lossy has β = 1, as most who use it do. π then need not add up to 1: it gives away E = Σ max(0, q̂ − p/(1 − α)), and
-//! asks for TV(p, q̂) ≥ E back. Normalising the residual absorbs the difference, and the committed token has the law
+//! asks for TV(p, q̂) ≥ E back. Normalising the residual absorbs the difference, and the committed token has the
+//! distribution
 //!
 //! ```text
 //! P(y) = min(q̂, p/(1 − α))(y) + E·max(0, p − q̂)(y)/TV(p, q̂),
@@ -14,7 +15,7 @@
 //!
 //! so that it is p at α = 0 and nears q̂ on the tokens that both know as α nears 1.
 //!
-//! lossy-tuned takes the β at which π does add up to 1, and has law π (App. F.6):
+//! lossy-tuned takes the β at which π does add up to 1, and has distribution π (App. F.6):
 //!
 //! ```text
 //! Σ max(0, q̂ − p/(1 − α)) = Σ max(0, p/β − q̂)

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! η makes π add up to 1. r is measured unscaled, and applied to q̂ and p after S(·) (App. C.1): so r matters on q̂'s
-//! support alone. At T = 0 token-v3 is the lossy greedy rule of Leviathan et al. 2023, App. A.5: the draft stands if
-//! and only if p(v) ≥ (1 − α)·max p (Lemma 7).
+//! support alone. At T = 0 token-v3 is the lossy greedy rule of Leviathan et al. 2023, App. A.5: the draft is accepted
+//! if and only if p(v) ≥ (1 − α)·max p (Lemma 7).
 
 use super::{
     decision::{Decision, Interleaving},

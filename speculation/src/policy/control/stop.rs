@@ -285,7 +285,9 @@ mod tests {
         }
 
         #[test]
-        fn every_draft_makes_a_rejection_likelier(scores in prop::collection::vec(prop::option::of(0.0f64..=1.0), 0..40)) {
+        fn every_draft_makes_a_rejection_likelier(
+            scores in prop::collection::vec(prop::option::of(0.0f64..=1.0), 0..40),
+        ) {
             let mut survival = Survival::new();
             for score in scores {
                 let before = survival.any_rejected();

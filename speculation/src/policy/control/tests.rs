@@ -272,7 +272,8 @@ proptest! {
         adaptive_mode: bool,
         calls in prop::collection::vec(any_call(), 0..200),
     ) {
-        let mut controller = Controller::new(ControlParameters { stop, draft_length, longest, adaptive_mode, has_bonus: true });
+        let parameters = ControlParameters { stop, draft_length, longest, adaptive_mode, has_bonus: true };
+        let mut controller = Controller::new(parameters);
         for call in calls {
             match call {
                 Call::Consider(drafted, outlook) => {

@@ -34,7 +34,7 @@ impl Ledger {
         let statistics = match mode {
             Mode::CloudOnly => Statistics::default(),
             Mode::Speculative(speculation) => Statistics {
-                law: Some(speculation.law()),
+                guarantee: Some(speculation.guarantee()),
                 explanation: speculation.explain.then(Explanation::default),
                 ..Statistics::default()
             },

@@ -12,7 +12,7 @@ use crate::{
     draft::conformal::ThresholdParameters,
     judge::{rules::Rule, unscaled},
     policy::{control::StopRule, gate::Heads, passing::Passing},
-    study::{comparison::ComparisonParameters, statistics::Law},
+    study::{comparison::ComparisonParameters, statistics::Guarantee},
 };
 
 /// The draft model, as a session needs to know it.
@@ -112,8 +112,8 @@ impl Speculation {
     }
 
     /// Under what its texts come about.
-    pub fn law(&self) -> Law {
-        Law { rule: self.rule, lossy: self.rule.info().lossy || self.passing != Passing::Never }
+    pub fn guarantee(&self) -> Guarantee {
+        Guarantee { rule: self.rule, lossy: self.rule.info().lossy || self.passing != Passing::Never }
     }
 
     /// The same under a rule.

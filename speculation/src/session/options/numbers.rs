@@ -272,9 +272,12 @@ pub const MAX_IN_FLIGHT: NumberInfo = NumberInfo {
     label: "Rounds in flight",
     explanation: "Rounds that may await their verdict at a time; the server has a limit of its own",
     details: "With more than 1 the next rounds are drafted while the server verifies. That hides the round trip where \
-              drafting or verifying takes as long as it and most rounds are accepted whole. Where a draft is rejected the \
-              rounds behind it are discarded, with their bytes and the time they took to draft; no bonus token follows a \
-              round that is accepted whole, so that a token takes more forward passes of the server. On a short link, or \
+              drafting or verifying takes as long as it and most rounds are accepted whole. Where a draft is rejected \
+              the \
+              rounds behind it are discarded, with their bytes and the time they took to draft; no bonus token \
+              follows a \
+              round that is accepted whole, so that a token takes more forward passes of the server. On a short link, \
+              or \
               with a draft that is often wrong, 1 is faster. At a seed the text is another than with 1, of the same \
               distribution. 1 with a gate.",
     default: 1.0,

@@ -161,8 +161,8 @@ impl Naive {
         self.lossy_distribution(high)
     }
 
-    /// The law of the committed token: π, unless that is no distribution.
-    fn law(&self, name: &str, pi: Vec<f64>) -> Vec<f64> {
+    /// The distribution of the committed token: π, unless that is no distribution.
+    fn distribution(&self, name: &str, pi: Vec<f64>) -> Vec<f64> {
         let (taken, added) = moved(&pi, &self.q);
         if name != "lossy" || added == 0.0 {
             return pi;
@@ -180,8 +180,8 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// For every rule, parameter, scheme and S(·): acceptance and replacement, enumerated, give the law that the closed
-    /// form says.
+    /// For every rule, parameter, scheme and S(·): acceptance and replacement, enumerated, give the distribution that
+    /// the closed form says.
     #[test]
     fn the_committed_token_has_the_closed_forms_law(case in cases()) {
         let naive = Naive::of(&case);
@@ -192,10 +192,10 @@ proptest! {
                 // A tie; which way it goes is for another test.
                 continue;
             }
-            let law = decision.committed(&case.q, &case.p);
+            let distribution = decision.committed(&case.q, &case.p);
             let replacement = decision.replacement(&case.q, &case.p);
             let sum: f64 = replacement.iter().sum();
-            let mut enumerated = vec![0.0; law.len()];
+            let mut enumerated = vec![0.0; distribution.len()];
             let mut fallen = 0.0;
             for (x, &q) in naive.q.iter().enumerate() {
                 let acceptance = decision.acceptance(&case.q, x as u32);
@@ -208,15 +208,15 @@ proptest! {
             }
             prop_assert!(replacement.iter().all(|weight| (0.0..=1.0 + 1e-12).contains(weight)));
             let name = rule.name();
-            prop_assert!(distance(&law, &enumerated) < 1e-12, "{rule:?}");
-            prop_assert!((law.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{rule:?}");
+            prop_assert!(distance(&distribution, &enumerated) < 1e-12, "{rule:?}");
+            prop_assert!((distribution.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{rule:?}");
             prop_assert!((decision.rejection_rate(&case.q) - fallen).abs() < 1e-12, "{rule:?}");
             if !["bild", "oracle-diff"].contains(&name) {
                 prop_assert!((fallen - moved(&pi, &naive.q).0).abs() < 1e-7, "{rule:?}: {fallen}");
             }
-            let expected = naive.law(name, pi);
+            let expected = naive.distribution(name, pi);
             let tolerance = if ["mentored", "lossy-tuned"].contains(&name) { 1e-7 } else { 1e-11 };
-            prop_assert!(distance(&law, &expected) < tolerance, "{rule:?} {}:\n{law:?}\n{expected:?}", name);
+            prop_assert!(distance(&distribution, &expected) < tolerance, "{rule:?} {}:\n{distribution:?}\n{expected:?}", name);
         }
     }
 

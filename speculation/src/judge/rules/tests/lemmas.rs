@@ -71,7 +71,7 @@ proptest! {
         }
     }
 
-    /// Lemma 7: at T = 0 token-v3 is the greedy rule of Leviathan et al.: the draft v stands if and only if
+    /// Lemma 7: at T = 0 token-v3 is the greedy rule of Leviathan et al.: the draft v is accepted if and only if
     /// p(v) ≥ (1 − α)·max p, and what replaces it is the target's most likely token.
     #[test]
     fn lemma_7_token_v3_is_lossy_greedy_at_temperature_0((row, logits) in logits(), alpha in 0.0f64..=1.0) {
@@ -83,9 +83,9 @@ proptest! {
         // p(v)/max p
         let share = f64::exp(f64::from(case.logits[v as usize]) - f64::from(max));
         prop_assume!((share - (1.0 - rule.parameter())).abs() > 1e-9);
-        let stands = share >= 1.0 - rule.parameter();
-        prop_assert_eq!(decision.acceptance(&case.q, v), f64::from(u8::from(stands)));
-        if !stands {
+        let accepted = share >= 1.0 - rule.parameter();
+        prop_assert_eq!(decision.acceptance(&case.q, v), f64::from(u8::from(accepted)));
+        if !accepted {
             prop_assert_eq!(decision.replacement(&case.q, &case.p), case.p.clone());
         }
     }
@@ -102,21 +102,21 @@ proptest! {
         }
     }
 
-    /// bild and bild-star have one law, and so have oracle-diff and diff; without the coin more is rejected, or the
-    /// same.
+    /// bild and bild-star have one distribution, and so have oracle-diff and diff; without the draw more is rejected,
+    /// or the same.
     #[test]
     fn the_coin_changes_no_law(case in cases(), parameter in 0.0f64..=1.0) {
-        for (sure, coin) in [("bild", "bild-star"), ("oracle-diff", "diff")] {
-            let [sure, coin] = [sure, coin].map(|name| case.judge(&Rule::new(name, parameter).unwrap()));
-            let laws = [&sure, &coin].map(|decision| decision.committed(&case.q, &case.p));
-            prop_assert!(laws[0].iter().zip(&laws[1]).all(|(a, b)| close(*a, *b)));
-            prop_assert!(sure.rejection_rate(&case.q) >= coin.rejection_rate(&case.q) - 1e-12);
+        for (sure, draw) in [("bild", "bild-star"), ("oracle-diff", "diff")] {
+            let [sure, draw] = [sure, draw].map(|name| case.judge(&Rule::new(name, parameter).unwrap()));
+            let distributions = [&sure, &draw].map(|decision| decision.committed(&case.q, &case.p));
+            prop_assert!(distributions[0].iter().zip(&distributions[1]).all(|(a, b)| close(*a, *b)));
+            prop_assert!(sure.rejection_rate(&case.q) >= draw.rejection_rate(&case.q) - 1e-12);
         }
     }
 }
 
-/// The law of lossy with β = 1, by hand: q = (1/2, 1/2, 0), p = (1/4, 1/4, 1/2), α = 1/4. Then p/(1 − α) = (1/3, 1/3,
-/// 2/3), E = 1/3, and all of it goes to the third token, which is the only one that p makes more likely.
+/// The distribution of lossy with β = 1, by hand: q = (1/2, 1/2, 0), p = (1/4, 1/4, 1/2), α = 1/4. Then p/(1 − α) =
+/// (1/3, 1/3, 2/3), E = 1/3, and all of it goes to the third token, which is the only one that p makes more likely.
 #[test]
 fn lossy_without_tuning_has_a_law_of_its_own() {
     let logits = [0.25f32, 0.25, 0.5].map(f32::ln).to_vec();

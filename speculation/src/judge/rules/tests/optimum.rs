@@ -20,7 +20,7 @@ fn solution(case: &Case, allowed: f64) -> Vec<f64> {
     match case.judge(&Rule::new("mentored", allowed).unwrap()) {
         Decision::Keep => case.dense_q(),
         Decision::Speculate(pi) => pi.dense(&case.q, &case.p),
-        Decision::Replace => panic!("mentored flips coins"),
+        Decision::Replace => panic!("mentored draws"),
     }
 }
 
@@ -62,7 +62,7 @@ proptest! {
         prop_assert!(found > allowed - 1e-9 || all, "{found} of {allowed}: more was allowed");
     }
 
-    /// From D = 0, where π = p, to D = KL(p‖q̂), where every draft stands.
+    /// From D = 0, where π = p, to D = KL(p‖q̂), where every draft is accepted.
     #[test]
     fn the_ends_are_the_target_and_the_draft(case in cases()) {
         let q = case.dense_q();
@@ -104,8 +104,8 @@ proptest! {
             prop_assert!(divergence(&p, &pi) > allowed || acceptance(&q, &pi) <= best);
         }
         for rule in rules() {
-            let law = case.judge(&rule).committed(&case.q, &case.p);
-            prop_assert!(divergence(&p, &law) > allowed || acceptance(&q, &law) <= best, "{rule:?}");
+            let distribution = case.judge(&rule).committed(&case.q, &case.p);
+            prop_assert!(divergence(&p, &distribution) > allowed || acceptance(&q, &distribution) <= best, "{rule:?}");
         }
         let climbed = climb(&q, &p, allowed, &mut randomness);
         prop_assert!(acceptance(&q, &climbed) <= best, "{climbed:?}");

@@ -57,25 +57,25 @@ impl World {
 }
 
 /// Which drafts stand.
-enum Coin {
+enum Draw {
     Seeded(Box<Randomness>),
     /// As evenly as can be: the sum of what should have stood and has not.
     Even(f64),
 }
 
-impl Coin {
+impl Draw {
     fn seeded(seed: u64) -> Self {
         Self::Seeded(Box::new(Randomness::new(seed, End::Edge)))
     }
 
-    fn stands(&mut self, rate: f64) -> bool {
+    fn accepts(&mut self, rate: f64) -> bool {
         match self {
             Self::Seeded(randomness) => randomness.unit() < rate,
             Self::Even(owed) => {
                 *owed += rate;
-                let stands = *owed >= 1.0;
-                *owed -= f64::from(stands);
-                stands
+                let accepts = *owed >= 1.0;
+                *owed -= f64::from(accepts);
+                accepts
             }
         }
     }
@@ -84,7 +84,7 @@ impl Coin {
 struct Session {
     controller: Controller,
     world: World,
-    coin: Coin,
+    draw: Draw,
     /// Times vary by a factor between 1 ± this.
     jitter: f64,
     noise: Randomness,
@@ -94,11 +94,11 @@ struct Session {
 }
 
 impl Session {
-    fn new(stop: StopRule, adaptive_mode: bool, world: World, coin: Coin) -> Self {
+    fn new(stop: StopRule, adaptive_mode: bool, world: World, draw: Draw) -> Self {
         let parameters = ControlParameters { stop, draft_length: 4, longest: LONGEST, adaptive_mode, has_bonus: true };
         let noise = Randomness::new(11, End::Cloud);
         let controller = Controller::new(parameters);
-        Self { controller, world, coin, jitter: 0.0, noise, uplink: Link::unlimited(), now: ms(0.0), tokens: 0 }
+        Self { controller, world, draw, jitter: 0.0, noise, uplink: Link::unlimited(), now: ms(0.0), tokens: 0 }
     }
 
     fn varied(&mut self, time: f64) -> Duration {
@@ -112,7 +112,7 @@ impl Session {
             drafted += 1;
         }
         let mut accepted = 0;
-        while accepted < drafted && self.coin.stands(self.world.acceptance_rate) {
+        while accepted < drafted && self.draw.accepts(self.world.acceptance_rate) {
             accepted += 1;
         }
         let drafting = self.varied(self.world.draft * drafted as f64);
@@ -191,7 +191,7 @@ fn near(world: World, off: f64) -> core::ops::RangeInclusive<u32> {
 fn odld_settles_exactly_after_the_rate_leaps_tenfold() {
     let (mut exact, mut lengths) = (0, std::collections::BTreeSet::new());
     for start in WORLDS {
-        let mut session = Session::new(StopRule::Odld, false, start, Coin::Even(0.0));
+        let mut session = Session::new(StopRule::Odld, false, start, Draw::Even(0.0));
         for world in steps(start) {
             session.world = world;
             session.rounds(20);
@@ -212,7 +212,7 @@ fn odld_settles_exactly_after_the_rate_leaps_tenfold() {
     assert!(exact >= 20 && lengths.len() >= 8);
 }
 
-/// The same with coins and with times that vary by a fifth. Settled: from the 20th to the 60th round after the step, in
+/// The same with draws and with times that vary by a fifth. Settled: from the 20th to the 60th round after the step, in
 /// 9 of 10 γ* is within one of what ODLD gives for α ± 0.08, two deviations of its estimate; and what γ* loses
 /// against the best length is 2 % of the speed in the mean.
 #[test]
@@ -220,8 +220,8 @@ fn odld_settles_under_noise() {
     let (mut within, mut rounds, mut lost) = (0, 0, 0.0);
     for (seed, start) in WORLDS.into_iter().enumerate() {
         for repetition in 0..8 {
-            let coin = Coin::seeded(100 * seed as u64 + repetition);
-            let mut session = Session::new(StopRule::Odld, false, start, coin);
+            let draw = Draw::seeded(100 * seed as u64 + repetition);
+            let mut session = Session::new(StopRule::Odld, false, start, draw);
             session.jitter = 0.2;
             for world in steps(start) {
                 session.world = world;
@@ -248,7 +248,7 @@ fn odld_settles_under_noise() {
 fn odld_follows_a_drift() {
     let mut most = 0.0f64;
     for start in WORLDS {
-        let mut session = Session::new(StopRule::Odld, false, start, Coin::Even(0.0));
+        let mut session = Session::new(StopRule::Odld, false, start, Draw::Even(0.0));
         session.rounds(60);
         for _ in 0..100 {
             session.world.rate *= 0.97;
@@ -264,7 +264,7 @@ fn odld_follows_a_drift() {
 #[test]
 fn old_rounds_are_forgotten() {
     let mut world = World { acceptance_rate: 0.8, ..WORLDS[2] };
-    let mut session = Session::new(StopRule::Odld, false, world, Coin::Even(0.0));
+    let mut session = Session::new(StopRule::Odld, false, world, Draw::Even(0.0));
     session.jitter = 0.3;
     session.rounds(300);
     let before = session.controller.estimates().cost_ratio.unwrap();
@@ -284,7 +284,7 @@ fn old_rounds_are_forgotten() {
 /// when the link changes.
 #[test]
 fn rounds_vary_as_much_as_is_needed_and_no_more() {
-    let mut session = Session::new(StopRule::Odld, false, WORLDS[0], Coin::Even(0.0));
+    let mut session = Session::new(StopRule::Odld, false, WORLDS[0], Draw::Even(0.0));
     session.rounds(100);
     let chosen = session.chosen() as usize;
     let trials = (0..100).filter(|_| session.round() != chosen).count();
@@ -311,7 +311,7 @@ fn rounds_vary_as_much_as_is_needed_and_no_more() {
 #[test]
 fn one_stalled_round_decides_nothing() {
     for start in WORLDS {
-        let mut session = Session::new(StopRule::Odld, false, start, Coin::Even(0.0));
+        let mut session = Session::new(StopRule::Odld, false, start, Draw::Even(0.0));
         session.rounds(60);
         let before = session.controller.estimates();
         let mut stalled = session.controller.clone();
@@ -357,7 +357,7 @@ fn moves(session: &mut Session, count: usize) -> (usize, u32, f64) {
 #[test]
 fn as2_leaves_speculation_where_it_does_not_pay_and_comes_back() {
     for start in WORLDS {
-        let mut session = Session::new(StopRule::Odld, true, start, Coin::seeded(5));
+        let mut session = Session::new(StopRule::Odld, true, start, Draw::seeded(5));
         for (rate, draft) in [(1.0, 1.0), (0.002, 1.0), (1.0, 1.0), (1.0, 60.0), (1.0, 1.0)] {
             let world = World { rate: start.rate * rate, draft: start.draft * draft, ..start };
             session.world = world;
@@ -384,7 +384,7 @@ fn as2_leaves_speculation_where_it_does_not_pay_and_comes_back() {
 #[test]
 fn the_speedup_is_that_of_the_truth() {
     for world in WORLDS {
-        let mut session = Session::new(StopRule::Odld, true, world, Coin::Even(0.0));
+        let mut session = Session::new(StopRule::Odld, true, world, Draw::Even(0.0));
         moves(&mut session, 150);
         let estimates = session.controller.estimates();
         let truth = world.best_speed() * world.alone;
@@ -396,7 +396,7 @@ fn the_speedup_is_that_of_the_truth() {
 /// Times of rounds that hold more than the round do not count: those of a prompt and of what the target wrote alone.
 #[test]
 fn reading_is_not_part_of_a_round_s_times() {
-    let mut session = Session::new(StopRule::Odld, true, WORLDS[0], Coin::Even(0.0));
+    let mut session = Session::new(StopRule::Odld, true, WORLDS[0], Draw::Even(0.0));
     moves(&mut session, 60);
     let before = session.controller.estimates().cost_ratio;
     let drafted = session.chosen() as usize;

@@ -1,0 +1,34 @@
+//! What training is asked for.
+
+use outrider_codec::frame::SamplingParameters;
+
+/// What training is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Texts of all kinds together; four for every prompt.
+    pub texts: usize,
+    /// Tokens of a text at most, its beginning included.
+    pub length: usize,
+    /// S, of both models.
+    pub sampling: SamplingParameters,
+    /// λ: a token is acceptable if q ≤ λ·p.
+    pub lambda: f64,
+    /// τ: the gate passes a token at this score and above.
+    pub threshold: f64,
+    /// Decides everything that is drawn.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    /// For what sessions sample with if nothing else is said.
+    fn default() -> Self {
+        Self {
+            texts: 600,
+            length: 128,
+            sampling: SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 },
+            lambda: 1.2,
+            threshold: 0.5,
+            seed: 1,
+        }
+    }
+}
