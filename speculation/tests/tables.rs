@@ -151,11 +151,25 @@ fn the_package_has_the_tables() {
     put("web/src/outrider/choices.ts", &typescript());
 }
 
-/// The table of a kind between its two comments, in a document.
-fn documented(text: &str, kind: &NameInfo) -> String {
-    let (start, end) = (format!("<!-- table: {} -->\n", kind.name), "<!-- end of table -->");
+/// The text with another table between a comment that names it and one that ends it; as it is if it has none of the name.
+fn with_table(text: &str, name: &str, table: &str) -> String {
+    let (start, end) = (format!("<!-- table: {name} -->\n"), "<!-- end of table -->");
     let Some((before, rest)) = text.split_once(&start) else { return text.to_owned() };
     let (_, after) = rest.split_once(end).unwrap();
+    format!("{before}{start}{table}\n{end}{after}")
+}
+
+/// The names of a kind with what they are and where they come from, for readers.
+fn sourced(text: &str, kind: &NameInfo) -> String {
+    let mut table = format!("\n| `{}` | {} | source |\n|---|---|---|\n", kind.name, kind.explanation);
+    for Entry { name, explanation, source, .. } in (kind.entries)() {
+        writeln!(table, "| `{name}` | {explanation} | {source} |").unwrap();
+    }
+    with_table(text, kind.name, &table)
+}
+
+/// The names of a kind with the options that they read, for programmers.
+fn documented(text: &str, kind: &NameInfo) -> String {
     let mut table = format!("\n| `{}` | {} | options that it reads |\n|---|---|---|\n", kind.name, kind.explanation);
     for Entry { name, explanation, options, parameter, .. } in (kind.entries)() {
         let mut options: Vec<String> = options.iter().map(|option| format!("`{option}`")).collect();
@@ -164,29 +178,30 @@ fn documented(text: &str, kind: &NameInfo) -> String {
         }));
         writeln!(table, "| `{name}` | {explanation} | {} |", options.join(", ")).unwrap();
     }
-    format!("{before}{start}{table}\n{end}{after}")
+    with_table(text, kind.name, &table)
 }
 
 /// The table of the options that are numbers.
 fn documented_numbers(text: &str) -> String {
-    let (start, end) = ("<!-- table: numbers -->\n", "<!-- end of table -->");
-    let (before, rest) = text.split_once(start).unwrap();
-    let (_, after) = rest.split_once(end).unwrap();
     let mut table = String::from("\n| option | what it is | range | default |\n|---|---|---|---|\n");
     for info in NUMBERS {
         let symbol = if info.symbol.is_empty() { String::new() } else { format!(" {}", info.symbol) };
         writeln!(table, "| `{}`{symbol} | {} | {} | {} |", info.name, info.explanation, info.bounds, info.default)
             .unwrap();
     }
-    format!("{before}{start}{table}\n{end}{after}")
+    with_table(text, "numbers", &table)
 }
 
 #[test]
 fn the_docs_have_the_tables() {
-    let path = "web/README.md";
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
-    let text = NAMES.iter().fold(text, |text, kind| documented(&text, kind));
+    let read = |path| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
+    let (path, readme) = ("web/README.md", "README.md");
+    let text = NAMES.iter().fold(read(path), |text, kind| documented(&text, kind));
+    assert_eq!(text.matches("<!-- table: ").count(), 4, "{path} has lost a table");
     put(path, &documented_numbers(&text));
+    let text = NAMES.iter().fold(read(readme), |text, kind| sourced(&text, kind));
+    assert_eq!(text.matches("<!-- table: ").count(), 2, "{readme} has lost a table");
+    put(readme, &text);
 }
 
 /// Every option of drafting is in a table, and there is no other.
