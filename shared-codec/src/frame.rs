@@ -1,10 +1,11 @@
-//! The frames. This module alone knows their byte layout; [`crate::format`] describes it for other languages.
+//! The frames. This module alone knows their byte layout, and [`crate::format`] describes it for other languages: what
+//! a frame has is in `messages.rs`, its bytes in `encode.rs` and `decode.rs`, the bytes that tell frames apart in `tags.rs`.
 
 mod decode;
 mod encode;
 mod errors;
-mod layout;
 mod messages;
+mod tags;
 
 pub use errors::{ErrorCode, ErrorFrame};
 pub use messages::{

@@ -15,13 +15,13 @@ use outrider_speculation::{
 use wasm_bindgen::prelude::*;
 
 use crate::{
-    connection::{Browser, CachedDraft, Connection},
     error::Failure,
     link::Links,
     options::{
         ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, SavedObject,
         ServerInfo, Summary, TokenEvent, to_js,
     },
+    platform::{Browser, CachedDraft, Connection},
 };
 
 /// A draft model, and a connection to a server that verifies its drafts.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `loader` | a draft model from the chunks of its download |
 //! | `edge` | owns the draft model and the connection; what JavaScript sees |
-//! | `connection` | what the driver of a session needs of the browser |
+//! | `platform` | what the driver of a session needs of the browser |
 //! | `heads` | trained heads, from their file to what the session decides by |
 //! | `link` | the socket behind a link of given rate and delay that really holds bytes back |
 //! | `options` | the plain objects that cross to JavaScript |
@@ -15,13 +15,13 @@
 //! No decision is made here. Builds for wasm32 only; on other targets the crate is empty.
 #![cfg(target_arch = "wasm32")]
 
-mod connection;
 mod edge;
 mod error;
 mod heads;
 mod link;
 mod loader;
 mod options;
+mod platform;
 mod threads;
 mod turn;
 

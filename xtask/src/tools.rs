@@ -84,6 +84,8 @@ impl Tool {
     fn install_command(&self, workspace: &Workspace) -> Command {
         let mut command = workspace.cargo("install");
         command
+            // Its warnings are about other people's code, and about a folder that nobody has to add to PATH.
+            .arg("--quiet")
             .arg(self.package)
             .arg("--version")
             .arg(self.version.to_string())

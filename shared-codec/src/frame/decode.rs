@@ -3,7 +3,7 @@
 use super::{
     Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, MAX_DRAFT_TOKENS, MAX_ERROR_TEXT,
     MAX_FRAME_BYTES, Next, PROTOCOL_VERSION, Prompt, Request, Resume, SamplingParameters, TargetDist, Ticket, Token,
-    Verdict, Welcome, encode::put_target, layout::*,
+    Verdict, Welcome, encode::put_target, tags::*,
 };
 use crate::{error::DecodeError, rule::RuleParameters, scheme::SchemeParameters, wire::ByteReader};
 

@@ -1,6 +1,6 @@
 //! Frames to bytes.
 
-use super::{Finish, Frame, MAX_ERROR_TEXT, Next, PROTOCOL_VERSION, Request, TargetDist, Ticket, layout::*};
+use super::{Finish, Frame, MAX_ERROR_TEXT, Next, PROTOCOL_VERSION, Request, TargetDist, Ticket, tags::*};
 use crate::{rule::RuleParameters, wire::put_varint};
 
 impl Frame {

@@ -1,4 +1,4 @@
-use super::{errors::ERROR_CODES, layout::*, *};
+use super::{errors::ERROR_CODES, tags::*, *};
 use crate::{
     choice::Choice,
     distribution::{DraftDist, DraftToken},

@@ -3,19 +3,19 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `round` | what is judged, and what is said of it |
-//! | `acceptance` | a round by rows of the target's logits: [`judge`] |
+//! | `verify` | a round by rows of the target's logits: [`judge`] |
 //! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
 //! | [`dssd`] | how a rejected draft is resampled at the edge |
 //! | [`coupled`] | how often both ends choose the same with shared noise |
 //! | [`thinning`] | a round where only single probabilities and samples of the target's distribution can be had |
 
-mod acceptance;
 pub mod coupled;
 pub mod dssd;
 mod round;
 pub mod rules;
 pub mod thinning;
 pub mod unscaled;
+mod verify;
 
-pub use acceptance::judge;
 pub use round::{Judged, Judgement, JudgementError, NextToken, Round};
+pub use verify::judge;

@@ -8,6 +8,8 @@
 //!   draft with which the probability 1 − Π P(accept) that any is rejected exceeds a threshold.
 //! - **BiLD** (Kim et al. 2023; Narasimhan et al., appendix F.5): the round ends before the first token of which the
 //!   draft model is not sure, max q < 1 − α_f, or with ten drafts.
+//!
+//! Here are the table and the formulas; where they are asked, draft by draft, is `control.rs` (`wants`, `consider`).
 
 use outrider_codec::choices;
 

@@ -5,9 +5,10 @@ use crate::sample::{End, Randomness};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-/// KL(p‖π) in nats.
+/// KL(p‖π) in nats, of the tokens that are not lost in rounding beside the others: where p is less, π may be 0, and the
+/// divergence would be infinite for a token that is never drawn.
 fn divergence(p: &[f64], pi: &[f64]) -> f64 {
-    p.iter().zip(pi).filter(|&(&p, _)| p > 0.0).map(|(p, pi)| p * (p / pi).ln()).sum()
+    p.iter().zip(pi).filter(|&(&p, _)| p > f64::EPSILON).map(|(p, pi)| p * (p / pi).ln()).sum()
 }
 
 /// Σ min(q, π).
