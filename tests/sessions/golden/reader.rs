@@ -238,12 +238,12 @@ fn finish_name(finish: Option<Finish>) -> &'static str {
 }
 
 /// A distribution and the id that is chosen from it; or two ids and, to its last bit, the ratio of their noise.
-pub fn noise(distribution: &Value) -> Value {
-    let number = |field: &str| distribution[field].as_u64().unwrap();
+pub fn noise(drawn: &Value) -> Value {
+    let number = |field: &str| drawn[field].as_u64().unwrap();
     let shared = SharedNoise::new(number("seed"));
     let position = number("position") as usize;
-    let mut found = distribution.clone();
-    if distribution["distribution"] == "pair" {
+    let mut found = drawn.clone();
+    if drawn["law"] == "pair" {
         let (first, second) = (number("first") as usize, number("second") as usize);
         let is_second_chosen = |bits: u64| {
             let mut distribution = vec![0.0; second + 1];
@@ -264,7 +264,7 @@ pub fn noise(distribution: &Value) -> Value {
         }
         found["least_bits"] = json!(enough);
     } else {
-        let weight = |id: u64| if distribution["distribution"] == "uniform" { 1.0 } else { 1.0 / (id + 1) as f64 };
+        let weight = |id: u64| if drawn["law"] == "uniform" { 1.0 } else { 1.0 / (id + 1) as f64 };
         let weights: Vec<f64> = (0..number("vocab_size")).map(weight).collect();
         found["chosen"] = json!(shared.choose(position, &weights));
     }

@@ -67,7 +67,7 @@ pub fn make() -> Vec<(&'static str, Value)> {
     let coupled = SchemeParameters::Coupled;
     files.push((
         "coupled",
-        json!({ "sessions": [in_process(300, coupled), coupled_extremes()], "noise": noise_laws() }),
+        json!({ "sessions": [in_process(300, coupled), coupled_extremes()], "noise": noise_cases() }),
     ));
     files
 }
@@ -199,19 +199,17 @@ fn by_ranks() -> Value {
     recorder.done()
 }
 
-fn noise_laws() -> Vec<Value> {
-    let mut laws = Vec::new();
+fn noise_cases() -> Vec<Value> {
+    let mut cases = Vec::new();
     for (seed, position) in [(0, 0), (7, 1), (u64::MAX, 1_000_000), (1 << 40, 5)] {
-        for distribution in ["uniform", "harmonic"] {
-            laws.push(json!({ "distribution": distribution, "vocab_size": 512, "seed": seed, "position": position }));
+        for shape in ["uniform", "harmonic"] {
+            cases.push(json!({ "law": shape, "vocab_size": 512, "seed": seed, "position": position }));
         }
         for (first, second) in [(0, 1), (7, 8), (3, 151_935)] {
-            laws.push(
-                json!({ "distribution": "pair", "first": first, "second": second, "seed": seed, "position": position }),
-            );
+            cases.push(json!({ "law": "pair", "first": first, "second": second, "seed": seed, "position": position }));
         }
     }
-    laws.iter().map(noise).collect()
+    cases.iter().map(noise).collect()
 }
 
 /// Every kind of frame, and of what can be in it.

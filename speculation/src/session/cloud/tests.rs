@@ -450,7 +450,7 @@ fn statistics_that_are_not_the_drafts_are_malformed() {
 #[test]
 fn rules_that_cannot_be_used_are_refused_and_the_session_goes_on() {
     let cases = [
-        (16, 0.5, SCHEME),
+        (255, 0.5, SCHEME),
         (127, 0.0, SCHEME),
         (1, 1.0, SCHEME),
         (3, 1.5, SCHEME),
