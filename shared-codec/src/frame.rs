@@ -1,5 +1,6 @@
 //! The frames. This module alone knows their byte layout, and [`crate::format`] describes it for other languages: what
-//! a frame has is in `messages.rs`, its bytes in `encode.rs` and `decode.rs`, the bytes that tell frames apart in `tags.rs`.
+//! a frame has is in `messages.rs`, its bytes in `encode.rs` and `decode.rs`, the bytes that tell frames apart in
+//! `tags.rs`.
 
 mod decode;
 mod encode;

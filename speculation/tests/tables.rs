@@ -151,7 +151,8 @@ fn the_package_has_the_tables() {
     put("web/src/outrider/choices.ts", &typescript());
 }
 
-/// The text with another table between a comment that names it and one that ends it; as it is if it has none of the name.
+/// The text with another table between a comment that names it and one that ends it; as it is if it has none of the
+/// name.
 fn with_table(text: &str, name: &str, table: &str) -> String {
     let (start, end) = (format!("<!-- table: {name} -->\n"), "<!-- end of table -->");
     let Some((before, rest)) = text.split_once(&start) else { return text.to_owned() };

@@ -1,5 +1,6 @@
 //! What the driver of a session needs of the browser: a draft model in its memory, a way to the server, and its clock.
-//! The driver itself, which connects again and again, is `speculation/src/session/driver.rs`; the socket is in `link.rs`.
+//! The driver itself, which connects again and again, is `speculation/src/session/driver.rs`; the socket is in
+//! `link.rs`.
 
 use std::{rc::Rc, time::Duration};
 

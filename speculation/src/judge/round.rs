@@ -1,7 +1,7 @@
 //! A round to be judged and its judgement, as values.
 //!
-//! Whoever knows the target's distribution gives the same [`Judgement`] of a [`Round`]: [`judge`](super::judge) in `verify.rs` on
-//! rows of logits, a device where its logits are, a gateway by what an engine tells it.
+//! Whoever knows the target's distribution gives the same [`Judgement`] of a [`Round`]: [`judge`](super::judge) in
+//! `verify.rs` on rows of logits, a device where its logits are, a gateway by what an engine tells it.
 
 use outrider_codec::{
     frame::{SamplingParameters, TargetDist},
