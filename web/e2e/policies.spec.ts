@@ -77,7 +77,9 @@ test('the badge belongs to the text: it stays when another rule is chosen, until
   await demo.run();
   await demo.choose('rule', 'exact');
   await expect(page.locator('#verification .badge')).toHaveText('exact');
-  await expect(page.locator('#guarantee')).toContainText('Under opt, α = 0.7: the text is not distributed as');
+  await expect(page.locator('#guarantee')).toContainText(
+    'Under opt, α = 0.7: the text is not distributed as',
+  );
   await demo.run('Cloud only');
   await expect(badge(page)).toHaveText('exact');
 });

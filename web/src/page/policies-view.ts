@@ -2,7 +2,14 @@ import { policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
 import type { Heads, Policy, Scheme } from '../outrider/index.js';
 import { addField, element, make } from './elements.js';
 import { showGuarantee } from './guarantee-view.js';
-import { explanationOf, guaranteeOf, missingSentence, policyOf, policySelects, rangeHint } from './policies.js';
+import {
+  explanationOf,
+  guaranteeOf,
+  missingSentence,
+  policyOf,
+  policySelects,
+  rangeHint,
+} from './policies.js';
 import type { ChosenPolicies, Guarantee, PolicySelect, PolicySettings } from './policies.js';
 import { parseNumber, stepped } from './settings.js';
 
