@@ -13,6 +13,9 @@ use crate::version::Version;
 /// Variables that make cargo drop the flags in .cargo/config.toml or move its outputs.
 const OVERRIDES: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"];
 
+/// How the names of variables begin that cargo sets for the one crate whose program it runs.
+const OURS: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+
 /// The repository and its build folder.
 #[derive(Debug)]
 pub struct Workspace {
@@ -73,6 +76,13 @@ impl Workspace {
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         for name in OVERRIDES {
             command.env_remove(name);
+        }
+        // What cargo says of xtask to xtask: build scripts that look at such a variable would run once more, and what
+        // depends on them be compiled again, whenever `cargo xtask` and `cargo` take turns.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| OURS.iter().any(|start| name.starts_with(start))) {
+                command.env_remove(name);
+            }
         }
         command
     }
