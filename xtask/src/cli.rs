@@ -16,7 +16,7 @@ Outrider's build and test commands.
 
 Usage: cargo xtask <command>
 
-  demo                 build the edge in the one form that every browser runs, the page and the server, then serve the
+  demo                 build the edge without threads, which every browser runs, the page and the server, then serve the
                        demo until Ctrl-C
       --port N         port on 127.0.0.1 (default 8787; 0 takes a free one)
       --check          instead of waiting for you: open the page in Chromium, generate a text, exit 0 if it worked
@@ -53,7 +53,7 @@ Usage: cargo xtask <command>
                        program, in target/cuda/release; half an hour the first time, no GPU needed
   help                 this text
 
-The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen, wasm-pack, cargo-deny,
+The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen's test runner, cargo-deny,
 cargo-fuzz and typos under target/tools; npm packages under web/node_modules; on Debian with root also Chromium and a
 C++ compiler. Node 20.19 or newer and, for e2e, Python 3 have to be there already. Environment variables that count:
 

@@ -10,7 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::page::Page;
 use crate::process::Running;
 use crate::server;
-use crate::tools::Tool;
+use crate::tools;
 use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
@@ -46,10 +46,10 @@ impl<'a> Demo<'a> {
         // Dependencies first: without Node there is no need to compile for minutes.
         step(1, "the page's npm packages", "half a minute the first time");
         let page = Page::install(workspace)?;
-        step(2, "wasm-bindgen, which joins Rust and JavaScript", "two minutes the first time");
-        Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+        step(2, "wasm-bindgen, which joins Rust and JavaScript", "half a minute the first time");
+        tools::wasm_bindgen(workspace)?;
         let names = builds.iter().map(|build| build.name).collect::<Vec<_>>().join(", ");
-        step(3, &format!("the edge for the browser ({names})"), "two minutes a build the first time");
+        step(3, &format!("the edge for the browser ({names})"), "two minutes the first time");
         wasm::build_edge(workspace, builds)?;
         step(4, "the page", "ten seconds");
         page.build()?;
@@ -71,8 +71,8 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     // Asked before the build, so that nobody waits minutes for this answer; the port is free again right away.
     let address = server::free_address(options.port)?;
     let browser = options.check.then(chromium::browser).transpose()?;
-    // One build that every browser runs.
-    let demo = Demo::build(workspace, &[Build::SIMD128])?;
+    // The fastest for one thread, which is all that the default draft is split over, and one that every browser runs.
+    let demo = Demo::build(workspace, &[Build::RELAXED, Build::SIMD128])?;
 
     let interrupt = Interrupt::listen()?;
     let mut server =

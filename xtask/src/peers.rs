@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::page::Page;
 use crate::process;
-use crate::tools::Tool;
+use crate::tools;
 use crate::wasm::{self, Compiler};
 use crate::workspace::Workspace;
 
@@ -99,7 +99,7 @@ impl<'a> Peers<'a> {
     /// candle's `quantized_llama` for the browser, as candle_browser.js and candle_browser_bg.wasm in `folder`.
     pub fn candle_browser(&self, folder: &Path) -> Result<()> {
         let compiler = Compiler::find_or_install(self.workspace)?;
-        let bindgen = Tool::wasm_bindgen(self.workspace)?.find_or_install(self.workspace)?;
+        let bindgen = tools::wasm_bindgen(self.workspace)?;
         let target = self.folder.join("candle");
         let mut command = compiler.cargo(self.workspace, "build");
         command.args(["--quiet", "--release", "--locked", "--lib", "--manifest-path"]);

@@ -9,17 +9,30 @@ use crate::process;
 use crate::version::Version;
 use crate::workspace::Workspace;
 
+/// What turns a module that rustc made for wasm32 into one with JavaScript glue: the `wasm-bindgen` in PATH if it is of
+/// the crate's version, else src/bin/bindgen.rs, built if need be.
+pub fn wasm_bindgen(workspace: &Workspace) -> Result<PathBuf> {
+    let known = Tool::new("wasm-bindgen-cli", "wasm-bindgen", workspace.locked_version("wasm-bindgen")?);
+    if let Some(path) = process::find_on_path(known.binary).filter(|path| known.is_at(path)) {
+        return Ok(path);
+    }
+    // Not --release: it runs for seconds.
+    let mut build = workspace.cargo("build");
+    process::run(build.args(["--quiet", "--package", "xtask", "--bin", "bindgen", "--features", "bindgen"]))?;
+    Ok(workspace.target().join("debug").join(format!("bindgen{}", std::env::consts::EXE_SUFFIX)))
+}
+
 /// A program that `cargo install` can make, at the one version that we have seen working.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
     package: &'static str,
     binary: &'static str,
     version: Version,
+    /// For `cargo install`, beyond the package's name.
+    options: &'static [&'static str],
 }
 
 impl Tool {
-    /// Runs the browser tests of a crate.
-    pub const WASM_PACK: Self = Self::new("wasm-pack", "wasm-pack", Version::new(0, 15, 1));
     /// Checks licences, duplicate crates and where crates come from.
     pub const CARGO_DENY: Self = Self::new("cargo-deny", "cargo-deny", Version::new(0, 20, 2));
     /// Builds fuzz targets with the compiler's coverage instrumentation.
@@ -28,14 +41,17 @@ impl Tool {
     pub const TYPOS: Self = Self::new("typos-cli", "typos", Version::new(1, 52, 0));
 
     const fn new(package: &'static str, binary: &'static str, version: Version) -> Self {
-        Self { package, binary, version }
+        Self { package, binary, version, options: &[] }
     }
 
-    /// Turns what rustc makes for wasm32 into a module with JavaScript glue. Its version has to be that of the
-    /// wasm-bindgen crate to the last digit, so it is read from Cargo.lock and stands nowhere else.
-    pub fn wasm_bindgen(workspace: &Workspace) -> Result<Self> {
+    /// Runs the test binaries of a crate in a browser. Its version has to be that of the wasm-bindgen crate to the last
+    /// digit, so it is read from Cargo.lock and stands nowhere else.
+    pub fn wasm_bindgen_test_runner(workspace: &Workspace) -> Result<Self> {
         let version = workspace.locked_version("wasm-bindgen")?;
-        Ok(Self::new("wasm-bindgen-cli", "wasm-bindgen", version))
+        let binary = "wasm-bindgen-test-runner";
+        // It talks to a driver on this machine, without TLS.
+        let options = &["--no-default-features", "--bin", "wasm-bindgen-test-runner"];
+        Ok(Self { options, ..Self::new("wasm-bindgen-cli", binary, version) })
     }
 
     /// The program's path: from PATH if the version is right there, else from target/tools, installed if need be.
@@ -87,6 +103,7 @@ impl Tool {
             // Its warnings are about other people's code, and about a folder that nobody has to add to PATH.
             .arg("--quiet")
             .arg(self.package)
+            .args(self.options)
             .arg("--version")
             .arg(self.version.to_string())
             .arg("--root")
@@ -94,7 +111,8 @@ impl Tool {
             .arg("--target-dir")
             .arg(workspace.target().join("tools-build"))
             // These programs run for seconds and compile for minutes: spare the optimizer.
-            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         command

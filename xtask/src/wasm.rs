@@ -1,4 +1,4 @@
-//! Building and testing for the browser: each crate, in each build, with wasm-bindgen and wasm-pack.
+//! Building and testing for the browser: each crate, in each build, with wasm-bindgen.
 
 mod build;
 mod compiler;
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-pub use build::Build;
+pub use build::{Build, stand_in_for_rustc};
 pub use compiler::{Compiler, TARGET};
 
 use crate::chromium;
 use crate::process;
-use crate::tools::Tool;
+use crate::tools::{self, Tool};
 use crate::workspace::Workspace;
 
 /// A crate that has to work in a browser.
@@ -39,24 +39,45 @@ pub const BROWSER_CRATES: [BrowserCrate; 4] = [
 /// Where the builds with threads cannot be made they are left out, and the page does without.
 pub fn build_edge(workspace: &Workspace, builds: &[Build]) -> Result<()> {
     let compiler = Compiler::find_or_install(workspace)?;
-    let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+    let bindgen = tools::wasm_bindgen(workspace)?;
     let folder = workspace.web().join("src").join("wasm");
+    let builds = possible(builds, &compiler, workspace);
     // The page takes every build that it finds, so none may be left over from an older version.
-    if folder.is_dir() {
-        fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
+    for path in entries(&folder)? {
+        if !builds.iter().any(|build| path == folder.join(build.name)) {
+            fs::remove_dir_all(&path).with_context(|| format!("{} cannot be removed", path.display()))?;
+        }
     }
-    for build in possible(builds, &compiler, workspace) {
-        let mut cargo = build.cargo(&compiler, workspace, "build");
+    for build in builds {
+        let mut cargo = build.cargo(&compiler, workspace, "build")?;
         process::run(cargo.args(["--release", "--package", "outrider-edge"]))?;
         let module = build.target(workspace).join(TARGET).join("release").join("outrider_edge.wasm");
-        process::run(
-            workspace
-                .command(&bindgen)
-                .args(["--target", "web", "--out-name", "outrider_edge"])
-                .arg("--out-dir")
-                .arg(folder.join(build.name))
-                .arg(module),
-        )?;
+        let output = folder.join(build.name);
+        if is_newer(&output.join("outrider_edge_bg.wasm"), &[&module, &bindgen]) {
+            continue;
+        }
+        let mut bindgen = workspace.command(&bindgen);
+        bindgen.args(["--target", "web", "--out-name", "outrider_edge", "--out-dir"]).arg(output).arg(module);
+        process::run(&mut bindgen)?;
+    }
+    ensure_different(&folder)
+}
+
+/// Whether `file` was written after each of `sources`.
+fn is_newer(file: &Path, sources: &[&Path]) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let Some(written) = time(file) else { return false };
+    sources.iter().all(|source| time(source).is_some_and(|source| source < written))
+}
+
+/// Fails if two of the modules in `folder` are the same: then cargo has taken one build for another.
+fn ensure_different(folder: &Path) -> Result<()> {
+    let mut modules: Vec<Vec<u8>> = Vec::new();
+    for path in entries(folder)? {
+        let path = path.join("outrider_edge_bg.wasm");
+        let module = fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+        ensure!(!modules.contains(&module), "{} equals another build of the edge", path.display());
+        modules.push(module);
     }
     Ok(())
 }
@@ -72,7 +93,7 @@ fn possible(builds: &[Build], compiler: &Compiler, workspace: &Workspace) -> Vec
 pub fn build_bench(workspace: &Workspace, name: &str, folder: &Path) -> Result<()> {
     let example = format!("{name}_bench");
     let compiler = Compiler::find_or_install(workspace)?;
-    let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+    let bindgen = tools::wasm_bindgen(workspace)?;
     let mut build = compiler.cargo(workspace, "build");
     process::run(build.args(["--release", "--package", "outrider-edge", "--example", &example]))?;
     let module = workspace.target().join(TARGET).join("release").join("examples").join(format!("{example}.wasm"));
@@ -83,13 +104,13 @@ pub fn build_bench(workspace: &Workspace, name: &str, folder: &Path) -> Result<(
 /// each build. Those whose name ends with `-threads` share their memory among workers.
 pub fn build_edge_bench(workspace: &Workspace, folder: &Path) -> Result<()> {
     let compiler = Compiler::find_or_install(workspace)?;
-    let bindgen = Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?;
+    let bindgen = tools::wasm_bindgen(workspace)?;
     // None may be left over that is not built any more.
     if folder.is_dir() {
         fs::remove_dir_all(folder).with_context(|| format!("{} cannot be removed", folder.display()))?;
     }
     for build in possible(&Build::ALL, &compiler, workspace) {
-        let mut cargo = build.cargo(&compiler, workspace, "build");
+        let mut cargo = build.cargo(&compiler, workspace, "build")?;
         process::run(cargo.args(["--release", "--package", "outrider-edge", "--example", "edge_bench"]))?;
         let examples = build.target(workspace).join(TARGET).join("release").join("examples");
         let mut bindgen = workspace.command(&bindgen);
@@ -124,8 +145,7 @@ pub fn test(workspace: &Workspace) -> Result<()> {
     let runner = Runner {
         workspace,
         compiler: Compiler::find_or_install(workspace)?,
-        bindgen: Tool::wasm_bindgen(workspace)?.find_or_install(workspace)?,
-        wasm_pack: Tool::WASM_PACK.find_or_install(workspace)?,
+        test_runner: Tool::wasm_bindgen_test_runner(workspace)?.find_or_install(workspace)?,
         webdriver_json: chromium::write_webdriver_json(workspace, &chromium::browser()?)?,
         driver: chromium::driver()?,
     };
@@ -139,8 +159,7 @@ pub fn test(workspace: &Workspace) -> Result<()> {
 struct Runner<'a> {
     workspace: &'a Workspace,
     compiler: Compiler,
-    bindgen: PathBuf,
-    wasm_pack: PathBuf,
+    test_runner: PathBuf,
     webdriver_json: PathBuf,
     driver: PathBuf,
 }
@@ -149,27 +168,21 @@ impl Runner<'_> {
     fn run(&self, BrowserCrate { folder, package }: BrowserCrate, build: Build) -> Result<()> {
         println!("\n-- {package} in Chromium, build {}", build.name);
         let folder = self.workspace.root().join(folder);
-        let mut command = self.workspace.command(&self.wasm_pack);
+        let mut command = build.cargo(&self.compiler, self.workspace, "test")?;
+        self.compiler.let_unwind(&mut command);
         command
-            .args(["test", "--headless", "--chrome", "--chromedriver"])
-            .arg(&self.driver)
-            .args(["--mode", "no-install", "--release"])
-            // wasm-pack passes on everything after the path. Doc tests run natively: naming the other targets leaves
-            // them out here (`--tests` would be shorter, but wasm-pack gives that one itself, and once too often).
-            .arg(&folder)
-            .arg("--lib")
+            // As `wasm-pack test --headless --chrome` does. Doc tests run natively: naming the targets leaves them out.
+            .args(["--release", "--package", package, "--lib"])
             .args(integration_tests(&folder.join("tests"))?)
+            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", &self.test_runner)
+            .env("CHROMEDRIVER", &self.driver)
             .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &self.webdriver_json)
+            .env("WASM_BINDGEN_TEST_ONLY_WEB", "1")
             // Test files that do not say where they run would be skipped without this.
             .env("WASM_BINDGEN_USE_BROWSER", "1")
             // Seconds. A language model on one slow core needs more than the runner's 20.
             .env("WASM_BINDGEN_TEST_TIMEOUT", "600")
             .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60");
-        if let Some(tools) = self.bindgen.parent() {
-            process::prepend_path(&mut command, tools)?;
-        }
-        self.compiler.adopt(self.workspace, &mut command)?;
-        build.set_environment(self.workspace, &mut command);
         let mut passed = 0;
         process::run_watched(&mut command, |line| passed += tests_passed(line))?;
         // The runner is content with a crate that has no test for it; a step that names the crate must not be.

@@ -5,7 +5,6 @@
 //!    which cargo builds it along. That is an unstable cargo feature, so RUSTC_BOOTSTRAP unlocks it; the linker is
 //!    the usual toolchain's rust-lld, because Debian's compiler brings none.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,19 +64,16 @@ impl Compiler {
             }
         };
         self.set_environment(&mut command, "std,panic_abort");
+        // Cargo gives the module of each build a file name of its own, as it gives every other crate. Without, each
+        // build overwrites that of the one before, and with a wrapper around rustc cargo does not notice.
+        command.env("__CARGO_DEFAULT_LIB_METADATA", "outrider");
         command.args(["--target", TARGET]);
         command
     }
 
-    /// Makes the `cargo` that `command` starts by itself build with this compiler.
-    pub fn adopt(&self, workspace: &Workspace, command: &mut Command) -> Result<()> {
-        if matches!(self, Self::Debian { .. }) {
-            let folder = cargo_alone(workspace)?;
-            process::prepend_path(command, &folder)?;
-        }
-        // Test binaries unwind.
+    /// As [`cargo`](Self::cargo), for test binaries: they unwind.
+    pub fn let_unwind(&self, command: &mut Command) {
         self.set_environment(command, "std,panic_unwind,panic_abort");
-        Ok(())
     }
 
     fn set_environment(&self, command: &mut Command, std_crates: &str) {
@@ -114,23 +110,4 @@ fn find_linker(workspace: &Workspace) -> Result<PathBuf> {
         .filter(|path| path.is_file())
         .or_else(|| process::find_on_path("wasm-ld"))
         .context("there is no linker for wasm, neither rust-lld nor wasm-ld")
-}
-
-/// A folder with nothing but Debian's cargo in it, to stand first in PATH.
-#[cfg(unix)]
-fn cargo_alone(workspace: &Workspace) -> Result<PathBuf> {
-    let folder = workspace.scratch()?.join("debian-cargo");
-    let link = folder.join("cargo");
-    fs::create_dir_all(&folder)
-        .and_then(|()| match link.exists() {
-            true => Ok(()),
-            false => std::os::unix::fs::symlink(debian_tool("cargo"), &link),
-        })
-        .with_context(|| format!("{} cannot be created", link.display()))?;
-    Ok(folder)
-}
-
-#[cfg(not(unix))]
-fn cargo_alone(_workspace: &Workspace) -> Result<PathBuf> {
-    anyhow::bail!("Debian's compiler is for Debian")
 }
