@@ -53,33 +53,27 @@ impl Step {
         Self::ALL.into_iter().find(|step| step.name() == name)
     }
 
-    /// What the step does, and what may make it slow.
+    /// What the step does.
     const fn purpose(self) -> &'static str {
         match self {
-            Self::Check => {
-                "formatting, spelling, licences, clippy and docs.\n\
-                 The first time, cargo-deny and typos are compiled and all dependencies are analysed."
-            }
-            Self::Native => {
-                "the Rust tests of all crates on this machine.\n\
-                 The first time, all dependencies are compiled with optimizations; candle, which tests compare with, is the largest."
-            }
-            Self::Fuzz => {
-                "libFuzzer on the codec and the state machines, ten seconds each.\n\
-                 The first time, cargo-fuzz and libFuzzer are compiled."
-            }
-            Self::Wasm => {
-                "the tests of the crates that run in a browser, in Chromium.\n\
-                 The first time, wasm-bindgen and wasm-pack are compiled, and each build of the edge."
-            }
-            Self::Page => {
-                "type check, unit tests and build of the npm package in web/.\n\
-                 The first time, npm packages are fetched and the edge is compiled for wasm."
-            }
-            Self::EndToEnd => {
-                "the page in Chromium, drafting against the real server; OpenAI's client from PyPI against it.\n\
-                 Both models run on this machine's processor. The first time, the client is fetched."
-            }
+            Self::Check => "formatting, spelling, licences, clippy and docs",
+            Self::Native => "the Rust tests of all crates on this machine",
+            Self::Fuzz => "libFuzzer on the codec and the state machines, ten seconds each",
+            Self::Wasm => "the tests of the crates that run in a browser, in Chromium",
+            Self::Page => "type check, unit tests and build of the npm package in web/",
+            Self::EndToEnd => "page and server together in Chromium; OpenAI's client from PyPI against the server",
+        }
+    }
+
+    /// How many minutes it usually takes on two cores: the first time, when all is compiled, and later.
+    const fn minutes(self) -> (u32, u32) {
+        match self {
+            Self::Check => (5, 1),
+            Self::Native => (9, 3),
+            Self::Fuzz => (3, 2),
+            Self::Wasm => (5, 1),
+            Self::Page => (4, 1),
+            Self::EndToEnd => (5, 4),
         }
     }
 
@@ -105,7 +99,14 @@ impl Step {
 pub fn run(workspace: &Workspace, steps: &[Step], full: bool) -> Result<()> {
     let mut report = Report::default();
     for (index, &step) in steps.iter().enumerate() {
-        println!("\n=== {} ({} of {}): {}\n", step.name(), index + 1, steps.len(), step.purpose());
+        let (first, later) = step.minutes();
+        println!(
+            "\n=== {} of {}, {}: {}; {first} minutes the first time, {later} later\n",
+            index + 1,
+            steps.len(),
+            step.name(),
+            step.purpose()
+        );
         let start = Instant::now();
         let outcome = step.run(workspace, full);
         let time = start.elapsed();
