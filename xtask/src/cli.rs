@@ -16,7 +16,7 @@ Outrider's build and test commands.
 
 Usage: cargo xtask <command>
 
-  demo                 build the edge without threads, which every browser runs, the page and the server, then serve the
+  demo                 build the edge in the one form that every browser runs, the page and the server, then serve the
                        demo until Ctrl-C
       --port N         port on 127.0.0.1 (default 8787; 0 takes a free one)
       --check          instead of waiting for you: open the page in Chromium, generate a text, exit 0 if it worked

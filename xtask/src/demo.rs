@@ -71,8 +71,8 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     // Asked before the build, so that nobody waits minutes for this answer; the port is free again right away.
     let address = server::free_address(options.port)?;
     let browser = options.check.then(chromium::browser).transpose()?;
-    // The fastest for one thread, which is all that the default draft is split over, and one that every browser runs.
-    let demo = Demo::build(workspace, &[Build::RELAXED, Build::SIMD128])?;
+    // One build that every browser runs.
+    let demo = Demo::build(workspace, &[Build::SIMD128])?;
 
     let interrupt = Interrupt::listen()?;
     let mut server =

@@ -37,9 +37,6 @@ use crate::cli::Request;
 use crate::workspace::Workspace;
 
 fn main() -> ExitCode {
-    if let Some(status) = wasm::stand_in_for_rustc() {
-        return status;
-    }
     match obey() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

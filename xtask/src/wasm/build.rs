@@ -1,20 +1,19 @@
 //! The builds of the edge: one for each set of instructions that browsers may have.
 //!
-//! Relaxed SIMD changes what our own crates are compiled to and nothing else, so that a build with it shares every
-//! dependency with the one without: cargo lets a wrapper around rustc have its say for the workspace's crates alone,
-//! and xtask is that wrapper ([`stand_in_for_rustc`]). Builds with threads need a standard library with atomics, which
-//! nobody distributes; cargo compiles it from its sources (`-Z build-std`, unlocked on stable by RUSTC_BOOTSTRAP).
-//! Build scripts ask for that variable, so these builds have a folder of their own.
+//! Cargo keeps crates with different flags apart, so that builds share a folder, and with it what runs on this machine:
+//! build scripts and macros. Builds with threads need a standard library with atomics, which nobody distributes; cargo
+//! compiles it from its sources (`-Z build-std`, unlocked on stable by RUSTC_BOOTSTRAP). Build scripts ask for that
+//! variable, so these builds have a folder of their own.
 //!
 //! Each needs vectors of 128 bits, which browsers have had since Chrome 91, Firefox 89 and Safari 16.4 (March 2023).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::compiler::{Compiler, TARGET};
+use super::compiler::Compiler;
 use crate::process;
 use crate::workspace::Workspace;
 
@@ -23,17 +22,12 @@ use crate::workspace::Workspace;
 pub struct Build {
     /// The name of its folder in web/src/wasm, and what the npm package calls it.
     pub name: &'static str,
-    /// Whether our own crates are compiled with relaxed SIMD.
-    relaxed: bool,
-    /// Whether it shares its memory among workers.
-    threads: bool,
+    /// What is switched on beyond the baseline of wasm32-unknown-unknown.
+    features: &'static [&'static str],
 }
 
-/// Tells xtask, started in place of rustc, what to switch on in the crate that it compiles.
-const FEATURES_VARIABLE: &str = "XTASK_RUSTC_TARGET_FEATURES";
-
 /// What makes memory shared among workers. Cargo's own flags say the linker nothing of it.
-const ATOMICS: &str = ",+atomics,+bulk-memory,+mutable-globals";
+const ATOMICS: &str = "+atomics,+bulk-memory,+mutable-globals";
 
 /// The largest memory that wasm32 can address, 4 GiB: shared memory has to name a bound, and takes nothing for it but
 /// addresses.
@@ -50,59 +44,54 @@ const LINK_SHARED: [&str; 7] = [
 
 impl Build {
     /// Vectors of 128 bits. Its flags are those of .cargo/config.toml.
-    pub const SIMD128: Self = Self { name: "simd128", relaxed: false, threads: false };
+    pub const SIMD128: Self = Self { name: "simd128", features: &["+simd128"] };
     /// And dot products of bytes, whose rounding is the processor's.
-    pub const RELAXED: Self = Self { name: "relaxed", relaxed: true, threads: false };
+    pub const RELAXED: Self = Self { name: "relaxed", features: &["+simd128,+relaxed-simd"] };
     /// [`SIMD128`](Self::SIMD128) over memory that workers share.
-    pub const SIMD128_THREADS: Self = Self { name: "simd128-threads", relaxed: false, threads: true };
+    pub const SIMD128_THREADS: Self = Self { name: "simd128-threads", features: &["+simd128", ATOMICS] };
     /// [`RELAXED`](Self::RELAXED) over memory that workers share.
-    pub const RELAXED_THREADS: Self = Self { name: "relaxed-threads", relaxed: true, threads: true };
+    pub const RELAXED_THREADS: Self = Self { name: "relaxed-threads", features: &["+simd128,+relaxed-simd", ATOMICS] };
 
     /// Every build.
     pub const ALL: [Self; 4] = [Self::SIMD128, Self::RELAXED, Self::SIMD128_THREADS, Self::RELAXED_THREADS];
 
     /// Whether it shares its memory among workers.
     pub fn has_threads(self) -> bool {
-        self.threads
+        self.features.contains(&ATOMICS)
     }
 
     /// Where cargo builds it.
     pub fn target(self, workspace: &Workspace) -> PathBuf {
-        match self.threads {
+        match self.has_threads() {
             false => workspace.target().to_path_buf(),
             true => workspace.target().join("wasm-threads"),
         }
     }
 
     /// `cargo <subcommand> --target wasm32-unknown-unknown` for this build.
-    pub fn cargo(self, compiler: &Compiler, workspace: &Workspace, subcommand: &str) -> Result<Command> {
+    pub fn cargo(self, compiler: &Compiler, workspace: &Workspace, subcommand: &str) -> Command {
         let mut command = compiler.cargo(workspace, subcommand);
-        self.set_environment(workspace, &mut command)?;
-        if self.threads {
+        self.set_environment(workspace, &mut command);
+        if self.has_threads() {
             command.env("RUSTC_BOOTSTRAP", "1").env("CARGO_UNSTABLE_BUILD_STD", "std,panic_abort");
         }
-        Ok(command)
+        command
     }
 
     /// Makes the cargo in `command`, or one that `command` starts, build with this build's flags in its folder.
-    pub fn set_environment(self, workspace: &Workspace, command: &mut Command) -> Result<()> {
-        if self.relaxed {
-            let xtask = std::env::current_exe().context("xtask does not know where it lies")?;
-            command.env("RUSTC_WORKSPACE_WRAPPER", xtask).env(FEATURES_VARIABLE, "+relaxed-simd");
-        }
-        if self.threads {
+    pub fn set_environment(self, workspace: &Workspace, command: &mut Command) {
+        if self != Self::SIMD128 {
             command
                 .env("CARGO_TARGET_DIR", self.target(workspace))
-                .env("CARGO_ENCODED_RUSTFLAGS", self.rustflags().join("\u{1f}"));
+                .env("CARGO_ENCODED_RUSTFLAGS", OsString::from(self.rustflags().join("\u{1f}")));
         }
-        Ok(())
     }
 
-    /// rustc's flags for every crate: all of them, because the variable replaces those of .cargo/config.toml.
+    /// rustc's flags: all of them, because the variable replaces those of .cargo/config.toml.
     fn rustflags(self) -> Vec<String> {
-        let features = format!("target-feature=+simd128{}", if self.threads { ATOMICS } else { "" });
-        let mut flags = vec!["-C".to_owned(), features, "--cfg".to_owned(), "getrandom_backend=\"wasm_js\"".to_owned()];
-        if self.threads {
+        let features = format!("target-feature={}", self.features.join(","));
+        let mut flags = vec!["--cfg".to_owned(), "getrandom_backend=\"wasm_js\"".to_owned(), "-C".to_owned(), features];
+        if self.has_threads() {
             for argument in LINK_SHARED {
                 flags.extend(["-C".to_owned(), format!("link-arg={argument}")]);
             }
@@ -111,29 +100,6 @@ impl Build {
         }
         flags
     }
-}
-
-/// Does rustc's work if cargo has started xtask in its place: runs the rustc that the arguments begin with, on this
-/// crate with what [`Build`] switches on for our own.
-pub fn stand_in_for_rustc() -> Option<ExitCode> {
-    let features = std::env::var_os(FEATURES_VARIABLE)?;
-    let mut arguments = std::env::args_os().skip(1);
-    let mut rustc = Command::new(arguments.next()?);
-    let arguments: Vec<OsString> = arguments.collect();
-    rustc.args(&arguments).env_remove(FEATURES_VARIABLE);
-    if is_compiled_for_browser(&arguments) {
-        let mut flag = OsString::from("target-feature=");
-        flag.push(features);
-        rustc.arg("-C").arg(flag);
-    }
-    let status = rustc.status().ok()?;
-    Some(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
-}
-
-/// Whether rustc's arguments compile a crate for the browser, and do not ask what the target is like.
-fn is_compiled_for_browser(arguments: &[OsString]) -> bool {
-    let follows = |name: &str, value: &str| arguments.windows(2).any(|pair| pair[0] == name && pair[1] == value);
-    follows("--target", TARGET) && !follows("--crate-name", "___")
 }
 
 /// Whether builds with threads can be made here; gets the standard library's sources where that is possible.
@@ -164,6 +130,7 @@ fn has_std_sources(workspace: &Workspace) -> bool {
 mod tests {
     use std::fs;
 
+    use super::super::compiler::TARGET;
     use super::*;
 
     #[test]
@@ -184,23 +151,10 @@ mod tests {
         for (index, build) in Build::ALL.into_iter().enumerate() {
             for other in &Build::ALL[..index] {
                 assert_ne!(build.name, other.name);
-                assert_ne!((build.relaxed, build.threads), (other.relaxed, other.threads));
+                assert_ne!(build.rustflags(), other.rustflags());
             }
-            assert_eq!(build.threads, build.name.ends_with("-threads"));
-            assert_eq!(build.relaxed, build.name.starts_with("relaxed"));
-            assert_eq!(build.rustflags().iter().any(|flag| flag.contains("--shared-memory")), build.threads);
+            assert_eq!(build.has_threads(), build.name.ends_with("-threads"));
+            assert_eq!(build.rustflags().iter().any(|flag| flag.contains("--shared-memory")), build.has_threads());
         }
-    }
-
-    #[test]
-    fn only_crates_for_the_browser_get_the_builds_features() {
-        let compiled = |words: &str| {
-            let arguments: Vec<OsString> = words.split(' ').map(OsString::from).collect();
-            is_compiled_for_browser(&arguments)
-        };
-        assert!(compiled("--crate-name outrider_models --crate-type lib --target wasm32-unknown-unknown"));
-        assert!(!compiled("--crate-name outrider_models --crate-type lib"));
-        assert!(!compiled("- --crate-name ___ --print=cfg --target wasm32-unknown-unknown"));
-        assert!(!compiled("-vV"));
     }
 }

@@ -64,9 +64,6 @@ impl Compiler {
             }
         };
         self.set_environment(&mut command, "std,panic_abort");
-        // Cargo gives the module of each build a file name of its own, as it gives every other crate. Without, each
-        // build overwrites that of the one before, and with a wrapper around rustc cargo does not notice.
-        command.env("__CARGO_DEFAULT_LIB_METADATA", "outrider");
         command.args(["--target", TARGET]);
         command
     }
