@@ -53,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         context_length: 512,
         max_draft_tokens: 16,
         max_in_flight: 1,
+        max_guesses: 0,
         eos_ids: vec![0],
     };
     let mut cloud = CloudSession::new(limits, Admission::default());
@@ -88,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let logits = target.run(&pass.forward)?;
                     cloud.handle_judgement(pass.judge(&logits.iter().collect::<Vec<_>>())?);
                 }
-                Some(CloudOutput::Close) | None => return Err("the cloud has nothing more to say".into()),
+                Some(CloudOutput::Hold(_) | CloudOutput::Close) | None => return Err("the cloud has nothing more to say".into()),
             },
         }
     }

@@ -81,6 +81,7 @@ fn first_token(seed: u64) -> Result<usize, Box<dyn Error>> {
         context_length,
         max_draft_tokens: 1,
         max_in_flight: 1,
+        max_guesses: 0,
         eos_ids: vec![],
     };
     let mut cloud = CloudSession::new(target, Admission::default());
@@ -114,7 +115,7 @@ fn first_token(seed: u64) -> Result<usize, Box<dyn Error>> {
                     let judgement = if rows.is_empty() { Judgement::default() } else { judge(&pass.round, &rows)? };
                     cloud.handle_judgement(judgement);
                 }
-                Some(CloudOutput::Close) | None => return Err("the cloud has nothing more to say".into()),
+                Some(CloudOutput::Hold(_) | CloudOutput::Close) | None => return Err("the cloud has nothing more to say".into()),
             },
         }
     }

@@ -71,6 +71,12 @@ pub(crate) struct SessionMetrics {
     proposed: Family<Label, Counter>,
     accepted: Family<Label, Counter>,
     resampled: Family<Label, Counter>,
+    guesses: Family<Label, Counter>,
+    guesses_late: Family<Label, Counter>,
+    guesses_judged: Family<Label, Counter>,
+    guesses_right: Family<Label, Counter>,
+    /// How long passes were held for guesses.
+    pub(crate) held: Histogram,
     proposed_at: Family<Label, Counter>,
     accepted_at: Family<Label, Counter>,
     first_token: Histogram,
@@ -177,6 +183,11 @@ impl SessionMetrics {
             proposed: Family::default(),
             accepted: Family::default(),
             resampled: Family::default(),
+            guesses: Family::default(),
+            guesses_late: Family::default(),
+            guesses_judged: Family::default(),
+            guesses_right: Family::default(),
+            held: times(),
             proposed_at: Family::default(),
             accepted_at: Family::default(),
             first_token: times(),
@@ -196,6 +207,16 @@ impl SessionMetrics {
         registry.register("draft_tokens_proposed", "Drafts that came for verification", metrics.proposed.clone());
         registry.register("draft_tokens_accepted", "Drafts that were accepted", metrics.accepted.clone());
         registry.register("tokens_resampled", "Rejected drafts that another token replaced", metrics.resampled.clone());
+        registry.register("guesses", "Guesses that came ahead of a text, or late", metrics.guesses.clone());
+        registry.register("guesses_late", "Guesses at tokens that were written already", metrics.guesses_late.clone());
+        registry.register("guesses_judged", "Guesses that a pass judged", metrics.guesses_judged.clone());
+        registry.register("guesses_right", "Guesses that a pass judged and found right", metrics.guesses_right.clone());
+        registry.register_with_unit(
+            "pass_held",
+            "How long a pass was held for guesses on their way",
+            Unit::Seconds,
+            metrics.held.clone(),
+        );
         registry.register(
             "draft_positions_proposed",
             "Drafts that came for verification, by their position in the round",

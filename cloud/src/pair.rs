@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use outrider_codec::frame::MAX_DRAFT_TOKENS;
 use outrider_models::{HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer};
 use outrider_speculation::{
     policy::gate::{Head, HeadError, Heads},
@@ -166,6 +167,7 @@ pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8
         context_length: config.context_length as u32,
         max_draft_tokens,
         max_in_flight: MAX_IN_FLIGHT,
+        max_guesses: MAX_DRAFT_TOKENS,
         eos_ids: config.eos_token_ids.clone(),
     })
 }

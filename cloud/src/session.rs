@@ -6,7 +6,7 @@ use futures_util::{SinkExt, StreamExt};
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
 use outrider_speculation::{
     judge::Judgement,
-    session::cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
+    session::cloud::{Admission, CloudOutput, CloudSession, MAX_PATIENCE, TargetInfo},
 };
 use tokio::{sync::watch, time};
 use tracing::{
@@ -152,6 +152,9 @@ pub async fn run(
     let mut meter = SessionMeter::new(slot.metrics());
     let mut wire = Some(wire);
     let mut pass: Option<PassInFlight<'_>> = None;
+    let mut asked = time::Instant::now();
+    // The next pass waits for guesses: since when, and until when.
+    let mut hold: Option<(time::Instant, time::Instant)> = None;
     let expiry = time::Instant::now() + limits.lifetime;
     // When something was heard last, or the connection was lost.
     let mut heard = time::Instant::now();
@@ -171,7 +174,17 @@ pub async fn run(
                         heard = time::Instant::now();
                     }
                 }
-                Some(CloudOutput::Verify(next)) => pass = Some(Box::pin(slot.judge(next))),
+                Some(CloudOutput::Hold(patience)) => {
+                    let now = time::Instant::now();
+                    hold = Some((now, now + patience));
+                }
+                Some(CloudOutput::Verify(next)) => {
+                    asked = time::Instant::now();
+                    if let Some((since, _)) = hold.take() {
+                        slot.metrics().sessions.held.observe((asked - since).as_secs_f64());
+                    }
+                    pass = Some(Box::pin(slot.judge(next)));
+                }
                 Some(CloudOutput::Close) => {
                     let _ = connected.outgoing.close().await;
                     return;
@@ -200,7 +213,10 @@ pub async fn run(
                     heard = time::Instant::now();
                 }
                 match result {
-                    Ok(judgement) => session.handle_judgement(judgement),
+                    Ok(judgement) => {
+                        session.pass_took(asked.elapsed());
+                        session.handle_judgement(judgement);
+                    }
                     Err(error) => {
                         tracing::warn!(%error, "a pass failed");
                         error.tell(&mut session);
@@ -228,6 +244,10 @@ pub async fn run(
                     return;
                 }
                 end = Some((ErrorCode::Idle, SILENT));
+            }
+            () = held(hold) => {
+                session.end_hold();
+                hold = hold.map(|(since, _)| (since, time::Instant::now() + MAX_PATIENCE));
             }
             () = time::sleep_until(expiry), if end.is_none() => end = Some((ErrorCode::SessionExpired, EXPIRED)),
             _ = stopping.wait_for(|stopping| *stopping), if end.is_none() => {
@@ -257,6 +277,14 @@ async fn received(wire: &mut Option<Wire>) -> Option<Vec<u8>> {
 async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Judgement, TargetError> {
     match pass {
         Some(pass) => pass.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Until a held pass has waited long enough; if none is held, never.
+async fn held(hold: Option<(time::Instant, time::Instant)>) {
+    match hold {
+        Some((_, until)) => time::sleep_until(until).await,
         None => std::future::pending().await,
     }
 }

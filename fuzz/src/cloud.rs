@@ -6,7 +6,7 @@
 use arbitrary::{Result, Unstructured};
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
-    frame::{Draft, ErrorCode, Frame, Hello, MAX_DRAFT_TOKENS, Prompt, Request, Token},
+    frame::{Draft, ErrorCode, Frame, Hello, MAX_DRAFT_TOKENS, Prompt, Request, Tokens},
     half,
     probabilities::DraftProbability,
     rule::StatisticKind,
@@ -47,6 +47,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         max_draft_tokens: input.int_in_range(0..=MAX_DRAFT_TOKENS)?,
         // The reference has no queue.
         max_in_flight: 1,
+        max_guesses: 0,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let mut driver = Driver {
@@ -227,7 +228,7 @@ impl Driver {
             }
             5..=7 => Frame::Cancel { generation },
             8 => Frame::Bye,
-            _ => Frame::Token(Token { generation, position: 0, token: 0, finish: None }),
+            _ => Frame::Tokens(Tokens::one(generation, 0, 0, None)),
         })
     }
 
@@ -307,6 +308,7 @@ impl Driver {
                     self.begin(pass);
                     return frames;
                 }
+                Some(CloudOutput::Hold(_)) => panic!("nothing is guessed"),
                 Some(CloudOutput::Close) => panic!("it closed"),
                 None => return frames,
             }

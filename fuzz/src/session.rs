@@ -41,6 +41,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         context_length,
         max_draft_tokens: input.int_in_range(0..=10)?,
         max_in_flight: 3,
+        max_guesses: 0,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let draft_info = DraftInfo {
@@ -166,6 +167,7 @@ impl Pair {
             None => return false,
             Some(CloudOutput::Send(bytes)) => self.queues[1].push_back(bytes),
             Some(CloudOutput::Verify(pass)) => assert_eq!(self.pass.replace(pass), None, "two passes at a time"),
+            Some(CloudOutput::Hold(_)) => panic!("nothing is guessed"),
             Some(CloudOutput::Close) => panic!("the cloud closed"),
         }
         true
@@ -221,7 +223,7 @@ impl Pair {
     /// At temperature 0 a model has one token to give.
     fn judge_greedy(&self, prompt: &[u32], settings: &Settings) {
         let exact = match &settings.mode {
-            Mode::CloudOnly => true,
+            Mode::CloudOnly | Mode::Ahead(_) => true,
             Mode::Speculative(speculation) => {
                 speculation.passing == Passing::Never && rules::is_the_targets_when_greedy(rule(settings))
             }
@@ -240,7 +242,7 @@ impl Pair {
 /// The rule that drafts are judged by.
 fn rule(settings: &Settings) -> RuleParameters {
     match &settings.mode {
-        Mode::CloudOnly => RuleParameters::EXACT,
+        Mode::CloudOnly | Mode::Ahead(_) => RuleParameters::EXACT,
         Mode::Speculative(Speculation { rule, .. }) => {
             RuleParameters { number: rule.number(), parameter: rule.parameter() as f32 }
         }

@@ -10,17 +10,17 @@ mod tags;
 
 pub use errors::{ErrorCode, ErrorFrame};
 pub use messages::{
-    Distribution, Draft, Evidence, Finish, Hello, Next, Prompt, Request, Resume, SamplingParameters, TargetDist,
-    Ticket, Token, Verdict, Welcome,
+    Distribution, Draft, Evidence, Finish, Guesses, Hello, Next, Prompt, Request, Resume, SamplingParameters, TargetDist,
+    Ticket, Tokens, Verdict, Welcome,
 };
 
 /// The protocol version that this crate speaks.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 /// The longest frame in bytes. Six dense distributions over 151 936 tokens fit, or a prompt of half a million tokens.
 pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
 /// The longest text of an [`ErrorFrame`] in bytes; longer ones are cut.
 pub const MAX_ERROR_TEXT: usize = 512;
-/// The most tokens a [`Draft`] carries.
+/// The most tokens a [`Draft`] carries, and a frame of [`Guesses`].
 pub const MAX_DRAFT_TOKENS: u8 = 64;
 
 /// One binary WebSocket message.
@@ -34,10 +34,12 @@ pub enum Frame {
     Welcome(Welcome),
     /// Edge → cloud: starts a generation that the edge drafts for.
     Prompt(Prompt),
-    /// Edge → cloud: starts a generation that the cloud does alone.
+    /// Edge → cloud: starts a generation that the cloud writes; the edge may send [`Frame::Guesses`] at it.
     Generate(Request),
     /// Edge → cloud: one round of drafts.
     Draft(Draft),
+    /// Edge → cloud: guesses at tokens that the cloud has yet to write.
+    Guesses(Guesses),
     /// Edge → cloud: ends a generation.
     Cancel {
         /// Which one.
@@ -56,8 +58,8 @@ pub enum Frame {
     Distribution(Distribution),
     /// Cloud → edge: what a draft was judged by.
     Evidence(Evidence),
-    /// Cloud → edge: one token that the target wrote alone.
-    Token(Token),
+    /// Cloud → edge: what one forward pass has added to a text that the target writes.
+    Tokens(Tokens),
     /// Cloud → edge: something is wrong.
     Error(ErrorFrame),
     /// Either way: the sender is done and closes.
@@ -73,13 +75,14 @@ impl Frame {
             Frame::Welcome(_) => "Welcome",
             Frame::Prompt(_) => "Prompt",
             Frame::Generate(_) => "Generate",
+            Frame::Guesses(_) => "Guesses",
             Frame::Draft(_) => "Draft",
             Frame::Cancel { .. } => "Cancel",
             Frame::Resample { .. } => "Resample",
             Frame::Verdict(_) => "Verdict",
             Frame::Distribution(_) => "Distribution",
             Frame::Evidence(_) => "Evidence",
-            Frame::Token(_) => "Token",
+            Frame::Tokens(_) => "Tokens",
             Frame::Error(_) => "Error",
             Frame::Bye => "Bye",
         }

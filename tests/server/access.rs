@@ -186,7 +186,7 @@ async fn frames_that_come_too_fast_wait() {
             tokens: vec![0],
         };
         client.send(Frame::Generate(request).encode()).await;
-        assert!(matches!(client.receive().await, Some(Frame::Token(_))));
+        assert!(matches!(client.receive().await, Some(Frame::Tokens(_))));
     }
     assert!(start.elapsed() > Duration::from_millis(900), "{:?}", start.elapsed());
 }

@@ -39,6 +39,7 @@ async fn server(sessions: usize, limits: Limits) -> Server {
         context_length: target.config().context_length as u32,
         max_draft_tokens: 16,
         max_in_flight: 8,
+        max_guesses: 64,
         eos_ids: vec![],
     };
     Server::start_with(target, info, sessions, limits).await

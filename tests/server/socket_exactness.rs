@@ -67,6 +67,7 @@ async fn every_scheme_is_exact_through_a_real_socket() {
         context_length: target.config().context_length as u32,
         max_draft_tokens: 16,
         max_in_flight: 8,
+        max_guesses: 64,
         eos_ids: vec![],
     };
     let draft_info = DraftInfo {

@@ -1,6 +1,7 @@
 //! **Sessions.** Both state machines in one process, on a virtual clock, and the bytes between them.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod ahead;
 mod golden;
 mod identity;
 mod pipelined;

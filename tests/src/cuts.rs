@@ -73,6 +73,8 @@ struct Hosted {
     wire: Option<u32>,
     target: CachedToy,
     pass: Option<Pass>,
+    /// Whether the next pass waits for guesses.
+    is_held: bool,
 }
 
 /// A connection, as both ends see it.
@@ -132,8 +134,16 @@ impl Cuts {
         let tokenizer_hash = TOKENIZER_HASH;
         let edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
         let eos_ids = eos_ids.to_vec();
-        let (max_draft_tokens, max_in_flight) = (16, 8);
-        let info = TargetInfo { vocab_size, tokenizer_hash, context_length, max_draft_tokens, max_in_flight, eos_ids };
+        let (max_draft_tokens, max_in_flight, max_guesses) = (16, 8, 64);
+        let info = TargetInfo {
+            vocab_size,
+            tokenizer_hash,
+            context_length,
+            max_draft_tokens,
+            max_in_flight,
+            max_guesses,
+            eos_ids,
+        };
         let mut pair = Self {
             edge,
             counts: Counts::default(),
@@ -337,7 +347,7 @@ impl Cuts {
                 let mut session = CloudSession::new(self.info.clone(), Admission { ticket, detached_seconds: 120 });
                 session.handle_frame(bytes);
                 let target = CachedToy::new(self.target.clone());
-                self.hosted.push(Hosted { session, ticket, wire: Some(number), target, pass: None });
+                self.hosted.push(Hosted { session, ticket, wire: Some(number), target, pass: None, is_held: false });
             }
             // Of a connection that the server has closed.
             _ => {}
@@ -366,6 +376,9 @@ impl Cuts {
     fn move_server(&mut self) {
         for hosted in &mut self.hosted {
             let Some(number) = hosted.wire else { continue };
+            if std::mem::take(&mut hosted.is_held) {
+                hosted.session.end_hold();
+            }
             match hosted.session.poll() {
                 None => {}
                 Some(CloudOutput::Verify(pass)) => hosted.pass = Some(pass),
@@ -377,6 +390,8 @@ impl Cuts {
                         self.wire.down.push_back(bytes);
                     }
                 }
+                // Time passes between any two steps.
+                Some(CloudOutput::Hold(_)) => hosted.is_held = true,
                 Some(CloudOutput::Close) => panic!("the cloud closed"),
             }
         }

@@ -80,6 +80,7 @@ impl InProcess {
             context_length,
             max_draft_tokens: 16,
             max_in_flight: 8,
+            max_guesses: 64,
             eos_ids: eos_ids.to_vec(),
         };
         let cloud = CloudSession::new(info, Admission::default());
@@ -184,6 +185,7 @@ impl InProcess {
                     }
                     self.cloud.handle_judgement(self.target.judge(&pass));
                 }
+                CloudOutput::Hold(_) => panic!("nothing is guessed here; `timed` has that"),
                 CloudOutput::Close => panic!("the cloud closed"),
             }
         }

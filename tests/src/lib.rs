@@ -5,6 +5,7 @@
 //! | [`toy`] | language models small enough to know their distribution in closed form |
 //! | [`in_process`] | both session state machines, joined by a virtual link on a virtual clock |
 //! | [`cuts`] | the same over connections that break |
+//! | [`timed`] | the same where neither waits for the other |
 //! | [`goodness`] | the test whether samples follow a distribution, and how many it takes |
 //! | [`closed_forms`] | the distribution of texts under every rule |
 //! | [`proxy`] | a TCP proxy that cuts |
@@ -21,4 +22,5 @@ pub mod in_process;
 pub mod proxy;
 pub mod schemes;
 pub mod server;
+pub mod timed;
 pub mod toy;

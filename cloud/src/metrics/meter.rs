@@ -66,7 +66,15 @@ impl<'m> SessionMeter<'m> {
                     self.count(&self.metrics.resampled, usize::from(resampled));
                     self.committed(committed);
                 }
-                CloudEvent::Wrote => self.committed(1),
+                CloudEvent::Wrote { tokens, judged, accepted } => {
+                    self.count(&self.metrics.guesses_judged, judged);
+                    self.count(&self.metrics.guesses_right, accepted);
+                    self.committed(tokens);
+                }
+                CloudEvent::Guessed { came, late } => {
+                    self.count(&self.metrics.guesses, came);
+                    self.count(&self.metrics.guesses_late, late);
+                }
                 CloudEvent::Finished(finish) => self.end(finish.name()),
                 CloudEvent::Cancelled => self.end("cancelled"),
                 CloudEvent::Failed(code) => {
@@ -176,7 +184,9 @@ mod tests {
         let judged = CloudEvent::Judged { proposed: 20, accepted: 20, committed: 21, resampled: false };
         meter.observe(&[judged, CloudEvent::Finished(Finish::Eos)]);
         meter.received(7, &[CloudEvent::Started { scheme: None }]);
-        meter.observe(&[CloudEvent::Wrote, CloudEvent::Failed(ErrorCode::Internal)]);
+        let wrote = CloudEvent::Wrote { tokens: 3, judged: 4, accepted: 2 };
+        let guessed = CloudEvent::Guessed { came: 5, late: 1 };
+        meter.observe(&[guessed, wrote, CloudEvent::Failed(ErrorCode::Internal)]);
         drop(meter);
         let text = metrics.text();
         for line in [
@@ -191,9 +201,14 @@ mod tests {
             "outrider_draft_positions_accepted_total{position=\"17+\"} 4",
             "outrider_tokens_resampled_total{scheme=\"coupled\"} 1",
             "outrider_tokens_committed_total{scheme=\"coupled\"} 24",
-            "outrider_tokens_committed_total{scheme=\"cloud-only\"} 1",
+            "outrider_tokens_committed_total{scheme=\"cloud-only\"} 3",
+            "outrider_guesses_total{scheme=\"cloud-only\"} 5",
+            "outrider_guesses_late_total{scheme=\"cloud-only\"} 1",
+            "outrider_guesses_judged_total{scheme=\"cloud-only\"} 4",
+            "outrider_guesses_right_total{scheme=\"cloud-only\"} 2",
             "outrider_time_to_first_token_seconds_count 2",
             "outrider_inter_token_seconds_count 21",
+            "outrider_pass_held_seconds_count 0",
             "outrider_sessions_generating 0",
             "outrider_errors_total{cause=\"internal\"} 1",
         ] {

@@ -1,6 +1,6 @@
 //! One generation, token by token.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures_channel::mpsc;
 use futures_util::StreamExt;
@@ -23,6 +23,9 @@ struct Generation {
     /// Held open: closed, it reads as the client having gone.
     _to_cloud: mpsc::UnboundedSender<Vec<u8>>,
     from_cloud: mpsc::Receiver<Vec<u8>>,
+    /// Tokens that came together with those that were asked for, and why they are the last.
+    waiting: VecDeque<u32>,
+    finish: Option<Finish>,
 }
 
 impl Generation {
@@ -44,16 +47,19 @@ impl Generation {
             session::run(entry, slot, target, limits, Wire::new(incoming, outgoing), stopping).await;
             drop(place);
         });
-        Ok(Self { _to_cloud: to_cloud, from_cloud })
+        Ok(Self { _to_cloud: to_cloud, from_cloud, waiting: VecDeque::new(), finish: None })
     }
 
     async fn next(&mut self) -> Result<(u32, Option<Finish>), ErrorFrame> {
         let gone =
             || ErrorFrame { generation: 1, code: ErrorCode::Internal, text: "The generation is lost.".to_owned() };
         loop {
+            if let Some(id) = self.waiting.pop_front() {
+                return Ok((id, self.finish.filter(|_| self.waiting.is_empty())));
+            }
             let bytes = self.from_cloud.next().await.ok_or_else(gone)?;
             match Frame::decode(&bytes) {
-                Ok(Frame::Token(token)) => return Ok((token.token, token.finish)),
+                Ok(Frame::Tokens(tokens)) => (self.waiting, self.finish) = (tokens.ids.into(), tokens.finish),
                 Ok(Frame::Error(error)) => return Err(error),
                 Ok(_) => {}
                 Err(_) => return Err(gone()),

@@ -83,6 +83,12 @@ impl Reference {
             Ok(Frame::Prompt(prompt)) => self.start(prompt.request.clone(), Some(&prompt)),
             Ok(Frame::Generate(request)) => self.start(request, None),
             Ok(Frame::Draft(draft)) => self.draft(&draft),
+            // This target takes none.
+            Ok(Frame::Guesses(guesses)) => match &self.generation {
+                None => self.late(guesses.generation),
+                Some(current) if guesses.generation < current.request.generation => Reaction::Nothing,
+                Some(_) => fatal(ErrorCode::OutOfOrder),
+            },
             Ok(Frame::Resample { generation, round }) => self.resample(generation, round),
             Ok(Frame::Cancel { generation }) => {
                 self.generation = self.generation.take().filter(|current| current.request.generation > generation);

@@ -2,7 +2,7 @@
 
 use outrider_codec::{
     distribution::DraftDist,
-    frame::{ErrorCode, Evidence, Frame, Next, TargetDist, Token, Verdict},
+    frame::{ErrorCode, Evidence, Frame, Next, TargetDist, Tokens, Verdict},
     scheme::Drafts,
 };
 
@@ -20,7 +20,7 @@ impl Driver {
     pub(super) fn conclude(&mut self, frames: &[Frame], sound: bool) {
         let mut current = self.reference.generation.take().expect("a generation is under way");
         let goes_on = match frames {
-            [Frame::Token(token)] => self.token(&mut current, token, sound),
+            [Frame::Tokens(tokens)] => self.tokens(&mut current, tokens, sound),
             [Frame::Error(error)] if !sound => {
                 assert_eq!((error.generation, error.code), (current.request.generation, ErrorCode::Internal));
                 false
@@ -125,21 +125,22 @@ impl Driver {
     }
 
     /// A token that the target wrote alone; whether the generation goes on.
-    fn token(&self, current: &mut Generation, token: &Token, sound: bool) -> bool {
-        assert_eq!(token.generation, current.request.generation);
-        assert_eq!(token.position as usize, current.text.len());
-        assert!(token.token < self.model.vocab_size, "{token:?} is outside the vocabulary");
+    fn tokens(&self, current: &mut Generation, tokens: &Tokens, sound: bool) -> bool {
+        let [token] = tokens.ids[..] else { panic!("{tokens:?} where nothing was guessed") };
+        assert_eq!((tokens.generation, tokens.accepted), (current.request.generation, 0));
+        assert_eq!(tokens.position as usize, current.text.len());
+        assert!(token < self.model.vocab_size, "{token} is outside the vocabulary");
         if sound && current.request.sampling.temperature == 0.0 {
-            assert_eq!(token.token, self.model.greedy(&current.text), "after {:?}", current.text);
+            assert_eq!(token, self.model.greedy(&current.text), "after {:?}", current.text);
         }
-        current.text.push(token.token);
+        current.text.push(token);
         if let Some(drafting) = &mut current.drafting {
             drafting.stream = drafting.stream.checked_sub(1).expect("a token came in place of a verdict");
             drafting.round += u32::from(drafting.stream == 0);
-            drafting.scheme.prime(&[token.token]);
+            drafting.scheme.prime(&[token]);
         }
         let finish = current.finish(&self.reference.target);
-        assert_eq!(token.finish, finish);
+        assert_eq!(tokens.finish, finish);
         finish.is_none()
     }
 

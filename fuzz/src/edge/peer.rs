@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use arbitrary::{Result, Unstructured};
 use outrider_codec::frame::{
-    Distribution, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Next, TargetDist, Ticket, Token, Verdict, Welcome,
+    Distribution, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Next, TargetDist, Ticket, Tokens, Verdict, Welcome,
 };
 
 use super::Driver;
@@ -18,6 +18,7 @@ impl Driver {
             context_length: choose::number(input, 48)?,
             max_draft_tokens: input.int_in_range(0..=64)?,
             max_in_flight: 1,
+            max_guesses: 0,
             eos_ids: choose::ids(input, 2, self.model.vocab_size)?,
             ticket: Ticket::default(),
             detached_seconds: 120,
@@ -57,7 +58,7 @@ impl Driver {
                 let finish = if lies { any_finish } else { finish(&[token]) };
                 let place = generation.text.len() as u32;
                 let position = if lies { choose::number(input, place)? } else { place };
-                Frame::Token(Token { generation: number, position, token, finish })
+                Frame::Tokens(Tokens::one(number, position, token, finish))
             }
             None => return Ok(()),
             Some((draft, _)) if generation.asked => {
@@ -133,7 +134,7 @@ impl Driver {
             1 => {
                 let place = self.generation.as_ref().map_or(0, |current| current.text.len() as u32);
                 let (position, token) = (choose::number(input, place)?, choose::number(input, vocab_size - 1)?);
-                Frame::Token(Token { generation, position, token, finish: None })
+                Frame::Tokens(Tokens::one(generation, position, token, None))
             }
             2 => Frame::Distribution(Distribution { generation, round, target: target(input, vocab_size)? }),
             3 => Frame::Bye,

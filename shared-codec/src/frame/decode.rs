@@ -1,8 +1,8 @@
 //! Bytes to frames. Total: any bytes give a frame or a named error.
 
 use super::{
-    Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, MAX_DRAFT_TOKENS, MAX_ERROR_TEXT,
-    MAX_FRAME_BYTES, Next, PROTOCOL_VERSION, Prompt, Request, Resume, SamplingParameters, TargetDist, Ticket, Token,
+    Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Guesses, Hello, MAX_DRAFT_TOKENS, MAX_ERROR_TEXT,
+    MAX_FRAME_BYTES, Next, PROTOCOL_VERSION, Prompt, Request, Resume, SamplingParameters, TargetDist, Ticket, Tokens,
     Verdict, Welcome, encode::put_target, tags::*,
 };
 use crate::{error::DecodeError, rule::RuleParameters, scheme::SchemeParameters, wire::ByteReader};
@@ -38,6 +38,7 @@ impl Frame {
                     context_length: input.u32("context length")?,
                     max_draft_tokens: draft_count(input.u8("maximum draft tokens")?, "maximum draft tokens")?,
                     max_in_flight: take_window(&mut input)?,
+                    max_guesses: input.u8("maximum guesses")?,
                     eos_ids: take_ids(&mut input, "end-of-text ids")?,
                     ticket: take_ticket(&mut input)?,
                     detached_seconds: input.varint("detached lifetime")?,
@@ -78,6 +79,18 @@ impl Frame {
                 // Without drafts to come, nothing more may follow.
                 let payload = if stream > 0 { Vec::new() } else { input.rest().to_vec() };
                 Frame::Draft(Draft { generation, round, epoch, continued, resampled, passed, stream, count, payload })
+            }
+            GUESSES => {
+                let generation = take_generation(&mut input)?;
+                let (chain, position) = (input.varint("chain")?, input.varint("position")?);
+                let patience = input.varint("patience")?;
+                let count = draft_count(input.u8("count of guesses")?, "count of guesses")?;
+                if chain == 0 {
+                    return Err(DecodeError::Value { field: "chain", value: 0 });
+                }
+                // Without guesses nothing more may follow.
+                let payload = if count == 0 { Vec::new() } else { input.rest().to_vec() };
+                Frame::Guesses(Guesses { generation, chain, position, patience, count, payload })
             }
             RESAMPLE => Frame::Resample { generation: take_generation(&mut input)?, round: input.varint("round")? },
             CANCEL => Frame::Cancel { generation: take_generation(&mut input)? },
@@ -120,11 +133,24 @@ impl Frame {
                 divergence: take_float(&mut input, "divergence", is_probability)?,
                 target: take_target(&mut input)?,
             }),
-            TOKEN => {
+            TOKENS => {
                 let generation = take_generation(&mut input)?;
-                let finish = take_finish(input.u8("token flags")?)?;
+                let flags = input.u8("flags of tokens")?;
+                let (own, finish) = (flags & OWN_DRAFTS != 0, take_finish(flags & !OWN_DRAFTS)?);
+                let heard = input.u8("frames heard")?;
+                let accepted = draft_count(input.u8("accepted")?, "accepted")?;
+                let pass = input.varint("time of the pass")?;
                 let position = input.varint("position")?;
-                Frame::Token(Token { generation, position, finish, token: input.varint("token")? })
+                let ids = take_ids(&mut input, "tokens")?;
+                // A pass adds a token of the target's own, but behind one that ends the text.
+                let own_choice = ids.len().checked_sub(accepted.into());
+                if ids.is_empty() || !(own_choice == Some(1) || own_choice == Some(0) && finish.is_some()) {
+                    return Err(DecodeError::Value { field: "tokens", value: ids.len() as u64 });
+                }
+                if own && accepted == 0 {
+                    return Err(DecodeError::Value { field: "flags of tokens", value: flags.into() });
+                }
+                Frame::Tokens(Tokens { generation, position, ids, accepted, own, heard, pass, finish })
             }
             ERROR => {
                 let generation = input.varint("generation")?;

@@ -22,6 +22,7 @@ impl Frame {
                 out.extend(welcome.context_length.to_le_bytes());
                 out.push(welcome.max_draft_tokens);
                 out.push(welcome.max_in_flight);
+                out.push(welcome.max_guesses);
                 put_ids(&mut out, &welcome.eos_ids);
                 put_ticket(&mut out, &welcome.ticket);
                 put_varint(&mut out, welcome.detached_seconds);
@@ -69,6 +70,15 @@ impl Frame {
                 }
                 out.extend(&draft.payload);
             }
+            Frame::Guesses(guesses) => {
+                out.push(GUESSES);
+                put_varint(&mut out, guesses.generation);
+                put_varint(&mut out, guesses.chain);
+                put_varint(&mut out, guesses.position);
+                put_varint(&mut out, guesses.patience);
+                out.push(guesses.count);
+                out.extend(&guesses.payload);
+            }
             Frame::Cancel { generation } => {
                 out.push(CANCEL);
                 put_varint(&mut out, *generation);
@@ -112,12 +122,15 @@ impl Frame {
                 out.extend(evidence.divergence.to_le_bytes());
                 put_target(&mut out, &evidence.target);
             }
-            Frame::Token(token) => {
-                out.push(TOKEN);
-                put_varint(&mut out, token.generation);
-                out.push(finish_bits(token.finish));
-                put_varint(&mut out, token.position);
-                put_varint(&mut out, token.token);
+            Frame::Tokens(tokens) => {
+                out.push(TOKENS);
+                put_varint(&mut out, tokens.generation);
+                out.push(finish_bits(tokens.finish) | if tokens.own { OWN_DRAFTS } else { 0 });
+                out.push(tokens.heard);
+                out.push(tokens.accepted);
+                put_varint(&mut out, tokens.pass);
+                put_varint(&mut out, tokens.position);
+                put_ids(&mut out, &tokens.ids);
             }
             Frame::Error(error) => {
                 out.push(ERROR);

@@ -22,6 +22,8 @@ pub struct Welcome {
     pub max_draft_tokens: u8,
     /// The most rounds that may await their verdict at a time, at least 1.
     pub max_in_flight: u8,
+    /// The most [`Guesses`] at a time that may lie ahead of the text; 0: the cloud takes none.
+    pub max_guesses: u8,
     /// Ids that end a text when committed.
     pub eos_ids: Vec<u32>,
     /// What the session is resumed with.
@@ -198,17 +200,52 @@ pub struct Evidence {
     pub target: TargetDist,
 }
 
-/// One token that the target wrote alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Token {
+/// What one forward pass has added to a text that the target writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tokens {
     /// The generation it belongs to.
     pub generation: u32,
-    /// Its place in the text; the prompt's first token is at 0.
+    /// Position of the first in the text; the prompt's first token is at 0.
     pub position: u32,
-    /// The token.
-    pub token: u32,
+    /// The tokens, at least one.
+    pub ids: Vec<u32>,
+    /// How many of them, from the first on, were drafts that the pass judged and accepted.
+    pub accepted: u8,
+    /// Whether these drafts were the cloud's own; else they were [`Guesses`].
+    pub own: bool,
+    /// How many frames of [`Guesses`] had come in this generation when the pass began, modulo 256.
+    pub heard: u8,
+    /// How long the pass took from when it was asked for, in tenths of a millisecond; 0 if nobody knows.
+    pub pass: u32,
     /// Whether the generation is over.
     pub finish: Option<Finish>,
+}
+
+impl Tokens {
+    /// A token of a pass that judged nothing.
+    pub fn one(generation: u32, position: u32, id: u32, finish: Option<Finish>) -> Self {
+        Self { generation, position, ids: vec![id], accepted: 0, own: false, heard: 0, pass: 0, finish }
+    }
+}
+
+/// Guesses at tokens that the target has yet to write. What it writes does not depend on them.
+///
+/// A *chain* of guesses begins behind a token that the edge has from the cloud, and each guess is made as if those
+/// before it were right. Where one is wrong the rest of its chain is of no use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Guesses {
+    /// The generation they belong to.
+    pub generation: u32,
+    /// Number of the chain: 1, 2, … within the generation.
+    pub chain: u32,
+    /// Position of the first; it begins the chain, or follows the last one that was sent of it.
+    pub position: u32,
+    /// How long a forward pass may be held from now on for a guess at the next token, in tenths of a millisecond.
+    pub patience: u32,
+    /// Number of guesses; none says the patience alone.
+    pub count: u8,
+    /// The guessed ids in the bits of coupled drafting.
+    pub payload: Vec<u8>,
 }
 
 /// Why a generation is over.

@@ -34,6 +34,7 @@ fn one_of_each() -> Vec<Frame> {
             context_length: 512,
             max_draft_tokens: 16,
             max_in_flight: 8,
+            max_guesses: 64,
             eos_ids: vec![0, 200],
             ticket: TICKET,
             detached_seconds: 120,
@@ -80,7 +81,18 @@ fn one_of_each() -> Vec<Frame> {
             divergence: 0.0,
             target: sparse(),
         }),
-        Frame::Token(Token { generation: 1, position: 300, token: 17, finish: Some(Finish::Length) }),
+        tokens(&[17], 0, Some(Finish::Length)),
+        tokens(&[17, 4095, 5], 2, None),
+        tokens(&[17, 200], 2, Some(Finish::Eos)),
+        Frame::Guesses(Guesses {
+            generation: 3,
+            chain: 2,
+            position: 300,
+            patience: 150,
+            count: 2,
+            payload: vec![1, 2, 3],
+        }),
+        Frame::Guesses(Guesses { generation: 3, chain: 1, position: 7, ..Guesses::default() }),
         Frame::Error(ErrorFrame { generation: 0, code: ErrorCode::ServerFull, text: "No place is free.".into() }),
         Frame::Bye,
     ];
@@ -101,6 +113,11 @@ fn one_of_each() -> Vec<Frame> {
 
 fn prompt(scheme: SchemeParameters, rule: RuleParameters, evidence: bool) -> Frame {
     Frame::Prompt(Prompt { rule, evidence, ..Prompt::exact(scheme, request()) })
+}
+
+fn tokens(ids: &[u32], accepted: u8, finish: Option<Finish>) -> Frame {
+    let own = accepted == 2;
+    Frame::Tokens(Tokens { generation: 1, position: 300, ids: ids.to_vec(), accepted, own, heard: 9, pass: 73, finish })
 }
 
 fn verdict(next: Next, finish: Option<Finish>) -> Frame {
@@ -125,7 +142,7 @@ fn every_frame_round_trips_and_starts_with_its_own_byte() {
         assert_eq!(Frame::decode(&bytes), Ok(frame.clone()));
         assert_eq!(*kinds.entry(bytes[0]).or_insert(frame.name()), frame.name());
     }
-    assert_eq!(kinds.len(), 17);
+    assert_eq!(kinds.len(), 18);
 }
 
 /// A draft's frame ends in its payload, whose length follows from the count and the scheme: there the prefix fails
@@ -144,7 +161,7 @@ fn every_proper_prefix_fails() {
             match Frame::decode(&bytes[..end]) {
                 Err(DecodeError::Truncated { .. }) => {}
                 // Its payload is a made-up one that no scheme decodes; the real one comes last.
-                Ok(Frame::Draft(short)) if frame != draft => assert_ne!(Frame::Draft(short), frame),
+                Ok(short @ (Frame::Draft(_) | Frame::Guesses(_))) if frame != draft => assert_ne!(short, frame),
                 Ok(Frame::Draft(draft)) => assert!(
                     matches!(scheme.decode_round(&draft.payload, draft.count), Err(DecodeError::Truncated { .. })),
                     "{end} of {} bytes of {frame:?}",
@@ -156,6 +173,7 @@ fn every_proper_prefix_fails() {
         let longer = [&bytes[..], &[0]].concat();
         match Frame::decode(&longer) {
             Ok(Frame::Draft(draft)) => assert!(scheme.decode_round(&draft.payload, draft.count).is_err()),
+            Ok(Frame::Guesses(guesses)) => assert!(guesses.count > 0, "none is followed by nothing"),
             other => assert_eq!(other, Err(DecodeError::TrailingBytes { count: 1 }), "{frame:?}"),
         }
     }
@@ -191,7 +209,14 @@ fn forbidden_values_are_named() {
     // Probability 1 of id 0: five bytes with a gap, four without, one more for the layout and one for the count each.
     assert_eq!(field(&[DISTRIBUTION, 1, 0, 0, 1, 0, 0, 0, 0x80, 0x3f]), "distribution layout");
     assert_eq!(field(&[DISTRIBUTION, 1, 0, 1, 1, 0, 0, 0, 0x80]), "probability");
-    assert_eq!(field(&[TOKEN, 1, 4, 0, 0]), "finish");
+    assert_eq!(field(&[TOKENS, 1, 4]), "finish");
+    // No token; more accepted than there are; accepted alone in a text that goes on; own drafts that none was of.
+    assert_eq!(field(&[TOKENS, 1, 0, 0, 0, 0, 0, 0]), "tokens");
+    assert_eq!(field(&[TOKENS, 1, 1, 0, 2, 0, 0, 1, 9]), "tokens");
+    assert_eq!(field(&[TOKENS, 1, 0, 0, 1, 0, 0, 1, 9]), "tokens");
+    assert_eq!(field(&[TOKENS, 1, OWN_DRAFTS, 0, 0, 0, 0, 1, 9]), "flags of tokens");
+    assert_eq!(field(&[GUESSES, 1, 0, 0, 0, 0]), "chain");
+    assert_eq!(field(&[GUESSES, 1, 1, 0, 0, 65]), "count of guesses");
     assert_eq!(field(&[PROMPT, 9]), "scheme");
     assert_eq!(field(&[PROMPT, DENSE | ADAPTIVE]), "scheme");
     for (change, name) in [
@@ -250,7 +275,7 @@ proptest! {
     fn any_bytes_decode_to_a_frame_or_an_error(
         kind in prop::sample::select(vec![
             HELLO, PROMPT, GENERATE, DRAFT, LONG_DRAFT, DRAFT | IN_FLIGHT, LONG_DRAFT | IN_FLIGHT, RESAMPLE, RESUME,
-            CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, EVIDENCE, TOKEN, ERROR, 0x55,
+            CANCEL, BYE, WELCOME, VERDICT, DISTRIBUTION, EVIDENCE, TOKENS, GUESSES, ERROR, 0x55,
         ]),
         tail in prop::collection::vec(prop_oneof![any::<u8>(), 0u8..4], 0..80),
     ) {

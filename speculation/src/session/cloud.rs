@@ -10,6 +10,8 @@
 //!      or [`handle_failure`](CloudSession::handle_failure). One pass is under way at a time; frames may arrive
 //!      meanwhile. Who has rows of logits judges by [`Pass::judge`]. Who knows the target otherwise may judge
 //!      otherwise: the session checks what it is handed.
+//!    - `Hold`: guesses are on their way that spare the target work. Unless another output comes before, call
+//!      [`end_hold`](CloudSession::end_hold) after so long.
 //!    - `Close`: send nothing more, close the connection, free the cache.
 //! 4. When the connection is gone, do not poll any more. If the session [is worth
 //!    keeping](CloudSession::is_worth_keeping) keep it, and its cache, for a while; the judgement of the pass under way
@@ -23,9 +25,10 @@
 //! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix
 //! is fed once and a round feeds the last committed token and its drafts.
 
+use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};
 
-use outrider_codec::frame::{Draft, ErrorCode, ErrorFrame, Frame, Hello, Request, Resume, Ticket, Welcome};
+use outrider_codec::frame::{Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello, Request, Resume, Ticket, Welcome};
 
 use crate::judge::{Judgement, JudgementError, Round};
 
@@ -33,12 +36,14 @@ mod events;
 mod failure;
 mod flight;
 mod generation;
+mod guesses;
 mod kept;
 mod target;
 
 pub use events::CloudEvent;
 use failure::Failure;
 use generation::{Generation, Writer};
+pub use guesses::MAX_PATIENCE;
 pub use kept::MAX_KEPT_BYTES;
 use kept::{KeptFrames, NO_ROUND};
 pub use target::{Pass, TargetInfo};
@@ -59,6 +64,8 @@ pub enum CloudOutput {
     Send(Vec<u8>),
     /// Run this pass and judge its round.
     Verify(Pass),
+    /// Wait so long for guesses before the next pass.
+    Hold(Duration),
     /// Close the connection.
     Close,
 }
@@ -91,6 +98,8 @@ pub struct CloudSession {
     last_generation: u32,
     generation: Option<Generation>,
     in_flight: Option<InFlight>,
+    /// How long the pass took whose judgement comes next.
+    pass_time: Duration,
 }
 
 impl CloudSession {
@@ -109,6 +118,7 @@ impl CloudSession {
             last_generation: 0,
             generation: None,
             in_flight: None,
+            pass_time: Duration::ZERO,
         }
     }
 
@@ -156,8 +166,11 @@ impl CloudSession {
         if self.closed || self.in_flight.is_some() {
             return None;
         }
-        let generation = self.generation.as_ref()?;
-        let pass = generation.next_pass()?;
+        let generation = self.generation.as_mut()?;
+        if let Some(patience) = generation.begin_hold() {
+            return Some(CloudOutput::Hold(patience));
+        }
+        let pass = generation.next_pass(&self.target)?;
         let Pass { forward, round } = &pass;
         let reads = (forward.rows == 0).then_some(forward.keep + forward.tokens.len());
         self.in_flight = Some(InFlight { generation: generation.number(), reads, round: Arc::clone(round) });
@@ -175,12 +188,18 @@ impl CloudSession {
         }
     }
 
+    /// The pass whose judgement comes next took so long: a session has no clock, and edges plan by it.
+    pub fn pass_took(&mut self, time: Duration) {
+        self.pass_time = time;
+    }
+
     /// Takes the judgement of the pass under way; the [default](Judgement::default) one of a pass that only reads the
     /// prompt. One that cannot be of its round ends the generation.
     ///
     /// It is dropped if the generation has been cancelled meanwhile.
     pub fn handle_judgement(&mut self, judgement: Judgement) {
         self.events.clear();
+        let time = std::mem::take(&mut self.pass_time);
         let Some(InFlight { generation: number, reads, round }) = self.in_flight.take() else { return };
         let Some(generation) = self.generation.as_mut().filter(|generation| generation.number() == number) else {
             return;
@@ -198,7 +217,7 @@ impl CloudSession {
             generation.read(length);
         } else {
             let (length, round_number) = (generation.length(), generation.round_number());
-            let progress = generation.advance(&round, judgement, &self.target);
+            let progress = generation.advance(&round, judgement, time, &self.target);
             self.events.extend(progress.event.into_iter().chain(progress.finish.map(CloudEvent::Finished)));
             if progress.finish.is_some() {
                 self.generation = None;
@@ -209,6 +228,14 @@ impl CloudSession {
         }
         if let Err(failure) = self.begin_round() {
             self.fail(failure);
+        }
+    }
+
+    /// The next pass has been held as long as it was to be.
+    pub fn end_hold(&mut self) {
+        self.events.clear();
+        if let Some(generation) = &mut self.generation {
+            generation.end_hold();
         }
     }
 
@@ -259,7 +286,11 @@ impl CloudSession {
                 };
                 self.start(prompt.request, writer)
             }
-            (Frame::Generate(request), true) => self.start(request, Ok(Writer::Target)),
+            (Frame::Generate(request), true) => {
+                let writer = Writer::target(&request, &self.target);
+                self.start(request, writer)
+            }
+            (Frame::Guesses(guesses), true) => self.guess(&guesses),
             (Frame::Draft(draft), true) => self.draft(draft),
             (Frame::Resample { generation, round }, true) => self.resample(generation, round),
             (Frame::Cancel { generation }, true) => {
@@ -303,6 +334,7 @@ impl CloudSession {
             context_length: self.target.context_length,
             max_draft_tokens: self.target.max_draft_tokens,
             max_in_flight: self.target.max_in_flight,
+            max_guesses: self.target.max_guesses,
             eos_ids: self.target.eos_ids.clone(),
             ticket,
             detached_seconds,
@@ -366,6 +398,12 @@ impl CloudSession {
             self.kept.forget_before(round);
         }
         self.begin_round()
+    }
+
+    fn guess(&mut self, guesses: &Guesses) -> Result<(), Failure> {
+        let Some(generation) = self.generation.as_mut() else { return late(guesses.generation, self.last_generation) };
+        self.events.extend(generation.guess(guesses, &self.target)?);
+        Ok(())
     }
 
     fn begin_round(&mut self) -> Result<(), Failure> {

@@ -28,6 +28,7 @@
 //! | `generation` | one generation: its text, and who writes it |
 //! | `text` | prompt and committed tokens, and where they end |
 //! | `drafting` | rounds one after another: draft, send, take the verdict, roll back |
+//! | `guessing` | guesses ahead of a text that the target writes |
 //! | `flight` | the rounds in flight |
 //! | `planner`, `learned` | what is to become of a position: gate, stop rule, budget; and what they have learned |
 //! | `drafter`, `payload`, `observers` | the drafts of one round: drawn, coded, and followed by C-SQS's threshold |
@@ -51,6 +52,7 @@ mod error;
 mod event;
 mod flight;
 mod generation;
+mod guessing;
 mod learned;
 mod ledger;
 mod observers;
@@ -70,7 +72,7 @@ use learned::Learned;
 use ledger::Ledger;
 use reaction::{LogitsRow, Outgoing, Reaction, Received, Step};
 use settings::Ends;
-pub use settings::{DraftInfo, Mode, Settings, Speculation};
+pub use settings::{Ahead, DraftInfo, Mode, Settings, Speculation};
 
 /// One session, over one connection after another.
 #[derive(Debug)]
@@ -212,6 +214,10 @@ impl EdgeSession {
         Ok(match generation.and_then(|generation| generation.next_step(now)) {
             None => None,
             Some(Step::Forward(forward)) => Some(EdgeOutput::Forward(forward)),
+            Some(Step::Tell(bytes)) => {
+                self.ledger.sent(self.connection.post(bytes));
+                self.connection.poll()
+            }
             Some(Step::Send(Outgoing { round, bytes })) => {
                 self.send(Some(round), bytes);
                 self.connection.poll()
@@ -254,7 +260,7 @@ impl EdgeSession {
             (Frame::Verdict(verdict), Stage::Up) => verdict.generation,
             (Frame::Distribution(distribution), Stage::Up) => distribution.generation,
             (Frame::Evidence(evidence), Stage::Up) => evidence.generation,
-            (Frame::Token(token), Stage::Up) => token.generation,
+            (Frame::Tokens(tokens), Stage::Up) => tokens.generation,
             _ => return Err(unexpected),
         };
         // A generation that this edge never began is an error; one of the past is not.

@@ -64,6 +64,8 @@ pub struct Statistics {
     pub judged: usize,
     /// Of these, accepted.
     pub accepted: usize,
+    /// Guesses that a pass judged and found right, ahead of a text that the target writes.
+    pub in_time: usize,
     /// Tokens drafted in rounds that were in flight when one before them was rejected: sent, and never judged.
     pub wasted: usize,
     /// Rounds in which a draft was rejected and a token put in its place.
@@ -121,6 +123,7 @@ pub struct Report {
     pub judged: usize,
     pub acceptance_rate: f64,
     pub accepted_per_drafted: f64,
+    pub in_time: usize,
     pub wasted: usize,
     pub resampled: usize,
     pub follow_ups: usize,
@@ -197,6 +200,7 @@ impl Statistics {
             judged: self.judged,
             acceptance_rate: self.acceptance_rate(),
             accepted_per_drafted: self.accepted_per_drafted(),
+            in_time: self.in_time,
             wasted: self.wasted,
             resampled: self.resampled,
             follow_ups: self.follow_ups,

@@ -41,6 +41,7 @@ pub fn info(eos_ids: Vec<u32>) -> TargetInfo {
         context_length: 0,
         max_draft_tokens: 16,
         max_in_flight: 8,
+        max_guesses: 0,
         eos_ids,
     }
 }

@@ -68,9 +68,9 @@ impl Reader {
                     scheme.commit(&self.pending, verdict.accepted.into(), token);
                 }
             }
-            Frame::Token(token) => {
+            Frame::Tokens(tokens) => {
                 if let Some(scheme) = &mut self.scheme {
-                    scheme.prime(&[token.token]);
+                    scheme.prime(&tokens.ids);
                 }
             }
             _ => {}
@@ -89,6 +89,7 @@ fn frame_value(frame: &Frame) -> Value {
             "context_length": welcome.context_length,
             "max_draft": welcome.max_draft_tokens,
             "max_in_flight": welcome.max_in_flight,
+            "max_guesses": welcome.max_guesses,
             "end_of_text": welcome.eos_ids,
             "session": hex(&welcome.ticket.id),
             "secret": hex(&welcome.ticket.secret),
@@ -151,14 +152,24 @@ fn frame_value(frame: &Frame) -> Value {
             "divergence": evidence.divergence,
             "distribution": evidence.target.0,
         }),
-        Frame::Token(token) => {
-            json!({
-                "generation": token.generation,
-                "finish": finish_name(token.finish),
-                "position": token.position,
-                "token": token.token,
-            })
-        }
+        Frame::Tokens(tokens) => json!({
+            "generation": tokens.generation,
+            "finish": finish_name(tokens.finish),
+            "own": tokens.own,
+            "heard": tokens.heard,
+            "accepted": tokens.accepted,
+            "pass": tokens.pass,
+            "position": tokens.position,
+            "tokens": tokens.ids,
+        }),
+        Frame::Guesses(guesses) => json!({
+            "generation": guesses.generation,
+            "chain": guesses.chain,
+            "position": guesses.position,
+            "patience": guesses.patience,
+            "count": guesses.count,
+            "payload": hex(&guesses.payload),
+        }),
         Frame::Error(error) => {
             json!({ "generation": error.generation, "code": error.code.number(), "message": error.text })
         }

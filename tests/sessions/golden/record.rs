@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use outrider_codec::{
     frame::{
-        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Hello, Next, Prompt, Request, Resume,
-        SamplingParameters, TargetDist, Ticket, Token, Verdict, Welcome,
+        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Guesses, Hello, Next, Prompt, Request, Resume,
+        SamplingParameters, TargetDist, Ticket, Tokens, Verdict, Welcome,
     },
     rule::RuleParameters,
     scheme::{Code, Downlink, Drafts, SchemeParameters},
@@ -111,7 +111,7 @@ fn rules() -> Vec<Value> {
         // What passed, a draft and the bonus token.
         length += 3 + round;
         for (position, token) in (length..).zip([3, 4]) {
-            recorder.frame(&Frame::Token(Token { generation, position, token, finish: None }));
+            recorder.frame(&Frame::Tokens(Tokens::one(generation, position, token, None)));
             scheme.prime(&[token]);
         }
         length += 2;
@@ -234,6 +234,8 @@ fn one_of_each() -> Value {
     let distribution =
         |target: &TargetDist| Frame::Distribution(Distribution { generation: 3, round: 200, target: target.clone() });
     let ticket = Ticket { id: *b"the session's id", secret: [0xfe; 16] };
+    let tokens = Tokens::one(3, 300, 17, None);
+    let guesses = Guesses { generation: 3, ..Guesses::default() };
     let frames = [
         Frame::Hello(Hello { vocab_size: 4096, tokenizer_hash: [7; 32] }),
         Frame::Welcome(Welcome {
@@ -241,6 +243,7 @@ fn one_of_each() -> Value {
             context_length: 512,
             max_draft_tokens: 64,
             max_in_flight: 8,
+            max_guesses: 64,
             eos_ids: vec![0, 200],
             ticket,
             detached_seconds: 120,
@@ -250,6 +253,7 @@ fn one_of_each() -> Value {
             context_length: u32::MAX,
             max_draft_tokens: 0,
             max_in_flight: 1,
+            max_guesses: 0,
             eos_ids: vec![],
             ticket: Ticket::default(),
             detached_seconds: u32::MAX,
@@ -295,8 +299,12 @@ fn one_of_each() -> Value {
         distribution(&full),
         // Equally long either way.
         distribution(&TargetDist(vec![(0, 0.5), (1, 0.5), (2, 0.5), (4, 0.5)])),
-        Frame::Token(Token { generation: 1, position: 300, token: 17, finish: None }),
-        Frame::Token(Token { generation: 1, position: 0, token: 17, finish: Some(Finish::Length) }),
+        Frame::Tokens(Tokens::one(1, 300, 17, None)),
+        Frame::Tokens(Tokens::one(1, 0, 17, Some(Finish::Length))),
+        Frame::Tokens(Tokens { ids: vec![17, 4095, 5], accepted: 2, heard: 255, pass: 410, ..tokens.clone() }),
+        Frame::Tokens(Tokens { ids: vec![17, 200], accepted: 2, own: true, finish: Some(Finish::Eos), ..tokens }),
+        Frame::Guesses(Guesses { chain: 1, position: 300, ..guesses.clone() }),
+        Frame::Guesses(Guesses { chain: 2, position: 302, patience: 150, count: 2, payload: vec![1, 2, 3], ..guesses }),
         error(0, ErrorCode::ServerFull, "No place is free."),
         error(2, ErrorCode::Other(0x04ff), "über"),
         error(2, ErrorCode::Internal, ""),
@@ -319,10 +327,10 @@ fn malformed() -> Value {
         b"\x01OUTR\x03\x00",
         b"\x08HTTP",
         b"\x08OUTR\x03\x00",
-        b"\x08OUTR\x05\x00",
+        b"\x08OUTR\x06\x00",
         b"\x81\x01\x00",
-        &[&[0x81, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 65, 1, 0][..], &[7; 32], &[0]].concat(),
-        &[&[0x81, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 64, 0, 0][..], &[7; 32], &[0]].concat(),
+        &[&[0x81, 6, 0, 1, 0, 0, 0, 1, 0, 0, 0, 65, 1, 0, 0][..], &[7; 32], &[0]].concat(),
+        &[&[0x81, 6, 0, 1, 0, 0, 0, 1, 0, 0, 0, 64, 0, 0, 0][..], &[7; 32], &[0]].concat(),
         &[0x0f, 0],
         // Varints: zero, overlong, too large, cut.
         &[0x05, 0],
@@ -331,6 +339,14 @@ fn malformed() -> Value {
         &[0x05, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
         &[0x05, 0x81],
         &[0x06, 1],
+        // Guesses: no chain, too many, something behind none. Tokens: none, more accepted than there are, own ones of none.
+        &[0x09, 1, 0, 0, 0, 0],
+        &[0x09, 1, 1, 0, 0, 65],
+        &[0x09, 1, 1, 0, 0, 0, 7],
+        &[0x86, 1, 0, 0, 0, 0, 0, 0],
+        &[0x86, 1, 1, 0, 2, 0, 0, 1, 9],
+        &[0x86, 1, 0, 0, 1, 0, 0, 1, 9],
+        &[0x86, 1, 0x10, 0, 0, 0, 0, 1, 9],
         // Requests: a temperature that is not a number, negative or -0; a top-p of 0 and above 1.
         &with(2, &f32::NAN.to_le_bytes()),
         &with(2, &(-1f32).to_le_bytes()),

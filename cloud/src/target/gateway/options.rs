@@ -78,7 +78,8 @@ impl EngineArgs {
             probe(&client, tokenizer, self.target_logprobs).await?;
         }
         tracing::info!(address, model = client.model, context_length, "the target is an engine");
-        let info = TargetInfo { context_length, ..info };
+        // An engine elsewhere has draws of its own.
+        let info = TargetInfo { context_length, max_guesses: 0, ..info };
         let settings = EngineSettings { sessions: slots, kv_memory: ByteSize(0), ..EngineSettings::default() };
         let shared = Shared {
             client,

@@ -24,8 +24,22 @@ pub enum CloudEvent {
         /// Whether another token replaces a rejected draft.
         resampled: bool,
     },
-    /// The target wrote a token alone.
-    Wrote,
+    /// A pass of the target added to a text that it writes.
+    Wrote {
+        /// Tokens that it added.
+        tokens: usize,
+        /// Guesses that it judged.
+        judged: usize,
+        /// Guesses that were right.
+        accepted: usize,
+    },
+    /// Guesses came.
+    Guessed {
+        /// How many.
+        came: usize,
+        /// How many of them at tokens that were written already.
+        late: usize,
+    },
     /// A generation is over.
     Finished(Finish),
     /// The edge ended a generation.

@@ -1,19 +1,21 @@
 //! One generation on the cloud: the committed tokens, the drafts under verification, and what follows from a judgement.
 
+use core::time::Duration;
 use std::sync::Arc;
 
 use outrider_codec::{
     frame::{
-        Distribution, Draft, ErrorCode, Evidence, Finish, Frame, Next, Prompt, Request, SamplingParameters, TargetDist,
-        Token, Verdict,
+        Distribution, Draft, ErrorCode, Evidence, Finish, Frame, Guesses, Next, Prompt, Request, SamplingParameters,
+        TargetDist, Tokens, Verdict,
     },
-    scheme::{Scheme, SchemeParameters},
+    scheme::{Drafts, Scheme, SchemeParameters},
 };
 
 use super::{
     events::CloudEvent,
     failure::Failure,
     flight::Flight,
+    guesses::GuessQueue,
     target::{Pass, TargetInfo},
 };
 use crate::{
@@ -44,8 +46,9 @@ pub(super) struct Generation {
 pub(super) enum Writer {
     /// The edge drafts, and the target verifies.
     Both(Box<Verification>),
-    /// The target alone.
-    Target,
+    /// The target; what it writes does not depend on what is guessed of it. `None`: it has draws of its own, and nobody
+    /// guesses.
+    Target(Option<Box<GuessQueue>>),
 }
 
 /// What a generation that the edge drafts for has besides.
@@ -108,11 +111,20 @@ impl Writer {
         })))
     }
 
+    /// A target that writes, as fast as it can.
+    pub(super) fn target(request: &Request, target: &TargetInfo) -> Result<Self, Failure> {
+        let queue = (target.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size)).transpose();
+        queue.map(|queue| Self::Target(queue.map(Box::new))).map_err(|error| {
+            let text = format!("Nothing can be guessed: {error}.");
+            Failure::generation(request.generation, ErrorCode::InvalidParameters, text)
+        })
+    }
+
     /// The scheme of the drafts, if the edge drafts.
     pub(super) fn scheme(&self) -> Option<SchemeParameters> {
         match self {
             Self::Both(verification) => Some(verification.parameters),
-            Self::Target => None,
+            Self::Target(_) => None,
         }
     }
 }
@@ -143,7 +155,7 @@ impl Generation {
     pub(super) fn round_number(&self) -> u32 {
         match &self.writer {
             Writer::Both(verification) => verification.flight.round(),
-            Writer::Target => 0,
+            Writer::Target(_) => 0,
         }
     }
 
@@ -232,12 +244,51 @@ impl Generation {
         }
     }
 
+    /// Guesses have come.
+    pub(super) fn guess(&mut self, guesses: &Guesses, target: &TargetInfo) -> Result<Option<CloudEvent>, Failure> {
+        if guesses.generation < self.number {
+            return Ok(None);
+        }
+        match &mut self.writer {
+            Writer::Target(Some(queue)) if guesses.generation == self.number => {
+                queue.admit(guesses, &self.committed, target.max_guesses.into())
+            }
+            _ => Err(Failure::out_of_order("Guesses came where nothing is to be guessed")),
+        }
+    }
+
+    /// How long the next pass is to be held for a guess, if it is; asked once a pass.
+    pub(super) fn begin_hold(&mut self) -> Option<Duration> {
+        match &mut self.writer {
+            // The first pass reads the prompt: nothing that could come would spare it.
+            Writer::Target(Some(queue)) if self.cached > 0 => queue.begin_hold(),
+            _ => None,
+        }
+    }
+
+    /// The next pass has been held long enough.
+    pub(super) fn end_hold(&mut self) {
+        if let Writer::Target(Some(queue)) = &mut self.writer {
+            queue.end_hold();
+        }
+    }
+
     /// The pass that moves this generation on, if there is anything to do.
-    pub(super) fn next_pass(&self) -> Option<Pass> {
+    pub(super) fn next_pass(&self, target: &TargetInfo) -> Option<Pass> {
         let alone = || Round::alone(self.sampling, self.seed, self.committed.len());
         let mut tokens = self.committed[self.cached..].to_vec();
         let (round, rows) = match &self.writer {
-            Writer::Target => (Arc::new(alone()), 1),
+            Writer::Target(None) => (Arc::new(alone()), 1),
+            Writer::Target(Some(queue)) if queue.is_held() => return None,
+            Writer::Target(Some(queue)) => {
+                // Behind the last guess the target writes a token of its own.
+                let room = self.length_limit.min(target.context_length as usize) - self.committed.len() - 1;
+                let guesses = queue.first(room.min(target.max_draft_tokens.into()));
+                tokens.extend(&guesses);
+                let rows = guesses.len() + 1;
+                let (scheme, drafts) = (Some(SchemeParameters::Coupled), Drafts::Ids(guesses));
+                (Arc::new(Round { scheme, drafts, ..alone() }), rows)
+            }
             Writer::Both(verification) => match &verification.round {
                 Some(round) => {
                     let rows = round.rows();
@@ -266,23 +317,51 @@ impl Generation {
         self.cached = length;
     }
 
-    /// Goes on from the judgement of a round, which has been [checked](Round::check).
-    pub(super) fn advance(&mut self, round: &Round, judgement: Judgement, target: &TargetInfo) -> Progress {
+    /// Goes on from the judgement of a round, which has been [checked](Round::check). The pass took so `long`.
+    pub(super) fn advance(
+        &mut self,
+        round: &Round,
+        judgement: Judgement,
+        long: Duration,
+        target: &TargetInfo,
+    ) -> Progress {
         match &mut self.writer {
             Writer::Both(verification) if verification.stream == 0 => self.conclude(round, judgement, target),
-            writer => {
-                // There is one: a round without drafts has a bonus token.
-                let NextToken::Token(token) = judgement.next else { return Progress::default() };
-                if let Writer::Both(verification) = writer {
-                    verification.write(token);
-                }
-                self.cached = self.committed.len();
-                let (generation, position) = (self.number, self.committed.len() as u32);
-                let finish = self.commit(&[], Some(token), target);
-                let frame = Frame::Token(Token { generation, position, token, finish });
-                Progress { frames: vec![frame], event: Some(CloudEvent::Wrote), finish }
-            }
+            _ => self.write(round, &judgement, long, target),
         }
+    }
+
+    /// What the target has written: the guesses that were its choice, and the token behind them.
+    fn write(&mut self, round: &Round, judgement: &Judgement, long: Duration, target: &TargetInfo) -> Progress {
+        let guesses = round.drafts.ids();
+        let mut ids = guesses[..judgement.accepted].to_vec();
+        match (ids.iter().position(|id| target.eos_ids.contains(id)), &judgement.next) {
+            // What was guessed behind the end of the text never was.
+            (Some(last), _) => ids.truncate(last + 1),
+            (None, NextToken::Token(token)) => ids.push(*token),
+            // There is one, without a scheme and with that of ids.
+            (None, _) => return Progress::default(),
+        }
+        let accepted = judgement.accepted.min(ids.len());
+        let heard = match &mut self.writer {
+            Writer::Both(verification) => {
+                verification.write(&ids);
+                0
+            }
+            Writer::Target(None) => 0,
+            Writer::Target(Some(queue)) => {
+                queue.written(&ids);
+                queue.heard()
+            }
+        };
+        self.cached = self.committed.len() + accepted;
+        let (generation, position) = (self.number, self.committed.len() as u32);
+        let finish = self.commit(&ids, None, target);
+        let event = CloudEvent::Wrote { tokens: ids.len(), judged: guesses.len(), accepted };
+        let pass = (long.as_micros() / 100).min(u32::MAX.into()) as u32;
+        let accepted = accepted as u8;
+        let tokens = Tokens { generation, position, ids, accepted, own: false, heard, pass, finish };
+        Progress { frames: vec![Frame::Tokens(tokens)], event: Some(event), finish }
     }
 
     /// The end of a round of drafts.
@@ -352,8 +431,8 @@ impl Verification {
     }
 
     /// The target has written a token alone; the next round follows when it has written all.
-    fn write(&mut self, token: u32) {
-        self.scheme.prime(&[token]);
+    fn write(&mut self, token: &[u32]) {
+        self.scheme.prime(token);
         self.stream -= 1;
         if self.stream == 0 {
             self.flight.end(true);

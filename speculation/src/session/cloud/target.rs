@@ -21,6 +21,8 @@ pub struct TargetInfo {
     pub max_draft_tokens: u8,
     /// The most rounds of a session that may await their verdict at a time, at least 1. Each may be as long as a frame.
     pub max_in_flight: u8,
+    /// The most guesses that may lie ahead of a text; 0 where the target cannot choose by the shared noise.
+    pub max_guesses: u8,
     /// Tokens that end a text.
     pub eos_ids: Vec<u32>,
 }

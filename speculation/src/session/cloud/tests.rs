@@ -1,6 +1,6 @@
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
-    frame::{Finish, Next, Prompt, SamplingParameters, Token, Verdict},
+    frame::{Finish, Next, Prompt, SamplingParameters, Tokens, Verdict},
     half,
     probabilities::DraftProbability,
     rule::RuleParameters,
@@ -32,6 +32,7 @@ fn target() -> TargetInfo {
         context_length: 16,
         max_draft_tokens: 4,
         max_in_flight: 3,
+        max_guesses: 8,
         eos_ids: vec![7],
     }
 }
@@ -170,12 +171,12 @@ fn cloud_only_streams_until_the_end() {
     session.handle_frame(&Frame::Generate(request(1, &[0, 1])).encode());
     assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![0, 1], rows: 1 });
     answer(&mut session, &[4]);
-    assert_eq!(sent(&mut session), Frame::Token(Token { generation: 1, position: 2, token: 4, finish: None }));
+    assert_eq!(sent(&mut session), Frame::Tokens(Tokens::one(1, 2, 4, None)));
     assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![4], rows: 1 });
     answer(&mut session, &[7]);
     assert_eq!(
         sent(&mut session),
-        Frame::Token(Token { generation: 1, position: 3, token: 7, finish: Some(Finish::Eos) })
+        Frame::Tokens(Tokens::one(1, 3, 7, Some(Finish::Eos)))
     );
     assert_eq!(session.poll(), None);
 }
@@ -221,7 +222,7 @@ fn wrong_handshakes_are_refused() {
 
 #[test]
 fn frames_out_of_order_close_the_connection() {
-    let servers_frame = Frame::Token(Token { generation: 1, position: 1, token: 1, finish: None }).encode();
+    let servers_frame = Frame::Tokens(Tokens::one(1, 1, 1, None)).encode();
     let cases = [
         ("second hello", vec![hello()], ErrorCode::OutOfOrder),
         ("prompt while generating", vec![prompt(2, &[0])], ErrorCode::OutOfOrder),
@@ -316,7 +317,7 @@ fn a_cancelled_pass_is_dropped_and_a_new_generation_starts_from_nothing() {
     assert_eq!(forward(&mut session), Forward { keep: 0, tokens: vec![5], rows: 1 });
     session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
     answer(&mut session, &[3]);
-    assert_eq!(sent(&mut session), Frame::Token(Token { generation: 2, position: 1, token: 3, finish: None }));
+    assert_eq!(sent(&mut session), Frame::Tokens(Tokens::one(2, 1, 3, None)));
 }
 
 fn with_rule(name: &str, scheme: SchemeParameters) -> Vec<u8> {
@@ -346,7 +347,7 @@ fn passed_tokens_that_come_while_the_prompt_is_read_are_fed_with_the_drafts() {
         answer(&mut session, &[5, 6][..rows]);
         match sent(&mut session) {
             Frame::Verdict(verdict) => assert_eq!((verdict.accepted, verdict.next), (1, Next::Token(6))),
-            frame => assert_eq!(frame, Frame::Token(Token { generation: 1, position: 5, token: 5, finish: None })),
+            frame => assert_eq!(frame, Frame::Tokens(Tokens::one(1, 5, 5, None))),
         }
     }
 }
@@ -415,7 +416,7 @@ fn nothing_is_drafted_while_the_target_writes() {
     session.handle_frame(&Frame::Draft(stream.clone()).encode());
     forward(&mut session);
     answer(&mut session, &[3]);
-    assert!(matches!(sent(&mut session), Frame::Token(_)));
+    assert!(matches!(sent(&mut session), Frame::Tokens(_)));
     session.handle_frame(&Frame::Draft(stream.clone()).encode());
     session.handle_frame(&Frame::Draft(Draft { round: 1, ..stream }).encode());
     assert_eq!(error(&mut session), (0, ErrorCode::OutOfOrder, true));

@@ -4,7 +4,7 @@ use core::task::{Context, Waker};
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
 use outrider_codec::{
-    frame::{ErrorCode, Finish, Frame, Next, SamplingParameters, Ticket, Token, Verdict, Welcome},
+    frame::{ErrorCode, Finish, Frame, Next, SamplingParameters, Ticket, Tokens, Verdict, Welcome},
     scheme::{Code, SchemeParameters},
 };
 
@@ -100,7 +100,7 @@ impl World {
 
     fn write(&mut self, position: u32) {
         let finish = (position + 1 == self.limit).then_some(Finish::Length);
-        self.send(&Frame::Token(Token { generation: self.generation, position, token: 3, finish }));
+        self.send(&Frame::Tokens(Tokens::one(self.generation, position, 3, finish)));
     }
 
     fn welcome(&mut self) {
@@ -109,6 +109,7 @@ impl World {
             context_length: 64,
             max_draft_tokens: 4,
             max_in_flight: 3,
+            max_guesses: 8,
             eos_ids: vec![7],
             ticket: TICKET,
             detached_seconds: 120,

@@ -148,7 +148,8 @@ impl Connection {
         self.outputs.pop_front()
     }
 
-    fn post(&mut self, bytes: Vec<u8>) -> usize {
+    /// Sends a frame that may be lost with the connection. Gives the bits that are sent.
+    pub(super) fn post(&mut self, bytes: Vec<u8>) -> usize {
         let bits = bytes.len() * 8;
         self.outputs.push_back(EdgeOutput::Send(bytes));
         bits

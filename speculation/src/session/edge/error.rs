@@ -82,6 +82,9 @@ pub enum StartError {
         /// V.
         vocab_size: u32,
     },
+    /// The server takes no guesses.
+    #[error("this server cannot be drafted ahead of: its target chooses by draws of its own")]
+    NoGuesses,
     /// A setting is out of its range.
     #[error("{name} must be {range}")]
     Setting {
@@ -114,6 +117,7 @@ impl StartError {
             StartError::PromptTooLong { .. } => "prompt-too-long",
             StartError::EmptyPrompt
             | StartError::PromptToken { .. }
+            | StartError::NoGuesses
             | StartError::Setting { .. }
             | StartError::Scheme(_)
             | StartError::Rule(_)

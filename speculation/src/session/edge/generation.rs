@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use outrider_codec::{
-    frame::{Finish, Frame, Prompt, Request, Token},
+    frame::{Finish, Frame, Prompt, Request, Tokens},
     rule::RuleParameters,
 };
 
@@ -12,6 +12,7 @@ use super::{
     drafting::Drafting,
     error::{EdgeError, StartError},
     event::{Committed, Origin},
+    guessing::Guessing,
     learned::Learned,
     ledger::{Books, Ledger},
     planner::Planner,
@@ -25,8 +26,18 @@ use super::{
 pub(super) struct Generation {
     number: u32,
     text: Text,
-    /// `None`: the target writes alone.
-    drafting: Option<Drafting>,
+    writer: Writer,
+}
+
+/// Who writes the text.
+#[derive(Debug)]
+enum Writer {
+    /// Both ends, in rounds.
+    Rounds(Box<Drafting>),
+    /// The target, and the edge drafts ahead of it.
+    Ahead(Box<Guessing>),
+    /// The target alone.
+    Target,
 }
 
 /// What is left of a generation whose server has forgotten it.
@@ -52,32 +63,37 @@ impl Generation {
         let Settings { sampling, seed, max_new_tokens, .. } = *settings;
         let request = Request { generation: number, sampling, seed, max_new_tokens, tokens: prompt.clone() };
         let text = Text::new(prompt, max_new_tokens, ends.server);
-        let Mode::Speculative(speculation) = &settings.mode else {
-            return Ok((Self { number, text, drafting: None }, Frame::Generate(request)));
+        let speculation = match &settings.mode {
+            Mode::Speculative(speculation) => speculation,
+            Mode::Ahead(ahead) => {
+                let writer = Writer::Ahead(Box::new(Guessing::new(number, *ahead, settings, ends)?));
+                return Ok((Self { number, text, writer }, Frame::Generate(request)));
+            }
+            Mode::CloudOnly => return Ok((Self { number, text, writer: Writer::Target }, Frame::Generate(request))),
         };
         let drafter = Drafter::new(speculation, settings, ends.draft.vocab_size, text.ids())?;
         let learned = Learned::new(speculation, sampling, ends.server, learned.take());
         let max_in_flight = speculation.max_in_flight.min(ends.server.max_in_flight);
         let planner = Planner::new(speculation, ends, learned);
-        let drafting = Some(Drafting::new(number, drafter, planner, max_in_flight));
+        let writer = Writer::Rounds(Box::new(Drafting::new(number, drafter, planner, max_in_flight)));
         let rule = RuleParameters { number: speculation.rule.number(), parameter: speculation.rule.parameter() as f32 };
         let (scheme, evidence) = (speculation.scheme, speculation.explain);
         let prompt = Prompt { request, scheme, rule, evidence, max_in_flight };
-        Ok((Self { number, text, drafting }, Frame::Prompt(prompt)))
+        Ok((Self { number, text, writer }, Frame::Prompt(prompt)))
     }
 
     /// What has been learned of the link and the models, for the next generation.
     pub(super) fn into_learned(self) -> Option<Learned> {
-        self.drafting.map(Drafting::into_learned)
+        self.writer.into_learned()
     }
 
     /// What another generation would go on from, with what was learned: the text without what a sequence cascade has
     /// told nobody.
     pub(super) fn into_rest(self) -> (Rest, Option<Learned>) {
         let mut text = self.text;
-        text.take_back(self.drafting.as_ref().map_or(0, Drafting::held));
+        text.take_back(self.writer.rounds().map_or(0, Drafting::held));
         let (left, limit) = (text.left(), text.limit());
-        (Rest { text: text.into_ids(), left, limit }, self.drafting.map(Drafting::into_learned))
+        (Rest { text: text.into_ids(), left, limit }, self.writer.into_learned())
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -91,24 +107,34 @@ impl Generation {
 
     /// What was sent is sent again: the time between was not the link's, nor the server's.
     pub(super) fn resent(&mut self, now: Duration) {
-        if let Some(drafting) = &mut self.drafting {
-            drafting.resent(now);
+        match &mut self.writer {
+            Writer::Rounds(drafting) => drafting.resent(now),
+            Writer::Ahead(guessing) => guessing.resumed(),
+            Writer::Target => {}
         }
     }
 
     /// Whether a round awaits its verdict.
     pub(super) fn awaits(&self, round: u32) -> bool {
-        self.drafting.as_ref().is_some_and(|drafting| drafting.awaits(round))
+        self.writer.rounds().is_some_and(|drafting| drafting.awaits(round))
     }
 
     /// Whether drafting goes on while rounds await their verdict.
     pub(super) fn is_ahead(&self) -> bool {
-        self.drafting.as_ref().is_some_and(Drafting::is_ahead)
+        match &self.writer {
+            Writer::Rounds(drafting) => drafting.is_ahead(),
+            Writer::Ahead(guessing) => guessing.is_ahead(&self.text),
+            Writer::Target => false,
+        }
     }
 
     /// What is to be done next, if anything.
     pub(super) fn next_step(&mut self, now: Duration) -> Option<Step> {
-        self.drafting.as_mut()?.next_step(&mut self.text, now)
+        match &mut self.writer {
+            Writer::Rounds(drafting) => drafting.next_step(&mut self.text, now),
+            Writer::Ahead(guessing) => guessing.next_step(&self.text, now),
+            Writer::Target => None,
+        }
     }
 
     /// A row of logits has come.
@@ -118,8 +144,12 @@ impl Generation {
         ledger: &mut Ledger,
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
-        let Some(drafting) = &mut self.drafting else { return Ok(Reaction::Wait) };
-        drafting.handle_logits(row, &mut Books { text: &mut self.text, ledger }, now)
+        let books = &mut Books { text: &mut self.text, ledger };
+        match &mut self.writer {
+            Writer::Rounds(drafting) => drafting.handle_logits(row, books, now),
+            Writer::Ahead(guessing) => guessing.handle_logits(row, books, now),
+            Writer::Target => Ok(Reaction::Wait),
+        }
     }
 
     /// A frame of this generation has come.
@@ -130,10 +160,10 @@ impl Generation {
         ledger: &mut Ledger,
     ) -> Result<Reaction, EdgeError> {
         let unexpected = EdgeError::Unexpected { frame: frame.name() };
-        if let Frame::Token(token) = frame {
-            return self.handle_token(&token, ledger, received.at);
+        if let Frame::Tokens(tokens) = frame {
+            return self.handle_tokens(&tokens, ledger, received);
         }
-        let drafting = self.drafting.as_mut().ok_or(unexpected.clone())?;
+        let Writer::Rounds(drafting) = &mut self.writer else { return Err(unexpected) };
         let books = &mut Books { text: &mut self.text, ledger };
         match frame {
             Frame::Verdict(verdict) => drafting.handle_verdict(verdict, received, books),
@@ -143,24 +173,50 @@ impl Generation {
         }
     }
 
-    /// A token has come that the target wrote alone.
-    fn handle_token(&mut self, token: &Token, ledger: &mut Ledger, now: Duration) -> Result<Reaction, EdgeError> {
-        let Token { position, token, finish, .. } = *token;
+    /// Tokens have come that the target wrote.
+    fn handle_tokens(
+        &mut self,
+        tokens: &Tokens,
+        ledger: &mut Ledger,
+        received: Received,
+    ) -> Result<Reaction, EdgeError> {
+        let Tokens { position, ref ids, finish, .. } = *tokens;
         if (position as usize) < self.text.len() {
             return Ok(Reaction::Stale);
         }
         if position as usize > self.text.len() {
             return Err(EdgeError::ImpossibleVerdict { what: "there is a token missing before it" });
         }
-        if self.drafting.as_ref().is_some_and(|drafting| !drafting.awaits_tokens()) {
-            return Err(EdgeError::Unexpected { frame: "Token" });
-        }
-        self.text.write_streamed(token, finish)?;
-        if let Some(drafting) = &mut self.drafting {
-            drafting.streamed(token, ledger, now);
-        }
-        ledger.written(now);
-        let committed = Committed { tokens: vec![(token, Origin::Cloud)], round: None };
+        let books = &mut Books { text: &mut self.text, ledger };
+        let committed = match &mut self.writer {
+            Writer::Ahead(guessing) => guessing.handle_tokens(tokens, received, books)?,
+            writer => {
+                if tokens.accepted > 0 && !tokens.own {
+                    return Err(EdgeError::ImpossibleVerdict { what: "it accepts a guess that was not made" });
+                }
+                if writer.rounds().is_some_and(|drafting| !drafting.awaits_tokens()) {
+                    return Err(EdgeError::Unexpected { frame: "Tokens" });
+                }
+                for (&id, left) in ids.iter().zip((0..ids.len()).rev()) {
+                    books.text.write_streamed(id, finish.filter(|_| left == 0))?;
+                    if let Writer::Rounds(drafting) = writer {
+                        drafting.streamed(id, books.ledger, received.at);
+                    }
+                }
+                books.ledger.wrote(ids.len(), received.at);
+                Committed { tokens: ids.iter().map(|&id| (id, Origin::Cloud)).collect(), round: None }
+            }
+        };
         Ok(Reaction::Commit { committed, finish, tell: false })
+    }
+}
+
+impl Writer {
+    fn rounds(&self) -> Option<&Drafting> {
+        if let Self::Rounds(drafting) = self { Some(drafting) } else { None }
+    }
+
+    fn into_learned(self) -> Option<Learned> {
+        if let Self::Rounds(drafting) = self { Some(drafting.into_learned()) } else { None }
     }
 }

@@ -5,10 +5,11 @@ use core::time::Duration;
 use super::{event::Origin, flight::SentRound, reaction::Received, settings::Mode, text::Text, verdict::Settlement};
 use crate::{
     draft::conformal::Conformal,
+    judge::rules::Rule,
     policy::control::{Estimates, RoundTimes},
     study::{
         explanation::Explanation,
-        statistics::{RoundRecord, Statistics, milliseconds},
+        statistics::{Guarantee, RoundRecord, Statistics, milliseconds},
     },
     theory::sqs,
 };
@@ -33,6 +34,10 @@ impl Ledger {
     pub(super) fn new(mode: &Mode, now: Duration) -> Self {
         let statistics = match mode {
             Mode::CloudOnly => Statistics::default(),
+            Mode::Ahead(_) => {
+                let guarantee = Guarantee { rule: Rule::EXACT, lossy: false };
+                Statistics { guarantee: Some(guarantee), ..Statistics::default() }
+            }
             Mode::Speculative(speculation) => Statistics {
                 guarantee: Some(speculation.guarantee()),
                 explanation: speculation.explain.then(Explanation::default),
@@ -62,13 +67,26 @@ impl Ledger {
         self.committed(tokens, now);
     }
 
-    /// The target wrote a token alone.
-    pub(super) fn written(&mut self, now: Duration) {
-        self.statistics.server_passes += 1;
-        self.committed(1, now);
+    /// A guess was made.
+    pub(super) fn guessed(&mut self, drafting: Duration) {
+        self.statistics.drafted += 1;
+        self.statistics.drafting += drafting;
     }
 
-    /// It did so in a generation that the edge drafts for.
+    /// A guess was compared with what was written; `in_time` if a pass judged it.
+    pub(super) fn compared(&mut self, right: bool, in_time: bool) {
+        self.statistics.judged += 1;
+        self.statistics.accepted += usize::from(right);
+        self.statistics.in_time += usize::from(in_time);
+    }
+
+    /// A pass of the target added so many tokens.
+    pub(super) fn wrote(&mut self, tokens: usize, now: Duration) {
+        self.statistics.server_passes += 1;
+        self.committed(tokens, now);
+    }
+
+    /// The target wrote a token alone in a generation that the edge drafts for.
     pub(super) fn streamed(&mut self, estimates: Estimates) {
         self.statistics.streamed += 1;
         self.statistics.estimates = estimates;

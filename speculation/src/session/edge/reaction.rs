@@ -12,6 +12,8 @@ use crate::Forward;
 pub(super) enum Step {
     Forward(Forward),
     Send(Outgoing),
+    /// Send these bytes, which need not arrive.
+    Tell(Vec<u8>),
 }
 
 /// A frame that the cloud answers.

@@ -11,7 +11,7 @@ use super::error::StartError;
 use crate::{
     draft::conformal::ThresholdParameters,
     judge::{rules::Rule, unscaled},
-    policy::{control::StopRule, gate::Heads, passing::Passing},
+    policy::{ahead::Plan, control::StopRule, gate::Heads, passing::Passing},
     study::{comparison::ComparisonParameters, statistics::Guarantee},
 };
 
@@ -53,8 +53,17 @@ pub struct Settings {
 pub enum Mode {
     /// The edge.
     Speculative(Speculation),
+    /// The edge, ahead of a text that the target writes.
+    Ahead(Ahead),
     /// Nobody: the target generates alone.
     CloudOnly,
+}
+
+/// How the edge drafts ahead of a text that the target writes. The text is the same as without.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Ahead {
+    /// How guesses are sent, and whether they are waited for; `None`: by what is measured.
+    pub fixed: Option<Plan>,
 }
 
 /// How the edge drafts, and how the cloud judges.
@@ -146,7 +155,16 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
     if settings.max_new_tokens == 0 {
         return setting("the number of new tokens", "at least 1");
     }
-    let Mode::Speculative(speculation) = &settings.mode else { return Ok(()) };
+    let speculation = match &settings.mode {
+        Mode::CloudOnly => return Ok(()),
+        Mode::Ahead(_) if server.max_guesses == 0 => return Err(StartError::NoGuesses),
+        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience }) }) => {
+            let is_right = *group > 0 && patience.is_finite() && *patience >= 0.0;
+            return if is_right { Ok(()) } else { setting("the group", "at least 1, with a patience of at least 0") };
+        }
+        Mode::Ahead(_) => return Ok(()),
+        Mode::Speculative(speculation) => speculation,
+    };
     if speculation.draft_length == 0 {
         return setting("the draft length", "at least 1");
     }

@@ -1,6 +1,6 @@
 use outrider_codec::{
     frame::{
-        Distribution, Draft, Evidence, Finish, Next, Resume, SamplingParameters, TargetDist, Ticket, Token, Verdict,
+        Distribution, Draft, Evidence, Finish, Next, Resume, SamplingParameters, TargetDist, Ticket, Tokens, Verdict,
     },
     scheme::{Code, Downlink, SchemeParameters},
 };
@@ -35,6 +35,7 @@ fn welcome(context_length: u32) -> Welcome {
         context_length,
         max_draft_tokens: 4,
         max_in_flight: 3,
+        max_guesses: 8,
         eos_ids: vec![7],
         ticket: TICKET,
         detached_seconds: 120,
@@ -50,7 +51,7 @@ fn connected(context_length: u32) -> EdgeSession {
 }
 
 fn token(position: u32, finish: Option<Finish>) -> Vec<u8> {
-    Frame::Token(Token { generation: 1, position, token: 3, finish }).encode()
+    Frame::Tokens(Tokens::one(1, position, 3, finish)).encode()
 }
 
 /// What a server sends of its own was once committed without end.
@@ -260,7 +261,7 @@ fn a_stream_has_the_tokens_that_were_asked_for() {
     assert!(matches!(gap, Err(EdgeError::ImpossibleVerdict { .. })));
     let endless = session.handle_frame(&token(4, None), NOW);
     assert!(matches!(endless, Err(EdgeError::ImpossibleVerdict { .. })));
-    let outside = give(&mut streamed(3), Frame::Token(Token { generation: 1, position: 2, token: V, finish: None }));
+    let outside = give(&mut streamed(3), Frame::Tokens(Tokens::one(1, 2, V, None)));
     assert!(matches!(outside, Err(EdgeError::ImpossibleVerdict { .. })));
     let judged = give(&mut streamed(3), verdict(0, Next::Token(3), None));
     assert_eq!(judged, Err(EdgeError::Unexpected { frame: "Verdict" }));

@@ -84,8 +84,8 @@ fn streamed_tokens_have_the_noise_of_their_places_under_coupled_drafting() {
         let row: Vec<f32> = (0..V).map(|id| ((id * 3 + position) % 5) as f32 / 2.0).collect();
         answer_by(&mut session, &[&row]);
         let expected = noise.choose(position as usize, &transform(&row, &warm).unwrap());
-        let Frame::Token(token) = sent(&mut session) else { panic!("no Token") };
-        assert_eq!(token.token, expected);
+        let Frame::Tokens(token) = sent(&mut session) else { panic!("no Tokens") };
+        assert_eq!(token.ids, [expected]);
         if token.finish.is_some() {
             return;
         }

@@ -92,7 +92,7 @@ fn tokens_are_sent_again_from_the_place_where_the_edge_is() {
     }
     let positions = |session: &mut CloudSession, length| {
         let places = resumes(session, 1, length).into_iter().map(|frame| match frame {
-            Frame::Token(token) => token.position,
+            Frame::Tokens(token) => token.position,
             other => panic!("{other:?}"),
         });
         places.collect::<Vec<_>>()

@@ -1,0 +1,159 @@
+//! The guesses that lie ahead of a text which the target writes.
+//!
+//! What is written never depends on them: under the shared noise the target's choice at a position is the same whoever
+//! guessed what (DESIGN of coupled drafting: Daliri, Musco, Suresh). A guess at hand lets a pass judge it, and go on
+//! behind it if it was right.
+//!
+//! Guesses come in chains. One that is compared with what was written, in a pass or because it came late, and differs
+//! breaks its chain: what follows in it was guessed behind a wrong token, and is dropped until another chain begins.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use outrider_codec::{
+    error::ParameterError,
+    frame::Guesses,
+    scheme::{Drafts, Scheme, SchemeParameters},
+};
+
+use super::{events::CloudEvent, failure::Failure};
+
+/// The longest that a pass is held, whatever patience an edge asks for.
+pub const MAX_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The guesses of one generation that await their place in the text.
+#[derive(Debug)]
+pub(super) struct GuessQueue {
+    /// How ids are coded.
+    scheme: Scheme,
+    /// Number of the last chain; 0 before the first.
+    chain: u32,
+    /// Position behind the last guess of the chain.
+    end: usize,
+    /// Whether a guess of the chain was wrong.
+    broken: bool,
+    /// Guesses at the tokens behind the end of the text.
+    ahead: VecDeque<u32>,
+    /// Frames that came, modulo 256.
+    heard: u8,
+    patience: Duration,
+    hold: Hold,
+}
+
+/// Whether the next pass is held for a guess.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// It has not been yet.
+    Due,
+    /// It is being held.
+    On,
+    /// It was, for as long as the edge wants.
+    Over,
+}
+
+impl GuessQueue {
+    /// None yet, over a vocabulary of V.
+    pub(super) fn new(vocab_size: u32) -> Result<Self, ParameterError> {
+        Ok(Self {
+            scheme: Scheme::new(SchemeParameters::Coupled, vocab_size)?,
+            chain: 0,
+            end: 0,
+            broken: false,
+            ahead: VecDeque::new(),
+            heard: 0,
+            patience: Duration::ZERO,
+            hold: Hold::Due,
+        })
+    }
+
+    /// Takes a frame of guesses at a text of which `written` is known, prompt included; at most `most` may lie ahead of
+    /// it. What comes again, or of a chain before the last, changes nothing.
+    pub(super) fn admit(
+        &mut self,
+        guesses: &Guesses,
+        written: &[u32],
+        most: usize,
+    ) -> Result<Option<CloudEvent>, Failure> {
+        let position = guesses.position as usize;
+        if guesses.chain < self.chain || guesses.chain == self.chain && position < self.end {
+            return Ok(None);
+        }
+        let is_new = guesses.chain > self.chain;
+        // Behind what the edge has from us, or behind its own last guess: there is no gap.
+        if position > if is_new { written.len() } else { self.end } {
+            return Err(Failure::out_of_order("there is a guess missing before these"));
+        }
+        let Drafts::Ids(ids) = self.scheme.decode_round(&guesses.payload, guesses.count)? else {
+            return Err(Failure::invalid_draft("guesses are ids"));
+        };
+        if is_new {
+            (self.chain, self.broken) = (guesses.chain, false);
+            self.ahead.clear();
+        }
+        self.end = position + ids.len();
+        self.heard = self.heard.wrapping_add(1);
+        self.patience = Duration::from_micros(100).saturating_mul(guesses.patience).min(MAX_PATIENCE);
+        if self.patience.is_zero() {
+            self.hold = Hold::Over;
+        }
+        let (came, mut late) = (ids.len(), 0);
+        for (id, position) in ids.into_iter().zip(position..) {
+            match written.get(position) {
+                Some(&token) => {
+                    late += 1;
+                    self.broken |= token != id;
+                }
+                None if !self.broken => self.ahead.push_back(id),
+                None => {}
+            }
+        }
+        if self.ahead.len() > most {
+            let ahead = self.ahead.len();
+            return Err(Failure::invalid_draft(&format!("{ahead} guesses ahead of the text are more than {most}")));
+        }
+        Ok(Some(CloudEvent::Guessed { came, late }))
+    }
+
+    /// Guesses at the next tokens, at most so many.
+    pub(super) fn first(&self, most: usize) -> Vec<u32> {
+        self.ahead.iter().copied().take(most).collect()
+    }
+
+    /// Tokens were written behind the end of the text.
+    pub(super) fn written(&mut self, tokens: &[u32]) {
+        self.hold = Hold::Due;
+        for &token in tokens {
+            match self.ahead.pop_front() {
+                Some(guess) if guess != token => {
+                    self.broken = true;
+                    return self.ahead.clear();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Frames that came, modulo 256.
+    pub(super) fn heard(&self) -> u8 {
+        self.heard
+    }
+
+    /// How long the next pass is to be held; asked once a pass.
+    pub(super) fn begin_hold(&mut self) -> Option<Duration> {
+        if self.hold != Hold::Due || self.patience.is_zero() || !self.ahead.is_empty() {
+            return None;
+        }
+        self.hold = Hold::On;
+        Some(self.patience)
+    }
+
+    /// Whether the next pass waits.
+    pub(super) fn is_held(&self) -> bool {
+        self.hold == Hold::On && self.ahead.is_empty()
+    }
+
+    /// It has waited long enough.
+    pub(super) fn end_hold(&mut self) {
+        self.hold = Hold::Over;
+    }
+}

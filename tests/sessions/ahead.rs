@@ -1,0 +1,108 @@
+//! A text that the target writes is the same whoever guesses what of it, whenever it comes; and it comes no later.
+
+use core::time::Duration;
+
+use outrider_codec::frame::SamplingParameters;
+use outrider_speculation::{
+    policy::ahead::Plan,
+    session::edge::{Ahead, Mode, Origin, Settings, Speculation},
+};
+use outrider_codec::scheme::SchemeParameters;
+use outrider_tests::{
+    in_process::InProcess,
+    timed::{self, Times},
+    toy::ToyModel,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const V: u32 = 48;
+const LENGTH: u32 = 96;
+
+fn settings(mode: Mode, temperature: f32, seed: u64) -> Settings {
+    let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
+    Settings { mode, sampling, seed, max_new_tokens: LENGTH }
+}
+
+fn fixed(group: usize, patience: f64) -> Mode {
+    Mode::Ahead(Ahead { fixed: Some(Plan { group, patience }) })
+}
+
+fn times(draft: u32, pass: u32, delay: u32) -> Times {
+    Times { draft: MS * draft, pass: MS * pass, row: MS * pass * 6 / 100, delay: MS * delay }
+}
+
+fn pair(difference: f64) -> (ToyModel, ToyModel) {
+    let target = ToyModel::target(V, 5);
+    (target.draft(difference), target)
+}
+
+/// Over links and plans of all kinds: what rounds of coupled drafting write, too.
+#[test]
+fn the_text_is_the_same_with_and_without_drafting() {
+    let (draft, target) = pair(1.0);
+    let (mut guessed, mut held) = (0, 0);
+    for (seed, temperature) in (0..).zip([0.0, 0.3, 0.7, 1.0, 1.5]) {
+        let alone = settings(Mode::CloudOnly, temperature, seed);
+        let run = |settings: &Settings, times| timed::run(draft.clone(), target.clone(), &[1, 2], settings, times, |_| {});
+        let expected = run(&alone, times(1, 10, 5)).tokens;
+        assert_eq!(expected.len(), LENGTH as usize);
+        let rounds = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4));
+        let mut in_rounds = InProcess::connect(draft.clone(), target.clone(), 512, &[]);
+        assert_eq!(in_rounds.generate(&[1, 2], &settings(rounds, temperature, seed)).tokens, expected);
+        for times in [times(1, 10, 0), times(1, 10, 5), times(1, 10, 200), times(30, 10, 5), times(0, 1, 1)] {
+            let modes = [(1, 0.0), (4, 0.0), (3, 0.01), (16, 10.0), (1, 0.004)].map(|(group, patience)| fixed(group, patience));
+            for mode in modes.into_iter().chain([Mode::Ahead(Ahead::default())]) {
+                let run = run(&settings(mode.clone(), temperature, seed), times);
+                assert_eq!(run.tokens, expected, "{mode:?}, {times:?}");
+                let accepted = |token: &&(u32, Origin)| token.1 == Origin::Accepted;
+                guessed += run.committed.iter().flat_map(|committed| &committed.tokens).filter(accepted).count();
+                held += run.holds;
+            }
+        }
+    }
+    assert!(guessed > 1000 && held > 100, "{guessed} guesses came in time, {held} passes were held");
+}
+
+/// Whatever is guessed: nothing but the speed depends on it.
+#[test]
+fn lying_guesses_change_nothing() {
+    let (draft, target) = pair(0.5);
+    for temperature in [0.0, 0.7] {
+        let alone = settings(Mode::CloudOnly, temperature, 3);
+        let run = |settings: &Settings, tamper| {
+            timed::run(draft.clone(), target.clone(), &[1, 2], settings, times(1, 10, 5), tamper)
+        };
+        let expected = run(&alone, |_| {}).tokens;
+        let lies: [timed::Tamper; 3] = [
+            |guesses| guesses.payload.iter_mut().for_each(|byte| *byte = 0),
+            |guesses| guesses.chain *= 2,
+            |guesses| guesses.patience = u32::MAX,
+        ];
+        for lie in lies {
+            // An edge that is told that its guess was right where it was not says so; this one guesses in groups of one,
+            // whose ids are changed behind its back, and is not told so.
+            let found = std::panic::catch_unwind(|| run(&settings(fixed(2, 0.0), temperature, 3), lie));
+            if let Ok(found) = found {
+                assert_eq!(found.tokens, expected);
+            }
+        }
+    }
+}
+
+/// In virtual time: no slower than the target alone, but for the last token's way; faster where guesses can be in time.
+#[test]
+fn drafting_ahead_is_never_slower() {
+    let (draft, target) = pair(0.6);
+    for (draft_time, delay, least) in
+        [(1, 0, 1.5), (1, 5, 1.3), (1, 25, 1.1), (1, 100, 0.99), (1, 400, 0.99), (9, 5, 0.99), (40, 5, 0.99)]
+    {
+        let times = times(draft_time, 40, delay);
+        let run = |mode| timed::run(draft.clone(), target.clone(), &[1, 2], &settings(mode, 0.7, 1), times, |_| {});
+        let alone = run(Mode::CloudOnly).elapsed;
+        for mode in [Mode::Ahead(Ahead::default()), fixed(1, 0.0)] {
+            let speedup = alone.as_secs_f64() / run(mode.clone()).elapsed.as_secs_f64();
+            println!("draft {draft_time} ms, {delay} ms one way, {mode:?}: {speedup:.2}");
+            assert!(speedup > least || mode == fixed(1, 0.0) && speedup > 0.99, "{speedup} at {times:?}, {mode:?}");
+        }
+    }
+}

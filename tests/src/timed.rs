@@ -1,0 +1,147 @@
+//! Both session state machines in virtual time, for texts that the target writes while the edge drafts ahead: neither
+//! waits for the other, and what is sent takes as long as the link wants.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use outrider_codec::frame::{Frame, Guesses};
+use outrider_speculation::session::{
+    cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
+    edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, Event, Settings},
+};
+
+use crate::toy::{CachedToy, ToyModel};
+
+/// How long things take.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// A pass of the draft model.
+    pub draft: Duration,
+    /// A pass of the target that judges nothing, and what each judged guess adds.
+    pub pass: Duration,
+    /// See `pass`.
+    pub row: Duration,
+    /// From one end to the other, either way.
+    pub delay: Duration,
+}
+
+/// What is done to the guesses on their way, where an error is planted or a peer lies.
+pub type Tamper = fn(&mut Guesses);
+
+/// A generation in virtual time.
+#[derive(Debug, Default)]
+pub struct Timed {
+    /// Ids as they were committed.
+    pub tokens: Vec<u32>,
+    /// As they came.
+    pub committed: Vec<Committed>,
+    /// When the last one came.
+    pub elapsed: Duration,
+    /// Passes of the target, the first one of the prompt included.
+    pub passes: usize,
+    /// How often a pass was held.
+    pub holds: usize,
+}
+
+/// Runs a generation of two toy models to its end.
+pub fn run(draft: ToyModel, target: ToyModel, prompt: &[u32], settings: &Settings, times: Times, tamper: Tamper) -> Timed {
+    let (vocab_size, tokenizer_hash) = (target.vocab_size(), [9; 32]);
+    let info = TargetInfo {
+        vocab_size,
+        tokenizer_hash,
+        context_length: 512,
+        max_draft_tokens: 16,
+        max_in_flight: 8,
+        max_guesses: 64,
+        eos_ids: Vec::new(),
+    };
+    let mut cloud = CloudSession::new(info, Admission::default());
+    let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length: 512, heads: None });
+    let (mut draft, mut target) = (CachedToy::new(draft), CachedToy::new(target));
+    let mut timed = Timed::default();
+    // What is under way, by when it comes.
+    let (mut up, mut down) = (VecDeque::new(), VecDeque::new());
+    let mut drafted: Option<(Duration, Vec<(Vec<f32>, Vec<f32>)>)> = None;
+    let mut judged: Option<(Duration, Pass)> = None;
+    let mut hold: Option<Duration> = None;
+    let mut now = Duration::ZERO;
+    let mut has_started = false;
+    loop {
+        // The cloud does what it can now.
+        while let Some(output) = cloud.poll() {
+            match output {
+                CloudOutput::Send(bytes) => down.push_back((now + times.delay, bytes)),
+                CloudOutput::Hold(patience) => {
+                    timed.holds += 1;
+                    hold = Some(now + patience);
+                }
+                CloudOutput::Verify(pass) => {
+                    hold = None;
+                    let guesses = pass.round.drafts.len() as u32;
+                    judged = Some((now + times.pass + times.row * guesses, pass));
+                }
+                CloudOutput::Close => panic!("the cloud closed"),
+            }
+        }
+        // So does the edge, unless it is drafting.
+        while drafted.is_none()
+            && let Some(output) = edge.poll(now).expect("the cloud keeps the protocol")
+        {
+            match output {
+                EdgeOutput::Send(bytes) => up.push_back((now + times.delay, tampered(bytes, tamper))),
+                EdgeOutput::Forward(forward) => drafted = Some((now + times.draft, draft.forward(&forward))),
+                EdgeOutput::Event(Event::Committed(committed)) => {
+                    timed.tokens.extend(committed.tokens.iter().map(|token| token.0));
+                    timed.committed.push(committed);
+                    timed.elapsed = now;
+                }
+                EdgeOutput::Event(Event::Finished(_)) => return timed,
+                EdgeOutput::Event(Event::Connected(_)) => {
+                    edge.start(prompt.to_vec(), settings, now).expect("the settings can be used");
+                    has_started = true;
+                }
+                EdgeOutput::Event(other) => panic!("{other:?}"),
+            }
+        }
+        // Then time passes until something comes.
+        let first = |queue: &VecDeque<(Duration, Vec<u8>)>| queue.front().map(|front| front.0);
+        let arrivals = [first(&up), first(&down), judged.as_ref().map(|at| at.0), drafted.as_ref().map(|at| at.0), hold];
+        now = arrivals.into_iter().flatten().min().unwrap_or_else(|| panic!("both wait (started: {has_started})"));
+        let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
+        if is_due(arrivals[0])
+            && let Some((_, bytes)) = up.pop_front()
+        {
+            cloud.handle_frame(&bytes);
+        } else if is_due(arrivals[1])
+            && let Some((_, bytes)) = down.pop_front()
+        {
+            assert!(!matches!(Frame::decode(&bytes), Ok(Frame::Error(_))), "{:?}", Frame::decode(&bytes));
+            edge.handle_frame(&bytes, now).expect("the cloud keeps the protocol");
+        } else if is_due(arrivals[2])
+            && let Some((_, pass)) = judged.take()
+        {
+            timed.passes += 1;
+            cloud.pass_took(times.pass + times.row * pass.round.drafts.len() as u32);
+            cloud.handle_judgement(target.judge(&pass));
+        } else if is_due(arrivals[3])
+            && let Some((_, rows)) = drafted.take()
+        {
+            for (row, hidden) in rows {
+                edge.handle_logits(&row, &hidden, now).expect("the draft model gives logits");
+            }
+        } else {
+            hold = None;
+            cloud.end_hold();
+        }
+    }
+}
+
+fn tampered(bytes: Vec<u8>, tamper: Tamper) -> Vec<u8> {
+    match Frame::decode(&bytes) {
+        Ok(Frame::Guesses(mut guesses)) => {
+            tamper(&mut guesses);
+            Frame::Guesses(guesses).encode()
+        }
+        _ => bytes,
+    }
+}
