@@ -85,7 +85,7 @@ fn variants(source: &str) -> Vec<(DraftingOptions, u32)> {
                 (SchemeName::Qs, Code::Enumerative),
                 (SchemeName::TkSlt, Code::Enumerative),
             ] {
-                variants.push((DraftingOptions { scheme, code, ..Default::default() }, vocab_size));
+                variants.push((DraftingOptions { scheme: SchemeName::into(scheme), code, ..Default::default() }, vocab_size));
             }
         }
     }
@@ -110,7 +110,7 @@ fn case(
     for q in distributions {
         let token = draft::draw(draft::propose(q, parameters, &scheme, threshold)?, &mut randomness);
         let ids = token.dist.ids().iter().map(|&id| spread(id)).collect();
-        let support_size = if options.scheme == SchemeName::Qs { vocab_size } else { token.support_size };
+        let support_size = if options.scheme.rounds() == SchemeName::Qs { vocab_size } else { token.support_size };
         let dist = DraftDist::new(ids, token.dist.counts().to_vec())?;
         tokens.push(DraftToken { id: spread(token.id), dist, support_size });
     }
@@ -242,7 +242,7 @@ fn markdown(rows: &[Row], sessions: &[(u32, f64, f64)]) -> Result<String, Failur
     for row in rows {
         let options = &row.case.options;
         let adaptive = options.code == Code::Adaptive;
-        let k = match options.scheme {
+        let k = match options.scheme.rounds() {
             SchemeName::CSqs => "varies".to_owned(),
             SchemeName::Qs => "V".to_owned(),
             _ => options.support_size.to_string(),
@@ -288,7 +288,7 @@ fn charts(rows: &[Row]) -> [Chart; 2] {
             let options = &row.case.options;
             row.case.source == source
                 && row.case.vocab_size == v
-                && options.scheme == SchemeName::KSqs
+                && options.scheme.rounds() == SchemeName::KSqs
                 && (options.support_size, options.code) == (k, code)
         })
     };

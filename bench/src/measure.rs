@@ -7,7 +7,7 @@ use outrider_codec::{
     distribution::{DraftDist, DraftToken},
     scheme::{Drafts, Scheme, SchemeParameters},
 };
-use outrider_speculation::session::options::DraftingOptions;
+use outrider_speculation::session::options::{DraftingOptions, SchemeName};
 
 use crate::timing::microseconds;
 
@@ -105,7 +105,7 @@ impl Case {
                 (&["case", source, scheme, code, k, l, v], _) => cases.push(Self {
                     source: source.to_owned(),
                     options: DraftingOptions {
-                        scheme: scheme.parse()?,
+                        scheme: scheme.parse::<SchemeName>()?.into(),
                         code: code.parse()?,
                         support_size: k.parse()?,
                         lattice_resolution: l.parse()?,

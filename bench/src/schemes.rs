@@ -53,7 +53,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
             total.passes / total.tokens,
             total.tokens / total.seconds
         )?;
-        match options.scheme {
+        match options.scheme.rounds() {
             SchemeName::Dssd => writeln!(
                 rejections,
                 "| {name} | {:.1} | {:.1} % |",
@@ -112,7 +112,7 @@ fn sample(scheme: &str, session: &Session) -> Value {
 
 fn variants() -> Vec<(String, DraftingOptions)> {
     let plain = DraftingOptions { bit_budget: 0, ..DraftingOptions::default() };
-    let of = |scheme| DraftingOptions { scheme, ..plain.clone() };
+    let of = |scheme: SchemeName| DraftingOptions { scheme: scheme.into(), ..plain.clone() };
     let adaptive = |scheme| DraftingOptions { code: Code::Adaptive, ..of(scheme) };
     let mut variants: Vec<(String, DraftingOptions)> = [
         ("dense", of(SchemeName::Dense)),

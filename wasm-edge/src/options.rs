@@ -54,7 +54,8 @@ impl GenerateRequest {
                 } else {
                     self.drafting.speculation()
                 };
-                Mode::Speculative(speculation.map_err(|error| Failure::new("invalid-parameters", error.to_string()))?)
+                let speculation = speculation.map_err(|error| Failure::new("invalid-parameters", error.to_string()))?;
+                self.drafting.mode(speculation)
             }
         };
         Ok(Settings {
@@ -174,6 +175,7 @@ pub struct ServerInfo {
     context_length: u32,
     max_draft_tokens: u8,
     max_in_flight: u8,
+    max_guesses: u8,
 }
 
 impl From<&Welcome> for ServerInfo {
@@ -183,6 +185,7 @@ impl From<&Welcome> for ServerInfo {
             context_length: welcome.context_length,
             max_draft_tokens: welcome.max_draft_tokens,
             max_in_flight: welcome.max_in_flight,
+            max_guesses: welcome.max_guesses,
         }
     }
 }

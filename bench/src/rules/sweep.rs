@@ -60,7 +60,7 @@ pub struct Point {
 /// Every point. Whole distributions travel in f16, so that nothing but the rule stands between the text and the
 /// target's.
 pub fn points() -> Result<Vec<Point>, RuleError> {
-    let options = DraftingOptions { scheme: SchemeName::Dense, bit_budget: 0, ..DraftingOptions::default() };
+    let options = DraftingOptions { scheme: SchemeName::Dense.into(), bit_budget: 0, ..DraftingOptions::default() };
     let speculation = Speculation { explain: true, ..options.speculation()? };
     let gate = |gate, threshold| {
         let options = DraftingOptions { gate, gate_threshold: Some(threshold), ..options.clone() };

@@ -178,7 +178,7 @@ impl Generate {
 impl SettingsArgs {
     fn settings(&self, cloud_only: bool, explain: bool) -> Result<Settings, RuleError> {
         let speculation = || Ok(Speculation { explain, ..self.drafting.0.speculation()? });
-        let mode = if cloud_only { Mode::CloudOnly } else { Mode::Speculative(speculation()?) };
+        let mode = if cloud_only { Mode::CloudOnly } else { self.drafting.0.mode(speculation()?) };
         Ok(Settings {
             mode,
             sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },

@@ -68,7 +68,7 @@ use connection::{Connection, Stage};
 pub use error::{EdgeError, StartError};
 pub use event::{Committed, EdgeOutput, EndReason, Event, Origin};
 use generation::Generation;
-use learned::Learned;
+use learned::Lessons;
 use ledger::Ledger;
 use reaction::{LogitsRow, Outgoing, Reaction, Received, Step};
 use settings::Ends;
@@ -85,8 +85,8 @@ pub struct EdgeSession {
     generation: Option<Generation>,
     /// What the generation was asked for.
     settings: Option<Settings>,
-    /// What the last generation has learned.
-    learned: Option<Learned>,
+    /// What earlier generations have learned.
+    lessons: Lessons,
     ledger: Ledger,
 }
 
@@ -112,7 +112,7 @@ impl EdgeSession {
             last_generation,
             generation: None,
             settings: None,
-            learned: None,
+            lessons: Lessons::default(),
             ledger: Ledger::default(),
         };
         session.reconnected();
@@ -170,7 +170,9 @@ impl EdgeSession {
         }
         let frame = self.begin(prompt, settings)?;
         self.settings = Some(settings.clone());
-        self.ledger = Ledger::new(&settings.mode, now);
+        if let Some(server) = &self.server {
+            self.ledger = Ledger::new(&settings.mode.at(server), now);
+        }
         self.send(None, frame.encode());
         Ok(())
     }
@@ -179,8 +181,9 @@ impl EdgeSession {
     fn begin(&mut self, prompt: Vec<u32>, settings: &Settings) -> Result<Frame, StartError> {
         let Some(server) = &self.server else { return Err(StartError::NotIdle) };
         let ends = Ends { draft: &self.draft, server };
+        let settings = &Settings { mode: settings.mode.at(server), ..settings.clone() };
         let number = self.last_generation + 1;
-        let (generation, frame) = Generation::new(number, prompt, settings, ends, &mut self.learned)?;
+        let (generation, frame) = Generation::new(number, prompt, settings, ends, &mut self.lessons)?;
         self.last_generation = number;
         self.generation = Some(generation);
         Ok(frame)
@@ -318,8 +321,9 @@ impl EdgeSession {
     }
 
     fn end_generation(&mut self) {
-        let learned = self.generation.take().and_then(Generation::into_learned);
-        self.learned = learned.or(self.learned.take());
+        if let Some(generation) = self.generation.take() {
+            generation.teach(&mut self.lessons);
+        }
     }
 
     fn welcome(&mut self, welcome: Welcome, now: Duration) -> Result<(), EdgeError> {
@@ -350,8 +354,7 @@ impl EdgeSession {
     fn begin_anew(&mut self) -> Result<(), EdgeError> {
         self.connection.forget_unanswered();
         let (Some(generation), Some(settings)) = (self.generation.take(), &self.settings) else { return Ok(()) };
-        let (rest, learned) = generation.into_rest();
-        self.learned = learned;
+        let rest = generation.into_rest(&mut self.lessons);
         if rest.left == 0 {
             self.connection.tell(Event::Finished(EndReason::Finish(rest.limit)));
             return Ok(());

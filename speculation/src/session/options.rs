@@ -15,17 +15,65 @@ pub use outrider_codec::scheme::{Code, DownlinkName, SchemeName};
 use crate::{
     draft::conformal::ThresholdParameters,
     judge::rules::{Rule, RuleError},
-    session::edge::Speculation,
+    session::edge::{Ahead, Mode, Speculation},
     study::comparison::ComparisonParameters,
 };
+
+/// Who waits for whom, and what is sent of a draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SchemeChoice {
+    /// [`Ahead`](Self::Ahead) where server and rule allow it, else rounds of K-SQS.
+    Auto,
+    /// The target writes, and the edge drafts ahead of it.
+    Ahead,
+    /// The edge drafts, and the target verifies round by round.
+    Rounds(SchemeName),
+}
+
+/// What is not the name of a scheme, and the schemes.
+const SCHEME_CHOICES: [SchemeChoice; SchemeName::ALL.len() + 2] = {
+    let mut choices = [SchemeChoice::Auto; SchemeName::ALL.len() + 2];
+    choices[1] = SchemeChoice::Ahead;
+    let mut index = 0;
+    while index < SchemeName::ALL.len() {
+        choices[index + 2] = SchemeChoice::Rounds(SchemeName::ALL[index]);
+        index += 1;
+    }
+    choices
+};
+
+impl Choice for SchemeChoice {
+    const ALL: &'static [Self] = &SCHEME_CHOICES;
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Ahead => "ahead",
+            Self::Rounds(scheme) => scheme.name(),
+        }
+    }
+}
+
+impl From<SchemeName> for SchemeChoice {
+    fn from(scheme: SchemeName) -> Self {
+        Self::Rounds(scheme)
+    }
+}
+
+impl SchemeChoice {
+    /// The scheme of its rounds, where there are any.
+    pub fn rounds(self) -> SchemeName {
+        if let Self::Rounds(scheme) = self { scheme } else { SchemeName::KSqs }
+    }
+}
 
 /// Everything that can be said of drafting. Schemes ignore what they do not use; what is not said has its default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DraftingOptions {
-    /// What is sent of a draft.
+    /// Who waits for whom, and what is sent of a draft.
     #[serde(with = "by_name")]
-    pub scheme: SchemeName,
+    pub scheme: SchemeChoice,
     /// How distributions on a lattice are coded.
     #[serde(with = "by_name")]
     pub code: Code,
@@ -101,9 +149,18 @@ fn choice<C: Choice>(name: &str) -> C {
 }
 
 impl DraftingOptions {
-    /// The scheme with its parameters.
+    /// Who drafts, where `speculation` is how it is done in rounds.
+    pub fn mode(&self, speculation: Speculation) -> Mode {
+        match self.scheme {
+            SchemeChoice::Auto => Mode::Auto(speculation),
+            SchemeChoice::Ahead => Mode::Ahead(Ahead::default()),
+            SchemeChoice::Rounds(_) => Mode::Speculative(speculation),
+        }
+    }
+
+    /// The scheme with its parameters, where there are rounds.
     pub fn scheme(&self) -> SchemeParameters {
-        self.scheme.with(SchemeOptions {
+        self.scheme.rounds().with(SchemeOptions {
             support_size: self.support_size,
             lattice_resolution: self.lattice_resolution,
             code: self.code,
@@ -223,7 +280,7 @@ mod tests {
         };
         assert!(fits(bounds.min) && fits(bounds.max) && !fits(bounds.min - 1.0) && !fits(bounds.max + 1.0));
         let fits = |downlink_samples| {
-            let options = DraftingOptions { scheme: SchemeName::Dssd, downlink_samples, ..Default::default() };
+            let options = DraftingOptions { scheme: SchemeChoice::Rounds(SchemeName::Dssd), downlink_samples, ..Default::default() };
             outrider_codec::scheme::Scheme::new(options.scheme(), 8).is_ok()
         };
         assert!(fits(numbers::DOWNLINK_SAMPLES.bounds.min as u8) && !fits(0));
@@ -256,6 +313,6 @@ mod tests {
     }
 
     fn options_of(scheme: SchemeName) -> DraftingOptions {
-        DraftingOptions { scheme, ..Default::default() }
+        DraftingOptions { scheme: SchemeChoice::Rounds(scheme), ..Default::default() }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     error::{EdgeError, StartError},
     event::{Committed, Origin},
     guessing::Guessing,
-    learned::Learned,
+    learned::{Learned, Lessons},
     ledger::{Books, Ledger},
     planner::Planner,
     reaction::{LogitsRow, Reaction, Received, Step},
@@ -57,7 +57,7 @@ impl Generation {
         prompt: Vec<u32>,
         settings: &Settings,
         ends: Ends<'_>,
-        learned: &mut Option<Learned>,
+        lessons: &mut Lessons,
     ) -> Result<(Self, Frame), StartError> {
         settings::check(&prompt, settings, ends)?;
         let Settings { sampling, seed, max_new_tokens, .. } = *settings;
@@ -66,13 +66,14 @@ impl Generation {
         let speculation = match &settings.mode {
             Mode::Speculative(speculation) => speculation,
             Mode::Ahead(ahead) => {
-                let writer = Writer::Ahead(Box::new(Guessing::new(number, *ahead, settings, ends)?));
+                let writer = Writer::Ahead(Box::new(Guessing::new(number, *ahead, settings, ends, lessons.pace.take())?));
                 return Ok((Self { number, text, writer }, Frame::Generate(request)));
             }
-            Mode::CloudOnly => return Ok((Self { number, text, writer: Writer::Target }, Frame::Generate(request))),
+            // It has been resolved.
+            Mode::Auto(_) | Mode::CloudOnly => return Ok((Self { number, text, writer: Writer::Target }, Frame::Generate(request))),
         };
         let drafter = Drafter::new(speculation, settings, ends.draft.vocab_size, text.ids())?;
-        let learned = Learned::new(speculation, sampling, ends.server, learned.take());
+        let learned = Learned::new(speculation, sampling, ends.server, lessons.rounds.take());
         let max_in_flight = speculation.max_in_flight.min(ends.server.max_in_flight);
         let planner = Planner::new(speculation, ends, learned);
         let writer = Writer::Rounds(Box::new(Drafting::new(number, drafter, planner, max_in_flight)));
@@ -83,17 +84,18 @@ impl Generation {
     }
 
     /// What has been learned of the link and the models, for the next generation.
-    pub(super) fn into_learned(self) -> Option<Learned> {
-        self.writer.into_learned()
+    pub(super) fn teach(self, lessons: &mut Lessons) {
+        self.writer.teach(lessons);
     }
 
-    /// What another generation would go on from, with what was learned: the text without what a sequence cascade has
+    /// What another generation would go on from: the text without what a sequence cascade has
     /// told nobody.
-    pub(super) fn into_rest(self) -> (Rest, Option<Learned>) {
+    pub(super) fn into_rest(self, lessons: &mut Lessons) -> Rest {
         let mut text = self.text;
         text.take_back(self.writer.rounds().map_or(0, Drafting::held));
         let (left, limit) = (text.left(), text.limit());
-        (Rest { text: text.into_ids(), left, limit }, self.writer.into_learned())
+        self.writer.teach(lessons);
+        Rest { text: text.into_ids(), left, limit }
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -216,7 +218,11 @@ impl Writer {
         if let Self::Rounds(drafting) = self { Some(drafting) } else { None }
     }
 
-    fn into_learned(self) -> Option<Learned> {
-        if let Self::Rounds(drafting) = self { Some(drafting.into_learned()) } else { None }
+    fn teach(self, lessons: &mut Lessons) {
+        match self {
+            Self::Rounds(drafting) => lessons.rounds = Some(drafting.into_learned()),
+            Self::Ahead(guessing) => lessons.pace = Some(guessing.into_pace()),
+            Self::Target => {}
+        }
     }
 }

@@ -80,7 +80,10 @@ impl Guessing {
         ahead: Ahead,
         settings: &Settings,
         ends: Ends<'_>,
+        pace: Option<Pace>,
     ) -> Result<Self, ParameterError> {
+        let mut pace = pace.unwrap_or_else(|| Pace::new(ahead.fixed));
+        pace.next_generation(ahead.fixed);
         Ok(Self {
             generation,
             settings: settings.clone(),
@@ -88,7 +91,7 @@ impl Guessing {
             scheme: Scheme::new(SchemeParameters::Coupled, ends.draft.vocab_size)?,
             most: ends.server.max_guesses.min(ends.server.max_draft_tokens).into(),
             context: ends.draft.context_length as usize,
-            pace: Pace::new(ahead.fixed),
+            pace,
             ahead: VecDeque::new(),
             sent: 0,
             chain: 0,
@@ -98,6 +101,11 @@ impl Guessing {
             draft: None,
             frames: FramesUnheard { heard: Some(0), ..FramesUnheard::default() },
         })
+    }
+
+    /// What has been measured, for the next generation.
+    pub(super) fn into_pace(self) -> Pace {
+        self.pace
     }
 
     /// The connection is another: what was under way may be lost.
@@ -228,7 +236,7 @@ impl Guessing {
         if !pass.is_zero() {
             self.pace.passed(pass, if tokens.own { 0 } else { tokens.accepted.into() });
         }
-        self.pace.written(tokens.ids.len());
+        self.pace.written(tokens.ids.len(), received.at);
         books.ledger.wrote(tokens.ids.len(), received.at);
         Ok(Committed { tokens: committed, round: None })
     }

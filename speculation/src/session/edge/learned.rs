@@ -9,12 +9,20 @@ use super::settings::Speculation;
 use crate::{
     judge::rules::Rule,
     policy::{
+        ahead::Pace,
         control::{ControlParameters, Controller},
         passing::Passing,
     },
 };
 
-/// What a generation has learned, and where.
+/// What generations have learned, in rounds and ahead of texts.
+#[derive(Debug, Default)]
+pub(super) struct Lessons {
+    pub(super) rounds: Option<Learned>,
+    pub(super) pace: Option<Pace>,
+}
+
+/// What a generation in rounds has learned, and where.
 #[derive(Debug)]
 pub(super) struct Learned {
     circumstances: Circumstances,

@@ -33,7 +33,7 @@ impl Ledger {
     /// At the start of a generation.
     pub(super) fn new(mode: &Mode, now: Duration) -> Self {
         let statistics = match mode {
-            Mode::CloudOnly => Statistics::default(),
+            Mode::Auto(_) | Mode::CloudOnly => Statistics::default(),
             Mode::Ahead(_) => {
                 let guarantee = Guarantee { rule: Rule::EXACT, lossy: false };
                 Statistics { guarantee: Some(guarantee), ..Statistics::default() }

@@ -53,6 +53,9 @@ pub struct Settings {
 pub enum Mode {
     /// The edge.
     Speculative(Speculation),
+    /// The edge: [ahead](Mode::Ahead) where the server takes guesses and what is asked of the rounds is what that gives,
+    /// else in these rounds.
+    Auto(Speculation),
     /// The edge, ahead of a text that the target writes.
     Ahead(Ahead),
     /// Nobody: the target generates alone.
@@ -125,9 +128,27 @@ impl Speculation {
         Guarantee { rule: self.rule, lossy: self.rule.info().lossy || self.passing != Passing::Never }
     }
 
+    /// Whether nothing is asked for but the target's own text, as fast as it can be had.
+    fn wants_the_targets_text(&self) -> bool {
+        !self.guarantee().lossy && self.rule.is_exact() && self.compare.is_none() && !self.explain
+    }
+
     /// The same under a rule.
     pub fn with_rule(self, rule: Rule) -> Self {
         Self { rule, ..self }
+    }
+}
+
+impl Mode {
+    /// What [`Mode::Auto`] is at a server; others are what they are.
+    pub(super) fn at(&self, server: &Welcome) -> Self {
+        match self {
+            Self::Auto(speculation) if server.max_guesses > 0 && speculation.wants_the_targets_text() => {
+                Self::Ahead(Ahead::default())
+            }
+            Self::Auto(speculation) => Self::Speculative(speculation.clone()),
+            other => other.clone(),
+        }
     }
 }
 
@@ -156,7 +177,8 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
         return setting("the number of new tokens", "at least 1");
     }
     let speculation = match &settings.mode {
-        Mode::CloudOnly => return Ok(()),
+        // It has been resolved.
+        Mode::Auto(_) | Mode::CloudOnly => return Ok(()),
         Mode::Ahead(_) if server.max_guesses == 0 => return Err(StartError::NoGuesses),
         Mode::Ahead(Ahead { fixed: Some(Plan { group, patience }) }) => {
             let is_right = *group > 0 && patience.is_finite() && *patience >= 0.0;

@@ -5,7 +5,10 @@ use outrider_codec::{
     scheme::{Code, Description, DownlinkName, SchemeName, Sends},
 };
 
-use super::numbers::{Bound, Bounds, Group};
+use super::{
+    SchemeChoice,
+    numbers::{Bound, Bounds, Group},
+};
 use crate::{
     judge::rules::{Range, Rule},
     policy::{control::StopName, info::PolicyInfo, passing::GateName},
@@ -77,8 +80,8 @@ pub const NAMES: &[&NameInfo] = &[
         lead: "Per token:",
         parameter: None,
         group: Group::Drafting,
-        entries: || SchemeName::ALL.iter().map(|name| scheme(*name)).collect(),
-        default: "k-sqs",
+        entries: || SchemeChoice::ALL.iter().map(|choice| scheme(*choice)).collect(),
+        default: "auto",
     },
     &NameInfo {
         name: "code",
@@ -132,8 +135,30 @@ pub const NAMES: &[&NameInfo] = &[
     },
 ];
 
-fn scheme(name: SchemeName) -> Entry {
-    let info = name.info();
+fn scheme(choice: SchemeChoice) -> Entry {
+    let info = match choice {
+        SchemeChoice::Auto => {
+            return Entry {
+                name: "auto",
+                label: "Automatic",
+                explanation: "ahead where the text is to be the target's own and the server allows it, else k-sqs.",
+                source: "Outrider",
+                options: SchemeName::KSqs.info().options,
+                sends_distributions: true,
+                ..Default::default()
+            };
+        }
+        SchemeChoice::Ahead => {
+            return Entry {
+                name: "ahead",
+                label: "Ahead",
+                explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.",
+                source: "Outrider",
+                ..Default::default()
+            };
+        }
+        SchemeChoice::Rounds(name) => name.info(),
+    };
     Entry {
         name: info.name,
         label: info.label,
