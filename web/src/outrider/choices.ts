@@ -4,7 +4,7 @@
 import type { NameDescription, NumberDescription } from './tables.js';
 
 /** What is sent of a draft. */
-export type Scheme = 'dense' | 'qs' | 'k-sqs' | 'c-sqs' | 'tk-slt' | 'dssd' | 'coupled';
+export type Scheme = 'auto' | 'ahead' | 'dense' | 'qs' | 'k-sqs' | 'c-sqs' | 'tk-slt' | 'dssd' | 'coupled';
 
 /** How distributions on a lattice are coded. */
 export type Code = 'enumerative' | 'adaptive';
@@ -23,9 +23,9 @@ export type StopRuleName = 'fixed' | 'odld' | 'adaedl' | 'specdec' | 'bild';
 
 /** The options that are names. */
 export interface NameOptions {
-  /** What is sent of a draft; `k-sqs` if not given. */
+  /** What is sent of a draft; `auto` if not given. */
   scheme?: Scheme;
-  /** `qs`, `k-sqs`, `c-sqs`: How distributions on a lattice are coded; `enumerative` if not given. */
+  /** `auto`, `qs`, `k-sqs`, `c-sqs`: How distributions on a lattice are coded; `enumerative` if not given. */
   code?: Code;
   /** `dssd`: What the server sends after a rejection; `sampled` if not given. */
   downlink?: Downlink;
@@ -59,9 +59,9 @@ export interface NumberOptions {
   seed?: number;
   /** Most tokens to generate. */
   maxNewTokens?: number;
-  /** `k-sqs`, `tk-slt`: K: Tokens kept of each draft distribution. */
+  /** `auto`, `k-sqs`, `tk-slt`: K: Tokens kept of each draft distribution. */
   supportSize?: number;
-  /** `qs`, `k-sqs`, `c-sqs`: ℓ: Probabilities are sent in steps of 1/ℓ. */
+  /** `auto`, `qs`, `k-sqs`, `c-sqs`: ℓ: Probabilities are sent in steps of 1/ℓ. */
   latticeResolution?: number;
   /** `c-sqs`: α: Mean probability of the tokens left out that is aimed at. */
   droppedMassTarget?: number;
@@ -104,9 +104,11 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
     explanation: "What is sent of a draft",
     lead: "Per token:",
     group: 'drafting',
-    default: 'k-sqs',
+    default: 'auto',
     parameter: null,
     entries: [
+      { name: "auto", label: "Automatic", explanation: "ahead where the text is to be the target's own and the server allows it, else k-sqs.", source: "Outrider", options: ["code", "supportSize", "latticeResolution"], parameter: null, lossy: false, head: null, sendsDistributions: true },
+      { name: "ahead", label: "Ahead", explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.", source: "Outrider", options: [], parameter: null, lossy: false, head: null, sendsDistributions: false },
       { name: "dense", label: "Dense", explanation: "the token and the probabilities of the whole vocabulary, 16 bits each.", source: "the baseline of Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding", options: [], parameter: null, lossy: false, head: null, sendsDistributions: true },
       { name: "qs", label: "QS", explanation: "the token and the probabilities of the whole vocabulary, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "latticeResolution"], parameter: null, lossy: false, head: null, sendsDistributions: true },
       { name: "k-sqs", label: "K-SQS", explanation: "the token and the K most probable tokens with their probabilities, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "supportSize", "latticeResolution"], parameter: null, lossy: false, head: null, sendsDistributions: true },

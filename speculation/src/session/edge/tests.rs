@@ -270,7 +270,7 @@ fn a_stream_has_the_tokens_that_were_asked_for() {
     assert!(session.is_idle(), "a stream may end early");
     // In a round the target does not write alone.
     let (mut session, _) = drafted(ruled("exact"), 6);
-    assert_eq!(session.handle_frame(&token(2, None), NOW), Err(EdgeError::Unexpected { frame: "Token" }));
+    assert_eq!(session.handle_frame(&token(2, None), NOW), Err(EdgeError::Unexpected { frame: "Tokens" }));
 }
 
 /// AS²'s first lesson comes after four rounds; what comes after its last token is not of it.
@@ -290,7 +290,7 @@ fn a_token_more_than_the_stream_has_is_an_error() {
     }
     assert_eq!(
         session.handle_frame(&token(first + draft.stream, None), NOW),
-        Err(EdgeError::Unexpected { frame: "Token" })
+        Err(EdgeError::Unexpected { frame: "Tokens" })
     );
     assert_eq!(session.statistics().streamed, draft.stream as usize);
 }
