@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 
 SEED, MAX_NEW_TOKENS, DRAFTS = 1, 96, 4
-VERSION, COUPLED, EXACT = 5, 7, 0
+VERSION, COUPLED, EXACT = 6, 7, 0
 
 
 class Socket:
@@ -92,7 +92,7 @@ class Session:
         self.temperature = temperature
         self.socket.send(b"\x01OUTR" + struct.pack("<HI", VERSION, self.vocab) + digest.digest())
         welcome = self.receive(0x81)
-        _, _, self.context, self.most_drafts, _ = struct.unpack("<HIIBB", welcome.take(12))
+        _, _, self.context, self.most_drafts, _, _ = struct.unpack("<HIIBBB", welcome.take(13))
 
     def receive(self, kind: int) -> Reader:
         """The next frame, which has to be of this kind."""
@@ -118,9 +118,10 @@ class Session:
         self.socket.send(b"\x03" + self.request(prompt))
         text, finish = [], 0
         while not finish:
-            token = self.receive(0x86)
-            finish, _ = token.uint(1), token.varint()
-            text.append(token.varint())
+            tokens = self.receive(0x86)
+            flags, _, _ = tokens.uint(1), tokens.uint(1), tokens.uint(1)
+            finish, _, _ = flags & 15, tokens.varint(), tokens.varint()
+            text += [tokens.varint() for _ in range(tokens.varint())]
         return text
 
     def drafted(self, prompt: list[int], most: int) -> tuple[list[int], int, int]:

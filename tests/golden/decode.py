@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True  # Before the other half is imported: no folder o
 
 from adaptive import Adaptive, Refused, need, subset
 
-VERSION = 5
+VERSION = 6
 MAX_FRAME = 2_097_152
 MAX_TOKEN_BITS = 8 * (MAX_FRAME - 64)
 FINISHES = ["none", "end of text", "max new tokens", "context full"]
@@ -281,7 +281,8 @@ def read_frame(data: bytes) -> dict[str, Any]:
     elif kind == 0x81:
         need(reader.uint(2) == VERSION, "another version")
         frame = {"frame": "Welcome", "vocab_size": reader.uint(4), "context_length": reader.uint(4)}
-        frame |= {"max_draft": reader.uint(1), "max_in_flight": reader.uint(1), "end_of_text": reader.ids()}
+        frame |= {"max_draft": reader.uint(1), "max_in_flight": reader.uint(1), "max_guesses": reader.uint(1)}
+        frame["end_of_text"] = reader.ids()
         need(frame["max_draft"] <= 64, "too many drafts")
         need(frame["max_in_flight"] > 0, "no round in flight")
         frame |= {**read_ticket(reader), "detached_seconds": reader.varint()}
@@ -305,6 +306,11 @@ def read_frame(data: bytes) -> dict[str, Any]:
             need(frame["stream"] > 0 or len(frame["passed"]) > 0, "long for nothing")
             need(frame["stream"] == 0 or frame["count"] == 0, "drafts and a stream")
         frame["payload"] = reader.rest() if frame["stream"] == 0 else b""
+    elif kind == 0x09:
+        frame = {"frame": "Guesses", "generation": reader.varint(1), "chain": reader.varint(1)}
+        frame |= {"position": reader.varint(), "patience": reader.varint(), "count": reader.uint(1)}
+        need(frame["count"] <= 64, "too many guesses")
+        frame["payload"] = reader.rest().hex() if frame["count"] else ""
     elif kind == 0x05:
         frame = {"frame": "Cancel", "generation": reader.varint(1)}
     elif kind == 0x06:
@@ -331,10 +337,14 @@ def read_frame(data: bytes) -> dict[str, Any]:
         frame |= {"rejection": reader.probability(zero=True), "divergence": reader.probability(zero=True)}
         frame["distribution"] = read_distribution(reader)
     elif kind == 0x86:
-        frame = {"frame": "Token", "generation": reader.varint(1)}
-        finish = reader.uint(1)
-        need(finish <= 3, "unknown finish")
-        frame |= {"finish": FINISHES[finish], "position": reader.varint(), "token": reader.varint()}
+        frame = {"frame": "Tokens", "generation": reader.varint(1)}
+        flags = reader.uint(1)
+        need(flags & ~16 <= 3, "unknown finish")
+        frame |= {"finish": FINISHES[flags & 15], "own": flags > 15, "heard": reader.uint(1), "accepted": reader.uint(1)}
+        frame |= {"pass": reader.varint(), "position": reader.varint(), "tokens": reader.ids(1)}
+        behind = len(frame["tokens"]) - frame["accepted"]
+        need(frame["accepted"] <= 64 and (behind == 1 or behind == 0 and flags & 15 > 0), "tokens out of range")
+        need(frame["accepted"] > 0 or not frame["own"], "own drafts that none was of")
     elif kind == 0x8E:
         frame = {"frame": "Error", "generation": reader.varint(), "code": reader.uint(2)}
         try:
@@ -407,8 +417,8 @@ class Session:
         elif frame["frame"] == "Verdict" and self.scheme and self.scheme.adaptive:
             token = [frame["token"]] if "token" in frame else []
             self.scheme.adaptive.verdict(self.pending[: frame["accepted"]], token)
-        elif frame["frame"] == "Token" and self.scheme:
-            self.scheme.text([frame["token"]])
+        elif frame["frame"] == "Tokens" and self.scheme:
+            self.scheme.text(frame["tokens"])
         return frame
 
 

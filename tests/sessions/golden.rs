@@ -75,7 +75,8 @@ fn golden_files_decode() {
         "Verdict",
         "Distribution",
         "Evidence",
-        "Token",
+        "Tokens",
+        "Guesses",
         "Error",
         "Bye",
     ] {
