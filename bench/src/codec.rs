@@ -85,7 +85,10 @@ fn variants(source: &str) -> Vec<(DraftingOptions, u32)> {
                 (SchemeName::Qs, Code::Enumerative),
                 (SchemeName::TkSlt, Code::Enumerative),
             ] {
-                variants.push((DraftingOptions { scheme: SchemeName::into(scheme), code, ..Default::default() }, vocab_size));
+                variants.push((
+                    DraftingOptions { scheme: SchemeName::into(scheme), code, ..Default::default() },
+                    vocab_size,
+                ));
             }
         }
     }

@@ -111,7 +111,12 @@ impl Times {
 
 /// What is drafted, and what its rule or stop rule needs to know.
 fn cases() -> Vec<(&'static str, DraftingOptions, Need)> {
-    let of = |scheme: SchemeName, code, support_size| DraftingOptions { scheme: scheme.into(), code, support_size, ..Default::default() };
+    let of = |scheme: SchemeName, code, support_size| DraftingOptions {
+        scheme: scheme.into(),
+        code,
+        support_size,
+        ..Default::default()
+    };
     let (enumerative, adaptive) = (Code::Enumerative, Code::Adaptive);
     vec![
         ("k-sqs K=32", of(SchemeName::KSqs, enumerative, 32), Need::Nothing),

@@ -10,8 +10,8 @@ mod tags;
 
 pub use errors::{ErrorCode, ErrorFrame};
 pub use messages::{
-    Distribution, Draft, Evidence, Finish, Guesses, Hello, Next, Prompt, Request, Resume, SamplingParameters, TargetDist,
-    Ticket, Tokens, Verdict, Welcome,
+    Distribution, Draft, Evidence, Finish, Guesses, Hello, Next, Prompt, Request, Resume, SamplingParameters,
+    TargetDist, Ticket, Tokens, Verdict, Welcome,
 };
 
 /// The protocol version that this crate speaks.

@@ -3,11 +3,11 @@
 use core::time::Duration;
 
 use outrider_codec::frame::SamplingParameters;
+use outrider_codec::scheme::SchemeParameters;
 use outrider_speculation::{
     policy::ahead::Plan,
     session::edge::{Ahead, Mode, Origin, Settings, Speculation},
 };
-use outrider_codec::scheme::SchemeParameters;
 use outrider_tests::{
     in_process::InProcess,
     timed::{self, Times},
@@ -43,14 +43,16 @@ fn the_text_is_the_same_with_and_without_drafting() {
     let (mut guessed, mut held) = (0, 0);
     for (seed, temperature) in (0..).zip([0.0, 0.3, 0.7, 1.0, 1.5]) {
         let alone = settings(Mode::CloudOnly, temperature, seed);
-        let run = |settings: &Settings, times| timed::run(draft.clone(), target.clone(), &[1, 2], settings, times, |_| {});
+        let run =
+            |settings: &Settings, times| timed::run(draft.clone(), target.clone(), &[1, 2], settings, times, |_| {});
         let expected = run(&alone, times(1, 10, 5)).tokens;
         assert_eq!(expected.len(), LENGTH as usize);
         let rounds = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4));
         let mut in_rounds = InProcess::connect(draft.clone(), target.clone(), 512, &[]);
         assert_eq!(in_rounds.generate(&[1, 2], &settings(rounds, temperature, seed)).tokens, expected);
         for times in [times(1, 10, 0), times(1, 10, 5), times(1, 10, 200), times(30, 10, 5), times(0, 1, 1)] {
-            let modes = [(1, 0.0), (4, 0.0), (3, 0.01), (16, 10.0), (1, 0.004)].map(|(group, patience)| fixed(group, patience));
+            let modes =
+                [(1, 0.0), (4, 0.0), (3, 0.01), (16, 10.0), (1, 0.004)].map(|(group, patience)| fixed(group, patience));
             for mode in modes.into_iter().chain([Mode::Ahead(Ahead::default())]) {
                 let run = run(&settings(mode.clone(), temperature, seed), times);
                 assert_eq!(run.tokens, expected, "{mode:?}, {times:?}");

@@ -44,7 +44,14 @@ pub struct Timed {
 }
 
 /// Runs a generation of two toy models to its end.
-pub fn run(draft: ToyModel, target: ToyModel, prompt: &[u32], settings: &Settings, times: Times, tamper: Tamper) -> Timed {
+pub fn run(
+    draft: ToyModel,
+    target: ToyModel,
+    prompt: &[u32],
+    settings: &Settings,
+    times: Times,
+    tamper: Tamper,
+) -> Timed {
     let (vocab_size, tokenizer_hash) = (target.vocab_size(), [9; 32]);
     let info = TargetInfo {
         vocab_size,
@@ -105,7 +112,8 @@ pub fn run(draft: ToyModel, target: ToyModel, prompt: &[u32], settings: &Setting
         }
         // Then time passes until something comes.
         let first = |queue: &VecDeque<(Duration, Vec<u8>)>| queue.front().map(|front| front.0);
-        let arrivals = [first(&up), first(&down), judged.as_ref().map(|at| at.0), drafted.as_ref().map(|at| at.0), hold];
+        let arrivals =
+            [first(&up), first(&down), judged.as_ref().map(|at| at.0), drafted.as_ref().map(|at| at.0), hold];
         now = arrivals.into_iter().flatten().min().unwrap_or_else(|| panic!("both wait (started: {has_started})"));
         let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
         if is_due(arrivals[0])

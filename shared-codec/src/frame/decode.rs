@@ -1,9 +1,9 @@
 //! Bytes to frames. Total: any bytes give a frame or a named error.
 
 use super::{
-    Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Guesses, Hello, MAX_DRAFT_TOKENS, MAX_ERROR_TEXT,
-    MAX_FRAME_BYTES, Next, PROTOCOL_VERSION, Prompt, Request, Resume, SamplingParameters, TargetDist, Ticket, Tokens,
-    Verdict, Welcome, encode::put_target, tags::*,
+    Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Guesses, Hello, MAX_DRAFT_TOKENS,
+    MAX_ERROR_TEXT, MAX_FRAME_BYTES, Next, PROTOCOL_VERSION, Prompt, Request, Resume, SamplingParameters, TargetDist,
+    Ticket, Tokens, Verdict, Welcome, encode::put_target, tags::*,
 };
 use crate::{error::DecodeError, rule::RuleParameters, scheme::SchemeParameters, wire::ByteReader};
 

@@ -2,7 +2,7 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `round` | what is judged, and what is said of it |
+//! | `types` | what is judged, and what is said of it: `Round`, `Judgement` |
 //! | `verify` | a round by rows of the target's logits: [`judge`] |
 //! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
 //! | [`dssd`] | how a rejected draft is resampled at the edge |
@@ -11,11 +11,11 @@
 
 pub mod coupled;
 pub mod dssd;
-mod round;
 pub mod rules;
 pub mod thinning;
+mod types;
 pub mod unscaled;
 mod verify;
 
-pub use round::{Judged, Judgement, JudgementError, NextToken, Round};
+pub use types::{Judged, Judgement, JudgementError, NextToken, Round};
 pub use verify::judge;

@@ -29,7 +29,7 @@
 use outrider_codec::distribution::{DraftDist, DraftToken};
 
 use crate::{
-    judge::round::{Judgement, Round},
+    judge::types::{Judgement, Round},
     sample::Randomness,
 };
 
@@ -77,7 +77,7 @@ mod tests {
     use outrider_codec::{frame::SamplingParameters, scheme::Drafts};
 
     use super::*;
-    use crate::{judge::round::NextToken, sample::End};
+    use crate::{judge::types::NextToken, sample::End};
 
     fn draft(id: u32) -> DraftToken {
         DraftToken { id, dist: DraftDist::new(vec![0, 1], vec![3, 1]).unwrap(), support_size: 2 }

@@ -22,8 +22,8 @@ use outrider_codec::{distribution::DraftToken, probabilities::DraftProbability, 
 use crate::{
     judge::{
         dssd,
-        round::{Judged, Judgement, NextToken, Round},
         rules::{Position, Statistic},
+        types::{Judged, Judgement, NextToken, Round},
     },
     sample::{Distribution, LogitsError, Randomness},
     theory::total_variation,
@@ -251,7 +251,7 @@ mod tests {
     /// A judgement of another round is seen to be one, whatever in it is wrong.
     #[test]
     fn what_no_logits_lead_to_is_found() {
-        use crate::judge::round::JudgementError as Error;
+        use crate::judge::types::JudgementError as Error;
         let plain = round(SchemeParameters::Dense, WARM, &[1, 2]);
         let split = round(DSSD, WARM, &[1, 2]);
         let continued = Round { continued: true, ..plain.clone() };

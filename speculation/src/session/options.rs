@@ -280,7 +280,11 @@ mod tests {
         };
         assert!(fits(bounds.min) && fits(bounds.max) && !fits(bounds.min - 1.0) && !fits(bounds.max + 1.0));
         let fits = |downlink_samples| {
-            let options = DraftingOptions { scheme: SchemeChoice::Rounds(SchemeName::Dssd), downlink_samples, ..Default::default() };
+            let options = DraftingOptions {
+                scheme: SchemeChoice::Rounds(SchemeName::Dssd),
+                downlink_samples,
+                ..Default::default()
+            };
             outrider_codec::scheme::Scheme::new(options.scheme(), 8).is_ok()
         };
         assert!(fits(numbers::DOWNLINK_SAMPLES.bounds.min as u8) && !fits(0));

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use outrider_codec::{
     frame::{
-        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Guesses, Hello, Next, Prompt, Request, Resume,
-        SamplingParameters, TargetDist, Ticket, Tokens, Verdict, Welcome,
+        Distribution, Draft, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Guesses, Hello, Next, Prompt, Request,
+        Resume, SamplingParameters, TargetDist, Ticket, Tokens, Verdict, Welcome,
     },
     rule::RuleParameters,
     scheme::{Code, Downlink, Drafts, SchemeParameters},

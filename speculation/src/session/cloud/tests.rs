@@ -14,6 +14,7 @@ use crate::{
 };
 
 mod flight;
+mod guesses;
 mod judgement;
 mod resume;
 
@@ -174,10 +175,7 @@ fn cloud_only_streams_until_the_end() {
     assert_eq!(sent(&mut session), Frame::Tokens(Tokens::one(1, 2, 4, None)));
     assert_eq!(forward(&mut session), Forward { keep: 2, tokens: vec![4], rows: 1 });
     answer(&mut session, &[7]);
-    assert_eq!(
-        sent(&mut session),
-        Frame::Tokens(Tokens::one(1, 3, 7, Some(Finish::Eos)))
-    );
+    assert_eq!(sent(&mut session), Frame::Tokens(Tokens::one(1, 3, 7, Some(Finish::Eos))));
     assert_eq!(session.poll(), None);
 }
 

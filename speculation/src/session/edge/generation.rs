@@ -66,11 +66,14 @@ impl Generation {
         let speculation = match &settings.mode {
             Mode::Speculative(speculation) => speculation,
             Mode::Ahead(ahead) => {
-                let writer = Writer::Ahead(Box::new(Guessing::new(number, *ahead, settings, ends, lessons.pace.take())?));
+                let writer =
+                    Writer::Ahead(Box::new(Guessing::new(number, *ahead, settings, ends, lessons.pace.take())?));
                 return Ok((Self { number, text, writer }, Frame::Generate(request)));
             }
             // It has been resolved.
-            Mode::Auto(_) | Mode::CloudOnly => return Ok((Self { number, text, writer: Writer::Target }, Frame::Generate(request))),
+            Mode::Auto(_) | Mode::CloudOnly => {
+                return Ok((Self { number, text, writer: Writer::Target }, Frame::Generate(request)));
+            }
         };
         let drafter = Drafter::new(speculation, settings, ends.draft.vocab_size, text.ids())?;
         let learned = Learned::new(speculation, sampling, ends.server, lessons.rounds.take());

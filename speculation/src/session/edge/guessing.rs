@@ -223,11 +223,14 @@ impl Guessing {
             self.follow(guess, id, books.text.len());
             let is_last = index + 1 == tokens.ids.len();
             books.text.write_streamed(id, tokens.finish.filter(|_| is_last))?;
-            committed.push((id, match guess {
-                _ if judged => Origin::Accepted,
-                Some(guess) if guess == id => Origin::Late,
-                _ => Origin::Cloud,
-            }));
+            committed.push((
+                id,
+                match guess {
+                    _ if judged => Origin::Accepted,
+                    Some(guess) if guess == id => Origin::Late,
+                    _ => Origin::Cloud,
+                },
+            ));
         }
         let pass = Duration::from_micros(100) * tokens.pass;
         if let Some(sent) = self.frames.hear(tokens.heard) {

@@ -1,0 +1,213 @@
+//! Guesses ahead of a text that the target writes.
+
+use proptest::prelude::*;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::*;
+
+/// What the target writes after token 0, greedily: the next token is a function of the one before. Token 7 ends a text.
+const NEXT: [usize; V as usize] = [3, 5, 1, 6, 2, 4, 2, 0];
+const PROMPT: u32 = 0;
+/// After the prompt, to the limit of six.
+const TEXT: [u32; 6] = [3, 6, 2, 1, 5, 4];
+
+fn begun() -> CloudSession {
+    let mut session = greeted();
+    session.handle_frame(&Frame::Generate(request(1, &[PROMPT])).encode());
+    session
+}
+
+fn guesses(chain: u32, position: u32, patience: u32, ids: &[u32]) -> Vec<u8> {
+    let scheme = Scheme::new(SchemeParameters::Coupled, V).unwrap();
+    let payload = scheme.encode_round(&Drafts::Ids(ids.to_vec())).unwrap();
+    let count = ids.len() as u8;
+    Frame::Guesses(Guesses { generation: 1, chain, position, patience, count, payload }).encode()
+}
+
+/// Answers the pass under way as this target does.
+fn run_pass(session: &mut CloudSession, pass: &Pass) {
+    let last = pass.forward.tokens.len() - pass.forward.rows;
+    let best: Vec<usize> = pass.forward.tokens[last..].iter().map(|&id| NEXT[id as usize]).collect();
+    answer(session, &best);
+}
+
+fn tokens(session: &mut CloudSession) -> Tokens {
+    match sent(session) {
+        Frame::Tokens(tokens) => tokens,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn pass(session: &mut CloudSession) -> Pass {
+    match session.poll() {
+        Some(CloudOutput::Verify(pass)) => pass,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_pass_judges_what_is_at_hand_and_writes_what_the_target_chooses() {
+    let mut session = begun();
+    let first = pass(&mut session);
+    assert_eq!(first.forward, Forward { keep: 0, tokens: vec![0], rows: 1 });
+    run_pass(&mut session, &first);
+    assert_eq!(tokens(&mut session), Tokens::one(1, 1, TEXT[0], None));
+    // Two are right, the third is not.
+    session.handle_frame(&guesses(1, 2, 0, &[6, 2, 0]));
+    assert_eq!(session.events(), [CloudEvent::Guessed { came: 3, late: 0 }]);
+    let second = pass(&mut session);
+    assert_eq!(second.forward, Forward { keep: 1, tokens: vec![3, 6, 2, 0], rows: 4 });
+    session.pass_took(Duration::from_millis(41));
+    run_pass(&mut session, &second);
+    let wrote = CloudEvent::Wrote { tokens: 3, judged: 3, accepted: 2 };
+    assert_eq!(session.events(), [wrote]);
+    let expected = Tokens { ids: vec![6, 2, 1], accepted: 2, heard: 1, pass: 410, ..Tokens::one(1, 2, 0, None) };
+    assert_eq!(tokens(&mut session), expected);
+    // What was fed behind the accepted guesses is cut.
+    assert_eq!(pass(&mut session).forward, Forward { keep: 4, tokens: vec![1], rows: 1 });
+}
+
+#[test]
+fn a_wrong_guess_breaks_its_chain_in_time_or_late() {
+    for late in [false, true] {
+        let mut session = begun();
+        if late {
+            let first = pass(&mut session);
+            run_pass(&mut session, &first);
+            assert_eq!(tokens(&mut session).ids, [TEXT[0]]);
+        }
+        session.handle_frame(&guesses(1, 1, 0, &[4, 6]));
+        let next = pass(&mut session);
+        assert_eq!(next.round.drafts.len(), if late { 0 } else { 2 });
+        run_pass(&mut session, &next);
+        assert_eq!(tokens(&mut session).accepted, 0);
+        // It goes on, and that is of no use; the next chain is.
+        session.handle_frame(&guesses(1, 3, 0, &[2]));
+        let length = 2 + usize::from(late);
+        assert_eq!(pass(&mut session).forward.tokens.len(), 1, "at length {length}");
+        session.handle_frame(&guesses(2, length as u32, 0, &TEXT[length - 1..length + 1]));
+        answer(&mut session, &[TEXT[length - 1] as usize]);
+        assert_eq!(tokens(&mut session).ids, [TEXT[length - 1]]);
+        assert_eq!(pass(&mut session).round.drafts.ids(), [TEXT[length]], "the first was written meanwhile");
+    }
+}
+
+#[test]
+fn a_pass_is_held_as_long_as_the_edge_has_patience() {
+    let mut session = begun();
+    // The first pass reads the prompt, patience or not.
+    session.handle_frame(&guesses(1, 1, 250, &[]));
+    let first = pass(&mut session);
+    run_pass(&mut session, &first);
+    tokens(&mut session);
+    assert_eq!(session.poll(), Some(CloudOutput::Hold(Duration::from_millis(25))));
+    assert_eq!(session.poll(), None, "it is said once");
+    // What comes ends it.
+    session.handle_frame(&guesses(2, 2, 250, &[6]));
+    let second = pass(&mut session);
+    assert_eq!(second.round.drafts.ids(), [6]);
+    run_pass(&mut session, &second);
+    tokens(&mut session);
+    assert!(matches!(session.poll(), Some(CloudOutput::Hold(_))));
+    session.end_hold();
+    let third = pass(&mut session);
+    assert_eq!(third.round.drafts.len(), 0);
+    run_pass(&mut session, &third);
+    tokens(&mut session);
+    // Without patience there is no hold.
+    session.handle_frame(&guesses(3, 5, 0, &[]));
+    pass(&mut session);
+    let mut session = begun();
+    session.handle_frame(&guesses(1, 1, u32::MAX, &[]));
+    let first = pass(&mut session);
+    run_pass(&mut session, &first);
+    tokens(&mut session);
+    assert_eq!(session.poll(), Some(CloudOutput::Hold(MAX_PATIENCE)));
+}
+
+#[test]
+fn what_no_edge_could_guess_ends_the_connection() {
+    for (frame, code) in [
+        (guesses(1, 2, 0, &[1]), ErrorCode::OutOfOrder),
+        (guesses(1, 1, 0, &[1, 2, 3, 4, 5, 6, 0, 1, 2]), ErrorCode::InvalidDraft),
+        (
+            Frame::Guesses(Guesses { generation: 2, chain: 1, position: 1, ..Guesses::default() }).encode(),
+            ErrorCode::OutOfOrder,
+        ),
+        (
+            Frame::Guesses(Guesses { generation: 1, chain: 1, position: 1, count: 1, ..Guesses::default() }).encode(),
+            ErrorCode::Malformed,
+        ),
+    ] {
+        let mut session = begun();
+        session.handle_frame(&frame);
+        assert_eq!(error(&mut session), (0, code, true), "{frame:?}");
+    }
+    // In rounds nobody guesses; where the target draws otherwise neither; and what is over is over.
+    let mut session = greeted();
+    session.handle_frame(&prompt(1, &[PROMPT]));
+    session.handle_frame(&guesses(1, 1, 0, &[3]));
+    assert!(matches!(session.poll(), Some(CloudOutput::Send(_))));
+    let mut session = CloudSession::new(TargetInfo { max_guesses: 0, ..target() }, ADMISSION);
+    session.handle_frame(&hello());
+    sent(&mut session);
+    session.handle_frame(&Frame::Generate(request(1, &[PROMPT])).encode());
+    assert_eq!(pass(&mut session).round.scheme, None, "draws of its own");
+    session.handle_frame(&guesses(1, 1, 0, &[3]));
+    assert_eq!(error(&mut session).1, ErrorCode::OutOfOrder);
+    let mut session = begun();
+    session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
+    session.handle_frame(&guesses(1, 1, 0, &[3]));
+    assert_eq!(session.poll(), None);
+}
+
+proptest! {
+    /// Whatever is guessed, whenever it comes and however often: the text is the target's, and nothing is judged twice.
+    #[test]
+    fn the_text_does_not_depend_on_what_is_guessed(
+        frames in prop::collection::vec((0u32..4, 0u32..8, 0u32..3, prop::collection::vec(0..V, 0..5), any::<bool>()), 0..40),
+    ) {
+        let mut session = begun();
+        let (mut text, mut under_way, mut chain) = (vec![PROMPT], None, 0);
+        let mut frames = frames.into_iter();
+        loop {
+            match session.poll() {
+                Some(CloudOutput::Send(bytes)) => match Frame::decode(&bytes).unwrap() {
+                    Frame::Tokens(tokens) => {
+                        prop_assert_eq!(tokens.position as usize, text.len());
+                        text.extend(&tokens.ids);
+                        if tokens.finish.is_some() {
+                            break;
+                        }
+                    }
+                    // Only what no edge could have sent, and then the session is over.
+                    Frame::Error(error) => {
+                        prop_assert!(matches!(error.code, ErrorCode::OutOfOrder | ErrorCode::InvalidDraft));
+                        prop_assert_eq!(session.poll(), Some(CloudOutput::Close));
+                        break;
+                    }
+                    other => panic!("{other:?}"),
+                },
+                Some(CloudOutput::Verify(pass)) => under_way = Some(pass),
+                Some(CloudOutput::Hold(_)) => {}
+                Some(CloudOutput::Close) => panic!("it closed"),
+                None => session.end_hold(),
+            }
+            if let Some((step, position, patience, ids, is_right)) = frames.next() {
+                chain += step;
+                // At times a chain that an edge could have made.
+                let position = if is_right { position.min(text.len() as u32) } else { position };
+                let known: Vec<u32> = TEXT[(position as usize).saturating_sub(1).min(TEXT.len())..].to_vec();
+                let ids = if is_right && position > 0 { known } else { ids };
+                session.handle_frame(&guesses(chain.max(1), position, patience, &ids));
+            }
+            if let Some(pass) = under_way.take() {
+                if session.in_flight.is_some() {
+                    run_pass(&mut session, &pass);
+                }
+            }
+        }
+        prop_assert!(text[1..] == TEXT[..text.len() - 1], "{text:?}");
+    }
+}
