@@ -112,7 +112,8 @@ async fn tokens_say_where_they_came_from() {
     let generated = edge.generate(vec![3, 1], &settings(&patient, 0.7, 1), told).await.unwrap();
     let accepted = origins.iter().filter(|origin| **origin == Origin::Accepted).count();
     assert_eq!((accepted, origins.len()), (generated.statistics.in_time, LENGTH as usize));
-    // The same model guesses what the target writes: but for the first pass all wait for groups of four.
-    assert!(accepted > LENGTH as usize / 2 && generated.statistics.server_passes < LENGTH as usize / 2, "{origins:?}");
+    // The same model guesses what the target writes: once the server knows of their patience, passes wait for four.
+    let passes = generated.statistics.server_passes;
+    assert!(accepted >= LENGTH as usize / 2 && passes < LENGTH as usize * 3 / 4, "{passes} passes, {origins:?}");
     assert!(!origins.contains(&Origin::Resampled) && origins.iter().all(|origin| *origin != Origin::Bonus));
 }
