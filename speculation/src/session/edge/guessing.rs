@@ -126,6 +126,11 @@ impl Guessing {
         if unsent >= self.pace.plan().group || unsent > 0 && !drafts {
             return Some(Step::Tell(self.send(text, now)));
         }
+        // It is to wait for the first guesses, too.
+        let patience = self.pace.plan().patience_on_the_wire();
+        if drafts && self.chain == 0 && patience > 0 {
+            return Some(Step::Tell(self.tell(text, patience, 0, now)));
+        }
         // The server must not wait for what will not come.
         if !drafts && self.sent == 0 && self.told_patience > 0 {
             return Some(Step::Tell(self.tell(text, 0, 0, now)));
