@@ -46,34 +46,37 @@ class Proxy {
 
 const greedy = { prompt: 'Once upon a time', temperature: 0, seed: 5, maxNewTokens: 96 };
 
-test('a cut connection and a reload change nothing of the text', async ({ demo, server }) => {
-  await demo.open(server, greedy);
-  await demo.run();
-  const whole = (await demo.tokens()).map(({ id }) => id);
-  expect(whole.length).toBeGreaterThan(20);
+for (const scheme of ['k-sqs', 'ahead']) {
+  test(`${scheme}: a cut connection and a reload change nothing of the text`, async ({ demo, server }) => {
+    const query = { ...greedy, scheme };
+    await demo.open(server, query);
+    await demo.run();
+    const whole = (await demo.tokens()).map(({ id }) => id);
+    expect(whole.length).toBeGreaterThan(20);
 
-  const proxy = await Proxy.before(server.url);
-  try {
-    await demo.page.goto(
-      `${proxy.url}/?${new URLSearchParams(Object.entries(greedy).map(([k, v]) => [k, String(v)]))}`,
-    );
-    await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
-    await demo.slide('round-trip', 200);
-    await demo.start();
-    await demo.waitForTokens(4);
-    proxy.cut();
-    await expect(demo.main).toHaveAttribute('data-connection', 'resumed', { timeout: 20_000 });
-    await demo.slide('round-trip', 0);
-    await demo.finish();
-    expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
+    const proxy = await Proxy.before(server.url);
+    try {
+      await demo.page.goto(
+        `${proxy.url}/?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`,
+      );
+      await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
+      await demo.slide('round-trip', 200);
+      await demo.start();
+      await demo.waitForTokens(4);
+      proxy.cut();
+      await expect(demo.main).toHaveAttribute('data-connection', 'resumed', { timeout: 20_000 });
+      await demo.slide('round-trip', 0);
+      await demo.finish();
+      expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
 
-    await demo.slide('round-trip', 200);
-    await demo.start();
-    await demo.waitForTokens(4);
-    await demo.page.reload();
-    await demo.finish();
-    expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
-  } finally {
-    proxy.close();
-  }
-});
+      await demo.slide('round-trip', 200);
+      await demo.start();
+      await demo.waitForTokens(4);
+      await demo.page.reload();
+      await demo.finish();
+      expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
+    } finally {
+      proxy.close();
+    }
+  });
+}

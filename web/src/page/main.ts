@@ -1,7 +1,8 @@
-import { Outrider } from '../outrider/index.js';
+import { Outrider, willBeAhead } from '../outrider/index.js';
 import type {
   ConnectionEvent,
   EngineInfo,
+  GenerateRequest,
   Generation,
   LoadProgress,
   Mode,
@@ -47,9 +48,9 @@ const settings = settingsFromQuery(new URLSearchParams(location.search));
 prompt.value = settings.prompt;
 const text = new TextView();
 const counters = new CountersView();
-const choices = new ChoicesView(settings.choices, ({ scheme }) => {
-  policies.setScheme(scheme);
+const choices = new ChoicesView(settings.choices, () => {
   showUsedFields();
+  promise();
   remember();
 });
 const fields = new FieldsView(settings.texts, remember);
@@ -83,9 +84,23 @@ function setState(state: State): void {
   stopButton.setAttribute('aria-disabled', String(!generating));
 }
 
+/** Whether the next text, or one that was asked for, is written by the server, and drafted ahead of. */
+function isAhead(asked?: GenerateRequest): boolean {
+  const { scheme } = choices.choices;
+  const { rule, gate } = policies.settings.names;
+  const next = { mode: 'speculative', scheme, rule, gate, compareSchemes: false } as const;
+  // A server that is not known yet takes guesses, as most do.
+  return willBeAhead(asked ?? next, outrider?.session ?? { maxGuesses: 1 });
+}
+
 function showUsedFields(): void {
   const { stopRule, gate } = policies.settings.names;
-  fields.show((option) => isUsed(option, choices.choices, stopRule, gate));
+  const { scheme } = choices.choices;
+  const ahead = isAhead();
+  const effective = ahead ? 'ahead' : scheme;
+  choices.show(effective);
+  policies.setScheme(scheme, ahead);
+  fields.show((option) => isUsed(option, { ...choices.choices, scheme: effective }, stopRule, gate));
 }
 
 /** Until there is a text, what is said of its guarantee is said of the next. */
@@ -191,24 +206,30 @@ async function run(mode: Mode, before: SuspendedGeneration | null = null): Promi
   delete main.dataset['finish'];
   const prompted = before?.request.prompt ?? prompt.value;
   const linkAtFirst = link.link;
+  const ahead = mode === 'speculative' && isAhead(before?.request);
   const chosen = {
     ...choices.choices,
     ...policies.settings.names,
-    adaptiveMode: policies.settings.adaptiveMode,
+    adaptiveMode: policies.settings.adaptiveMode && !ahead,
     maxInFlight: options.values.maxInFlight ?? 1,
+    isAhead: ahead,
   };
   text.begin(prompted);
   counters.show(null, mode, chosen);
   if (chosenPolicies) {
-    uplink.begin(chosen, chosen.gate, chosen.stopRule);
-    prediction.begin(chosenPolicies, chosen.maxInFlight);
+    uplink.begin(chosen);
+    prediction.begin(chosenPolicies, chosen.maxInFlight, ahead);
   }
   hasText = true;
-  showGuarantee(guarantee, guaranteeOf(chosenPolicies), true);
+  showGuarantee(guarantee, guaranteeOf(chosenPolicies, ahead), true);
   const waiting = new Patience(() => {
     status.textContent = `No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`;
   });
-  const progress = mode === 'speculative' ? 'Drafting and verifying' : 'The server decodes alone';
+  const progress = ahead
+    ? 'The server writes, and is drafted ahead of'
+    : mode === 'speculative'
+      ? 'Drafting and verifying'
+      : 'The server decodes alone';
   try {
     generation = before
       ? outrider.resume(before)
@@ -216,7 +237,7 @@ async function run(mode: Mode, before: SuspendedGeneration | null = null): Promi
           ...options.values,
           ...choices.choices,
           ...(chosenPolicies && optionsFrom(chosenPolicies)),
-          compareSchemes: true,
+          compareSchemes: !ahead,
           mode,
         });
     setState('generating');
@@ -234,7 +255,7 @@ async function run(mode: Mode, before: SuspendedGeneration | null = null): Promi
     }
     const summary = await generation.summary;
     if (summary.tokens > 0) counters.show(summary, mode, chosen);
-    counters.keep(summary, mode);
+    counters.keep(summary, mode, ahead);
     // A link that changed meanwhile was two links.
     if (mode === 'cloud-only' && sameLink(linkAtFirst, link.link)) {
       prediction.compareWith(summary, linkAtFirst);

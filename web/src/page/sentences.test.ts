@@ -19,6 +19,12 @@ test('speculation is called slower when it is', () => {
   expect(comparisonSentence(at(120), at(60))).toMatch(/2.00 times as fast .* 0.40 server passes/);
 });
 
+test('drafting ahead is called by its name', () => {
+  expect(comparisonSentence(at(61), at(60), true)).toMatch(/^Drafting ahead was about as fast as/);
+  expect(comparisonSentence(at(30), at(60), true)).toMatch(/^Drafting ahead was slower/);
+  expect(comparisonSentence(at(90), at(60), true)).toMatch(/^Drafting ahead was 1.50 times as fast/);
+});
+
 test('nothing is compared before there are two runs', () => {
   expect(comparisonSentence(at(30), null)).toBeNull();
   expect(comparisonSentence(at(30), at(0))).toBeNull();
@@ -67,9 +73,10 @@ test('where a gate leaves nothing to draft, the budget is not blamed', () => {
 });
 
 test('a prediction says what it stands on, or what it lacks', () => {
-  const run = { isAloneKnown: true, hasGate: false, isPipelined: false, isAdaptive: false };
+  const run = { isAloneKnown: true, hasGate: false, isPipelined: false, isAdaptive: false, isAhead: false };
   expect(predictionSentence(run)).toMatch(/^Predicted: /);
   expect(predictionSentence({ ...run, isAdaptive: true })).toMatch(/^Predicted is drafting on its own/);
+  expect(predictionSentence({ ...run, isAhead: true })).toMatch(/no rounds.* measured only/);
   expect(predictionSentence({ ...run, hasGate: true })).toMatch(/measured only/);
   expect(predictionSentence({ ...run, isPipelined: true })).toMatch(/^Rounds .* measured only/);
   expect(predictionSentence({ ...run, isAloneKnown: false })).toMatch(/^Run Cloud only once on this link/);
