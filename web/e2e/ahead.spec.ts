@@ -2,18 +2,32 @@
 
 import { expect, test } from './fixtures.js';
 import type { Demo } from './fixtures.js';
+import { writeGrownTarget } from './grown.js';
+import { Server } from './server.js';
 
 const prompts = ['Once upon a time', 'The giant lifted his great club'];
+
+/** A server whose forward passes take so long that guesses come in time. */
+let slow: Server;
+
+test.beforeAll(async ({}, info) => {
+  const file = info.outputPath('grown.gguf');
+  await writeGrownTarget(file, 40);
+  slow = await Server.start(['--target', file]);
+});
+
+test.afterAll(async () => {
+  await slow?.kill();
+});
 
 const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
 
 for (const temperature of [0, 0.8]) {
   test(`T = ${temperature}: the text is that of the server alone, and guesses come in time at some link`, async ({
     demo,
-    server,
   }) => {
     test.setTimeout(5 * 60_000);
-    await demo.open(server, { scheme: 'ahead', temperature, maxNewTokens: 96 });
+    await demo.open(slow, { scheme: 'ahead', temperature, maxNewTokens: 128 });
     let inTime = 0;
     const origins = new Set<string>();
     for (const [index, prompt] of prompts.entries()) {
@@ -39,6 +53,20 @@ for (const temperature of [0, 0.8]) {
   });
 }
 
+test('in front of the default target, far faster than the link, the text is the same', async ({
+  demo,
+  server,
+}) => {
+  await demo.open(server, { scheme: 'ahead', temperature: 0.8, maxNewTokens: 96, seed: 2 });
+  await demo.run('Cloud only');
+  const alone = await shownIds(demo);
+  for (const roundTrip of [0, 100]) {
+    await demo.slide('round-trip', roundTrip);
+    await demo.run();
+    expect(await shownIds(demo), `${roundTrip} ms`).toEqual(alone);
+  }
+});
+
 test('automatic is ahead by default, rounds where the rule is lossy, and the page says which', async ({
   demo,
   server,
@@ -53,7 +81,7 @@ test('automatic is ahead by default, rounds where the rule is lossy, and the pag
   await expect(page.locator('#uplink-costs')).toBeHidden();
   for (const { origin } of await demo.tokens()) expect(['accepted', 'late', 'cloud']).toContain(origin);
   await demo.run('Cloud only');
-  await expect(page.locator('#verdict')).toContainText(/^Drafting ahead was/);
+  await expect(page.locator('#verdict')).toContainText(/^(Drafting ahead was|No guess came in time)/);
   await expect(page.locator('#prediction-note')).toHaveText(/^Ahead of the server there are no rounds/);
 
   await demo.choose('rule', 'lossy');

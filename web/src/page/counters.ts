@@ -91,7 +91,7 @@ export const comparedCounters: readonly Counter[] = [
   { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits },
   {
     name: 'acceptanceRate',
-    label: 'Drafts accepted',
+    label: 'Drafts accepted, or guesses right',
     format: formatPercent,
     speculativeOnly: true,
     of: ['judged'],

@@ -105,6 +105,14 @@ export interface ChosenPolicies {
   adaptiveMode: boolean;
 }
 
+/** Those of nobody's choice: the exact rule, no gate, rounds of a fixed length. */
+export function defaultPolicies(): ChosenPolicies {
+  const policies = Object.fromEntries(
+    policySelects.map(({ option }) => [option, policyOf(option, policyDefaults[option])]),
+  ) as ChosenPolicies['policies'];
+  return { policies, values: {}, adaptiveMode: false };
+}
+
 /** The same as the package wants them. */
 export function optionsFrom({ policies, values, adaptiveMode }: ChosenPolicies): GenerateOptions {
   const { rule, gate, stopRule } = policies;

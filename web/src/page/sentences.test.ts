@@ -11,7 +11,7 @@ import {
 } from './sentences.js';
 
 const at = (tokensPerSecond: number): Summary =>
-  ({ tokens: 128, tokensPerSecond, serverPassesPerToken: 0.4, finish: 'length' }) as Summary;
+  ({ tokens: 128, tokensPerSecond, serverPassesPerToken: 0.4, inTime: 3, finish: 'length' }) as Summary;
 
 test('speculation is called slower when it is', () => {
   expect(comparisonSentence(at(30), at(60))).toMatch(/^Speculation was slower than the server alone \(50 %/);
@@ -23,6 +23,9 @@ test('drafting ahead is called by its name', () => {
   expect(comparisonSentence(at(61), at(60), true)).toMatch(/^Drafting ahead was about as fast as/);
   expect(comparisonSentence(at(30), at(60), true)).toMatch(/^Drafting ahead was slower/);
   expect(comparisonSentence(at(90), at(60), true)).toMatch(/^Drafting ahead was 1.50 times as fast/);
+  expect(comparisonSentence({ ...at(90), inTime: 0 }, at(60), true)).toMatch(
+    /^No guess came in time, .* 150 % of/,
+  );
 });
 
 test('nothing is compared before there are two runs', () => {

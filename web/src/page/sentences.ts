@@ -92,6 +92,7 @@ export function comparisonSentence(
   if (!speculative || !cloudOnly) return null;
   const ratio = speculative.tokensPerSecond / cloudOnly.tokensPerSecond;
   if (!Number.isFinite(ratio) || ratio === 0) return null;
+  if (isAhead && speculative.inTime === 0) return unaidedSentence(speculative, cloudOnly);
   const who = isAhead ? 'Drafting ahead' : 'Speculation';
   const speed =
     ratio >= 1.05
@@ -101,6 +102,12 @@ export function comparisonSentence(
         : `${who} was about as fast as the server alone`;
   const passes = formatNumber(speculative.serverPassesPerToken);
   return `${speed}, with ${passes} server passes per token.`;
+}
+
+/** Of a run whose every token the server wrote without help. */
+export function unaidedSentence(ahead: Summary, alone: Summary): string {
+  const share = formatPercent(ahead.tokensPerSecond / alone.tokensPerSecond);
+  return `No guess came in time, so that the server wrote as it does alone (measured: ${share} of that speed).`;
 }
 
 /** What a line chart shows, for those who do not see it. */
