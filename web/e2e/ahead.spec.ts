@@ -2,8 +2,8 @@
 
 import { expect, test } from './fixtures.js';
 import type { Demo } from './fixtures.js';
-import { writeGrownTarget } from './grown.js';
-import { Server } from './server.js';
+import { startSlowServer } from './grown.js';
+import type { Server } from './server.js';
 
 const prompts = ['Once upon a time', 'The giant lifted his great club'];
 
@@ -11,9 +11,7 @@ const prompts = ['Once upon a time', 'The giant lifted his great club'];
 let slow: Server;
 
 test.beforeAll(async ({}, info) => {
-  const file = info.outputPath('grown.gguf');
-  await writeGrownTarget(file, 40);
-  slow = await Server.start(['--target', file]);
+  slow = await startSlowServer(info.outputPath('grown.gguf'));
 });
 
 test.afterAll(async () => {

@@ -1,7 +1,8 @@
 // A target that writes what the default one does and takes longer for it: in front of the tiny one no guess is in time.
 
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { Server } from './server.js';
 
 const source = path.resolve(import.meta.dirname, '../../pair/target/target-f16.gguf');
 
@@ -52,11 +53,22 @@ class Reader {
   }
 }
 
+/** A server whose forward passes take several times as long as usual. `file` is written for it, and gone again. */
+export async function startSlowServer(file: string): Promise<Server> {
+  await writeGrownTarget(file, 40);
+  try {
+    return await Server.start(['--target', file]);
+  } finally {
+    // It has been read; 80 MB need not stay.
+    await rm(file);
+  }
+}
+
 /**
  * Writes the default target with so many blocks to `file`. Those that it has not got add nothing: their last matrices are
  * zero, the others are the first block's.
  */
-export async function writeGrownTarget(file: string, blocks: number): Promise<void> {
+async function writeGrownTarget(file: string, blocks: number): Promise<void> {
   const bytes = Buffer.from(await readFile(source));
   const reader = new Reader(bytes);
   reader.at = 8;
