@@ -5,7 +5,7 @@ import { expect, test } from './fixtures.js';
 
 test('everything can be reached and done with the keyboard alone', async ({ demo, server }) => {
   const { page } = demo;
-  await demo.open(server, { maxNewTokens: 256 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 256 });
   const reached: string[] = [];
   for (let presses = 0; presses < 40; presses++) {
     await page.keyboard.press('Tab');
@@ -21,7 +21,7 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     reached.push(focused.name);
   }
   expect(reached).toEqual([
-    ...['prompt', 'generate', 'stop', 'cloud-only', 'output'],
+    ...['prompt', 'generate', 'stop', 'cloud-only', 'race', 'output'],
     ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
     ...['rule', 'gate'],

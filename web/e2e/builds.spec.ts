@@ -12,7 +12,7 @@ const target = path.resolve(import.meta.dirname, '../../pair/target/target-f16.g
 const seed = 1;
 const maxTokens = 48;
 const scheme = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
-const query = { temperature: 0, maxNewTokens: maxTokens, seed, ...scheme };
+const query = { scheme: 'k-sqs', temperature: 0, maxNewTokens: maxTokens, seed, ...scheme };
 
 const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
 

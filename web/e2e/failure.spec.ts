@@ -1,7 +1,7 @@
 import { expect, test } from './fixtures.js';
 
 test('a server that dies says so, and works again once it is back', async ({ demo, ownServer }) => {
-  await demo.open(ownServer, { maxNewTokens: 256 });
+  await demo.open(ownServer, { scheme: 'k-sqs', maxNewTokens: 256 });
   await demo.slide('round-trip', 300);
   await demo.start();
   await demo.waitForTokens(2);
@@ -56,7 +56,7 @@ test('an engine that cannot be loaded is a sentence', async ({ demo, server }) =
 });
 
 test('a crashed worker is a sentence, and the next run starts another', async ({ demo, server }) => {
-  await demo.open(server, { maxNewTokens: 256 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 256 });
   await demo.slide('round-trip', 300);
   await demo.start();
   await demo.waitForTokens(2);

@@ -4,7 +4,7 @@ test('64 tokens are generated, each with its origin, and every counter is finite
   demo,
   server,
 }) => {
-  await demo.open(server, { maxNewTokens: 64 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64 });
   await expect(demo.page).toHaveTitle('Outrider');
   await demo.runFor(64);
 
@@ -42,7 +42,7 @@ test('cloud only streams tokens of the server, and both runs stand side by side'
   demo,
   server,
 }) => {
-  await demo.open(server, { maxNewTokens: 32 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 32 });
   await demo.run();
   await demo.run('Cloud only');
   const tokens = await demo.tokens();
@@ -58,7 +58,7 @@ test('cloud only streams tokens of the server, and both runs stand side by side'
 });
 
 test('Stop ends a generation, and the next one works', async ({ demo, server }) => {
-  await demo.open(server, { maxNewTokens: 256 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 256 });
   await demo.slide('round-trip', 300);
   await demo.start();
   await demo.waitForTokens(3);
@@ -85,7 +85,7 @@ test('a setting out of range says why and starts nothing', async ({ demo, server
 });
 
 test('the address of the page keeps the settings', async ({ demo, server }) => {
-  await demo.open(server);
+  await demo.open(server, { scheme: 'k-sqs' });
   await demo.set('supportSize', 8);
   await demo.slide('round-trip', 250);
   await demo.page.locator('#prompt').fill('The wolf & the lamb');

@@ -40,7 +40,7 @@ for (const scheme of schemes) {
     server,
   }) => {
     test.setTimeout(15 * 60_000);
-    await demo.open(server, { temperature: 0, maxNewTokens: maxTokens, seed, ...scheme });
+    await demo.open(server, { scheme: 'k-sqs', temperature: 0, maxNewTokens: maxTokens, seed, ...scheme });
     for (const prompt of prompts) {
       await demo.page.locator('#prompt').fill(prompt);
       await demo.run();
@@ -60,6 +60,7 @@ test('With four rounds in flight the text is the same', async ({ demo, server })
   const [scheme] = schemes;
   if (!scheme) throw new Error('no scheme');
   await demo.open(server, {
+    scheme: 'k-sqs',
     temperature: 0,
     maxNewTokens: maxTokens,
     seed,

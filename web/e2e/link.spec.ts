@@ -4,7 +4,7 @@ import { expect, test } from './fixtures.js';
 const FIVE_KBIT = 7;
 
 test('an added round trip is measured, and slows the tokens', async ({ demo, server }) => {
-  await demo.open(server, { maxNewTokens: 24 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 24 });
   await demo.run();
   const open = await demo.counter('tokensPerSecond');
 
@@ -16,7 +16,7 @@ test('an added round trip is measured, and slows the tokens', async ({ demo, ser
 });
 
 test('a slow uplink slows the tokens', async ({ demo, server }) => {
-  await demo.open(server, { maxNewTokens: 24 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 24 });
   await demo.run();
   const open = await demo.counter('tokensPerSecond');
 
@@ -30,7 +30,7 @@ test('a slow uplink slows the tokens', async ({ demo, server }) => {
 });
 
 test('the link changes while a text is being generated', async ({ demo, server }) => {
-  await demo.open(server, { maxNewTokens: 256 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 256 });
   await demo.slide('round-trip', 600);
   await demo.start();
   await demo.waitForTokens(2);

@@ -42,7 +42,7 @@ test('every rule writes a text, says what it is, and all but exact are marked as
 }) => {
   test.setTimeout(5 * 60_000);
   const { page } = demo;
-  await demo.open(server, { maxNewTokens: 12 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 12 });
   const { all, disabled } = await offered(page, 'rule');
   expect(all).toHaveLength(names.rule.entries.length);
   expect(disabled).toEqual([]);
@@ -150,12 +150,15 @@ test('a token cascade that trusts everything asks nobody, in a colour and underl
   const looks = await page.locator('#legend .token').evaluateAll((samples) =>
     samples.map((sample) => {
       const underline = sample.querySelector('span') ?? sample;
-      const { textDecorationStyle } = getComputedStyle(underline);
-      return { colour: getComputedStyle(sample).color, underline: textDecorationStyle };
+      const { textDecorationStyle, textDecorationThickness } = getComputedStyle(underline);
+      return {
+        colour: getComputedStyle(sample).color,
+        underline: `${textDecorationStyle} ${textDecorationThickness}`,
+      };
     }),
   );
-  expect(new Set(looks.map(({ colour }) => colour)).size).toBe(5);
-  expect(new Set(looks.map(({ underline }) => underline)).size).toBe(5);
+  expect(new Set(looks.map(({ colour }) => colour)).size).toBe(6);
+  expect(new Set(looks.map(({ underline }) => underline)).size).toBe(6);
 });
 
 test('a token cascade that trusts a little leaves the rest to the server', async ({ demo, server }) => {
@@ -187,7 +190,7 @@ test('without trained heads SPRINTER and SpecDec++ cannot be chosen, and the pag
 }) => {
   const { page } = demo;
   await serveHeads(page, null);
-  await demo.open(server, { maxNewTokens: 8 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 8 });
   expect(await offered(page, 'gate')).toEqual({
     all: ['none', 'sprinter', 'token-cascade', 'sequence-cascade'],
     disabled: ['sprinter'],
@@ -226,7 +229,7 @@ test('with a trained gate SPRINTER passes what it trusts and drafts the rest', a
 
 test('the served draft comes with heads, for SPRINTER and for SpecDec++', async ({ demo, server }) => {
   const { page } = demo;
-  await demo.open(server, { maxNewTokens: 32, gate: 'sprinter', stopRule: 'specdec' });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 32, gate: 'sprinter', stopRule: 'specdec' });
   expect((await offered(page, 'gate')).disabled).toEqual([]);
   expect((await offered(page, 'stopRule')).disabled).toEqual([]);
   await expect(page.locator('#gate-missing')).toHaveText('');
@@ -254,7 +257,7 @@ test('heads of another draft, and a file that is none, are sentences', async ({ 
 });
 
 test('ODLD tells the best draft length', async ({ demo, server }) => {
-  await demo.open(server, { maxNewTokens: 128, stopRule: 'odld' });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 128, stopRule: 'odld' });
   await demo.runFor(96);
   const { optimalDraftLength, costRatio } = await demo.counters();
   expect(optimalDraftLength).toBeGreaterThanOrEqual(1);
@@ -267,7 +270,7 @@ test('ODLD tells the best draft length', async ({ demo, server }) => {
 for (const stopRule of ['adaedl', 'bild']) {
   test(`${stopRule} writes the target's text and hides γ`, async ({ demo, server }) => {
     const { page } = demo;
-    await demo.open(server, { temperature: 0, maxNewTokens: 24, draftLength: 2 });
+    await demo.open(server, { scheme: 'k-sqs', temperature: 0, maxNewTokens: 24, draftLength: 2 });
     await demo.run();
     const ids = (await demo.tokens()).map(({ id }) => id);
     await demo.choose('stopRule', stopRule);
@@ -282,7 +285,7 @@ for (const stopRule of ['adaedl', 'bild']) {
 test('AS² has the server write alone where the link is too slow for drafts', async ({ demo, server }) => {
   test.setTimeout(4 * 60_000);
   const { page } = demo;
-  await demo.open(server, { maxNewTokens: 64, adaptiveMode: 'true' });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64, adaptiveMode: 'true' });
   await demo.slide('uplink', FIVE_KBIT);
   await demo.slide('round-trip', 300);
   await demo.runFor(32);
@@ -304,7 +307,7 @@ test('what is predicted stands beside what is measured, on one link', async ({ d
     const cell = page.locator(`[data-prediction="${name}"][data-kind="${kind}"]`);
     return Number((await cell.getAttribute('data-value')) || Number.NaN);
   };
-  await demo.open(server, { maxNewTokens: 64 });
+  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64 });
   await demo.runFor(32);
   await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
   expect(await value('speedup', 'predicted')).toBeNaN();

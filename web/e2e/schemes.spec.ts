@@ -39,14 +39,14 @@ const configurations: {
   { name: 'dssd, full', choices: { scheme: 'dssd', afterRejection: 'full' }, sent: 'dssd' },
   { name: 'coupled', choices: { scheme: 'coupled' }, sent: 'coupled' },
 ];
-for (const { name } of names.scheme.entries) {
+/** Those whose drafts are sent in rounds. */
+const roundSchemes = names.scheme.entries.filter(({ name }) => name !== 'auto' && name !== 'ahead');
+for (const { name } of roundSchemes) {
   if (configurations.every(({ sent }) => sent !== name)) {
     configurations.push({ name, choices: { scheme: name }, sent: name });
   }
 }
-const compared = names.scheme.entries.flatMap(({ name }) =>
-  name === 'k-sqs' ? [name, 'k-sqs/adaptive'] : [name],
-);
+const compared = roundSchemes.flatMap(({ name }) => (name === 'k-sqs' ? [name, 'k-sqs/adaptive'] : [name]));
 
 /** No budget: a dense draft alone exceeds the usual one. */
 const greedy = { temperature: 0, maxNewTokens: 24, bitBudget: 0 };
@@ -120,7 +120,8 @@ test('at temperature 0 every scheme gives the tokens of the server alone', async
     await demo.run('Cloud only');
     const alone = (await demo.tokens()).map(({ id }) => id);
     expect(alone.length, prompt).toBeGreaterThan(0);
-    for (const { name, choices } of configurations) {
+    const withoutRounds = ['auto', 'ahead'].map((scheme) => ({ name: scheme, choices: { scheme } }));
+    for (const { name, choices } of [...configurations, ...withoutRounds]) {
       await chooseAll(demo, choices);
       await demo.run();
       const shown = (await demo.tokens()).map(({ id }) => id);
@@ -160,7 +161,7 @@ test('the uplink slider changes the times at once, without a run', async ({ demo
 });
 
 test('a cloud-only run leaves what is compared as it was', async ({ demo, server }) => {
-  await demo.open(server, greedy);
+  await demo.open(server, { ...greedy, scheme: 'k-sqs' });
   await demo.run();
   const before = await bars(demo.page);
   await demo.run('Cloud only');
@@ -178,7 +179,9 @@ test('a budget below one draft says so, and the text still comes', async ({ demo
 test('a scheme brings its own settings, and the address keeps them', async ({ demo, server }) => {
   const { page } = demo;
   await demo.open(server);
-  await expect(page.getByLabel('Scheme', { exact: true })).toHaveValue('k-sqs');
+  await expect(page.getByLabel('Scheme', { exact: true })).toHaveValue('auto');
+  await expect(page.locator('#supportSize')).toBeHidden();
+  await page.getByLabel('Scheme', { exact: true }).selectOption('K-SQS');
   await expect(page.locator('#scheme-travels')).toHaveText(/^Per token: .*K most probable tokens/);
   await expect(page.locator('#stepSize')).toBeHidden();
 

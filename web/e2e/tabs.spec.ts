@@ -6,7 +6,7 @@ import { nativeTokenIds, Server } from './server.js';
 const scheme = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
 const seed = 5;
 const maxTokens = 96;
-const greedy = { temperature: 0, seed, maxNewTokens: maxTokens, ...scheme };
+const greedy = { scheme: 'k-sqs', temperature: 0, seed, maxNewTokens: maxTokens, ...scheme };
 
 const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
 

@@ -9,10 +9,10 @@ export type Mode = 'speculative' | 'cloud-only';
 
 /**
  * Where a token comes from: drafted here and `accepted` by the server; written here and `passed` without asking it;
- * `resampled` by the server in place of the first draft it rejected; a `bonus` after a round without rejection; or
- * from the server alone (`cloud`).
+ * `resampled` by the server in place of the first draft it rejected; a `bonus` after a round without rejection; from the
+ * server, and guessed here too, but too `late` to be judged; or from the server alone (`cloud`).
  */
-export type Origin = 'accepted' | 'passed' | 'resampled' | 'bonus' | 'cloud';
+export type Origin = 'accepted' | 'passed' | 'resampled' | 'bonus' | 'late' | 'cloud';
 
 /** Why a generation ended: an end-of-text token, `maxNewTokens`, a full context window, or a stop. */
 export type Finish = 'eos' | 'length' | 'context' | 'cancelled';
@@ -48,6 +48,8 @@ export interface SessionInfo {
   contextLength: number;
   maxDraftTokens: number;
   maxInFlight: number;
+  /** Guesses that it takes ahead of a text that it writes; 0 where it cannot be drafted ahead of. */
+  maxGuesses: number;
   vocabSize: number;
 }
 
@@ -70,8 +72,11 @@ export interface Statistics {
   tokensPerSecond: number;
   rounds: number;
   drafted: number;
+  /** Drafts that were accepted; ahead of the server, guesses that were right, in time or not. */
   accepted: number;
-  /** Drafts that the server decided on; those behind a rejected one it does not look at. */
+  /** Of these, guesses that the server had in time and found right, where it writes and drafts are made ahead of it. */
+  inTime: number;
+  /** Drafts that the server decided on, or guesses at what it wrote; what is behind a wrong one does not count. */
   judged: number;
   /** `accepted / judged`: the papers' α. */
   acceptanceRate: number;
@@ -119,8 +124,11 @@ export interface Statistics {
   divergence: number | null;
 }
 
-/** What the costs of a round are compared for: every scheme, lattices in the papers' code, and K-SQS also in ours. */
-export type ComparedScheme = Scheme | 'k-sqs/adaptive';
+/** A scheme whose drafts are verified round by round. */
+export type RoundScheme = Exclude<Scheme, 'auto' | 'ahead'>;
+
+/** What the costs of a round are compared for: every scheme of rounds, lattices in the papers' code, K-SQS also in ours. */
+export type ComparedScheme = RoundScheme | 'k-sqs/adaptive';
 
 /** What one round of drafts cost. */
 export interface RoundRecord {
@@ -149,7 +157,7 @@ export interface RoundRecord {
 export interface Round {
   tokens: Token[];
   statistics: Statistics;
-  /** What the drafts cost; null where there are none, `cloud-only`. */
+  /** What the drafts cost; null where there are no rounds: `cloud-only`, and ahead of the server. */
   round: RoundRecord | null;
 }
 

@@ -137,6 +137,7 @@ export const emptySummary: Summary = {
   rounds: 0,
   drafted: 0,
   accepted: 0,
+  inTime: 0,
   judged: 0,
   acceptanceRate: 0,
   acceptedPerDrafted: 0,

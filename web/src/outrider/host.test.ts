@@ -8,7 +8,13 @@ import type { FromWorker } from './messages.js';
 import { resolveRequest, openLink } from './options.js';
 import { generationRanges } from './tables.js';
 
-const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, maxInFlight: 4, vocabSize: 4096 };
+const session: SessionInfo = {
+  contextLength: 512,
+  maxDraftTokens: 8,
+  maxInFlight: 4,
+  maxGuesses: 16,
+  vocabSize: 4096,
+};
 const noHeads = { gate: false, stop: false };
 const request: GenerateRequest = resolveRequest('p', {}, generationRanges, noHeads);
 const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };

@@ -16,6 +16,7 @@ export type {
   Origin,
   Round,
   RoundRecord,
+  RoundScheme,
   SessionInfo,
   Statistics,
   Summary,
@@ -31,7 +32,7 @@ export { Outrider } from './outrider.js';
 export type { ConnectionEvent, LoadOptions } from './outrider.js';
 export { names, numbers } from './choices.js';
 export type { Code, Downlink, GateName, RuleName, Scheme, StopRuleName } from './choices.js';
-export { reasonAgainstPolicy } from './policies.js';
+export { reasonAgainstPolicy, willBeAhead } from './policies.js';
 export type { Heads } from './policies.js';
 export {
   choiceDefaults,

@@ -73,7 +73,7 @@ test('bounds hold, and those that are excluded are', () => {
 
 test('a name that is none lists those there are', () => {
   expect(() => resolve({ scheme: 'sqs' as Scheme })).toThrow(
-    "scheme must be one of 'dense', 'qs', 'k-sqs', 'c-sqs', 'tk-slt', 'dssd', 'coupled', not 'sqs'",
+    "scheme must be one of 'auto', 'ahead', 'dense', 'qs', 'k-sqs', 'c-sqs', 'tk-slt', 'dssd', 'coupled', not 'sqs'",
   );
   // Neither are those that every object has.
   expect(() => resolve({ scheme: 'toString' as Scheme })).toThrow('scheme must be one of');

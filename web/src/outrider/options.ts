@@ -15,11 +15,14 @@ import type { ChoiceOption, Choices, NumberOption, PolicyOption, Range } from '.
 
 /** How to generate. Everything has a default; see {@link generationDefaults} and {@link generationRanges}. */
 export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOptions {
-  /** `speculative` (default) drafts here and lets the server verify; `cloud-only` lets the server decode alone. */
+  /** `speculative` (default) drafts here and lets the server verify, or write on meanwhile: see `scheme`; `cloud-only` lets the server decode alone. */
   mode?: Mode;
   /** Lets the server write alone as long as that is faster (AS²). */
   adaptiveMode?: boolean;
-  /** Also computes what the same drafts would have cost under each scheme, for {@link RoundRecord.otherBits}; drafting slows. */
+  /**
+   * Also computes what the same drafts would have cost under each scheme, for {@link RoundRecord.otherBits}; drafting slows.
+   * That needs rounds: `scheme: 'auto'` then has them.
+   */
   compareSchemes?: boolean;
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
   signal?: AbortSignal;

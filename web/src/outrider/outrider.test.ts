@@ -5,7 +5,13 @@ import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
-const session: SessionInfo = { contextLength: 512, maxDraftTokens: 8, maxInFlight: 4, vocabSize: 4096 };
+const session: SessionInfo = {
+  contextLength: 512,
+  maxDraftTokens: 8,
+  maxInFlight: 4,
+  maxGuesses: 16,
+  vocabSize: 4096,
+};
 const engine: EngineInfo = { build: 'relaxed', threads: 1, failed: [] };
 const model = {
   vocabSize: 4096,

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
-import { reasonAgainstPolicy } from './policies.js';
+import { reasonAgainstPolicy, willBeAhead } from './policies.js';
 import { generationRanges, policies, policyDefaults, policyOptions } from './tables.js';
 import type { PolicyOption } from './tables.js';
 
@@ -81,6 +81,28 @@ test('lossy rules need the probabilities; gates and the exact rule do not', () =
   for (const policy of policies.rules) {
     expect(reasonAgainstPolicy(policy, 'rule', 'k-sqs', none)).toBeNull();
   }
+});
+
+test('gates need rounds', () => {
+  expect(() => resolve({ scheme: 'ahead', gate: 'token-cascade' })).toThrow(
+    "gate 'token-cascade' needs rounds, which the scheme ahead does not have",
+  );
+  expect(() => resolve({ scheme: 'ahead', rule: 'opt' })).toThrow('which the scheme ahead does not send');
+  expect(resolve({ scheme: 'auto', gate: 'token-cascade', rule: 'opt' })).toMatchObject({ scheme: 'auto' });
+});
+
+test('by default drafts are made ahead of the server, where it takes guesses and its own text is wanted', () => {
+  const takes = { maxGuesses: 16 };
+  expect(willBeAhead(resolve({}), takes)).toBe(true);
+  expect(willBeAhead(resolve({}), { maxGuesses: 0 })).toBe(false);
+  expect(willBeAhead(resolve({ mode: 'cloud-only' }), takes)).toBe(false);
+  for (const policy of policies.rules) {
+    expect(willBeAhead(resolve({ rule: policy.name }), takes), policy.name).toBe(!policy.lossy);
+  }
+  expect(willBeAhead(resolve({ gate: 'token-cascade' }), takes)).toBe(false);
+  expect(willBeAhead(resolve({ compareSchemes: true }), takes)).toBe(false);
+  expect(willBeAhead(resolve({ scheme: 'ahead' }), { maxGuesses: 0 })).toBe(true);
+  expect(willBeAhead(resolve({ scheme: 'k-sqs' }), takes)).toBe(false);
 });
 
 test('the server alone needs none of it, but names must be names', () => {

@@ -1,6 +1,7 @@
 // Which policies can be had, and why others cannot.
 
 import type { Scheme } from './choices.js';
+import type { GenerateRequest, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
 import { policies as all, policyOptions } from './tables.js';
 import type { Head, Policy, PolicyOption } from './tables.js';
@@ -30,9 +31,26 @@ export function reasonAgainstPolicy(
     const head = { gate: 'gate', stop: 'stop head' }[policy.head];
     return `needs a trained ${head}, which this draft model does not have`;
   }
-  // Under any scheme the exact rule can be had, and gates do not look at what is sent.
+  if (option === 'gate' && policy.lossy && scheme === 'ahead') {
+    return 'needs rounds, which the scheme ahead does not have';
+  }
+  // Under any scheme the exact rule can be had, and gates do not look at what rounds send.
   if (option === 'rule' && policy.lossy && all.exactSchemes.includes(scheme)) {
     return `needs the draft’s probabilities, which the scheme ${scheme} does not send`;
   }
   return null;
+}
+
+/** What decides whether there are rounds. */
+export type Asked = Pick<GenerateRequest, 'mode' | 'scheme' | 'rule' | 'gate' | 'compareSchemes'>;
+
+/**
+ * Whether a generation is drafted ahead of a text that the server writes, without rounds: `ahead`, and `auto` where the
+ * server takes guesses and nothing is asked for but its own text. Crate `speculation` decides the same.
+ */
+export function willBeAhead(asked: Asked, { maxGuesses }: Pick<SessionInfo, 'maxGuesses'>): boolean {
+  if (asked.mode === 'cloud-only') return false;
+  if (asked.scheme !== 'auto') return asked.scheme === 'ahead';
+  const isLossy = policyNamed('rule', asked.rule).lossy || policyNamed('gate', asked.gate).lossy;
+  return maxGuesses > 0 && !isLossy && !asked.compareSchemes;
 }

@@ -1,4 +1,4 @@
-import type { Choices } from '../outrider/index.js';
+import type { Choices, Scheme } from '../outrider/index.js';
 import { element, make } from './elements.js';
 import { isUsed, selects } from './settings.js';
 import type { Select } from './settings.js';
@@ -26,7 +26,6 @@ export class ChoicesView {
       control.value = choices[option];
       control.addEventListener('change', () => {
         this.#choices = { ...this.#choices, [option]: control.value };
-        this.#show();
         onChange(this.choices);
       });
       const travels = make('p', { id: `${id}-travels`, class: 'hint' });
@@ -34,16 +33,17 @@ export class ChoicesView {
       this.#rows.push({ select, box, control, travels });
       element('drafting', HTMLFieldSetElement).append(box);
     }
-    this.#show();
+    this.show(choices.scheme);
   }
 
   get choices(): Choices {
     return this.#choices;
   }
 
-  #show(): void {
+  /** @param scheme what the choice comes to: `ahead` where `auto` is */
+  show(scheme: Scheme): void {
     for (const { select, box, control, travels } of this.#rows) {
-      box.hidden = !isUsed(select.option, this.#choices);
+      box.hidden = !isUsed(select.option, { ...this.#choices, scheme });
       const chosen = select.entries.find(({ name }) => name === control.value);
       travels.textContent = `${select.lead} ${chosen?.explanation ?? ''}`;
     }

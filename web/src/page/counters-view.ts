@@ -11,17 +11,19 @@ import { comparisonSentence } from './sentences.js';
  */
 export class CountersView {
   readonly #list = element('counters', HTMLElement);
-  readonly #live: { counter: Counter; tile: HTMLElement; value: HTMLElement }[] = [];
+  readonly #live: { counter: Counter; tile: HTMLElement; label: HTMLElement; value: HTMLElement }[] = [];
   readonly #compared: { counter: Counter; mode: Mode; cell: HTMLElement }[] = [];
   readonly #verdict = element('verdict', HTMLElement);
   readonly #last: Record<Mode, Summary | null> = { speculative: null, 'cloud-only': null };
+  #isAhead = false;
 
   constructor() {
     for (const counter of liveCounters) {
       const value = make('dd', { 'data-counter': counter.name });
-      const tile = make('div', {}, make('dt', {}, counter.label), value);
+      const label = make('dt', {}, counter.label);
+      const tile = make('div', {}, label, value);
       if (counter.concerns) tile.className = 'wide';
-      this.#live.push({ counter, tile, value });
+      this.#live.push({ counter, tile, label, value });
       this.#list.append(tile);
     }
     const body = element('comparison', HTMLTableElement).tBodies[0];
@@ -39,9 +41,11 @@ export class CountersView {
   }
 
   show(statistics: Statistics | null, mode: Mode, choices?: RunChoices): void {
-    for (const { counter, tile, value } of this.#live) {
+    for (const { counter, tile, label, value } of this.#live) {
       const shown = readCounter(counter, statistics, mode, choices);
       fill(value, shown);
+      const { aheadLabel } = counter;
+      if (aheadLabel) label.textContent = choices?.isAhead ? aheadLabel : counter.label;
       if (!counter.concerns) continue;
       if (shown.value === '') tile.remove();
       else if (!tile.isConnected) this.#list.append(tile);
@@ -49,8 +53,9 @@ export class CountersView {
   }
 
   /** Keeps a finished run for the comparison. */
-  keep(summary: Summary, mode: Mode): void {
+  keep(summary: Summary, mode: Mode, isAhead: boolean): void {
     if (summary.tokens === 0) return;
+    if (mode === 'speculative') this.#isAhead = isAhead;
     this.#last[mode] = summary;
     this.#compare();
   }
@@ -59,7 +64,7 @@ export class CountersView {
     for (const { counter, mode, cell } of this.#compared) {
       fill(cell, readCounter(counter, this.#last[mode], mode));
     }
-    const sentence = comparisonSentence(this.#last.speculative, this.#last['cloud-only']);
+    const sentence = comparisonSentence(this.#last.speculative, this.#last['cloud-only'], this.#isAhead);
     if (sentence !== null) this.#verdict.textContent = sentence;
   }
 }

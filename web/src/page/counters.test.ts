@@ -21,9 +21,10 @@ const statistics = {
 
 /** The counters that have a value. */
 function shown(choices: Partial<RunChoices>, mode: Mode = 'speculative', of = statistics): string[] {
-  const all = { ...choiceDefaults, ...policyDefaults, adaptiveMode: false, maxInFlight: 1, ...choices };
+  const all = { ...choiceDefaults, ...policyDefaults, adaptiveMode: false, maxInFlight: 1 };
+  const chosen = { ...all, isAhead: false, ...choices };
   return liveCounters
-    .filter((counter) => readCounter(counter, of, mode, all).value !== '')
+    .filter((counter) => readCounter(counter, of, mode, chosen).value !== '')
     .map(({ name }) => name);
 }
 
@@ -42,6 +43,18 @@ test('what concerns a gate, a stop rule or AS² is shown under these', () => {
   expect(shown({ adaptiveMode: true })).toEqual([...always, 'streamed']);
   expect(shown({ stopRule: 'odld' })).toEqual([...always, 'optimalDraftLength', 'costRatio']);
   expect(shown({ rule: 'opt', stopRule: 'bild' })).toEqual(always);
+});
+
+test('what came in time is shown where drafts are made ahead, and nothing of rounds', () => {
+  const ahead = {
+    ...statistics,
+    inTime: 3,
+    rounds: 0,
+    drafted: 12,
+    uplinkBitsPerDraftedToken: 0,
+    roundTripMs: 0,
+  };
+  expect(shown({ isAhead: true }, 'speculative', ahead)).toEqual(['acceptanceRate', 'tokens', 'inTime']);
 });
 
 test('what was wasted is shown where rounds may be in flight', () => {

@@ -16,17 +16,21 @@ export type RunChoices = Choices &
   Readonly<Record<PolicyOption, string>> & {
     adaptiveMode: boolean;
     maxInFlight: number;
+    /** Whether the server writes and is drafted ahead of, without rounds. */
+    isAhead: boolean;
   };
 
 /** A number out of the statistics. */
 export interface Counter {
   name: Exclude<keyof Statistics, 'rule' | 'lossy'>;
   label: string;
+  /** Its name where the server is drafted ahead of, if it is another. */
+  aheadLabel?: string;
   format: (value: number) => string;
   /** Without drafts there is nothing to accept, and a stream of tokens has no round trips. */
   speculativeOnly?: boolean;
   /** What it is a share or a mean of; there is no value while there is nothing of that. */
-  of?: 'judged' | 'drafted' | 'rounds';
+  of?: readonly ('judged' | 'drafted' | 'rounds')[];
   /** Which runs it says something about, if not all. Nothing is shown of it while there is no value. */
   concerns?: (choices: RunChoices) => boolean;
 }
@@ -37,9 +41,10 @@ export const liveCounters: readonly Counter[] = [
   {
     name: 'acceptanceRate',
     label: 'Drafts accepted',
+    aheadLabel: 'Guesses right',
     format: formatPercent,
     speculativeOnly: true,
-    of: 'judged',
+    of: ['judged'],
   },
   { name: 'serverPassesPerToken', label: 'Server passes per token', format: formatNumber },
   {
@@ -47,14 +52,15 @@ export const liveCounters: readonly Counter[] = [
     label: 'Last round trip',
     format: formatMilliseconds,
     speculativeOnly: true,
-    of: 'rounds',
+    of: ['rounds'],
   },
   {
     name: 'uplinkBitsPerDraftedToken',
     label: 'Up, per drafted token',
     format: formatBits,
     speculativeOnly: true,
-    of: 'drafted',
+    // Guesses are no frames of drafts.
+    of: ['drafted', 'rounds'],
   },
   { name: 'uplinkBitsPerToken', label: 'Up, per token', format: formatBits },
   { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits },
@@ -68,6 +74,7 @@ export const liveCounters: readonly Counter[] = [
   },
   { name: 'followUps', label: 'Follow-ups, no sample kept', format: formatCount, concerns: isSampled },
   { name: 'downlinkBytesPerRejection', label: 'Down, per rejection', format: formatBytes, concerns: isSplit },
+  { name: 'inTime', label: 'Guessed in time', format: formatCount, concerns: ({ isAhead }) => isAhead },
   { name: 'passed', label: 'Passed unverified', format: formatCount, concerns: hasGate },
   { name: 'streamed', label: 'Written by the server alone', format: formatCount, concerns: isAdaptive },
   { name: 'wasted', label: 'Drafts wasted', format: formatCount, concerns: isPipelined },
@@ -84,10 +91,10 @@ export const comparedCounters: readonly Counter[] = [
   { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits },
   {
     name: 'acceptanceRate',
-    label: 'Drafts accepted',
+    label: 'Drafts accepted, or guesses right',
     format: formatPercent,
     speculativeOnly: true,
-    of: 'judged',
+    of: ['judged'],
   },
   { name: 'tokens', label: 'Tokens', format: formatCount },
 ];
@@ -103,7 +110,7 @@ export function readCounter(
   const { concerns, of } = counter;
   const applies =
     Number.isFinite(value) &&
-    (!of || statistics?.[of] !== 0) &&
+    (!of || of.every((total) => statistics?.[total] !== 0)) &&
     !((counter.speculativeOnly || concerns) && mode === 'cloud-only') &&
     (!concerns || (choices !== undefined && concerns(choices)));
   return applies ? { value: String(value), text: counter.format(value) } : { value: '', text: '–' };

@@ -1,10 +1,14 @@
-import { Outrider } from '../outrider/index.js';
+import { Outrider, willBeAhead } from '../outrider/index.js';
 import type {
+  Choices,
   ConnectionEvent,
   EngineInfo,
   Generation,
   LoadProgress,
   Mode,
+  NumberOption,
+  Round,
+  Summary,
   SuspendedGeneration,
 } from '../outrider/index.js';
 import { ChoicesView } from './choices-view.js';
@@ -15,9 +19,12 @@ import { formatBytes } from './format.js';
 import { showGuarantee } from './guarantee-view.js';
 import { LinkView } from './link-view.js';
 import { PoliciesView } from './policies-view.js';
-import { guaranteeOf, optionsFrom } from './policies.js';
+import { defaultPolicies, guaranteeOf, optionsFrom } from './policies.js';
+import type { ChosenPolicies } from './policies.js';
 import { PredictionView } from './prediction-view.js';
 import { sameLink } from './prediction.js';
+import { RaceView } from './race-view.js';
+import { lanes } from './race.js';
 import { endSentence, engineSentence, sentenceFor } from './sentences.js';
 import { isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
 import { forget, keep, kept } from './suspended.js';
@@ -38,6 +45,7 @@ const prompt = element('prompt', HTMLTextAreaElement);
 const generateButton = element('generate', HTMLButtonElement);
 const stopButton = element('stop', HTMLButtonElement);
 const cloudOnlyButton = element('cloud-only', HTMLButtonElement);
+const raceButton = element('race', HTMLButtonElement);
 const retryButton = element('retry', HTMLButtonElement);
 const alert = element('alert', HTMLElement);
 const status = element('status', HTMLElement);
@@ -47,9 +55,9 @@ const settings = settingsFromQuery(new URLSearchParams(location.search));
 prompt.value = settings.prompt;
 const text = new TextView();
 const counters = new CountersView();
-const choices = new ChoicesView(settings.choices, ({ scheme }) => {
-  policies.setScheme(scheme);
+const choices = new ChoicesView(settings.choices, () => {
   showUsedFields();
+  promise();
   remember();
 });
 const fields = new FieldsView(settings.texts, remember);
@@ -58,6 +66,7 @@ const policies = new PoliciesView(settings.policies, settings.choices.scheme, ()
   promise();
   remember();
 });
+const raceView = new RaceView();
 const prediction = new PredictionView(settings.link);
 const uplink = new UplinkView(settings.link.uplinkBitsPerSecond);
 const link = new LinkView(settings.link, (changed) => {
@@ -80,12 +89,27 @@ function setState(state: State): void {
   const canGenerate = outrider !== null && !generating;
   generateButton.setAttribute('aria-disabled', String(!canGenerate));
   cloudOnlyButton.setAttribute('aria-disabled', String(!canGenerate));
+  raceButton.setAttribute('aria-disabled', String(!canGenerate));
   stopButton.setAttribute('aria-disabled', String(!generating));
+}
+
+/** Whether the server writes the next text, and is drafted ahead of. */
+function isAhead(): boolean {
+  const { scheme } = choices.choices;
+  const { rule, gate } = policies.settings.names;
+  const next = { mode: 'speculative', scheme, rule, gate, compareSchemes: false } as const;
+  // A server that is not known yet takes guesses, as most do.
+  return willBeAhead(next, outrider?.session ?? { maxGuesses: 1 });
 }
 
 function showUsedFields(): void {
   const { stopRule, gate } = policies.settings.names;
-  fields.show((option) => isUsed(option, choices.choices, stopRule, gate));
+  const { scheme } = choices.choices;
+  const ahead = isAhead();
+  const effective = ahead ? 'ahead' : scheme;
+  choices.show(effective);
+  policies.setScheme(scheme, ahead);
+  fields.show((option) => isUsed(option, { ...choices.choices, scheme: effective }, stopRule, gate));
 }
 
 /** Until there is a text, what is said of its guarantee is said of the next. */
@@ -122,7 +146,7 @@ async function load(): Promise<void> {
     const size = `${formatBytes(weightBytes)} (${formatBytes(memoryBytes)} of memory)`;
     showLoad(`Draft ready: ${size}, ${vocabSize} tokens, context ${contextLength}`, null);
     setState('ready');
-    if (suspended) void run(suspended.request.mode, suspended);
+    if (suspended) void start(suspended.request.mode, suspended);
     suspended = null;
   } catch (error) {
     showLoad('Not ready', null);
@@ -173,50 +197,122 @@ function showConnection(event: ConnectionEvent): void {
     event.state === 'reconnecting' ? 'The connection is lost; connecting again' : 'Connected again';
 }
 
-/** @param before a generation to go on with, in place of a new one */
-async function run(mode: Mode, before: SuspendedGeneration | null = null): Promise<void> {
-  if (!outrider || generation) return;
+/** What a run is asked for. */
+interface Task {
+  mode: Mode;
+  values: Partial<Record<NumberOption, number>>;
+  choices: Choices;
+  /** Null for the server alone, which needs none. */
+  policies: ChosenPolicies | null;
+  /** Whether to compute what other schemes would have cost, where there are rounds. */
+  compares: boolean;
+}
+
+/** The numbers of the form; null if one is out of range, which the page then says. */
+function readNumbers(): Task['values'] | null {
   complain('');
   const options = fields.read();
-  if ('reason' in options) {
-    complain(options.reason);
-    return;
+  if (!('reason' in options)) return options.values;
+  complain(options.reason);
+  return null;
+}
+
+/**
+ * Runs what the form asks for.
+ * @param before a generation to go on with, in place of a new one
+ */
+async function start(mode: Mode, before: SuspendedGeneration | null = null): Promise<void> {
+  if (!outrider || generation) return;
+  const values = readNumbers();
+  if (!values) return;
+  const chosen = mode === 'speculative' ? policies.read() : null;
+  if (chosen && 'reason' in chosen) return complain(chosen.reason);
+  await run({ mode, values, choices: choices.choices, policies: chosen, compares: true }, () => {}, before);
+}
+
+/** Runs the lanes one after the other: at once they would take the processor from each other. */
+async function race(): Promise<void> {
+  if (!outrider || generation) return;
+  const values = readNumbers();
+  if (!values) return;
+  const linkAtFirst = link.link;
+  raceView.begin(values.maxNewTokens ?? 1);
+  for (const { name, mode, scheme } of lanes) {
+    if (name === 'ahead' && outrider.session.maxGuesses === 0) {
+      raceView.skip(name, 'This server takes no guesses: it cannot be drafted ahead of.');
+      continue;
+    }
+    const summary = await run(
+      {
+        mode,
+        values,
+        choices: { ...choices.choices, scheme },
+        policies: mode === 'speculative' ? defaultPolicies() : null,
+        compares: false,
+      },
+      (round) => raceView.add(name, round),
+    );
+    if (!summary || summary.finish === 'cancelled') break;
+    raceView.finish(name, summary);
   }
-  // The server alone needs none of them.
-  const chosenPolicies = mode === 'speculative' ? policies.read() : null;
-  if (chosenPolicies && 'reason' in chosenPolicies) {
-    complain(chosenPolicies.reason);
-    return;
-  }
+  raceView.end(!sameLink(linkAtFirst, link.link));
+}
+
+/**
+ * Runs a task, and shows all of it.
+ * @param before a generation to go on with, in place of a new one
+ * @returns null if it failed
+ */
+async function run(
+  task: Task,
+  onRound: (round: Round) => void,
+  before: SuspendedGeneration | null = null,
+): Promise<Summary | null> {
+  if (!outrider) return null;
+  const { mode, values, policies: chosenPolicies } = task;
   delete main.dataset['finish'];
   const prompted = before?.request.prompt ?? prompt.value;
   const linkAtFirst = link.link;
+  const { rule, gate, stopRule } = chosenPolicies?.policies ?? defaultPolicies().policies;
+  const asked = {
+    mode,
+    scheme: task.choices.scheme,
+    rule: rule.name,
+    gate: gate.name,
+    compareSchemes: false,
+  };
+  const ahead = willBeAhead(before?.request ?? asked, outrider.session);
   const chosen = {
-    ...choices.choices,
-    ...policies.settings.names,
-    adaptiveMode: policies.settings.adaptiveMode,
-    maxInFlight: options.values.maxInFlight ?? 1,
+    ...task.choices,
+    ...{ rule: rule.name, gate: gate.name, stopRule: stopRule.name },
+    adaptiveMode: chosenPolicies?.adaptiveMode ?? false,
+    maxInFlight: values.maxInFlight ?? 1,
+    isAhead: ahead,
   };
   text.begin(prompted);
   counters.show(null, mode, chosen);
   if (chosenPolicies) {
-    uplink.begin(chosen, chosen.gate, chosen.stopRule);
-    prediction.begin(chosenPolicies, chosen.maxInFlight);
+    uplink.begin(chosen);
+    prediction.begin(chosenPolicies, chosen.maxInFlight, ahead);
   }
   hasText = true;
-  showGuarantee(guarantee, guaranteeOf(chosenPolicies), true);
+  showGuarantee(guarantee, guaranteeOf(chosenPolicies, ahead), true);
   const waiting = new Patience(() => {
     status.textContent = `No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`;
   });
-  const progress = mode === 'speculative' ? 'Drafting and verifying' : 'The server decodes alone';
+  const progress = ahead
+    ? 'The server writes, and is drafted ahead of'
+    : mode === 'speculative'
+      ? 'Drafting and verifying'
+      : 'The server decodes alone';
   try {
     generation = before
       ? outrider.resume(before)
       : outrider.generate(prompted, {
-          ...options.values,
-          ...choices.choices,
+          ...values,
+          ...task.choices,
           ...(chosenPolicies && optionsFrom(chosenPolicies)),
-          compareSchemes: true,
+          compareSchemes: task.compares && !ahead,
           mode,
         });
     setState('generating');
@@ -227,6 +323,7 @@ async function run(mode: Mode, before: SuspendedGeneration | null = null): Promi
       if (status.textContent !== progress) status.textContent = progress;
       keep(generation.suspend());
       text.add(round);
+      onRound(round);
       counters.show(round.statistics, mode, chosen);
       link.show(round.statistics);
       uplink.add(round);
@@ -234,7 +331,7 @@ async function run(mode: Mode, before: SuspendedGeneration | null = null): Promi
     }
     const summary = await generation.summary;
     if (summary.tokens > 0) counters.show(summary, mode, chosen);
-    counters.keep(summary, mode);
+    counters.keep(summary, mode, ahead);
     // A link that changed meanwhile was two links.
     if (mode === 'cloud-only' && sameLink(linkAtFirst, link.link)) {
       prediction.compareWith(summary, linkAtFirst);
@@ -243,11 +340,13 @@ async function run(mode: Mode, before: SuspendedGeneration | null = null): Promi
     status.textContent = endSentence(summary);
     generation = null;
     setState('finished');
+    return summary;
   } catch (error) {
     generation = null;
     status.textContent = '';
     complain(sentenceFor(error));
     setState('failed');
+    return null;
   } finally {
     forget();
     waiting.end();
@@ -296,16 +395,17 @@ let rememberTimer: ReturnType<typeof setTimeout> | undefined;
 
 element('compose', HTMLFormElement).addEventListener('submit', (event) => {
   event.preventDefault();
-  void run('speculative');
+  void start('speculative');
 });
-cloudOnlyButton.addEventListener('click', () => void run('cloud-only'));
+cloudOnlyButton.addEventListener('click', () => void start('cloud-only'));
+raceButton.addEventListener('click', () => void race());
 stopButton.addEventListener('click', () => generation?.stop());
 retryButton.addEventListener('click', () => void load());
 prompt.addEventListener('input', remember);
 document.addEventListener('keydown', (event) => {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
-    void run('speculative');
+    void start('speculative');
   } else if (event.key === 'Escape') {
     generation?.stop();
   }

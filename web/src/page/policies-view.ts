@@ -1,4 +1,4 @@
-import { policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
+import { policyDefaults, policyOptions, reasonAgainstPolicy } from '../outrider/index.js';
 import type { Heads, Policy, Scheme } from '../outrider/index.js';
 import { addField, element, make } from './elements.js';
 import { showGuarantee } from './guarantee-view.js';
@@ -41,6 +41,7 @@ export class PoliciesView {
   readonly #onChange: () => void;
   #settings: PolicySettings;
   #scheme: Scheme;
+  #isAhead = false;
   #heads: Heads | null = null;
   #guarantee: Guarantee | null = null;
 
@@ -73,9 +74,15 @@ export class PoliciesView {
     this.#show();
   }
 
-  /** The scheme decides which rules can be had. */
-  setScheme(scheme: Scheme): void {
+  /**
+   * The scheme decides which rules can be had.
+   * @param isAhead whether it has no rounds: nothing then ends one
+   */
+  setScheme(scheme: Scheme, isAhead: boolean): void {
+    if (scheme === this.#scheme && isAhead === this.#isAhead) return;
+    element('rounds', HTMLFieldSetElement).hidden = isAhead;
     this.#scheme = scheme;
+    this.#isAhead = isAhead;
     this.#show();
   }
 
@@ -87,6 +94,10 @@ export class PoliciesView {
     const values: ChosenPolicies['values'] = {};
     for (const row of this.#rows) {
       const { option } = row.select;
+      if (this.#isAhead && option === 'stopRule') {
+        policies[option] = policyOf(option, policyDefaults[option]);
+        continue;
+      }
       const policy = this.#chosen(row);
       const reason = reasonAgainstPolicy(policy, option, this.#scheme, heads);
       if (reason !== null) {
@@ -102,7 +113,7 @@ export class PoliciesView {
       }
       values[policyOptions[option].parameter] = value;
     }
-    return { policies, values, adaptiveMode: this.#settings.adaptiveMode };
+    return { policies, values, adaptiveMode: this.#settings.adaptiveMode && !this.#isAhead };
   }
 
   #chosen({ select: { option } }: Row): Policy {
@@ -216,7 +227,7 @@ export class PoliciesView {
       row.input.setAttribute('aria-invalid', String(wrong));
       row.inputReason.textContent = wrong ? value.reason : '';
     }
-    this.#guarantee = guaranteeOf({ policies, values: numbers });
+    this.#guarantee = guaranteeOf({ policies, values: numbers }, this.#isAhead);
     showGuarantee(element('guarantee-chosen', HTMLElement), this.#guarantee);
   }
 }

@@ -105,6 +105,14 @@ export interface ChosenPolicies {
   adaptiveMode: boolean;
 }
 
+/** Those of nobody's choice: the exact rule, no gate, rounds of a fixed length. */
+export function defaultPolicies(): ChosenPolicies {
+  const policies = Object.fromEntries(
+    policySelects.map(({ option }) => [option, policyOf(option, policyDefaults[option])]),
+  ) as ChosenPolicies['policies'];
+  return { policies, values: {}, adaptiveMode: false };
+}
+
 /** The same as the package wants them. */
 export function optionsFrom({ policies, values, adaptiveMode }: ChosenPolicies): GenerateOptions {
   const { rule, gate, stopRule } = policies;
@@ -117,8 +125,20 @@ export interface Guarantee {
   sentence: string;
 }
 
-/** Whether a text is distributed as the server's model would have it, and by what it is not; null: by the server alone. */
-export function guaranteeOf(chosen: Pick<ChosenPolicies, 'policies' | 'values'> | null): Guarantee {
+/**
+ * Whether a text is distributed as the server's model would have it, and by what it is not; null: by the server alone.
+ * @param isAhead whether the server writes, and is drafted ahead of
+ */
+export function guaranteeOf(
+  chosen: Pick<ChosenPolicies, 'policies' | 'values'> | null,
+  isAhead = false,
+): Guarantee {
+  if (isAhead) {
+    return {
+      lossy: false,
+      sentence: 'The text is the one that the server’s own model writes alone at this seed, token for token.',
+    };
+  }
   if (!chosen) return { lossy: false, sentence: 'The server’s own model wrote it alone.' };
   const { policies, values } = chosen;
   const guilty = (['rule', 'gate'] as const)

@@ -21,7 +21,7 @@ export class PredictionView {
   /** The last run of the server alone, and the link that it was on. */
   #alone: { tokensPerSecond: number; link: Link } | null = null;
   #link: Link;
-  #run: (PredictedRun & { isAdaptive: boolean }) | null = null;
+  #run: (PredictedRun & { isAdaptive: boolean; isAhead: boolean }) | null = null;
   #times = new RoundTimes();
   #statistics: Statistics | null = null;
 
@@ -41,12 +41,13 @@ export class PredictionView {
   }
 
   /** A speculative run under these policies begins. */
-  begin({ policies, adaptiveMode }: ChosenPolicies, maxInFlight: number): void {
+  begin({ policies, adaptiveMode }: ChosenPolicies, maxInFlight: number, isAhead: boolean): void {
     this.#run = {
       hasBonus: policies.rule.hasBonus ?? false,
       hasGate: policies.gate.name !== 'none',
       isPipelined: maxInFlight > 1,
       isAdaptive: adaptiveMode,
+      isAhead,
     };
     this.#times = new RoundTimes();
     this.#statistics = null;
@@ -86,6 +87,7 @@ export class PredictionView {
       hasGate: this.#run?.hasGate ?? false,
       isPipelined: this.#run?.isPipelined ?? false,
       isAdaptive: this.#run?.isAdaptive ?? false,
+      isAhead: this.#run?.isAhead ?? false,
     });
   }
 }

@@ -41,6 +41,7 @@ test('eight costs are compared, one of them sent', () => {
       ]);
     }
   }
+  expect(new SchemeBits('auto', 'enumerative').sent).toBe('k-sqs');
 });
 
 test('bits are those of all rounds, per drafted token and not per round', () => {

@@ -1,7 +1,7 @@
 // What the drafts of a generation cost on the uplink under the scheme in use, and would have cost under the others.
 
 import { codes, schemes } from '../outrider/index.js';
-import type { Code, ComparedScheme, RoundRecord, Scheme } from '../outrider/index.js';
+import type { Code, ComparedScheme, RoundRecord, RoundScheme, Scheme } from '../outrider/index.js';
 
 /** One scheme's cost for the drafts of a generation. */
 export interface SchemeCost {
@@ -15,14 +15,14 @@ export interface SchemeCost {
   roundBits: number;
 }
 
-/** Everything that is compared, in the order of the schemes. */
-export const comparedSchemes: readonly ComparedScheme[] = (Object.keys(schemes) as Scheme[]).flatMap(
-  (scheme): ComparedScheme[] => (scheme === 'k-sqs' ? [scheme, 'k-sqs/adaptive'] : [scheme]),
-);
+/** Everything that is compared, in the order of the schemes: those that have rounds. */
+export const comparedSchemes: readonly ComparedScheme[] = (Object.keys(schemes) as Scheme[])
+  .filter(hasRounds)
+  .flatMap((scheme): ComparedScheme[] => (scheme === 'k-sqs' ? [scheme, 'k-sqs/adaptive'] : [scheme]));
 
 /** The rounds of one generation, added up. Rounds without drafts do not count: nobody else would have sent any either. */
 export class SchemeBits {
-  readonly #scheme: Scheme;
+  readonly #scheme: RoundScheme;
   readonly #code: Code;
   readonly #payloadBits = new Map<ComparedScheme, number>();
   #rounds = 0;
@@ -31,7 +31,8 @@ export class SchemeBits {
   #frameBits = 0;
 
   constructor(scheme: Scheme, code: Code) {
-    this.#scheme = scheme;
+    // Where automatic is not ahead of the server, it is rounds of this scheme.
+    this.#scheme = hasRounds(scheme) ? scheme : 'k-sqs';
     this.#code = code;
   }
 
@@ -83,6 +84,10 @@ export class SchemeBits {
 /** How long bits take at a rate, in milliseconds; NaN if the rate has no limit to compute with. */
 export function transferMs(bits: number, bitsPerSecond: number | null): number {
   return bitsPerSecond === null ? Number.NaN : (1000 * bits) / bitsPerSecond;
+}
+
+function hasRounds(scheme: Scheme): scheme is RoundScheme {
+  return scheme !== 'auto' && scheme !== 'ahead';
 }
 
 function comparedLabel(scheme: ComparedScheme): string {

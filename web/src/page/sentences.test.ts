@@ -11,12 +11,21 @@ import {
 } from './sentences.js';
 
 const at = (tokensPerSecond: number): Summary =>
-  ({ tokens: 128, tokensPerSecond, serverPassesPerToken: 0.4, finish: 'length' }) as Summary;
+  ({ tokens: 128, tokensPerSecond, serverPassesPerToken: 0.4, inTime: 3, finish: 'length' }) as Summary;
 
 test('speculation is called slower when it is', () => {
   expect(comparisonSentence(at(30), at(60))).toMatch(/^Speculation was slower than the server alone \(50 %/);
   expect(comparisonSentence(at(61), at(60))).toMatch(/about as fast/);
   expect(comparisonSentence(at(120), at(60))).toMatch(/2.00 times as fast .* 0.40 server passes/);
+});
+
+test('drafting ahead is called by its name', () => {
+  expect(comparisonSentence(at(61), at(60), true)).toMatch(/^Drafting ahead was about as fast as/);
+  expect(comparisonSentence(at(30), at(60), true)).toMatch(/^Drafting ahead was slower/);
+  expect(comparisonSentence(at(90), at(60), true)).toMatch(/^Drafting ahead was 1.50 times as fast/);
+  expect(comparisonSentence({ ...at(90), inTime: 0 }, at(60), true)).toMatch(
+    /^No guess came in time, .* 150 % of/,
+  );
 });
 
 test('nothing is compared before there are two runs', () => {
@@ -67,9 +76,10 @@ test('where a gate leaves nothing to draft, the budget is not blamed', () => {
 });
 
 test('a prediction says what it stands on, or what it lacks', () => {
-  const run = { isAloneKnown: true, hasGate: false, isPipelined: false, isAdaptive: false };
+  const run = { isAloneKnown: true, hasGate: false, isPipelined: false, isAdaptive: false, isAhead: false };
   expect(predictionSentence(run)).toMatch(/^Predicted: /);
   expect(predictionSentence({ ...run, isAdaptive: true })).toMatch(/^Predicted is drafting on its own/);
+  expect(predictionSentence({ ...run, isAhead: true })).toMatch(/no rounds.* measured only/);
   expect(predictionSentence({ ...run, hasGate: true })).toMatch(/measured only/);
   expect(predictionSentence({ ...run, isPipelined: true })).toMatch(/^Rounds .* measured only/);
   expect(predictionSentence({ ...run, isAloneKnown: false })).toMatch(/^Run Cloud only once on this link/);

@@ -80,19 +80,34 @@ export function endSentence(summary: Summary): string {
   return `${reasons[summary.finish]}${rate}.`;
 }
 
-/** What the last two runs say about speculation; null while there are not both. */
-export function comparisonSentence(speculative: Summary | null, cloudOnly: Summary | null): string | null {
+/**
+ * What the last two runs say about speculation; null while there are not both.
+ * @param isAhead whether there were no rounds: the server wrote, and was drafted ahead of
+ */
+export function comparisonSentence(
+  speculative: Summary | null,
+  cloudOnly: Summary | null,
+  isAhead = false,
+): string | null {
   if (!speculative || !cloudOnly) return null;
   const ratio = speculative.tokensPerSecond / cloudOnly.tokensPerSecond;
   if (!Number.isFinite(ratio) || ratio === 0) return null;
+  if (isAhead && speculative.inTime === 0) return unaidedSentence(speculative, cloudOnly);
+  const who = isAhead ? 'Drafting ahead' : 'Speculation';
   const speed =
     ratio >= 1.05
-      ? `Speculation was ${formatNumber(ratio)} times as fast as the server alone`
+      ? `${who} was ${formatNumber(ratio)} times as fast as the server alone`
       : ratio <= 0.95
-        ? `Speculation was slower than the server alone (${formatPercent(ratio)} of its speed)`
-        : 'Speculation was about as fast as the server alone';
+        ? `${who} was slower than the server alone (${formatPercent(ratio)} of its speed)`
+        : `${who} was about as fast as the server alone`;
   const passes = formatNumber(speculative.serverPassesPerToken);
   return `${speed}, with ${passes} server passes per token.`;
+}
+
+/** Of a run whose every token the server wrote without help. */
+export function unaidedSentence(ahead: Summary, alone: Summary): string {
+  const share = formatPercent(ahead.tokensPerSecond / alone.tokensPerSecond);
+  return `No guess came in time, so that the server wrote as it does alone (measured: ${share} of that speed).`;
 }
 
 /** What a line chart shows, for those who do not see it. */
@@ -135,15 +150,23 @@ export function draftsSentence(
   return `${count} of ${label}, ${each}. What the other schemes would have sent for the same drafts is computed here.`;
 }
 
+/** Why there is nothing to compare of a run that was drafted ahead of the server. */
+export const aheadCostsSentence =
+  'Ahead of the server a guess is sent as its token alone, a few at a time. Choose a scheme of rounds, such as K-SQS, to see what its drafts cost and what those of the other schemes would have.';
+
 /** What the prediction stands on, or what it lacks. */
 export function predictionSentence(run: {
   isAloneKnown: boolean;
   hasGate: boolean;
   isPipelined: boolean;
   isAdaptive: boolean;
+  isAhead: boolean;
 }): string {
   if (!run.isAloneKnown) {
     return 'Run Cloud only once on this link to compare: the speed-up is over its tokens per second.';
+  }
+  if (run.isAhead) {
+    return 'Ahead of the server there are no rounds, so that the speed-up is measured only.';
   }
   if (run.hasGate) {
     return 'Passed tokens are outside of the closed form, so that the speed-up is measured only.';

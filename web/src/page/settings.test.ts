@@ -106,6 +106,10 @@ test('only what the scheme uses is shown', () => {
   expect(shown({ scheme: 'dssd' })).toEqual(['downlink', 'downlinkSamples']);
   expect(shown({ scheme: 'dssd', downlink: 'full' })).toEqual(['downlink']);
   expect(shown({ scheme: 'coupled' })).toEqual([]);
+  expect(shown({ scheme: 'auto' })).toEqual(['code', 'latticeResolution', 'supportSize']);
+  expect(shown({ scheme: 'ahead' })).toEqual([]);
+  const ahead = fields.filter(({ option }) => isUsed(option, { ...choiceDefaults, scheme: 'ahead' }));
+  expect(ahead.map(({ group }) => group)).toEqual(Array(5).fill('sampling'));
 });
 
 test('γ is shown to the stop rules that go by it', () => {

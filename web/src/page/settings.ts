@@ -51,6 +51,8 @@ export function isUsed(
   stopRule: string = policyDefaults.stopRule,
   gate: string = policyDefaults.gate,
 ): boolean {
+  // Ahead of the server there are none.
+  if (choices.scheme === 'ahead' && { ...numbers, ...names }[option].group === 'rounds') return false;
   const chosen = { ...choices, stopRule, gate, rule: policyDefaults.rule };
   return (Object.keys(names) as (keyof typeof names)[]).every((kind) => {
     const readers = names[kind].entries.filter(({ options }) => options.includes(option));

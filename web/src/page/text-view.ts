@@ -7,7 +7,8 @@ const origins: Readonly<Record<Origin, { name: string; meaning: string }>> = {
   passed: { name: 'Passed', meaning: 'written here, never verified' },
   resampled: { name: 'Resampled', meaning: 'the server’s, for a rejected draft' },
   bonus: { name: 'Bonus', meaning: 'the server’s, nothing was rejected' },
-  cloud: { name: 'Cloud', meaning: 'decoded by the server alone' },
+  late: { name: 'Late', meaning: 'the server’s, guessed here too late' },
+  cloud: { name: 'Cloud', meaning: 'written by the server alone' },
 };
 
 const noTallies: Readonly<Record<Origin, number>> = {
@@ -15,6 +16,7 @@ const noTallies: Readonly<Record<Origin, number>> = {
   passed: 0,
   resampled: 0,
   bonus: 0,
+  late: 0,
   cloud: 0,
 };
 

@@ -1,10 +1,11 @@
-import type { Choices, Round, RoundRecord } from '../outrider/index.js';
+import type { Round, RoundRecord } from '../outrider/index.js';
 import { ChartView } from './chart-view.js';
+import type { RunChoices } from './counters.js';
 import { element } from './elements.js';
 import { formatCount, formatProbability } from './format.js';
 import { SchemeBitsView } from './scheme-bits-view.js';
 import { SchemeBits } from './scheme-bits.js';
-import { draftsSentence } from './sentences.js';
+import { aheadCostsSentence, draftsSentence } from './sentences.js';
 
 /** What the drafts of the last speculative run cost on the uplink: over its rounds, and beside the other schemes. */
 export class UplinkView {
@@ -37,11 +38,15 @@ export class UplinkView {
   }
 
   /** Empties the view for a speculative run with these choices. */
-  begin({ scheme, code }: Choices, gate: string, stopRule: string): void {
+  begin({ scheme, code, gate, stopRule, isAhead }: RunChoices): void {
     this.#gate = gate;
     this.#stopRule = stopRule;
-    this.#bits = new SchemeBits(scheme, code);
+    this.#bits = isAhead ? null : new SchemeBits(scheme, code);
     this.#records = [];
+    if (isAhead) {
+      this.#note.textContent = aheadCostsSentence;
+      this.#costs.hidden = true;
+    }
     this.#draw();
   }
 

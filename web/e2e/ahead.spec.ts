@@ -1,0 +1,99 @@
+// Drafting ahead of a text that the server writes: whatever is guessed, the text is the one that it writes alone.
+
+import { expect, test } from './fixtures.js';
+import type { Demo } from './fixtures.js';
+import { startSlowServer } from './grown.js';
+import type { Server } from './server.js';
+
+const prompts = ['Once upon a time', 'The giant lifted his great club'];
+
+/** A server whose forward passes take so long that guesses come in time. */
+let slow: Server;
+
+test.beforeAll(async ({}, info) => {
+  slow = await startSlowServer(info.outputPath('grown.gguf'));
+});
+
+test.afterAll(async () => {
+  await slow?.kill();
+});
+
+const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
+
+for (const temperature of [0, 0.8]) {
+  test(`T = ${temperature}: the text is that of the server alone, and guesses come in time at some link`, async ({
+    demo,
+  }) => {
+    test.setTimeout(5 * 60_000);
+    await demo.open(slow, { scheme: 'ahead', temperature, maxNewTokens: 128 });
+    let inTime = 0;
+    const origins = new Set<string>();
+    for (const [index, prompt] of prompts.entries()) {
+      await demo.page.locator('#prompt').fill(prompt);
+      await demo.set('seed', index + 1);
+      await demo.slide('round-trip', 0);
+      await demo.run('Cloud only');
+      const alone = await shownIds(demo);
+      expect(alone.length, prompt).toBeGreaterThan(0);
+      for (const roundTrip of [0, 30, 300]) {
+        await demo.slide('round-trip', roundTrip);
+        await demo.run();
+        expect(await shownIds(demo), `${prompt}: ${roundTrip} ms`).toEqual(alone);
+        const tokens = await demo.tokens();
+        for (const { origin } of tokens) origins.add(origin);
+        const counted = await demo.counter('inTime');
+        expect(tokens.filter(({ origin }) => origin === 'accepted')).toHaveLength(counted);
+        inTime += counted;
+      }
+    }
+    expect(inTime).toBeGreaterThan(0);
+    for (const origin of origins) expect(['accepted', 'late', 'cloud']).toContain(origin);
+  });
+}
+
+test('in front of the default target, far faster than the link, the text is the same', async ({
+  demo,
+  server,
+}) => {
+  await demo.open(server, { scheme: 'ahead', temperature: 0.8, maxNewTokens: 96, seed: 2 });
+  await demo.run('Cloud only');
+  const alone = await shownIds(demo);
+  for (const roundTrip of [0, 100]) {
+    await demo.slide('round-trip', roundTrip);
+    await demo.run();
+    expect(await shownIds(demo), `${roundTrip} ms`).toEqual(alone);
+  }
+});
+
+test('automatic is ahead by default, rounds where the rule is lossy, and the page says which', async ({
+  demo,
+  server,
+}) => {
+  const { page } = demo;
+  await demo.open(server, { maxNewTokens: 24 });
+  await expect(page.locator('#scheme')).toHaveValue('auto');
+  await expect(page.locator('#rounds')).toBeHidden();
+  await demo.run();
+  await expect(page.locator('#guarantee')).toContainText('writes alone at this seed, token for token');
+  await expect(page.locator('#uplink-note')).toContainText('Ahead of the server');
+  await expect(page.locator('#uplink-costs')).toBeHidden();
+  for (const { origin } of await demo.tokens()) expect(['accepted', 'late', 'cloud']).toContain(origin);
+  await demo.run('Cloud only');
+  await expect(page.locator('#verdict')).toContainText(/^(Drafting ahead was|No guess came in time)/);
+  await expect(page.locator('#prediction-note')).toHaveText(/^Ahead of the server there are no rounds/);
+
+  await demo.choose('rule', 'lossy');
+  await expect(page.locator('#rounds')).toBeVisible();
+  await demo.run();
+  await expect(page.locator('#scheme-bits tr[data-sent="true"]')).toHaveAttribute('data-scheme', 'k-sqs');
+  for (const { origin } of await demo.tokens()) expect(['accepted', 'resampled', 'bonus']).toContain(origin);
+});
+
+test('a gate cannot be had ahead of the server', async ({ demo, server }) => {
+  const { page } = demo;
+  await demo.open(server, { scheme: 'ahead', gate: 'token-cascade', maxNewTokens: 8 });
+  await page.getByRole('button', { name: 'Generate' }).click();
+  await expect(demo.alert).toHaveText('token-cascade needs rounds, which the scheme ahead does not have.');
+  await demo.choose('gate', 'none');
+  await demo.run();
+});

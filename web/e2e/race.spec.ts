@@ -1,0 +1,66 @@
+// The race: three ways to a text, one after the other.
+
+import { expect, test } from './fixtures.js';
+import type { Demo } from './fixtures.js';
+
+/** The lanes' states, and their numbers by name; NaN where there are none. */
+function lanesOf(demo: Demo) {
+  return demo.page.locator('#lanes > li').evaluateAll((items) =>
+    items.map((item) => ({
+      lane: item.getAttribute('data-lane'),
+      state: item.getAttribute('data-state'),
+      picture: item.querySelector('svg')?.getAttribute('aria-label') ?? '',
+      ...Object.fromEntries(
+        [...item.querySelectorAll('[data-race]')].map((cell): [string, number] => [
+          cell.getAttribute('data-race') ?? '',
+          Number(cell.getAttribute('data-value') || Number.NaN),
+        ]),
+      ),
+    })),
+  ) as Promise<({ lane: string; state: string; picture: string } & Record<string, number | string>)[]>;
+}
+
+const sentence = (demo: Demo) => demo.page.locator('#race-sentence');
+
+for (const temperature of [0, 0.8]) {
+  test(`T = ${temperature}: three lanes run, and the first and the last write the same text`, async ({
+    demo,
+    server,
+  }, info) => {
+    await demo.open(server, { temperature, maxNewTokens: 64, seed: 3 });
+    await demo.slide('round-trip', 50);
+    await demo.page.getByRole('button', { name: 'Race' }).click();
+    await expect(sentence(demo)).toHaveText(
+      /^The server alone and never waiting wrote the same \d+ tokens\. (So did the rounds|The rounds wrote another.*)\. (No guess came in time.*\.|Never waiting was .* the server alone.*) .*the rounds.*\.$/,
+      { timeout: 100_000 },
+    );
+    if (temperature === 0) await expect(sentence(demo)).toContainText('So did the rounds.');
+    const lanes = await lanesOf(demo);
+    expect(lanes.map(({ lane, state }) => [lane, state])).toEqual([
+      ['alone', 'done'],
+      ['rounds', 'done'],
+      ['ahead', 'done'],
+    ]);
+    for (const lane of lanes) {
+      expect(lane.picture).toMatch(/: \d+ tokens in [\d.]+ s; \d+ drafted here and in time, /);
+      for (const name of ['tokensPerSecond', 'elapsedMs', 'uplinkBytes', 'downlinkBytes', 'serverPasses']) {
+        expect(lane[name], `${lane.lane}: ${name}`).toBeGreaterThan(0);
+      }
+    }
+    await demo.page.screenshot({ path: info.outputPath('race.png'), fullPage: true });
+  });
+}
+
+test('a race that is stopped claims nothing, and the page goes on', async ({ demo, server }) => {
+  await demo.open(server, { maxNewTokens: 256 });
+  await demo.slide('round-trip', 300);
+  await demo.page.getByRole('button', { name: 'Race' }).click();
+  await expect(demo.page.locator('[data-lane="rounds"]')).toHaveAttribute('data-state', 'running');
+  await demo.page.getByRole('button', { name: 'Stop' }).click();
+  await expect(demo.main).toHaveAttribute('data-finish', 'cancelled', { timeout: 5_000 });
+  await expect(sentence(demo)).toHaveText('');
+  expect((await lanesOf(demo)).map(({ state }) => state)).toEqual(['done', 'running', 'waiting']);
+  await demo.slide('round-trip', 0);
+  await demo.set('maxNewTokens', 8);
+  await demo.run();
+});

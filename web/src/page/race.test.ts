@@ -1,0 +1,89 @@
+import { expect, test } from 'vitest';
+import type { Origin, Round, Statistics, Summary } from '../outrider/index.js';
+import { firstDifference, lanes, pathsOf, raceSentence, Track, trackSentence } from './race.js';
+
+const round = (elapsedMs: number, ...origins: Origin[]): Round => ({
+  tokens: origins.map((origin, id) => ({ id, text: 'x', origin })),
+  statistics: { elapsedMs } as Statistics,
+  round: null,
+});
+const run = (tokensPerSecond: number, ...tokenIds: number[]): Summary =>
+  ({ tokenIds, tokensPerSecond, inTime: 1, finish: 'length' }) as Summary;
+
+test('the lanes are the server alone, the papers’ rounds, and never waiting', () => {
+  expect(lanes.map(({ name, mode, scheme }) => [name, mode, scheme])).toEqual([
+    ['alone', 'cloud-only', 'ahead'],
+    ['rounds', 'speculative', 'k-sqs'],
+    ['ahead', 'speculative', 'ahead'],
+  ]);
+});
+
+test('tokens that came together share the time since those before', () => {
+  const track = new Track();
+  track.add(round(100, 'cloud'));
+  track.add(round(160, 'accepted', 'accepted', 'late'));
+  expect(track.slabs).toEqual([
+    { fromMs: 0, toMs: 100, tokens: 1, kind: 'cloud' },
+    { fromMs: 100, toMs: 120, tokens: 2, kind: 'accepted' },
+    { fromMs: 120, toMs: 140, tokens: 3, kind: 'accepted' },
+    { fromMs: 140, toMs: 160, tokens: 4, kind: 'late' },
+  ]);
+  // What a verdict of a round adds is the server's own.
+  track.add(round(150, 'bonus'));
+  expect(track.slabs.at(-1)).toEqual({ fromMs: 160, toMs: 160, tokens: 5, kind: 'cloud' });
+  track.add(round(400));
+  expect(track).toMatchObject({ tokens: 5, endMs: 160 });
+  expect(trackSentence('Rounds', track)).toBe(
+    'Rounds: 5 tokens in 0.16 s; 2 drafted here and in time, 1 guessed too late, 2 the server’s own.',
+  );
+  expect(trackSentence('Rounds', new Track())).toBe('Rounds: nothing yet.');
+});
+
+test('a slab is as wide as its token took and as high as there are tokens', () => {
+  const track = new Track();
+  track.add(round(100, 'cloud'));
+  track.add(round(200, 'accepted'));
+  expect(pathsOf(track, { ms: 400, tokens: 4 }, { width: 200, height: 40 })).toEqual({
+    cloud: 'M0.0 40V30.0H50.0V40Z',
+    accepted: 'M50.0 40V20.0H100.0V40Z',
+    late: '',
+  });
+});
+
+test('texts are compared to their ends', () => {
+  expect(firstDifference([1, 2], [1, 2])).toBeNull();
+  expect(firstDifference([1, 2], [1, 3])).toBe(1);
+  expect(firstDifference([1, 2], [1, 2, 3])).toBe(2);
+  expect(firstDifference([1, 2, 3], [1, 2])).toBe(2);
+});
+
+test('the same text is said to be, and another is a fault', () => {
+  const alone = run(50, 1, 2);
+  expect(raceSentence({ alone, rounds: run(25, 1, 9), ahead: run(75, 1, 2) }, false)).toBe(
+    'The server alone and never waiting wrote the same 2 tokens. The rounds wrote another, of the same distribution. ' +
+      'Never waiting was 1.50 times as fast as the server alone and 3.00 times as fast as the rounds.',
+  );
+  expect(raceSentence({ alone, rounds: run(25, 1, 2), ahead: run(40, 1, 2) }, false)).toMatch(
+    /So did the rounds\. Never waiting was slower than the server alone \(80 % of the speed\)/,
+  );
+  expect(raceSentence({ alone, ahead: run(50, 1, 3) }, false)).toMatch(
+    /wrote different texts, from token 2 on\. .* about as fast as the server alone\.$/,
+  );
+});
+
+test('where no guess came in time, nothing is said to have become faster', () => {
+  const ahead = { ...run(90, 1, 2), inTime: 0 };
+  expect(raceSentence({ alone: run(60, 1, 2), rounds: run(45, 1, 2), ahead }, false)).toBe(
+    'The server alone and never waiting wrote the same 2 tokens. So did the rounds. ' +
+      'No guess came in time, so that the server wrote as it does alone (measured: 150 % of that speed). ' +
+      'Never waiting was 2.00 times as fast as the rounds.',
+  );
+});
+
+test('a race that was not run, or not on one link, compares no times', () => {
+  expect(raceSentence({}, false)).toBeNull();
+  expect(raceSentence({ alone: run(50, 1) }, false)).toBeNull();
+  expect(raceSentence({ alone: run(50, 1), ahead: run(75, 1) }, true)).toBe(
+    'The server alone and never waiting wrote the same 1 token. The link changed on the way, so that the times do not compare.',
+  );
+});
