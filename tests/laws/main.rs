@@ -3,8 +3,8 @@
 
 mod device;
 mod exactness;
-mod passing;
 mod planted;
 mod rule_rates;
 mod rules;
 mod thinning;
+mod unverified;

@@ -51,12 +51,12 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         for (name, bytes, code) in cases {
             let mut client = server.raw().await;
             client.send(bytes).await;
-            client.expect_closing_error(code).await;
+            client.expect_refusal(code).await;
             println!("{name}: {}", code.name());
         }
         let mut client = server.raw().await;
         client.send_text("hello").await;
-        client.expect_closing_error(ErrorCode::Malformed).await;
+        client.expect_refusal(ErrorCode::Malformed).await;
 
         let draft = |round, payload| {
             Frame::Draft(Draft { generation: 1, round, count: 1, payload, ..Draft::default() }).encode()
@@ -68,7 +68,7 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         ] {
             let (mut client, _) = server.greeted(&info).await;
             client.send(bytes).await;
-            client.expect_closing_error(code).await;
+            client.expect_refusal(code).await;
         }
         for (bytes, code) in [
             (draft(3, vec![0; 15]), ErrorCode::OutOfOrder),
@@ -79,7 +79,7 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
             let (mut client, _) = server.greeted(&info).await;
             client.send(prompt(1, vec![0, 1, 2]).encode()).await;
             client.send(bytes).await;
-            client.expect_closing_error(code).await;
+            client.expect_refusal(code).await;
         }
         // A client that goes away in the middle of a generation.
         let (mut client, _) = server.greeted(&info).await;

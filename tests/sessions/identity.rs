@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use outrider_codec::{
     enumerative::subset_bits,
-    frame::{Finish, Frame, Next, SamplingParameters},
+    frame::{Finish, Frame, Next},
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
@@ -14,10 +14,8 @@ use outrider_speculation::{
     sample::Distribution,
     session::edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
 };
-use outrider_tests::{in_process::InProcess, schemes, toy::ToyModel};
+use outrider_tests::{in_process::InProcess, samplings::at, schemes, toy::ToyModel};
 use proptest::prelude::*;
-
-const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 
 fn speculative(k: u32, resolution: u32, draft_length: u32) -> Mode {
     Mode::Speculative(k_sqs(k, resolution, draft_length))
@@ -29,7 +27,7 @@ fn k_sqs(k: u32, resolution: u32, draft_length: u32) -> Speculation {
 }
 
 fn settings(mode: Mode, temperature: f32, max_new_tokens: u32) -> Settings {
-    Settings { mode, sampling: SamplingParameters { temperature, ..GREEDY }, seed: 3, max_new_tokens }
+    Settings { mode, sampling: at(temperature), seed: 3, max_new_tokens }
 }
 
 proptest! {
@@ -132,7 +130,7 @@ fn every_scheme_costs_its_formula() {
     for committed in &run.committed {
         let record = committed.round.as_ref().unwrap();
         let row = draft.logits(&text);
-        let q = Distribution::new(&row, &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
+        let q = Distribution::new(&row, &at(1.0)).unwrap();
         let k = sparsify::above(&q, beta).ids.len() as u32;
         let expected = log2(v) + subset_bits(v, k) + composition(k) + log2(k);
         assert_eq!(record.payload_bits, record.drafted.len() * expected as usize);
@@ -142,7 +140,7 @@ fn every_scheme_costs_its_formula() {
         if record.accepted == 1 {
             let q = &text[..text.len() - 1];
             let row = draft.logits(q);
-            let q = Distribution::new(&row, &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
+            let q = Distribution::new(&row, &at(1.0)).unwrap();
             beta = beta - threshold.step * (sparsify::above(&q, beta).dropped_mass() - threshold.target);
         }
     }

@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use outrider_codec::{
-    frame::{Frame, SamplingParameters},
+    frame::Frame,
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
@@ -15,20 +15,16 @@ use outrider_speculation::{
     session::edge::{Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
-    closed_forms::Texts,
     cuts::{Counts, Cuts, Odds},
-    goodness::{assert_follows, cell, samples},
+    goodness::assert_follows,
     in_process::{InProcess, Run},
+    samplings::{NEUTRAL, at},
     schemes,
+    texts::Texts,
     toy::ToyModel,
 };
 
-const PROMPT: [u32; 2] = [1, 2];
 const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Sampled(2) };
-
-fn at(temperature: f32) -> SamplingParameters {
-    SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
-}
 
 fn k_sqs(support_size: u32, code: Code) -> SchemeParameters {
     SchemeParameters::KSqs { support_size, lattice_resolution: 20, code }
@@ -49,57 +45,40 @@ fn delay(pair: &mut InProcess, chance: &mut Randomness) {
 
 /// Texts of four tokens over three, drafted one or two a round and three rounds in flight: the distribution is the
 /// closed form's, whatever is under way when a draft is rejected.
-fn assert_law(scheme: SchemeParameters, rule: Rule, draft_length: u32) {
-    const V: u32 = 3;
-    const LENGTH: usize = 4;
-    let target = ToyModel::target(V, 299);
-    let texts = Texts {
-        draft: target.draft(2.0),
-        target: target.clone(),
-        sampling: at(1.0),
-        scheme,
-        threshold: ThresholdParameters::default(),
-        rule,
-        draft_length: draft_length as usize,
-    };
-    let distribution = if rule.is_exact() {
-        target.distribution(&PROMPT, LENGTH, &at(1.0))
-    } else {
-        texts.distribution(&PROMPT, LENGTH, &|_| false)
-    };
-    let speculation = Speculation { max_in_flight: 3, ..Speculation::new(scheme, draft_length).with_rule(rule) };
-    let mut pair = InProcess::connect(texts.draft, target, 64, &[]);
+fn assert_closed_form(scheme: SchemeParameters, rule: Rule, draft_length: usize) {
+    let texts = Texts { rule, draft_length, length: 4, ..Texts::of_three(scheme, NEUTRAL) };
+    let distribution = if rule.is_exact() { texts.of_target() } else { texts.ungated() };
+    let speculation = Speculation { max_in_flight: 3, ..texts.speculation() };
+    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
     let mut chance = Randomness::new(1, End::Edge);
-    let (mut counts, mut wasted) = (vec![0; (V as usize).pow(LENGTH as u32)], 0);
-    let texts = samples(counts.len());
-    for seed in 0..texts {
-        delay(&mut pair, &mut chance);
-        let run = pair.generate(&PROMPT, &settings(&speculation, 1.0, seed.into(), LENGTH as u32));
-        counts[cell(&run.tokens, V)] += 1;
+    let (mut written, mut wasted) = (0, 0);
+    let counts = texts.of_sessions(Mode::Speculative(speculation), &mut pair, |pair| {
+        delay(pair, &mut chance);
+        written += 1;
         wasted += pair.edge.statistics().wasted;
-    }
+    });
     assert_follows(&counts, &distribution, scheme);
-    assert!(wasted > texts as usize / 10, "rounds were in flight together: {wasted}");
+    assert!(wasted > written / 10, "rounds were in flight together: {wasted}");
 }
 
 #[test]
 fn k_sqs_is_exact_with_rounds_in_flight() {
-    assert_law(k_sqs(2, Code::Adaptive), Rule::EXACT, 1);
+    assert_closed_form(k_sqs(2, Code::Adaptive), Rule::EXACT, 1);
 }
 
 #[test]
 fn dssd_is_exact_with_rounds_in_flight() {
-    assert_law(DSSD, Rule::EXACT, 1);
+    assert_closed_form(DSSD, Rule::EXACT, 1);
 }
 
 #[test]
 fn coupled_drafting_is_exact_with_rounds_in_flight() {
-    assert_law(SchemeParameters::Coupled, Rule::EXACT, 1);
+    assert_closed_form(SchemeParameters::Coupled, Rule::EXACT, 1);
 }
 
 #[test]
-fn a_lossy_rule_has_its_own_law_with_rounds_in_flight() {
-    assert_law(k_sqs(2, Code::Enumerative), Rule::new("lossy", 0.5).unwrap(), 2);
+fn a_lossy_rule_has_its_own_distribution_with_rounds_in_flight() {
+    assert_closed_form(k_sqs(2, Code::Enumerative), Rule::new("lossy", 0.5).unwrap(), 2);
 }
 
 /// Every scheme, one, two and eight rounds in flight, over links of every delay: at temperature 0 the text is the
@@ -136,9 +115,9 @@ fn at_temperature_0_the_text_is_the_targets_own() {
     assert!(wasted > 1000, "{wasted}");
 }
 
-/// At a seed the text hangs neither on the window nor on what arrives when; nor does what is sent of it.
+/// At a seed neither the text nor what is sent of it depends on the window or on what arrives when.
 #[test]
-fn the_text_does_not_hang_on_what_is_under_way() {
+fn the_text_does_not_depend_on_what_is_under_way() {
     let target = ToyModel::target(23, 3);
     let mut chance = Randomness::new(3, End::Edge);
     let lossy = Rule::new("lossy", 0.4).unwrap();
@@ -168,7 +147,7 @@ fn the_text_does_not_hang_on_what_is_under_way() {
 
 /// C-SQS's threshold and the learning code are at every round what they would be without the discarded rounds.
 #[test]
-fn what_fell_leaves_no_trace() {
+fn what_is_rejected_leaves_no_trace() {
     let target = ToyModel::target(50, 3);
     let threshold = ThresholdParameters { target: 0.05, step: 0.02, initial: 0.1 };
     let scheme = SchemeParameters::CSqs { lattice_resolution: 100, code: Code::Adaptive };
@@ -263,7 +242,7 @@ fn no_token_is_lost_doubled_or_changed() {
 }
 
 #[test]
-fn with_the_same_coins_the_text_is_the_same() {
+fn with_the_same_draws_the_text_is_the_same() {
     let target = ToyModel::target(23, 3);
     let mut counts = Counts::default();
     for (seed, scheme) in (0..60)
