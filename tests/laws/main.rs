@@ -4,6 +4,7 @@
 mod device;
 mod exactness;
 mod planted;
+mod positions;
 mod rule_rates;
 mod rules;
 mod thinning;

@@ -33,18 +33,24 @@ fn settings(mode: Mode, temperature: f32, max_new_tokens: u32) -> Settings {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
+    /// Under every scheme, with one round to eight in flight over links of every delay.
     #[test]
     fn greedy_text_is_the_targets_own(
         seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), k in 1u32..8,
         resolution in 1u32..200, draft_length in 1u32..9,
         budget in prop::option::of(0u32..200), length in 1u32..40, prompt in prop::collection::vec(0u32..23, 1..20),
-        eos in prop::option::of(0u32..23),
+        eos in prop::option::of(0u32..23), (max_in_flight, times) in (1u8..=8, prop::array::uniform4(0u64..6)),
     ) {
         let target = ToyModel::target(23, seed);
         let eos: Vec<u32> = eos.into_iter().collect();
         let mut pair = InProcess::connect(target.draft(difference), target.clone(), 48, &eos);
+        let [draft_time, pass_time, up, down] = times.map(Duration::from_millis);
+        (pair.draft_time, pair.pass_time) = (draft_time, pass_time);
+        pair.uplink.configure(None, up);
+        pair.downlink.configure(None, down);
         let speculation = Speculation::new(schemes::every(k, resolution)[scheme], draft_length);
-        let mut settings = settings(Mode::Speculative(Speculation { bit_budget: budget, ..speculation }), 0.0, length);
+        let speculation = Speculation { bit_budget: budget, max_in_flight, ..speculation };
+        let mut settings = settings(Mode::Speculative(speculation), 0.0, length);
         let room = 48 - prompt.len();
         let expected = target.greedy(&prompt, room.min(length as usize), &eos);
         // Twice over one connection: the second generation starts from caches that the first has filled.
@@ -58,6 +64,7 @@ proptest! {
             let statistics = pair.edge.statistics();
             prop_assert_eq!(statistics.tokens, expected.len());
             prop_assert_eq!(statistics.rounds, statistics.server_passes);
+            prop_assert!(max_in_flight > 1 || statistics.wasted == 0);
             let accepted = run.committed.iter().flat_map(|c| &c.tokens).filter(|t| t.1 == Origin::Accepted).count();
             prop_assert_eq!(statistics.accepted, accepted);
         }

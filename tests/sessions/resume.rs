@@ -23,7 +23,7 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
-/// Every scheme, with evidence and without, with tokens that the target writes alone, and the target alone: at
+/// Every scheme, with evidence and without, with tokens that the target writes alone, rounds in flight, and the target alone: at
 /// temperature 0 the text is the target's own, over more than ten thousand cuts.
 #[test]
 fn no_token_is_lost_doubled_or_changed() {
@@ -31,9 +31,11 @@ fn no_token_is_lost_doubled_or_changed() {
     let draft = target.draft(1.0);
     let mut modes = vec![Mode::CloudOnly];
     for scheme in schemes::every(3, 20) {
-        let speculation = Speculation::new(scheme, 3);
-        modes.push(Mode::Speculative(Speculation { explain: true, adaptive_mode: true, ..speculation.clone() }));
-        modes.push(Mode::Speculative(speculation));
+        for explain in [false, true] {
+            let alone = Speculation { explain, adaptive_mode: explain, ..Speculation::new(scheme, 3) };
+            let in_flight = Speculation { explain, max_in_flight: 3, ..Speculation::new(scheme, 2) };
+            modes.extend([alone, in_flight].map(Mode::Speculative));
+        }
     }
     let mut counts = Counts::default();
     for seed in 0.. {
@@ -64,12 +66,13 @@ fn no_token_is_lost_doubled_or_changed() {
 fn with_the_same_draws_the_text_is_the_same() {
     let target = ToyModel::target(23, 3);
     let draft = target.draft(1.0);
-    let modes = [
-        Mode::CloudOnly,
-        Mode::Speculative(Speculation::new(K_SQS, 3)),
-        Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4)),
-        Mode::Speculative(Speculation::new(SchemeParameters::Dssd { downlink: Downlink::Sampled(1) }, 3)),
-    ];
+    let dssd = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
+    let mut modes = vec![Mode::CloudOnly];
+    for (scheme, draft_length) in [(K_SQS, 3), (SchemeParameters::Coupled, 4), (dssd, 3)] {
+        let speculation = Speculation::new(scheme, draft_length);
+        modes.push(Mode::Speculative(Speculation { max_in_flight: 3, ..speculation.clone() }));
+        modes.push(Mode::Speculative(speculation));
+    }
     let mut counts = Counts::default();
     for (seed, mode) in (0..100).flat_map(|seed| modes.iter().map(move |mode| (seed, mode))) {
         let settings = settings(mode.clone(), 1.0, seed, 40);

@@ -70,7 +70,11 @@ impl Position {
 
     /// What the rule makes of it.
     pub fn fate(&self, rule: &Rule) -> Fate {
-        let (name, alpha) = (rule.name(), rule.parameter());
+        self.fate_at(rule.name(), rule.parameter())
+    }
+
+    /// What the rule of this name makes of it at a parameter, to the last digit.
+    pub fn fate_at(&self, name: &str, alpha: f64) -> Fate {
         let best = self.peak_p;
         let sharper = self.entropy_q - self.entropy_p;
         let distance = distance(&self.p, &self.q);
@@ -153,7 +157,8 @@ impl Position {
             return -self.unscaled_p[kept[0]].ln();
         }
         let mass: f64 = kept.iter().map(|&v| self.unscaled_q[v]).sum();
-        kept.iter().map(|&v| -self.unscaled_q[v] / mass * self.unscaled_p[v].ln()).sum()
+        let known = kept.iter().filter(|&&v| self.unscaled_q[v] > 0.0);
+        known.map(|&v| -self.unscaled_q[v] / mass * self.unscaled_p[v].ln()).sum()
     }
 
     /// The π that accepts most while KL(p‖π) ≤ D: of the family above with the smallest a that D allows.

@@ -1,6 +1,5 @@
-//! The rules at random positions, and the table.
+//! The rules at random positions, and the table. `tests/laws/positions.rs` compares each with its closed form.
 
-mod closed_forms;
 mod lemmas;
 mod optimum;
 
