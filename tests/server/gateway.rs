@@ -363,7 +363,7 @@ async fn a_real_engine_is_the_target() {
         let rate = tokens as f64 / began.elapsed().as_secs_f64();
         let asked = (server.engine.load().runs - before) as f64 / tokens as f64;
         println!(
-            "{way}: {tokens} tokens, {same} as alone, {accepted} of {judged} stand, {asked:.2} questions and {rate:.1} tokens/s"
+            "{way}: {tokens} tokens, {same} as alone, {accepted} of {judged} accepted, {asked:.2} questions and {rate:.1} tokens/s"
         );
     }
 }

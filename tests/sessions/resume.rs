@@ -89,7 +89,7 @@ fn with_the_same_draws_the_text_is_the_same() {
 fn what_is_held_back_is_written_again() {
     let target = ToyModel::target(23, 3);
     let draft = target.draft(1.0);
-    // Never in doubt, so that the text hangs on the edge's random draws alone.
+    // Never in doubt, so that the text depends on the edge's random draws alone.
     let passing = Passing::SequenceCascade { alpha: 1.0 };
     let mode = Mode::Speculative(Speculation { passing, ..Speculation::new(K_SQS, 3) });
     let odds = Odds { bytes: Some(100), restarts: 2, ..ROUGH };

@@ -171,14 +171,14 @@ impl Position {
             return self.q.clone();
         }
         // a = 0: tokens that the target excludes share what the others leave.
-        let vain: f64 = self.q.iter().zip(&self.p).filter(|&(_, &p)| p == 0.0).map(|(q, _)| q).sum();
+        let excluded: f64 = self.q.iter().zip(&self.p).filter(|&(_, &p)| p == 0.0).map(|(q, _)| q).sum();
         let shared = |b: f64, share: f64| -> Vec<f64> {
             self.q.iter().zip(&self.p).map(|(&q, &p)| if p > 0.0 { q.max(p / b) } else { share * q }).collect()
         };
         let b = bisect(|b| divergence(&shared(b, 0.0)) < allowed);
         let spare = 1.0 - shared(b, 0.0).iter().sum::<f64>();
-        if vain > 0.0 && spare >= 0.0 {
-            return shared(b, spare / vain);
+        if excluded > 0.0 && spare >= 0.0 {
+            return shared(b, spare / excluded);
         }
         self.tuned(bisect(|a| divergence(&self.tuned(a)) > allowed))
     }
