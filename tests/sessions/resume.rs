@@ -23,8 +23,8 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
-/// Every scheme, with evidence and without, with tokens that the target writes alone, rounds in flight, and the target alone: at
-/// temperature 0 the text is the target's own, over more than ten thousand cuts.
+/// Every scheme, with evidence and without, with tokens that the target writes alone, rounds in flight, and the target
+/// alone: at temperature 0 the text is the target's own, over more than ten thousand cuts.
 #[test]
 fn no_token_is_lost_doubled_or_changed() {
     let target = ToyModel::target(23, 7);
@@ -115,8 +115,8 @@ fn written(texts: &Texts, new_draws: bool) -> (Vec<u32>, Counts) {
     (counts, pair.counts)
 }
 
-/// What is lost depends on what it said, and the distribution is the target's all the same. A verdict that is drawn again
-/// with new draws is not of that distribution, and the same test sees it.
+/// What is lost depends on what it said, and the distribution is the target's all the same. A verdict that is drawn
+/// again with new draws is not of that distribution, and the same test sees it.
 #[test]
 fn the_distribution_does_not_depend_on_what_is_lost() {
     let scheme = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };

@@ -74,7 +74,8 @@ impl Ends {
 }
 
 impl Texts {
-    /// Of three tokens, drafted two by two under the exact rule; the draft's logits differ from the target's by up to `difference`.
+    /// Of three tokens, drafted two by two under the exact rule; the draft's logits differ from the target's by up to
+    /// `difference`.
     pub fn new(target: ToyModel, difference: f64, scheme: SchemeParameters, sampling: SamplingParameters) -> Self {
         let draft = target.draft(difference);
         Self { draft, target, sampling, scheme, threshold: RESTLESS, rule: Rule::EXACT, draft_length: 2, length: 3 }
@@ -187,8 +188,8 @@ impl Texts {
     /// q̂'s.
     ///
     /// Rounds are enumerated: a token depends on how many drafts precede it in its round, since a bonus token is p's,
-    /// and on how many tokens are left. Drafts behind a rejected one leave no trace, so a round is a chain of its drafts,
-    /// each of which continues it or ends it.
+    /// and on how many tokens are left. Drafts behind a rejected one leave no trace, so a round is a chain of its
+    /// drafts, each of which continues it or ends it.
     pub fn distribution(&self, gate: Gate<'_>) -> Vec<f64> {
         let mut distribution = vec![0.0; (self.target.vocab_size() as usize).pow(self.length as u32)];
         self.add(&mut distribution, &PROMPT, 0, 1.0, gate);

@@ -1,8 +1,8 @@
 //! `outrider generate --explain`: what the papers' closed forms predict of a generation, beside what was measured.
 //!
 //! The acceptance rate is predicted from the distributions that the drafts were judged by. What a round gives and gains
-//! follows from that rate, as TK-SLT has it; its closed forms take every draft to be accepted with the same probability,
-//! whatever became of the one before.
+//! follows from that rate, as TK-SLT has it; its closed forms take every draft to be accepted with the same
+//! probability, whatever became of the one before.
 
 use core::time::Duration;
 

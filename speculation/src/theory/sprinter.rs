@@ -18,8 +18,8 @@ pub struct GateRates {
 }
 
 impl GateRates {
-    /// How far the distribution of the committed token, (1 − η_FP)·p + η_FP·q, is from p: η_FP·TV(p, q) (Theorem 3.1). It
-    /// is p at η_FP = 0 and q at 1; η_TP is of no influence.
+    /// How far the distribution of the committed token, (1 − η_FP)·p + η_FP·q, is from p: η_FP·TV(p, q) (Theorem
+    /// 3.1). It is p at η_FP = 0 and q at 1; η_TP is of no influence.
     pub fn output_distance(&self, total_variation: f64) -> f64 {
         self.false_positive * total_variation
     }

@@ -223,7 +223,8 @@ mod tests {
         fn tokens_per_round_are_their_mean(acceptance_rate in unit(), draft_length in 0u32..30) {
             // k drafts are accepted and the next is rejected, or all are accepted; each gives k + 1 tokens.
             let accepted = |k: u32| acceptance_rate.powf(f64::from(k));
-            let rejected: f64 = (0..draft_length).map(|k| f64::from(k + 1) * accepted(k) * (1.0 - acceptance_rate)).sum();
+            let round = |k: u32| f64::from(k + 1) * accepted(k) * (1.0 - acceptance_rate);
+            let rejected: f64 = (0..draft_length).map(round).sum();
             let expected = rejected + f64::from(draft_length + 1) * accepted(draft_length);
             prop_assert!((tokens_per_round(acceptance_rate, draft_length) - expected).abs() < 1e-9);
         }
