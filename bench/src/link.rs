@@ -145,11 +145,10 @@ fn tables(links: &[Link]) -> Result<String, Failure> {
 /// Rounds in flight, against the sequential loop.
 fn flights(text: &mut String, links: &[Link]) -> Result<(), Failure> {
     text.push_str(
-        "\nRounds in flight: k-sqs with drafts of two, as many as that drafted on before a verdict. × one: against one round at a time over the \
-         same link. Discarded: drafts sent behind a rejected one.\n\n\
-         | Mbit/s | round trip,
-         ms | in flight | tokens/s | × one | × alone | passes / token | acceptance | discarded / token | bits up / \
-         token |\n\
+        "\nRounds in flight: k-sqs with drafts of two, as many as that drafted on before a verdict. × one: against one \
+         round at a time over the same link. Discarded: drafts sent behind a rejected one.\n\n\
+         | Mbit/s | round trip, ms | in flight | tokens/s | × one | × alone | passes / token | acceptance | \
+         discarded / token | bits up / token |\n\
          |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
     for link in links {
@@ -182,9 +181,8 @@ fn accounting(text: &mut String, link: &Link) -> Result<(), Failure> {
         text,
         "\nWithout an emulated link, over the machine's own loopback: milliseconds a token. Drafting: in the page's worker, \
          coding included. Verifying: the server's runs of the target. Link: from drafts sent to verdict read, without \
-         verifying. \
-         Overhead: what remains. The server alone sends tokens as they come, so that its passes overlap with the \
-         page's work.\n\n\
+         verifying. Overhead: what remains. The server alone sends tokens as they come, so that its passes overlap \
+         with the page's work.\n\n\
          | scheme | tokens/s | × alone | rounds / token | {} | together |\n|---|--:|--:|--:|{}",
         Parts::NAMES.join(" | "),
         "--:|".repeat(Parts::NAMES.len() + 1)

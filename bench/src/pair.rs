@@ -60,12 +60,8 @@ impl Pair {
 
     /// The first words of each of `count` sentences of the tale, spread evenly over it.
     pub fn prompts(&self, count: usize) -> Result<Vec<Vec<u32>>, Failure> {
-        let text = TALE.replace('\n', " ");
-        let beginnings: Vec<String> = text
-            .split(". ")
-            .map(|sentence| sentence.split_whitespace().take(PROMPT_WORDS).collect::<Vec<_>>().join(" "))
-            .filter(|beginning| beginning.split(' ').count() == PROMPT_WORDS)
-            .collect();
+        let mut beginnings = beginnings(PROMPT_WORDS);
+        beginnings.retain(|text| text.split(' ').count() == PROMPT_WORDS);
         (0..count).map(|i| self.encode(&beginnings[i * beginnings.len() / count])).collect()
     }
 
@@ -118,4 +114,10 @@ impl Pair {
     fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
         Ok(self.tokenizer.encode_prompt(self.draft.config().bos_token_id, text)?)
     }
+}
+
+/// The first words of every sentence of the tale.
+pub fn beginnings(words: usize) -> Vec<String> {
+    let text = TALE.replace('\n', " ");
+    text.split(". ").map(|text| text.split_whitespace().take(words).collect::<Vec<_>>().join(" ")).collect()
 }

@@ -10,7 +10,8 @@ use outrider_speculation::{
     sample,
     session::options::{Code, DownlinkName, DraftingOptions, SchemeName},
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::{
     pair::{DEFAULT_SAMPLING, Pair, Session},
@@ -41,7 +42,9 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     for (name, options) in variants() {
         let sessions = runtime.block_on(pair.generate(&prompts, &options.speculation()?))?;
         let total = Total::of(&sessions);
-        samples.extend(sessions.iter().map(|session| sample(&name, session)));
+        samples.extend(
+            sessions.iter().map(|session| json!({ "scheme": name, "sums": Total::of(std::slice::from_ref(session)) })),
+        );
         writeln!(
             table,
             "| {name} | {:.3} ± {:.3} | {:.1} | {:.1} | {:.1} | {:.3} | {:.0} |",
@@ -94,22 +97,6 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     report::write(Path::new(&folder), "schemes", &markdown, samples.into(), None)
 }
 
-/// What one session gave.
-fn sample(scheme: &str, session: &Session) -> Value {
-    let total = Total::of(std::slice::from_ref(session));
-    json!({
-        "scheme": scheme,
-        "acceptance": total.acceptance(),
-        "judged": total.judged,
-        "drafted": total.drafted,
-        "payloadBits": total.payload_bits,
-        "downlinkBits": total.downlink_bits,
-        "passes": total.passes,
-        "tokens": total.tokens,
-        "seconds": total.seconds,
-    })
-}
-
 fn variants() -> Vec<(String, DraftingOptions)> {
     let plain = DraftingOptions { bit_budget: 0, ..DraftingOptions::default() };
     let of = |scheme: SchemeName| DraftingOptions { scheme: scheme.into(), ..plain.clone() };
@@ -135,7 +122,8 @@ fn variants() -> Vec<(String, DraftingOptions)> {
 }
 
 /// Sums over sessions.
-#[derive(Default)]
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Total {
     tokens: f64,
     drafted: f64,

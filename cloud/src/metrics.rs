@@ -16,7 +16,7 @@ use prometheus_client::{
         histogram::{Histogram, exponential_buckets},
         info::Info,
     },
-    registry::{Registry, Unit},
+    registry::{Metric, Registry, Unit},
 };
 
 use crate::target::engine::EngineSettings;
@@ -119,46 +119,22 @@ impl Metrics {
 
 impl EngineMetrics {
     fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            queue: times(),
-            pass: times(),
-            passes: Counter::default(),
-            runs: Counter::default(),
-            run: times(),
-            run_rows: Histogram::new(exponential_buckets(1.0, 2.0, 11)),
-            tokens: Counter::default(),
-            tokens_again: Counter::default(),
-            parkings: Counter::default(),
-            parked: Gauge::default(),
-            kv: Gauge::default(),
-        };
-        let seconds = Unit::Seconds;
-        registry.register_with_unit(
-            "queue",
-            "From a pass being asked for to the first run of the model that takes something of it",
-            seconds.clone(),
-            metrics.queue.clone(),
-        );
-        registry.register_with_unit(
-            "pass",
-            "From a pass being asked for to its logits",
-            seconds.clone(),
-            metrics.pass.clone(),
-        );
-        registry.register_with_unit("run", "One run of the model, for all who share it", seconds, metrics.run.clone());
-        registry.register("run_rows", "Tokens in one run of the model, of all sessions", metrics.run_rows.clone());
-        registry.register("passes", "Passes answered", metrics.passes.clone());
-        registry.register("runs", "Runs of the model", metrics.runs.clone());
-        registry.register("tokens_read", "Tokens that passes asked to be read", metrics.tokens.clone());
-        registry.register(
-            "tokens_read_again",
-            "Tokens read again because their session had been parked",
-            metrics.tokens_again.clone(),
-        );
-        registry.register("parkings", "Caches of sessions dropped to make room", metrics.parkings.clone());
-        registry.register("sessions_parked", "Sessions without the cache they had", metrics.parked.clone());
-        registry.register_with_unit("kv", "Bytes of KV caches held", Unit::Bytes, metrics.kv.clone());
-        metrics
+        let rows = || Histogram::new(exponential_buckets(1.0, 2.0, 11));
+        let mut add = Adder(registry);
+        Self {
+            queue: add
+                .times("queue", "From a pass being asked for to the first run of the model that takes something of it"),
+            pass: add.times("pass", "From a pass being asked for to its logits"),
+            passes: add.metric("passes", "Passes answered"),
+            runs: add.metric("runs", "Runs of the model"),
+            run: add.times("run", "One run of the model, for all who share it"),
+            run_rows: add.this("run_rows", "Tokens in one run of the model, of all sessions", rows()),
+            tokens: add.metric("tokens_read", "Tokens that passes asked to be read"),
+            tokens_again: add.metric("tokens_read_again", "Tokens read again because their session had been parked"),
+            parkings: add.metric("parkings", "Caches of sessions dropped to make room"),
+            parked: add.metric("sessions_parked", "Sessions without the cache they had"),
+            kv: add.bytes("kv", "Bytes of KV caches held"),
+        }
     }
 
     /// One run of the model.
@@ -171,75 +147,63 @@ impl EngineMetrics {
 
 impl SessionMetrics {
     fn new(registry: &mut Registry) -> Self {
+        let mut add = Adder(registry);
         let metrics = Self {
-            connected: Gauge::default(),
-            opened: Counter::default(),
-            refused: Family::default(),
-            generating: Gauge::default(),
-            errors: Family::default(),
-            received: Family::default(),
-            sent: Family::default(),
-            committed: Family::default(),
-            proposed: Family::default(),
-            accepted: Family::default(),
-            resampled: Family::default(),
-            guesses: Family::default(),
-            guesses_late: Family::default(),
-            guesses_judged: Family::default(),
-            guesses_right: Family::default(),
-            held: times(),
-            proposed_at: Family::default(),
-            accepted_at: Family::default(),
-            first_token: times(),
-            inter_token: times(),
+            connected: add.metric("sessions_connected", "Sessions that are connected"),
+            opened: add.metric("sessions", "Sessions begun"),
+            refused: add.metric("sessions_refused", "Sessions refused, by cause"),
+            generating: add.metric("sessions_generating", "Sessions that generate"),
+            errors: add.metric("errors", "Errors that clients were told, by cause"),
+            received: add.bytes("received", "Bytes of frames from clients"),
+            sent: add.bytes("sent", "Bytes of frames to clients"),
+            committed: add.metric("tokens_committed", "Tokens added to texts"),
+            proposed: add.metric("draft_tokens_proposed", "Drafts that came for verification"),
+            accepted: add.metric("draft_tokens_accepted", "Drafts that were accepted"),
+            resampled: add.metric("tokens_resampled", "Rejected drafts that another token replaced"),
+            guesses: add.metric("guesses", "Guesses that came ahead of a text, or late"),
+            guesses_late: add.metric("guesses_late", "Guesses at tokens that were written already"),
+            guesses_judged: add.metric("guesses_judged", "Guesses that a pass judged"),
+            guesses_right: add.metric("guesses_right", "Guesses that a pass judged and found right"),
+            held: add.times("pass_held", "How long a pass was held for guesses on their way"),
+            proposed_at: add.metric(
+                "draft_positions_proposed",
+                "Drafts that came for verification, by their position in the round",
+            ),
+            accepted_at: add
+                .metric("draft_positions_accepted", "Drafts that were accepted, by their position in the round"),
+            first_token: add.times("time_to_first_token", "From a request to the first tokens that are sent for it"),
+            inter_token: add.times("inter_token", "Time between tokens, those of a verdict spread evenly"),
         };
         // There from the start, so that its rate is known when it is first counted.
         metrics.refused.get_or_create_owned(&[("cause", ErrorCode::ServerFull.name())]);
         metrics.errors.get_or_create_owned(&[("cause", ErrorCode::Internal.name())]);
-        registry.register("sessions_connected", "Sessions that are connected", metrics.connected.clone());
-        registry.register("sessions", "Sessions begun", metrics.opened.clone());
-        registry.register("sessions_refused", "Sessions refused, by cause", metrics.refused.clone());
-        registry.register("sessions_generating", "Sessions that generate", metrics.generating.clone());
-        registry.register("errors", "Errors that clients were told, by cause", metrics.errors.clone());
-        registry.register_with_unit("received", "Bytes of frames from clients", Unit::Bytes, metrics.received.clone());
-        registry.register_with_unit("sent", "Bytes of frames to clients", Unit::Bytes, metrics.sent.clone());
-        registry.register("tokens_committed", "Tokens added to texts", metrics.committed.clone());
-        registry.register("draft_tokens_proposed", "Drafts that came for verification", metrics.proposed.clone());
-        registry.register("draft_tokens_accepted", "Drafts that were accepted", metrics.accepted.clone());
-        registry.register("tokens_resampled", "Rejected drafts that another token replaced", metrics.resampled.clone());
-        registry.register("guesses", "Guesses that came ahead of a text, or late", metrics.guesses.clone());
-        registry.register("guesses_late", "Guesses at tokens that were written already", metrics.guesses_late.clone());
-        registry.register("guesses_judged", "Guesses that a pass judged", metrics.guesses_judged.clone());
-        registry.register("guesses_right", "Guesses that a pass judged and found right", metrics.guesses_right.clone());
-        registry.register_with_unit(
-            "pass_held",
-            "How long a pass was held for guesses on their way",
-            Unit::Seconds,
-            metrics.held.clone(),
-        );
-        registry.register(
-            "draft_positions_proposed",
-            "Drafts that came for verification, by their position in the round",
-            metrics.proposed_at.clone(),
-        );
-        registry.register(
-            "draft_positions_accepted",
-            "Drafts that were accepted, by their position in the round",
-            metrics.accepted_at.clone(),
-        );
-        registry.register_with_unit(
-            "time_to_first_token",
-            "From a request to the first tokens that are sent for it",
-            Unit::Seconds,
-            metrics.first_token.clone(),
-        );
-        registry.register_with_unit(
-            "inter_token",
-            "Time between tokens, those of a verdict spread evenly",
-            Unit::Seconds,
-            metrics.inter_token.clone(),
-        );
         metrics
+    }
+}
+
+/// Registers metrics as they are made.
+struct Adder<'r>(&'r mut Registry);
+
+impl Adder<'_> {
+    fn this<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+
+    fn metric<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        self.this(name, help, M::default())
+    }
+
+    fn bytes<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        let metric = M::default();
+        self.0.register_with_unit(name, help, Unit::Bytes, metric.clone());
+        metric
+    }
+
+    fn times(&mut self, name: &str, help: &str) -> Histogram {
+        let metric = times();
+        self.0.register_with_unit(name, help, Unit::Seconds, metric.clone());
+        metric
     }
 }
 

@@ -19,7 +19,7 @@ pub fn is_allowed(rule: RuleParameters) -> bool {
     }
 }
 
-/// Whether a token follows a round in which all drafts stand.
+/// Whether a token follows a round in which all drafts are accepted.
 pub fn has_bonus(rule: RuleParameters) -> bool {
     matches!(rule.number, 0 | 0x0d)
 }

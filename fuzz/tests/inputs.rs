@@ -46,27 +46,13 @@ fn run(check: fn(&[u8])) {
     }
 }
 
-#[test]
-fn frame() {
-    run(outrider_fuzz::frame::check);
+macro_rules! targets {
+    ($($target:ident)+) => {$(
+        #[test]
+        fn $target() {
+            run(outrider_fuzz::$target::check);
+        }
+    )+};
 }
 
-#[test]
-fn payload() {
-    run(outrider_fuzz::payload::check);
-}
-
-#[test]
-fn edge() {
-    run(outrider_fuzz::edge::check);
-}
-
-#[test]
-fn cloud() {
-    run(outrider_fuzz::cloud::check);
-}
-
-#[test]
-fn session() {
-    run(outrider_fuzz::session::check);
-}
+targets! { frame payload edge cloud session }

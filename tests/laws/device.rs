@@ -12,73 +12,39 @@ use outrider_codec::{
     distribution::DraftToken,
     frame::{MAX_DRAFT_TOKENS, SamplingParameters},
     probabilities::DraftProbability,
-    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
+    scheme::{Code, Downlink, Drafts, SchemeParameters},
 };
 use outrider_device::{BatchRows, Device};
 use outrider_speculation::{
-    Forward, draft,
+    Forward,
     judge::{Judgement, NextToken, Round, judge, rules::Rule},
-    sample::{Distribution, End, Randomness},
+    sample::{End, Randomness},
     session::{
         cloud::Pass,
         edge::{Mode, Settings, Speculation},
     },
 };
 use outrider_tests::{
-    goodness::{assert_caught, assert_follows, cell, samples},
+    goodness::{assert_caught, assert_follows},
+    samplings::at,
     schemes,
     server::{Edge, Server, generate},
+    texts::{Ends, PROMPT, Texts},
     toy::ToyModel,
 };
 
-const PROMPT: [u32; 2] = [1, 2];
-const LENGTH: usize = 3;
-/// Drafts a round.
-const GAMMA: usize = 2;
-/// Rounds that are judged together.
-const TOGETHER: usize = 10_000;
 const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 5, code: Code::Enumerative };
 
-fn at(temperature: f32) -> SamplingParameters {
-    SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
-}
-
-/// Both ends of toy sessions.
-struct Toy {
-    target: ToyModel,
-    draft: ToyModel,
-    scheme: SchemeParameters,
-    wire: Scheme,
-    sampling: SamplingParameters,
-}
-
-impl Toy {
-    fn new(vocab_size: u32, scheme: SchemeParameters, sampling: SamplingParameters) -> Self {
-        let target = ToyModel::target(vocab_size, 5);
-        Self { draft: target.draft(1.5), target, scheme, wire: Scheme::new(scheme, vocab_size).unwrap(), sampling }
-    }
-
-    /// A round of drafts after a text, with the rows that judge it.
-    fn round(&self, text: &[u32], drafts: usize, seed: u64) -> (Round, Vec<Vec<f32>>) {
-        let mut edge = Randomness::new(seed, End::Edge);
-        edge.begin_round(text.len());
-        let (mut prefix, mut tokens) = (text.to_vec(), Vec::new());
-        let mut rows = vec![self.target.logits(&prefix)];
-        for _ in 0..drafts {
-            let row = self.draft.logits(&prefix);
-            let q = Distribution::new(&row, &self.sampling).unwrap();
-            let token = draft::draw(draft::propose(&q, self.scheme, &self.wire, 0.2).unwrap(), &mut edge);
-            prefix.push(token.id);
-            tokens.push(token);
-            rows.push(self.target.logits(&prefix));
-        }
-        let drafts = match self.scheme {
-            SchemeParameters::Dssd { .. } => Drafts::Probabilities(tokens.iter().map(DraftProbability::from).collect()),
-            _ => Drafts::Distributions(tokens),
-        };
-        (Round { scheme: Some(self.scheme), drafts, ..Round::alone(self.sampling, seed, text.len()) }, rows)
-    }
+/// A round of drafts after a text, with the rows that judge it.
+fn round(texts: &Texts, text: &[u32], seed: u64) -> (Round, Vec<Vec<f32>>) {
+    let mut ends = Ends::new(seed, text);
+    let (tokens, rows) = texts.round(text, |row, _| Some(texts.draw(row, &mut ends.edge)));
+    let drafts = match texts.scheme {
+        SchemeParameters::Dssd { .. } => Drafts::Probabilities(tokens.iter().map(DraftProbability::from).collect()),
+        _ => Drafts::Distributions(tokens),
+    };
+    (Round { scheme: Some(texts.scheme), drafts, ..Round::alone(texts.sampling, seed, text.len()) }, rows)
 }
 
 /// Judges rounds together on the device.
@@ -110,9 +76,9 @@ fn the_same_draws_give_the_same_judgements_as_on_the_cpu() {
         .into_iter()
         .flat_map(|scheme| [(scheme, 1.0, 4), (scheme, 0.6, 300), (scheme, 1.7, 700), (scheme, 0.0, 300)])
     {
-        let toy = Toy::new(vocab_size, scheme, at(temperature));
+        let texts = Texts::new(ToyModel::target(vocab_size, 5), 1.5, scheme, at(temperature));
         let round = |seed: u64| {
-            let (round, mut rows) = toy.round(&PROMPT, (seed % 5) as usize, seed);
+            let (round, mut rows) = round(&Texts { draft_length: (seed % 5) as usize, ..texts.clone() }, &PROMPT, seed);
             // Every other round is continued: nothing follows its last draft.
             let round = Round { continued: seed.is_multiple_of(2), ..round };
             rows.truncate(round.rows());
@@ -139,8 +105,8 @@ fn the_same_draws_give_the_same_judgements_as_on_the_cpu() {
 
 #[test]
 fn what_is_not_judged_here_is_left_to_the_cpu() {
-    let toy = Toy::new(300, K_SQS, at(1.0));
-    let (round, rows) = toy.round(&PROMPT, 2, 1);
+    let texts = Texts::new(ToyModel::target(300, 5), 1.5, K_SQS, at(1.0));
+    let (round, rows) = round(&texts, &PROMPT, 1);
     let sampled =
         |top_k, top_p| Round { sampling: SamplingParameters { temperature: 0.9, top_k, top_p }, ..round.clone() };
     let lossy = Round { rule: Rule::new("lossy", 0.3).unwrap(), ..round.clone() };
@@ -164,51 +130,37 @@ fn what_is_not_judged_here_is_left_to_the_cpu() {
     assert_eq!(on_device(&[(greedy.0, broken)]), [None]);
 }
 
-/// Texts of three tokens that a device commits, by value, and what they should follow. `spoil` may change the round of
-/// a seed.
-fn texts(
+/// Texts that a device commits, by value, and what they should follow. `spoil` may change the round of a seed.
+fn written(
     scheme: SchemeParameters,
     sampling: SamplingParameters,
     spoil: impl Fn(&mut Round, u64),
 ) -> (Vec<u32>, Vec<f64>) {
-    let toy = Toy::new(4, scheme, sampling);
-    let mut counts = vec![0; 4usize.pow(LENGTH as u32)];
-    for seeds in (0..u64::from(samples(counts.len()))).collect::<Vec<_>>().chunks(TOGETHER) {
-        let mut texts: Vec<(u64, Vec<u32>)> = seeds.iter().map(|&seed| (seed, PROMPT.to_vec())).collect();
-        while !texts.is_empty() {
-            let mut rounds: Vec<_> = texts.iter().map(|(seed, text)| toy.round(text, GAMMA, *seed)).collect();
-            rounds.iter_mut().zip(&texts).for_each(|((round, _), (seed, _))| spoil(round, *seed));
-            let judgements = on_device(&rounds);
-            for (((_, text), (round, _)), judgement) in texts.iter_mut().zip(&rounds).zip(judgements) {
-                let Some(Judgement { accepted, next: NextToken::Token(token), .. }) = judgement else {
-                    panic!("{judgement:?}")
-                };
-                text.extend(&round.drafts.ids()[..accepted]);
-                text.push(token);
-            }
-            texts.retain(|(_, text)| {
-                let is_done = text.len() >= PROMPT.len() + LENGTH;
-                if is_done {
-                    let written = &text[PROMPT.len()..PROMPT.len() + LENGTH];
-                    counts[cell(written, 4)] += 1;
-                }
-                !is_done
-            });
-        }
-    }
-    (counts, toy.target.distribution(&PROMPT, LENGTH, &sampling))
+    let texts = Texts::of_four(scheme, sampling);
+    let counts = texts.of_rounds_together(|under_way| {
+        let mut rounds: Vec<_> = under_way.iter().map(|(seed, text)| round(&texts, text, *seed)).collect();
+        rounds.iter_mut().zip(under_way).for_each(|((round, _), (seed, _))| spoil(round, *seed));
+        let committed = |((round, _), judgement): (&(Round, _), Option<Judgement>)| {
+            let Some(Judgement { accepted, next: NextToken::Token(token), .. }) = judgement else {
+                panic!("{judgement:?}")
+            };
+            [&round.drafts.ids()[..accepted], &[token]].concat()
+        };
+        rounds.iter().zip(on_device(&rounds)).map(committed).collect()
+    });
+    (counts, texts.of_target())
 }
 
 #[test]
-fn what_a_device_commits_has_the_targets_law() {
+fn what_a_device_commits_is_distributed_as_the_target() {
     for (scheme, temperature) in [(K_SQS, 1.0), (K_SQS, 0.7), (SchemeParameters::Dense, 1.0)] {
-        let (counts, distribution) = texts(scheme, at(temperature), |_, _| {});
+        let (counts, distribution) = written(scheme, at(temperature), |_, _| {});
         assert_follows(&counts, &distribution, (scheme, temperature));
     }
 }
 
 fn assert_spoilt(spoil: impl Fn(&mut Round, u64)) {
-    let (counts, distribution) = texts(K_SQS, at(1.0), spoil);
+    let (counts, distribution) = written(K_SQS, at(1.0), spoil);
     assert_caught(&counts, &distribution, "spoilt");
 }
 

@@ -8,54 +8,27 @@ use outrider_codec::{
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
-    draft::{self, Proposal, conformal::ThresholdParameters},
+    draft::{self, Proposal},
     sample::{End, Randomness},
-    session::edge::{Mode, Settings, Speculation},
+    session::edge::{Mode, Speculation},
 };
 use outrider_tests::{
-    goodness::{self, ERRORS, Fit, assert_caught, assert_follows, cell, samples, samples_for},
+    goodness::{self, ERRORS, Fit, assert_caught, assert_follows, samples, samples_for},
     in_process::InProcess,
-    toy::ToyModel,
+    samplings::at,
+    texts::{RESTLESS, Texts},
 };
 
-const V: u32 = 4;
-const LENGTH: usize = 3;
-const PROMPT: [u32; 2] = [1, 2];
-
-fn at(temperature: f32) -> SamplingParameters {
-    SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
-}
-
-fn models() -> (ToyModel, ToyModel) {
-    let target = ToyModel::target(V, 5);
-    (target.draft(1.5), target)
-}
-
-/// Texts of whole sessions: both state machines, frames and roll-back included.
-fn session_counts(parameters: SamplingParameters, mode: &Mode) -> Vec<u32> {
-    let (draft, target) = models();
-    let mut pair = InProcess::connect(draft, target, 64, &[]);
-    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..samples(counts.len()) {
-        let settings =
-            Settings { mode: mode.clone(), sampling: parameters, seed: seed.into(), max_new_tokens: LENGTH as u32 };
-        counts[cell(&pair.generate(&PROMPT, &settings).tokens, V)] += 1;
-    }
-    counts
-}
-
 const ENUMERATIVE: Code = Code::Enumerative;
-/// C-SQS with a threshold that moves.
-const RESTLESS: ThresholdParameters = ThresholdParameters { target: 0.1, step: 0.3, initial: 0.2 };
 
-fn assert_exact(parameters: SamplingParameters, speculation: Speculation) {
-    let speculation = Speculation { threshold: RESTLESS, ..speculation };
-    assert_target(parameters, &Mode::Speculative(speculation));
+fn assert_exact(sampling: SamplingParameters, speculation: Speculation) {
+    assert_target(sampling, Mode::Speculative(Speculation { threshold: RESTLESS, ..speculation }));
 }
 
-fn assert_target(parameters: SamplingParameters, mode: &Mode) {
-    let distribution = models().1.distribution(&PROMPT, LENGTH, &parameters);
-    assert_follows(&session_counts(parameters, mode), &distribution, mode);
+fn assert_target(sampling: SamplingParameters, mode: Mode) {
+    let texts = Texts::of_four(SchemeParameters::Dense, sampling);
+    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
+    assert_follows(&texts.of_sessions(mode.clone(), &mut pair, |_| {}), &texts.of_target(), mode);
 }
 
 /// Every scheme with a fixed draft length at temperature 1, and under a budget that ends rounds early at 0.7.
@@ -101,7 +74,7 @@ fn k_sqs_is_exact_with_one_candidate_and_with_truncated_sampling() {
 
 #[test]
 fn cloud_only_is_the_target() {
-    assert_target(at(0.7), &Mode::CloudOnly);
+    assert_target(at(0.7), Mode::CloudOnly);
 }
 
 /// The yardstick itself, at both sizes: the right distribution is never rejected, one that is wrong by the error that
@@ -109,7 +82,7 @@ fn cloud_only_is_the_target() {
 #[test]
 fn an_error_of_the_size_that_is_to_be_seen_is_caught() {
     const TIMES: usize = 20;
-    let right = models().1.distribution(&PROMPT, LENGTH, &at(1.0));
+    let right = Texts::of_four(SchemeParameters::Dense, at(1.0)).of_target();
     let half = right.len() / 2;
     let (first, second) = (right[..half].iter().sum::<f64>(), right[half..].iter().sum::<f64>());
     let mut randomness = Randomness::new(1, End::Cloud);

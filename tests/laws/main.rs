@@ -3,8 +3,9 @@
 
 mod device;
 mod exactness;
-mod passing;
 mod planted;
+mod positions;
 mod rule_rates;
 mod rules;
 mod thinning;
+mod unverified;

@@ -3,84 +3,49 @@
 
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
-    frame::{SamplingParameters, TargetDist},
+    frame::TargetDist,
     probabilities::DraftProbability,
-    scheme::{Code, Downlink, Drafts, Scheme, SchemeParameters},
+    scheme::{Code, Downlink, Drafts, SchemeParameters},
 };
 use outrider_speculation::{
-    draft,
     judge::{Judgement, NextToken, Round, dssd, judge},
-    sample::{self, Distribution, End, Randomness, SharedNoise},
+    sample::{self, Distribution},
 };
 use outrider_tests::{
-    goodness::{self, assert_follows, cell, samples},
-    toy::ToyModel,
+    goodness::{self, assert_follows},
+    samplings::NEUTRAL,
+    texts::{Ends, Texts},
 };
 
 const V: u32 = 4;
-const LENGTH: usize = 3;
-const PROMPT: [u32; 2] = [1, 2];
-const S: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-/// Drafts a round.
-const GAMMA: usize = 2;
 
-/// Both ends' state in one generation.
-struct Ends {
-    seed: u64,
-    edge: Randomness,
-    cloud: Randomness,
-    noise: SharedNoise,
-}
-
-/// Draws one token of a row of the draft's logits at a position, or ends the round.
-type DraftOne<T> = dyn Fn(&[f32], usize, &mut Ends) -> Option<T>;
+/// Draws one token from a row of the draft's logits at a position, or ends the round.
+type DraftOne = dyn Fn(&Texts, &[f32], usize, &mut Ends) -> Option<DraftToken>;
 /// The number of accepted drafts and the token after them.
 type Outcome = (usize, u32);
 /// Judges drafts, given the target's rows and the position of the first; includes what the edge resamples.
-type Judge<T> = dyn Fn(&[T], &[&[f32]], usize, &mut Ends) -> Outcome;
+type Judge = dyn Fn(&[DraftToken], &[&[f32]], usize, &mut Ends) -> Outcome;
 
-/// Texts of three tokens from a loop of rounds, by value.
-fn texts<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) -> Vec<u32> {
-    let target = ToyModel::target(V, 5);
-    let draft_model = target.draft(1.5);
-    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..u64::from(samples(counts.len())) {
-        let mut ends = Ends {
-            seed,
-            edge: Randomness::new(seed, End::Edge),
-            cloud: Randomness::new(seed, End::Cloud),
-            noise: SharedNoise::new(seed),
-        };
-        let mut text = PROMPT.to_vec();
-        while text.len() < PROMPT.len() + LENGTH {
-            let (mut prefix, mut drafts) = (text.clone(), Vec::new());
-            let mut rows = vec![target.logits(&prefix)];
-            for _ in 0..GAMMA {
-                let Some(token) = draft_one(&draft_model.logits(&prefix), prefix.len(), &mut ends) else { break };
-                prefix.push(id(&token));
-                drafts.push(token);
-                rows.push(target.logits(&prefix));
-            }
-            let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
-            let (accepted, token) = judge(&drafts, &rows, text.len(), &mut ends);
-            text.extend(drafts[..accepted].iter().map(id));
-            text.push(token);
-        }
-        counts[cell(&text[PROMPT.len()..PROMPT.len() + LENGTH], V)] += 1;
-    }
-    counts
+/// Texts from a loop of rounds, by value, and the target's distribution.
+fn written(scheme: SchemeParameters, draft_one: &DraftOne, judge: &Judge) -> (Vec<u32>, Vec<f64>) {
+    let texts = Texts::of_four(scheme, NEUTRAL);
+    let counts = texts.of_rounds(|text, ends| {
+        let (drafts, rows) = texts.round(text, |row, position| draft_one(&texts, row, position, ends));
+        let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
+        let (accepted, token) = judge(&drafts, &rows, text.len(), ends);
+        drafts[..accepted].iter().map(|draft| draft.id).chain([token]).collect()
+    });
+    (counts, texts.of_target())
 }
 
-fn distribution_of_target() -> Vec<f64> {
-    ToyModel::target(V, 5).distribution(&PROMPT, LENGTH, &S)
+fn assert_right(scheme: SchemeParameters, draft_one: &DraftOne, judge: &Judge) {
+    let (counts, distribution) = written(scheme, draft_one, judge);
+    assert_follows(&counts, &distribution, ("the right halves", scheme));
 }
 
-fn assert_right<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) {
-    assert_follows(&texts(id, draft_one, judge), &distribution_of_target(), "the right halves");
-}
-
-fn assert_caught<T>(id: fn(&T) -> u32, draft_one: &DraftOne<T>, judge: &Judge<T>) {
-    goodness::assert_caught(&texts(id, draft_one, judge), &distribution_of_target(), "planted");
+fn assert_caught(scheme: SchemeParameters, draft_one: &DraftOne, judge: &Judge) {
+    let (counts, distribution) = written(scheme, draft_one, judge);
+    goodness::assert_caught(&counts, &distribution, ("planted", scheme));
 }
 
 const K_SQS: SchemeParameters =
@@ -90,29 +55,18 @@ const C_SQS: SchemeParameters = SchemeParameters::CSqs { lattice_resolution: 12,
 const ADAPTIVE: SchemeParameters = SchemeParameters::Qs { lattice_resolution: 12, code: Code::Adaptive };
 const TK_SLT: SchemeParameters = SchemeParameters::TkSlt { support_size: 2 };
 
-fn token_id(token: &DraftToken) -> u32 {
-    token.id
-}
-
 fn s(logits: &[f32]) -> Vec<f64> {
-    sample::transform(logits, &S).unwrap()
+    sample::transform(logits, &NEUTRAL).unwrap()
 }
 
-fn distribution(logits: &[f32]) -> Distribution<'_> {
-    Distribution::new(logits, &S).unwrap()
-}
-
-/// A draft as the edge makes it, and its way over the wire.
-fn right_draft(parameters: SchemeParameters) -> impl Fn(&[f32], usize, &mut Ends) -> Option<DraftToken> {
-    let scheme = Scheme::new(parameters, V).unwrap();
-    move |logits, _, ends| {
-        Some(draft::draw(draft::propose(&distribution(logits), parameters, &scheme, 0.2).unwrap(), &mut ends.edge))
-    }
+/// A draft as the edge makes it.
+fn right_draft(texts: &Texts, logits: &[f32], _: usize, ends: &mut Ends) -> Option<DraftToken> {
+    Some(texts.draw(logits, &mut ends.edge))
 }
 
 /// The right judgement of a round.
 fn judged(scheme: SchemeParameters, drafts: Drafts, rows: &[&[f32]], position: usize, ends: &Ends) -> Judgement {
-    judge(&Round { scheme: Some(scheme), drafts, ..Round::alone(S, ends.seed, position) }, rows).unwrap()
+    judge(&Round { scheme: Some(scheme), drafts, ..Round::alone(NEUTRAL, ends.seed, position) }, rows).unwrap()
 }
 
 fn right_judge(drafts: &[DraftToken], rows: &[&[f32]], position: usize, ends: &mut Ends) -> Outcome {
@@ -129,21 +83,20 @@ fn residual(p: &[f64], q: &DraftDist) -> Vec<f64> {
 #[test]
 fn the_loop_with_the_right_halves_is_exact() {
     for scheme in [SchemeParameters::Dense, QS, K_SQS, C_SQS, TK_SLT] {
-        assert_right(token_id, &right_draft(scheme), &right_judge);
+        assert_right(scheme, &right_draft, &right_judge);
     }
 }
 
 #[test]
 fn drawing_before_quantizing_is_caught() {
-    let scheme = Scheme::new(K_SQS, V).unwrap();
-    let broken = move |logits: &[f32], _: usize, ends: &mut Ends| {
+    let broken = |texts: &Texts, logits: &[f32], _: usize, ends: &mut Ends| {
         let q = s(logits);
-        let dist = draft::propose(&distribution(logits), K_SQS, &scheme, 0.0).unwrap().dist;
+        let dist = texts.draw(logits, &mut ends.edge).dist;
         // The planted error: drawn from q cut to the support, while q̂ is what the cloud is told.
         let weights: Vec<f64> = (0..V).map(|id| if dist.count(id) > 0 { q[id as usize] } else { 0.0 }).collect();
         Some(DraftToken { id: ends.edge.draw(&weights), dist, support_size: 2 })
     };
-    assert_caught(token_id, &broken, &right_judge);
+    assert_caught(K_SQS, &broken, &right_judge);
 }
 
 #[test]
@@ -159,7 +112,7 @@ fn an_inverted_ratio_is_caught() {
         }
         (drafts.len(), ends.cloud.draw(&s(rows[drafts.len()])))
     };
-    assert_caught(token_id, &right_draft(K_SQS), &broken);
+    assert_caught(K_SQS, &right_draft, &broken);
 }
 
 #[test]
@@ -169,18 +122,17 @@ fn resampling_from_p_is_caught() {
         // The planted error: after a rejection the token is drawn from p, not from the residual.
         (accepted, if accepted < drafts.len() { ends.cloud.draw(&s(rows[accepted])) } else { token })
     };
-    assert_caught(token_id, &right_draft(K_SQS), &broken);
+    assert_caught(K_SQS, &right_draft, &broken);
 }
 
 #[test]
 fn a_budget_that_looks_at_the_draw_is_caught() {
-    let draft = right_draft(ADAPTIVE);
-    let broken = move |logits: &[f32], position: usize, ends: &mut Ends| {
-        let token = draft(logits, position, ends)?;
+    let broken = |texts: &Texts, logits: &[f32], _: usize, ends: &mut Ends| {
+        let token = texts.draw(logits, &mut ends.edge);
         // The planted error: the round ends before a token whose index turns out to cost two bits or more.
         (4 * token.dist.count(token.id) > token.dist.total()).then_some(token)
     };
-    assert_caught(token_id, &broken, &right_judge);
+    assert_caught(ADAPTIVE, &broken, &right_judge);
 }
 
 /// A decoder that reads one count too low and the next too high.
@@ -201,7 +153,7 @@ fn a_count_off_by_one_in_the_decoder_is_caught() {
         right_judge(&misread, rows, position, ends)
     };
     for scheme in [QS, K_SQS, C_SQS, ADAPTIVE] {
-        assert_caught(token_id, &right_draft(scheme), &broken);
+        assert_caught(scheme, &right_draft, &broken);
     }
 }
 
@@ -220,7 +172,7 @@ fn probabilities_of_the_wrong_ids_are_caught() {
         });
         right_judge(&misread.collect::<Vec<_>>(), rows, position, ends)
     };
-    assert_caught(token_id, &right_draft(SchemeParameters::Dense), &broken);
+    assert_caught(SchemeParameters::Dense, &right_draft, &broken);
 }
 
 #[test]
@@ -239,7 +191,7 @@ fn probabilities_that_are_not_renormalised_are_caught() {
         });
         right_judge(&misread.collect::<Vec<_>>(), rows, position, ends)
     };
-    assert_caught(token_id, &right_draft(TK_SLT), &broken);
+    assert_caught(TK_SLT, &right_draft, &broken);
 }
 
 /// DSSD with the edge's half of a rejection exchangeable: from the rejected draft and P to a token.
@@ -266,7 +218,7 @@ fn from_samples(draft: &DraftToken, target: &TargetDist, ends: &mut Ends) -> u32
 
 #[test]
 fn dssd_with_the_right_halves_is_exact() {
-    assert_right(token_id, &right_draft(SchemeParameters::Dense), &dssd_judge(from_samples));
+    assert_right(SchemeParameters::Dense, &right_draft, &dssd_judge(from_samples));
 }
 
 #[test]
@@ -281,7 +233,7 @@ fn a_surviving_sample_weighted_wrongly_is_caught() {
         });
         survivor.map_or_else(|| dssd::resample(target, &draft.dist, &mut ends.edge), |sample| sample.0)
     };
-    assert_caught(token_id, &right_draft(SchemeParameters::Dense), &dssd_judge(broken));
+    assert_caught(SchemeParameters::Dense, &right_draft, &dssd_judge(broken));
 }
 
 #[test]
@@ -292,35 +244,40 @@ fn a_follow_up_that_forgets_the_draft_is_caught() {
         // The planted error: where no sample survives, one is drawn from P itself.
         survivor.unwrap_or_else(|| dssd::samples(target, 1, &mut ends.edge)[0].0)
     };
-    assert_caught(token_id, &right_draft(SchemeParameters::Dense), &dssd_judge(broken));
+    assert_caught(SchemeParameters::Dense, &right_draft, &dssd_judge(broken));
 }
 
-fn id_of(id: &u32) -> u32 {
-    *id
+/// A draft that travels as its id alone.
+fn only(id: u32) -> Option<DraftToken> {
+    Some(DraftToken { id, dist: DraftDist::new(vec![id], vec![1]).unwrap(), support_size: 1 })
 }
 
-fn coupled_draft(logits: &[f32], position: usize, ends: &mut Ends) -> Option<u32> {
-    Some(ends.noise.choose_from(position, &distribution(logits)))
+fn ids(drafts: &[DraftToken]) -> Vec<u32> {
+    drafts.iter().map(|draft| draft.id).collect()
+}
+
+fn coupled_draft(_: &Texts, logits: &[f32], position: usize, ends: &mut Ends) -> Option<DraftToken> {
+    only(ends.noise.choose_from(position, &Distribution::new(logits, &NEUTRAL).unwrap()))
 }
 
 #[test]
 fn coupled_drafting_is_exact() {
-    let judge = |ids: &[u32], rows: &[&[f32]], position: usize, ends: &mut Ends| {
-        let judgement = judged(SchemeParameters::Coupled, Drafts::Ids(ids.to_vec()), rows, position, ends);
+    let judge = |drafts: &[DraftToken], rows: &[&[f32]], position: usize, ends: &mut Ends| {
+        let judgement = judged(SchemeParameters::Coupled, Drafts::Ids(ids(drafts)), rows, position, ends);
         let NextToken::Token(token) = judgement.next else { panic!("{judgement:?}") };
         (judgement.accepted, token)
     };
-    assert_right(id_of, &coupled_draft, &judge);
+    assert_right(SchemeParameters::Coupled, &coupled_draft, &judge);
 }
 
 #[test]
 fn noise_reused_across_positions_is_caught() {
-    let draft = |logits: &[f32], _: usize, ends: &mut Ends| Some(ends.noise.choose(0, &s(logits)));
-    let judge = |ids: &[u32], rows: &[&[f32]], _: usize, ends: &mut Ends| {
+    let draft = |_: &Texts, logits: &[f32], _: usize, ends: &mut Ends| only(ends.noise.choose(0, &s(logits)));
+    let judge = |drafts: &[DraftToken], rows: &[&[f32]], _: usize, ends: &mut Ends| {
         // The planted error: every position has the noise of the first.
         let choice = |row: &[f32]| ends.noise.choose(0, &s(row));
-        let accepted = ids.iter().zip(rows).take_while(|(id, row)| **id == choice(row)).count();
+        let accepted = drafts.iter().zip(rows).take_while(|(draft, row)| draft.id == choice(row)).count();
         (accepted, choice(rows[accepted]))
     };
-    assert_caught(id_of, &draft, &judge);
+    assert_caught(SchemeParameters::Coupled, &draft, &judge);
 }

@@ -1,46 +1,37 @@
 //! Every acceptance rule over whole sessions, both state machines, frames and roll-back included: the distribution of a
 //! text is the one that the papers' closed forms give, put together round by round in
-//! [`closed_forms`](outrider_tests::closed_forms).
+//! [`texts`](outrider_tests::texts).
 //!
 //! Each rule has the parameter at which its distribution is farthest
 //! from both the draft's and the target's, so that neither passes for it.
 
 use outrider_codec::{
     frame::SamplingParameters,
-    scheme::{Code, Drafts, Scheme, SchemeParameters},
+    scheme::{Code, Drafts, SchemeParameters},
 };
 use outrider_speculation::{
-    draft::{self, conformal::ThresholdParameters},
     judge::{
         NextToken, Round, judge,
         rules::{Need, Rule, Statistic},
     },
-    sample::{self, Distribution, End, Randomness},
-    session::edge::{Mode, Settings, Speculation},
+    sample::{self, Distribution},
+    session::edge::{Mode, Settings},
 };
 use outrider_tests::{
-    closed_forms::Texts,
-    goodness::{Fit, assert_follows, cell, distance, samples},
+    goodness::{Fit, assert_follows, distance},
     in_process::InProcess,
+    samplings::{GREEDY, NEUTRAL, SHARPENED},
     schemes,
+    texts::{PROMPT, Texts},
     toy::ToyModel,
 };
 use proptest::prelude::*;
 
-const V: u32 = 3;
-const LENGTH: usize = 3;
-const PROMPT: [u32; 2] = [1, 2];
-const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-/// S(·) changes both models, and statistics of the draft's travel.
-const SHARPENED: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 };
-const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 const SPARSE: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 7, code: Code::Enumerative };
 
 fn texts(rule: Rule, sampling: SamplingParameters, scheme: SchemeParameters) -> Texts {
-    let target = ToyModel::target(V, 299);
-    let threshold = ThresholdParameters::default();
-    Texts { draft: target.draft(2.0), target, sampling, scheme, threshold, rule, draft_length: 2 }
+    Texts { rule, ..Texts::of_three(scheme, sampling) }
 }
 
 /// The rule with the parameter whose distribution is farthest from both models', and that distribution.
@@ -48,11 +39,11 @@ fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) 
     let info = Rule::all().iter().find(|info| info.name == name).unwrap();
     let parameters = (0..40).map(|step| f64::from(step) / 20.0).filter(|&parameter| info.range.contains(parameter));
     let exact = texts(Rule::EXACT, sampling, scheme);
-    let (p, q) = (exact.distribution(&PROMPT, LENGTH, &|_| false), exact.distribution(&PROMPT, LENGTH, &|_| true));
+    let (p, q) = (exact.ungated(), exact.distribution(&|_| true));
     let mut best = (-1.0, None);
     for parameter in parameters {
         let texts = texts(Rule::new(name, parameter).unwrap(), sampling, scheme);
-        let distribution = texts.distribution(&PROMPT, LENGTH, &|_| false);
+        let distribution = texts.ungated();
         let far = distance(&distribution, &p).min(distance(&distribution, &q));
         if far > best.0 {
             best = (far, Some((texts, distribution)));
@@ -63,25 +54,21 @@ fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) 
     (texts, distribution)
 }
 
+fn connect(texts: &Texts) -> InProcess {
+    InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[])
+}
+
 fn settings(texts: &Texts, seed: u64, length: u32) -> Settings {
-    let speculation = Speculation::new(texts.scheme, texts.draft_length as u32).with_rule(texts.rule);
-    Settings { mode: Mode::Speculative(speculation), sampling: texts.sampling, seed, max_new_tokens: length }
+    let mode = Mode::Speculative(texts.speculation());
+    Settings { mode, sampling: texts.sampling, seed, max_new_tokens: length }
 }
 
-fn session_counts(texts: &Texts) -> Vec<u32> {
-    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
-    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..u64::from(samples(counts.len())) {
-        counts[cell(&pair.generate(&PROMPT, &settings(texts, seed, LENGTH as u32)).tokens, V)] += 1;
-    }
-    counts
-}
-
-fn assert_law(name: &str) {
+fn assert_closed_form(name: &str) {
     for sampling in [NEUTRAL, SHARPENED] {
         for scheme in [SchemeParameters::Dense, SPARSE] {
             let (texts, distribution) = farthest(name, sampling, scheme);
-            assert_follows(&session_counts(&texts), &distribution, (texts.rule, scheme, sampling));
+            let counts = texts.of_sessions(Mode::Speculative(texts.speculation()), &mut connect(&texts), |_| {});
+            assert_follows(&counts, &distribution, (texts.rule, scheme, sampling));
         }
     }
 }
@@ -91,7 +78,7 @@ macro_rules! rules {
         $(
             #[test]
             fn $test() {
-                assert_law($name);
+                assert_closed_form($name);
             }
         )+
 
@@ -126,7 +113,7 @@ rules! {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Planted {
     Nothing,
-    /// A token of p's follows where all drafts stand, under a rule that has none.
+    /// A token of p's follows where all drafts are accepted, under a rule that has none.
     Bonus,
     /// Each draft is judged by the statistic of the other.
     OtherDraft,
@@ -136,58 +123,43 @@ enum Planted {
     ScaledTarget,
 }
 
-/// A loop of rounds without the state machines, so that an error can be planted.
+/// A loop of rounds with an error.
 fn loop_counts(texts: &Texts, planted: Planted) -> Vec<u32> {
-    let scheme = Scheme::new(texts.scheme, V).unwrap();
-    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..u64::from(samples(counts.len())) {
-        let (mut edge, mut cloud) = (Randomness::new(seed, End::Edge), Randomness::new(seed, End::Cloud));
-        let mut text = PROMPT.to_vec();
-        while text.len() < PROMPT.len() + LENGTH {
-            let places = PROMPT.len() + LENGTH - text.len();
-            let (mut prefix, mut drafts, mut statistics, mut rows) = (text.clone(), vec![], vec![], vec![]);
-            while drafts.len() < texts.draft_length.min(places) {
-                let row = texts.draft.logits(&prefix);
-                let q = Distribution::new(&row, &texts.sampling).unwrap();
-                let token = draft::draw(draft::propose(&q, texts.scheme, &scheme, 0.0).unwrap(), &mut edge);
-                statistics.push(match planted {
-                    Planted::Scaled => texts.rule.need().of_dist(&token.dist),
-                    _ => texts.rule.need().of_unscaled(&q, token.dist.ids()),
-                });
-                let logits = texts.target.logits(&prefix);
-                let p = sample::transform(&logits, &texts.sampling).unwrap();
-                rows.push(match planted {
-                    Planted::ScaledTarget => p.iter().map(|p| p.ln() as f32).collect(),
-                    _ => logits,
-                });
-                prefix.push(token.id);
-                drafts.push(token);
-            }
-            if planted == Planted::OtherDraft {
-                statistics.reverse();
-            }
-            let judged: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
-            let sampling = if planted == Planted::ScaledTarget { NEUTRAL } else { texts.sampling };
-            let round = Round {
-                rule: texts.rule,
-                drafts: Drafts::Distributions(drafts),
-                statistics,
-                ..Round::alone(sampling, seed, text.len())
-            };
-            let judgement = judge(&round, &judged).unwrap();
-            text.extend(&round.drafts.ids()[..judgement.accepted]);
-            match judgement.next {
-                NextToken::Token(token) => text.push(token),
-                _ if planted == Planted::Bonus && text.len() < PROMPT.len() + LENGTH => {
-                    let row = texts.target.logits(&text);
-                    text.push(Distribution::new(&row, &texts.sampling).unwrap().draw(&mut cloud));
+    texts.of_rounds(|text, ends| {
+        let mut statistics = Vec::new();
+        let (drafts, mut rows) = texts.round(text, |row, _| {
+            let token = texts.draw(row, &mut ends.edge);
+            let q = Distribution::new(row, &texts.sampling).unwrap();
+            statistics.push(match planted {
+                Planted::Scaled => texts.rule.need().of_dist(&token.dist),
+                _ => texts.rule.need().of_unscaled(&q, token.dist.ids()),
+            });
+            Some(token)
+        });
+        let behind = rows.pop().unwrap();
+        let mut sampling = texts.sampling;
+        match planted {
+            Planted::OtherDraft => statistics.reverse(),
+            Planted::ScaledTarget => {
+                for row in &mut rows {
+                    *row = sample::transform(row, &sampling).unwrap().iter().map(|p| p.ln() as f32).collect();
                 }
-                _ => {}
+                sampling = NEUTRAL;
             }
+            _ => {}
         }
-        counts[cell(&text[PROMPT.len()..], V)] += 1;
-    }
-    counts
+        let drafts = Drafts::Distributions(drafts);
+        let round = Round { rule: texts.rule, drafts, statistics, ..Round::alone(sampling, ends.seed, text.len()) };
+        let judgement = judge(&round, &rows.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap();
+        let next = match judgement.next {
+            NextToken::Token(token) => Some(token),
+            _ if planted == Planted::Bonus => {
+                Some(Distribution::new(&behind, &texts.sampling).unwrap().draw(&mut ends.cloud))
+            }
+            _ => None,
+        };
+        round.drafts.ids()[..judgement.accepted].iter().copied().chain(next).collect()
+    })
 }
 
 #[test]
@@ -208,7 +180,7 @@ fn planted_errors_are_caught() {
         let (mut texts, mut distribution) = farthest(name, SHARPENED, SchemeParameters::Dense);
         if let Some(parameter) = parameter {
             texts.rule = Rule::new(name, parameter).unwrap();
-            distribution = texts.distribution(&PROMPT, LENGTH, &|_| false);
+            distribution = texts.ungated();
         }
         let counts = loop_counts(&texts, planted);
         let fit = Fit::new(&counts, &distribution);
@@ -224,8 +196,7 @@ fn statistics_travel_where_they_are_needed() {
         for sampling in [NEUTRAL, SHARPENED, GREEDY] {
             let bits = |rule| {
                 let texts = texts(rule, sampling, SchemeParameters::TkSlt { support_size: 2 });
-                let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
-                let run = pair.generate(&PROMPT, &settings(&texts, 3, 30));
+                let run = connect(&texts).generate(&PROMPT, &settings(&texts, 3, 30));
                 let first = run.committed[0].round.as_ref().unwrap();
                 (first.payload_bits, first.drafted.len())
             };
@@ -245,15 +216,7 @@ fn statistics_travel_where_they_are_needed() {
 }
 
 fn wide(target: &ToyModel, difference: f64, rule: Rule, scheme: usize, draft_length: usize) -> Texts {
-    Texts {
-        draft: target.draft(difference),
-        target: target.clone(),
-        sampling: GREEDY,
-        scheme: schemes::every(4, 20)[scheme],
-        threshold: ThresholdParameters::default(),
-        rule,
-        draft_length,
-    }
+    Texts { rule, draft_length, ..Texts::new(target.clone(), difference, schemes::every(4, 20)[scheme], GREEDY) }
 }
 
 proptest! {

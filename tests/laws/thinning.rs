@@ -4,25 +4,18 @@
 use outrider_codec::{
     distribution::DraftToken,
     frame::SamplingParameters,
-    scheme::{Code, Drafts, Scheme, SchemeParameters},
+    scheme::{Code, Drafts, SchemeParameters},
 };
 use outrider_speculation::{
-    draft,
     judge::{NextToken, Round, thinning},
     sample::{Distribution, End, Randomness},
 };
 use outrider_tests::{
-    goodness::{self, assert_follows, cell, samples},
-    toy::ToyModel,
+    goodness::{self, assert_follows},
+    samplings::{NEUTRAL, SHARPENED},
+    texts::Texts,
 };
 
-const V: u32 = 4;
-const LENGTH: usize = 3;
-const PROMPT: [u32; 2] = [1, 2];
-const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-const COOL: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 };
-/// Drafts a round.
-const GAMMA: usize = 2;
 /// Samples that are asked for at a time.
 const AT_ONCE: usize = 2;
 const K_SQS: SchemeParameters =
@@ -54,40 +47,21 @@ impl Engine<'_> {
 type Outcome = (usize, u32);
 type Judge = dyn Fn(&[DraftToken], &mut Engine<'_>, &mut Randomness) -> Outcome;
 
-/// Texts of three tokens by value, what they should follow, and how many drafts were accepted of those judged.
-fn texts(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> (Vec<u32>, Vec<f64>, f64) {
-    let target = ToyModel::target(V, 5);
-    let draft_model = target.draft(1.5);
-    let wire = Scheme::new(scheme, V).unwrap();
-    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
+/// Texts by value, what they should follow, and how many drafts were accepted of those judged.
+fn written(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> (Vec<u32>, Vec<f64>, f64) {
+    let texts = Texts::of_four(scheme, sampling);
     let (mut judged, mut accepts) = (0u32, 0u32);
-    for seed in 0..u64::from(samples(counts.len())) {
-        let mut edge = Randomness::new(seed, End::Edge);
-        let mut gateway = Randomness::new(seed, End::Cloud);
-        let mut draws = Randomness::new(seed + (1 << 40), End::Cloud);
-        let mut text = PROMPT.to_vec();
-        while text.len() < PROMPT.len() + LENGTH {
-            let (mut prefix, mut drafts) = (text.clone(), Vec::new());
-            let mut rows = vec![target.logits(&prefix)];
-            for _ in 0..GAMMA {
-                let row = draft_model.logits(&prefix);
-                let q = Distribution::new(&row, &sampling).unwrap();
-                let token = draft::draw(draft::propose(&q, scheme, &wire, 0.2).unwrap(), &mut edge);
-                prefix.push(token.id);
-                drafts.push(token);
-                rows.push(target.logits(&prefix));
-            }
-            let places = rows.iter().map(|row| Distribution::new(row, &sampling).unwrap()).collect();
-            let (accepted, token) = judge(&drafts, &mut Engine { places, randomness: &mut draws }, &mut gateway);
-            judged += drafts.len().min(accepted + 1) as u32;
-            accepts += accepted as u32;
-            text.extend(drafts[..accepted].iter().map(|draft| draft.id));
-            text.push(token);
-        }
-        let written = &text[PROMPT.len()..PROMPT.len() + LENGTH];
-        counts[cell(written, V)] += 1;
-    }
-    (counts, target.distribution(&PROMPT, LENGTH, &sampling), f64::from(accepts) / f64::from(judged))
+    let counts = texts.of_rounds(|text, ends| {
+        let (drafts, rows) = texts.round(text, |row, _| Some(texts.draw(row, &mut ends.edge)));
+        let places = rows.iter().map(|row| Distribution::new(row, &sampling).unwrap()).collect();
+        let mut draws = Randomness::new(ends.seed + (1 << 40), End::Cloud);
+        draws.begin_round(text.len());
+        let (accepted, token) = judge(&drafts, &mut Engine { places, randomness: &mut draws }, &mut ends.cloud);
+        judged += drafts.len().min(accepted + 1) as u32;
+        accepts += accepted as u32;
+        drafts[..accepted].iter().map(|draft| draft.id).chain([token]).collect()
+    });
+    (counts, texts.of_target(), f64::from(accepts) / f64::from(judged))
 }
 
 fn probabilities(drafts: &[DraftToken], engine: &Engine<'_>) -> Vec<f64> {
@@ -115,19 +89,19 @@ fn thinned_by(told: &[f64], drafts: &[DraftToken], engine: &mut Engine<'_>, rand
 fn matched(drafts: &[DraftToken], engine: &mut Engine<'_>, _: &mut Randomness) -> Outcome {
     let own: Vec<u32> = (0..=drafts.len()).map(|place| engine.sample(place).0).collect();
     let drafts = Drafts::Distributions(drafts.to_vec());
-    let judgement = thinning::matching(&Round { drafts, ..Round::alone(COOL, 0, PROMPT.len()) }, &own);
+    let judgement = thinning::matching(&Round { drafts, ..Round::alone(SHARPENED, 0, 2) }, &own);
     let NextToken::Token(token) = judgement.next else { panic!("{judgement:?}") };
     (judgement.accepted, token)
 }
 
 fn assert_right(sampling: SamplingParameters, scheme: SchemeParameters, judge: &Judge) -> f64 {
-    let (counts, distribution, rate) = texts(sampling, scheme, judge);
+    let (counts, distribution, rate) = written(sampling, scheme, judge);
     assert_follows(&counts, &distribution, scheme);
     rate
 }
 
 fn assert_caught(sampling: SamplingParameters, judge: &Judge) {
-    let (counts, distribution, _) = texts(sampling, K_SQS, judge);
+    let (counts, distribution, _) = written(sampling, K_SQS, judge);
     goodness::assert_caught(&counts, &distribution, "planted");
 }
 
@@ -142,7 +116,7 @@ fn thinning_is_exact_and_accepts_more_than_matching() {
 
 #[test]
 fn matching_is_exact_at_any_sampling() {
-    assert_right(COOL, K_SQS, &matched);
+    assert_right(SHARPENED, K_SQS, &matched);
 }
 
 #[test]
@@ -180,7 +154,7 @@ fn a_probability_of_the_place_before_is_caught() {
 
 #[test]
 fn going_on_behind_a_token_of_the_targets_own_is_caught() {
-    assert_caught(COOL, &|drafts, engine, _| {
+    assert_caught(SHARPENED, &|drafts, engine, _| {
         let own: Vec<u32> = (0..=drafts.len()).map(|place| engine.sample(place).0).collect();
         let accepted = drafts.iter().zip(&own).take_while(|(draft, own)| draft.id == **own).count();
         // The planted error: the token behind the first that differs, which was written after a rejected draft.

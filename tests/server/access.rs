@@ -12,11 +12,12 @@ use outrider_cloud::{
     session::Limits,
 };
 use outrider_codec::{
-    frame::{ErrorCode, Frame, Prompt, Request, SamplingParameters},
+    frame::{ErrorCode, Frame, Prompt, Request},
     scheme::SchemeParameters,
 };
 use outrider_tests::{
     http::{self, Answer},
+    samplings::{GREEDY, NEUTRAL},
     server::{self, Edge, Options, RawClient, Server},
 };
 use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::CertificateDer};
@@ -178,13 +179,7 @@ async fn frames_that_come_too_fast_wait() {
     // Ten frames pass at once, Hello among them; the last of these waits for a second.
     let start = Instant::now();
     for generation in 1..=20 {
-        let request = Request {
-            generation,
-            sampling: SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 },
-            seed: 1,
-            max_new_tokens: 1,
-            tokens: vec![0],
-        };
+        let request = Request { generation, sampling: GREEDY, seed: 1, max_new_tokens: 1, tokens: vec![0] };
         client.send(Frame::Generate(request).encode()).await;
         assert!(matches!(client.receive().await, Some(Frame::Tokens(_))));
     }
@@ -194,13 +189,7 @@ async fn frames_that_come_too_fast_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn evidence_is_for_those_who_may_have_it() {
     let prompt = |generation| {
-        let request = Request {
-            generation,
-            sampling: SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 },
-            seed: 1,
-            max_new_tokens: 8,
-            tokens: vec![0, 5],
-        };
+        let request = Request { generation, sampling: NEUTRAL, seed: 1, max_new_tokens: 8, tokens: vec![0, 5] };
         Frame::Prompt(Prompt { evidence: true, ..Prompt::exact(SchemeParameters::Coupled, request) }).encode()
     };
     for (evidence, origin, may) in [

@@ -1,79 +1,45 @@
 //! Drafting ahead over real sockets, on the CPU engine: the text of a seed is the same with and without it.
 
-use std::{io::Cursor, time::Duration};
+use std::time::Duration;
 
 use outrider_cloud::{
     edge::{NativeEdge, Retry},
     session::Limits,
 };
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::Model;
 use outrider_speculation::{
     policy::ahead::Plan,
-    session::{
-        cloud::TargetInfo,
-        edge::{Ahead, DraftInfo, Mode, Origin, Settings},
-    },
+    session::edge::{Ahead, Committed, Mode, Origin, Settings},
 };
 use outrider_tests::{
+    blocks::{self, draft_info},
     goodness,
     proxy::Proxy,
     server::{Server, generate},
 };
 
-const TARGET: &[u8] = include_bytes!("../../models/tests/golden/blocks-f32.gguf");
-const DRAFT: &[u8] = include_bytes!("../../models/tests/golden/blocks-q4_0.gguf");
-const TOKENIZER_HASH: [u8; 32] = [5; 32];
 const LENGTH: u32 = 24;
 const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
-
-fn model(bytes: &[u8]) -> Model {
-    Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
-}
-
-async fn server() -> Server {
-    let target = model(TARGET);
-    let info = TargetInfo {
-        vocab_size: target.config().vocab_size as u32,
-        tokenizer_hash: TOKENIZER_HASH,
-        context_length: target.config().context_length as u32,
-        max_draft_tokens: 16,
-        max_in_flight: 8,
-        max_guesses: 64,
-        eos_ids: vec![],
-    };
-    Server::start_with(target, info, 4, Limits::default()).await
-}
 
 fn settings(mode: &Mode, temperature: f32, seed: u64) -> Settings {
     let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
     Settings { mode: mode.clone(), sampling, seed, max_new_tokens: LENGTH }
 }
 
-/// As good a draft, one that is right at times, and one that never is: a liar.
-fn drafts() -> [Model; 3] {
-    [model(TARGET), model(DRAFT), model(include_bytes!("../../models/tests/golden/blocks-q8_0.gguf"))]
-}
-
-fn info(draft: &Model) -> DraftInfo {
-    let config = draft.config();
-    let (vocab_size, context_length) = (config.vocab_size as u32, config.context_length as u32);
-    DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length, heads: None }
-}
-
 /// At T = 0, 0.7 and 1, under every plan, with drafts of all kinds, over a link that is cut: token for token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_text_is_the_same_with_and_without_drafting() {
-    let server = server().await;
-    let drafts = drafts();
+    let server = blocks::server(4, Limits::default()).await;
+    // As good as the target, and one that is right at times.
+    let drafts = [blocks::target(), blocks::draft()];
     let plans = [(1, 0.0), (4, 0.0), (3, 0.005), (8, 0.02)].map(|(group, patience)| Some(Plan { group, patience }));
-    let texts = if goodness::error() < 0.02 { 84 } else { 12 };
+    let texts = if goodness::error() < 0.02 { 126 } else { 18 };
     let (mut generations, mut in_time, mut resumed) = (0, 0, 0);
     for (number, draft) in drafts.iter().enumerate() {
-        let mut calm = NativeEdge::connect(draft, info(draft), &server.url, None, RETRY).await.unwrap();
+        let mut calm = NativeEdge::connect(draft, draft_info(draft), &server.url, None, RETRY).await.unwrap();
         let proxy = Proxy::before(&server.url, if number == 1 { 3000 } else { 0 }, 7).await;
         let mut edge = loop {
-            if let Ok(edge) = NativeEdge::connect(draft, info(draft), &proxy.url, None, RETRY).await {
+            if let Ok(edge) = NativeEdge::connect(draft, draft_info(draft), &proxy.url, None, RETRY).await {
                 break edge;
             }
         };
@@ -101,12 +67,12 @@ async fn the_text_is_the_same_with_and_without_drafting() {
 /// Where a token came from is what the page shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_say_where_they_came_from() {
-    let server = server().await;
-    let draft = model(TARGET);
-    let mut edge = NativeEdge::connect(&draft, info(&draft), &server.url, None, RETRY).await.unwrap();
+    let server = blocks::server(4, Limits::default()).await;
+    let draft = blocks::target();
+    let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
     let patient = Mode::Ahead(Ahead { fixed: Some(Plan { group: 4, patience: 2.0 }) });
     let mut origins = Vec::new();
-    let told = |committed: &outrider_speculation::session::edge::Committed| {
+    let told = |committed: &Committed| {
         origins.extend(committed.tokens.iter().map(|token| token.1));
     };
     let generated = edge.generate(vec![3, 1], &settings(&patient, 0.7, 1), told).await.unwrap();

@@ -7,23 +7,25 @@ use outrider_cloud::{
     session::Limits,
 };
 use outrider_codec::{
-    frame::{Draft, ErrorCode, Frame, MAX_FRAME_BYTES, Prompt, Request, SamplingParameters},
+    frame::{Draft, ErrorCode, Frame, MAX_FRAME_BYTES, Prompt, Request},
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::session::edge::{DraftInfo, Mode, Settings, Speculation};
-use outrider_tests::server::{Edge, Server, generate, hello};
+use outrider_tests::{
+    samplings::GREEDY,
+    server::{Edge, Server, generate, hello},
+};
 
-const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
 fn settings(max_new_tokens: u32) -> Settings {
     let mode = Mode::Speculative(Speculation::new(SCHEME, 4));
-    Settings { mode, sampling: SAMPLING, seed: 1, max_new_tokens }
+    Settings { mode, sampling: GREEDY, seed: 1, max_new_tokens }
 }
 
 fn prompt(generation: u32, tokens: Vec<u32>) -> Frame {
-    let request = Request { generation, sampling: SAMPLING, seed: 1, max_new_tokens: 8, tokens };
+    let request = Request { generation, sampling: GREEDY, seed: 1, max_new_tokens: 8, tokens };
     Frame::Prompt(Prompt::exact(SCHEME, request))
 }
 
@@ -51,12 +53,12 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         for (name, bytes, code) in cases {
             let mut client = server.raw().await;
             client.send(bytes).await;
-            client.expect_closing_error(code).await;
+            client.expect_refusal(code).await;
             println!("{name}: {}", code.name());
         }
         let mut client = server.raw().await;
         client.send_text("hello").await;
-        client.expect_closing_error(ErrorCode::Malformed).await;
+        client.expect_refusal(ErrorCode::Malformed).await;
 
         let draft = |round, payload| {
             Frame::Draft(Draft { generation: 1, round, count: 1, payload, ..Draft::default() }).encode()
@@ -68,7 +70,7 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
         ] {
             let (mut client, _) = server.greeted(&info).await;
             client.send(bytes).await;
-            client.expect_closing_error(code).await;
+            client.expect_refusal(code).await;
         }
         for (bytes, code) in [
             (draft(3, vec![0; 15]), ErrorCode::OutOfOrder),
@@ -79,7 +81,7 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
             let (mut client, _) = server.greeted(&info).await;
             client.send(prompt(1, vec![0, 1, 2]).encode()).await;
             client.send(bytes).await;
-            client.expect_closing_error(code).await;
+            client.expect_refusal(code).await;
         }
         // A client that goes away in the middle of a generation.
         let (mut client, _) = server.greeted(&info).await;
@@ -107,13 +109,7 @@ async fn bad_clients_are_told_and_good_ones_never_notice() {
     };
     tokio::join!(misbehave, go_on);
     good.close().await;
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while server.engine.load().sessions > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
-    .expect("every seat is given up");
+    server.is_empty().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,13 +127,7 @@ async fn a_full_server_says_so_and_has_room_again() {
     assert_eq!(refused.to_string(), format!("the server refuses (server-full): {text}"));
     assert_eq!(generate(&mut first, vec![0, 1], &settings(8)).await.0.len(), 8);
     first.close().await;
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while server.engine.load().sessions > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await
-    .expect("the seat is given up");
+    server.is_empty().await;
     edge.connect(&server.url).await;
 }
 

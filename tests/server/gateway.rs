@@ -22,14 +22,13 @@ use outrider_speculation::{
     session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{
-    goodness::{assert_follows, cell},
+    goodness::{self, assert_follows, cell, samples_for},
+    samplings::{GREEDY, NEUTRAL, SHARPENED},
     schemes,
     server::{Edge, MAX_DRAFT_TOKENS, Server, generate},
     toy::ToyModel,
 };
 
-const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
@@ -110,7 +109,7 @@ async fn what_the_engine_writes_ahead_is_of_its_text_alone() {
     }
 }
 
-/// An engine without prompt log-probabilities will do, at the price of fewer drafts that stand.
+/// An engine without prompt log-probabilities will do, at the price of fewer accepted drafts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_only_writes_will_do() {
     let edge = Edge::load();
@@ -128,11 +127,10 @@ async fn an_engine_that_only_writes_will_do() {
 const LENGTH: u32 = 3;
 const PROMPT: [u32; 2] = [1, 2];
 
-/// Whole sessions have the target's distribution, each way of deciding a round with schemes of each kind.
-/// `tests/laws/thinning.rs` sees smaller errors than so few texts do (a total variation of 0.04 of 20 000, 0.07 of
-/// 6000).
+/// Whole sessions have the target's distribution, each way of deciding a round with schemes of each kind. As every
+/// round is a question to the engine, errors are seen of two or four times the size that `tests/laws/thinning.rs` sees.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whole_sessions_have_the_targets_law() {
+async fn whole_sessions_are_distributed_as_the_target() {
     let target = ToyModel::target(4, 5);
     let engine = MockEngine::start(of_toy(target.clone()), tokenizer(), 64).await;
     let options = EngineArgs { target_logprobs: 3, ..EngineArgs::default() };
@@ -142,27 +140,25 @@ async fn whole_sessions_have_the_targets_law() {
 
     let k_sqs = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 20, code: Code::Enumerative };
     let dssd = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
-    let (cool, few) = (
-        SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 },
-        SamplingParameters { temperature: 0.7, top_k: 3, top_p: 0.95 },
-    );
-    for (way, scheme, in_flight, sampling, texts) in [
-        ("thinned", Some(k_sqs), 1, NEUTRAL, 20_000),
-        ("thinned", Some(SchemeParameters::Dense), 1, NEUTRAL, 6000),
-        ("thinned", Some(k_sqs), 3, NEUTRAL, 6000),
-        ("matched", Some(k_sqs), 1, cool, 6000),
-        ("matched", Some(k_sqs), 3, cool, 6000),
-        ("matched", Some(dssd), 1, NEUTRAL, 6000),
-        ("matched", Some(SchemeParameters::Coupled), 1, NEUTRAL, 6000),
-        ("listed", Some(k_sqs), 1, few, 6000),
-        ("listed", Some(dssd), 1, few, 6000),
-        ("listed", Some(dssd), 3, few, 6000),
-        ("listed", Some(SchemeParameters::Coupled), 1, few, 6000),
-        ("alone", None, 1, cool, 6000),
+    let few = SamplingParameters { temperature: 0.7, top_k: 3, top_p: 0.95 };
+    for (way, scheme, in_flight, sampling, coarser) in [
+        ("thinned", Some(k_sqs), 1, NEUTRAL, 2.0),
+        ("thinned", Some(SchemeParameters::Dense), 1, NEUTRAL, 4.0),
+        ("thinned", Some(k_sqs), 3, NEUTRAL, 4.0),
+        ("matched", Some(k_sqs), 1, SHARPENED, 4.0),
+        ("matched", Some(k_sqs), 3, SHARPENED, 4.0),
+        ("matched", Some(dssd), 1, NEUTRAL, 4.0),
+        ("matched", Some(SchemeParameters::Coupled), 1, NEUTRAL, 4.0),
+        ("listed", Some(k_sqs), 1, few, 4.0),
+        ("listed", Some(dssd), 1, few, 4.0),
+        ("listed", Some(dssd), 3, few, 4.0),
+        ("listed", Some(SchemeParameters::Coupled), 1, few, 4.0),
+        ("alone", None, 1, SHARPENED, 4.0),
     ] {
         let distribution = target.distribution(&PROMPT, LENGTH as usize, &sampling);
         let mut counts = vec![0; distribution.len()];
         let (mut judged, mut accepted, before) = (0, 0, engine.requests());
+        let texts = samples_for(counts.len(), coarser * goodness::error()).into();
         for seed in 0..texts {
             // Of four drafts a round nothing is left to follow it.
             let mut settings = with_rounds_in_flight(in_flight, settings(scheme, sampling, seed, LENGTH));
@@ -177,7 +173,10 @@ async fn whole_sessions_have_the_targets_law() {
         let asked = (engine.requests() - before) as f64 / texts as f64;
         assert_follows(&counts, &distribution, (scheme, way));
         println!("{way}: {accepted} of {judged} accepted, {asked:.2} questions a text");
-        assert!(scheme.is_none() || 0 < accepted && accepted < judged, "some drafts fall, or nothing is tested");
+        assert!(
+            scheme.is_none() || 0 < accepted && accepted < judged,
+            "some drafts are rejected, or nothing is tested"
+        );
     }
 }
 
@@ -364,7 +363,7 @@ async fn a_real_engine_is_the_target() {
         let rate = tokens as f64 / began.elapsed().as_secs_f64();
         let asked = (server.engine.load().runs - before) as f64 / tokens as f64;
         println!(
-            "{way}: {tokens} tokens, {same} as alone, {accepted} of {judged} stand, {asked:.2} questions and {rate:.1} tokens/s"
+            "{way}: {tokens} tokens, {same} as alone, {accepted} of {judged} accepted, {asked:.2} questions and {rate:.1} tokens/s"
         );
     }
 }

@@ -8,25 +8,13 @@ use outrider_codec::{
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::session::edge::{Mode, Settings, Speculation};
-use outrider_tests::server::{Edge, RawClient, Server, generate};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+use outrider_tests::{
+    http,
+    server::{Edge, RawClient, Server, generate},
 };
 
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
-
-/// The answer of the server at `ws://…/session` to a GET of `path`.
-async fn get(server: &Server, path: &str) -> String {
-    let address = server.url.trim_start_matches("ws://").trim_end_matches("/session");
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
-}
 
 /// The number of a sample, labels included in its name.
 fn sample(text: &str, name: &str) -> f64 {
@@ -50,10 +38,11 @@ async fn a_run_is_counted_and_the_alerts_ask_for_what_there_is() {
     let mode = Mode::Speculative(Speculation::new(SCHEME, 4));
     let settings = Settings { mode, sampling, seed: 1, max_new_tokens: 48 };
     let (ids, generated) = generate(&mut session, edge.prompt("Once upon a time"), &settings).await;
-    knock(&server).await.expect_closing_error(ErrorCode::ServerFull).await;
+    knock(&server).await.expect_refusal(ErrorCode::ServerFull).await;
 
-    let text = get(&server, "/metrics").await;
-    assert!(text.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"), "{text}");
+    let answer = http::get(server.address(), "/metrics", &[]).await;
+    let text = &answer.body;
+    assert_eq!(answer.header("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
     let statistics = &generated.statistics;
     for (name, expected) in [
         ("outrider_sessions_connected", 1.0),
@@ -66,15 +55,15 @@ async fn a_run_is_counted_and_the_alerts_ask_for_what_there_is() {
         ("outrider_draft_tokens_accepted_total{scheme=\"k-sqs\"}", statistics.accepted as f64),
         ("outrider_time_to_first_token_seconds_count", 1.0),
     ] {
-        assert_eq!(sample(&text, name), expected, "{name}");
+        assert_eq!(sample(text, name), expected, "{name}");
     }
     let positions: f64 =
-        (1..=4).map(|p| sample(&text, &format!("outrider_draft_positions_proposed_total{{position=\"{p}\"}}"))).sum();
+        (1..=4).map(|p| sample(text, &format!("outrider_draft_positions_proposed_total{{position=\"{p}\"}}"))).sum();
     assert_eq!(positions, statistics.drafted as f64);
     for name in ["outrider_received_bytes_total{scheme=\"k-sqs\"}", "outrider_sent_bytes_total{scheme=\"k-sqs\"}"] {
-        assert!(sample(&text, name) > 48.0, "{name}");
+        assert!(sample(text, name) > 48.0, "{name}");
     }
-    assert!(sample(&text, "outrider_kv_bytes") > 0.0);
+    assert!(sample(text, "outrider_kv_bytes") > 0.0);
 
     let names: BTreeSet<&str> = text.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
     let rules = include_str!("../../docs/alerts.yml");

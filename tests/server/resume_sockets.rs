@@ -1,62 +1,29 @@
 //! Sessions that survive, over real sockets: a native edge, a proxy that cuts, the real server with a small target.
 
-use std::{io::Cursor, time::Duration};
+use std::time::Duration;
 
 use outrider_cloud::{
     edge::{NativeEdge, NativeEdgeError, Retry},
     session::Limits,
 };
 use outrider_codec::{
-    frame::{Draft, ErrorCode, Frame, Prompt, Request, Resume, SamplingParameters, Ticket},
+    frame::{Draft, ErrorCode, Frame, Prompt, Request, Resume, Ticket},
     scheme::SchemeParameters,
 };
-use outrider_models::Model;
-use outrider_speculation::session::{
-    cloud::TargetInfo,
-    edge::{DraftInfo, Mode, Settings, Speculation},
-};
+use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use outrider_tests::{
+    blocks::{self, draft_info, server},
     proxy::Proxy,
+    samplings::GREEDY,
     server::{RawClient, Server, generate, hello},
 };
 
-const TARGET: &[u8] = include_bytes!("../../models/tests/golden/blocks-f32.gguf");
-const DRAFT: &[u8] = include_bytes!("../../models/tests/golden/blocks-q4_0.gguf");
-const TOKENIZER_HASH: [u8; 32] = [5; 32];
 /// The one that sends most: connections are cut by bytes, and passes take time.
 const SCHEME: SchemeParameters = SchemeParameters::Dense;
 const RETRY: Retry = Retry { attempts: 40, pause: Duration::from_millis(2), longest: Duration::from_millis(20) };
 
-fn model(bytes: &[u8]) -> Model {
-    Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
-}
-
-async fn server(sessions: usize, limits: Limits) -> Server {
-    let target = model(TARGET);
-    let info = TargetInfo {
-        vocab_size: target.config().vocab_size as u32,
-        tokenizer_hash: TOKENIZER_HASH,
-        context_length: target.config().context_length as u32,
-        max_draft_tokens: 16,
-        max_in_flight: 8,
-        max_guesses: 64,
-        eos_ids: vec![],
-    };
-    Server::start_with(target, info, sessions, limits).await
-}
-
-fn draft_info(draft: &Model) -> DraftInfo {
-    DraftInfo {
-        vocab_size: draft.config().vocab_size as u32,
-        tokenizer_hash: TOKENIZER_HASH,
-        context_length: draft.config().context_length as u32,
-        heads: None,
-    }
-}
-
 fn settings(mode: Mode, max_new_tokens: u32) -> Settings {
-    let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-    Settings { mode, sampling, seed: 1, max_new_tokens }
+    Settings { mode, sampling: GREEDY, seed: 1, max_new_tokens }
 }
 
 fn speculative() -> Mode {
@@ -66,7 +33,7 @@ fn speculative() -> Mode {
 /// Two hundred cuts, and a few servers that go, one with a word and one without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_cuts_change_nothing() {
-    let draft = model(DRAFT);
+    let draft = blocks::draft();
     let length = draft.config().context_length as u32 / 2;
     let mut servers = vec![server(4, Limits::default()).await];
     let mut calm =
@@ -108,8 +75,7 @@ async fn two_hundred_cuts_change_nothing() {
 }
 
 fn prompt() -> Vec<u8> {
-    let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-    let request = Request { generation: 1, sampling, seed: 1, max_new_tokens: 8, tokens: vec![3, 1] };
+    let request = Request { generation: 1, sampling: GREEDY, seed: 1, max_new_tokens: 8, tokens: vec![3, 1] };
     Frame::Prompt(Prompt::exact(SCHEME, request)).encode()
 }
 
@@ -121,7 +87,7 @@ async fn resume(server: &Server, ticket: Ticket, attempt: u32, length: u32) -> R
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
-    let draft = model(DRAFT);
+    let draft = blocks::draft();
     let limits = Limits { detached: Duration::from_secs(1), ..Limits::default() };
     let server = server(2, limits).await;
     let (mut first, welcome) = server.greeted(&draft_info(&draft)).await;
@@ -158,22 +124,17 @@ async fn only_who_has_the_secret_takes_a_session_over_and_the_first_is_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_place_where_nothing_was_begun_is_free_at_once() {
     let server = server(1, Limits::default()).await;
-    let (client, welcome) = server.greeted(&draft_info(&model(DRAFT))).await;
+    let (client, welcome) = server.greeted(&draft_info(&blocks::draft())).await;
     drop(client);
-    let is_free = async {
-        while server.engine.load().sessions > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(10), is_free).await.expect("the place is given up");
+    server.is_empty().await;
     let mut client = resume(&server, welcome.ticket, 1, 0).await;
-    client.expect_closing_error(ErrorCode::UnknownSession).await;
+    client.expect_refusal(ErrorCode::UnknownSession).await;
 }
 
 /// Silence counts from when somebody was there again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_back_late_may_be_silent_as_long_as_anybody() {
-    let draft = draft_info(&model(DRAFT));
+    let draft = draft_info(&blocks::draft());
     let limits = Limits { idle: Duration::from_millis(600), ..Limits::default() };
     let server = server(1, limits).await;
     let (mut client, welcome) = server.greeted(&draft).await;
@@ -193,7 +154,7 @@ async fn who_comes_back_late_may_be_silent_as_long_as_anybody() {
 /// Where there is no server any more the user reads where it was looked for; without a way back, that it is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_cannot_come_back_is_told_why() {
-    let draft = model(DRAFT);
+    let draft = blocks::draft();
     let server = server(2, Limits::default()).await;
     let length = draft.config().context_length as u32 / 2;
     for (attempts, said) in [(0, "the connection to the server is lost"), (3, "cannot be reached")] {
@@ -217,7 +178,7 @@ async fn who_cannot_come_back_is_told_why() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_nobody_uses_gives_way_and_one_at_work_does_not() {
-    let draft = model(DRAFT);
+    let draft = blocks::draft();
     let server = server(1, Limits::default()).await;
     let (mut client, _) = server.greeted(&draft_info(&draft)).await;
     client.send(prompt()).await;
@@ -240,7 +201,7 @@ async fn a_session_that_nobody_uses_gives_way_and_one_at_work_does_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_says_so_to_who_is_there_and_to_who_comes() {
-    let draft = model(DRAFT);
+    let draft = blocks::draft();
     let server = server(2, Limits::default()).await;
     let (mut client, _) = server.greeted(&draft_info(&draft)).await;
     client.send(prompt()).await;
@@ -259,7 +220,7 @@ async fn a_server_that_stops_says_so_to_who_is_there_and_to_who_comes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_that_is_too_old_is_begun_anew_by_itself() {
-    let draft = model(DRAFT);
+    let draft = blocks::draft();
     let limits = Limits { lifetime: Duration::from_millis(40), ..Limits::default() };
     let server = server(2, limits).await;
     let (mut client, _) = server.greeted(&draft_info(&draft)).await;
@@ -267,7 +228,7 @@ async fn a_session_that_is_too_old_is_begun_anew_by_itself() {
     assert_eq!(text, "The session is as old as one may get; begin a new one.");
     let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
     let length = draft.config().context_length as u32 / 2;
-    let long_lived = self::server(1, Limits::default()).await;
+    let long_lived = blocks::server(1, Limits::default()).await;
     let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &long_lived.url, None, RETRY).await.unwrap();
     let (expected, _) = generate(&mut calm, vec![3, 1], &settings(speculative(), length)).await;
     for _ in 0..20 {

@@ -7,10 +7,13 @@ use std::{process::Command, time::Duration};
 use outrider_cloud::session::Limits;
 use outrider_codec::{
     bits::BitWriter,
-    frame::{Draft, ErrorCode, Frame, Next, Prompt, Request, Resume, SamplingParameters},
+    frame::{Draft, ErrorCode, Frame, Next, Prompt, Request, Resume},
     scheme::{Downlink, SchemeParameters},
 };
-use outrider_tests::server::{Edge, Options, Server};
+use outrider_tests::{
+    samplings::NEUTRAL,
+    server::{Edge, Options, Server},
+};
 use tokio::{runtime::Builder, time};
 
 /// Set in the process of its own.
@@ -39,8 +42,7 @@ async fn never_read() {
         Limits { write: Duration::from_millis(500), detached: Duration::from_millis(500), ..Limits::default() };
     let server = Server::start_as(Options { limits, ..Options::default() }).await;
     let (mut client, welcome) = server.greeted(&edge.info()).await;
-    let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-    let request = Request { generation: 1, sampling, seed: 1, max_new_tokens: 64, tokens: vec![0, 5] };
+    let request = Request { generation: 1, sampling: NEUTRAL, seed: 1, max_new_tokens: 64, tokens: vec![0, 5] };
     client.send(Frame::Prompt(Prompt::exact(DSSD, request)).encode()).await;
     // A draft that the target would hardly make: it is rejected, and the edge may ask for the distribution.
     // Its id, its probability (1 in binary16), the sum of all counts.
@@ -65,9 +67,7 @@ async fn never_read() {
                 break;
             }
         }
-        while server.engine.load().sessions > 0 {
-            time::sleep(Duration::from_millis(20)).await;
-        }
+        server.is_empty().await;
     };
     time::timeout(Duration::from_secs(30), flood).await.expect("the session is let go");
     let grown = resident_bytes().saturating_sub(before);

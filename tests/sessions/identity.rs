@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use outrider_codec::{
     enumerative::subset_bits,
-    frame::{Finish, Frame, Next, SamplingParameters},
+    frame::{Finish, Frame, Next},
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
@@ -14,10 +14,8 @@ use outrider_speculation::{
     sample::Distribution,
     session::edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
 };
-use outrider_tests::{in_process::InProcess, schemes, toy::ToyModel};
+use outrider_tests::{in_process::InProcess, samplings::at, schemes, toy::ToyModel};
 use proptest::prelude::*;
-
-const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 
 fn speculative(k: u32, resolution: u32, draft_length: u32) -> Mode {
     Mode::Speculative(k_sqs(k, resolution, draft_length))
@@ -29,24 +27,30 @@ fn k_sqs(k: u32, resolution: u32, draft_length: u32) -> Speculation {
 }
 
 fn settings(mode: Mode, temperature: f32, max_new_tokens: u32) -> Settings {
-    Settings { mode, sampling: SamplingParameters { temperature, ..GREEDY }, seed: 3, max_new_tokens }
+    Settings { mode, sampling: at(temperature), seed: 3, max_new_tokens }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
+    /// Under every scheme, with one round to eight in flight over links of every delay.
     #[test]
     fn greedy_text_is_the_targets_own(
         seed in any::<u64>(), difference in 0.0f64..2.0, scheme in 0..schemes::count(), k in 1u32..8,
         resolution in 1u32..200, draft_length in 1u32..9,
         budget in prop::option::of(0u32..200), length in 1u32..40, prompt in prop::collection::vec(0u32..23, 1..20),
-        eos in prop::option::of(0u32..23),
+        eos in prop::option::of(0u32..23), (max_in_flight, times) in (1u8..=8, prop::array::uniform4(0u64..6)),
     ) {
         let target = ToyModel::target(23, seed);
         let eos: Vec<u32> = eos.into_iter().collect();
         let mut pair = InProcess::connect(target.draft(difference), target.clone(), 48, &eos);
+        let [draft_time, pass_time, up, down] = times.map(Duration::from_millis);
+        (pair.draft_time, pair.pass_time) = (draft_time, pass_time);
+        pair.uplink.configure(None, up);
+        pair.downlink.configure(None, down);
         let speculation = Speculation::new(schemes::every(k, resolution)[scheme], draft_length);
-        let mut settings = settings(Mode::Speculative(Speculation { bit_budget: budget, ..speculation }), 0.0, length);
+        let speculation = Speculation { bit_budget: budget, max_in_flight, ..speculation };
+        let mut settings = settings(Mode::Speculative(speculation), 0.0, length);
         let room = 48 - prompt.len();
         let expected = target.greedy(&prompt, room.min(length as usize), &eos);
         // Twice over one connection: the second generation starts from caches that the first has filled.
@@ -60,6 +64,7 @@ proptest! {
             let statistics = pair.edge.statistics();
             prop_assert_eq!(statistics.tokens, expected.len());
             prop_assert_eq!(statistics.rounds, statistics.server_passes);
+            prop_assert!(max_in_flight > 1 || statistics.wasted == 0);
             let accepted = run.committed.iter().flat_map(|c| &c.tokens).filter(|t| t.1 == Origin::Accepted).count();
             prop_assert_eq!(statistics.accepted, accepted);
         }
@@ -132,7 +137,7 @@ fn every_scheme_costs_its_formula() {
     for committed in &run.committed {
         let record = committed.round.as_ref().unwrap();
         let row = draft.logits(&text);
-        let q = Distribution::new(&row, &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
+        let q = Distribution::new(&row, &at(1.0)).unwrap();
         let k = sparsify::above(&q, beta).ids.len() as u32;
         let expected = log2(v) + subset_bits(v, k) + composition(k) + log2(k);
         assert_eq!(record.payload_bits, record.drafted.len() * expected as usize);
@@ -142,7 +147,7 @@ fn every_scheme_costs_its_formula() {
         if record.accepted == 1 {
             let q = &text[..text.len() - 1];
             let row = draft.logits(q);
-            let q = Distribution::new(&row, &settings(Mode::CloudOnly, 1.0, 1).sampling).unwrap();
+            let q = Distribution::new(&row, &at(1.0)).unwrap();
             beta = beta - threshold.step * (sparsify::above(&q, beta).dropped_mass() - threshold.target);
         }
     }

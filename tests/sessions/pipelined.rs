@@ -1,34 +1,28 @@
 //! Several rounds in flight: whatever is under way when a verdict comes, the text is the target's; of the same
-//! distribution, at a seed the same text, at temperature 0 the target's own, over connections that hold and that do
-//! not.
+//! distribution, and at a seed the same text. `identity.rs` has temperature 0, `resume.rs` connections that break.
 
 use core::time::Duration;
 
 use outrider_codec::{
-    frame::{Frame, SamplingParameters},
+    frame::Frame,
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
     draft::conformal::ThresholdParameters,
     judge::rules::Rule,
     sample::{End, Randomness},
-    session::edge::{Mode, Origin, Settings, Speculation},
+    session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{
-    closed_forms::Texts,
-    cuts::{Counts, Cuts, Odds},
-    goodness::{assert_follows, cell, samples},
+    goodness::assert_follows,
     in_process::{InProcess, Run},
+    samplings::{NEUTRAL, at},
     schemes,
+    texts::Texts,
     toy::ToyModel,
 };
 
-const PROMPT: [u32; 2] = [1, 2];
 const DSSD: SchemeParameters = SchemeParameters::Dssd { downlink: Downlink::Sampled(2) };
-
-fn at(temperature: f32) -> SamplingParameters {
-    SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
-}
 
 fn k_sqs(support_size: u32, code: Code) -> SchemeParameters {
     SchemeParameters::KSqs { support_size, lattice_resolution: 20, code }
@@ -49,96 +43,45 @@ fn delay(pair: &mut InProcess, chance: &mut Randomness) {
 
 /// Texts of four tokens over three, drafted one or two a round and three rounds in flight: the distribution is the
 /// closed form's, whatever is under way when a draft is rejected.
-fn assert_law(scheme: SchemeParameters, rule: Rule, draft_length: u32) {
-    const V: u32 = 3;
-    const LENGTH: usize = 4;
-    let target = ToyModel::target(V, 299);
-    let texts = Texts {
-        draft: target.draft(2.0),
-        target: target.clone(),
-        sampling: at(1.0),
-        scheme,
-        threshold: ThresholdParameters::default(),
-        rule,
-        draft_length: draft_length as usize,
-    };
-    let distribution = if rule.is_exact() {
-        target.distribution(&PROMPT, LENGTH, &at(1.0))
-    } else {
-        texts.distribution(&PROMPT, LENGTH, &|_| false)
-    };
-    let speculation = Speculation { max_in_flight: 3, ..Speculation::new(scheme, draft_length).with_rule(rule) };
-    let mut pair = InProcess::connect(texts.draft, target, 64, &[]);
+fn assert_closed_form(scheme: SchemeParameters, rule: Rule, draft_length: usize) {
+    let texts = Texts { rule, draft_length, length: 4, ..Texts::of_three(scheme, NEUTRAL) };
+    let distribution = if rule.is_exact() { texts.of_target() } else { texts.ungated() };
+    let speculation = Speculation { max_in_flight: 3, ..texts.speculation() };
+    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
     let mut chance = Randomness::new(1, End::Edge);
-    let (mut counts, mut wasted) = (vec![0; (V as usize).pow(LENGTH as u32)], 0);
-    let texts = samples(counts.len());
-    for seed in 0..texts {
-        delay(&mut pair, &mut chance);
-        let run = pair.generate(&PROMPT, &settings(&speculation, 1.0, seed.into(), LENGTH as u32));
-        counts[cell(&run.tokens, V)] += 1;
+    let (mut written, mut wasted) = (0, 0);
+    let counts = texts.of_sessions(Mode::Speculative(speculation), &mut pair, |pair| {
+        delay(pair, &mut chance);
+        written += 1;
         wasted += pair.edge.statistics().wasted;
-    }
+    });
     assert_follows(&counts, &distribution, scheme);
-    assert!(wasted > texts as usize / 10, "rounds were in flight together: {wasted}");
+    assert!(wasted > written / 10, "rounds were in flight together: {wasted}");
 }
 
 #[test]
 fn k_sqs_is_exact_with_rounds_in_flight() {
-    assert_law(k_sqs(2, Code::Adaptive), Rule::EXACT, 1);
+    assert_closed_form(k_sqs(2, Code::Adaptive), Rule::EXACT, 1);
 }
 
 #[test]
 fn dssd_is_exact_with_rounds_in_flight() {
-    assert_law(DSSD, Rule::EXACT, 1);
+    assert_closed_form(DSSD, Rule::EXACT, 1);
 }
 
 #[test]
 fn coupled_drafting_is_exact_with_rounds_in_flight() {
-    assert_law(SchemeParameters::Coupled, Rule::EXACT, 1);
+    assert_closed_form(SchemeParameters::Coupled, Rule::EXACT, 1);
 }
 
 #[test]
-fn a_lossy_rule_has_its_own_law_with_rounds_in_flight() {
-    assert_law(k_sqs(2, Code::Enumerative), Rule::new("lossy", 0.5).unwrap(), 2);
+fn a_lossy_rule_has_its_own_distribution_with_rounds_in_flight() {
+    assert_closed_form(k_sqs(2, Code::Enumerative), Rule::new("lossy", 0.5).unwrap(), 2);
 }
 
-/// Every scheme, one, two and eight rounds in flight, over links of every delay: at temperature 0 the text is the
-/// target's own.
+/// At a seed neither the text nor what is sent of it depends on the window or on what arrives when.
 #[test]
-fn at_temperature_0_the_text_is_the_targets_own() {
-    let target = ToyModel::target(23, 7);
-    let mut chance = Randomness::new(2, End::Edge);
-    let mut wasted = 0;
-    for (difference, seed) in [(0.3, 0), (1.0, 1), (1.0, 2), (2.0, 3)] {
-        for scheme in schemes::every(3, 20) {
-            for (max_in_flight, draft_length) in [(1, 3), (2, 1), (2, 4), (8, 1), (8, 3)] {
-                let mut pair = InProcess::connect(target.draft(difference), target.clone(), 64, &[5]);
-                let speculation = Speculation { max_in_flight, ..Speculation::new(scheme, draft_length) };
-                for start in 0..6 {
-                    delay(&mut pair, &mut chance);
-                    let prompt = [start, (seed % 23) as u32];
-                    // The last goes to the end of the context.
-                    let length = if start == 5 { 90 } else { 40 };
-                    let run = pair.generate(&prompt, &settings(&speculation, 0.0, seed, length));
-                    let expected = target.greedy(&prompt, length.min(62) as usize, &[5]);
-                    assert_eq!(run.tokens, expected, "{scheme:?}, {max_in_flight} in flight, {draft_length} a round");
-                    let statistics = pair.edge.statistics();
-                    let count =
-                        |origin| run.committed.iter().flat_map(|c| &c.tokens).filter(|token| token.1 == origin).count();
-                    assert_eq!(statistics.accepted, count(Origin::Accepted));
-                    assert_eq!(statistics.rounds, statistics.server_passes);
-                    assert!(max_in_flight > 1 || statistics.wasted == 0);
-                    wasted += statistics.wasted;
-                }
-            }
-        }
-    }
-    assert!(wasted > 1000, "{wasted}");
-}
-
-/// At a seed the text hangs neither on the window nor on what arrives when; nor does what is sent of it.
-#[test]
-fn the_text_does_not_hang_on_what_is_under_way() {
+fn the_text_does_not_depend_on_what_is_under_way() {
     let target = ToyModel::target(23, 3);
     let mut chance = Randomness::new(3, End::Edge);
     let lossy = Rule::new("lossy", 0.4).unwrap();
@@ -168,7 +111,7 @@ fn the_text_does_not_hang_on_what_is_under_way() {
 
 /// C-SQS's threshold and the learning code are at every round what they would be without the discarded rounds.
 #[test]
-fn what_fell_leaves_no_trace() {
+fn what_is_rejected_leaves_no_trace() {
     let target = ToyModel::target(50, 3);
     let threshold = ThresholdParameters { target: 0.05, step: 0.02, initial: 0.1 };
     let scheme = SchemeParameters::CSqs { lattice_resolution: 100, code: Code::Adaptive };
@@ -231,50 +174,4 @@ fn one_round_at_a_time_pays_nothing_for_it() {
     };
     assert_eq!(kinds(1), [0x04].into());
     assert!(kinds(3).contains(&0x14));
-}
-
-const ROUGH: Odds = Odds { bytes: Some(250), restarts: 4, repeats: 5, verdict_with: None, new_draws: false };
-
-/// Connections that are cut, frames that come twice or late, servers that forget, with three rounds in flight: at
-/// temperature 0 the text is the target's own, at any it is the one that it would have been.
-#[test]
-fn no_token_is_lost_doubled_or_changed() {
-    let target = ToyModel::target(23, 7);
-    let mut counts = Counts::default();
-    for seed in 0..12 {
-        for scheme in schemes::every(3, 20) {
-            for explain in [false, true] {
-                let speculation = Speculation { max_in_flight: 3, explain, ..Speculation::new(scheme, 2) };
-                let odds = Odds { bytes: Some(if explain { 1500 } else { 250 }), ..ROUGH };
-                let mut pair = Cuts::new(target.draft(0.8), target.clone(), 128, &[], odds, seed);
-                for start in 0..2 {
-                    let prompt = [start, (seed % 23) as u32];
-                    let tokens = pair.generate(&prompt, &settings(&speculation, 0.0, seed, 40));
-                    assert_eq!(tokens, target.greedy(&prompt, 40, &[]), "{scheme:?}, seed {seed}, {:?}", pair.counts);
-                    assert_eq!(pair.edge.statistics().tokens, 40);
-                }
-                counts += pair.counts;
-            }
-        }
-    }
-    println!("{counts:?}");
-    let Counts { cuts, restarts, repeated, late, resumed, anew } = counts;
-    assert!(cuts > 1000 && [restarts, repeated, late, resumed, anew].iter().all(|&count| count > 100), "{counts:?}");
-}
-
-#[test]
-fn with_the_same_coins_the_text_is_the_same() {
-    let target = ToyModel::target(23, 3);
-    let mut counts = Counts::default();
-    for (seed, scheme) in (0..60)
-        .flat_map(|seed| [k_sqs(3, Code::Enumerative), SchemeParameters::Coupled, DSSD].map(|scheme| (seed, scheme)))
-    {
-        let speculation = Speculation { max_in_flight: 3, ..Speculation::new(scheme, 2) };
-        let settings = settings(&speculation, 1.0, seed, 40);
-        let whole = Cuts::new(target.draft(1.0), target.clone(), 64, &[5], Odds::SMOOTH, 1).generate(&[1], &settings);
-        let mut pair = Cuts::new(target.draft(1.0), target.clone(), 64, &[5], ROUGH, seed);
-        assert_eq!(pair.generate(&[1], &settings), whole, "{scheme:?}, seed {seed}");
-        counts += pair.counts;
-    }
-    assert!(counts.restarts > 10 && counts.resumed > 50, "{counts:?}");
 }

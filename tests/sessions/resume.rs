@@ -1,18 +1,17 @@
 //! No connection is needed to hold: whatever is cut, repeated, late or forgotten, the text is the one it would have
 //! been.
 
-use outrider_codec::{
-    frame::SamplingParameters,
-    scheme::{Code, SchemeParameters},
-};
+use outrider_codec::scheme::{Code, Downlink, SchemeParameters};
 use outrider_speculation::{
     policy::passing::Passing,
     session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{
     cuts::{Counts, Cuts, Odds},
-    goodness::{Fit, cell},
+    goodness::{Fit, histogram},
+    samplings::at,
     schemes,
+    texts::{PROMPT, Texts},
     toy::ToyModel,
 };
 
@@ -20,25 +19,23 @@ const ROUGH: Odds = Odds { bytes: Some(400), restarts: 4, repeats: 5, verdict_wi
 const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 3, lattice_resolution: 20, code: Code::Enumerative };
 
-fn at(temperature: f32) -> SamplingParameters {
-    SamplingParameters { temperature, top_k: 0, top_p: 1.0 }
-}
-
 fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Settings {
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
-/// Every scheme, with evidence and without, with tokens that the target writes alone, and the target alone: at
-/// temperature 0 the text is the target's own, over more than ten thousand cuts.
+/// Every scheme, with evidence and without, with tokens that the target writes alone, rounds in flight, and the target
+/// alone: at temperature 0 the text is the target's own, over more than ten thousand cuts.
 #[test]
 fn no_token_is_lost_doubled_or_changed() {
     let target = ToyModel::target(23, 7);
     let draft = target.draft(1.0);
     let mut modes = vec![Mode::CloudOnly];
     for scheme in schemes::every(3, 20) {
-        let speculation = Speculation::new(scheme, 3);
-        modes.push(Mode::Speculative(Speculation { explain: true, adaptive_mode: true, ..speculation.clone() }));
-        modes.push(Mode::Speculative(speculation));
+        for explain in [false, true] {
+            let alone = Speculation { explain, adaptive_mode: explain, ..Speculation::new(scheme, 3) };
+            let in_flight = Speculation { explain, max_in_flight: 3, ..Speculation::new(scheme, 2) };
+            modes.extend([alone, in_flight].map(Mode::Speculative));
+        }
     }
     let mut counts = Counts::default();
     for seed in 0.. {
@@ -66,18 +63,16 @@ fn no_token_is_lost_doubled_or_changed() {
 
 /// At any temperature: where nothing but the text decides of a round, it is the same round again.
 #[test]
-fn with_the_same_coins_the_text_is_the_same() {
+fn with_the_same_draws_the_text_is_the_same() {
     let target = ToyModel::target(23, 3);
     let draft = target.draft(1.0);
-    let modes = [
-        Mode::CloudOnly,
-        Mode::Speculative(Speculation::new(K_SQS, 3)),
-        Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4)),
-        Mode::Speculative(Speculation::new(
-            SchemeParameters::Dssd { downlink: outrider_codec::scheme::Downlink::Sampled(1) },
-            3,
-        )),
-    ];
+    let dssd = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
+    let mut modes = vec![Mode::CloudOnly];
+    for (scheme, draft_length) in [(K_SQS, 3), (SchemeParameters::Coupled, 4), (dssd, 3)] {
+        let speculation = Speculation::new(scheme, draft_length);
+        modes.push(Mode::Speculative(Speculation { max_in_flight: 3, ..speculation.clone() }));
+        modes.push(Mode::Speculative(speculation));
+    }
     let mut counts = Counts::default();
     for (seed, mode) in (0..100).flat_map(|seed| modes.iter().map(move |mode| (seed, mode))) {
         let settings = settings(mode.clone(), 1.0, seed, 40);
@@ -89,12 +84,12 @@ fn with_the_same_coins_the_text_is_the_same() {
     assert!(counts.restarts > 30 && counts.resumed > 100, "{counts:?}");
 }
 
-/// What a sequence cascade has written and told nobody is no part of the text that is gone on from.
+/// What a sequence cascade has written and told nobody is no part of the text that is resumed.
 #[test]
 fn what_is_held_back_is_written_again() {
     let target = ToyModel::target(23, 3);
     let draft = target.draft(1.0);
-    // Never in doubt, so that the text hangs on the edge's random draws alone.
+    // Never in doubt, so that the text depends on the edge's random draws alone.
     let passing = Passing::SequenceCascade { alpha: 1.0 };
     let mode = Mode::Speculative(Speculation { passing, ..Speculation::new(K_SQS, 3) });
     let odds = Odds { bytes: Some(100), restarts: 2, ..ROUGH };
@@ -109,35 +104,27 @@ fn what_is_held_back_is_written_again() {
     assert!(counts.anew > 50, "{counts:?}");
 }
 
-const V: u32 = 4;
-const LENGTH: usize = 3;
-const TEXTS: u32 = 60_000;
-
 /// How often each text came when every verdict with token 0 is lost, and the server with it.
-fn texts(new_draws: bool) -> (Vec<u32>, Counts) {
-    let target = ToyModel::target(V, 5);
+fn written(texts: &Texts, new_draws: bool) -> (Vec<u32>, Counts) {
     let odds = Odds { verdict_with: Some(0), new_draws, ..Odds::SMOOTH };
-    let mut pair = Cuts::new(target.draft(1.5), target, 64, &[], odds, 3);
-    let mut texts = vec![0; (V as usize).pow(LENGTH as u32)];
-    let mode = Mode::Speculative(Speculation::new(
-        SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative },
-        2,
-    ));
-    for seed in 0..TEXTS {
-        let tokens = pair.generate(&[1, 2], &settings(mode.clone(), 1.0, seed.into(), LENGTH as u32));
-        texts[cell(&tokens, V)] += 1;
-    }
-    (texts, pair.counts)
+    let mut pair = Cuts::new(texts.draft.clone(), texts.target.clone(), 64, &[], odds, 3);
+    let mode = Mode::Speculative(texts.speculation());
+    let counts = histogram(texts.target.vocab_size(), texts.length, |seed| {
+        pair.generate(&PROMPT, &settings(mode.clone(), 1.0, seed, texts.length as u32))
+    });
+    (counts, pair.counts)
 }
 
-/// What is lost hangs on what it said, and the distribution is the target's all the same. A verdict that is drawn again
-/// with new draws is not of that distribution, and the same test sees it.
+/// What is lost depends on what it said, and the distribution is the target's all the same. A verdict that is drawn
+/// again with new draws is not of that distribution, and the same test sees it.
 #[test]
-fn the_law_does_not_hang_on_what_is_lost() {
-    let distribution = ToyModel::target(V, 5).distribution(&[1, 2], LENGTH, &at(1.0));
+fn the_distribution_does_not_depend_on_what_is_lost() {
+    let scheme = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };
+    let texts = Texts::of_four(scheme, at(1.0));
+    let distribution = texts.of_target();
     for new_draws in [false, true] {
-        let (texts, counts) = texts(new_draws);
-        let fit = Fit::new(&texts, &distribution);
+        let (written, counts) = written(&texts, new_draws);
+        let fit = Fit::new(&written, &distribution);
         assert_eq!(fit.is_good(), !new_draws, "new random draws: {new_draws}, {fit}, {counts:?}");
         assert!(counts.anew > 1000);
     }

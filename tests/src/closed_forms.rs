@@ -2,24 +2,13 @@
 //! tricks.
 //!
 //! Table 1 of Narasimhan et al. ("Faster Cascades via Speculative Decoding") has π; Tran-Thien 2023 lossy speculative
-//! sampling and its mentor; Kim et al. 2023 the big little decoder. [`Texts`] puts the positions together, round by
-//! round.
+//! sampling and its mentor; Kim et al. 2023 the big little decoder. [`Texts`](crate::texts::Texts) puts the positions
+//! together, round by round.
 
-use outrider_codec::{
-    distribution::DraftDist,
-    frame::SamplingParameters,
-    scheme::{Scheme, SchemeParameters},
-};
-use outrider_speculation::{
-    draft::{self, Proposal, conformal::ThresholdParameters},
-    judge::rules::Rule,
-    sample::{self, Distribution},
-};
+use outrider_codec::{distribution::DraftDist, frame::SamplingParameters};
+use outrider_speculation::{judge::rules::Rule, sample};
 
-use crate::{
-    goodness::{cell, distance},
-    toy::ToyModel,
-};
+use crate::{goodness::distance, samplings::NEUTRAL};
 
 /// What becomes of a draft from q̂ at a position.
 #[derive(Debug, Clone)]
@@ -55,8 +44,7 @@ impl Position {
         let total = f64::from(dist.total());
         let q: Vec<f64> = (0..target.len() as u32).map(|id| f64::from(dist.count(id)) / total).collect();
         let own = softmax(draft);
-        let neutral = sampling.temperature == 1.0 && sampling.top_k == 0 && sampling.top_p == 1.0;
-        let (unscaled_q, peak_q, entropy_q) = if neutral {
+        let (unscaled_q, peak_q, entropy_q) = if *sampling == NEUTRAL {
             (q.clone(), peak(&q), entropy(&q))
         } else {
             (own.iter().map(|&q| half(q)).collect(), half(peak(&own)), half(entropy(&own)))
@@ -82,7 +70,11 @@ impl Position {
 
     /// What the rule makes of it.
     pub fn fate(&self, rule: &Rule) -> Fate {
-        let (name, alpha) = (rule.name(), rule.parameter());
+        self.fate_at(rule.name(), rule.parameter())
+    }
+
+    /// What the rule of this name makes of it at a parameter, to the last digit.
+    pub fn fate_at(&self, name: &str, alpha: f64) -> Fate {
         let best = self.peak_p;
         let sharper = self.entropy_q - self.entropy_p;
         let distance = distance(&self.p, &self.q);
@@ -165,7 +157,8 @@ impl Position {
             return -self.unscaled_p[kept[0]].ln();
         }
         let mass: f64 = kept.iter().map(|&v| self.unscaled_q[v]).sum();
-        kept.iter().map(|&v| -self.unscaled_q[v] / mass * self.unscaled_p[v].ln()).sum()
+        let known = kept.iter().filter(|&&v| self.unscaled_q[v] > 0.0);
+        known.map(|&v| -self.unscaled_q[v] / mass * self.unscaled_p[v].ln()).sum()
     }
 
     /// The π that accepts most while KL(p‖π) ≤ D: of the family above with the smallest a that D allows.
@@ -178,14 +171,14 @@ impl Position {
             return self.q.clone();
         }
         // a = 0: tokens that the target excludes share what the others leave.
-        let vain: f64 = self.q.iter().zip(&self.p).filter(|&(_, &p)| p == 0.0).map(|(q, _)| q).sum();
+        let excluded: f64 = self.q.iter().zip(&self.p).filter(|&(_, &p)| p == 0.0).map(|(q, _)| q).sum();
         let shared = |b: f64, share: f64| -> Vec<f64> {
             self.q.iter().zip(&self.p).map(|(&q, &p)| if p > 0.0 { q.max(p / b) } else { share * q }).collect()
         };
         let b = bisect(|b| divergence(&shared(b, 0.0)) < allowed);
         let spare = 1.0 - shared(b, 0.0).iter().sum::<f64>();
-        if vain > 0.0 && spare >= 0.0 {
-            return shared(b, spare / vain);
+        if excluded > 0.0 && spare >= 0.0 {
+            return shared(b, spare / excluded);
         }
         self.tuned(bisect(|a| divergence(&self.tuned(a)) > allowed))
     }
@@ -219,100 +212,4 @@ fn entropy(p: &[f64]) -> f64 {
 fn half(value: f64) -> f64 {
     let unit = if value < 2f64.powi(-14) { 2f64.powi(-24) } else { 2f64.powi(value.log2().floor() as i32 - 10) };
     (value / unit).round_ties_even() * unit
-}
-
-/// Two models and how the edge drafts: what the distribution of a text depends on.
-#[derive(Debug, Clone)]
-pub struct Texts {
-    /// The draft model.
-    pub draft: ToyModel,
-    /// The target.
-    pub target: ToyModel,
-    /// S(·).
-    pub sampling: SamplingParameters,
-    /// How q̂ is made.
-    pub scheme: SchemeParameters,
-    /// C-SQS's.
-    pub threshold: ThresholdParameters,
-    /// The rule.
-    pub rule: Rule,
-    /// γ.
-    pub draft_length: usize,
-}
-
-/// Which tokens pass: those after these prefixes.
-pub type Gate<'a> = &'a dyn Fn(&[u32]) -> bool;
-
-impl Texts {
-    /// q̂ after a prefix of a text that began with so many tokens of a prompt. C-SQS's threshold has had an update for
-    /// every committed token, whoever wrote it.
-    fn proposal(&self, prefix: &[u32], prompt: usize) -> Proposal {
-        let scheme = Scheme::new(self.scheme, self.target.vocab_size()).unwrap();
-        let propose = |prefix: &[u32], beta: f64| {
-            let row = self.draft.logits(prefix);
-            let q = Distribution::new(&row, &self.sampling).unwrap();
-            draft::propose(&q, self.scheme, &scheme, beta).unwrap()
-        };
-        let ThresholdParameters { target, step, initial } = self.threshold;
-        let moved =
-            |beta: f64, end: usize| (beta - step * (propose(&prefix[..end], beta).dropped_mass - target)).min(1.0);
-        propose(prefix, (prompt..prefix.len()).fold(initial, moved))
-    }
-
-    /// The position after a prefix.
-    pub fn position(&self, prefix: &[u32], prompt: usize) -> Position {
-        let (draft, target) = (self.draft.logits(prefix), self.target.logits(prefix));
-        Position::new(&draft, &target, &self.sampling, &self.proposal(prefix, prompt).dist)
-    }
-
-    /// The distribution of the texts of `length` tokens after a prompt, which they end at: the last token counts
-    /// fastest. What the `gate` lets pass is q̂'s.
-    ///
-    /// Rounds are enumerated: a token depends on how many drafts stand before it in its round, since a bonus token is
-    /// p's, and on how many places are left. Drafts behind a rejected one leave no trace, so a round is a chain of its
-    /// drafts, each of which continues it or ends it.
-    pub fn distribution(&self, prompt: &[u32], length: usize, gate: Gate<'_>) -> Vec<f64> {
-        let mut distribution = vec![0.0; (self.target.vocab_size() as usize).pow(length as u32)];
-        self.add(&mut distribution, prompt, prompt.len(), length, 0, 1.0, gate);
-        distribution
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a recursion over all that a round is")]
-    fn add(
-        &self,
-        distribution: &mut [f64],
-        text: &[u32],
-        prompt: usize,
-        length: usize,
-        drafted: usize,
-        mass: f64,
-        gate: Gate<'_>,
-    ) {
-        let left = prompt + length - text.len();
-        if mass == 0.0 {
-            return;
-        }
-        if left == 0 {
-            distribution[cell(&text[prompt..], self.target.vocab_size())] += mass;
-            return;
-        }
-        let position = self.position(text, prompt);
-        let mut grow = |next: &[f64], drafted: usize| {
-            for (id, p) in (0u32..).zip(next) {
-                self.add(distribution, &[text, &[id]].concat(), prompt, length, drafted, mass * p, gate);
-            }
-        };
-        if drafted == 0 && gate(text) {
-            grow(&position.q, 0);
-        } else if drafted < self.draft_length && left > usize::from(self.rule.has_bonus()) {
-            let is_coupled = self.scheme == SchemeParameters::Coupled;
-            let fate = if is_coupled { position.coupled() } else { position.fate(&self.rule) };
-            grow(&fate.accepted, drafted + 1);
-            grow(&fate.replaced, 0);
-        } else if drafted > 0 && !self.rule.has_bonus() {
-            self.add(distribution, text, prompt, length, 0, mass, gate);
-        } else {
-            grow(&position.p, 0);
-        }
-    }
 }

@@ -9,7 +9,7 @@ use outrider_speculation::{
     sample::{End, Randomness},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
-        edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+        edge::{EdgeOutput, EdgeSession, EndReason, Event, Settings},
     },
 };
 
@@ -112,7 +112,6 @@ pub struct Cuts {
     end: Option<EndReason>,
 }
 
-const TOKENIZER_HASH: [u8; 32] = [9; 32];
 /// More than any text of these sizes takes.
 const MOST_STEPS: usize = 2_000_000;
 
@@ -130,20 +129,8 @@ impl Wire {
 impl Cuts {
     /// Joins a draft and a target.
     pub fn new(draft: ToyModel, target: ToyModel, context_length: u32, eos_ids: &[u32], odds: Odds, seed: u64) -> Self {
-        let vocab_size = target.vocab_size();
-        let tokenizer_hash = TOKENIZER_HASH;
-        let edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
-        let eos_ids = eos_ids.to_vec();
-        let (max_draft_tokens, max_in_flight, max_guesses) = (16, 8, 64);
-        let info = TargetInfo {
-            vocab_size,
-            tokenizer_hash,
-            context_length,
-            max_draft_tokens,
-            max_in_flight,
-            max_guesses,
-            eos_ids,
-        };
+        let edge = EdgeSession::new(draft.draft_info(context_length, None));
+        let info = target.target_info(context_length, eos_ids);
         let mut pair = Self {
             edge,
             counts: Counts::default(),

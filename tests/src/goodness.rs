@@ -49,6 +49,15 @@ pub fn cell(tokens: &[u32], vocab_size: u32) -> usize {
     tokens.iter().fold(0, |cell, &id| cell * vocab_size as usize + id as usize)
 }
 
+/// How often each text of so many tokens comes, of as many as it takes, by [`cell`]; `write` gives that of a seed.
+pub fn histogram(vocab_size: u32, length: usize, mut write: impl FnMut(u64) -> Vec<u32>) -> Vec<u32> {
+    let mut counts = vec![0; (vocab_size as usize).pow(length as u32)];
+    for seed in 0..samples(counts.len()).into() {
+        counts[cell(&write(seed), vocab_size)] += 1;
+    }
+    counts
+}
+
 /// How well samples follow a distribution.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit {

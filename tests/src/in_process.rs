@@ -1,14 +1,14 @@
 //! Both session state machines, joined by a virtual link on a virtual clock. No sockets, no sleeps.
 
 use core::time::Duration;
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use outrider_codec::frame::Frame;
 use outrider_speculation::{
     policy::{control::Estimates, gate::Heads},
     session::{
-        cloud::{Admission, CloudOutput, CloudSession, TargetInfo},
-        edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Settings},
+        cloud::{Admission, CloudOutput, CloudSession},
+        edge::{Committed, EdgeOutput, EdgeSession, EndReason, Event, Settings},
     },
     study::link::Link,
 };
@@ -58,8 +58,6 @@ pub struct Run {
     pub end: Option<EndReason>,
 }
 
-const TOKENIZER_HASH: [u8; 32] = [9; 32];
-
 impl InProcess {
     /// Joins a draft and a target and shakes hands.
     pub fn connect(draft: ToyModel, target: ToyModel, context_length: u32, eos_ids: &[u32]) -> Self {
@@ -74,22 +72,8 @@ impl InProcess {
         eos_ids: &[u32],
         heads: Option<Heads>,
     ) -> Self {
-        let info = TargetInfo {
-            vocab_size: target.vocab_size(),
-            tokenizer_hash: TOKENIZER_HASH,
-            context_length,
-            max_draft_tokens: 16,
-            max_in_flight: 8,
-            max_guesses: 64,
-            eos_ids: eos_ids.to_vec(),
-        };
-        let cloud = CloudSession::new(info, Admission::default());
-        let edge = EdgeSession::new(DraftInfo {
-            vocab_size: draft.vocab_size(),
-            tokenizer_hash: TOKENIZER_HASH,
-            context_length,
-            heads: heads.map(Arc::new),
-        });
+        let cloud = CloudSession::new(target.target_info(context_length, eos_ids), Admission::default());
+        let edge = EdgeSession::new(draft.draft_info(context_length, heads));
         let mut pair = Self {
             edge,
             cloud,

@@ -27,21 +27,21 @@ pub struct Proxy {
 struct Shared {
     server: Mutex<SocketAddr>,
     chance: Mutex<Randomness>,
-    /// On average; 0 for as many as there are.
-    bytes: AtomicUsize,
+    /// On average.
+    bytes: u32,
     cuts: AtomicUsize,
 }
 
 impl Proxy {
     /// Before the server at a `ws://` address.
-    pub async fn before(url: &str, bytes: usize, seed: u64) -> Self {
+    pub async fn before(url: &str, bytes: u32, seed: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let proxy = Self {
             url: format!("ws://{}/session", listener.local_addr().unwrap()),
             shared: Arc::new(Shared {
                 server: Mutex::new(address(url)),
                 chance: Mutex::new(Randomness::new(seed, End::Edge)),
-                bytes: AtomicUsize::new(bytes),
+                bytes,
                 cuts: AtomicUsize::new(0),
             }),
         };
@@ -59,11 +59,6 @@ impl Proxy {
         self.shared.cuts.load(Ordering::Relaxed)
     }
 
-    /// Bears so many bytes on average from the next connection on; 0 for as many as there are.
-    pub fn set_bytes(&self, bytes: usize) {
-        self.shared.bytes.store(bytes, Ordering::Relaxed);
-    }
-
     /// Has later connections reach another server.
     pub fn turn_to(&self, url: &str) {
         *self.shared.server.lock().unwrap() = address(url);
@@ -79,10 +74,7 @@ async fn pass_on(mut near: TcpStream, shared: Arc<Shared>) {
     let Ok(mut far) = TcpStream::connect(server).await else { return };
     near.set_nodelay(true).unwrap();
     far.set_nodelay(true).unwrap();
-    let mut left = match shared.bytes.load(Ordering::Relaxed) {
-        0 => usize::MAX,
-        bytes => 1 + shared.chance.lock().unwrap().below(2 * bytes as u32) as usize,
-    };
+    let mut left = 1 + shared.chance.lock().unwrap().below(2 * shared.bytes) as usize;
     let (mut up, mut down) = ([0; 512], [0; 512]);
     let (mut near, mut far) = (near.split(), far.split());
     while left > 0 {

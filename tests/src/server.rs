@@ -18,7 +18,7 @@ use outrider_speculation::session::{
     cloud::TargetInfo,
     edge::{DraftInfo, Settings},
 };
-use tokio::{net::TcpStream, sync::watch};
+use tokio::{net::TcpStream, sync::watch, time};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream,
     tungstenite::{self, Message, client::IntoClientRequest, http::HeaderValue},
@@ -136,6 +136,16 @@ impl Server {
         }
     }
 
+    /// Waits until all sessions are over.
+    pub async fn is_empty(&self) {
+        let is_empty = async {
+            while self.engine.load().sessions > 0 {
+                time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        time::timeout(Duration::from_secs(30), is_empty).await.expect("sessions end");
+    }
+
     /// Tells all sessions that the server stops.
     pub fn stop(&self) {
         self.stop.send(true).unwrap();
@@ -192,7 +202,7 @@ impl RawClient {
 
     /// The next frame; `None` when the server has closed.
     pub async fn receive(&mut self) -> Option<Frame> {
-        let message = tokio::time::timeout(Duration::from_secs(20), self.socket.next());
+        let message = time::timeout(Duration::from_secs(20), self.socket.next());
         match message.await.expect("the server answers") {
             Some(Ok(Message::Binary(bytes))) => Some(Frame::decode(&bytes).unwrap()),
             _ => None,
@@ -210,11 +220,6 @@ impl RawClient {
         };
         assert_eq!(self.receive().await, None, "the connection ends");
         text
-    }
-
-    /// Expects an error that ends the connection.
-    pub async fn expect_closing_error(&mut self, code: ErrorCode) {
-        self.expect_refusal(code).await;
     }
 }
 

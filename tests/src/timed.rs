@@ -6,11 +6,14 @@ use std::collections::VecDeque;
 
 use outrider_codec::frame::{Frame, Guesses};
 use outrider_speculation::session::{
-    cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
-    edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, Event, Settings},
+    cloud::{Admission, CloudOutput, CloudSession, Pass},
+    edge::{Committed, EdgeOutput, EdgeSession, Event, Settings},
 };
 
 use crate::toy::{CachedToy, ToyModel};
+
+/// The most tokens of a text.
+const CONTEXT: u32 = 512;
 
 /// How long things take.
 #[derive(Debug, Clone, Copy)]
@@ -52,18 +55,8 @@ pub fn run(
     times: Times,
     tamper: Tamper,
 ) -> Timed {
-    let (vocab_size, tokenizer_hash) = (target.vocab_size(), [9; 32]);
-    let info = TargetInfo {
-        vocab_size,
-        tokenizer_hash,
-        context_length: 512,
-        max_draft_tokens: 16,
-        max_in_flight: 8,
-        max_guesses: 64,
-        eos_ids: Vec::new(),
-    };
-    let mut cloud = CloudSession::new(info, Admission::default());
-    let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length: 512, heads: None });
+    let mut cloud = CloudSession::new(target.target_info(CONTEXT, &[]), Admission::default());
+    let mut edge = EdgeSession::new(draft.draft_info(CONTEXT, None));
     let (mut draft, mut target) = (CachedToy::new(draft), CachedToy::new(target));
     let mut timed = Timed::default();
     // What is under way, by when it comes.

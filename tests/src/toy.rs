@@ -1,7 +1,20 @@
 //! Language models small enough to know their distribution in closed form.
 
+use std::sync::Arc;
+
 use outrider_codec::frame::SamplingParameters;
-use outrider_speculation::{Forward, judge::Judgement, sample, session::cloud::Pass};
+use outrider_speculation::{
+    Forward,
+    judge::Judgement,
+    policy::gate::Heads,
+    sample,
+    session::{
+        cloud::{Pass, TargetInfo},
+        edge::DraftInfo,
+    },
+};
+
+const TOKENIZER_HASH: [u8; 32] = [9; 32];
 
 /// Logits after any prefix, made from a hash of its last two tokens and a seed.
 #[derive(Debug, Clone)]
@@ -27,6 +40,26 @@ impl ToyModel {
     /// V.
     pub fn vocab_size(&self) -> u32 {
         self.vocab_size
+    }
+
+    /// What a session needs to know of it as a target.
+    pub fn target_info(&self, context_length: u32, eos_ids: &[u32]) -> TargetInfo {
+        let (vocab_size, tokenizer_hash, eos_ids) = (self.vocab_size, TOKENIZER_HASH, eos_ids.to_vec());
+        TargetInfo {
+            vocab_size,
+            tokenizer_hash,
+            context_length,
+            max_draft_tokens: 16,
+            max_in_flight: 8,
+            max_guesses: 64,
+            eos_ids,
+        }
+    }
+
+    /// And as a draft, with trained heads on its [hidden states](Self::hidden) or without.
+    pub fn draft_info(&self, context_length: u32, heads: Option<Heads>) -> DraftInfo {
+        let (vocab_size, tokenizer_hash, heads) = (self.vocab_size, TOKENIZER_HASH, heads.map(Arc::new));
+        DraftInfo { vocab_size, tokenizer_hash, context_length, heads }
     }
 
     /// The logits after a prefix.

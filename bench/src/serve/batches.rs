@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use outrider_cloud::pair::PairPaths;
 use outrider_models::{Chunk, KvCache, Model, Scratch};
+use serde::Serialize;
 
 use crate::{passes::Failure, samples::sorted};
 
@@ -14,6 +15,7 @@ pub const CACHED: usize = 128;
 const SESSIONS: [usize; 8] = [1, 2, 4, 8, 16, 32, 51, 102];
 
 /// Milliseconds of passes of so many sessions.
+#[derive(Serialize)]
 pub struct Shared {
     pub sessions: usize,
     /// Ascending.

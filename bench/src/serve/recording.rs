@@ -12,25 +12,25 @@ use outrider_cloud::{
     pair::{PairPaths, draft_info},
 };
 use outrider_codec::{
-    frame::{Frame, Next, SamplingParameters},
+    frame::{Frame, Next},
     scheme::{Code, SchemeParameters},
 };
 use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 
-use crate::passes::Failure;
+use crate::{
+    pair::{DEFAULT_SAMPLING, beginnings},
+    passes::Failure,
+};
 
-/// What users have if they change nothing.
-const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative };
 /// Drafts of a round: five rows of the target.
 const DRAFTS: u32 = 4;
 /// Tokens of a session.
 const TOKENS: u32 = 96;
-/// Sentences of the tale begin the texts.
-const TALE: &str = include_str!("../../tale.txt");
+/// Of a sentence of the tale, which begins a text.
 const PROMPT_WORDS: usize = 12;
 /// No answer takes that long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,18 +59,14 @@ impl Recording {
 pub async fn record(url: &str, count: usize) -> Result<Vec<Arc<Recording>>, Failure> {
     let pair = PairPaths::default();
     let (draft, tokenizer) = (pair.draft()?, pair.tokenizer()?);
-    let text = TALE.replace('\n', " ");
-    let beginnings: Vec<String> = text
-        .split(". ")
-        .map(|sentence| sentence.split_whitespace().take(PROMPT_WORDS).collect::<Vec<_>>().join(" "))
-        .collect();
+    let beginnings = beginnings(PROMPT_WORDS);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let proxy = format!("ws://{}/session", listener.local_addr()?);
     let mut recordings = Vec::new();
     for (seed, beginning) in (1..).zip(beginnings.iter().cycle().take(count)) {
         let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, beginning)?;
         let mode = Mode::Speculative(Speculation::new(SCHEME, DRAFTS));
-        let settings = Settings { mode, sampling: SAMPLING, seed, max_new_tokens: TOKENS };
+        let settings = Settings { mode, sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
         let generate = async {
             let transport = Transport::connect(&proxy).await?;
             let mut edge = NativeEdge::greet(&draft, draft_info(&draft, &tokenizer)?, transport).await?;

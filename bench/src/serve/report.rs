@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::{
     chart::{self, Chart},
@@ -14,6 +14,7 @@ use crate::{
 const MIB: f64 = 1024.0 * 1024.0;
 
 /// What so many sessions at a time got.
+#[derive(Serialize)]
 pub struct Level {
     pub sessions: usize,
     pub tokens_per_second: f64,
@@ -26,6 +27,7 @@ pub struct Level {
 }
 
 /// What a few active sessions got among many.
+#[derive(Serialize)]
 pub struct Crowd {
     pub connected: usize,
     pub active: usize,
@@ -42,6 +44,7 @@ pub struct Crowd {
 }
 
 /// All of it.
+#[derive(Serialize)]
 pub struct Report {
     pub passes: Vec<Shared>,
     pub levels: Vec<Level>,
@@ -51,7 +54,7 @@ pub struct Report {
 impl Report {
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
         let text = self.tables()?;
-        report::write(folder, "serve", &text, self.json(), Some(chart::svg(&self.charts())))
+        report::write(folder, "serve", &text, serde_json::to_value(self)?, Some(chart::svg(&self.charts())))
     }
 
     fn tables(&self) -> Result<String, Failure> {
@@ -143,41 +146,6 @@ impl Report {
                     .collect(),
             },
         ]
-    }
-
-    fn json(&self) -> Value {
-        let passes = self.passes.iter().map(|Shared { sessions, times_ms }| {
-            json!({ "sessions": sessions, "rows": sessions * ROWS, "times_ms": times_ms })
-        });
-        let levels = self.levels.iter().map(|level| {
-            json!({
-                "sessions": level.sessions,
-                "tokens_per_second": level.tokens_per_second,
-                "latencies_ms": level.latencies_ms,
-                "rows_per_run": level.rows_per_run,
-                "queue_ms": level.queue_ms,
-                "bytes_per_session": level.bytes_per_session,
-            })
-        });
-        let crowd = &self.crowd;
-        let spread = [0.0, 0.5, 1.0].map(|q| quantile(&crowd.tokens_per_session, q));
-        json!({
-            "passes": passes.collect::<Vec<_>>(),
-            "levels": levels.collect::<Vec<_>>(),
-            "crowd": {
-                "connected": crowd.connected,
-                "active": crowd.active,
-                "bytes_before": crowd.before_bytes,
-                "bytes_with_idle": crowd.idle_bytes,
-                "bytes_with_active": crowd.resident_bytes,
-                "kv_bytes": crowd.kv_bytes,
-                "parked": crowd.parked,
-                "tokens_per_second": spread,
-                "p50_ms": quantile(&crowd.latencies_ms, 0.5),
-                "p99_ms": quantile(&crowd.latencies_ms, 0.99),
-                "errors": crowd.errors,
-            },
-        })
     }
 }
 

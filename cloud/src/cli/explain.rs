@@ -1,8 +1,8 @@
 //! `outrider generate --explain`: what the papers' closed forms predict of a generation, beside what was measured.
 //!
 //! The acceptance rate is predicted from the distributions that the drafts were judged by. What a round gives and gains
-//! follows from that rate, as TK-SLT has it; its closed forms take every draft to stand with the same probability,
-//! whatever became of the one before.
+//! follows from that rate, as TK-SLT has it; its closed forms take every draft to be accepted with the same
+//! probability, whatever became of the one before.
 
 use core::time::Duration;
 
@@ -116,7 +116,7 @@ impl Explained {
         let is_exact = rule.is_exact();
         // None follows a continued round.
         let has_bonus = rule.has_bonus() && speculation.max_in_flight == 1;
-        // Coupled drafts fall more often than TV says.
+        // Coupled drafts are rejected more often than TV says.
         let is_coupled = speculation.scheme.sends() == Sends::Ids;
         let drafts: Vec<f64> = rounds.iter().map(|round| round.drafted.len() as f64).collect();
         let per_round = rate.filter(|_| !drafts.is_empty()).map(|rate| {
@@ -243,7 +243,7 @@ fn pass_time(alone: &Statistics) -> Option<Duration> {
 }
 
 /// Tokens that a round of so many drafts is expected to commit. Without a bonus token there is one less where all
-/// stand.
+/// are accepted.
 fn expected_tokens(has_bonus: bool, acceptance_rate: f64, drafts: usize) -> f64 {
     let length = if has_bonus { drafts } else { drafts.saturating_sub(1) };
     tokens_per_round(acceptance_rate, u32::try_from(length).unwrap_or(u32::MAX))

@@ -34,19 +34,13 @@ impl Answer {
     /// The answer in one piece.
     pub(super) fn whole(&self, text: &str, finish: &str, tokens: u32) -> Value {
         let choice = match self.shape {
-            Shape::Completion => json!({ "index": 0, "text": text, "logprobs": null, "finish_reason": finish }),
-            Shape::Chat => json!({
-                "index": 0,
-                "message": { "role": "assistant", "content": text, "refusal": null },
-                "logprobs": null,
-                "finish_reason": finish,
-            }),
+            Shape::Completion => choice("text", &json!(text), Some(finish)),
+            Shape::Chat => {
+                let message = json!({ "role": "assistant", "content": text, "refusal": null });
+                choice("message", &message, Some(finish))
+            }
         };
-        let object = match self.shape {
-            Shape::Completion => "text_completion",
-            Shape::Chat => "chat.completion",
-        };
-        let mut whole = self.object(object, &json!([choice]));
+        let mut whole = self.object("chat.completion", &[choice]);
         whole["usage"] = self.usage(tokens);
         whole
     }
@@ -55,50 +49,43 @@ impl Answer {
     pub(super) fn opening(&self, with_usage: bool) -> Vec<Value> {
         match self.shape {
             Shape::Completion => Vec::new(),
-            Shape::Chat => vec![self.delta(&json!({ "role": "assistant", "content": "" }), None, with_usage)],
+            Shape::Chat => {
+                let delta = json!({ "role": "assistant", "content": "" });
+                vec![self.part(choice("delta", &delta, None), with_usage)]
+            }
         }
     }
 
     /// A piece of the text, or its end.
     pub(super) fn chunk(&self, text: &str, finish: Option<&str>, with_usage: bool) -> Value {
-        match self.shape {
-            Shape::Completion => {
-                let choice = json!({ "index": 0, "text": text, "logprobs": null, "finish_reason": finish });
-                let mut chunk = self.object("text_completion", &json!([choice]));
-                if with_usage {
-                    chunk["usage"] = Value::Null;
-                }
-                chunk
-            }
-            Shape::Chat if finish.is_some() => self.delta(&json!({}), finish, with_usage),
-            Shape::Chat => self.delta(&json!({ "content": text }), finish, with_usage),
-        }
+        let choice = match self.shape {
+            Shape::Completion => choice("text", &json!(text), finish),
+            Shape::Chat if finish.is_some() => choice("delta", &json!({}), finish),
+            Shape::Chat => choice("delta", &json!({ "content": text }), finish),
+        };
+        self.part(choice, with_usage)
     }
 
     /// The last chunk where usage is asked for.
     pub(super) fn usage_chunk(&self, tokens: u32) -> Value {
-        let object = match self.shape {
-            Shape::Completion => "text_completion",
-            Shape::Chat => "chat.completion.chunk",
-        };
-        let mut chunk = self.object(object, &json!([]));
+        let mut chunk = self.object("chat.completion.chunk", &[]);
         chunk["usage"] = self.usage(tokens);
         chunk
     }
 
-    fn delta(&self, delta: &Value, finish: Option<&str>, with_usage: bool) -> Value {
-        let choice = json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish });
-        let mut chunk = self.object("chat.completion.chunk", &json!([choice]));
+    fn part(&self, choice: Value, with_usage: bool) -> Value {
+        let mut chunk = self.object("chat.completion.chunk", &[choice]);
         if with_usage {
             chunk["usage"] = Value::Null;
         }
         chunk
     }
 
-    fn object(&self, object: &str, choices: &Value) -> Value {
-        let prefix = match self.shape {
-            Shape::Completion => "cmpl",
-            Shape::Chat => "chatcmpl",
+    /// `chat` is what a conversation's is called.
+    fn object(&self, chat: &str, choices: &[Value]) -> Value {
+        let (prefix, object) = match self.shape {
+            Shape::Completion => ("cmpl", "text_completion"),
+            Shape::Chat => ("chatcmpl", chat),
         };
         json!({
             "id": format!("{prefix}-{:016x}", self.id),
@@ -116,4 +103,8 @@ impl Answer {
             "total_tokens": self.prompt_tokens + tokens as usize,
         })
     }
+}
+
+fn choice(what: &str, content: &Value, finish: Option<&str>) -> Value {
+    json!({ "index": 0, what: content, "logprobs": null, "finish_reason": finish })
 }

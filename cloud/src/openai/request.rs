@@ -29,7 +29,7 @@ pub(super) struct Chat {
     pub(super) common: Common,
 }
 
-/// What is to be gone on from.
+/// What the text begins with.
 #[derive(Debug, PartialEq)]
 pub(super) enum Prompt {
     Text(String),

@@ -61,7 +61,8 @@ pub struct Report {
 pub struct Measured {
     /// How many tokens the gate passes.
     pub passed: f64,
-    /// How many stand: all that pass, and 1 − TV(p, q) of the others, for the gate has not seen the token.
+    /// How many are accepted: all that skip verification, and 1 − TV(p, q) of the others, as the gate has not seen
+    /// the token.
     pub acceptance: f64,
     /// TV between the committed token and the target's: TV(p, q) where the gate passes, else nothing.
     pub distance: f64,

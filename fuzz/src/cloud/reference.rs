@@ -37,7 +37,7 @@ pub(super) struct Drafting {
     /// The edge wants to know what was judged by.
     pub(super) evidence: bool,
     pub(super) round: u32,
-    /// Continued rounds that did not stand.
+    /// Continued rounds of which a draft was rejected.
     pub(super) epoch: u32,
     /// Whether the round under way is continued.
     pub(super) continued: bool,
@@ -168,8 +168,8 @@ impl Reference {
         let expected =
             (draft.generation, draft.epoch, draft.round) == (request.generation, drafting.epoch, drafting.round);
         let is_known = draft.round < drafting.round || draft.round == drafting.round && drafting.is_busy();
-        let is_vain = draft.epoch < drafting.epoch || draft.epoch == drafting.epoch && is_known;
-        if draft.generation == request.generation && is_vain {
+        let is_discarded = draft.epoch < drafting.epoch || draft.epoch == drafting.epoch && is_known;
+        if draft.generation == request.generation && is_discarded {
             return Reaction::Nothing;
         }
         // One that waits is one too many.
@@ -214,7 +214,7 @@ impl Reference {
                 Reaction::Distribution(number, round)
             }
             _ if number < current.request.generation => Reaction::Nothing,
-            // It came again; since then the edge has gone on.
+            // It came again; the edge has drafted on since.
             Some(drafting)
                 if drafting.samples().is_some()
                     && number == current.request.generation

@@ -153,13 +153,13 @@ impl Driver {
 
 /// What evidence says of chances, where it can be worked out from what the cloud was sent. `exact`: the text is the
 /// target's for certain.
-fn check_rates(evidence: &Evidence, drafting: &Drafting, drafts: &Drafts, index: usize, falls: bool, exact: bool) {
+fn check_rates(evidence: &Evidence, drafting: &Drafting, drafts: &Drafts, index: usize, rejects: bool, exact: bool) {
     let (rejection, divergence) = (f64::from(evidence.rejection), f64::from(evidence.divergence));
     let Some(dist) = drafts_dist(drafts, index) else {
         assert_eq!((rejection, divergence), (0.0, 0.0), "the cloud cannot know them");
         return;
     };
-    assert!(!falls || rejection > 0.0, "a draft was rejected that could not: {evidence:?}");
+    assert!(!rejects || rejection > 0.0, "a draft was rejected that could not: {evidence:?}");
     if exact || drafting.rule.number == 0 {
         // A draft is rejected where q̂ has more than p: on the whole, with probability TV(q̂, p).
         let p = |id: u32| evidence.target.0.iter().find(|entry| entry.0 == id).map_or(0.0, |entry| entry.1.into());

@@ -89,7 +89,7 @@ impl Generation {
         self.speculation().is_some_and(|speculation| speculation.passing != Passing::Never)
     }
 
-    /// Whether a token follows a round in which all drafts stand.
+    /// Whether a token follows a round in which all drafts are accepted.
     pub(super) fn has_bonus(&self) -> bool {
         self.speculation().is_none_or(|speculation| rules::has_bonus(rule(speculation)))
     }

@@ -71,11 +71,11 @@ impl Driver {
                 let accepted = if lies { input.int_in_range(0..=64)? } else { honest };
                 let mut more = ids[..accepted.min(ids.len())].to_vec();
                 let rejects = accepted < ids.len();
-                let stand = accepted == ids.len() && accepted > 0;
+                let whole = accepted == ids.len() && accepted > 0;
                 let kind = match input.int_in_range(0..=7u8)? {
                     kind @ 0..4 if lies => kind,
                     _ if more.last().is_some_and(|id| eos_ids.contains(id)) => 0,
-                    _ if stand && !generation.has_bonus() => 0,
+                    _ if whole && !generation.has_bonus() => 0,
                     kind if rejects && generation.resamples() => 2 + kind % 2,
                     _ => 1,
                 };

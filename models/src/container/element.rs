@@ -45,76 +45,63 @@ pub enum ElementType {
     Q6_K,
 }
 
+/// What is known of a type.
+struct Row {
+    element: ElementType,
+    name: &'static str,
+    /// In a GGUF tensor directory (`ggml_type`).
+    code: u32,
+    block_len: usize,
+    block_bytes: usize,
+}
+
+const fn row(element: ElementType, name: &'static str, code: u32, block_len: usize, block_bytes: usize) -> Row {
+    Row { element, name, code, block_len, block_bytes }
+}
+
+/// Every type, in the order of [`ElementType`].
+const TABLE: [Row; 13] = [
+    row(ElementType::F32, "F32", 0, 1, 4),
+    row(ElementType::F16, "F16", 1, 1, 2),
+    row(ElementType::BF16, "BF16", 30, 1, 2),
+    row(ElementType::Q4_0, "Q4_0", 2, 32, 2 + 16),
+    row(ElementType::Q4_1, "Q4_1", 3, 32, 4 + 16),
+    row(ElementType::Q5_0, "Q5_0", 6, 32, 2 + 4 + 16),
+    row(ElementType::Q5_1, "Q5_1", 7, 32, 4 + 4 + 16),
+    row(ElementType::Q8_0, "Q8_0", 8, 32, 2 + 32),
+    row(ElementType::Q2_K, "Q2_K", 10, 256, 16 + 64 + 4),
+    row(ElementType::Q3_K, "Q3_K", 11, 256, 32 + 64 + 12 + 2),
+    row(ElementType::Q4_K, "Q4_K", 12, 256, 4 + 12 + 128),
+    row(ElementType::Q5_K, "Q5_K", 13, 256, 4 + 12 + 32 + 128),
+    row(ElementType::Q6_K, "Q6_K", 14, 256, 128 + 64 + 16 + 2),
+];
+
 impl ElementType {
-    /// All of them.
-    pub(crate) const ALL: [Self; 13] = [
-        Self::F32,
-        Self::F16,
-        Self::BF16,
-        Self::Q4_0,
-        Self::Q4_1,
-        Self::Q5_0,
-        Self::Q5_1,
-        Self::Q8_0,
-        Self::Q2_K,
-        Self::Q3_K,
-        Self::Q4_K,
-        Self::Q5_K,
-        Self::Q6_K,
-    ];
+    const fn row(self) -> &'static Row {
+        &TABLE[self as usize]
+    }
 
     /// The type with this code in a GGUF tensor directory (`ggml_type`).
     pub(crate) fn from_gguf_code(code: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|element| element.gguf_code() == code)
+        TABLE.iter().find(|row| row.code == code).map(|row| row.element)
     }
 
     /// The type's code in a GGUF tensor directory (`ggml_type`).
     #[must_use]
     pub const fn gguf_code(self) -> u32 {
-        match self {
-            Self::F32 => 0,
-            Self::F16 => 1,
-            Self::Q4_0 => 2,
-            Self::Q4_1 => 3,
-            Self::Q5_0 => 6,
-            Self::Q5_1 => 7,
-            Self::Q8_0 => 8,
-            Self::Q2_K => 10,
-            Self::Q3_K => 11,
-            Self::Q4_K => 12,
-            Self::Q5_K => 13,
-            Self::Q6_K => 14,
-            Self::BF16 => 30,
-        }
+        self.row().code
     }
 
     /// Elements of a block; 1 if the type has none.
     #[must_use]
     pub const fn block_len(self) -> usize {
-        match self {
-            Self::F32 | Self::F16 | Self::BF16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
-            Self::Q2_K | Self::Q3_K | Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
-        }
+        self.row().block_len
     }
 
     /// Bytes of a block; of an element if the type has none.
     #[must_use]
     pub const fn block_bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::BF16 => 2,
-            Self::Q4_0 => 2 + 16,
-            Self::Q4_1 => 4 + 16,
-            Self::Q5_0 => 2 + 4 + 16,
-            Self::Q5_1 => 4 + 4 + 16,
-            Self::Q8_0 => 2 + 32,
-            Self::Q2_K => 16 + 64 + 4,
-            Self::Q3_K => 32 + 64 + 12 + 2,
-            Self::Q4_K => 4 + 12 + 128,
-            Self::Q5_K => 4 + 12 + 32 + 128,
-            Self::Q6_K => 128 + 64 + 16 + 2,
-        }
+        self.row().block_bytes
     }
 
     /// Bytes of a row of `elements`, which are whole blocks.
@@ -126,21 +113,7 @@ impl ElementType {
     /// The name in GGUF's documentation.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "F32",
-            Self::F16 => "F16",
-            Self::BF16 => "BF16",
-            Self::Q4_0 => "Q4_0",
-            Self::Q4_1 => "Q4_1",
-            Self::Q5_0 => "Q5_0",
-            Self::Q5_1 => "Q5_1",
-            Self::Q8_0 => "Q8_0",
-            Self::Q2_K => "Q2_K",
-            Self::Q3_K => "Q3_K",
-            Self::Q4_K => "Q4_K",
-            Self::Q5_K => "Q5_K",
-            Self::Q6_K => "Q6_K",
-        }
+        self.row().name
     }
 }
 
@@ -160,8 +133,9 @@ mod tests {
     #[test]
     fn blocks_are_as_long_as_candle_has_them() {
         let reference = include!("../../tests/suite/candle_types.rs");
-        assert_eq!(ElementType::ALL.len(), reference.len());
-        for (element, dtype) in ElementType::ALL.into_iter().zip(reference) {
+        assert_eq!(TABLE.len(), reference.len());
+        for (number, (&Row { element, .. }, dtype)) in TABLE.iter().zip(reference).enumerate() {
+            assert_eq!(element as usize, number);
             assert_eq!(element.name().replace("_K", "K"), format!("{dtype:?}"));
             assert_eq!((element.block_len(), element.block_bytes()), (dtype.block_size(), dtype.type_size()));
             assert_eq!(ElementType::from_gguf_code(element.gguf_code()), Some(element));

@@ -7,7 +7,7 @@ use super::{
     lanes::Lanes,
     portable::Portable,
     products::{Product, product},
-    rounded::Wanted,
+    rounded::{QuadForm, Wanted},
 };
 
 /// An instruction set that has kernels.
@@ -33,6 +33,21 @@ pub(crate) enum Isa {
     Neon,
     /// None in particular.
     Portable,
+}
+
+/// What the kernels of an instruction set say of themselves.
+struct Facts {
+    name: &'static str,
+    sign_flips: u32,
+    rows: usize,
+    form: QuadForm,
+    small_form: QuadForm,
+}
+
+impl Facts {
+    const fn of<S: Lanes>(name: &'static str) -> Self {
+        Self { name, sign_flips: S::SIGN_FLIPS, rows: S::ROWS, form: S::FORM, small_form: S::SMALL_FORM }
+    }
 }
 
 impl Isa {
@@ -90,83 +105,43 @@ impl Isa {
         available
     }
 
-    /// What it is called.
-    pub(crate) const fn name(self) -> &'static str {
+    const fn facts(self) -> Facts {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => "avx512",
+            Self::Avx512 => Facts::of::<Avx512>("avx512"),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => "avx2",
+            Self::Avx2 => Facts::of::<Avx2>("avx2"),
             #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Self::RelaxedDot => "relaxed-dot",
+            Self::RelaxedDot => Facts::of::<Wasm<RelaxedDot>>("relaxed-dot"),
             #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Self::Relaxed => "relaxed",
+            Self::Relaxed => Facts::of::<Wasm<Relaxed>>("relaxed"),
             #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Self::Simd128 => "simd128",
+            Self::Simd128 => Facts::of::<Wasm<Simd128>>("simd128"),
             #[cfg(target_arch = "aarch64")]
-            Self::Neon => "neon",
-            Self::Portable => "portable",
+            Self::Neon => Facts::of::<Neon>("neon"),
+            Self::Portable => Facts::of::<Portable>("portable"),
         }
+    }
+
+    /// What it is called.
+    pub(crate) const fn name(self) -> &'static str {
+        self.facts().name
     }
 
     /// What has to be xor'ed to four signed bytes when they are packed.
     pub(super) const fn sign_flips(self) -> u32 {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => Avx512::SIGN_FLIPS,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => Avx2::SIGN_FLIPS,
-            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Self::RelaxedDot => Wasm::<RelaxedDot>::SIGN_FLIPS,
-            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Self::Relaxed => Wasm::<Relaxed>::SIGN_FLIPS,
-            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Self::Simd128 => Wasm::<Simd128>::SIGN_FLIPS,
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => Neon::SIGN_FLIPS,
-            Self::Portable => Portable::SIGN_FLIPS,
-        }
+        self.facts().sign_flips
     }
 
     /// The most rows that a kernel computes together.
     pub(super) const fn rows(self) -> usize {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => Avx512::ROWS,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => Avx2::ROWS,
-            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Self::RelaxedDot => Wasm::<RelaxedDot>::ROWS,
-            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Self::Relaxed => Wasm::<Relaxed>::ROWS,
-            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Self::Simd128 => Wasm::<Simd128>::ROWS,
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => Neon::ROWS,
-            Self::Portable => Portable::ROWS,
-        }
+        self.facts().rows
     }
 
     /// How `format` wants activations; none if as they are.
     pub(super) fn wanted(self, format: Format) -> Option<Wanted> {
-        fn of<S: Lanes>(format: Format) -> Option<Wanted> {
-            Wanted::of(format, S::FORM, S::SMALL_FORM, S::SIGN_FLIPS)
-        }
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => of::<Avx512>(format),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => of::<Avx2>(format),
-            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Self::RelaxedDot => of::<Wasm<RelaxedDot>>(format),
-            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-            Self::Relaxed => of::<Wasm<Relaxed>>(format),
-            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-            Self::Simd128 => of::<Wasm<Simd128>>(format),
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => of::<Neon>(format),
-            Self::Portable => of::<Portable>(format),
-        }
+        let Facts { form, small_form, sign_flips, .. } = self.facts();
+        Wanted::of(format, form, small_form, sign_flips)
     }
 
     /// Computes a product with `rows` rows, at most [`rows`](Self::rows).

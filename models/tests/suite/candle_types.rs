@@ -1,4 +1,4 @@
-// The element types that are read here, in the order of `ElementType::ALL`, as candle, the reference, calls them: an
+// The element types that are read here, in the order of `ElementType`, as candle, the reference, calls them: an
 // expression to include.
 [
     GgmlDType::F32,

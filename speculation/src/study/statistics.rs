@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{judge::rules::Rule, policy::control::Estimates, study::explanation::Explanation};
 
-/// One round: what was sent, what stood, what it cost.
+/// One round: what was sent, what was accepted, what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoundRecord {
@@ -15,7 +15,7 @@ pub struct RoundRecord {
     pub round: u32,
     /// Drafted token ids.
     pub drafted: Vec<u32>,
-    /// How many of them stood.
+    /// How many of them were accepted.
     pub accepted: usize,
     /// The token after them, if any.
     pub token: Option<u32>,
@@ -169,7 +169,7 @@ impl Statistics {
         ratio(self.tokens as f64, self.elapsed.as_secs_f64())
     }
 
-    /// Tokens that a round commits, those that stand and the one after them.
+    /// Tokens that a round commits, the accepted ones and the one after them.
     pub fn tokens_per_round(&self) -> f64 {
         ratio((self.tokens - self.passed - self.streamed) as f64, self.rounds as f64)
     }

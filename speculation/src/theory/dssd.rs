@@ -16,11 +16,6 @@ pub fn communication_time(acceptance_rate: f64, draft_length: u32, distribution:
     rejection_probability(acceptance_rate, draft_length) * distribution + overhead
 }
 
-/// T_comm of plain distributed speculative decoding, γ·|V|b/R_up + T_NTT (eq. 5): every draft's distribution goes up.
-pub fn dense_communication_time(draft_length: u32, distribution: f64, overhead: f64) -> f64 {
-    f64::from(draft_length) * distribution + overhead
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,8 +45,7 @@ mod tests {
     #[test]
     fn edges_are_limits() {
         assert_eq!((communication_time(1.0, 8, 8.0, 20.0), communication_time(0.0, 8, 8.0, 20.0)), (20.0, 28.0));
-        assert_eq!((communication_time(0.0, 0, 8.0, 20.0), dense_communication_time(0, 8.0, 20.0)), (20.0, 20.0));
-        assert_eq!(dense_communication_time(3, 8.0, 20.0), 44.0);
+        assert_eq!(communication_time(0.0, 0, 8.0, 20.0), 20.0);
     }
 
     proptest! {
@@ -66,7 +60,6 @@ mod tests {
             prop_assert!(time(low, short) <= time(low, long));
             prop_assert!(time(low, short) >= time(high, short));
             prop_assert!((overhead..=overhead + distribution).contains(&time(low, short)));
-            prop_assert!(time(low, long) <= dense_communication_time(long.max(1), distribution, overhead) + 1e-9);
         }
     }
 }

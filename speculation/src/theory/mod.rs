@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`tk_slt`] | Zheng & Yang | tokens per round, speed-up, best draft length (ODLD), whether to draft at all (AS²) |
 //! | [`dssd`] | Ning et al. | communication time of a round |
-//! | [`sprinter`] | Zhong et al. | output distribution, passed tokens, stopping time and acceptance rate of a gate |
+//! | [`sprinter`] | Zhong et al. | output, passed tokens, stopping time and acceptance rate of a gate |
 //! | [`sqs`] | Bhattacharjee et al. | bounds on resampled tokens and on dropped mass |
 //! | [`cascade`] | Narasimhan et al. | rejection rate of a deferral rule |
 //!

@@ -4,7 +4,7 @@
 //! A token x drafted from q is *acceptable* for p if q(x) ≤ p(x). The gate passes acceptable tokens with probability
 //! η_TP and others with η_FP, independently of everything else; at the first that it does not pass, the target
 //! verifies that one by the exact rule. Theorems 3.3 and 3.4 suppose that the next r drafts are acceptable, and none
-//! after them. Real gates err more on some tokens than on others, so their laws differ from these.
+//! after them. Real gates err more on some tokens than on others, so their distributions differ from these.
 
 use super::geometric_sum;
 
@@ -18,28 +18,10 @@ pub struct GateRates {
 }
 
 impl GateRates {
-    /// The distribution of the token that is committed, (1 − η_FP)·p + η_FP·q (Theorem 3.1). It is p at η_FP = 0 and q
-    /// at 1; η_TP is of no influence.
-    pub fn output_law(&self, p: &[f64], q: &[f64]) -> Vec<f64> {
-        p.iter().zip(q).map(|(p, q)| (1.0 - self.false_positive) * p + self.false_positive * q).collect()
-    }
-
-    /// How far that distribution is from p: η_FP·TV(p, q) (Theorem 3.1).
+    /// How far the distribution of the committed token, (1 − η_FP)·p + η_FP·q, is from p: η_FP·TV(p, q) (Theorem
+    /// 3.1). It is p at η_FP = 0 and q at 1; η_TP is of no influence.
     pub fn output_distance(&self, total_variation: f64) -> f64 {
         self.false_positive * total_variation
-    }
-
-    /// P(N = `passed`): the probability that so many tokens are passed before the first that is not, of which the first
-    /// `acceptable` (r) are acceptable (Theorem 3.3).
-    ///
-    /// Sums to 1 over all N, except where η_FP = 1: there the gate passes tokens for ever with probability η_TP^r.
-    pub fn passed_probability(&self, acceptable: u32, passed: u32) -> f64 {
-        let Self { true_positive, false_positive } = *self;
-        if passed < acceptable {
-            power(true_positive, passed) * (1.0 - true_positive)
-        } else {
-            power(true_positive, acceptable) * power(false_positive, passed - acceptable) * (1.0 - false_positive)
-        }
     }
 
     /// E\[N\]: how many tokens are passed before the first that is not (Theorem 3.3, eq. 3; Figure 5), written as
@@ -127,7 +109,7 @@ mod tests {
             (everything.expected_passed(5), everything.expected_stopping_time(5, 0.1)),
             (f64::INFINITY, f64::INFINITY)
         );
-        assert_eq!((everything.passed_probability(5, 9), everything.expected_stopping_time(5, 0.0)), (0.0, 0.0));
+        assert_eq!(everything.expected_stopping_time(5, 0.0), 0.0);
         let timid = GateRates { true_positive: 0.0, false_positive: 1.0 };
         assert_eq!((timid.expected_passed(5), timid.expected_passed(0)), (0.0, f64::INFINITY));
     }
@@ -159,47 +141,58 @@ mod tests {
         let (p, q) = ([0.5, 0.3, 0.2, 0.0], [0.1, 0.3, 0.2, 0.4]);
         let gate = GateRates { true_positive: 0.8, false_positive: 0.3 };
         let mut randomness = Randomness::new(5, End::Edge);
-        let mut stood = 0;
+        let mut accepted = 0;
         for _ in 0..DRAWS {
             let x = randomness.draw(&q) as usize;
             let rate = if q[x] <= p[x] { gate.true_positive } else { gate.false_positive };
             let passed = randomness.unit() < rate;
-            stood += u32::from(passed || randomness.unit() * q[x] < p[x]);
+            accepted += u32::from(passed || randomness.unit() * q[x] < p[x]);
         }
-        let mean = f64::from(stood) / f64::from(DRAWS);
+        let mean = f64::from(accepted) / f64::from(DRAWS);
         let distance = total_variation(&p, &q);
         assert!(agrees(mean, 0.5, gate.acceptance_rate(distance)), "{mean}");
         assert!(!agrees(mean, 0.5, 1.0 - distance), "speculative decoding's rate is another");
     }
 
+    /// P(N = `passed`): the probability that so many tokens are passed before the first that is not (Theorem 3.3).
+    fn passed_probability(gate: GateRates, acceptable: u32, passed: u32) -> f64 {
+        let GateRates { true_positive, false_positive } = gate;
+        if passed < acceptable {
+            power(true_positive, passed) * (1.0 - true_positive)
+        } else {
+            power(true_positive, acceptable) * power(false_positive, passed - acceptable) * (1.0 - false_positive)
+        }
+    }
+
     proptest! {
         /// Theorem 3.1 and A.4, by enumeration of what may happen to each draft.
         #[test]
-        fn the_output_law_is_that_of_an_independent_gate(p in distribution(), q in distribution(), gate in gate()) {
+        fn the_output_is_that_of_an_independent_gate(p in distribution(), q in distribution(), gate in gate()) {
             let distance = total_variation(&p, &q);
-            let stands: Vec<f64> = (p.iter().zip(&q))
+            let kept: Vec<f64> = (p.iter().zip(&q))
                 .map(|(&p, &q)| {
                     let passed = if q <= p { gate.true_positive } else { gate.false_positive };
                     q * passed + (1.0 - passed) * q.min(p)
                 })
                 .collect();
-            let accepted: f64 = stands.iter().sum();
+            let accepted: f64 = kept.iter().sum();
             prop_assert!((accepted - gate.acceptance_rate(distance)).abs() < 1e-12);
-            let distribution = gate.output_law(&p, &q);
-            for (x, stands) in stands.iter().enumerate() {
+            let mixed = |(p, q)| (1.0 - gate.false_positive) * p + gate.false_positive * q;
+            let distribution: Vec<f64> = p.iter().zip(&q).map(mixed).collect();
+            for (x, kept) in kept.iter().enumerate() {
                 let residual = if distance > 0.0 { (p[x] - q[x]).max(0.0) / distance } else { 0.0 };
-                prop_assert!((stands + (1.0 - accepted) * residual - distribution[x]).abs() < 1e-9);
+                prop_assert!((kept + (1.0 - accepted) * residual - distribution[x]).abs() < 1e-9);
             }
             prop_assert!((total_variation(&p, &distribution) - gate.output_distance(distance)).abs() < 1e-12);
         }
 
         #[test]
-        fn the_passed_tokens_have_a_law_with_that_mean(
+        fn the_passed_tokens_have_a_distribution_with_that_mean(
             true_positive in 0.0f64..=1.0, false_positive in 0.0f64..0.9, acceptable in 0u32..20,
         ) {
             let gate = GateRates { true_positive, false_positive };
             // 0.9^500 is below 10⁻²².
-            let distribution: Vec<f64> = (0..520).map(|passed| gate.passed_probability(acceptable, passed)).collect();
+            let distribution: Vec<f64> = (0..520).map(|passed| passed_probability(gate, acceptable, passed)).collect();
             prop_assert!((distribution.iter().sum::<f64>() - 1.0).abs() < 1e-12);
             let mean: f64 = distribution.iter().zip(0u32..).map(|(p, passed)| p * f64::from(passed)).sum();
             prop_assert!((gate.expected_passed(acceptable) - mean).abs() < 1e-9);

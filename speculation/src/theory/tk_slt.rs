@@ -33,8 +33,8 @@ pub fn cost_ratio(draft_cost: f64, transmission_cost: f64, support_size: u32, vo
     draft_cost + transmission_cost * f64::from(support_size) / f64::from(vocabulary_size.max(1))
 }
 
-/// Expected tokens of a round, (1 − α^(γ+1))/(1 − α) (eq. 12; Leviathan et al. 2023): those that stand and the one that
-/// follows. From 1 (α = 0 or γ = 0) to γ + 1 (α = 1).
+/// Expected tokens of a round, (1 − α^(γ+1))/(1 − α) (eq. 12; Leviathan et al. 2023): the accepted ones and the one
+/// that follows. From 1 (α = 0 or γ = 0) to γ + 1 (α = 1).
 pub fn tokens_per_round(acceptance_rate: f64, draft_length: u32) -> f64 {
     1.0 + acceptance_rate * geometric_sum(acceptance_rate, draft_length)
 }
@@ -222,9 +222,10 @@ mod tests {
         #[test]
         fn tokens_per_round_are_their_mean(acceptance_rate in unit(), draft_length in 0u32..30) {
             // k drafts are accepted and the next is rejected, or all are accepted; each gives k + 1 tokens.
-            let stand = |k: u32| acceptance_rate.powf(f64::from(k));
-            let fall: f64 = (0..draft_length).map(|k| f64::from(k + 1) * stand(k) * (1.0 - acceptance_rate)).sum();
-            let expected = fall + f64::from(draft_length + 1) * stand(draft_length);
+            let accepted = |k: u32| acceptance_rate.powf(f64::from(k));
+            let round = |k: u32| f64::from(k + 1) * accepted(k) * (1.0 - acceptance_rate);
+            let rejected: f64 = (0..draft_length).map(round).sum();
+            let expected = rejected + f64::from(draft_length + 1) * accepted(draft_length);
             prop_assert!((tokens_per_round(acceptance_rate, draft_length) - expected).abs() < 1e-9);
         }
     }

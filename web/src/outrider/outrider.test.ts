@@ -234,7 +234,7 @@ test('the engine that was asked for is passed on, the one that runs is told, non
   }
 });
 
-test('a generation can be suspended, and gone on with by another page', async () => {
+test('a generation can be suspended, and resumed by another page', async () => {
   const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };
   const events: string[] = [];
   const outrider = await Outrider.load({ onConnection: ({ state }) => events.push(state) });

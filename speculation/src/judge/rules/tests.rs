@@ -1,6 +1,5 @@
-//! The rules at random positions, and the table.
+//! The rules at random positions, and the table. `tests/laws/positions.rs` compares each with its closed form.
 
-mod closed_forms;
 mod lemmas;
 mod optimum;
 
@@ -68,34 +67,21 @@ impl Case {
 
 /// Logits of both models: random, nearly equal, peaked, of disjoint supports, with gaps, one-hot.
 fn logits() -> impl Strategy<Value = (Vec<f32>, Vec<f32>)> {
-    let noise = |v| prop::collection::vec(-4f32..4.0, v);
-    let both = (5usize..=50).prop_flat_map(move |v| (noise(v), noise(v), 0..v, 0..v, 0..8));
-    both.prop_map(|(mut row, mut logits, i, j, shape)| {
-        let keep = |logits: &mut [f32], kept: &dyn Fn(usize, f32) -> bool| {
-            for (id, logit) in logits.iter_mut().enumerate() {
-                *logit = if kept(id, *logit) { *logit } else { f32::NEG_INFINITY };
-            }
-        };
-        match shape {
-            0 => logits.iter_mut().zip(&row).for_each(|(p, q)| *p = q + 0.2 * *p),
-            1 => row[i] += 9.0,
-            2 => logits[j] += 9.0,
-            3 => (row[i], logits[j]) = (row[i] + 9.0, logits[j] + 9.0),
-            4 => {
-                keep(&mut row, &|id, _| id % 2 == 0);
-                keep(&mut logits, &|id, _| id % 2 == 1);
-            }
-            5 => {
-                keep(&mut row, &|id, q| id == i || q > -1.0);
-                keep(&mut logits, &|id, p| id == j || p > -1.0);
-            }
-            6 => {
-                keep(&mut row, &|id, _| id == i);
-                keep(&mut logits, &|id, _| id == j);
-            }
-            _ => {}
-        }
-        (row, logits)
+    let both = |v| (prop::collection::vec((-4f32..4.0, -4f32..4.0), v), 0..v, 0..v, 0..8);
+    (5usize..=50).prop_flat_map(both).prop_map(|(logits, i, j, shape)| {
+        let keep = |kept, logit| if kept { logit } else { f32::NEG_INFINITY };
+        let peak = |is_peak, logit| if is_peak { logit + 9.0 } else { logit };
+        let shaped = logits.into_iter().enumerate().map(|(id, (q, p))| match shape {
+            0 => (q, q + 0.2 * p),
+            1 => (peak(id == i, q), p),
+            2 => (q, peak(id == j, p)),
+            3 => (peak(id == i, q), peak(id == j, p)),
+            4 => (keep(id % 2 == 0, q), keep(id % 2 == 1, p)),
+            5 => (keep(id == i || q > -1.0, q), keep(id == j || p > -1.0, p)),
+            6 => (keep(id == i, q), keep(id == j, p)),
+            _ => (q, p),
+        });
+        shaped.unzip()
     })
 }
 

@@ -28,6 +28,11 @@ fn controller(stop: StopRule) -> Controller {
     Controller::new(ControlParameters { stop, ..PARAMETERS })
 }
 
+/// A round by its numbers of drafted, judged, accepted and committed tokens.
+fn times([drafted, judged, accepted, committed]: [usize; 4], drafting: Duration, round_trip: Duration) -> RoundTimes {
+    RoundTimes { drafted, judged, accepted, committed, passed: 0, drafting, round_trip }
+}
+
 fn outlook(peak: f64, entropy: f64) -> Outlook {
     Outlook { peak, entropy, stop_score: None }
 }
@@ -47,16 +52,7 @@ fn odld_lengthens_rounds_step_by_step() {
     let mut lengths = vec![controller.length()];
     while controller.length() < LONGEST {
         let drafted = controller.planned as usize;
-        let (drafting, round_trip) = (ms(drafted as f64), ms(200.0));
-        controller.round_done(&RoundTimes {
-            drafted,
-            judged: drafted,
-            accepted: drafted,
-            committed: drafted + 1,
-            passed: 0,
-            drafting,
-            round_trip,
-        });
+        controller.round_done(&times([drafted, drafted, drafted, drafted + 1], ms(drafted as f64), ms(200.0)));
         lengths.push(controller.length());
     }
     lengths.dedup();
@@ -87,15 +83,7 @@ fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
             sum -= accepted as f64;
             let committed = if accepted < drafted { accepted + 1 } else { accepted + usize::from(has_bonus) };
             let (drafting, round_trip) = (ms(4.0 * drafted as f64), ms(10.0));
-            controller.round_done(&RoundTimes {
-                drafted,
-                judged: 1,
-                accepted,
-                committed,
-                passed: 0,
-                drafting,
-                round_trip,
-            });
+            controller.round_done(&times([drafted, 1, accepted, committed], drafting, round_trip));
         }
         controller.estimates()
     };
@@ -119,17 +107,7 @@ fn passed_tokens_count_for_their_time_and_their_worth() {
             (0..tokens).for_each(|token| controller.token_streamed((token > 0).then_some(ms(10.0))));
             continue;
         }
-        let (drafting, round_trip) = (ms(12.0), ms(10.0));
-        let passed = 8;
-        controller.round_done(&RoundTimes {
-            drafted: 4,
-            judged: 4,
-            accepted: 3,
-            committed: 4,
-            passed,
-            drafting,
-            round_trip,
-        });
+        controller.round_done(&RoundTimes { passed: 8, ..times([4, 4, 3, 4], ms(12.0), ms(10.0)) });
     }
     // 12 tokens in 22 ms, against one in 10 ms.
     let speedup = controller.estimates().speedup.unwrap();
@@ -145,15 +123,7 @@ fn adaedl_stops_after_a_draft_that_is_too_uncertain() {
     assert_eq!(controller.consider(0, &outlook(0.5, 1.2)), Advice::Draft);
     assert_eq!(controller.consider(1, &outlook(0.5, 1.3)), Advice::DraftAndStop);
     // All of much is accepted, so it becomes more daring.
-    let good = RoundTimes {
-        drafted: 8,
-        judged: 8,
-        accepted: 8,
-        committed: 9,
-        passed: 0,
-        drafting: ms(9.0),
-        round_trip: ms(9.0),
-    };
+    let good = times([8, 8, 8, 9], ms(9.0), ms(9.0));
     (0..100).for_each(|_| controller.round_done(&good));
     assert_eq!(controller.consider(1, &outlook(0.5, 1.3)), Advice::Draft);
 }
@@ -190,16 +160,7 @@ fn as2_streams_where_every_token_is_declined() {
         match controller.next_move() {
             Move::Draft => {
                 assert_eq!(controller.consider(0, &outlook(0.5, 1.0)), Advice::Decline);
-                let (drafting, round_trip) = (ms(10.0), ms(100.0));
-                controller.round_done(&RoundTimes {
-                    drafted: 0,
-                    judged: 0,
-                    accepted: 0,
-                    committed: 1,
-                    passed: 0,
-                    drafting,
-                    round_trip,
-                });
+                controller.round_done(&times([0, 0, 0, 1], ms(10.0), ms(100.0)));
             }
             Move::Stream { tokens } => {
                 streamed += tokens;
@@ -248,13 +209,8 @@ fn any_call() -> impl Strategy<Value = Call> {
         (any_count(), any_count(), any_count(), any_duration(), any_duration()).prop_map(
             |(drafted, judged, accepted, drafting, round_trip)| {
                 Call::RoundDone(RoundTimes {
-                    drafted,
-                    judged,
-                    accepted,
-                    committed: judged,
                     passed: accepted,
-                    drafting,
-                    round_trip,
+                    ..times([drafted, judged, accepted, judged], drafting, round_trip)
                 })
             }
         ),

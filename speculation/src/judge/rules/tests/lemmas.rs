@@ -105,7 +105,7 @@ proptest! {
     /// bild and bild-star have one distribution, and so have oracle-diff and diff; without the draw more is rejected,
     /// or the same.
     #[test]
-    fn the_coin_changes_no_law(case in cases(), parameter in 0.0f64..=1.0) {
+    fn the_draw_changes_no_distribution(case in cases(), parameter in 0.0f64..=1.0) {
         for (sure, draw) in [("bild", "bild-star"), ("oracle-diff", "diff")] {
             let [sure, draw] = [sure, draw].map(|name| case.judge(&Rule::new(name, parameter).unwrap()));
             let distributions = [&sure, &draw].map(|decision| decision.committed(&case.q, &case.p));
@@ -118,7 +118,7 @@ proptest! {
 /// The distribution of lossy with β = 1, by hand: q = (1/2, 1/2, 0), p = (1/4, 1/4, 1/2), α = 1/4. Then p/(1 − α) =
 /// (1/3, 1/3, 2/3), E = 1/3, and all of it goes to the third token, which is the only one that p makes more likely.
 #[test]
-fn lossy_without_tuning_has_a_law_of_its_own() {
+fn lossy_without_tuning_has_a_distribution_of_its_own() {
     let logits = [0.25f32, 0.25, 0.5].map(f32::ln).to_vec();
     let case = Case::new(vec![0.0, 0.0, f32::NEG_INFINITY], logits, NEUTRAL, None);
     let decision = case.judge(&Rule::new("lossy", 0.25).unwrap());

@@ -5,7 +5,7 @@ use core::time::Duration;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use super::{super::*, LONGEST, ms};
+use super::{super::*, LONGEST, ms, times};
 use crate::{
     sample::{End, Randomness},
     study::link::Link,
@@ -56,10 +56,10 @@ impl World {
     }
 }
 
-/// Which drafts stand.
+/// Which drafts are accepted.
 enum Draw {
     Seeded(Box<Randomness>),
-    /// As evenly as can be: the sum of what should have stood and has not.
+    /// As evenly as can be: the sum of what should have been accepted and was not.
     Even(f64),
 }
 
@@ -125,15 +125,7 @@ impl Session {
         self.now = sent + round_trip;
         self.tokens += accepted + 1;
         let judged = (accepted + 1).min(drafted);
-        self.controller.round_done(&RoundTimes {
-            drafted,
-            judged,
-            accepted,
-            committed: accepted + 1,
-            passed: 0,
-            drafting,
-            round_trip,
-        });
+        self.controller.round_done(&times([drafted, judged, accepted, accepted + 1], drafting, round_trip));
         drafted
     }
 
@@ -295,15 +287,7 @@ fn rounds_vary_as_much_as_is_needed_and_no_more() {
     for round in 0..100 {
         let drafted = 1 + round % 5;
         let round_trip = ms(80.0 + drafted as f64);
-        controller.round_done(&RoundTimes {
-            drafted,
-            judged: 1,
-            accepted: 1,
-            committed: 2,
-            passed: 0,
-            drafting: ms(5.0),
-            round_trip,
-        });
+        controller.round_done(&times([drafted, 1, 1, 2], ms(5.0), round_trip));
         assert_eq!(controller.planned, controller.length());
     }
 }
@@ -316,15 +300,7 @@ fn one_stalled_round_decides_nothing() {
         let before = session.controller.estimates();
         let mut stalled = session.controller.clone();
         let drafted = before.draft_length.unwrap() as usize;
-        let round = RoundTimes {
-            drafted,
-            judged: 1,
-            accepted: 1,
-            committed: 2,
-            passed: 0,
-            drafting: ms(30_000.0),
-            round_trip: ms(90_000.0),
-        };
+        let round = times([drafted, 1, 1, 2], ms(30_000.0), ms(90_000.0));
         stalled.round_done(&round);
         let after = stalled.estimates();
         assert_eq!((after.cost_ratio, after.draft_length), (before.cost_ratio, before.draft_length));
@@ -400,15 +376,7 @@ fn reading_is_not_part_of_a_round_s_times() {
     moves(&mut session, 60);
     let before = session.controller.estimates().cost_ratio;
     let drafted = session.chosen() as usize;
-    let reading = RoundTimes {
-        drafted,
-        judged: 1,
-        accepted: 1,
-        committed: 2,
-        passed: 0,
-        drafting: ms(100.0),
-        round_trip: ms(200.0),
-    };
+    let reading = times([drafted, 1, 1, 2], ms(100.0), ms(200.0));
     for _ in 0..3 {
         session.controller.next_generation();
         session.controller.round_done(&reading);

@@ -17,27 +17,19 @@ use outrider_speculation::{
     session::edge::{EndReason, Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
-    closed_forms::Texts,
-    goodness::{assert_follows, cell, distance, samples},
+    goodness::{assert_follows, distance},
     in_process::{InProcess, Run},
+    samplings::{GREEDY, NEUTRAL, SHARPENED},
     schemes,
+    texts::{PROMPT, RESTLESS, Texts},
     toy::ToyModel,
 };
 use proptest::prelude::*;
 
-const V: u32 = 3;
-const LENGTH: usize = 3;
-const PROMPT: [u32; 2] = [1, 2];
-const NEUTRAL: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
-const SHARPENED: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.9 };
-const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-/// C-SQS with a threshold that moves.
-const RESTLESS: ThresholdParameters = ThresholdParameters { target: 0.1, step: 0.3, initial: 0.2 };
 const TAU: f64 = 0.5;
 
 fn texts(scheme: SchemeParameters, rule: Rule, sampling: SamplingParameters, draft_length: usize) -> Texts {
-    let target = ToyModel::target(V, 299);
-    Texts { draft: target.draft(2.0), target, sampling, scheme, threshold: RESTLESS, rule, draft_length }
+    Texts { rule, draft_length, ..Texts::of_three(scheme, sampling) }
 }
 
 /// A gate made by hand: passes about half of the hidden states.
@@ -60,30 +52,27 @@ fn pair(texts: &Texts, context_length: u32, eos: &[u32]) -> InProcess {
     InProcess::connect_with(texts.draft.clone(), texts.target.clone(), context_length, eos, Some(heads()))
 }
 
+fn mode(texts: &Texts, passing: Passing) -> Mode {
+    Mode::Speculative(Speculation { passing, ..texts.speculation() })
+}
+
 fn settings(texts: &Texts, passing: Passing, seed: u64, length: u32) -> Settings {
-    let speculation = Speculation::new(texts.scheme, texts.draft_length as u32).with_rule(texts.rule);
-    let mode = Mode::Speculative(Speculation { passing, threshold: texts.threshold, ..speculation });
-    Settings { mode, sampling: texts.sampling, seed, max_new_tokens: length }
+    Settings { mode: mode(texts, passing), sampling: texts.sampling, seed, max_new_tokens: length }
 }
 
 fn counts(texts: &Texts, passing: Passing) -> Vec<u32> {
-    let mut pair = pair(texts, 64, &[]);
-    let mut counts = vec![0; (V as usize).pow(LENGTH as u32)];
-    for seed in 0..u64::from(samples(counts.len())) {
-        counts[cell(&pair.generate(&PROMPT, &settings(texts, passing, seed, LENGTH as u32)).tokens, V)] += 1;
-    }
-    counts
+    texts.of_sessions(mode(texts, passing), &mut pair(texts, 64, &[]), |_| {})
 }
 
-/// What passed has the distribution q̂, all else the target's, whatever is drafted behind it.
+/// What is unverified is distributed as q̂, all else as the target, whatever is drafted behind it.
 fn assert_sprinter(scheme: SchemeParameters) {
     for draft_length in [1, 2] {
         let texts = texts(scheme, Rule::EXACT, NEUTRAL, draft_length);
-        let distribution = texts.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
-        let (p, q) = (texts.distribution(&PROMPT, LENGTH, &|_| false), texts.distribution(&PROMPT, LENGTH, &|_| true));
+        let distribution = texts.distribution(&|prefix| gate(&texts.draft, prefix));
+        let (p, q) = (texts.ungated(), texts.distribution(&|_| true));
         assert!(distance(&distribution, &p) > 0.05 && distance(&distribution, &q) > 0.05, "the gate says something");
         let other = Texts { draft_length: 3 - draft_length, ..texts.clone() };
-        let other = other.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        let other = other.distribution(&|prefix| gate(&texts.draft, prefix));
         assert!(distance(&distribution, &other) > 0.02, "and is not asked behind a draft");
         let counts = counts(&texts, Passing::Sprinter { threshold: Some(TAU) });
         assert_follows(&counts, &distribution, format!("{scheme:?}, γ = {draft_length}"));
@@ -119,7 +108,7 @@ fn sprinter_before_a_lossy_rule() {
     for (name, parameter) in [("diff", 0.1), ("lossy", 0.4), ("bild", 1.0)] {
         let rule = Rule::new(name, parameter).unwrap();
         let texts = texts(schemes::every(2, 12)[3], rule, SHARPENED, 2);
-        let distribution = texts.distribution(&PROMPT, LENGTH, &|prefix| gate(&texts.draft, prefix));
+        let distribution = texts.distribution(&|prefix| gate(&texts.draft, prefix));
         assert_follows(&counts(&texts, Passing::Sprinter { threshold: Some(TAU) }), &distribution, name);
     }
 }
@@ -133,13 +122,13 @@ fn a_token_cascade_mixes_the_models_by_chows_rule() {
             let texts = Texts { draft_length: 0, ..texts(schemes::every(2, 12)[scheme], rule, sampling, 2) };
             // An α at which some prefixes are sure.
             let alpha = (1..20).map(|step| f64::from(step) / 20.0).max_by_key(|&alpha| {
-                let distribution = texts.distribution(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
-                let far = |sure: bool| distance(&distribution, &texts.distribution(&PROMPT, LENGTH, &|_| sure));
+                let distribution = texts.distribution(&|prefix| is_sure(&texts.draft, alpha, prefix));
+                let far = |sure: bool| distance(&distribution, &texts.distribution(&|_| sure));
                 (1e6 * far(true).min(far(false))) as u64
             });
             let alpha = alpha.unwrap();
-            let distribution = texts.distribution(&PROMPT, LENGTH, &|prefix| is_sure(&texts.draft, alpha, prefix));
-            let target = texts.distribution(&PROMPT, LENGTH, &|_| false);
+            let distribution = texts.distribution(&|prefix| is_sure(&texts.draft, alpha, prefix));
+            let target = texts.ungated();
             assert!(distance(&distribution, &target) > 0.05, "α = {alpha} lets tokens pass");
             let drafting = Texts { draft_length: 2, ..texts };
             let counts = counts(&drafting, Passing::TokenCascade { alpha });
@@ -154,11 +143,10 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
     for (scheme, name) in [(0, "exact"), (3, "exact"), (4, "lossy"), (9, "exact"), (5, "exact")] {
         let texts = texts(schemes::every(2, 12)[scheme], Rule::new(name, 0.0).unwrap(), NEUTRAL, 2);
         let texts = Texts { threshold: ThresholdParameters { step: 1e-9, ..RESTLESS }, ..texts };
-        let (p, q) =
-            (texts.target.distribution(&PROMPT, LENGTH, &NEUTRAL), texts.distribution(&PROMPT, LENGTH, &|_| true));
+        let (p, q) = (texts.of_target(), texts.distribution(&|_| true));
         // The confidence of a text is the geometric mean of its tokens' probabilities; the middle one of two neighbours
         // is that of no text.
-        let confidence = |q: &f64| q.powf(1.0 / LENGTH as f64);
+        let confidence = |q: &f64| q.powf(1.0 / texts.length as f64);
         let mut all: Vec<f64> = q.iter().map(confidence).collect();
         all.sort_by(f64::total_cmp);
         let least = f64::midpoint(all[all.len() - 5], all[all.len() - 4]);

@@ -1,0 +1,48 @@
+//! Two models of 80 tokens with random weights, small enough for tens of thousands of texts: the target in F32 and, as
+//! its draft, the same weights in Q4_0.
+
+use std::io::Cursor;
+
+use outrider_cloud::session::Limits;
+use outrider_models::Model;
+use outrider_speculation::session::{cloud::TargetInfo, edge::DraftInfo};
+
+use crate::server::Server;
+
+const TOKENIZER_HASH: [u8; 32] = [5; 32];
+
+/// The target.
+pub fn target() -> Model {
+    model(include_bytes!("../../models/tests/golden/blocks-f32.gguf"))
+}
+
+/// Its draft.
+pub fn draft() -> Model {
+    model(include_bytes!("../../models/tests/golden/blocks-q4_0.gguf"))
+}
+
+fn model(bytes: &[u8]) -> Model {
+    Model::from_gguf(&mut Cursor::new(bytes)).unwrap()
+}
+
+/// What a session needs to know of the draft.
+pub fn draft_info(draft: &Model) -> DraftInfo {
+    let config = draft.config();
+    let (vocab_size, context_length) = (config.vocab_size as u32, config.context_length as u32);
+    DraftInfo { vocab_size, tokenizer_hash: TOKENIZER_HASH, context_length, heads: None }
+}
+
+/// A server with the target.
+pub async fn server(sessions: usize, limits: Limits) -> Server {
+    let target = target();
+    let info = TargetInfo {
+        vocab_size: target.config().vocab_size as u32,
+        tokenizer_hash: TOKENIZER_HASH,
+        context_length: target.config().context_length as u32,
+        max_draft_tokens: 16,
+        max_in_flight: 8,
+        max_guesses: 64,
+        eos_ids: vec![],
+    };
+    Server::start_with(target, info, sessions, limits).await
+}
