@@ -153,7 +153,7 @@ impl Driver {
         self.begun += 1;
         let explains = matches!(&settings.mode, Mode::Speculative(speculation) if speculation.explain);
         let guarantee = match &settings.mode {
-            Mode::CloudOnly | Mode::Ahead(_) => None,
+            Mode::CloudOnly | Mode::Ahead(_) | Mode::Auto(_) => None,
             Mode::Speculative(speculation) => Some(Guarantee {
                 rule: speculation.rule,
                 lossy: !(speculation.rule.is_exact() && speculation.passing == Passing::Never),

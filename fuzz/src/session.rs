@@ -223,7 +223,7 @@ impl Pair {
     /// At temperature 0 a model has one token to give.
     fn judge_greedy(&self, prompt: &[u32], settings: &Settings) {
         let exact = match &settings.mode {
-            Mode::CloudOnly | Mode::Ahead(_) => true,
+            Mode::CloudOnly | Mode::Ahead(_) | Mode::Auto(_) => true,
             Mode::Speculative(speculation) => {
                 speculation.passing == Passing::Never && rules::is_the_targets_when_greedy(rule(settings))
             }
@@ -242,7 +242,7 @@ impl Pair {
 /// The rule that drafts are judged by.
 fn rule(settings: &Settings) -> RuleParameters {
     match &settings.mode {
-        Mode::CloudOnly | Mode::Ahead(_) => RuleParameters::EXACT,
+        Mode::CloudOnly | Mode::Ahead(_) | Mode::Auto(_) => RuleParameters::EXACT,
         Mode::Speculative(Speculation { rule, .. }) => {
             RuleParameters { number: rule.number(), parameter: rule.parameter() as f32 }
         }

@@ -15,7 +15,7 @@ use outrider_tests::{
     blocks::{self, draft_info},
     goodness,
     proxy::Proxy,
-    server::{Server, generate},
+    server::generate,
 };
 
 const LENGTH: u32 = 24;

@@ -51,7 +51,7 @@ impl Generation {
     pub(super) fn new(prompt: Vec<u32>, settings: Settings, server: &Welcome) -> Self {
         let most = prompt.len().saturating_add(settings.max_new_tokens as usize);
         let scheme = match &settings.mode {
-            Mode::CloudOnly | Mode::Ahead(_) => None,
+            Mode::CloudOnly | Mode::Ahead(_) | Mode::Auto(_) => None,
             Mode::Speculative(speculation) => {
                 let mut scheme = Scheme::new(speculation.scheme, server.vocab_size).expect("the edge made it too");
                 scheme.prime(&prompt);

@@ -118,10 +118,10 @@ pub struct Draft {
     pub generation: u32,
     /// 0, 1, … within the generation.
     pub round: u32,
-    /// How many continued rounds had fallen when this was drafted; below 2³¹. A round of an epoch that is over was
+    /// How many continued rounds had a rejection when this was drafted; below 2³¹. A round of an epoch that is over was
     /// discarded.
     pub epoch: u32,
-    /// Whether rounds follow it that were drafted as if all of it stood. No bonus token is drawn after it then. It has
+    /// Whether rounds follow it that were drafted as if all of it were accepted. No bonus token is drawn after it then. It has
     /// drafts.
     pub continued: bool,
     /// The token that the edge put in place of the rejected draft of the round before; DSSD only.
@@ -155,7 +155,7 @@ pub struct Verdict {
 /// What follows the accepted drafts of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Nothing: an accepted token ended the text, or all drafts stand and no bonus token follows, by the rule or
+    /// Nothing: an accepted token ended the text, or all drafts are accepted and no bonus token follows, by the rule or
     /// because the round is continued.
     Nothing,
     /// The cloud's token: resampled if a draft was rejected, else the bonus token.

@@ -13,7 +13,7 @@
 //! is rejected with probability δ·TV(p, q̂) (Lemma 3).
 //!
 //! oracle-diff is diff without the draw (Algorithm 3): where δ = 1 the draft is rejected for certain. The distribution
-//! is the same, but a fallen draft may be replaced by itself. It bounds what a rule could gain that asks the large
+//! is the same, but a rejected draft may be replaced by itself. It bounds what a rule could gain that asks the large
 //! model only where that pays.
 
 use super::{

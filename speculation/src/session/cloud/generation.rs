@@ -189,7 +189,7 @@ impl Generation {
             (None, Some(_)) => return Err(Failure::out_of_order("the resampled token is missing")),
             (Some(id), Some(_)) => {
                 if target.is_last(id) || self.committed.len() + 1 >= limit {
-                    return Err(Failure::invalid_draft("the resampled token cannot be gone on from"));
+                    return Err(Failure::invalid_draft("the resampled token ends the text, or overflows it"));
                 }
                 self.committed.push(id);
             }
@@ -197,7 +197,7 @@ impl Generation {
         // What ends the text the edge sees, and cancels.
         let ends = draft.passed.iter().any(|&id| target.is_last(id));
         if ends || self.committed.len() + draft.passed.len() >= limit {
-            return Err(Failure::invalid_draft("the passed tokens cannot be gone on from"));
+            return Err(Failure::invalid_draft("the passed tokens end the text, or overflow it"));
         }
         self.committed.extend(&draft.passed);
         verification.scheme.prime(&draft.passed);
