@@ -25,7 +25,7 @@ for (const temperature of [0, 0.8]) {
     demo,
   }) => {
     test.setTimeout(5 * 60_000);
-    await demo.open(slow, { scheme: 'ahead', temperature, maxNewTokens: 128 });
+    await demo.open(slow, { scheme: 'ahead', temperature, maxNewTokens: 96 });
     let inTime = 0;
     const origins = new Set<string>();
     for (const [index, prompt] of prompts.entries()) {

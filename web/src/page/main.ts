@@ -199,6 +199,7 @@ function showConnection(event: ConnectionEvent): void {
 
 /** What a run is asked for. */
 interface Task {
+  prompt: string;
   mode: Mode;
   values: Partial<Record<NumberOption, number>>;
   choices: Choices;
@@ -227,7 +228,9 @@ async function start(mode: Mode, before: SuspendedGeneration | null = null): Pro
   if (!values) return;
   const chosen = mode === 'speculative' ? policies.read() : null;
   if (chosen && 'reason' in chosen) return complain(chosen.reason);
-  await run({ mode, values, choices: choices.choices, policies: chosen, compares: true }, () => {}, before);
+  const prompted = before?.request.prompt ?? prompt.value;
+  const task = { prompt: prompted, mode, values, choices: choices.choices, policies: chosen, compares: true };
+  await run(task, () => {}, before);
 }
 
 /** Runs the lanes one after the other: at once they would take the processor from each other. */
@@ -235,6 +238,8 @@ async function race(): Promise<void> {
   if (!outrider || generation) return;
   const values = readNumbers();
   if (!values) return;
+  // The form may change while they run.
+  const prompted = prompt.value;
   const linkAtFirst = link.link;
   raceView.begin(values.maxNewTokens ?? 1);
   for (const { name, mode, scheme } of lanes) {
@@ -244,6 +249,7 @@ async function race(): Promise<void> {
     }
     const summary = await run(
       {
+        prompt: prompted,
         mode,
         values,
         choices: { ...choices.choices, scheme },
@@ -271,7 +277,6 @@ async function run(
   if (!outrider) return null;
   const { mode, values, policies: chosenPolicies } = task;
   delete main.dataset['finish'];
-  const prompted = before?.request.prompt ?? prompt.value;
   const linkAtFirst = link.link;
   const { rule, gate, stopRule } = chosenPolicies?.policies ?? defaultPolicies().policies;
   const asked = {
@@ -289,7 +294,7 @@ async function run(
     maxInFlight: values.maxInFlight ?? 1,
     isAhead: ahead,
   };
-  text.begin(prompted);
+  text.begin(task.prompt);
   counters.show(null, mode, chosen);
   if (chosenPolicies) {
     uplink.begin(chosen);
@@ -308,7 +313,7 @@ async function run(
   try {
     generation = before
       ? outrider.resume(before)
-      : outrider.generate(prompted, {
+      : outrider.generate(task.prompt, {
           ...values,
           ...task.choices,
           ...(chosenPolicies && optionsFrom(chosenPolicies)),
