@@ -53,13 +53,13 @@ class Reader {
   }
 }
 
-/** A server whose forward passes take several times as long as usual. `file` is written for it, and gone again. */
-export async function startSlowServer(file: string): Promise<Server> {
-  await writeGrownTarget(file, 40);
+/** A server whose forward passes take several times as long as usual, of a model with so many blocks in place of six. `file` is written for it, and gone again. */
+export async function startSlowServer(file: string, blocks: number): Promise<Server> {
+  await writeGrownTarget(file, blocks);
   try {
     return await Server.start(['--target', file]);
   } finally {
-    // It has been read; 80 MB need not stay.
+    // It has been read; as much as a hundred megabytes need not stay.
     await rm(file);
   }
 }

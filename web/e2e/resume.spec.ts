@@ -48,13 +48,13 @@ class Proxy {
 
 const greedy = { prompt: 'Once upon a time', temperature: 0, seed: 5, maxNewTokens: 96, scheme: 'k-sqs' };
 /** At a seed the server's noise belongs to the positions of the text, whoever asks for them. */
-const ahead = { ...greedy, temperature: 0.8, maxNewTokens: 256, scheme: 'ahead' };
+const ahead = { ...greedy, temperature: 0.8, maxNewTokens: 192, scheme: 'ahead' };
 
 /** A server that is not done before the cut. */
 let slow: Server;
 
 test.beforeAll(async ({}, info) => {
-  slow = await startSlowServer(info.outputPath('grown.gguf'));
+  slow = await startSlowServer(info.outputPath('grown.gguf'), 32);
 });
 
 test.afterAll(async () => {
