@@ -117,7 +117,7 @@ fn theory_prints_json_of_the_same_cells() {
 
 #[test]
 fn a_local_run_prints_the_text_and_its_figures() {
-    let printed = stdout(&outrider(&["generate", "--local", "--max-tokens", "16", PROMPT]));
+    let printed = stdout(&outrider(&["generate", "--local", "--scheme", "k-sqs", "--max-tokens", "16", PROMPT]));
     let (text, summary) = printed.split_once("\n\n").unwrap();
     assert!(!text.trim().is_empty());
     for figure in ["tokens/s", "server passes per token", "acceptance rate", "uplink bits per drafted token"] {
@@ -127,7 +127,8 @@ fn a_local_run_prints_the_text_and_its_figures() {
 
 #[test]
 fn json_is_one_object_whose_rounds_add_up() {
-    let printed = stdout(&outrider(&["generate", "--local", "--json", "--max-tokens", "32", PROMPT]));
+    let printed =
+        stdout(&outrider(&["generate", "--local", "--scheme", "k-sqs", "--json", "--max-tokens", "32", PROMPT]));
     let run: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(run["promptTokenIds"][0], 0, "prompts begin with the document token");
     assert_eq!(run["settings"]["maxTokens"], 32);
@@ -275,7 +276,7 @@ fn every_scheme_can_be_chosen() {
     assert!(printed.contains("no token fits into the bit budget"), "{printed}");
     let output = outrider(&["generate", "--local", "--scheme", "sqs", PROMPT]);
     assert!(!output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("one of dense, qs, k-sqs, c-sqs"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("one of auto, ahead, dense, qs, k-sqs, c-sqs"));
 }
 
 /// At the default settings: at least 30 % below the papers' 372 bits for the same q̂.
@@ -283,7 +284,8 @@ fn every_scheme_can_be_chosen() {
 fn the_adaptive_code_takes_less_than_seven_tenths_of_the_papers_bits() {
     let (mut bits, mut drafted) = (0, 0);
     for prompt in [PROMPT, "The old king had three sons", "The wolf looked at the lamb and said"] {
-        let printed = stdout(&outrider(&["generate", "--local", "--json", "--code", "adaptive", prompt]));
+        let options = ["generate", "--local", "--json", "--scheme", "k-sqs", "--code", "adaptive", prompt];
+        let printed = stdout(&outrider(&options));
         let run: Value = serde_json::from_str(&printed).unwrap();
         for round in run["rounds"].as_array().unwrap() {
             bits += round["payloadBits"].as_u64().unwrap();

@@ -126,7 +126,7 @@ impl Generate {
         self.show(&rest);
         text.push_str(&rest);
         let explained = match &settings.mode {
-            Mode::Speculative(speculation) if speculation.explain => {
+            Mode::Speculative(speculation) | Mode::Auto(speculation) if speculation.explain => {
                 let alone = Settings { mode: Mode::CloudOnly, ..settings.clone() };
                 let alone = edge.generate(prompt.clone(), &alone, |_| {}).await?;
                 let gate = gate_rates(speculation, heads.as_ref());
@@ -139,7 +139,11 @@ impl Generate {
         let report = generated.statistics.report();
         if self.json {
             let output = Output {
-                mode: if self.cloud_only { "cloud-only" } else { "speculative" },
+                mode: match rounds_of(&settings.mode, &report) {
+                    _ if self.cloud_only => "cloud-only",
+                    Some(_) => "speculative",
+                    None => "ahead",
+                },
                 prompt: &self.prompt,
                 prompt_token_ids: &prompt,
                 token_ids: &token_ids,
@@ -194,7 +198,7 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
         ("tokens/s", format!("{:.1}", report.tokens_per_second)),
         ("server passes per token", format!("{:.3}", report.server_passes_per_token)),
     ];
-    if let Mode::Speculative(speculation) = mode {
+    if let Some(speculation) = rounds_of(mode, report) {
         lines.extend(departures(speculation, report));
     }
     if report.drafted > 0 {
@@ -240,9 +244,18 @@ fn gate_rates(speculation: &Speculation, heads: Option<&HeadsFile>) -> Option<Ga
     }
 }
 
+/// How the edge drafted, if it did so in rounds: what `auto` came to shows in what happened.
+fn rounds_of<'a>(mode: &'a Mode, report: &Report) -> Option<&'a Speculation> {
+    match mode {
+        Mode::Speculative(speculation) => Some(speculation),
+        Mode::Auto(speculation) if report.rounds + report.passed + report.streamed > 0 => Some(speculation),
+        _ => None,
+    }
+}
+
 /// Whether rounds may be empty because the edge leaves them to the target.
 fn declines(mode: &Mode) -> bool {
-    let Mode::Speculative(speculation) = mode else { return false };
+    let (Mode::Speculative(speculation) | Mode::Auto(speculation)) = mode else { return false };
     let is_cascade = matches!(speculation.passing, Passing::TokenCascade { .. } | Passing::SequenceCascade { .. });
     is_cascade || matches!(speculation.stop, StopRule::Bild { .. })
 }

@@ -101,6 +101,8 @@ test('by default drafts are made ahead of the server, where it takes guesses and
   }
   expect(willBeAhead(resolve({ gate: 'token-cascade' }), takes)).toBe(false);
   expect(willBeAhead(resolve({ compareSchemes: true }), takes)).toBe(false);
+  expect(willBeAhead(resolve({ stopRule: 'odld' }), takes)).toBe(false);
+  expect(willBeAhead(resolve({ adaptiveMode: true }), takes)).toBe(false);
   expect(willBeAhead(resolve({ scheme: 'ahead' }), { maxGuesses: 0 })).toBe(true);
   expect(willBeAhead(resolve({ scheme: 'k-sqs' }), takes)).toBe(false);
 });

@@ -3,7 +3,7 @@
 import type { Scheme } from './choices.js';
 import type { GenerateRequest, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
-import { policies as all, policyOptions } from './tables.js';
+import { policies as all, policyDefaults, policyOptions } from './tables.js';
 import type { Head, Policy, PolicyOption } from './tables.js';
 
 /** The heads that a draft model has. */
@@ -42,15 +42,18 @@ export function reasonAgainstPolicy(
 }
 
 /** What decides whether there are rounds. */
-export type Asked = Pick<GenerateRequest, 'mode' | 'scheme' | 'rule' | 'gate' | 'compareSchemes'>;
+export type Asked = Pick<GenerateRequest, 'mode' | 'scheme' | 'rule' | 'gate' | 'compareSchemes'> &
+  Partial<Pick<GenerateRequest, 'stopRule' | 'adaptiveMode' | 'maxInFlight'>>;
 
 /**
  * Whether a generation is drafted ahead of a text that the server writes, without rounds: `ahead`, and `auto` where the
- * server takes guesses and nothing is asked for but its own text. Crate `speculation` decides the same.
+ * server takes guesses and nothing is asked for but its own text, and nothing of rounds. Crate `speculation` decides the same.
  */
 export function willBeAhead(asked: Asked, { maxGuesses }: Pick<SessionInfo, 'maxGuesses'>): boolean {
   if (asked.mode === 'cloud-only') return false;
   if (asked.scheme !== 'auto') return asked.scheme === 'ahead';
   const isLossy = policyNamed('rule', asked.rule).lossy || policyNamed('gate', asked.gate).lossy;
-  return maxGuesses > 0 && !isLossy && !asked.compareSchemes;
+  const { stopRule = policyDefaults.stopRule, adaptiveMode = false, maxInFlight = 1 } = asked;
+  const asksForRounds = stopRule !== policyDefaults.stopRule || adaptiveMode || maxInFlight > 1;
+  return maxGuesses > 0 && !isLossy && !asked.compareSchemes && !asksForRounds;
 }

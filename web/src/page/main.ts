@@ -96,8 +96,8 @@ function setState(state: State): void {
 /** Whether the server writes the next text, and is drafted ahead of. */
 function isAhead(): boolean {
   const { scheme } = choices.choices;
-  const { rule, gate } = policies.settings.names;
-  const next = { mode: 'speculative', scheme, rule, gate, compareSchemes: false } as const;
+  const { names, adaptiveMode } = policies.settings;
+  const next = { mode: 'speculative', scheme, ...names, adaptiveMode, compareSchemes: false } as const;
   // A server that is not known yet takes guesses, as most do.
   return willBeAhead(next, outrider?.session ?? { maxGuesses: 1 });
 }
@@ -284,6 +284,9 @@ async function run(
     scheme: task.choices.scheme,
     rule: rule.name,
     gate: gate.name,
+    stopRule: stopRule.name,
+    adaptiveMode: chosenPolicies?.adaptiveMode ?? false,
+    maxInFlight: values.maxInFlight ?? 1,
     compareSchemes: false,
   };
   const ahead = willBeAhead(before?.request ?? asked, outrider.session);

@@ -128,9 +128,10 @@ impl Speculation {
         Guarantee { rule: self.rule, lossy: self.rule.info().lossy || self.passing != Passing::Never }
     }
 
-    /// Whether nothing is asked for but the target's own text, as fast as it can be had.
+    /// Whether nothing is asked for but the target's own text, as fast as it can be had, and nothing of rounds.
     fn wants_the_targets_text(&self) -> bool {
-        !self.guarantee().lossy && self.rule.is_exact() && self.compare.is_none() && !self.explain
+        let asks_for_rounds = self.stop != StopRule::Fixed || self.adaptive_mode || self.max_in_flight > 1;
+        !self.guarantee().lossy && self.compare.is_none() && !self.explain && !asks_for_rounds
     }
 
     /// The same under a rule.
