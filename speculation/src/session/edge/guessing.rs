@@ -276,6 +276,6 @@ impl FramesUnheard {
             return None;
         };
         let new = usize::from(heard.wrapping_sub(before)).min(self.sent.len());
-        self.sent.drain(..new).last()
+        self.sent.drain(..new).next_back()
     }
 }
