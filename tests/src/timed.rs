@@ -28,6 +28,9 @@ pub struct Times {
     pub delay: Duration,
 }
 
+/// Rows of logits with their hidden states.
+type Rows = Vec<(Vec<f32>, Vec<f32>)>;
+
 /// What is done to the guesses on their way, where an error is planted or a peer lies.
 pub type Tamper = fn(&mut Guesses);
 
@@ -61,7 +64,7 @@ pub fn run(
     let mut timed = Timed::default();
     // What is under way, by when it comes.
     let (mut up, mut down) = (VecDeque::new(), VecDeque::new());
-    let mut drafted: Option<(Duration, Vec<(Vec<f32>, Vec<f32>)>)> = None;
+    let mut drafted: Option<(Duration, Rows)> = None;
     let mut judged: Option<(Duration, Pass)> = None;
     let mut hold: Option<Duration> = None;
     let mut now = Duration::ZERO;

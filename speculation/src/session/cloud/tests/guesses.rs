@@ -202,10 +202,8 @@ proptest! {
                 let ids = if is_right && position > 0 { known } else { ids };
                 session.handle_frame(&guesses(chain.max(1), position, patience, &ids));
             }
-            if let Some(pass) = under_way.take() {
-                if session.in_flight.is_some() {
-                    run_pass(&mut session, &pass);
-                }
+            if let Some(pass) = under_way.take().filter(|_| session.in_flight.is_some()) {
+                run_pass(&mut session, &pass);
             }
         }
         prop_assert!(text[1..] == TEXT[..text.len() - 1], "{text:?}");
