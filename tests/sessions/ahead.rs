@@ -65,28 +65,20 @@ fn the_text_is_the_same_with_and_without_drafting() {
     assert!(guessed > 1000 && held > 100, "{guessed} guesses came in time, {held} passes were held");
 }
 
-/// Whatever is guessed: nothing but the speed depends on it.
+/// Chains that are numbered otherwise, and more patience than anybody grants: nothing but the speed depends on them. What
+/// becomes of ids that nobody drafted is in the unit tests of the cloud's session.
 #[test]
-fn lying_guesses_change_nothing() {
+fn what_is_said_of_guesses_changes_nothing() {
     let (draft, target) = pair(0.5);
     for temperature in [0.0, 0.7] {
-        let alone = settings(Mode::CloudOnly, temperature, 3);
-        let run = |settings: &Settings, tamper| {
-            timed::run(draft.clone(), target.clone(), &[1, 2], settings, times(1, 10, 5), tamper)
+        let run = |mode, tamper| {
+            let settings = settings(mode, temperature, 3);
+            timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times(1, 10, 5), tamper)
         };
-        let expected = run(&alone, |_| {}).tokens;
-        let lies: [timed::Tamper; 3] = [
-            |guesses| guesses.payload.iter_mut().for_each(|byte| *byte = 0),
-            |guesses| guesses.chain *= 2,
-            |guesses| guesses.patience = u32::MAX,
-        ];
+        let expected = run(Mode::CloudOnly, |_| {}).tokens;
+        let lies: [timed::Tamper; 2] = [|guesses| guesses.chain *= 2, |guesses| guesses.patience = u32::MAX];
         for lie in lies {
-            // An edge that is told that its guess was right where it was not says so; this one guesses in groups of one,
-            // whose ids are changed behind its back, and is not told so.
-            let found = std::panic::catch_unwind(|| run(&settings(fixed(2, 0.0), temperature, 3), lie));
-            if let Ok(found) = found {
-                assert_eq!(found.tokens, expected);
-            }
+            assert_eq!(run(fixed(2, 0.0), lie).tokens, expected);
         }
     }
 }
