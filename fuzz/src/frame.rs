@@ -13,9 +13,14 @@ pub fn check(bytes: &[u8]) {
             assert!(bytes.len() <= MAX_FRAME_BYTES);
             assert_eq!(frame.encode(), bytes, "{frame:?}");
             assert!(!frame.name().is_empty());
-            // A Draft ends with whatever is left: its scheme, which the frame does not know, says how long it is. One
-            // that has the target write alone ends with its passed tokens.
-            if !matches!(&frame, Frame::Draft(draft) if draft.stream == 0) {
+            // A Draft and Guesses end with whatever is left: the scheme and V, which the frame does not know, say how
+            // long that is. A Draft that has the target write alone ends with its passed tokens.
+            let ends_open = match &frame {
+                Frame::Draft(draft) => draft.stream == 0,
+                Frame::Guesses(guesses) => guesses.count > 0,
+                _ => false,
+            };
+            if !ends_open {
                 assert!(Frame::decode(&bytes[..bytes.len() - 1]).is_err(), "{frame:?} decodes without its last byte");
                 let longer = [bytes, &[0]].concat();
                 assert_eq!(Frame::decode(&longer), Err(DecodeError::TrailingBytes { count: 1 }), "{frame:?}");
