@@ -181,7 +181,7 @@ fn a_sequence_cascade_shows_nothing_that_it_takes_back() {
             replaced += 1;
             assert!(run.committed.iter().all(|c| c.tokens.len() == 1 && c.tokens[0].1 == Origin::Cloud));
             assert_eq!((statistics.passed, statistics.streamed, statistics.rounds), (0, 4, 0));
-            assert_eq!(names, ["Prompt", "Draft", "Token", "Token", "Token", "Token"]);
+            assert_eq!(names, ["Prompt", "Draft", "Tokens", "Tokens", "Tokens", "Tokens"]);
             assert!(matches!(&pair.frames[1].1, Frame::Draft(draft) if draft.passed.is_empty() && draft.count == 0));
         }
     }
