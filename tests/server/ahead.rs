@@ -14,7 +14,6 @@ use outrider_speculation::{
 use outrider_tests::{
     blocks::{self, draft_info},
     goodness,
-    proxy::Proxy,
     server::generate,
 };
 
@@ -26,7 +25,7 @@ fn settings(mode: &Mode, temperature: f32, seed: u64) -> Settings {
     Settings { mode: mode.clone(), sampling, seed, max_new_tokens: LENGTH }
 }
 
-/// At T = 0, 0.7 and 1, under every plan, with drafts of all kinds, over a link that is cut: token for token.
+/// At T = 0, 0.7 and 1, under every plan, with a draft as good as the target and one that is not: token for token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_text_is_the_same_with_and_without_drafting() {
     let server = blocks::server(4, Limits::default()).await;
@@ -34,15 +33,10 @@ async fn the_text_is_the_same_with_and_without_drafting() {
     let drafts = [blocks::target(), blocks::draft()];
     let plans = [(1, 0.0), (4, 0.0), (3, 0.005), (8, 0.02)].map(|(group, patience)| Some(Plan { group, patience }));
     let texts = if goodness::error() < 0.02 { 126 } else { 18 };
-    let (mut generations, mut in_time, mut resumed) = (0, 0, 0);
+    let (mut generations, mut in_time) = (0, 0);
     for (number, draft) in drafts.iter().enumerate() {
         let mut calm = NativeEdge::connect(draft, draft_info(draft), &server.url, None, RETRY).await.unwrap();
-        let proxy = Proxy::before(&server.url, if number == 1 { 3000 } else { 0 }, 7).await;
-        let mut edge = loop {
-            if let Ok(edge) = NativeEdge::connect(draft, draft_info(draft), &proxy.url, None, RETRY).await {
-                break edge;
-            }
-        };
+        let mut edge = NativeEdge::connect(draft, draft_info(draft), &server.url, None, RETRY).await.unwrap();
         for seed in 0..texts {
             let temperature = [0.0, 0.7, 1.0][seed as usize % 3];
             let prompt = vec![3, 1 + seed as u32 % 5];
@@ -56,12 +50,11 @@ async fn the_text_is_the_same_with_and_without_drafting() {
                 assert_eq!(text, expected, "draft {number}, {fixed:?}, T = {temperature}, seed {seed}");
                 generations += 1;
                 in_time += generated.statistics.in_time;
-                resumed += generated.resumed;
             }
         }
     }
-    println!("{generations} generations, {in_time} guesses in time, {resumed} resumptions");
-    assert!(in_time > generations && resumed > 5, "{in_time} guesses were in time, {resumed} resumptions");
+    println!("{generations} generations, {in_time} guesses in time");
+    assert!(in_time > generations, "{in_time} guesses were in time");
 }
 
 /// Where a token came from is what the page shows.
