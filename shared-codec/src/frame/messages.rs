@@ -121,8 +121,8 @@ pub struct Draft {
     /// How many continued rounds had a rejection when this was drafted; below 2³¹. A round of an epoch that is over was
     /// discarded.
     pub epoch: u32,
-    /// Whether rounds follow it that were drafted as if all of it were accepted. No bonus token is drawn after it then. It has
-    /// drafts.
+    /// Whether rounds follow it that were drafted as if all of it were accepted. No bonus token is drawn after it then.
+    /// It has drafts.
     pub continued: bool,
     /// The token that the edge put in place of the rejected draft of the round before; DSSD only.
     pub resampled: Option<u32>,

@@ -1,4 +1,5 @@
-//! How an edge drafts ahead of a text that the target writes: how long it has the target wait, and for how many guesses.
+//! How an edge drafts ahead of a text that the target writes: how long it has the target wait, and for how many
+//! guesses.
 //!
 //! With *patience* 0 nobody waits: guesses that come in time are judged, others are not. With much patience, and guesses
 //! sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. In between lies

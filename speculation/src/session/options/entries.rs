@@ -6,7 +6,7 @@ use outrider_codec::{
 };
 
 use super::{
-    SchemeChoice,
+    choice::SchemeChoice,
     numbers::{Bound, Bounds, Group},
 };
 use crate::{
