@@ -65,8 +65,8 @@ fn the_text_is_the_same_with_and_without_drafting() {
     assert!(guessed > 1000 && held > 100, "{guessed} guesses came in time, {held} passes were held");
 }
 
-/// Chains that are numbered otherwise, and more patience than anybody grants: nothing but the speed depends on them. What
-/// becomes of ids that nobody drafted is in the unit tests of the cloud's session.
+/// Chains that are numbered otherwise, and more patience than anybody grants: nothing but the speed depends on them.
+/// What becomes of ids that nobody drafted is in the unit tests of the cloud's session.
 #[test]
 fn what_is_said_of_guesses_changes_nothing() {
     let (draft, target) = pair(0.5);

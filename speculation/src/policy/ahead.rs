@@ -1,10 +1,10 @@
 //! How an edge drafts ahead of a text that the target writes: how long it has the target wait, and for how many
 //! guesses.
 //!
-//! With *patience* 0 nobody waits: guesses that come in time are judged, others are not. With much patience, and guesses
-//! sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. In between lies
-//! what a link of some round trip wants. There is no closed form; so the edge [simulates](Conditions::speed) some choices with
-//! what it has measured, and takes the fastest.
+//! With *patience* 0 nobody waits: guesses that come in time are judged, others are not. With much patience, and
+//! guesses sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. In
+//! between lies what a link of some round trip wants. There is no closed form; so the edge
+//! [simulates](Conditions::speed) some choices with what it has measured, and takes the fastest.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -23,8 +23,8 @@ const WORTH_WAITING: f64 = 1.03;
 const WORTH_DRAFTING: f64 = 1.02;
 /// Tokens of a stretch with guesses, after which plans are made anew.
 const PLANNED: usize = 24;
-/// Tokens of a stretch without: of a look at how fast the target is, after so many with guesses; and of a rest, at first
-/// and at most.
+/// Tokens of a stretch without: of a look at how fast the target is, after so many with guesses; and of a rest, at
+/// first and at most.
 const LOOK: usize = 8;
 const LOOK_AFTER: usize = 16;
 const REST: usize = 96;
@@ -69,8 +69,8 @@ struct Chain {
 impl Conditions {
     /// Tokens that are written while the target alone would write one.
     ///
-    /// A text of `length` tokens is simulated; whether a guess is right depends on its position alone, so that plans are
-    /// compared on the same text.
+    /// A text of `length` tokens is simulated; whether a guess is right depends on its position alone, so that plans
+    /// are compared on the same text.
     pub fn speed(&self, plan: Plan, length: usize) -> f64 {
         let Self { pass, draft, round_trip, acceptance } = *self;
         let half = round_trip / 2.0;

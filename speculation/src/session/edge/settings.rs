@@ -53,8 +53,8 @@ pub struct Settings {
 pub enum Mode {
     /// The edge.
     Speculative(Speculation),
-    /// The edge: [ahead](Mode::Ahead) where the server takes guesses and what is asked of the rounds is what that gives,
-    /// else in these rounds.
+    /// The edge: [ahead](Mode::Ahead) where the server takes guesses and what is asked of the rounds is what that
+    /// gives, else in these rounds.
     Auto(Speculation),
     /// The edge, ahead of a text that the target writes.
     Ahead(Ahead),

@@ -166,7 +166,10 @@ proptest! {
     /// Whatever is guessed, whenever it comes and however often: the text is the target's, and nothing is judged twice.
     #[test]
     fn the_text_does_not_depend_on_what_is_guessed(
-        frames in prop::collection::vec((0u32..4, 0u32..8, 0u32..3, prop::collection::vec(0..V, 0..5), any::<bool>()), 0..40),
+        frames in prop::collection::vec(
+            (0u32..4, 0u32..8, 0u32..3, prop::collection::vec(0..V, 0..5), any::<bool>()),
+            0..40,
+        ),
     ) {
         let mut session = begun();
         let (mut text, mut under_way, mut chain) = (vec![PROMPT], None, 0);
