@@ -11,7 +11,7 @@ use std::{
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
 use outrider_models::{HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer};
 use outrider_speculation::{
-    policy::gate::{Head, HeadError, Heads},
+    policy::heads::{Head, HeadError, Heads},
     session::{cloud::TargetInfo, edge::DraftInfo},
 };
 

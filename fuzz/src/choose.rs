@@ -14,7 +14,7 @@ use outrider_codec::{
 use outrider_speculation::{
     draft::conformal::ThresholdParameters,
     judge::rules::Rule,
-    policy::{control::StopRule, passing::Passing},
+    policy::{control::StopRule, gate::Gate},
     session::edge::{Mode, Settings, Speculation},
     study::comparison::ComparisonParameters,
 };
@@ -106,12 +106,12 @@ fn unit(input: &mut Unstructured<'_>) -> Result<f64> {
 }
 
 /// Which tokens pass; may be out of range. Half of the time none.
-pub fn passing(input: &mut Unstructured<'_>) -> Result<Passing> {
+pub fn gate(input: &mut Unstructured<'_>) -> Result<Gate> {
     Ok(match input.int_in_range(0..=5u8)? {
-        0..=2 => Passing::Never,
-        3 => Passing::Sprinter { threshold: Some(unit(input)?) },
-        4 => Passing::TokenCascade { alpha: unit(input)? },
-        _ => Passing::SequenceCascade { alpha: unit(input)? },
+        0..=2 => Gate::Never,
+        3 => Gate::Sprinter { threshold: Some(unit(input)?) },
+        4 => Gate::TokenCascade { alpha: unit(input)? },
+        _ => Gate::SequenceCascade { alpha: unit(input)? },
     })
 }
 
@@ -182,14 +182,14 @@ pub fn settings(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Setting
         let threshold = threshold(input)?;
         let compare = comparison(input, vocab_size)?;
         let RuleParameters { number, parameter } = rule(input)?;
-        let passing = passing(input)?;
+        let gate = gate(input)?;
         Mode::Speculative(Speculation {
             bit_budget,
             threshold,
             compare,
             rule: Rule::from_wire(number, parameter).unwrap_or(Rule::EXACT),
-            passing,
-            max_in_flight: if passing == Passing::Never { 1 + (draft_length % 3) as u8 } else { 1 },
+            gate,
+            max_in_flight: if gate == Gate::Never { 1 + (draft_length % 3) as u8 } else { 1 },
             stop: stop(input)?,
             adaptive_mode: rarely(input, 3)?,
             explain: rarely(input, 3)?,

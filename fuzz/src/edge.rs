@@ -7,7 +7,7 @@ use arbitrary::{Result, Unstructured};
 use outrider_codec::frame::{Frame, Welcome};
 use outrider_speculation::{
     Forward,
-    policy::passing::Passing,
+    policy::gate::Gate,
     session::edge::{DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Mode},
     study::{
         explanation::Explanation,
@@ -156,7 +156,7 @@ impl Driver {
             Mode::CloudOnly | Mode::Ahead(_) | Mode::Auto(_) => None,
             Mode::Speculative(speculation) => Some(Guarantee {
                 rule: speculation.rule,
-                lossy: !(speculation.rule.is_exact() && speculation.passing == Passing::Never),
+                lossy: !(speculation.rule.is_exact() && speculation.gate == Gate::Never),
             }),
         };
         self.generation = Some(Generation::new(prompt, settings, server));

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use arbitrary::{Result, Unstructured};
 use outrider_codec::{frame::Finish, rule::RuleParameters};
 use outrider_speculation::{
-    policy::passing::Passing,
+    policy::gate::Gate,
     session::{
         cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
         edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
@@ -225,7 +225,7 @@ impl Pair {
         let exact = match &settings.mode {
             Mode::CloudOnly | Mode::Ahead(_) | Mode::Auto(_) => true,
             Mode::Speculative(speculation) => {
-                speculation.passing == Passing::Never && rules::is_the_targets_when_greedy(rule(settings))
+                speculation.gate == Gate::Never && rules::is_the_targets_when_greedy(rule(settings))
             }
         };
         let mut text = prompt.to_vec();

@@ -4,7 +4,7 @@
 use arbitrary::{Result, Unstructured};
 use outrider_speculation::{
     Forward,
-    policy::gate::{Head, Heads},
+    policy::heads::{Head, Heads},
 };
 
 /// Logits after any prefix.

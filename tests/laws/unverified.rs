@@ -10,8 +10,8 @@ use outrider_speculation::{
     draft::conformal::ThresholdParameters,
     judge::rules::Rule,
     policy::{
-        gate::{Head, Heads},
-        passing::Passing,
+        gate::Gate,
+        heads::{Head, Heads},
     },
     sample,
     session::edge::{EndReason, Mode, Origin, Settings, Speculation},
@@ -52,16 +52,16 @@ fn pair(texts: &Texts, context_length: u32, eos: &[u32]) -> InProcess {
     InProcess::connect_with(texts.draft.clone(), texts.target.clone(), context_length, eos, Some(heads()))
 }
 
-fn mode(texts: &Texts, passing: Passing) -> Mode {
-    Mode::Speculative(Speculation { passing, ..texts.speculation() })
+fn mode(texts: &Texts, gate: Gate) -> Mode {
+    Mode::Speculative(Speculation { gate, ..texts.speculation() })
 }
 
-fn settings(texts: &Texts, passing: Passing, seed: u64, length: u32) -> Settings {
-    Settings { mode: mode(texts, passing), sampling: texts.sampling, seed, max_new_tokens: length }
+fn settings(texts: &Texts, gate: Gate, seed: u64, length: u32) -> Settings {
+    Settings { mode: mode(texts, gate), sampling: texts.sampling, seed, max_new_tokens: length }
 }
 
-fn counts(texts: &Texts, passing: Passing) -> Vec<u32> {
-    texts.of_sessions(mode(texts, passing), &mut pair(texts, 64, &[]), |_| {})
+fn counts(texts: &Texts, gate: Gate) -> Vec<u32> {
+    texts.of_sessions(mode(texts, gate), &mut pair(texts, 64, &[]), |_| {})
 }
 
 /// What is unverified is distributed as q̂, all else as the target, whatever is drafted behind it.
@@ -74,7 +74,7 @@ fn assert_sprinter(scheme: SchemeParameters) {
         let other = Texts { draft_length: 3 - draft_length, ..texts.clone() };
         let other = other.distribution(&|prefix| gate(&texts.draft, prefix));
         assert!(distance(&distribution, &other) > 0.02, "and is not asked behind a draft");
-        let counts = counts(&texts, Passing::Sprinter { threshold: Some(TAU) });
+        let counts = counts(&texts, Gate::Sprinter { threshold: Some(TAU) });
         assert_follows(&counts, &distribution, format!("{scheme:?}, γ = {draft_length}"));
     }
 }
@@ -109,7 +109,7 @@ fn sprinter_before_a_lossy_rule() {
         let rule = Rule::new(name, parameter).unwrap();
         let texts = texts(schemes::every(2, 12)[3], rule, SHARPENED, 2);
         let distribution = texts.distribution(&|prefix| gate(&texts.draft, prefix));
-        assert_follows(&counts(&texts, Passing::Sprinter { threshold: Some(TAU) }), &distribution, name);
+        assert_follows(&counts(&texts, Gate::Sprinter { threshold: Some(TAU) }), &distribution, name);
     }
 }
 
@@ -131,7 +131,7 @@ fn a_token_cascade_mixes_the_models_by_chows_rule() {
             let target = texts.ungated();
             assert!(distance(&distribution, &target) > 0.05, "α = {alpha} lets tokens pass");
             let drafting = Texts { draft_length: 2, ..texts };
-            let counts = counts(&drafting, Passing::TokenCascade { alpha });
+            let counts = counts(&drafting, Gate::TokenCascade { alpha });
             assert_follows(&counts, &distribution, format!("{:?}, α = {alpha}", drafting.scheme));
         }
     }
@@ -155,8 +155,8 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
         assert!((0.02..0.98).contains(&kept), "{kept}");
         let distribution: Vec<f64> =
             p.iter().zip(&q).map(|(p, q)| (1.0 - kept) * p + if confident(q) { *q } else { 0.0 }).collect();
-        let passing = Passing::SequenceCascade { alpha: 1.0 - least };
-        assert_follows(&counts(&texts, passing), &distribution, format!("{:?}", texts.scheme));
+        let gate = Gate::SequenceCascade { alpha: 1.0 - least };
+        assert_follows(&counts(&texts, gate), &distribution, format!("{:?}", texts.scheme));
     }
 }
 
@@ -169,7 +169,7 @@ fn a_sequence_cascade_shows_nothing_that_it_takes_back() {
     for seed in 0..200 {
         pair.keep_frames = true;
         pair.frames.clear();
-        let run = pair.generate(&PROMPT, &settings(&texts, Passing::SequenceCascade { alpha: 0.45 }, seed, 4));
+        let run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha: 0.45 }, seed, 4));
         assert_eq!((run.tokens.len(), run.end), (4, Some(EndReason::Finish(Finish::Length))));
         let statistics = pair.edge.statistics();
         let names: Vec<_> = pair.frames.iter().map(|frame| frame.1.name()).collect();
@@ -228,11 +228,11 @@ proptest! {
         let base = texts(schemes::every(3, 20)[scheme], Rule::EXACT, GREEDY, 1);
         let texts = Texts { draft: target.draft(difference), target, ..base };
         let room = context as usize - PROMPT.len();
-        let sprinter = Passing::Sprinter { threshold: Some(TAU) };
-        let passing = if cascade { Passing::TokenCascade { alpha } } else { sprinter };
+        let sprinter = Gate::Sprinter { threshold: Some(TAU) };
+        let skips = if cascade { Gate::TokenCascade { alpha } } else { sprinter };
         let mut pair = pair(&texts, context, &eos);
         for _ in 0..2 {
-            let run = pair.generate(&PROMPT, &settings(&texts, passing, seed, length));
+            let run = pair.generate(&PROMPT, &settings(&texts, skips, seed, length));
             let origins: Vec<(u32, bool)> = run
                 .committed
                 .iter()
@@ -275,7 +275,7 @@ proptest! {
         let texts = Texts { draft: target.draft(1.0), target, ..base };
         let room = context as usize - PROMPT.len();
         let mut pair = pair(&texts, context, &eos);
-        let run: Run = pair.generate(&PROMPT, &settings(&texts, Passing::SequenceCascade { alpha: 0.1 }, seed, length));
+        let run: Run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha: 0.1 }, seed, length));
         prop_assert_eq!(&run.tokens, &texts.draft.greedy(&PROMPT, room.min(length as usize), &eos));
         prop_assert_eq!(run.committed.len(), 1);
         prop_assert_eq!(pair.edge.statistics().server_passes, 0);
@@ -290,7 +290,7 @@ fn resampled_and_passed_tokens_travel_together() {
         let texts = texts(schemes::every(2, 12)[scheme], Rule::EXACT, NEUTRAL, 2);
         let mut pair = pair(&texts, 1024, &[]);
         pair.keep_frames = true;
-        let run = pair.generate(&PROMPT, &settings(&texts, Passing::Sprinter { threshold: Some(TAU) }, 1, 1000));
+        let run = pair.generate(&PROMPT, &settings(&texts, Gate::Sprinter { threshold: Some(TAU) }, 1, 1000));
         let drafts = pair.frames.iter().filter_map(|(_, frame)| match frame {
             Frame::Draft(draft) => Some(draft),
             _ => None,
@@ -309,7 +309,7 @@ fn long_gated_texts_stay_in_step() {
         let base = texts(scheme, Rule::EXACT, NEUTRAL, 3);
         let texts = Texts { draft: target.draft(1.0), target, ..base };
         let mut pair = pair(&texts, 4096, &[]);
-        let run = pair.generate(&PROMPT, &settings(&texts, Passing::Sprinter { threshold: Some(TAU) }, 1, 2000));
+        let run = pair.generate(&PROMPT, &settings(&texts, Gate::Sprinter { threshold: Some(TAU) }, 1, 2000));
         assert_eq!(run.end, Some(EndReason::Finish(Finish::Length)));
         let statistics = pair.edge.statistics();
         assert!(statistics.passed > 500 && statistics.rounds > 300, "{statistics:?}");

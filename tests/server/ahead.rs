@@ -14,6 +14,7 @@ use outrider_speculation::{
 use outrider_tests::{
     blocks::{self, draft_info},
     goodness,
+    proxy::Proxy,
     server::generate,
 };
 
@@ -33,10 +34,15 @@ async fn the_text_is_the_same_with_and_without_drafting() {
     let drafts = [blocks::target(), blocks::draft()];
     let plans = [(1, 0.0), (4, 0.0), (3, 0.005), (8, 0.02)].map(|(group, patience)| Some(Plan { group, patience }));
     let texts = if goodness::error() < 0.02 { 126 } else { 18 };
-    let (mut generations, mut in_time) = (0, 0);
+    let (mut generations, mut in_time, mut resumed) = (0, 0, 0);
     for (number, draft) in drafts.iter().enumerate() {
         let mut calm = NativeEdge::connect(draft, draft_info(draft), &server.url, None, RETRY).await.unwrap();
-        let mut edge = NativeEdge::connect(draft, draft_info(draft), &server.url, None, RETRY).await.unwrap();
+        let proxy = Proxy::before(&server.url, if number == 1 { 3000 } else { 1 << 20 }, 7).await;
+        let mut edge = loop {
+            if let Ok(edge) = NativeEdge::connect(draft, draft_info(draft), &proxy.url, None, RETRY).await {
+                break edge;
+            }
+        };
         for seed in 0..texts {
             let temperature = [0.0, 0.7, 1.0][seed as usize % 3];
             let prompt = vec![3, 1 + seed as u32 % 5];
@@ -50,10 +56,11 @@ async fn the_text_is_the_same_with_and_without_drafting() {
                 assert_eq!(text, expected, "draft {number}, {fixed:?}, T = {temperature}, seed {seed}");
                 generations += 1;
                 in_time += generated.statistics.in_time;
+                resumed += generated.resumed;
             }
         }
     }
-    println!("{generations} generations, {in_time} guesses in time");
+    println!("{generations} generations, {in_time} guesses in time, {resumed} resumptions");
     assert!(in_time > generations, "{in_time} guesses were in time");
 }
 

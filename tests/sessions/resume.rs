@@ -3,8 +3,8 @@
 
 use outrider_codec::scheme::{Code, Downlink, SchemeParameters};
 use outrider_speculation::{
-    policy::passing::Passing,
-    session::edge::{Mode, Settings, Speculation},
+    policy::{ahead::Plan, gate::Gate},
+    session::edge::{Ahead, Mode, Settings, Speculation},
 };
 use outrider_tests::{
     cuts::{Counts, Cuts, Odds},
@@ -23,6 +23,12 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
+/// Ahead of the text by what is measured, and with guesses that are waited for.
+fn ahead() -> [Mode; 3] {
+    let plans = [None, Some(Plan::AT_ONCE), Some(Plan { group: 3, patience: 1.0 })];
+    plans.map(|fixed| Mode::Ahead(Ahead { fixed }))
+}
+
 /// Every scheme, with evidence and without, with tokens that the target writes alone, rounds in flight, and the target
 /// alone: at temperature 0 the text is the target's own, over more than ten thousand cuts.
 #[test]
@@ -30,6 +36,7 @@ fn no_token_is_lost_doubled_or_changed() {
     let target = ToyModel::target(23, 7);
     let draft = target.draft(1.0);
     let mut modes = vec![Mode::CloudOnly];
+    modes.extend(ahead());
     for scheme in schemes::every(3, 20) {
         for explain in [false, true] {
             let alone = Speculation { explain, adaptive_mode: explain, ..Speculation::new(scheme, 3) };
@@ -68,6 +75,7 @@ fn with_the_same_draws_the_text_is_the_same() {
     let draft = target.draft(1.0);
     let dssd = SchemeParameters::Dssd { downlink: Downlink::Sampled(1) };
     let mut modes = vec![Mode::CloudOnly];
+    modes.extend(ahead());
     for (scheme, draft_length) in [(K_SQS, 3), (SchemeParameters::Coupled, 4), (dssd, 3)] {
         let speculation = Speculation::new(scheme, draft_length);
         modes.push(Mode::Speculative(Speculation { max_in_flight: 3, ..speculation.clone() }));
@@ -90,8 +98,8 @@ fn what_is_held_back_is_written_again() {
     let target = ToyModel::target(23, 3);
     let draft = target.draft(1.0);
     // Never in doubt, so that the text depends on the edge's random draws alone.
-    let passing = Passing::SequenceCascade { alpha: 1.0 };
-    let mode = Mode::Speculative(Speculation { passing, ..Speculation::new(K_SQS, 3) });
+    let gate = Gate::SequenceCascade { alpha: 1.0 };
+    let mode = Mode::Speculative(Speculation { gate, ..Speculation::new(K_SQS, 3) });
     let odds = Odds { bytes: Some(100), restarts: 2, ..ROUGH };
     let mut counts = Counts::default();
     for seed in 0..400 {

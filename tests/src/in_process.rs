@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use outrider_codec::frame::Frame;
 use outrider_speculation::{
-    policy::{control::Estimates, gate::Heads},
+    policy::{control::Estimates, heads::Heads},
     session::{
         cloud::{Admission, CloudOutput, CloudSession},
         edge::{Committed, EdgeOutput, EdgeSession, EndReason, Event, Settings},

@@ -6,7 +6,7 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
     Forward,
     judge::Judgement,
-    policy::gate::Heads,
+    policy::heads::Heads,
     sample,
     session::{
         cloud::{Pass, TargetInfo},

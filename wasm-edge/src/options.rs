@@ -2,7 +2,7 @@
 
 use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
 use outrider_speculation::{
-    policy::gate::Heads,
+    policy::heads::Heads,
     session::{
         edge::{Mode, SavedSession, Settings},
         options::DraftingOptions,

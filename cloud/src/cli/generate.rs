@@ -5,7 +5,7 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, TextStream};
 use outrider_speculation::{
     judge::rules::RuleError,
-    policy::{control::StopRule, passing::Passing},
+    policy::{control::StopRule, gate::Gate},
     session::{
         edge::{Mode, Settings, Speculation},
         options::numbers::{MAX_NEW_TOKENS, SEED, TEMPERATURE, TOP_K, TOP_P},
@@ -236,8 +236,8 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
 /// What is known of the gate that passes tokens, if one does, with the threshold that it was trained for.
 fn gate_rates(speculation: &Speculation, heads: Option<&HeadsFile>) -> Option<GateRates> {
     let metadata = &heads?.metadata;
-    match speculation.passing {
-        Passing::Sprinter { threshold } if threshold.is_none_or(|threshold| threshold == metadata.tau) => {
+    match speculation.gate {
+        Gate::Sprinter { threshold } if threshold.is_none_or(|threshold| threshold == metadata.tau) => {
             Some(GateRates { true_positive: metadata.eta_tp, false_positive: metadata.eta_fp })
         }
         _ => None,
@@ -256,7 +256,7 @@ fn rounds_of<'a>(mode: &'a Mode, report: &Report) -> Option<&'a Speculation> {
 /// Whether rounds may be empty because the edge leaves them to the target.
 fn declines(mode: &Mode) -> bool {
     let (Mode::Speculative(speculation) | Mode::Auto(speculation)) = mode else { return false };
-    let is_cascade = matches!(speculation.passing, Passing::TokenCascade { .. } | Passing::SequenceCascade { .. });
+    let is_cascade = matches!(speculation.gate, Gate::TokenCascade { .. } | Gate::SequenceCascade { .. });
     is_cascade || matches!(speculation.stop, StopRule::Bild { .. })
 }
 
@@ -268,11 +268,11 @@ fn departures(speculation: &Speculation, report: &Report) -> Vec<(&'static str, 
     let parameter = info.symbol.map(|symbol| format!(", {symbol} = {}", speculation.rule.parameter() as f32));
     let lossy = if info.lossy { " (lossy)" } else { "" };
     lines.push(("acceptance rule", format!("{}{}{lossy}", info.name, parameter.unwrap_or_default())));
-    match speculation.passing {
-        Passing::Never => {}
-        Passing::Sprinter { .. } => lines.push(("gate", "sprinter (lossy)".to_owned())),
-        Passing::TokenCascade { alpha } => lines.push(("gate", format!("token-cascade, α = {alpha} (lossy)"))),
-        Passing::SequenceCascade { alpha } => lines.push(("gate", format!("sequence-cascade, α = {alpha} (lossy)"))),
+    match speculation.gate {
+        Gate::Never => {}
+        Gate::Sprinter { .. } => lines.push(("gate", "sprinter (lossy)".to_owned())),
+        Gate::TokenCascade { alpha } => lines.push(("gate", format!("token-cascade, α = {alpha} (lossy)"))),
+        Gate::SequenceCascade { alpha } => lines.push(("gate", format!("sequence-cascade, α = {alpha} (lossy)"))),
     }
     if report.passed > 0 {
         lines.push(("passed without verification", format!("{} (lossy)", report.passed)));

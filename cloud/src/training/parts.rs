@@ -25,7 +25,7 @@ pub(super) fn samples(texts: &[Text], label: &dyn Fn(&Example) -> f64) -> Sample
 
 /// The head's scores of rows of features, by the code that sessions run.
 pub(super) fn scores(head: &LinearHead, features: &[f32]) -> Vec<f64> {
-    match outrider_speculation::policy::gate::Head::new(head.weights.clone(), head.bias) {
+    match outrider_speculation::policy::heads::Head::new(head.weights.clone(), head.bias) {
         Ok(head) => features.chunks_exact(head.width()).map(|row| head.score(row)).collect(),
         // A head that is not finite tells nothing apart.
         Err(_) => features.chunks_exact(head.weights.len().max(1)).map(|_| 0.0).collect(),

@@ -7,7 +7,7 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    policy::{control::StopRule, passing::Passing},
+    policy::{control::StopRule, gate::Gate},
     session::edge::{Committed, Mode, Origin, Settings, Speculation},
     study::statistics::{RoundRecord, Statistics},
 };
@@ -86,7 +86,7 @@ impl Generation {
 
     /// Whether tokens may be committed without asking.
     pub(super) fn passes(&self) -> bool {
-        self.speculation().is_some_and(|speculation| speculation.passing != Passing::Never)
+        self.speculation().is_some_and(|speculation| speculation.gate != Gate::Never)
     }
 
     /// Whether a token follows a round in which all drafts are accepted.
@@ -104,10 +104,10 @@ impl Generation {
         let has_read = std::mem::take(&mut self.has_fed);
         self.evidence = 0;
         if draft.stream > 0 {
-            let given_up = matches!(speculation.passing, Passing::SequenceCascade { .. });
+            let given_up = matches!(speculation.gate, Gate::SequenceCascade { .. });
             assert!(draft.stream as usize <= left, "more than is to be written");
             assert!(!given_up || draft.stream as usize == left, "the target is to write all of it");
-            let is_adaptive = speculation.adaptive_mode && !speculation.passing.is_cascade();
+            let is_adaptive = speculation.adaptive_mode && !speculation.gate.is_cascade();
             assert!(given_up || is_adaptive, "nobody said that the target should write alone");
             self.stream = draft.stream;
             return;
@@ -123,7 +123,7 @@ impl Generation {
             "{count} drafts, {most} allowed"
         );
         assert!(count + usize::from(self.has_bonus()) <= left, "no room for the cloud's token");
-        assert!(count == 0 || !speculation.passing.is_cascade(), "a cascade drafts nothing");
+        assert!(count == 0 || !speculation.gate.is_cascade(), "a cascade drafts nothing");
         let drafts = self.read(&draft, &speculation);
         let ids = drafts.ids();
         assert!(ids.iter().all(|&id| id < model.vocab_size));
@@ -168,13 +168,13 @@ impl Generation {
 
     /// What was not let pass was in doubt. `has_looked`: the draft model's last row is that of the next token.
     fn check_doubt(&self, speculation: &Speculation, ids: &[u32], model: &Toy, has_looked: bool) {
-        match speculation.passing {
-            Passing::Sprinter { threshold } if !ids.is_empty() => {
+        match speculation.gate {
+            Gate::Sprinter { threshold } if !ids.is_empty() => {
                 let threshold = threshold.unwrap_or(toy::TAU);
                 let score = toy::gate_score(model.hidden(&self.text));
                 assert!(score < threshold + ROUNDING, "{score} is enough to pass");
             }
-            Passing::TokenCascade { alpha } if has_looked => {
+            Gate::TokenCascade { alpha } if has_looked => {
                 let peak = model.peak(&self.text);
                 assert!(peak < 1.0 - alpha + ROUNDING, "{peak} is enough to pass");
             }
@@ -220,21 +220,21 @@ impl Generation {
 
     /// A token passed.
     fn passes_one(&mut self, id: u32, expected: &mut Statistics, model: &Toy, sound: bool) {
-        let passing = self.speculation().expect("somebody drafts").passing;
+        let gate = self.speculation().expect("somebody drafts").gate;
         assert!(self.sent.is_none() && self.stream == 0, "it passed while the cloud was asked");
         if sound {
-            match passing {
-                Passing::Never => panic!("nothing is to pass"),
-                Passing::Sprinter { threshold } => {
+            match gate {
+                Gate::Never => panic!("nothing is to pass"),
+                Gate::Sprinter { threshold } => {
                     let threshold = threshold.unwrap_or(toy::TAU);
                     let score = toy::gate_score(model.hidden(&self.text));
                     assert!(score > threshold - ROUNDING, "{score} is not enough to pass");
                 }
-                Passing::TokenCascade { alpha } => {
+                Gate::TokenCascade { alpha } => {
                     let peak = model.peak(&self.text);
                     assert!(peak > 1.0 - alpha - ROUNDING, "{peak} is not enough to pass");
                 }
-                Passing::SequenceCascade { .. } => {}
+                Gate::SequenceCascade { .. } => {}
             }
             if self.settings.sampling.temperature == 0.0 {
                 assert_eq!(id, model.greedy(&self.text), "not the draft model's token");

@@ -128,7 +128,7 @@ pub struct Draft {
     pub resampled: Option<u32>,
     /// Tokens that the edge has committed without asking, since the round before; they come before the drafts.
     pub passed: Vec<u32>,
-    /// Number of tokens that the target is to write alone, in [`Token`] frames; none is drafted then. Zero is a round.
+    /// Number of tokens that the target is to write alone, in [`Tokens`] frames; none is drafted then. Zero is a round.
     pub stream: u32,
     /// Number of drafted tokens; zero asks for one token of the target's own.
     pub count: u8,

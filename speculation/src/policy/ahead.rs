@@ -350,27 +350,22 @@ mod tests {
     #[test]
     fn what_is_slower_rests_and_is_tried_again() {
         let ms = Duration::from_millis;
-        let mut pace = Pace::new(None);
-        let (mut now, mut guessed) = (Duration::ZERO, 0);
-        for _ in 0..4000 {
-            now += if pace.rests() { ms(10) } else { ms(12) };
-            guessed += usize::from(!pace.rests());
-            pace.drafted(ms(1));
-            pace.passed(ms(10), 0);
-            pace.answered(ms(15), ms(10));
-            pace.written(1, now);
-        }
-        assert!((100..400).contains(&guessed), "{guessed} of 4000 tokens were written slowly");
+        let guessed = |time_with_guesses| {
+            let (mut pace, mut now, mut guessed) = (Pace::new(None), Duration::ZERO, 0);
+            for _ in 0..4000 {
+                now += if pace.rests() { ms(10) } else { time_with_guesses };
+                guessed += usize::from(!pace.rests());
+                pace.drafted(ms(1));
+                pace.passed(ms(10), 0);
+                pace.answered(ms(15), ms(10));
+                pace.written(1, now);
+            }
+            guessed
+        };
+        let slower = guessed(ms(12));
+        assert!((100..400).contains(&slower), "{slower} of 4000 tokens were written slowly");
         // What is faster goes on, but for looks at how fast the target is alone.
-        let (mut pace, mut guessed) = (Pace::new(None), 0);
-        for _ in 0..4000 {
-            now += if pace.rests() { ms(10) } else { ms(8) };
-            guessed += usize::from(!pace.rests());
-            pace.drafted(ms(1));
-            pace.passed(ms(10), 0);
-            pace.answered(ms(15), ms(10));
-            pace.written(1, now);
-        }
-        assert!(guessed > 3800, "{guessed} of 4000");
+        let faster = guessed(ms(8));
+        assert!(faster > 3800, "{faster} of 4000");
     }
 }

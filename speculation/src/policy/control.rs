@@ -323,8 +323,8 @@ impl Controller {
     fn seconds_per_round(&self) -> Option<f64> {
         if let (StopRule::Odld, Some(fit)) = (self.parameters.stop, self.round_trips.fit()) {
             let per_token = self.pace.per_token()?;
-            let passing = self.acceptance.passed_per_round() * per_token;
-            return Some(fit.fixed + f64::from(self.length()) * (per_token + fit.per_draft) + passing);
+            let unverified = self.acceptance.passed_per_round() * per_token;
+            return Some(fit.fixed + f64::from(self.length()) * (per_token + fit.per_draft) + unverified);
         }
         let (_, round_trip) = self.round_trips.mean()?;
         Some(round_trip + self.pace.per_round()?)

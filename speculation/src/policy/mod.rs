@@ -2,7 +2,7 @@
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | [`gate`], [`passing`] | which tokens the edge commits without asking |
+//! | [`gate`], [`heads`] | which tokens the edge commits without asking |
 //! | [`info`] | what users are told of them |
 //! | [`ahead`], [`goodput`] | how guesses are sent ahead of a text that the target writes, and how many a pass judges |
 //! | [`control`] | when a round of drafts ends, and whether to draft at all |
@@ -11,5 +11,5 @@ pub mod ahead;
 pub mod control;
 pub mod gate;
 pub mod goodput;
+pub mod heads;
 pub mod info;
-pub mod passing;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choice::SchemeChoice;
 
-pub use crate::policy::{control::StopName, passing::GateName};
+pub use crate::policy::{control::StopName, gate::GateName};
 pub use outrider_codec::scheme::{Code, DownlinkName, SchemeName};
 
 use crate::{
@@ -143,7 +143,7 @@ impl DraftingOptions {
         Ok(Speculation {
             threshold: self.threshold(),
             rule: self.rule()?,
-            passing: (self.gate.info().of)(self.gate_threshold),
+            gate: (self.gate.info().of)(self.gate_threshold),
             stop: (self.stop_rule.info().of)(self.stop_threshold),
             adaptive_mode: self.adaptive_mode,
             bit_budget: (self.bit_budget > 0).then_some(self.bit_budget),

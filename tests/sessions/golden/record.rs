@@ -12,7 +12,7 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     judge::rules::Rule,
-    policy::passing::Passing,
+    policy::gate::Gate,
     session::edge::{Mode, Settings, Speculation},
 };
 use outrider_tests::{in_process::InProcess, toy::ToyModel};
@@ -83,8 +83,8 @@ fn rules() -> Vec<Value> {
             in_process_with(name, 24, Speculation { explain, ..speculation.clone() }.with_rule(rule))
         })
         .to_vec();
-    let passing = Passing::TokenCascade { alpha: 0.75 };
-    sessions.push(in_process_with("token cascade", 24, Speculation { passing, ..Speculation::new(adaptive, 3) }));
+    let gate = Gate::TokenCascade { alpha: 0.75 };
+    sessions.push(in_process_with("token cascade", 24, Speculation { gate, ..Speculation::new(adaptive, 3) }));
     let (mut recorder, mut scheme) = session("passed and streamed tokens", 24, adaptive, &[1, 2]);
     scheme.prime(&[1, 2]);
     let mut source = Source(9);
@@ -142,7 +142,7 @@ fn in_process_with(name: &'static str, vocab_size: u32, speculation: Speculation
     }
     let accepted: BTreeSet<u64> =
         recorder.frames.iter().filter_map(|step| step["value"]["accepted"].as_u64()).collect();
-    let drafts = speculation.passing == Passing::Never;
+    let drafts = speculation.gate == Gate::Never;
     assert!(!drafts || accepted.len() > 1, "{speculation:?} accepted always as many");
     recorder.done()
 }

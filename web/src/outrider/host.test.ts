@@ -1,20 +1,14 @@
 import { expect, test, vi } from 'vitest';
 import type { EngineInfo } from './builds.js';
 import type { Sink } from './download.js';
-import type { Edge, GenerateRequest, Round, SessionInfo, Summary } from './edge.js';
+import type { Edge, GenerateRequest, Round, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
+import { session } from './fixtures.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker } from './messages.js';
 import { resolveRequest, openLink } from './options.js';
 import { generationRanges } from './tables.js';
 
-const session: SessionInfo = {
-  contextLength: 512,
-  maxDraftTokens: 8,
-  maxInFlight: 4,
-  maxGuesses: 16,
-  vocabSize: 4096,
-};
 const noHeads = { gate: false, stop: false };
 const request: GenerateRequest = resolveRequest('p', {}, generationRanges, noHeads);
 const claim = { session: '01', secret: '02', attempts: 0, generation: 1 };

@@ -1,17 +1,11 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { EngineInfo } from './builds.js';
-import type { Round, SessionInfo, Summary } from './edge.js';
+import type { Round, Summary } from './edge.js';
+import { session } from './fixtures.js';
 import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
-const session: SessionInfo = {
-  contextLength: 512,
-  maxDraftTokens: 8,
-  maxInFlight: 4,
-  maxGuesses: 16,
-  vocabSize: 4096,
-};
 const engine: EngineInfo = { build: 'relaxed', threads: 1, failed: [] };
 const model = {
   vocabSize: 4096,

@@ -18,8 +18,7 @@ use super::{
 };
 use crate::{
     Forward,
-    draft::DraftError,
-    policy::passing::{Held, Passing},
+    policy::gate::{Gate, Held},
 };
 
 /// What a speculative generation has besides its text.
@@ -85,7 +84,7 @@ impl Drafting {
             cached: 0,
             discarded_rows: 0,
             untold: Untold::default(),
-            held: matches!(planner.passing(), Passing::SequenceCascade { .. }).then(Held::default),
+            held: matches!(planner.gate(), Gate::SequenceCascade { .. }).then(Held::default),
             planner,
             streamed_at: None,
         }
@@ -234,10 +233,7 @@ impl Drafting {
         let Some(OpenRound { drafter, phase: phase @ Phase::AwaitsLogits(_), .. }) = &mut self.open else {
             return Ok(Reaction::Wait);
         };
-        let (found, vocab_size) = (row.logits.len(), text.vocab_size());
-        if found != vocab_size as usize {
-            return Err(DraftError::Length { found, vocab_size }.into());
-        }
+        row.check(text.vocab_size())?;
         if *phase != Phase::AwaitsLogits(1) {
             *phase = Phase::AwaitsLogits(1);
             drafter.bonus_row(row.logits)?;
@@ -264,8 +260,8 @@ impl Drafting {
         text.write([token.id]);
         let finish = text.ending(token.id, text.len());
         self.untold.passed.push(token.id);
-        let tokens = match (&mut self.held, self.planner.passing()) {
-            (Some(held), Passing::SequenceCascade { alpha }) => {
+        let tokens = match (&mut self.held, self.planner.gate()) {
+            (Some(held), Gate::SequenceCascade { alpha }) => {
                 held.add(token.probability);
                 if finish.is_none() {
                     return Reaction::Wait;

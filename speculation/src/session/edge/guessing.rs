@@ -193,10 +193,7 @@ impl Guessing {
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
         let Some(DraftUnderWay { began, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
-        let (found, vocab_size) = (row.logits.len(), books.text.vocab_size());
-        if found != vocab_size as usize {
-            return Err(DraftError::Length { found, vocab_size }.into());
-        }
+        row.check(books.text.vocab_size())?;
         let time = now.saturating_sub(began);
         self.pace.drafted(time);
         books.ledger.guessed(time);
@@ -218,7 +215,8 @@ impl Guessing {
         for (index, &id) in tokens.ids.iter().enumerate() {
             let judged = index < tokens.accepted.into() && !tokens.own;
             let guess = self.ahead.front().copied();
-            if judged && (guess != Some(id) || self.sent == 0) {
+            // What was sent is not asked: over another connection come answers to what was sent over the last.
+            if judged && guess != Some(id) {
                 return Err(EdgeError::ImpossibleVerdict { what: "it accepts a guess that was not made" });
             }
             if let Some(guess) = guess {

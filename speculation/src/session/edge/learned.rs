@@ -11,7 +11,7 @@ use crate::{
     policy::{
         ahead::Pace,
         control::{ControlParameters, Controller},
-        passing::Passing,
+        gate::Gate,
     },
 };
 
@@ -35,7 +35,7 @@ struct Circumstances {
     control: ControlParameters,
     scheme: SchemeParameters,
     rule: Rule,
-    passing: Passing,
+    gate: Gate,
     sampling: SamplingParameters,
 }
 
@@ -65,7 +65,7 @@ impl Circumstances {
             adaptive_mode: speculation.adaptive_mode,
             has_bonus: speculation.rule.has_bonus() && speculation.max_in_flight == 1,
         };
-        let Speculation { scheme, rule, passing, .. } = *speculation;
-        Self { control, scheme, rule, passing, sampling }
+        let Speculation { scheme, rule, gate, .. } = *speculation;
+        Self { control, scheme, rule, gate, sampling }
     }
 }

@@ -19,8 +19,8 @@ use crate::{
     judge::rules::{Need, Statistic},
     policy::{
         control::{Advice, Estimates, Move, Outlook, RoundTimes},
-        gate::{HeadError, Heads},
-        passing::{Doubt, Passing},
+        gate::{Doubt, Gate},
+        heads::{HeadError, Heads},
     },
     sample::Distribution,
 };
@@ -28,7 +28,7 @@ use crate::{
 /// Decides for one generation.
 #[derive(Debug)]
 pub(super) struct Planner {
-    passing: Passing,
+    gate: Gate,
     heads: Option<Arc<Heads>>,
     learned: Learned,
     /// Whether the rule puts a token of the target's after drafts that are all accepted.
@@ -45,7 +45,7 @@ impl Planner {
     pub(super) fn new(speculation: &Speculation, ends: Ends<'_>, learned: Learned) -> Self {
         let DraftInfo { context_length, heads, .. } = ends.draft;
         Self {
-            passing: speculation.passing,
+            gate: speculation.gate,
             heads: heads.clone(),
             learned,
             has_bonus: speculation.rule.has_bonus(),
@@ -63,8 +63,8 @@ impl Planner {
         self.has_bonus
     }
 
-    pub(super) fn passing(&self) -> Passing {
-        self.passing
+    pub(super) fn gate(&self) -> Gate {
+        self.gate
     }
 
     /// The payload bits of a round where so many of the frame are taken otherwise.
@@ -75,7 +75,7 @@ impl Planner {
     /// How many tokens the target is to write alone before the next round, if any.
     pub(super) fn next_stream(&mut self) -> Option<u32> {
         // A cascade has its own way of choosing the target.
-        if self.passing.is_cascade() {
+        if self.gate.is_cascade() {
             return None;
         }
         match self.learned.controller.next_move() {
@@ -95,7 +95,7 @@ impl Planner {
     /// Whether a token may pass. It takes nothing of the round, and may be the text's last.
     fn may_pass(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
         let at_start = drafter.ids().is_empty() && !drafter.has_ended();
-        self.passing != Passing::Never && at_start && length < text.length_limit()
+        self.gate != Gate::Never && at_start && length < text.length_limit()
     }
 
     /// Whether the round has room for a draft.
@@ -133,7 +133,7 @@ impl Planner {
     ) -> Result<Fate, DraftError> {
         self.check_width(hidden)?;
         let doubt = match drafted {
-            0 => self.passing.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, q)),
+            0 => self.gate.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, q)),
             _ => Doubt::Verify,
         };
         let advice = match doubt {

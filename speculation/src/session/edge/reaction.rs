@@ -5,7 +5,7 @@ use core::time::Duration;
 use outrider_codec::frame::Finish;
 
 use super::event::Committed;
-use crate::Forward;
+use crate::{Forward, draft::DraftError};
 
 /// What a generation wants done next.
 #[derive(Debug)]
@@ -49,4 +49,12 @@ pub(super) struct Received {
 pub(super) struct LogitsRow<'a> {
     pub(super) logits: &'a [f32],
     pub(super) hidden: &'a [f32],
+}
+
+impl LogitsRow<'_> {
+    /// Fails unless there are V logits.
+    pub(super) fn check(&self, vocab_size: u32) -> Result<(), DraftError> {
+        let found = self.logits.len();
+        if found == vocab_size as usize { Ok(()) } else { Err(DraftError::Length { found, vocab_size }) }
+    }
 }

@@ -11,7 +11,7 @@ use super::error::StartError;
 use crate::{
     draft::conformal::ThresholdParameters,
     judge::{rules::Rule, unscaled},
-    policy::{ahead::Plan, control::StopRule, gate::Heads, passing::Passing},
+    policy::{ahead::Plan, control::StopRule, gate::Gate, heads::Heads},
     study::{comparison::ComparisonParameters, statistics::Guarantee},
 };
 
@@ -79,7 +79,7 @@ pub struct Speculation {
     /// The acceptance rule.
     pub rule: Rule,
     /// Which tokens are not verified at all.
-    pub passing: Passing,
+    pub gate: Gate,
     /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room.
     pub draft_length: u32,
     /// How many rounds may await their verdict at a time, at least 1; no more than the server allows. With more than
@@ -107,7 +107,7 @@ impl Speculation {
             scheme,
             threshold: ThresholdParameters::default(),
             rule: Rule::EXACT,
-            passing: Passing::Never,
+            gate: Gate::Never,
             draft_length,
             max_in_flight: 1,
             stop: StopRule::Fixed,
@@ -125,7 +125,7 @@ impl Speculation {
 
     /// Under what its texts come about.
     pub fn guarantee(&self) -> Guarantee {
-        Guarantee { rule: self.rule, lossy: self.rule.info().lossy || self.passing != Passing::Never }
+        Guarantee { rule: self.rule, lossy: self.rule.info().lossy || self.gate != Gate::Never }
     }
 
     /// Whether nothing is asked for but the target's own text, as fast as it can be had, and nothing of rounds.
@@ -195,7 +195,7 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
         return setting("the number of rounds in flight", "at least 1");
     }
     // What passes is committed before the rounds in flight are judged, whose text it would go on from.
-    if speculation.max_in_flight > 1 && speculation.passing != Passing::Never {
+    if speculation.max_in_flight > 1 && speculation.gate != Gate::Never {
         return setting("the number of rounds in flight", "1 where a gate lets tokens pass");
     }
     let ThresholdParameters { target, step, initial } = speculation.threshold;
@@ -209,14 +209,14 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
         return setting("the initial threshold", "from 0 to 1");
     }
     unscaled::check(&speculation.rule, speculation.scheme)?;
-    match speculation.passing {
-        Passing::TokenCascade { alpha } | Passing::SequenceCascade { alpha } if !(0.0..=1.0).contains(&alpha) => {
+    match speculation.gate {
+        Gate::TokenCascade { alpha } | Gate::SequenceCascade { alpha } if !(0.0..=1.0).contains(&alpha) => {
             return setting("the cascade's α", "from 0 to 1");
         }
-        Passing::Sprinter { threshold: Some(threshold) } if !(0.0..=1.0).contains(&threshold) => {
+        Gate::Sprinter { threshold: Some(threshold) } if !(0.0..=1.0).contains(&threshold) => {
             return setting("SPRINTER's threshold", "from 0 to 1");
         }
-        Passing::Sprinter { .. } if draft.heads.as_ref().is_none_or(|heads| heads.gate.is_none()) => {
+        Gate::Sprinter { .. } if draft.heads.as_ref().is_none_or(|heads| heads.gate.is_none()) => {
             return Err(StartError::NoHead { what: "SPRINTER", head: "gate" });
         }
         _ => {}

@@ -10,7 +10,7 @@ use crate::{
     Forward,
     draft::DraftError,
     judge::rules::Rule,
-    policy::{control::StopRule, passing::Passing},
+    policy::{control::StopRule, gate::Gate},
 };
 
 mod flight;
@@ -241,8 +241,8 @@ fn evidence_comes_in_order_between_draft_and_verdict() {
 /// A sequence cascade that is not sure of what it wrote asks for the whole text.
 fn streamed(max_new_tokens: u32) -> EdgeSession {
     let mut session = connected(16);
-    let passing = Passing::SequenceCascade { alpha: 0.0 };
-    let mode = Mode::Speculative(Speculation { passing, ..Speculation::new(K_SQS, 2) });
+    let gate = Gate::SequenceCascade { alpha: 0.0 };
+    let mode = Mode::Speculative(Speculation { gate, ..Speculation::new(K_SQS, 2) });
     let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
     session.start(vec![0, 1], &Settings { mode, sampling, ..settings(max_new_tokens) }, NOW).unwrap();
     let draft = next_draft(&mut session);
@@ -317,11 +317,11 @@ fn under_dssd_the_server_does_not_resample() {
 /// The last token was left to the target, the text before it was sent to nobody, and the user never saw it.
 #[test]
 fn a_sequence_cascade_keeps_its_text_to_the_last_token() {
-    let passing = Passing::SequenceCascade { alpha: 1.0 };
+    let gate = Gate::SequenceCascade { alpha: 1.0 };
     for rule in ["exact", "lossy"] {
         for (context_length, finish) in [(16, Finish::Length), (5, Finish::Context)] {
             let mut session = connected(context_length);
-            let mode = Mode::Speculative(Speculation { passing, ..ruled(rule) });
+            let mode = Mode::Speculative(Speculation { gate, ..ruled(rule) });
             let length = if context_length == 5 { 9 } else { 3 };
             session.start(vec![0, 1], &Settings { mode, ..settings(length) }, NOW).unwrap();
             let mut events = Vec::new();
@@ -349,8 +349,8 @@ fn a_sequence_cascade_beyond_the_drafts_context_is_the_targets() {
     let mut session = EdgeSession::new(draft);
     let welcome = welcome(16);
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
-    let passing = Passing::SequenceCascade { alpha: 1.0 };
-    let mode = Mode::Speculative(Speculation { passing, ..ruled("exact") });
+    let gate = Gate::SequenceCascade { alpha: 1.0 };
+    let mode = Mode::Speculative(Speculation { gate, ..ruled("exact") });
     session.start(vec![0, 1], &Settings { mode, ..settings(6) }, NOW).unwrap();
     let draft = next_draft(&mut session);
     assert_eq!((draft.stream, draft.passed), (6, vec![]));

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     judge::rules::{Range, Rule},
-    policy::{control::StopName, info::PolicyInfo, passing::GateName},
+    policy::{control::StopName, gate::GateName, info::PolicyInfo},
 };
 
 /// An option that is a name.
