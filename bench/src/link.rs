@@ -1,8 +1,11 @@
 //! `cargo xtask bench link`: tables and curves of what `web/e2e/link/bench.mjs` measured.
 //!
 //! ```text
+//! link ahead FOLDER       reads FOLDER/ahead-measured.json, which `web/e2e/link/ahead.mjs` wrote
 //! link report FOLDER      reads FOLDER/link-measured.json
 //! ```
+
+mod ahead;
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -17,11 +20,15 @@ use crate::{
 
 /// Runs it with the arguments behind its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let ["report", folder] = *arguments else {
-        return Err("`report` and a folder are expected".into());
+    let [what @ ("ahead" | "report"), folder] = *arguments else {
+        return Err("`ahead` or `report` and a folder are expected".into());
     };
     let folder = Path::new(folder);
-    let measured: Value = serde_json::from_str(&fs::read_to_string(folder.join("link-measured.json"))?)?;
+    let file = if what == "ahead" { "ahead-measured.json" } else { "link-measured.json" };
+    let measured: Value = serde_json::from_str(&fs::read_to_string(folder.join(file))?)?;
+    if what == "ahead" {
+        return report::write(folder, "ahead", &ahead::tables(&measured)?, measured, None);
+    }
     let links = array(&measured["links"]).map(Link::read).collect::<Result<Vec<_>, _>>()?;
     let text = tables(&links)?;
     report::write(folder, "link", &text, measured, Some(curves::svg(&panels(&links))))

@@ -10,6 +10,7 @@ mod curves;
 mod decoder;
 mod edge;
 mod gguf_writer;
+mod grow;
 mod link;
 mod measure;
 mod native;
@@ -36,6 +37,7 @@ fn main() -> Result<(), Failure> {
     match *name {
         "codec" => codec::run(arguments),
         "edge" => edge::run(arguments),
+        "grow" => grow::run(arguments),
         "link" => link::run(arguments),
         "native" => native::run(arguments),
         "rules" => rules::run(arguments),

@@ -75,6 +75,8 @@ pub(crate) struct SessionMetrics {
     guesses_late: Family<Label, Counter>,
     guesses_judged: Family<Label, Counter>,
     guesses_right: Family<Label, Counter>,
+    own_drafts: Family<Label, Counter>,
+    own_drafts_right: Family<Label, Counter>,
     /// How long passes were held for guesses.
     pub(crate) held: Histogram,
     proposed_at: Family<Label, Counter>,
@@ -164,6 +166,8 @@ impl SessionMetrics {
             guesses_late: add.metric("guesses_late", "Guesses at tokens that were written already"),
             guesses_judged: add.metric("guesses_judged", "Guesses that a pass judged"),
             guesses_right: add.metric("guesses_right", "Guesses that a pass judged and found right"),
+            own_drafts: add.metric("own_drafts_judged", "Drafts of the server's own that a pass judged"),
+            own_drafts_right: add.metric("own_drafts_right", "Drafts of the server's own that were right"),
             held: add.times("pass_held", "How long a pass was held for guesses on their way"),
             proposed_at: add.metric(
                 "draft_positions_proposed",

@@ -144,6 +144,11 @@ impl PairPaths {
         read(self.tokenizer.as_deref(), TOKENIZER)
     }
 
+    /// The bytes of the target model, if it is a file.
+    pub fn target_gguf(&self) -> Result<Cow<'static, [u8]>, PairError> {
+        read(self.target.as_deref(), TARGET).map_err(|error| failure("target model", self.target.as_deref(), error))
+    }
+
     /// The bytes of the draft model, for the browser.
     pub fn draft_gguf(&self) -> Result<Cow<'static, [u8]>, PairError> {
         read(self.draft.as_deref(), DRAFT).map_err(|error| failure("draft model", self.draft.as_deref(), error))

@@ -6,7 +6,7 @@ use futures_util::{SinkExt, StreamExt};
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
 use outrider_speculation::{
     judge::Judgement,
-    session::cloud::{Admission, CloudOutput, CloudSession, MAX_PATIENCE, TargetInfo},
+    session::cloud::{Admission, CloudOutput, CloudSession, MAX_PATIENCE, OwnDrafts, TargetInfo},
 };
 use tokio::{sync::watch, time};
 use tracing::{
@@ -17,7 +17,7 @@ use tracing::{
 use crate::{
     metrics::SessionMeter,
     sessions::{Entry, Sessions, Visit},
-    target::{Target, TargetError, TargetSlot},
+    target::{Target, TargetError, TargetSlot, engine::Drafter},
     wire::Wire,
 };
 
@@ -60,7 +60,28 @@ fn span(slot: &TargetSlot, peer: Option<IpAddr>) -> Span {
     span
 }
 
-type PassInFlight<'a> = Pin<Box<dyn Future<Output = Result<Judgement, TargetError>> + Send + 'a>>;
+/// What runs for a session, one at a time.
+type Work<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
+
+/// What became of it.
+enum Done {
+    /// A pass of the target.
+    Judged(Result<Judgement, TargetError>),
+    /// Drafts of the server's own, by a model that can be asked again unless it failed.
+    Drafted(Option<Drafter>, Vec<u32>),
+}
+
+/// Has the server's own draft model guess.
+async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -> Done {
+    let Some(mut drafter) = drafter.or_else(|| slot.drafter()) else { return Done::Drafted(None, Vec::new()) };
+    match drafter.draft(&wanted).await {
+        Ok(ids) => Done::Drafted(Some(drafter), ids),
+        Err(error) => {
+            tracing::warn!(%error, "the server's own draft model failed");
+            Done::Drafted(None, Vec::new())
+        }
+    }
+}
 
 /// What all sessions of a server share.
 #[derive(Debug, Clone)]
@@ -151,7 +172,8 @@ pub async fn run(
     }
     let mut meter = SessionMeter::new(slot.metrics());
     let mut wire = Some(wire);
-    let mut pass: Option<PassInFlight<'_>> = None;
+    let mut work: Option<Work<'_>> = None;
+    let (mut drafter, mut drafts_itself) = (None, true);
     let mut asked = time::Instant::now();
     // The next pass waits for guesses: since when, and until when.
     let mut hold: Option<(time::Instant, time::Instant)> = None;
@@ -160,10 +182,13 @@ pub async fn run(
     let mut heard = time::Instant::now();
     let mut end: Option<(ErrorCode, &str)> = None;
     loop {
-        if let Some((code, text)) = end.filter(|_| pass.is_none()) {
+        if let Some((code, text)) = end.filter(|_| work.is_none()) {
             session.close(code, text);
             meter.observe(session.events());
         }
+        let mut prices = slot.prices();
+        prices.own_draft = prices.own_draft.filter(|_| drafts_itself);
+        session.set_prices(prices);
         while let Some(connected) = &mut wire {
             match session.poll() {
                 None => break,
@@ -183,7 +208,11 @@ pub async fn run(
                     if let Some((since, _)) = hold.take() {
                         slot.metrics().sessions.held.observe((asked - since).as_secs_f64());
                     }
-                    pass = Some(Box::pin(slot.judge(next)));
+                    let judged = slot.judge(next);
+                    work = Some(Box::pin(async { Done::Judged(judged.await) }));
+                }
+                Some(CloudOutput::Draft(wanted)) => {
+                    work = Some(Box::pin(draft(drafter.take(), &slot, wanted)));
                 }
                 Some(CloudOutput::Close) => {
                     let _ = connected.outgoing.close().await;
@@ -207,17 +236,21 @@ pub async fn run(
                     None => wire = None,
                 }
             }
-            result = finished(&mut pass) => {
-                pass = None;
+            done = finished(&mut work) => {
+                work = None;
                 if wire.is_some() {
                     heard = time::Instant::now();
                 }
-                match result {
-                    Ok(judgement) => {
+                match done {
+                    Done::Drafted(again, ids) => {
+                        (drafts_itself, drafter) = (again.is_some(), again);
+                        session.handle_drafts(ids);
+                    }
+                    Done::Judged(Ok(judgement)) => {
                         session.pass_took(asked.elapsed());
                         session.handle_judgement(judgement);
                     }
-                    Err(error) => {
+                    Done::Judged(Err(error)) => {
                         tracing::warn!(%error, "a pass failed");
                         error.tell(&mut session);
                     }
@@ -239,7 +272,7 @@ pub async fn run(
                 Visit::GiveWay if wire.is_none() && !session.is_generating() => return,
                 Visit::GiveWay => {}
             },
-            () = time::sleep_until(heard + patience), if wire.is_none() || pass.is_none() => {
+            () = time::sleep_until(heard + patience), if wire.is_none() || work.is_none() => {
                 if wire.is_none() {
                     return;
                 }
@@ -273,10 +306,10 @@ async fn received(wire: &mut Option<Wire>) -> Option<Vec<u8>> {
     }
 }
 
-/// The result of the pass under way; without one, never.
-async fn finished(pass: &mut Option<PassInFlight<'_>>) -> Result<Judgement, TargetError> {
-    match pass {
-        Some(pass) => pass.await,
+/// What became of the work under way; without any, never.
+async fn finished(work: &mut Option<Work<'_>>) -> Done {
+    match work {
+        Some(work) => work.await,
         None => std::future::pending().await,
     }
 }

@@ -308,7 +308,7 @@ impl Driver {
                     self.begin(pass);
                     return frames;
                 }
-                Some(CloudOutput::Hold(_)) => panic!("nothing is guessed"),
+                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_)) => panic!("nothing is guessed"),
                 Some(CloudOutput::Close) => panic!("it closed"),
                 None => return frames,
             }

@@ -64,6 +64,35 @@ async fn the_text_is_the_same_with_and_without_drafting() {
     assert!(in_time > generations, "{in_time} guesses were in time");
 }
 
+/// For those who guess, whose guesses are then late, and for those who do not: the server's own drafts save passes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_servers_own_drafts_change_no_text() {
+    let calm = blocks::server(4, Limits::default()).await;
+    for (own, most) in [(blocks::target(), 0.5), (blocks::draft(), 1.0)] {
+        let helped = blocks::server_that_drafts(own).await;
+        let draft = blocks::draft();
+        let mut alone = NativeEdge::connect(&draft, draft_info(&draft), &calm.url, None, RETRY).await.unwrap();
+        let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &helped.url, None, RETRY).await.unwrap();
+        for seed in 0..9 {
+            let temperature = [0.0, 0.7, 1.0][seed as usize % 3];
+            let settings = |mode| settings(&mode, temperature, seed);
+            let expected = generate(&mut alone, vec![3, 2], &settings(Mode::CloudOnly)).await.0;
+            for mode in [Mode::CloudOnly, Mode::Ahead(Ahead { fixed: Some(Plan { group: 2, patience: 0.01 }) })] {
+                let (text, generated) = generate(&mut edge, vec![3, 2], &settings(mode.clone())).await;
+                assert_eq!(text, expected, "{mode:?}, T = {temperature}, seed {seed}");
+                let passes = generated.statistics.server_passes as f64;
+                assert!(passes <= most * f64::from(LENGTH), "{passes} passes, {mode:?}, T = {temperature}");
+            }
+        }
+        let text = helped.engine.metrics().text();
+        let count = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("outrider_{name}_total{{")));
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        assert!(count("own_drafts_right") > 20 && count("own_drafts_judged") >= count("own_drafts_right"), "{text}");
+    }
+}
+
 /// Where a token came from is what the page shows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_say_where_they_came_from() {

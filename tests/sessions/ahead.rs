@@ -28,7 +28,7 @@ fn fixed(group: usize, patience: f64) -> Mode {
 }
 
 fn times(draft: u32, pass: u32, delay: u32) -> Times {
-    Times { draft: MS * draft, pass: MS * pass, row: MS * pass * 6 / 100, delay: MS * delay }
+    Times { draft: MS * draft, pass: MS * pass, row: MS * pass * 6 / 100, delay: MS * delay, own_draft: None }
 }
 
 fn pair(difference: f64) -> (ToyModel, ToyModel) {
@@ -79,6 +79,31 @@ fn what_is_said_of_guesses_changes_nothing() {
         let lies: [timed::Tamper; 2] = [|guesses| guesses.chain *= 2, |guesses| guesses.patience = u32::MAX];
         for lie in lies {
             assert_eq!(run(fixed(2, 0.0), lie).tokens, expected);
+        }
+    }
+}
+
+/// With a draft model beside the target, which is asked where the edge's guesses are not at hand: at any distance, for
+/// those who guess and for those who do not.
+#[test]
+fn the_servers_own_drafts_change_the_time_and_not_the_text() {
+    let (draft, target) = pair(0.6);
+    for temperature in [0.0, 0.7, 1.0] {
+        for (delay, own) in [(0, 2), (20, 2), (200, 2), (20, 30)] {
+            let alone = times(1, 40, delay);
+            let helped = Times { own_draft: Some(MS * own), ..alone };
+            let run = |mode, times| {
+                timed::run(draft.clone(), target.clone(), &[1, 2], &settings(mode, temperature, 4), times, |_| {})
+            };
+            let expected = run(Mode::CloudOnly, alone);
+            for mode in [Mode::CloudOnly, Mode::Ahead(Ahead::default()), fixed(2, 0.005)] {
+                let run = run(mode.clone(), helped);
+                assert_eq!(run.tokens, expected.tokens, "{mode:?}, {helped:?}, T = {temperature}");
+                let speedup = expected.elapsed.as_secs_f64() / run.elapsed.as_secs_f64();
+                println!("T = {temperature}, {delay} ms, own {own} ms, {mode:?}: {speedup:.2}, {}", run.own_drafts);
+                assert!(speedup > if own == 2 { 1.1 } else { 0.97 }, "{speedup} with {mode:?} at {helped:?}");
+                assert!(delay < 200 || run.own_drafts > 20, "it drafts where nobody can in time");
+            }
         }
     }
 }

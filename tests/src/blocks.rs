@@ -3,7 +3,10 @@
 
 use std::io::Cursor;
 
-use outrider_cloud::session::Limits;
+use outrider_cloud::{
+    session::Limits,
+    target::engine::{Engine, OwnDraftPolicy},
+};
 use outrider_models::Model;
 use outrider_speculation::session::{cloud::TargetInfo, edge::DraftInfo};
 
@@ -34,15 +37,25 @@ pub fn draft_info(draft: &Model) -> DraftInfo {
 
 /// A server with the target.
 pub async fn server(sessions: usize, limits: Limits) -> Server {
-    let target = target();
-    let info = TargetInfo {
-        vocab_size: target.config().vocab_size as u32,
+    Server::start_with(target(), target_info(), sessions, limits).await
+}
+
+/// A server with the target that drafts itself whatever that costs, with the target's own weights or its draft's.
+pub async fn server_that_drafts(draft: Model) -> Server {
+    let engine = |model| Engine::start(model, 4).unwrap();
+    let target = engine(target()).with_own_draft(engine(draft), OwnDraftPolicy::On);
+    Server::start_for(target.into(), target_info(), Limits::default()).await
+}
+
+fn target_info() -> TargetInfo {
+    let draft = draft_info(&target());
+    TargetInfo {
+        vocab_size: draft.vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
-        context_length: target.config().context_length as u32,
+        context_length: draft.context_length,
         max_draft_tokens: 16,
         max_in_flight: 8,
         max_guesses: 64,
         eos_ids: vec![],
-    };
-    Server::start_with(target, info, sessions, limits).await
+    }
 }

@@ -169,7 +169,7 @@ impl InProcess {
                     }
                     self.cloud.handle_judgement(self.target.judge(&pass));
                 }
-                CloudOutput::Hold(_) => panic!("nothing is guessed here; `timed` has that"),
+                CloudOutput::Hold(_) | CloudOutput::Draft(_) => panic!("nothing is guessed here; `timed` has that"),
                 CloudOutput::Close => panic!("the cloud closed"),
             }
         }

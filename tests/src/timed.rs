@@ -2,12 +2,17 @@
 //! waits for the other, and what is sent takes as long as the link wants.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::frame::{Frame, Guesses};
-use outrider_speculation::session::{
-    cloud::{Admission, CloudOutput, CloudSession, Pass},
-    edge::{Committed, EdgeOutput, EdgeSession, Event, Settings},
+use outrider_speculation::{
+    Forward,
+    judge::{NextToken, Round},
+    policy::goodput::Prices,
+    session::{
+        cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass},
+        edge::{Committed, EdgeOutput, EdgeSession, Event, Settings},
+    },
 };
 
 use crate::toy::{CachedToy, ToyModel};
@@ -26,6 +31,8 @@ pub struct Times {
     pub row: Duration,
     /// From one end to the other, either way.
     pub delay: Duration,
+    /// A pass of the server's own draft model; `None` if it has none.
+    pub own_draft: Option<Duration>,
 }
 
 /// Rows of logits with their hidden states.
@@ -47,6 +54,8 @@ pub struct Timed {
     pub passes: usize,
     /// How often a pass was held.
     pub holds: usize,
+    /// Drafts of the server's own.
+    pub own_drafts: usize,
 }
 
 /// Runs a generation of two toy models to its end.
@@ -59,7 +68,11 @@ pub fn run(
     tamper: Tamper,
 ) -> Timed {
     let mut cloud = CloudSession::new(target.target_info(CONTEXT, &[]), Admission::default());
+    let share = |time: Duration| time.as_secs_f64() / times.pass.as_secs_f64();
+    cloud.set_prices(Prices { row: share(times.row), own_draft: times.own_draft.map(share) });
     let mut edge = EdgeSession::new(draft.draft_info(CONTEXT, None));
+    let mut own = CachedToy::new(draft.clone());
+    let mut own_drafted: Option<(Duration, Vec<u32>)> = None;
     let (mut draft, mut target) = (CachedToy::new(draft), CachedToy::new(target));
     let mut timed = Timed::default();
     // What is under way, by when it comes.
@@ -82,6 +95,12 @@ pub fn run(
                     hold = None;
                     let guesses = pass.round.drafts.len() as u32;
                     judged = Some((now + times.pass + times.row * guesses, pass));
+                }
+                CloudOutput::Draft(wanted) => {
+                    let drafts = drafts(&mut own, &wanted);
+                    timed.own_drafts += drafts.len();
+                    let time = times.own_draft.expect("it is not free") * drafts.len() as u32;
+                    own_drafted = Some((now + time, drafts));
                 }
                 CloudOutput::Close => panic!("the cloud closed"),
             }
@@ -108,8 +127,9 @@ pub fn run(
         }
         // Then time passes until something comes.
         let first = |queue: &VecDeque<(Duration, Vec<u8>)>| queue.front().map(|front| front.0);
-        let arrivals =
-            [first(&up), first(&down), judged.as_ref().map(|at| at.0), drafted.as_ref().map(|at| at.0), hold];
+        let [judged_at, drafted_at] = [judged.as_ref().map(|at| at.0), drafted.as_ref().map(|at| at.0)];
+        let own_at = own_drafted.as_ref().map(|at| at.0);
+        let arrivals = [first(&up), first(&down), judged_at, drafted_at, own_at, hold];
         now = arrivals.into_iter().flatten().min().unwrap_or_else(|| panic!("both wait (started: {has_started})"));
         let is_due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
         if is_due(arrivals[0])
@@ -133,11 +153,29 @@ pub fn run(
             for (row, hidden) in rows {
                 edge.handle_logits(&row, &hidden, now).expect("the draft model gives logits");
             }
+        } else if is_due(arrivals[4])
+            && let Some((_, drafts)) = own_drafted.take()
+        {
+            cloud.handle_drafts(drafts);
         } else {
             hold = None;
             cloud.end_hold();
         }
     }
+}
+
+/// What the server's own draft model guesses.
+fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<u32> {
+    let mut text = wanted.text.clone();
+    for _ in 0..wanted.count {
+        let forward = Forward { keep: 0, tokens: text.clone(), rows: 1 };
+        let round = Arc::new(Round::ahead(wanted.sampling, wanted.seed, text.len(), Vec::new()));
+        match model.judge(&Pass { forward, round }).next {
+            NextToken::Token(token) => text.push(token),
+            other => panic!("{other:?}"),
+        }
+    }
+    text.split_off(wanted.text.len())
 }
 
 fn tampered(bytes: Vec<u8>, tamper: Tamper) -> Vec<u8> {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use crate::chromium;
 use crate::interrupt::Interrupt;
 use crate::page::Page;
+use crate::pair;
 use crate::peers::Peers;
 use crate::process::{self, Running};
 use crate::server;
@@ -107,6 +108,7 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let binary = server::build(workspace)?;
     let interrupt = Interrupt::listen()?;
     let package = workspace.web().join("npm");
+    ahead(workspace, &binary, &page, folder, quick, &interrupt)?;
     let mut server = Running::start(&mut server::command(workspace, &binary, address, &package))?;
     server::wait_until_healthy(&mut server, address, &interrupt)?;
     let mut measure = page.node("e2e/link/bench.mjs");
@@ -114,6 +116,44 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(&interrupt).context("measuring in Chromium failed")?;
     interrupt.ensure_not_raised()?;
     program(workspace, Bench::Link, &["report"], folder)
+}
+
+/// Never waiting against the server alone, of targets of several sizes.
+fn ahead(
+    workspace: &Workspace,
+    binary: &Path,
+    page: &Page<'_>,
+    folder: &Path,
+    quick: bool,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let mut targets = vec![("built-in", None)];
+    for size in ["135M", "1.1B"] {
+        targets.push((size, Some(pair::grow(workspace, "target", size)?)));
+    }
+    let (mut servers, mut names) = (Vec::new(), Vec::new());
+    for (name, target) in targets {
+        let mut urls = Vec::new();
+        for own_draft in ["off", "auto"] {
+            let address = server::free_address(0)?;
+            let mut serve = server::command(workspace, binary, address, &workspace.web().join("npm"));
+            serve.args(["--own-draft", own_draft]);
+            if let Some(target) = &target {
+                serve.arg("--target").arg(target);
+            }
+            let mut server = Running::start(&mut serve)?;
+            server::wait_until_healthy(&mut server, address, interrupt)?;
+            servers.push(server);
+            urls.push(format!("http://{address}"));
+        }
+        names.push(format!("{name}={}", urls.join(",")));
+    }
+    let mut measure = page.node("e2e/link/ahead.mjs");
+    measure.arg(folder.join("ahead-measured.json")).args(names).args(quick.then_some("quick"));
+    let browser = chromium::browser()?;
+    Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(interrupt).context("measuring in Chromium failed")?;
+    interrupt.ensure_not_raised()?;
+    program(workspace, Bench::Link, &["ahead"], folder)
 }
 
 fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::bench::Bench;
 use crate::demo::DemoOptions;
 use crate::fuzz::{self, FuzzOptions};
+use crate::pair::Pair;
 use crate::test::Step;
 
 /// What `cargo xtask help` prints.
@@ -19,6 +20,8 @@ Usage: cargo xtask <command>
   demo                 build the edge in the one form that every browser runs, the page and the server, then serve the
                        demo until Ctrl-C
       --port N         port on 127.0.0.1 (default 8787; 0 takes a free one)
+      --built-in       serve the built-in target as it is; else it is grown to the cost of 135M parameters, since what
+                       answers within a millisecond needs no help
       --check          instead of waiting for you: open the page in Chromium, generate a text, exit 0 if it worked
       --screenshot F   with --check: write what Chromium saw to the PNG file F
 
@@ -47,6 +50,12 @@ Usage: cargo xtask <command>
       sampling         time from logits to coded bytes and to verdicts, here and in Chromium
       schemes          every uplink scheme on the default pair: acceptance, bits, passes
       serve [quick]    one server with up to 256 sessions at a time, then with 1000 of which 50 are active; five minutes
+
+  pair                 the built-in pair grown to the cost of real models, as GGUF files in target/pair: they write the
+                       small ones' texts; for measuring, and for seeing what a large target is like
+      --grow-target S  135M or 1.1B, in --element E: f16, q8_0 (default) or q4_0
+      --grow-draft S   the same of the draft
+      --verify         compare texts and times with the small ones and with random weights: some minutes
 
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling
       --cuda           instead: clippy on the server with CUDA, whose compiler comes from PyPI (1 GB of disk), and its
@@ -86,6 +95,8 @@ pub enum Request {
         /// In its shorter form.
         quick: bool,
     },
+    /// Grow the built-in pair.
+    Pair(Pair),
     /// Run the static checks.
     Check,
     /// Check the build with CUDA.
@@ -107,9 +118,10 @@ impl Request {
             Some("test") => parse_test(arguments),
             Some("fuzz") => parse_fuzz(arguments),
             Some("bench") => parse_bench(arguments),
+            Some("pair") => Ok(Self::Pair(Pair::parse(arguments)?)),
             Some("check") => parse_check(arguments),
             _ => bail!(
-                "there is no command {command:?}; `cargo xtask help` lists demo, test, fuzz, bench, check and help"
+                "there is no command {command:?}; `cargo xtask help` lists demo, test, fuzz, bench, pair, check and help"
             ),
         }
     }
@@ -121,6 +133,7 @@ fn parse_demo(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> 
         match argument.to_str() {
             Some("--help" | "-h") => return Ok(Request::Help),
             Some("--check") => options.check = true,
+            Some("--built-in") => options.built_in = true,
             Some("--port") => {
                 let port = arguments.next().context("--port needs a number after it, such as --port 8787")?;
                 options.port = port
@@ -133,7 +146,7 @@ fn parse_demo(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> 
                 options.screenshot = Some(PathBuf::from(file));
             }
             _ => {
-                bail!("`demo` takes --check, --port N and --screenshot FILE, but not {argument:?}")
+                bail!("`demo` takes --check, --port N, --built-in and --screenshot FILE, but not {argument:?}")
             }
         }
     }
@@ -247,8 +260,12 @@ mod tests {
 
     #[test]
     fn demo_options_in_any_order() {
-        let expected =
-            Request::Demo(DemoOptions { check: true, port: 9000, screenshot: Some(PathBuf::from("page.png")) });
+        let expected = Request::Demo(DemoOptions {
+            check: true,
+            port: 9000,
+            screenshot: Some(PathBuf::from("page.png")),
+            built_in: false,
+        });
         assert_eq!(parse("demo --screenshot page.png --port 9000 --check").unwrap(), expected);
         assert_eq!(parse("demo").unwrap(), Request::Demo(DemoOptions::default()));
     }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use crate::chromium;
 use crate::interrupt::Interrupt;
 use crate::page::Page;
+use crate::pair;
 use crate::process::Running;
 use crate::server;
 use crate::tools;
@@ -23,11 +24,13 @@ pub struct DemoOptions {
     pub port: u16,
     /// Where the check writes a picture of the page.
     pub screenshot: Option<PathBuf>,
+    /// Serve the pair as it is, not the target at the cost of a larger model.
+    pub built_in: bool,
 }
 
 impl Default for DemoOptions {
     fn default() -> Self {
-        Self { check: false, port: 8787, screenshot: None }
+        Self { check: false, port: 8787, screenshot: None, built_in: false }
     }
 }
 
@@ -59,6 +62,9 @@ impl<'a> Demo<'a> {
     }
 }
 
+/// What the demo's target costs: the built-in one answers before anybody's guess can have come.
+const COST: &str = "135M";
+
 /// Steps of [`Demo::build`].
 const STEPS: usize = 5;
 
@@ -75,8 +81,15 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     let demo = Demo::build(workspace, &[Build::SIMD128])?;
 
     let interrupt = Interrupt::listen()?;
-    let mut server =
-        Running::start(&mut server::command(workspace, &demo.server, address, &workspace.web().join("dist")))?;
+    let mut serve = server::command(workspace, &demo.server, address, &workspace.web().join("dist"));
+    // The server alone is to be alone: its own drafts would help it, too.
+    serve.args(["--own-draft", "off"]);
+    if !options.built_in {
+        println!("The target grows to the cost of {COST} parameters: a few seconds the first time");
+        serve.arg("--target").arg(pair::grow(workspace, "target", COST)?);
+        serve.args(["--model-name", &format!("outrider-target-at-the-cost-of-{COST}")]);
+    }
+    let mut server = Running::start(&mut serve)?;
     server::wait_until_healthy(&mut server, address, &interrupt)?;
     let url = format!("http://{address}/");
     let Some(browser) = browser else {

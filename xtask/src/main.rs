@@ -1,7 +1,7 @@
 //! The repository's habits, as `cargo xtask <command>`: run the demo, run every test, run every check, fuzz,
 //! measure.
 //!
-//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`] and [`check`] are the
+//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`], [`pair`] and [`check`] are the
 //! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`], [`chromium`],
 //! [`cuda`] and [`mod@openai`] find or install what building and testing ask of the machine; [`workspace`],
 //! [`process`], [`lockfile`] and [`version`] are what these stand on. Every failure ends in one sentence on stderr and
@@ -20,6 +20,7 @@ mod interrupt;
 mod lockfile;
 mod openai;
 mod page;
+mod pair;
 mod peers;
 mod process;
 mod server;
@@ -57,6 +58,7 @@ fn obey() -> Result<()> {
         Request::Test { steps, full } => test::run(&Workspace::find()?, &steps, full),
         Request::Fuzz(options) => fuzz::run(&Workspace::find()?, &options),
         Request::Bench { bench, quick } => bench.run(&Workspace::find()?, quick),
+        Request::Pair(pair) => pair.run(&Workspace::find()?),
         Request::Demo(options) => demo::run(&Workspace::find()?, &options),
     }
 }

@@ -66,9 +66,14 @@ impl<'m> SessionMeter<'m> {
                     self.count(&self.metrics.resampled, usize::from(resampled));
                     self.committed(committed);
                 }
-                CloudEvent::Wrote { tokens, judged, accepted } => {
-                    self.count(&self.metrics.guesses_judged, judged);
-                    self.count(&self.metrics.guesses_right, accepted);
+                CloudEvent::Wrote { tokens, judged, accepted, own } => {
+                    let metrics = self.metrics;
+                    let (all, right) = match own {
+                        true => (&metrics.own_drafts, &metrics.own_drafts_right),
+                        false => (&metrics.guesses_judged, &metrics.guesses_right),
+                    };
+                    self.count(all, judged);
+                    self.count(right, accepted);
                     self.committed(tokens);
                 }
                 CloudEvent::Guessed { came, late } => {
@@ -184,9 +189,10 @@ mod tests {
         let judged = CloudEvent::Judged { proposed: 20, accepted: 20, committed: 21, resampled: false };
         meter.observe(&[judged, CloudEvent::Finished(Finish::Eos)]);
         meter.received(7, &[CloudEvent::Started { scheme: None }]);
-        let wrote = CloudEvent::Wrote { tokens: 3, judged: 4, accepted: 2 };
+        let wrote = CloudEvent::Wrote { tokens: 3, judged: 4, accepted: 2, own: false };
+        let own = CloudEvent::Wrote { tokens: 1, judged: 6, accepted: 0, own: true };
         let guessed = CloudEvent::Guessed { came: 5, late: 1 };
-        meter.observe(&[guessed, wrote, CloudEvent::Failed(ErrorCode::Internal)]);
+        meter.observe(&[guessed, wrote, own, CloudEvent::Failed(ErrorCode::Internal)]);
         drop(meter);
         let text = metrics.text();
         for line in [
@@ -201,13 +207,14 @@ mod tests {
             "outrider_draft_positions_accepted_total{position=\"17+\"} 4",
             "outrider_tokens_resampled_total{scheme=\"coupled\"} 1",
             "outrider_tokens_committed_total{scheme=\"coupled\"} 24",
-            "outrider_tokens_committed_total{scheme=\"cloud-only\"} 3",
+            "outrider_tokens_committed_total{scheme=\"cloud-only\"} 4",
             "outrider_guesses_total{scheme=\"cloud-only\"} 5",
             "outrider_guesses_late_total{scheme=\"cloud-only\"} 1",
             "outrider_guesses_judged_total{scheme=\"cloud-only\"} 4",
             "outrider_guesses_right_total{scheme=\"cloud-only\"} 2",
+            "outrider_own_drafts_judged_total{scheme=\"cloud-only\"} 6",
             "outrider_time_to_first_token_seconds_count 2",
-            "outrider_inter_token_seconds_count 21",
+            "outrider_inter_token_seconds_count 22",
             "outrider_pass_held_seconds_count 0",
             "outrider_sessions_generating 0",
             "outrider_errors_total{cause=\"internal\"} 1",

@@ -25,13 +25,14 @@ use outrider_codec::frame::{ErrorCode, SamplingParameters};
 use outrider_speculation::{
     Forward,
     judge::{Judgement, Round},
+    policy::goodput::Prices,
     session::cloud::{CloudSession, Pass},
 };
 
 use crate::{
     metrics::Metrics,
     target::{
-        engine::{Engine, EngineError, Load, ModelSlot},
+        engine::{Drafter, Engine, EngineError, Load, ModelSlot, OwnDraftPolicy},
         gateway::{Gateway, GatewayError, GatewaySlot},
     },
 };
@@ -88,6 +89,14 @@ impl Target {
         }
     }
 
+    /// When it drafts itself.
+    pub(crate) fn own_draft_policy(&self) -> OwnDraftPolicy {
+        match self {
+            Self::Model(engine) => engine.own_draft_policy(),
+            Self::Gateway(_) => OwnDraftPolicy::Off,
+        }
+    }
+
     /// How full the target is and what it did.
     pub fn load(&self) -> Load {
         match self {
@@ -122,6 +131,22 @@ impl TargetSlot {
         match self {
             Self::Model(slot) => Ok(slot.judge(pass).await?),
             Self::Gateway(slot) => Ok(slot.judge(pass).await?),
+        }
+    }
+
+    /// What guesses cost the other sessions now.
+    pub(crate) fn prices(&self) -> Prices {
+        match self {
+            Self::Model(slot) => slot.engine().prices(),
+            Self::Gateway(_) => Prices::default(),
+        }
+    }
+
+    /// A slot at the server's own draft model, if it has one to give.
+    pub(crate) fn drafter(&self) -> Option<Drafter> {
+        match self {
+            Self::Model(slot) => slot.drafter(),
+            Self::Gateway(_) => None,
         }
     }
 

@@ -118,6 +118,12 @@ pub enum JudgementError {
 }
 
 impl Round {
+    /// Guesses at a text that the shared noise makes, behind `position` tokens of it.
+    pub fn ahead(sampling: SamplingParameters, seed: u64, position: usize, guesses: Vec<u32>) -> Self {
+        let (scheme, drafts) = (Some(SchemeParameters::Coupled), Drafts::Ids(guesses));
+        Self { scheme, drafts, ..Self::alone(sampling, seed, position) }
+    }
+
     /// A token that the target writes alone, behind a text of `position` tokens.
     pub fn alone(sampling: SamplingParameters, seed: u64, position: usize) -> Self {
         let mut randomness = Randomness::new(seed, End::Cloud);

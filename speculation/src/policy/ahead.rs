@@ -28,7 +28,7 @@ const PLANNED: usize = 24;
 const LOOK: usize = 8;
 const LOOK_AFTER: usize = 16;
 const REST: usize = 96;
-const LONGEST_REST: usize = 1536;
+const LONGEST_REST: usize = 384;
 /// Round trips that are kept, of which the shortest counts.
 const TRIPS: usize = 8;
 /// Weight of the last observation of a time.
@@ -214,7 +214,9 @@ impl Pace {
         if self.fixed != fixed {
             *self = Self { fixed, plan: fixed.unwrap_or(Plan::AT_ONCE), rests: false, ..self.clone() };
         }
-        self.stretch = Stretch::new(self.stretch.length);
+        // The link and the text are others, perhaps: what rested is soon tried again.
+        self.stretch = Stretch::new(if self.rests { LOOK } else { PLANNED });
+        self.rest = REST;
     }
 
     /// How guesses are sent now.

@@ -1,13 +1,33 @@
-//! How many drafts a forward pass is to judge: as many as raise the tokens per second.
+//! How many drafts a forward pass is to judge: as many as raise the tokens per second (TurboSpec calls them goodput).
 //!
 //! A pass that judges n drafts costs 1 + c·n passes that judge none, and gives (1 − αⁿ⁺¹)/(1 − α) tokens where each
 //! draft is accepted with probability α. Their ratio has one maximum: a further draft pays as long as what it adds for
-//! its cost, αⁿ⁺¹/c, is above the ratio so far (TurboSpec calls the ratio goodput).
+//! its cost, αⁿ⁺¹/c, is above the ratio so far.
+//!
+//! Many sessions share a target. The n-th draft of one adds αⁿ tokens and a row of b seconds, in which all together
+//! would have written λ·b tokens: its [price](Prices). It pays where αⁿ is above that, and the allocation that pays by
+//! its own λ is the best of all (Dinkelbach 1967: a ratio is at its maximum where its parametric difference is zero).
 
 /// Weight of the last draft in the running acceptance rate.
 const WEIGHT: f64 = 0.05;
 /// What is assumed before anything was judged.
 const PRIOR: f64 = 0.7;
+
+/// What judging and drafting cost those who share a target, in tokens that they would have written meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    /// Of a row that a pass judges besides.
+    pub row: f64,
+    /// Of a draft that the server makes itself; `None` if it has no draft model.
+    pub own_draft: Option<f64>,
+}
+
+impl Default for Prices {
+    /// Of one session whose rows cost what they commonly do, and no draft model.
+    fn default() -> Self {
+        Self { row: 0.06, own_draft: None }
+    }
+}
 
 /// The share of drafts that are accepted, lately.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,6 +65,18 @@ impl AcceptanceRate {
             })
             .count()
     }
+
+    /// The number of drafts, at most `most`, each of which is accepted with more tokens than its price. A price below
+    /// 1/50 counts as that: what almost no draft reaches is not worth its bytes.
+    pub fn drafts_paid(self, price: f64, most: usize) -> usize {
+        let mut path = 1.0;
+        (0..most)
+            .take_while(|_| {
+                path *= self.0;
+                path > price.max(0.02)
+            })
+            .count()
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +97,28 @@ mod tests {
             let best = (0..=64).max_by(|&a, &b| goodput(a).total_cmp(&goodput(b))).unwrap();
             assert_eq!(AcceptanceRate(alpha).drafts_worth(row_cost, 64), best, "α = {alpha}, c = {row_cost}");
             assert_eq!(AcceptanceRate(alpha).drafts_worth(row_cost, 1), best.min(1));
+        }
+    }
+
+    /// Where λ is what the allocation gives, drafts that pay are those of the best allocation: sessions of different α
+    /// in one run, against all allocations.
+    #[test]
+    fn what_pays_is_the_best_of_all_allocations() {
+        let (fixed, row, most) = (1.0, 0.15, 6);
+        let tokens = |alpha: f64, n: usize| (0..=n).map(|i| f64::powi(alpha, i as i32)).sum::<f64>();
+        for rates in [[0.9, 0.4], [0.7, 0.7], [0.99, 0.05]] {
+            let goodput = |drafts: [usize; 2]| {
+                let written: f64 = rates.iter().zip(drafts).map(|(&alpha, n)| tokens(alpha, n)).sum();
+                written / (fixed + row * (drafts[0] + drafts[1] + 2) as f64)
+            };
+            let all = (0..=most).flat_map(|a| (0..=most).map(move |b| [a, b]));
+            let best = all.map(goodput).fold(0.0, f64::max);
+            let (mut lambda, mut drafts) = (0.0, [0; 2]);
+            for _ in 0..20 {
+                drafts = rates.map(|alpha| AcceptanceRate(alpha).drafts_paid(lambda * row, most));
+                lambda = goodput(drafts);
+            }
+            assert!((lambda / best - 1.0).abs() < 1e-9, "{lambda} in place of {best} with {drafts:?}");
         }
     }
 

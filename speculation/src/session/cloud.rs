@@ -12,6 +12,8 @@
 //!      otherwise: the session checks what it is handed.
 //!    - `Hold`: guesses are on their way that spare the target work. Unless another output comes before, call
 //!      [`end_hold`](CloudSession::end_hold) after so long.
+//!    - `Draft`: have the server's own draft model guess, and call [`handle_drafts`](CloudSession::handle_drafts). It is
+//!      asked for where [`set_prices`](CloudSession::set_prices) says that there is one.
 //!    - `Close`: send nothing more, close the connection, free the cache.
 //! 4. When the connection is gone, do not poll any more. If the session [is worth
 //!    keeping](CloudSession::is_worth_keeping) keep it, and its cache, for a while; the judgement of the pass under way
@@ -30,7 +32,10 @@ use std::{collections::VecDeque, sync::Arc};
 
 use outrider_codec::frame::{Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello, Request, Resume, Ticket, Welcome};
 
-use crate::judge::{Judgement, JudgementError, Round};
+use crate::{
+    judge::{Judgement, JudgementError, Round},
+    policy::goodput::{AcceptanceRate, Prices},
+};
 
 mod events;
 mod failure;
@@ -46,7 +51,7 @@ use generation::{Generation, Writer};
 pub use guesses::MAX_PATIENCE;
 pub use kept::MAX_KEPT_BYTES;
 use kept::{KeptFrames, NO_ROUND};
-pub use target::{Pass, TargetInfo};
+pub use target::{OwnDrafts, Pass, TargetInfo};
 
 /// What a session can be resumed with, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,6 +71,8 @@ pub enum CloudOutput {
     Verify(Pass),
     /// Wait so long for guesses before the next pass.
     Hold(Duration),
+    /// Guess this before the next pass.
+    Draft(OwnDrafts),
     /// Close the connection.
     Close,
 }
@@ -98,6 +105,11 @@ pub struct CloudSession {
     last_generation: u32,
     generation: Option<Generation>,
     in_flight: Option<InFlight>,
+    /// The generation that the server itself is guessing for.
+    drafting: Option<u32>,
+    prices: Prices,
+    /// Of guesses at the last text.
+    acceptance: AcceptanceRate,
     /// How long the pass took whose judgement comes next.
     pass_time: Duration,
 }
@@ -118,6 +130,9 @@ impl CloudSession {
             last_generation: 0,
             generation: None,
             in_flight: None,
+            drafting: None,
+            prices: Prices::default(),
+            acceptance: AcceptanceRate::default(),
             pass_time: Duration::ZERO,
         }
     }
@@ -125,6 +140,11 @@ impl CloudSession {
     /// Refuses generations that ask for evidence from now on: it shows the target's whole distribution.
     pub fn refuse_evidence(&mut self) {
         self.evidence = false;
+    }
+
+    /// What guesses cost the other sessions from now on.
+    pub fn set_prices(&mut self, prices: Prices) {
+        self.prices = prices;
     }
 
     /// Whether a generation is under way.
@@ -163,14 +183,18 @@ impl CloudSession {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        if self.closed || self.in_flight.is_some() {
+        if self.closed || self.in_flight.is_some() || self.drafting.is_some() {
             return None;
         }
         let generation = self.generation.as_mut()?;
+        if let Some(drafts) = generation.begin_drafting(&self.target, self.prices) {
+            self.drafting = Some(generation.number());
+            return Some(CloudOutput::Draft(drafts));
+        }
         if let Some(patience) = generation.begin_hold() {
             return Some(CloudOutput::Hold(patience));
         }
-        let pass = generation.next_pass(&self.target)?;
+        let pass = generation.next_pass(&self.target, self.prices)?;
         let Pass { forward, round } = &pass;
         let reads = (forward.rows == 0).then_some(forward.keep + forward.tokens.len());
         self.in_flight = Some(InFlight { generation: generation.number(), reads, round: Arc::clone(round) });
@@ -220,6 +244,7 @@ impl CloudSession {
             let progress = generation.advance(&round, judgement, time, &self.target);
             self.events.extend(progress.event.into_iter().chain(progress.finish.map(CloudEvent::Finished)));
             if progress.finish.is_some() {
+                self.acceptance = generation.acceptance().unwrap_or(self.acceptance);
                 self.generation = None;
             }
             for frame in progress.frames {
@@ -228,6 +253,16 @@ impl CloudSession {
         }
         if let Err(failure) = self.begin_round() {
             self.fail(failure);
+        }
+    }
+
+    /// The server's own draft model has guessed these, or nothing.
+    pub fn handle_drafts(&mut self, ids: Vec<u32>) {
+        self.events.clear();
+        let drafting = self.drafting.take();
+        if let Some(generation) = self.generation.as_mut().filter(|generation| Some(generation.number()) == drafting) {
+            // What is no token ends what can be judged.
+            generation.drafted(ids.into_iter().take_while(|&id| id < self.target.vocab_size).collect());
         }
     }
 
@@ -287,7 +322,7 @@ impl CloudSession {
                 self.start(prompt.request, writer)
             }
             (Frame::Generate(request), true) => {
-                let writer = Writer::target(&request, &self.target);
+                let writer = Writer::target(&request, &self.target, self.acceptance);
                 self.start(request, writer)
             }
             (Frame::Guesses(guesses), true) => self.guess(&guesses),

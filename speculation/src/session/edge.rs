@@ -218,7 +218,8 @@ impl EdgeSession {
             None => None,
             Some(Step::Forward(forward)) => Some(EdgeOutput::Forward(forward)),
             Some(Step::Tell(bytes)) => {
-                self.ledger.sent(self.connection.post(bytes));
+                let bits = self.connection.post(bytes);
+                self.ledger.told(bits);
                 self.connection.poll()
             }
             Some(Step::Send(Outgoing { round, bytes })) => {

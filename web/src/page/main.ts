@@ -25,7 +25,7 @@ import { PredictionView } from './prediction-view.js';
 import { sameLink } from './prediction.js';
 import { RaceView } from './race-view.js';
 import { lanes } from './race.js';
-import { endSentence, engineSentence, sentenceFor } from './sentences.js';
+import { endSentence, engineSentence, modelsSentence, sentenceFor } from './sentences.js';
 import { isUsed, queryFromSettings, settingsFromQuery } from './settings.js';
 import { forget, keep, kept } from './suspended.js';
 import { TextView } from './text-view.js';
@@ -188,6 +188,19 @@ function showEngine(engine: EngineInfo): void {
   shown.dataset['threads'] = String(engine.threads);
   shown.textContent = engineSentence(engine);
   shown.title = engine.failed.map(({ build, message }) => `${build} did not start: ${message}`).join('\n');
+}
+
+/** Says which models these are, if the server tells. */
+async function showModels(): Promise<void> {
+  try {
+    const response = await fetch('/v1/info');
+    const { models } = (await response.json()) as { models: { target: string; draft: string } };
+    const shown = element('models', HTMLElement);
+    shown.textContent = modelsSentence(models);
+    shown.hidden = false;
+  } catch {
+    // Those who need a token for it, and other servers, tell nothing: the page works without.
+  }
 }
 
 /** What the user may want to know of the connection while a text is written. */
@@ -420,4 +433,5 @@ document.addEventListener('keydown', (event) => {
 });
 
 showUsedFields();
+void showModels();
 void load();

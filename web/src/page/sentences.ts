@@ -67,6 +67,16 @@ export function engineSentence({ build, threads }: EngineInfo): string {
   return `Engine: ${build}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
 }
 
+/**
+ * What writes, and what drafts for it. A target that was grown to what a larger one costs says so in its name
+ * (`cargo xtask pair`).
+ */
+export function modelsSentence({ target, draft }: { target: string; draft: string }): string {
+  const cost = /-at-the-cost-of-(.+)$/.exec(target)?.[1];
+  if (cost === undefined) return `The server’s model is ${target}; ${draft} drafts for it here.`;
+  return `The server’s model does the work of one with ${cost} parameters and writes the text of the small built-in one, which is too fast to be helped (cargo xtask demo --built-in shows it).`;
+}
+
 /** How a generation ended, for the status line. */
 export function endSentence(summary: Summary): string {
   const count = `${summary.tokens} ${summary.tokens === 1 ? 'token' : 'tokens'}`;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use outrider_speculation::{
-    judge::{Judgement, judge},
+    judge::{Judgement, NextToken, judge},
     session::cloud::Pass,
 };
 use tokio::sync::oneshot;
@@ -18,6 +18,8 @@ use tokio::sync::oneshot;
 use super::{
     backend::{Answer, Backend},
     error::EngineError,
+    own_draft::OwnDraft,
+    rates::Rates,
     settings::{EngineSettings, LEAST_BATCH_ROWS},
     thread::{Job, Thread},
 };
@@ -31,6 +33,8 @@ pub struct Engine {
     longest_text: usize,
     slots: Arc<Slots>,
     metrics: Arc<Metrics>,
+    pub(super) rates: Arc<Rates>,
+    pub(super) own_draft: Option<OwnDraft>,
 }
 
 /// A session's slot in the engine, with a KV cache of its own when it needs one. Given up when dropped.
@@ -76,10 +80,11 @@ impl Engine {
         let metrics = Arc::new(Metrics::new(&settings, backend.name(), backend.batching()));
         let (jobs, queue) = mpsc::channel();
         let context = backend.config().context_length;
-        let thread = Thread::new(backend, &settings, Arc::clone(&metrics));
+        let rates = Arc::new(Rates::default());
+        let thread = Thread::new(backend, &settings, Arc::clone(&metrics), Arc::clone(&rates));
         let longest_text = thread.longest_text(context);
         std::thread::Builder::new().name("engine".to_owned()).spawn(move || thread.run(&queue))?;
-        Ok(Self { jobs, settings, longest_text, slots: Arc::default(), metrics })
+        Ok(Self { jobs, settings, longest_text, slots: Arc::default(), metrics, rates, own_draft: None })
     }
 
     /// The most tokens a session can have: the model's context, or what fits the memory for KV caches.
@@ -123,6 +128,11 @@ impl ModelSlot {
         self.id
     }
 
+    /// The engine that it is of.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Where the session is counted.
     pub fn metrics(&self) -> &Metrics {
         &self.engine.metrics
@@ -134,11 +144,13 @@ impl ModelSlot {
     /// [`EngineError`] says why there is no judgement. The slot is as it was before the pass, or has read a part of it.
     pub async fn judge(&self, pass: Pass) -> Result<Judgement, EngineError> {
         let round = Arc::clone(&pass.round);
-        match self.run(pass).await? {
-            Answer::Judged(judgement) => Ok(judgement),
-            Answer::Rows(rows) if rows.is_empty() => Ok(Judgement::default()),
-            Answer::Rows(rows) => Ok(judge(&round, &rows.iter().map(Vec::as_slice).collect::<Vec<_>>())?),
-        }
+        let judgement = match self.run(pass).await? {
+            Answer::Judged(judgement) => judgement,
+            Answer::Rows(rows) if rows.is_empty() => return Ok(Judgement::default()),
+            Answer::Rows(rows) => judge(&round, &rows.iter().map(Vec::as_slice).collect::<Vec<_>>())?,
+        };
+        self.engine.rates.wrote(judgement.accepted + usize::from(judgement.next != NextToken::Nothing));
+        Ok(judgement)
     }
 
     /// Runs a pass; what the backend answers.

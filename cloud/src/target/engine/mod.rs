@@ -11,6 +11,8 @@
 //! | `memory` | whose cache may stay, within a budget of bytes |
 //! | `backend` | what a model has to do, wherever it runs |
 //! | `thread` | owns the model, does what the others say |
+//! | `rates` | what runs cost and what they gave: the prices by which sessions share it |
+//! | `own_draft` | the server's own draft model, an engine of its own |
 //! | `handle` | the way to the thread; judges where the backend gives rows |
 //!
 //! A session holds a [`ModelSlot`]. It costs a few hundred bytes and its tokens while it is idle: caches are parked.
@@ -19,6 +21,8 @@ mod backend;
 mod error;
 mod handle;
 mod memory;
+mod own_draft;
+mod rates;
 mod schedule;
 mod settings;
 mod thread;
@@ -26,6 +30,7 @@ mod thread;
 pub use backend::{Answer, Backend};
 pub use error::EngineError;
 pub use handle::{Engine, Load, ModelSlot};
+pub use own_draft::{Drafter, OwnDraftPolicy};
 pub use settings::{EngineSettings, LEAST_BATCH_ROWS};
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::{
     backend::{Answer, Backend},
     error::EngineError,
     memory::Memory,
+    rates::Rates,
     schedule::{Piece, Schedule, Work, most_rows},
     settings::EngineSettings,
 };
@@ -45,6 +46,7 @@ pub(super) struct Thread<B: Backend> {
     line: VecDeque<u64>,
     sequences: HashMap<u64, Sequence<B::Pages>>,
     metrics: Arc<Metrics>,
+    rates: Arc<Rates>,
 }
 
 /// What the engine knows of a slot.
@@ -87,7 +89,7 @@ struct Taken<P: PageSource> {
 }
 
 impl<B: Backend> Thread<B> {
-    pub(super) fn new(backend: B, settings: &EngineSettings, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(backend: B, settings: &EngineSettings, metrics: Arc<Metrics>, rates: Arc<Rates>) -> Self {
         let budget = usize::try_from(settings.kv_memory.as_u64()).unwrap_or(usize::MAX);
         Self {
             empty: backend.new_cache(),
@@ -99,6 +101,7 @@ impl<B: Backend> Thread<B> {
             line: VecDeque::new(),
             sequences: HashMap::new(),
             metrics,
+            rates,
         }
     }
 
@@ -218,12 +221,13 @@ impl<B: Backend> Thread<B> {
     fn feed(&mut self, pieces: &[Piece]) {
         let began = Instant::now();
         let mut taken: Vec<Taken<B::Pages>> = pieces.iter().filter_map(|piece| self.part(*piece, began)).collect();
-        let (sequences, mut rows) = (&self.sequences, 0);
+        let (sequences, mut rows, mut silent) = (&self.sequences, 0, 0);
         let (mut chunks, mut rounds) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
         for Taken { piece, cache, positions } in &mut taken {
             let (fed, sequence) = (cache.len(), &sequences[&piece.slot]);
             let tokens = &sequence.tokens[fed..fed + piece.tokens];
             rows += tokens.len();
+            silent += tokens.len() - positions.len();
             chunks.push(Chunk { cache, tokens, positions });
             let completed = sequence.passes.front().filter(|_| piece.completes);
             rounds.push(completed.map(|waiting| &*waiting.pass.round));
@@ -236,7 +240,9 @@ impl<B: Backend> Thread<B> {
         }
         match result {
             Ok(results) => {
-                self.metrics.engine.run(rows, began.elapsed());
+                let took = began.elapsed();
+                self.metrics.engine.run(rows, took);
+                self.rates.ran(rows, silent, took);
                 for (piece, answer) in pieces.iter().zip(results).filter(|(piece, _)| piece.completes) {
                     self.finish(piece.slot, Ok(answer));
                 }

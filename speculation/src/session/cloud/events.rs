@@ -32,6 +32,8 @@ pub enum CloudEvent {
         judged: usize,
         /// Guesses that were right.
         accepted: usize,
+        /// Whether the guesses were the server's own.
+        own: bool,
     },
     /// Guesses came.
     Guessed {

@@ -8,7 +8,7 @@ use outrider_codec::{
         Distribution, Draft, ErrorCode, Evidence, Finish, Frame, Guesses, Next, Prompt, Request, SamplingParameters,
         TargetDist, Tokens, Verdict,
     },
-    scheme::{Drafts, Scheme, SchemeParameters},
+    scheme::{Scheme, SchemeParameters},
 };
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     failure::Failure,
     flight::Flight,
     guesses::GuessQueue,
-    target::{Pass, TargetInfo},
+    target::{OwnDrafts, Pass, TargetInfo},
 };
 use crate::{
     Forward,
@@ -25,6 +25,7 @@ use crate::{
         rules::Rule,
         unscaled::{self, Transport},
     },
+    policy::goodput::{AcceptanceRate, Prices},
 };
 
 /// A generation under way.
@@ -112,8 +113,9 @@ impl Writer {
     }
 
     /// A target that writes, as fast as it can.
-    pub(super) fn target(request: &Request, target: &TargetInfo) -> Result<Self, Failure> {
-        let queue = (target.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size)).transpose();
+    /// Guesses at its last text were right as often as `acceptance` says.
+    pub(super) fn target(request: &Request, target: &TargetInfo, acceptance: AcceptanceRate) -> Result<Self, Failure> {
+        let queue = (target.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size, acceptance)).transpose();
         queue.map(|queue| Self::Target(queue.map(Box::new))).map_err(|error| {
             let text = format!("Nothing can be guessed: {error}.");
             Failure::generation(request.generation, ErrorCode::InvalidParameters, text)
@@ -257,6 +259,37 @@ impl Generation {
         }
     }
 
+    /// The share of guesses that was right, if anybody guesses.
+    pub(super) fn acceptance(&self) -> Option<AcceptanceRate> {
+        match &self.writer {
+            Writer::Target(Some(queue)) => Some(queue.acceptance()),
+            _ => None,
+        }
+    }
+
+    /// What the server is to guess itself before the next pass, if that is worth it; asked once a pass.
+    pub(super) fn begin_drafting(&self, target: &TargetInfo, prices: Prices) -> Option<OwnDrafts> {
+        let Writer::Target(Some(queue)) = &self.writer else { return None };
+        // The first pass reads the prompt, which takes long and gives one token.
+        let most = if self.cached > 0 { self.room(target) } else { 0 };
+        let count = queue.begin_drafting(prices, most);
+        let (sampling, seed) = (self.sampling, self.seed);
+        (count > 0).then(|| OwnDrafts { text: self.committed.clone(), count, sampling, seed })
+    }
+
+    /// The server has guessed these.
+    pub(super) fn drafted(&mut self, ids: Vec<u32>) {
+        if let Writer::Target(Some(queue)) = &mut self.writer {
+            queue.drafted(ids);
+        }
+    }
+
+    /// The most guesses that a pass may judge. Behind the last one the target writes a token of its own.
+    fn room(&self, target: &TargetInfo) -> usize {
+        let room = self.length_limit.min(target.context_length as usize) - self.committed.len() - 1;
+        room.min(target.max_draft_tokens.into())
+    }
+
     /// How long the next pass is to be held for a guess, if it is; asked once a pass.
     pub(super) fn begin_hold(&mut self) -> Option<Duration> {
         match &mut self.writer {
@@ -274,20 +307,18 @@ impl Generation {
     }
 
     /// The pass that moves this generation on, if there is anything to do.
-    pub(super) fn next_pass(&self, target: &TargetInfo) -> Option<Pass> {
+    pub(super) fn next_pass(&mut self, target: &TargetInfo, prices: Prices) -> Option<Pass> {
         let alone = || Round::alone(self.sampling, self.seed, self.committed.len());
         let mut tokens = self.committed[self.cached..].to_vec();
-        let (round, rows) = match &self.writer {
+        let room = self.room(target);
+        let (round, rows) = match &mut self.writer {
             Writer::Target(None) => (Arc::new(alone()), 1),
             Writer::Target(Some(queue)) if queue.is_held() => return None,
             Writer::Target(Some(queue)) => {
-                // Behind the last guess the target writes a token of its own.
-                let room = self.length_limit.min(target.context_length as usize) - self.committed.len() - 1;
-                let guesses = queue.first(room.min(target.max_draft_tokens.into()));
+                let guesses = queue.choose(prices, room);
                 tokens.extend(&guesses);
                 let rows = guesses.len() + 1;
-                let (scheme, drafts) = (Some(SchemeParameters::Coupled), Drafts::Ids(guesses));
-                (Arc::new(Round { scheme, drafts, ..alone() }), rows)
+                (Arc::new(Round::ahead(self.sampling, self.seed, self.committed.len(), guesses)), rows)
             }
             Writer::Both(verification) => match &verification.round {
                 Some(round) => {
@@ -343,24 +374,24 @@ impl Generation {
             (None, _) => return Progress::default(),
         }
         let accepted = judgement.accepted.min(ids.len());
-        let heard = match &mut self.writer {
+        let (heard, own) = match &mut self.writer {
             Writer::Both(verification) => {
                 verification.write(&ids);
-                0
+                (0, false)
             }
-            Writer::Target(None) => 0,
+            Writer::Target(None) => (0, false),
             Writer::Target(Some(queue)) => {
-                queue.written(&ids);
-                queue.heard()
+                queue.written(&ids, judgement.accepted, guesses.len());
+                (queue.heard(), queue.judged_own())
             }
         };
         self.cached = self.committed.len() + accepted;
         let (generation, position) = (self.number, self.committed.len() as u32);
         let finish = self.commit(&ids, None, target);
-        let event = CloudEvent::Wrote { tokens: ids.len(), judged: guesses.len(), accepted };
+        let event = CloudEvent::Wrote { tokens: ids.len(), judged: guesses.len(), accepted, own };
         let pass = (long.as_micros() / 100).min(u32::MAX.into()) as u32;
         let accepted = accepted as u8;
-        let tokens = Tokens { generation, position, ids, accepted, own: false, heard, pass, finish };
+        let tokens = Tokens { generation, position, ids, accepted, own: own && accepted > 0, heard, pass, finish };
         Progress { frames: vec![Frame::Tokens(tokens)], event: Some(event), finish }
     }
 

@@ -17,6 +17,7 @@ use outrider_codec::{
 };
 
 use super::{events::CloudEvent, failure::Failure};
+use crate::policy::goodput::{AcceptanceRate, Prices};
 
 /// The longest that a pass is held, whatever patience an edge asks for.
 pub const MAX_PATIENCE: Duration = Duration::from_secs(2);
@@ -34,6 +35,11 @@ pub(super) struct GuessQueue {
     broken: bool,
     /// Guesses at the tokens behind the end of the text.
     ahead: VecDeque<u32>,
+    /// What the server guessed itself for the next pass, if it was asked to.
+    own: Option<Vec<u32>>,
+    /// Whether the pass under way judges that.
+    judges_own: bool,
+    acceptance: AcceptanceRate,
     /// Frames that came, modulo 256.
     heard: u8,
     patience: Duration,
@@ -52,14 +58,17 @@ enum Hold {
 }
 
 impl GuessQueue {
-    /// None yet, over a vocabulary of V.
-    pub(super) fn new(vocab_size: u32) -> Result<Self, ParameterError> {
+    /// None yet, over a vocabulary of V. So many guesses were right lately.
+    pub(super) fn new(vocab_size: u32, acceptance: AcceptanceRate) -> Result<Self, ParameterError> {
         Ok(Self {
             scheme: Scheme::new(SchemeParameters::Coupled, vocab_size)?,
             chain: 0,
             end: 0,
             broken: false,
             ahead: VecDeque::new(),
+            own: None,
+            judges_own: false,
+            acceptance,
             heard: 0,
             patience: Duration::ZERO,
             hold: Hold::Due,
@@ -114,21 +123,56 @@ impl GuessQueue {
         Ok(Some(CloudEvent::Guessed { came, late }))
     }
 
-    /// Guesses at the next tokens, at most so many.
-    pub(super) fn first(&self, most: usize) -> Vec<u32> {
-        self.ahead.iter().copied().take(most).collect()
+    /// The guesses at the next tokens that are worth their rows, at most `most`: the edge's, or the server's own if
+    /// those are more.
+    pub(super) fn choose(&mut self, prices: Prices, most: usize) -> Vec<u32> {
+        let worth = self.acceptance.drafts_paid(prices.row, most);
+        let own = self.own.take().unwrap_or_default();
+        self.judges_own = own.len() > self.ahead.len();
+        if self.judges_own {
+            own.into_iter().take(worth).collect()
+        } else {
+            self.ahead.iter().copied().take(worth).collect()
+        }
     }
 
-    /// Tokens were written behind the end of the text.
-    pub(super) fn written(&mut self, tokens: &[u32]) {
-        self.hold = Hold::Due;
+    /// Whether what the pass judged was the server's own.
+    pub(super) fn judged_own(&self) -> bool {
+        self.judges_own
+    }
+
+    /// The share of guesses that was right lately.
+    pub(super) fn acceptance(&self) -> AcceptanceRate {
+        self.acceptance
+    }
+
+    /// How many tokens the server is to guess itself for the next pass, which are worth their drafting and their rows:
+    /// none where the edge's are at hand; asked once a pass.
+    pub(super) fn begin_drafting(&self, prices: Prices, most: usize) -> usize {
+        let Some(price) = prices.own_draft.filter(|_| self.own.is_none() && self.ahead.is_empty()) else { return 0 };
+        self.acceptance.drafts_paid(price + prices.row, most)
+    }
+
+    /// The server has guessed these.
+    pub(super) fn drafted(&mut self, ids: Vec<u32>) {
+        self.own = Some(ids);
+    }
+
+    /// Tokens were written behind the end of the text, by a pass that accepted so many of the guesses that it judged.
+    pub(super) fn written(&mut self, tokens: &[u32], accepted: usize, judged: usize) {
+        (self.hold, self.own) = (Hold::Due, None);
+        if self.judges_own {
+            self.acceptance.observe(accepted, accepted < judged);
+        }
         for &token in tokens {
-            match self.ahead.pop_front() {
-                Some(guess) if guess != token => {
-                    self.broken = true;
-                    return self.ahead.clear();
-                }
-                _ => {}
+            let Some(guess) = self.ahead.pop_front() else { return };
+            let is_right = guess == token;
+            if !self.judges_own {
+                self.acceptance.observe(usize::from(is_right), !is_right);
+            }
+            if !is_right {
+                self.broken = true;
+                return self.ahead.clear();
             }
         }
     }
@@ -140,7 +184,8 @@ impl GuessQueue {
 
     /// How long the next pass is to be held; asked once a pass.
     pub(super) fn begin_hold(&mut self) -> Option<Duration> {
-        if self.hold != Hold::Due || self.patience.is_zero() || !self.ahead.is_empty() {
+        let is_there_something = !self.ahead.is_empty() || self.own.as_ref().is_some_and(|own| !own.is_empty());
+        if self.hold != Hold::Due || self.patience.is_zero() || is_there_something {
             return None;
         }
         self.hold = Hold::On;

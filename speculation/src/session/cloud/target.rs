@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use outrider_codec::frame::SamplingParameters;
+
 use crate::{
     Forward,
     judge::{Judgement, Round, judge},
@@ -41,6 +43,19 @@ pub struct Pass {
     pub forward: Forward,
     /// What the rows judge; of a pass that only reads the prompt, how the drafts that follow are to be judged.
     pub round: Arc<Round>,
+}
+
+/// What the server's own draft model is to guess: the tokens that the shared noise makes of its distributions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnDrafts {
+    /// The text so far.
+    pub text: Vec<u32>,
+    /// How many tokens behind it.
+    pub count: usize,
+    /// S(·).
+    pub sampling: SamplingParameters,
+    /// The text's seed.
+    pub seed: u64,
 }
 
 impl Pass {

@@ -56,6 +56,12 @@ impl Ledger {
         self.statistics.uplink_bits += bits;
     }
 
+    /// A frame of guesses of so many bits went out.
+    pub(super) fn told(&mut self, bits: usize) {
+        self.sent(bits);
+        self.statistics.draft_frame_bits += bits;
+    }
+
     /// A frame of so many bits came.
     pub(super) fn received(&mut self, bits: usize) {
         self.statistics.downlink_bits += bits;

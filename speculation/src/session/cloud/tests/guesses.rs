@@ -60,7 +60,7 @@ fn a_pass_judges_what_is_at_hand_and_writes_what_the_target_chooses() {
     assert_eq!(second.forward, Forward { keep: 1, tokens: vec![3, 6, 2, 0], rows: 4 });
     session.pass_took(Duration::from_millis(41));
     run_pass(&mut session, &second);
-    let wrote = CloudEvent::Wrote { tokens: 3, judged: 3, accepted: 2 };
+    let wrote = CloudEvent::Wrote { tokens: 3, judged: 3, accepted: 2, own: false };
     assert_eq!(session.events(), [wrote]);
     let expected = Tokens { ids: vec![6, 2, 1], accepted: 2, heard: 1, pass: 410, ..Tokens::one(1, 2, 0, None) };
     assert_eq!(tokens(&mut session), expected);
@@ -193,7 +193,7 @@ proptest! {
                     other => panic!("{other:?}"),
                 },
                 Some(CloudOutput::Verify(pass)) => under_way = Some(pass),
-                Some(CloudOutput::Hold(_)) => {}
+                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_)) => {}
                 Some(CloudOutput::Close) => panic!("it closed"),
                 None => session.end_hold(),
             }

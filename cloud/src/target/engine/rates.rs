@@ -1,0 +1,118 @@
+//! What runs of a model cost, and what they gave, lately: the prices by which sessions share it.
+
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Weight of the last run.
+const WEIGHT: f64 = 0.03;
+/// What a further row is taken to cost, as a share of a run of one row, until runs of different sizes were seen; and how
+/// much is known then, as a variance of rows.
+const ROW_COST: f64 = 0.06;
+const PRIOR: f64 = 0.5;
+
+/// Running means over the runs of a model.
+#[derive(Debug, Default)]
+pub(crate) struct Rates(Mutex<Measured>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Measured {
+    /// Of rows and seconds of a run: means, variance and covariance.
+    rows: f64,
+    seconds: f64,
+    variance: f64,
+    covariance: f64,
+    /// Seconds in which the machine was busy with tokens to come, and the tokens that came; old ones count less.
+    busy: f64,
+    tokens: f64,
+}
+
+impl Rates {
+    fn measured(&self) -> MutexGuard<'_, Measured> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A run of so many rows, `silent` of which have no logits that anybody waits for.
+    pub(crate) fn ran(&self, rows: usize, silent: usize, took: Duration) {
+        let (count, seconds) = (rows as f64, took.as_secs_f64());
+        let mut measured = self.measured();
+        let wanted = rows.saturating_sub(silent) as f64 / count.max(1.0);
+        (measured.busy, measured.tokens) = (measured.busy * (1.0 - WEIGHT), measured.tokens * (1.0 - WEIGHT));
+        measured.busy += seconds * wanted;
+        // A prompt says little of what a row more or less costs.
+        if silent > 0 {
+            return;
+        }
+        if measured.seconds == 0.0 {
+            (measured.rows, measured.seconds) = (count, seconds);
+        }
+        let (rows_off, seconds_off) = (count - measured.rows, seconds - measured.seconds);
+        measured.rows += WEIGHT * rows_off;
+        measured.seconds += WEIGHT * seconds_off;
+        measured.variance = (1.0 - WEIGHT) * (measured.variance + WEIGHT * rows_off * rows_off);
+        measured.covariance = (1.0 - WEIGHT) * (measured.covariance + WEIGHT * rows_off * seconds_off);
+    }
+
+    /// Runs gave so many tokens.
+    pub(crate) fn wrote(&self, tokens: usize) {
+        self.measured().tokens += tokens as f64;
+    }
+
+    /// The machine was busy with something else for the tokens' sake.
+    pub(crate) fn spent(&self, time: Duration) {
+        self.measured().busy += time.as_secs_f64();
+    }
+
+    /// Seconds that one row more adds to a run.
+    pub(crate) fn row(&self) -> f64 {
+        let measured = *self.measured();
+        let one = measured.seconds / (1.0 + ROW_COST * (measured.rows - 1.0).max(0.0));
+        let slope = (measured.covariance + PRIOR * ROW_COST * one) / (measured.variance + PRIOR);
+        slope.clamp(0.0, one)
+    }
+
+    /// Seconds of a run of one row.
+    pub(crate) fn run(&self) -> f64 {
+        let row = self.row();
+        let measured = *self.measured();
+        (measured.seconds - row * (measured.rows - 1.0)).max(row)
+    }
+
+    /// λ: tokens per second of busy time; 0 if nothing is known.
+    pub(crate) fn goodput(&self) -> f64 {
+        let Measured { busy, tokens, .. } = *self.measured();
+        if busy > 0.0 { tokens / busy } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Runs that cost 40 ms and 5 ms a further row.
+    #[test]
+    fn a_row_costs_what_runs_of_different_sizes_say() {
+        let rates = Rates::default();
+        assert_eq!((rates.row(), rates.run(), rates.goodput()), (0.0, 0.0, 0.0));
+        for _ in 0..50 {
+            rates.ran(1, 0, MS * 40);
+            rates.wrote(1);
+        }
+        // Nothing else is known: it is taken to be 6 %.
+        assert!((rates.row() - 0.0024).abs() < 1e-6 && (rates.run() - 0.04).abs() < 1e-6, "{rates:?}");
+        assert!((rates.goodput() - 25.0).abs() < 1e-6);
+        for run in 0..400 {
+            let rows = 1 + run % 8;
+            rates.ran(rows as usize, 0, MS * (40 + 5 * (rows - 1)));
+            rates.wrote(2);
+            // What reads a prompt changes neither.
+            rates.ran(64, 64, MS * 100);
+        }
+        assert!((rates.row() / 0.005 - 1.0).abs() < 0.1 && (rates.run() / 0.04 - 1.0).abs() < 0.05, "{rates:?}");
+        let mean = 2.0 / (0.04 + 3.5 * 0.005);
+        assert!((rates.goodput() / mean - 1.0).abs() < 0.1, "{} in place of {mean}", rates.goodput());
+    }
+}
