@@ -4,6 +4,7 @@
 //! raw samples, into the folder that is named.
 #![expect(clippy::print_stdout, reason = "measurements print what they found")]
 
+mod capacity;
 mod chart;
 mod codec;
 mod curves;
@@ -35,6 +36,7 @@ fn main() -> Result<(), Failure> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (name, arguments) = arguments.split_first().ok_or("the name of a measurement is expected")?;
     match *name {
+        "capacity" => capacity::run(arguments),
         "codec" => codec::run(arguments),
         "edge" => edge::run(arguments),
         "grow" => grow::run(arguments),

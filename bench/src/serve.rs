@@ -10,7 +10,7 @@
 //! it.
 
 mod batches;
-mod process;
+pub mod process;
 mod recording;
 mod report;
 

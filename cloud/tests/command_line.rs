@@ -258,6 +258,8 @@ fn impossible_rules_get_a_sentence() {
     assert!(line.contains("chow") && line.contains("dssd") && line.contains("only the exact rule"), "{line}");
     let line = complaint(&["generate", "--local", "--gate", "token-cascade", "--gate-threshold", "2", PROMPT]);
     assert!(line.contains("cascade's α must be from 0 to 1"), "{line}");
+    let line = complaint(&["generate", "--local", "--scheme", "ahead", "--gate", "token-cascade", PROMPT]);
+    assert!(line.contains("--scheme ahead has no rounds, which gates"), "{line}");
 }
 
 #[test]

@@ -19,6 +19,8 @@ use crate::workspace::Workspace;
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bench {
+    /// How many sessions one core of a large target serves.
+    Capacity,
     /// Bits and time of the codes.
     Codec,
     /// Decoding in the browser beside wllama's and candle's.
@@ -39,12 +41,22 @@ pub enum Bench {
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 8] =
-        [Self::Codec, Self::Edge, Self::Link, Self::Native, Self::Rules, Self::Sampling, Self::Schemes, Self::Serve];
+    pub const ALL: [Self; 9] = [
+        Self::Capacity,
+        Self::Codec,
+        Self::Edge,
+        Self::Link,
+        Self::Native,
+        Self::Rules,
+        Self::Sampling,
+        Self::Schemes,
+        Self::Serve,
+    ];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Capacity => "capacity",
             Self::Codec => "codec",
             Self::Edge => "edge",
             Self::Link => "link",
@@ -63,7 +75,7 @@ impl Bench {
 
     /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
     pub const fn has_quick_form(self) -> bool {
-        matches!(self, Self::Edge | Self::Link | Self::Native | Self::Serve)
+        matches!(self, Self::Capacity | Self::Edge | Self::Link | Self::Native | Self::Serve)
     }
 
     /// Measures, prints tables and leaves them in target/bench.
@@ -71,6 +83,7 @@ impl Bench {
         let folder = workspace.target().join("bench");
         fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         match self {
+            Self::Capacity => capacity(workspace, &folder, quick),
             Self::Codec => codec(workspace, &folder),
             Self::Edge => edge(workspace, &folder, quick),
             Self::Link => link(workspace, &folder, quick),
@@ -162,6 +175,14 @@ fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let mut command = bench_program(workspace, Bench::Native);
     command.arg(folder).args(engines).args(quick.then_some("quick"));
     process::run(&mut command)
+}
+
+/// The target costs what 1.1 billion parameters do.
+fn capacity(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let binary = server::build(workspace)?;
+    let target = pair::grow(workspace, "target", "1.1B")?;
+    let form = quick.then_some("quick");
+    process::run(bench_program(workspace, Bench::Capacity).arg(folder).arg(binary).arg(target).args(form))
 }
 
 /// The server is a process of its own.

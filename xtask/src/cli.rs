@@ -39,10 +39,13 @@ Usage: cargo xtask <command>
                        the targets are frame, payload, edge, cloud and session
 
   bench WHAT           measurements, as tables and plots in target/bench
+      capacity [quick] how many sessions one core of a 1.1B target serves, alone, drafting itself and with guesses;
+                       half an hour
       codec            bits and time per token of the codes, here and in Chromium
       edge [quick]     decoding in Chromium beside wllama's and candle's, on random weights in the shapes of drafts,
                        which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
-      link [quick]     the page against the server alone in Chromium, over emulated rates and round trips; ten minutes
+      link [quick]     the page against the server alone in Chromium, over emulated rates and round trips, with targets
+                       of three sizes: two hours, quick half of one; 1.3 GB of disk
       native [quick]   the server's passes on this processor beside llama.cpp's and candle's, on random weights in
                        real shapes, which take 2 GB of disk; twenty minutes, and the first time as many to build
                        the others from PyPI and crates.io

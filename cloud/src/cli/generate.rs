@@ -4,11 +4,13 @@ use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, TextStream};
 use outrider_speculation::{
-    judge::rules::RuleError,
     policy::{control::StopRule, gate::Gate},
     session::{
         edge::{Mode, Settings, Speculation},
-        options::numbers::{MAX_NEW_TOKENS, SEED, TEMPERATURE, TOP_K, TOP_P},
+        options::{
+            SchemeChoice,
+            numbers::{MAX_NEW_TOKENS, SEED, TEMPERATURE, TOP_K, TOP_P},
+        },
     },
     study::statistics::{Report, RoundRecord},
     theory::sprinter::GateRates,
@@ -180,9 +182,12 @@ impl Generate {
 }
 
 impl SettingsArgs {
-    fn settings(&self, cloud_only: bool, explain: bool) -> Result<Settings, RuleError> {
-        let speculation = || Ok(Speculation { explain, ..self.drafting.0.speculation()? });
-        let mode = if cloud_only { Mode::CloudOnly } else { self.drafting.0.mode(speculation()?) };
+    fn settings(&self, cloud_only: bool, explain: bool) -> Result<Settings, CommandError> {
+        let speculation = Speculation { explain, ..self.drafting.0.speculation()? };
+        if !cloud_only && self.drafting.0.scheme == SchemeChoice::Ahead && speculation.guarantee().lossy {
+            return Err("--scheme ahead has no rounds, which gates and lossy rules need".into());
+        }
+        let mode = if cloud_only { Mode::CloudOnly } else { self.drafting.0.mode(speculation) };
         Ok(Settings {
             mode,
             sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },

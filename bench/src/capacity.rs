@@ -1,0 +1,324 @@
+//! `cargo xtask bench capacity`: how many sessions one core of a large target serves.
+//!
+//! ```text
+//! capacity FOLDER OUTRIDER TARGET [quick]     measures; results go to FOLDER
+//! ```
+//!
+//! The server has one thread for its models; those who ask it run on what is left of the machine. Edges cost nothing
+//! but the time that is waited for each of their drafts: what their draft model guesses was computed before. Every text
+//! is the same in every way of writing it; a session that gets another one is an error.
+
+use std::{
+    fmt::Write,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{SinkExt, StreamExt};
+use outrider_cloud::pair::PairPaths;
+use outrider_codec::{
+    frame::{Frame, Guesses, Hello, Request, SamplingParameters},
+    scheme::{Drafts, Scheme, SchemeParameters},
+};
+use outrider_models::{Chunk, Model, Tokenizer};
+use outrider_speculation::sample::{Distribution, SharedNoise};
+use serde::Serialize;
+use tokio::{task::JoinSet, time};
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::{pair::beginnings, passes::Failure, report, samples::digits, serve::process::Server};
+
+const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 1.0 };
+/// Tokens of a text.
+const TOKENS: u32 = 64;
+/// How far ahead of the text an edge guesses, and how long a guess takes it.
+const LEAD: usize = 6;
+const DRAFT: Duration = Duration::from_millis(1);
+/// No answer takes that long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs it with the arguments behind its name.
+pub fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let (folder, outrider, target, quick) = match *arguments {
+        [folder, outrider, target] => (folder, outrider, target, false),
+        [folder, outrider, target, "quick"] => (folder, outrider, target, true),
+        _ => return Err("a folder, the server's executable, a target and perhaps `quick` are expected".into()),
+    };
+    let bench = Bench {
+        folder: folder.into(),
+        outrider: outrider.into(),
+        target: target.into(),
+        levels: if quick { &[1, 2, 4, 8] } else { &[1, 2, 3, 4, 6, 8, 12, 16, 24] },
+        time: Duration::from_secs(if quick { 12 } else { 30 }),
+    };
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(bench.run())
+}
+
+struct Bench {
+    folder: PathBuf,
+    outrider: PathBuf,
+    target: String,
+    levels: &'static [usize],
+    time: Duration,
+}
+
+/// How texts are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+enum Way {
+    Alone,
+    OwnDrafts,
+    Guesses,
+    Both,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Alone, Self::OwnDrafts, Self::Guesses, Self::Both];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "the server alone",
+            Self::OwnDrafts => "its own drafts",
+            Self::Guesses => "guesses",
+            Self::Both => "guesses and its own drafts",
+        }
+    }
+
+    fn own_draft(self) -> &'static str {
+        if matches!(self, Self::OwnDrafts | Self::Both) { "auto" } else { "off" }
+    }
+
+    fn guesses(self) -> bool {
+        matches!(self, Self::Guesses | Self::Both)
+    }
+}
+
+/// A text, and what the draft model guesses at each of its positions.
+struct Text {
+    seed: u64,
+    prompt: Vec<u32>,
+    /// Prompt included; empty until it has been written once.
+    ids: Vec<u32>,
+    guesses: Vec<u32>,
+}
+
+/// What so many sessions at a time got.
+#[derive(Serialize)]
+struct Level {
+    way: Way,
+    sessions: usize,
+    tokens_per_second: f64,
+    /// Of the session that got least.
+    least: f64,
+    passes_per_token: f64,
+    rows_per_token: f64,
+}
+
+impl Bench {
+    async fn run(self) -> Result<(), Failure> {
+        let pair = PairPaths::default();
+        let (draft, tokenizer) = (pair.draft()?, pair.tokenizer()?);
+        let hello = Hello { vocab_size: draft.config().vocab_size as u32, tokenizer_hash: tokenizer.fingerprint() };
+        let texts = self.texts(&draft, &tokenizer, &hello).await?;
+        let mut levels: Vec<Level> = Vec::new();
+        for &sessions in self.levels {
+            for way in Way::ALL {
+                levels.push(self.level(way, sessions, &hello, &texts).await?);
+                println!("{sessions} sessions, {}", way.name());
+            }
+        }
+        report::write(&self.folder, "capacity", &tables(&levels)?, serde_json::to_value(&levels)?, None)
+    }
+
+    fn server(&self, way: Way) -> Result<Server, Failure> {
+        let flags = ["--threads", "1", "--target", &self.target, "--own-draft", way.own_draft()];
+        Server::start(&self.outrider, &flags)
+    }
+
+    /// Texts as the target writes them alone, and the draft model's guesses at them.
+    async fn texts(&self, draft: &Model, tokenizer: &Tokenizer, hello: &Hello) -> Result<Vec<Arc<Text>>, Failure> {
+        let server = self.server(Way::Alone)?;
+        let mut texts = Vec::new();
+        for (seed, beginning) in (1..).zip(beginnings(8).iter().take(8)) {
+            let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, beginning)?;
+            let mut text = Text { seed, ids: prompt.clone(), prompt, guesses: Vec::new() };
+            let written = Session::open(&server, hello).await?.write(&text, false, None).await?;
+            text.ids.extend(written);
+            text.guesses = guesses(draft, &text)?;
+            texts.push(Arc::new(text));
+        }
+        Ok(texts)
+    }
+
+    /// So many sessions, each beginning a text when it has ended one, until the time is over.
+    async fn level(&self, way: Way, sessions: usize, hello: &Hello, texts: &[Arc<Text>]) -> Result<Level, Failure> {
+        let server = self.server(way)?;
+        let mut players = JoinSet::new();
+        let start = Instant::now();
+        let end = start + self.time;
+        for offset in 0..sessions {
+            let (mut session, texts) = (Session::open(&server, hello).await?, texts.to_vec());
+            players.spawn(async move {
+                let mut tokens = 0;
+                for text in texts.iter().cycle().skip(offset) {
+                    let written = session.write(text, way.guesses(), Some(end)).await?;
+                    tokens += written.len();
+                    if Instant::now() >= end {
+                        break;
+                    }
+                }
+                Ok::<usize, Failure>(tokens)
+            });
+        }
+        let mut tokens = Vec::new();
+        while let Some(played) = players.join_next().await {
+            tokens.push(played?? as f64);
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let counted = server.metrics().await?;
+        let all: f64 = tokens.iter().sum();
+        Ok(Level {
+            way,
+            sessions,
+            tokens_per_second: all / seconds,
+            least: tokens.iter().copied().fold(f64::INFINITY, f64::min) / seconds,
+            passes_per_token: counted.value("outrider_passes_total") / all,
+            rows_per_token: counted.value("outrider_run_rows_sum") / all,
+        })
+    }
+}
+
+/// What the draft model makes of the shared noise at each position behind the prompt.
+fn guesses(draft: &Model, text: &Text) -> Result<Vec<u32>, Failure> {
+    let mut cache = draft.new_cache();
+    let positions: Vec<usize> = (text.prompt.len() - 1..text.ids.len() - 1).collect();
+    let logits = draft.forward(&mut [Chunk { cache: &mut cache, tokens: &text.ids, positions: &positions }])?;
+    let noise = SharedNoise::new(text.seed);
+    let mut guesses = text.prompt.clone();
+    for row in logits[0].iter() {
+        guesses.push(noise.choose_from(guesses.len(), &Distribution::new(row, &SAMPLING)?));
+    }
+    Ok(guesses)
+}
+
+/// A connection.
+struct Session {
+    socket: tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>,
+    generation: u32,
+    vocab_size: u32,
+}
+
+impl Session {
+    async fn open(server: &Server, hello: &Hello) -> Result<Self, Failure> {
+        let (socket, _) = tokio_tungstenite::connect_async_with_config(server.session_url(), None, true).await?;
+        let mut session = Self { socket, generation: 0, vocab_size: hello.vocab_size };
+        session.send(&Frame::Hello(hello.clone())).await?;
+        match session.receive().await? {
+            Frame::Welcome(_) => Ok(session),
+            other => Err(format!("the server answered {other:?}").into()),
+        }
+    }
+
+    async fn send(&mut self, frame: &Frame) -> Result<(), Failure> {
+        Ok(self.socket.send(Message::Binary(frame.encode().into())).await?)
+    }
+
+    async fn receive(&mut self) -> Result<Frame, Failure> {
+        match time::timeout(PATIENCE, self.socket.next()).await? {
+            Some(Ok(Message::Binary(bytes))) => Ok(Frame::decode(&bytes)?),
+            other => Err(format!("the server ended a session: {other:?}").into()),
+        }
+    }
+
+    /// Has a text written, with guesses or without, and ends it early where the time is over. Gives the tokens.
+    async fn write(&mut self, text: &Text, guesses: bool, end: Option<Instant>) -> Result<Vec<u32>, Failure> {
+        self.generation += 1;
+        let generation = self.generation;
+        let request = Request {
+            generation,
+            sampling: SAMPLING,
+            seed: text.seed,
+            max_new_tokens: TOKENS,
+            tokens: text.prompt.clone(),
+        };
+        self.send(&Frame::Generate(request)).await?;
+        let scheme = Scheme::new(SchemeParameters::Coupled, self.vocab_size)?;
+        let mut written = text.prompt.clone();
+        // Behind what was guessed of the chain, and when the edge will have drafted that.
+        let (mut chain, mut guessed, mut ready) = (0, 0, Instant::now());
+        loop {
+            let limit = text.guesses.len().saturating_sub(1).min(written.len() + LEAD);
+            let is_right = |position: usize| text.guesses[position] == text.ids[position];
+            // A chain ends with its first wrong guess, or goes on; behind the text a new one begins.
+            let is_new = guessed <= written.len();
+            let is_broken = guessed > 0 && !is_right(guessed - 1);
+            if guesses && (is_new || !is_broken) && guessed < limit {
+                let position = if is_new { written.len() } else { guessed };
+                chain += u32::from(is_new);
+                // Up to the first that is wrong: what follows it is of no use to anybody.
+                let right = (position..limit).take_while(|&position| is_right(position)).count();
+                let count = (right + 1).min(limit.saturating_sub(position));
+                if count > 0 {
+                    ready = ready.max(Instant::now()) + DRAFT * count as u32;
+                    time::sleep_until(ready.into()).await;
+                    let payload =
+                        scheme.encode_round(&Drafts::Ids(text.guesses[position..position + count].to_vec()))?;
+                    let (position, count) = (position as u32, count as u8);
+                    self.send(&Frame::Guesses(Guesses { generation, chain, position, patience: 0, count, payload }))
+                        .await?;
+                    guessed = (position + u32::from(count)) as usize;
+                }
+            }
+            match self.receive().await? {
+                Frame::Tokens(tokens) if tokens.generation == generation => {
+                    written.extend(tokens.ids);
+                    let known = text.ids.len() > text.prompt.len();
+                    if known && !text.ids.starts_with(&written) {
+                        return Err("the server wrote another text than alone".into());
+                    }
+                    let is_over = end.is_some_and(|end| Instant::now() >= end);
+                    if tokens.finish.is_some() || is_over {
+                        if tokens.finish.is_none() {
+                            self.send(&Frame::Cancel { generation }).await?;
+                        }
+                        return Ok(written.split_off(text.prompt.len()));
+                    }
+                }
+                Frame::Tokens(_) => {}
+                other => return Err(format!("the server answered {other:?}").into()),
+            }
+        }
+    }
+}
+
+fn tables(levels: &[Level]) -> Result<String, Failure> {
+    let one =
+        levels.iter().find(|level| level.way == Way::Alone && level.sessions == 1).map_or(0.0, |level| level.least);
+    let wanted = one / 2.0;
+    let mut text = format!(
+        "The built-in target grown to 1.1B: the cost of such a model, the text and the acceptance rate of the small one. \
+         One thread for the server's models; guesses come {LEAD} ahead at most, each {} ms after the one before. Every \
+         session writes {TOKENS} tokens after {TOKENS}, at T = 0.7.\n\n\
+         A session alone gets {} tokens/s; r is half of that, {}.\n\n\
+         | way | sessions that get r each | tokens/s of all, then |\n|---|--:|--:|\n",
+        DRAFT.as_millis(),
+        digits(one),
+        digits(wanted)
+    );
+    for way in Way::ALL {
+        let served = levels.iter().filter(|level| level.way == way && level.least >= wanted);
+        let most = served.max_by_key(|level| level.sessions);
+        let (sessions, tokens) = most.map_or((0, 0.0), |level| (level.sessions, level.tokens_per_second));
+        writeln!(text, "| {} | {sessions} | {} |", way.name(), digits(tokens))?;
+    }
+    text.push_str(
+        "\n| sessions | way | tokens/s of all | of the slowest | forward passes / token | rows / token |\n\
+         |--:|---|--:|--:|--:|--:|\n",
+    );
+    for Level { way, sessions, tokens_per_second, least, passes_per_token, rows_per_token } in levels {
+        let name = way.name();
+        let [all, least] = [*tokens_per_second, *least].map(digits);
+        writeln!(text, "| {sessions} | {name} | {all} | {least} | {passes_per_token:.2} | {rows_per_token:.2} |")?;
+    }
+    Ok(text)
+}
