@@ -3,7 +3,10 @@
 //! With the noise of the text it drafts the very tokens that an edge with the same model would. They change how fast the
 //! text comes, and nothing of it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use outrider_speculation::{
     Forward,
@@ -63,7 +66,7 @@ impl OwnDraft {
         match self.policy {
             OwnDraftPolicy::Off => f64::INFINITY,
             OwnDraftPolicy::On => 0.0,
-            OwnDraftPolicy::Auto => goodput * self.engine.rates.run(),
+            OwnDraftPolicy::Auto => goodput * self.engine.rates.wait(),
         }
     }
 }
@@ -114,12 +117,17 @@ impl Drafter {
             self.read.truncate(keep);
             let forward = Forward { keep, tokens: text[keep..].to_vec(), rows: 1 };
             let round = Arc::new(Round::ahead(*sampling, *seed, text.len(), Vec::new()));
+            let (is_short, began) = (forward.tokens.len() == 1, Instant::now());
             let NextToken::Token(token) = self.slot.judge(Pass { forward, round }).await?.next else { break };
+            // The first also reads what was written meanwhile.
+            if is_short {
+                self.slot.engine().rates.answered(began.elapsed());
+            }
             self.read.extend(&text[keep..]);
             text.push(token);
         }
         let drafts = text.split_off(written);
-        self.target.spent(Duration::from_secs_f64(self.slot.engine().rates.run() * drafts.len() as f64));
+        self.target.spent(Duration::from_secs_f64(self.slot.engine().rates.wait() * drafts.len() as f64));
         Ok(drafts)
     }
 }

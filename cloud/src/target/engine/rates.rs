@@ -26,6 +26,8 @@ struct Measured {
     /// Seconds in which the machine was busy with tokens to come, and the tokens that came; old ones count less.
     busy: f64,
     tokens: f64,
+    /// From a short pass being asked for to its judgement: what one session waits.
+    wait: f64,
 }
 
 impl Rates {
@@ -57,6 +59,19 @@ impl Rates {
     /// Runs gave so many tokens.
     pub(crate) fn wrote(&self, tokens: usize) {
         self.measured().tokens += tokens as f64;
+    }
+
+    /// So long a pass of one row took, from when it was asked for.
+    pub(crate) fn answered(&self, after: Duration) {
+        let mut measured = self.measured();
+        let before = if measured.wait == 0.0 { after.as_secs_f64() } else { measured.wait };
+        measured.wait = before + WEIGHT * (after.as_secs_f64() - before);
+    }
+
+    /// Seconds of such a pass, or of a run if that is longer.
+    pub(crate) fn wait(&self) -> f64 {
+        let wait = self.measured().wait;
+        wait.max(self.run())
     }
 
     /// The machine was busy with something else for the tokens' sake.
