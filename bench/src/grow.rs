@@ -14,8 +14,8 @@
 //!   which are zero.
 //!
 //! The vocabulary stays, since the text does; layers are added until there are as many parameters as the size says.
-//! What it costs is a real model's. What it writes is the small pair's, so the acceptance rate is the small pair's, too:
-//! say so wherever a figure of it stands.
+//! What it costs is a real model's. What it writes is the small pair's, and so is the acceptance rate: say so wherever a
+//! figure of it stands.
 
 use std::{
     fs::{self, File},

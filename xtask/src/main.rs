@@ -1,11 +1,11 @@
 //! The repository's habits, as `cargo xtask <command>`: run the demo, run every test, run every check, fuzz,
 //! measure.
 //!
-//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`], [`pair`] and [`check`] are the
-//! commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`], [`chromium`],
-//! [`cuda`] and [`mod@openai`] find or install what building and testing ask of the machine; [`workspace`],
-//! [`process`], [`lockfile`] and [`version`] are what these stand on. Every failure ends in one sentence on stderr and
-//! exit status 1.
+//! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`], [`pair`] and
+//! [`check`] are the commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`],
+//! [`chromium`], [`cuda`] and [`mod@openai`] find or install what building and testing ask of the machine;
+//! [`workspace`], [`process`], [`lockfile`] and [`version`] are what these stand on. Every failure ends in one sentence
+//! on stderr and exit status 1.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
 
 mod bench;

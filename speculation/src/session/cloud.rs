@@ -12,8 +12,8 @@
 //!      otherwise: the session checks what it is handed.
 //!    - `Hold`: guesses are on their way that spare the target work. Unless another output comes before, call
 //!      [`end_hold`](CloudSession::end_hold) after so long.
-//!    - `Draft`: have the server's own draft model guess, and call [`handle_drafts`](CloudSession::handle_drafts). It is
-//!      asked for where [`set_prices`](CloudSession::set_prices) says that there is one.
+//!    - `Draft`: have the server's own draft model guess, and call [`handle_drafts`](CloudSession::handle_drafts).
+//!      [`set_prices`](CloudSession::set_prices) says whether there is one.
 //!    - `Close`: send nothing more, close the connection, free the cache.
 //! 4. When the connection is gone, do not poll any more. If the session [is worth
 //!    keeping](CloudSession::is_worth_keeping) keep it, and its cache, for a while; the judgement of the pass under way

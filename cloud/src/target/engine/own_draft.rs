@@ -1,7 +1,7 @@
 //! The server's own drafts: the draft model beside the target, for sessions whose edges have not guessed in time.
 //!
-//! With the noise of the text it drafts the very tokens that an edge with the same model would. They change how fast the
-//! text comes, and nothing of it.
+//! With the noise of the text it drafts the very tokens that an edge with the same model would. They change how fast
+//! the text comes, and nothing of it.
 
 use std::{
     sync::Arc,

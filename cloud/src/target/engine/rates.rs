@@ -7,8 +7,8 @@ use std::{
 
 /// Weight of the last run.
 const WEIGHT: f64 = 0.03;
-/// What a further row is taken to cost, as a share of a run of one row, until runs of different sizes were seen; and how
-/// much is known then, as a variance of rows.
+/// What a further row is taken to cost, as a share of a run of one row, until runs of different sizes were seen; and
+/// how much is known then, as a variance of rows.
 const ROW_COST: f64 = 0.06;
 const PRIOR: f64 = 0.5;
 
