@@ -21,6 +21,8 @@ const SIMULATED: usize = 256;
 /// What a plan has to promise over drafting without patience to be taken, and drafting over none.
 const WORTH_WAITING: f64 = 1.03;
 const WORTH_DRAFTING: f64 = 1.02;
+/// Below this share of the speed of the target alone guesses slow it down; what is above is the measurement's own.
+const NOT_SLOWER: f64 = 0.98;
 /// Tokens of a stretch with guesses, after which plans are made anew.
 const PLANNED: usize = 24;
 /// Tokens of a stretch without: of a look at how fast the target is, after so many with guesses; and of a rest, at
@@ -28,7 +30,7 @@ const PLANNED: usize = 24;
 const LOOK: usize = 8;
 const LOOK_AFTER: usize = 16;
 const REST: usize = 96;
-const LONGEST_REST: usize = 384;
+const LONGEST_REST: usize = 768;
 /// Round trips that are kept, of which the shortest counts.
 const TRIPS: usize = 8;
 /// Weight of the last observation of a time.
@@ -158,6 +160,9 @@ pub struct Pace {
     alone: Option<f64>,
     pass: Option<f64>,
     draft: Option<f64>,
+    /// The link's round trip by the first token of this text, and by guesses: these include what a guess waited for the
+    /// pass under way.
+    first_trip: Option<f64>,
     trips: VecDeque<f64>,
     acceptance: AcceptanceRate,
 }
@@ -176,6 +181,12 @@ struct Stretch {
 impl Stretch {
     fn new(length: usize) -> Self {
         Self { skipped: length / 3, since: None, tokens: 0, length }
+    }
+
+    /// A text ends: the stretch goes on in the next one, whose first tokens it skips.
+    fn pause(&mut self) {
+        let length = self.length.saturating_sub(self.tokens).max(1);
+        *self = Self { skipped: LOOK / 3, since: None, tokens: 0, length };
     }
 
     /// Tokens were written. Gives tokens per second once the stretch is over.
@@ -204,6 +215,7 @@ impl Pace {
             alone: None,
             pass: None,
             draft: None,
+            first_trip: None,
             trips: VecDeque::new(),
             acceptance: AcceptanceRate::default(),
         }
@@ -214,9 +226,13 @@ impl Pace {
         if self.fixed != fixed {
             *self = Self { fixed, plan: fixed.unwrap_or(Plan::AT_ONCE), rests: false, ..self.clone() };
         }
-        // The link and the text are others, perhaps: what rested is soon tried again.
-        self.stretch = Stretch::new(if self.rests { LOOK } else { PLANNED });
-        self.rest = REST;
+        self.stretch.pause();
+        self.first_trip = None;
+    }
+
+    /// The first token came so long after it was asked for, of a pass that took so long.
+    pub fn began(&mut self, after: Duration, pass: Duration) {
+        self.first_trip = Some(after.saturating_sub(pass).as_secs_f64());
     }
 
     /// How guesses are sent now.
@@ -270,12 +286,13 @@ impl Pace {
         if self.rests {
             follow(&mut self.alone, speed);
             (self.rests, self.since_rest) = (false, 0);
-            // What was not worth it is tried at once, without patience.
-            (self.plan, self.stretch) = (plan.unwrap_or(Plan::AT_ONCE), Stretch::new(PLANNED));
+            // What does not promise anything is tried all the same, shortly: it is how conditions are measured.
+            let length = if plan.is_some() { PLANNED } else { LOOK };
+            (self.plan, self.stretch) = (plan.unwrap_or(Plan::AT_ONCE), Stretch::new(length));
             return;
         }
         self.since_rest += 1;
-        let is_slower = self.alone.is_some_and(|alone| speed < alone);
+        let is_slower = self.alone.is_some_and(|alone| speed < NOT_SLOWER * alone);
         if is_slower || plan.is_none() {
             (self.rests, self.stretch) = (true, Stretch::new(self.rest));
             self.rest = (2 * self.rest).min(LONGEST_REST);
@@ -289,7 +306,7 @@ impl Pace {
 
     /// All that is measured, once all is.
     pub fn conditions(&self) -> Option<Conditions> {
-        let round_trip = self.trips.iter().copied().reduce(f64::min)?;
+        let round_trip = self.trips.iter().copied().chain(self.first_trip).reduce(f64::min)?;
         Some(Conditions { pass: self.pass?, draft: self.draft?, round_trip, acceptance: self.acceptance })
     }
 }

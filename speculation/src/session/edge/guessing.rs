@@ -236,6 +236,9 @@ impl Guessing {
             ));
         }
         let pass = Duration::from_micros(100) * tokens.pass;
+        if let Some(after) = books.ledger.awaited(received.at).filter(|_| !pass.is_zero()) {
+            self.pace.began(after, pass);
+        }
         if let Some(sent) = self.frames.hear(tokens.heard) {
             self.pace.answered(received.at.saturating_sub(sent), pass);
         }

@@ -56,6 +56,11 @@ impl Ledger {
         self.statistics.uplink_bits += bits;
     }
 
+    /// How long ago the generation began, if nothing has been written yet.
+    pub(super) fn awaited(&self, now: Duration) -> Option<Duration> {
+        (self.statistics.tokens == 0).then(|| now.saturating_sub(self.started))
+    }
+
     /// A frame of guesses of so many bits went out.
     pub(super) fn told(&mut self, bits: usize) {
         self.sent(bits);
