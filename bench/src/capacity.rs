@@ -298,7 +298,7 @@ fn tables(levels: &[Level]) -> Result<String, Failure> {
     let mut text = format!(
         "The built-in target grown to 1.1B: the cost of such a model, the text and the acceptance rate of the small one. \
          One thread for the server's models; guesses come {LEAD} ahead at most, each {} ms after the one before. Every \
-         session writes {TOKENS} tokens after {TOKENS}, at T = 0.7.\n\n\
+         session writes {TOKENS} tokens after eight words, at T = 0.7.\n\n\
          A session alone gets {} tokens/s; r is half of that, {}.\n\n\
          | way | sessions that get r each | tokens/s of all, then |\n|---|--:|--:|\n",
         DRAFT.as_millis(),

@@ -33,6 +33,12 @@ const ways = [
   { name: 'ahead and own drafts', helped: true, options: { scheme: 'ahead' } },
 ];
 
+/** What is written down of a generation. */
+const kept = [
+  ...['tokens', 'elapsedMs', 'draftMs', 'serverPasses', 'inTime'],
+  ...['drafted', 'judged', 'accepted', 'uplinkBits', 'downlinkBits'],
+];
+
 /** In the page: one generation over one link. */
 async function generate([prompt, options, link]) {
   globalThis.outrider.setLink(link);
@@ -74,10 +80,14 @@ try {
             const summary = await run(way, prompt, seed + 1, link);
             text ??= summary.text;
             if (summary.text !== text) throw new Error(`${way.name} wrote another text at ${roundTripMs} ms`);
-            runs[index].push(summary);
+            runs[index].push(Object.fromEntries(kept.map((key) => [key, summary[key]])));
           }
         }
-        links.push({ megabits: rate, roundTripMs, ways: ways.map(({ name }, i) => ({ name, runs: runs[i] })) });
+        links.push({
+          megabits: rate,
+          roundTripMs,
+          ways: ways.map(({ name }, i) => ({ name, runs: runs[i] })),
+        });
         console.error(`${name}: ${rate} Mbit/s, ${roundTripMs} ms`);
       }
     }
