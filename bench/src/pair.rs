@@ -80,7 +80,7 @@ impl Pair {
     ) -> Result<Vec<Session>, Failure> {
         let mut sessions = Vec::new();
         for (prompt, seed) in prompts.iter().zip(1..) {
-            // A closed session gives its seat back a little later.
+            // A closed session gives its slot back a little later.
             let transport = loop {
                 match Transport::local(&self.engine, self.target.clone()) {
                     Some(transport) => break transport,

@@ -40,7 +40,7 @@ pub const MAX_DRAFT_TOKENS: u8 = 16;
 /// How a server differs from one that lets everybody in.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Seats.
+    /// Slots.
     pub sessions: usize,
     /// Bounds on a session.
     pub limits: Limits,
