@@ -8,13 +8,13 @@
 //! A grown model computes what the small one does (Chen, Goodfellow & Shlens, "Net2Net", 2016: function-preserving), in
 //! more dimensions, heads, units and layers:
 //!
-//! - The residual stream has more dimensions, all zero: nobody writes to them. RMSNorm divides by the mean over all, so
-//!   its weights are scaled by √(H/H′) and its ε by H/H′.
+//! - The residual stream has more dimensions, all zero: nobody writes to them. RMSNorm divides by the mean over all,
+//!   so its weights are scaled by √(H/H′) and its ε by H/H′.
 //! - Added heads, units and layers have matrices as drawn at random, but for those that write to the residual stream,
 //!   which are zero.
 //!
 //! The vocabulary stays, since the text does; layers are added until there are as many parameters as the size says.
-//! What it costs is a real model's. What it writes is the small pair's, and so is the acceptance rate: say so wherever a
+//! What it costs is a real model's. What it writes is the small pair's, and so is the acceptance rate: say so where a
 //! figure of it stands.
 
 use std::{

@@ -15,7 +15,7 @@ use crate::{
     curves::{self, Bounds, Curve, Mark, Panel},
     passes::Failure,
     report,
-    samples::{Samples, digits},
+    samples::{Samples, array, digits},
 };
 
 /// Runs it with the arguments behind its name.
@@ -264,8 +264,4 @@ fn flight_panel(links: &[&Link]) -> Option<Panel> {
         bounds: Bounds { x: (0.0, longest), y: (0.0, most * 1.05) },
         curves,
     })
-}
-
-fn array(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde_json::Value;
+
 /// Median and range of repeated measurements of one thing.
 #[derive(Debug, Clone, Copy)]
 pub struct Samples {
@@ -50,4 +52,9 @@ pub fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values
+}
+
+/// The elements, if it is an array.
+pub fn array(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
 }

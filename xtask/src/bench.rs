@@ -122,7 +122,8 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let package = workspace.web().join("npm");
     ahead(workspace, &binary, &page, folder, quick, &interrupt)?;
-    let mut server = Running::start(&mut server::command(workspace, &binary, address, &package))?;
+    let mut serve = server::command(workspace, &binary, address, &package);
+    let mut server = Running::start(serve.args(["--own-draft", "off"]))?;
     server::wait_until_healthy(&mut server, address, &interrupt)?;
     let mut measure = page.node("e2e/link/bench.mjs");
     measure.arg(format!("http://{address}")).arg(folder.join("link-measured.json")).args(quick.then_some("quick"));

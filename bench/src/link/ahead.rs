@@ -4,10 +4,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::array;
 use crate::{
     passes::Failure,
-    samples::{Samples, digits},
+    samples::{Samples, array, digits},
 };
 
 /// Ways to write a text over one link; the server alone comes first.

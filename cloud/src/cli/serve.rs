@@ -74,9 +74,9 @@ pub struct Serve {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: DeviceName,
     /// Whether the server drafts itself for texts that the target writes and no client has guessed in time, the API's
-    /// among them: off; on, as if drafting cost nothing; auto, where it raises the tokens per second of all sessions.
-    /// The text is the same. It drafts with the draft model on the CPU, whose KV caches may take as much as --kv-memory
-    /// again
+    /// among them: off; on, as if drafting cost nothing; auto, where by measured times that promises more tokens a
+    /// second. The text is the same. It drafts with the draft model on the CPU, whose KV caches may take as much as
+    /// --kv-memory again
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = OwnDraftPolicy::Auto)]
     own_draft: OwnDraftPolicy,
     /// What the API calls the target; the name of its file or folder if not given

@@ -18,9 +18,8 @@ use tokio::sync::oneshot;
 use super::{
     backend::{Answer, Backend},
     error::EngineError,
-    own_draft::OwnDraft,
     rates::Rates,
-    settings::{EngineSettings, LEAST_BATCH_ROWS},
+    settings::{EngineSettings, LEAST_BATCH_ROWS, OwnDraftPolicy},
     thread::{Job, Thread},
 };
 use crate::metrics::Metrics;
@@ -35,6 +34,13 @@ pub struct Engine {
     metrics: Arc<Metrics>,
     pub(super) rates: Arc<Rates>,
     pub(super) own_draft: Option<OwnDraft>,
+}
+
+/// A draft model that the sessions of a target share.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnDraft {
+    pub(super) engine: Box<Engine>,
+    pub(super) policy: OwnDraftPolicy,
 }
 
 /// A session's slot in the engine, with a KV cache of its own when it needs one. Given up when dropped.

@@ -30,8 +30,8 @@ mod thread;
 pub use backend::{Answer, Backend};
 pub use error::EngineError;
 pub use handle::{Engine, Load, ModelSlot};
-pub use own_draft::{Drafter, OwnDraftPolicy};
-pub use settings::{EngineSettings, LEAST_BATCH_ROWS};
+pub use own_draft::Drafter;
+pub use settings::{EngineSettings, LEAST_BATCH_ROWS, OwnDraftPolicy};
 
 #[cfg(test)]
 mod tests;

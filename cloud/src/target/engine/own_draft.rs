@@ -17,38 +17,10 @@ use outrider_speculation::{
 
 use super::{
     error::EngineError,
-    handle::{Engine, ModelSlot},
+    handle::{Engine, ModelSlot, OwnDraft},
     rates::Rates,
+    settings::OwnDraftPolicy,
 };
-
-/// When the server drafts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum OwnDraftPolicy {
-    /// Never.
-    Off,
-    /// As if drafting cost nothing: where it is not the target that waits for it.
-    On,
-    /// Where that raises the tokens per second of all sessions.
-    Auto,
-}
-
-impl OwnDraftPolicy {
-    /// As operators say it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::On => "on",
-            Self::Auto => "auto",
-        }
-    }
-}
-
-/// A draft model that the sessions of a target share.
-#[derive(Debug, Clone)]
-pub(crate) struct OwnDraft {
-    pub(super) engine: Box<Engine>,
-    pub(super) policy: OwnDraftPolicy,
-}
 
 /// A session's slot at the draft model.
 #[derive(Debug)]

@@ -25,3 +25,25 @@ impl Default for EngineSettings {
         Self { sessions: 1024, batch_rows: 256, kv_memory: ByteSize::gib(1) }
     }
 }
+
+/// When the server drafts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum OwnDraftPolicy {
+    /// Never.
+    Off,
+    /// As if drafting cost nothing: where it is not the target that waits for it.
+    On,
+    /// Where that raises the tokens per second of all sessions.
+    Auto,
+}
+
+impl OwnDraftPolicy {
+    /// As operators say it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::On => "on",
+            Self::Auto => "auto",
+        }
+    }
+}

@@ -22,6 +22,10 @@ use crate::policy::goodput::{AcceptanceRate, Prices};
 /// The longest that a pass is held, whatever patience an edge asks for.
 pub const MAX_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Passes without a guess after which the server drafts one whatever it costs: else what drafts cost and how often they
+/// are right would never be measured again.
+const UNMEASURED: usize = 64;
+
 /// The guesses of one generation that await their place in the text.
 #[derive(Debug)]
 pub(super) struct GuessQueue {
@@ -40,6 +44,8 @@ pub(super) struct GuessQueue {
     /// Whether the pass under way judges that.
     judges_own: bool,
     acceptance: AcceptanceRate,
+    /// Passes since anything was compared with what was written.
+    unmeasured: usize,
     /// Frames that came, modulo 256.
     heard: u8,
     patience: Duration,
@@ -69,6 +75,7 @@ impl GuessQueue {
             own: None,
             judges_own: false,
             acceptance,
+            unmeasured: 0,
             heard: 0,
             patience: Duration::ZERO,
             hold: Hold::Due,
@@ -126,8 +133,9 @@ impl GuessQueue {
     /// The guesses at the next tokens that are worth their rows, at most `most`: the edge's, or the server's own if
     /// those are more.
     pub(super) fn choose(&mut self, prices: Prices, most: usize) -> Vec<u32> {
-        let worth = self.acceptance.drafts_paid(prices.row, most);
         let own = self.own.take().unwrap_or_default();
+        let probe = usize::from(self.unmeasured >= UNMEASURED).min(most);
+        let worth = self.acceptance.drafts_paid(prices.row, most).max(probe);
         self.judges_own = own.len() > self.ahead.len();
         if self.judges_own {
             own.into_iter().take(worth).collect()
@@ -150,7 +158,8 @@ impl GuessQueue {
     /// none where the edge's are at hand; asked once a pass.
     pub(super) fn begin_drafting(&self, prices: Prices, most: usize) -> usize {
         let Some(price) = prices.own_draft.filter(|_| self.own.is_none() && self.ahead.is_empty()) else { return 0 };
-        self.acceptance.drafts_paid(price + prices.row, most)
+        let probe = usize::from(self.unmeasured >= UNMEASURED).min(most);
+        self.acceptance.drafts_paid(price + prices.row, most).max(probe)
     }
 
     /// The server has guessed these.
@@ -161,6 +170,8 @@ impl GuessQueue {
     /// Tokens were written behind the end of the text, by a pass that accepted so many of the guesses that it judged.
     pub(super) fn written(&mut self, tokens: &[u32], accepted: usize, judged: usize) {
         (self.hold, self.own) = (Hold::Due, None);
+        let compares = judged > 0 || !self.ahead.is_empty();
+        self.unmeasured = if compares { 0 } else { self.unmeasured + 1 };
         if self.judges_own {
             self.acceptance.observe(accepted, accepted < judged);
         }
@@ -184,8 +195,7 @@ impl GuessQueue {
 
     /// How long the next pass is to be held; asked once a pass.
     pub(super) fn begin_hold(&mut self) -> Option<Duration> {
-        let is_there_something = !self.ahead.is_empty() || self.own.as_ref().is_some_and(|own| !own.is_empty());
-        if self.hold != Hold::Due || self.patience.is_zero() || is_there_something {
+        if self.hold != Hold::Due || self.patience.is_zero() || self.has_guess() {
             return None;
         }
         self.hold = Hold::On;
@@ -194,7 +204,12 @@ impl GuessQueue {
 
     /// Whether the next pass waits.
     pub(super) fn is_held(&self) -> bool {
-        self.hold == Hold::On && self.ahead.is_empty()
+        self.hold == Hold::On && !self.has_guess()
+    }
+
+    /// Whether there is a guess at the next token, anybody's.
+    fn has_guess(&self) -> bool {
+        !self.ahead.is_empty() || self.own.as_ref().is_some_and(|own| !own.is_empty())
     }
 
     /// It has waited long enough.

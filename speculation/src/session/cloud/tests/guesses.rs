@@ -162,6 +162,66 @@ fn what_no_edge_could_guess_ends_the_connection() {
     assert_eq!(session.poll(), None);
 }
 
+#[test]
+fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price() {
+    let mut session = begun();
+    session.set_prices(Prices { row: 0.1, own_draft: Some(0.2) });
+    // The first pass reads the prompt.
+    let first = pass(&mut session);
+    run_pass(&mut session, &first);
+    tokens(&mut session);
+    // α is taken to be 0.7: 0.7³ > 0.3 > 0.7⁴.
+    let Some(CloudOutput::Draft(wanted)) = session.poll() else { panic!("it is worth it") };
+    assert_eq!((wanted.text, wanted.count), (vec![PROMPT, TEXT[0]], 3));
+    assert_eq!(session.poll(), None, "one thing at a time");
+    // The second is wrong.
+    session.handle_drafts(vec![TEXT[1], 0, 0]);
+    let second = pass(&mut session);
+    assert_eq!(second.round.drafts.ids(), [TEXT[1], 0, 0]);
+    run_pass(&mut session, &second);
+    assert_eq!(session.events(), [CloudEvent::Wrote { tokens: 2, judged: 3, accepted: 1, own: true }]);
+    let expected = Tokens { ids: vec![TEXT[1], TEXT[2]], accepted: 1, own: true, ..Tokens::one(1, 2, 0, None) };
+    assert_eq!(tokens(&mut session), expected);
+    // Where the edge has guessed it saves the server the drafting; where drafts cost too much none are made.
+    session.handle_frame(&guesses(1, 4, 0, &[TEXT[3]]));
+    let third = pass(&mut session);
+    assert_eq!(third.round.drafts.ids(), [TEXT[3]]);
+    session.set_prices(Prices { row: 0.1, own_draft: Some(0.9) });
+    run_pass(&mut session, &third);
+    assert!(!tokens(&mut session).own);
+    assert_eq!(pass(&mut session).round.drafts.len(), 0);
+    // What comes for a text that was cancelled meanwhile, or has no tokens, is nothing.
+    let mut session = begun();
+    session.set_prices(Prices { row: 0.1, own_draft: Some(0.2) });
+    let first = pass(&mut session);
+    run_pass(&mut session, &first);
+    tokens(&mut session);
+    assert!(matches!(session.poll(), Some(CloudOutput::Draft(_))));
+    session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
+    session.handle_frame(&Frame::Generate(request(2, &[PROMPT])).encode());
+    session.handle_drafts(vec![V, 1]);
+    assert_eq!(pass(&mut session).forward.tokens, [PROMPT]);
+}
+
+/// Prices and acceptance would else stay what they were once measured, however wrong.
+#[test]
+fn the_server_drafts_now_and_then_whatever_it_costs() {
+    let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, AcceptanceRate::default()).unwrap();
+    let dear = Prices { row: 1.0, own_draft: Some(1.0) };
+    for round in 0..3 {
+        for pass in 0..64 {
+            assert_eq!(queue.begin_drafting(dear, 4), 0, "round {round}, pass {pass}");
+            assert_eq!(queue.choose(dear, 4), []);
+            queue.written(&[1], 0, 0);
+        }
+        assert_eq!((queue.begin_drafting(dear, 4), queue.begin_drafting(dear, 0)), (1, 0));
+        queue.drafted(vec![1]);
+        assert_eq!(queue.choose(dear, 4), [1]);
+        queue.written(&[1, 2], 1, 1);
+    }
+    assert!(queue.acceptance().get() > AcceptanceRate::default().get());
+}
+
 proptest! {
     /// Whatever is guessed, whenever it comes and however often: the text is the target's, and nothing is judged twice.
     #[test]
