@@ -9,10 +9,7 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use super::goodput::AcceptanceRate;
-
-/// What a judged guess adds to a pass, as a share of a pass without any.
-pub const ROW_COST: f64 = 0.06;
+use super::goodput::{AcceptanceRate, ROW_COST};
 
 /// Guesses of a chain in the simulation.
 const LONGEST_CHAIN: usize = 64;

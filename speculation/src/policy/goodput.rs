@@ -8,6 +8,9 @@
 //! would have written λ·b tokens: its [price](Prices). It pays where αⁿ is above that, and the allocation that pays by
 //! its own λ is the best of all (Dinkelbach 1967: a ratio is at its maximum where its parametric difference is zero).
 
+/// What a judged draft commonly adds to a pass, as a share of a pass without any; where it is not measured.
+pub const ROW_COST: f64 = 0.06;
+
 /// Weight of the last draft in the running acceptance rate.
 const WEIGHT: f64 = 0.05;
 /// What is assumed before anything was judged.
@@ -25,7 +28,7 @@ pub struct Prices {
 impl Default for Prices {
     /// Of one session whose rows cost what they commonly do, and no draft model.
     fn default() -> Self {
-        Self { row: 0.06, own_draft: None }
+        Self { row: ROW_COST, own_draft: None }
     }
 }
 

@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
+use outrider_speculation::policy::goodput::ROW_COST;
+
 /// Weight of the last run.
 const WEIGHT: f64 = 0.03;
-/// What a further row is taken to cost, as a share of a run of one row, until runs of different sizes were seen; and
-/// how much is known then, as a variance of rows.
-const ROW_COST: f64 = 0.06;
+/// How much the [usual](ROW_COST) cost of a row counts beside what runs of different sizes say, as a variance of rows.
 const PRIOR: f64 = 0.5;
 
 /// Running means over the runs of a model.

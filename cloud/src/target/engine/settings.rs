@@ -33,7 +33,7 @@ pub enum OwnDraftPolicy {
     Off,
     /// As if drafting cost nothing: where it is not the target that waits for it.
     On,
-    /// Where that raises the tokens per second of all sessions.
+    /// Where by measured times that promises more tokens per second.
     Auto,
 }
 

@@ -134,8 +134,7 @@ impl GuessQueue {
     /// those are more.
     pub(super) fn choose(&mut self, prices: Prices, most: usize) -> Vec<u32> {
         let own = self.own.take().unwrap_or_default();
-        let probe = usize::from(self.unmeasured >= UNMEASURED).min(most);
-        let worth = self.acceptance.drafts_paid(prices.row, most).max(probe);
+        let worth = self.worth(prices.row, most);
         self.judges_own = own.len() > self.ahead.len();
         if self.judges_own {
             own.into_iter().take(worth).collect()
@@ -158,8 +157,13 @@ impl GuessQueue {
     /// none where the edge's are at hand; asked once a pass.
     pub(super) fn begin_drafting(&self, prices: Prices, most: usize) -> usize {
         let Some(price) = prices.own_draft.filter(|_| self.own.is_none() && self.ahead.is_empty()) else { return 0 };
+        self.worth(price + prices.row, most)
+    }
+
+    /// How many guesses are worth their price, or one now and then that is not.
+    fn worth(&self, price: f64, most: usize) -> usize {
         let probe = usize::from(self.unmeasured >= UNMEASURED).min(most);
-        self.acceptance.drafts_paid(price + prices.row, most).max(probe)
+        self.acceptance.drafts_paid(price, most).max(probe)
     }
 
     /// The server has guessed these.
