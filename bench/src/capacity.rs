@@ -69,17 +69,19 @@ enum Way {
     Alone,
     OwnDrafts,
     Guesses,
+    AllGuesses,
     Both,
 }
 
 impl Way {
-    const ALL: [Self; 4] = [Self::Alone, Self::OwnDrafts, Self::Guesses, Self::Both];
+    const ALL: [Self; 5] = [Self::Alone, Self::OwnDrafts, Self::Guesses, Self::AllGuesses, Self::Both];
 
     fn name(self) -> &'static str {
         match self {
             Self::Alone => "the server alone",
             Self::OwnDrafts => "its own drafts",
             Self::Guesses => "guesses",
+            Self::AllGuesses => "guesses, all of them judged",
             Self::Both => "guesses and its own drafts",
         }
     }
@@ -89,7 +91,11 @@ impl Way {
     }
 
     fn guesses(self) -> bool {
-        matches!(self, Self::Guesses | Self::Both)
+        matches!(self, Self::Guesses | Self::AllGuesses | Self::Both)
+    }
+
+    fn judged(self) -> &'static str {
+        if self == Self::AllGuesses { "all" } else { "paid" }
     }
 }
 
@@ -131,8 +137,8 @@ impl Bench {
     }
 
     fn server(&self, way: Way) -> Result<Server, Failure> {
-        let flags = ["--threads", "1", "--target", &self.target, "--own-draft", way.own_draft()];
-        Server::start(&self.outrider, &flags)
+        let drafts = ["--own-draft", way.own_draft(), "--guesses", way.judged()];
+        Server::start(&self.outrider, &[&["--threads", "1", "--target", &self.target][..], &drafts].concat())
     }
 
     /// Texts as the target writes them alone, and the draft model's guesses at them.

@@ -1,7 +1,8 @@
 //! `cargo xtask bench link`: tables and curves of what `web/e2e/link/bench.mjs` measured.
 //!
 //! ```text
-//! link ahead FOLDER       reads FOLDER/ahead-measured.json, which `web/e2e/link/ahead.mjs` wrote
+//! link ahead FOLDER       reads FOLDER/ahead-measured.json and FOLDER/ahead-shared-measured.json, which
+//!                         `web/e2e/link/ahead.mjs` wrote
 //! link report FOLDER      reads FOLDER/link-measured.json
 //! ```
 
@@ -9,7 +10,7 @@ mod ahead;
 
 use std::{fmt::Write, fs, path::Path};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     curves::{self, Bounds, Curve, Mark, Panel},
@@ -24,11 +25,13 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         return Err("`ahead` or `report` and a folder are expected".into());
     };
     let folder = Path::new(folder);
-    let file = if what == "ahead" { "ahead-measured.json" } else { "link-measured.json" };
-    let measured: Value = serde_json::from_str(&fs::read_to_string(folder.join(file))?)?;
+    let read = |file: &str| Ok::<Value, Failure>(serde_json::from_str(&fs::read_to_string(folder.join(file))?)?);
     if what == "ahead" {
-        return report::write(folder, "ahead", &ahead::tables(&measured)?, measured, None);
+        let (apart, shared) = (read("ahead-measured.json")?, read("ahead-shared-measured.json")?);
+        let text = ahead::report(&apart, &shared)?;
+        return report::write(folder, "ahead", &text, json!({ "apart": apart, "shared": shared }), None);
     }
+    let measured = read("link-measured.json")?;
     let links = array(&measured["links"]).map(Link::read).collect::<Result<Vec<_>, _>>()?;
     let text = tables(&links)?;
     report::write(folder, "link", &text, measured, Some(curves::svg(&panels(&links))))

@@ -50,7 +50,7 @@ mod text;
 
 pub use self::{
     error::ApiError,
-    served::Served,
+    served::{Elsewhere, Served},
     template::{ChatTemplate, Message, TemplateError},
 };
 

@@ -208,6 +208,13 @@ pub async fn run(
                     if let Some((since, _)) = hold.take() {
                         slot.metrics().sessions.held.observe((asked - since).as_secs_f64());
                     }
+                    // What reads a text from its beginning. The server's own draft model reads it meanwhile.
+                    if next.forward.keep == 0 && session.may_draft() {
+                        if drafter.is_none() {
+                            drafter = slot.drafter();
+                        }
+                        drafter.iter_mut().for_each(|drafter| drafter.read(&next.forward.tokens));
+                    }
                     let judged = slot.judge(next);
                     work = Some(Box::pin(async { Done::Judged(judged.await) }));
                 }

@@ -244,6 +244,10 @@ fn explained_runs_have_a_table_and_departures_a_line() {
         assert!(printed.contains(line), "{line} in {printed}");
     }
     assert!(!printed.contains("predicted"), "{printed}");
+    let printed = run(&["--explain", "--scheme", "ahead"]);
+    for line in ["way to write", "pass, draft, round trip", "speed-up over the target alone", "promised"] {
+        assert!(printed.contains(line), "{line} in {printed}");
+    }
     assert!(stdout(&outrider(&["generate", "--help"])).contains("makes the server send"));
     assert!(!outrider(&["generate", "--explain", "--cloud-only", PROMPT]).status.success());
 }

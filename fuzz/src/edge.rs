@@ -196,6 +196,10 @@ impl Driver {
     }
 
     fn deliver(&mut self, bytes: &[u8]) {
+        if matches!(Frame::decode(bytes), Ok(Frame::Evidence(_))) {
+            // A verdict that nobody has polled for yet has settled its round: nothing explains it any more.
+            self.drain();
+        }
         if !self.closed {
             self.expected.downlink_bits += bytes.len() * 8;
         }

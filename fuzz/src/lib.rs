@@ -6,6 +6,7 @@
 //! | [`payload`] | a scheme and rounds | the same for payloads and statistics; drafts come back as they were, within the bound |
 //! | [`edge`] | calls and a server that may lie | no panic; what is committed, sent and counted is right |
 //! | [`cloud`] | calls and an edge that may lie | no panic; the cache, what is committed and what is sent are right |
+//! | [`ahead`] | delays, cuts, lies | the text that the target writes is the same, whatever is guessed |
 //! | [`session`] | settings, delays, cancellations | both ends agree; at temperature 0 each token is its model's own |
 //!
 //! Each has one function, `check`, which panics if something is wrong. libFuzzer calls it through the files in
@@ -14,6 +15,7 @@
 //! [`choose`] turns bytes into parameters, [`toy`] into models; [`rules`] is what FORMAT.md says of acceptance rules.
 #![expect(clippy::expect_used, reason = "a panic is how an oracle speaks")]
 
+pub mod ahead;
 pub mod choose;
 pub mod cloud;
 pub mod edge;

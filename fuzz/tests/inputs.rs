@@ -55,4 +55,4 @@ macro_rules! targets {
     )+};
 }
 
-targets! { frame payload edge cloud session }
+targets! { frame payload edge cloud session ahead }

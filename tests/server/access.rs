@@ -9,6 +9,7 @@ use std::{
 
 use outrider_cloud::{
     app::{Access, Caps, EvidencePolicy, Origins, Proxies, Tokens, tls},
+    openai::Elsewhere,
     session::Limits,
 };
 use outrider_codec::{
@@ -259,6 +260,11 @@ async fn a_server_says_what_it_is_and_whether_it_is_ready() {
     let server = Server::start_as(Options { sessions: 1, ..Options::default() }).await;
     let info: Value = serde_json::from_str(&http::get(server.address(), "/v1/info", &[]).await.body).unwrap();
     assert_eq!((&info["vocabSize"], &info["models"]["target"]), (&4096.into(), &"pair".into()));
+    assert_eq!(info["elsewhere"], serde_json::json!([{ "name": "another", "url": "http://127.0.0.1:1/" }]));
+    for wrong in ["http://127.0.0.1/", "a=javascript:alert(1)", "=http://127.0.0.1/", "a=http://one two/"] {
+        let refused: Result<Elsewhere, _> = wrong.parse();
+        assert!(refused.is_err(), "{wrong}");
+    }
     assert_eq!((&info["limits"]["contextLength"], &info["limits"]["sessions"]), (&512.into(), &1.into()));
     assert_eq!(
         (&info["evidence"], &info["instructionSet"]),

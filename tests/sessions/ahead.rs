@@ -24,7 +24,7 @@ fn settings(mode: Mode, temperature: f32, seed: u64) -> Settings {
 }
 
 fn fixed(group: usize, patience: f64) -> Mode {
-    Mode::Ahead(Ahead { fixed: Some(Plan { group, patience }) })
+    Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead: 64 }) })
 }
 
 fn times(draft: u32, pass: u32, delay: u32) -> Times {

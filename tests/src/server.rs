@@ -90,6 +90,7 @@ impl Server {
         let served = Served {
             name: "pair".to_owned(),
             draft_name: "draft".to_owned(),
+            elsewhere: vec!["another=http://127.0.0.1:1/".parse().unwrap()],
             bos_token_id: pair.draft().unwrap().config().bos_token_id,
             tokenizer: Arc::new(pair.tokenizer().unwrap()),
             template: ChatTemplate::Plain,

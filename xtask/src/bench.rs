@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::chromium;
 use crate::interrupt::Interrupt;
@@ -121,7 +121,14 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let binary = server::build(workspace)?;
     let interrupt = Interrupt::listen()?;
     let package = workspace.web().join("npm");
-    ahead(workspace, &binary, &page, folder, quick, &interrupt)?;
+    ensure!(
+        process::find_on_path("taskset").is_some(),
+        "this measurement gives server and browser a core each with `taskset`: install util-linux"
+    );
+    for cores in [Cores::Apart, Cores::Shared] {
+        ahead(workspace, &binary, &page, folder, quick, cores, &interrupt)?;
+    }
+    program(workspace, Bench::Link, &["ahead"], folder)?;
     let mut serve = server::command(workspace, &binary, address, &package);
     let mut server = Running::start(serve.args(["--own-draft", "off"]))?;
     server::wait_until_healthy(&mut server, address, &interrupt)?;
@@ -132,13 +139,38 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     program(workspace, Bench::Link, &["report"], folder)
 }
 
-/// Never waiting against the server alone, of targets of several sizes.
+/// What the server and the browser of a measurement run on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Cores {
+    /// A core each, as two machines have theirs.
+    Apart,
+    /// The same, as on the machine of someone who tries it.
+    Shared,
+}
+
+impl Cores {
+    /// The command, held to a core of its own.
+    fn hold(self, command: Command, core: usize) -> Command {
+        if self == Self::Shared {
+            return command;
+        }
+        let mut held = Command::new("taskset");
+        held.args(["--cpu-list", &core.to_string()]).arg(command.get_program()).args(command.get_args());
+        held.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.get_current_dir().map(|folder| held.current_dir(folder));
+        held
+    }
+}
+
+/// Never waiting against the server alone, of targets of several sizes; where the cores are shared, over the nearest
+/// link.
 fn ahead(
     workspace: &Workspace,
     binary: &Path,
     page: &Page<'_>,
     folder: &Path,
     quick: bool,
+    cores: Cores,
     interrupt: &Interrupt,
 ) -> Result<()> {
     let mut targets = vec![("built-in", None)];
@@ -155,7 +187,10 @@ fn ahead(
             if let Some(target) = &target {
                 serve.arg("--target").arg(target);
             }
-            let mut server = Running::start(&mut serve)?;
+            if cores == Cores::Apart {
+                serve.args(["--threads", "1"]);
+            }
+            let mut server = Running::start(&mut cores.hold(serve, 0))?;
             server::wait_until_healthy(&mut server, address, interrupt)?;
             servers.push(server);
             urls.push(format!("http://{address}"));
@@ -163,11 +198,13 @@ fn ahead(
         names.push(format!("{name}={}", urls.join(",")));
     }
     let mut measure = page.node("e2e/link/ahead.mjs");
-    measure.arg(folder.join("ahead-measured.json")).args(names).args(quick.then_some("quick"));
-    let browser = chromium::browser()?;
-    Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(interrupt).context("measuring in Chromium failed")?;
-    interrupt.ensure_not_raised()?;
-    program(workspace, Bench::Link, &["ahead"], folder)
+    let (file, form) = match cores {
+        Cores::Apart => ("ahead-measured.json", quick.then_some("quick")),
+        Cores::Shared => ("ahead-shared-measured.json", Some("near")),
+    };
+    measure.arg(folder.join(file)).args(names).args(form).env("CHROMIUM_PATH", chromium::browser()?);
+    Running::start(&mut cores.hold(measure, 1))?.wait(interrupt).context("measuring in Chromium failed")?;
+    interrupt.ensure_not_raised()
 }
 
 fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {

@@ -36,7 +36,7 @@ Usage: cargo xtask <command>
 
   fuzz [TARGET] [SECONDS]
                        libFuzzer on the codec and the state machines (default: every target, 60 seconds for each);
-                       the targets are frame, payload, edge, cloud and session
+                       the targets are frame, payload, edge, cloud, session and ahead
 
   bench WHAT           measurements, as tables and plots in target/bench
       capacity [quick] how many sessions one core of a 1.1B target serves, alone, drafting itself and with guesses;

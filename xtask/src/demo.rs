@@ -81,16 +81,29 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     let demo = Demo::build(workspace, &[Build::SIMD128])?;
 
     let interrupt = Interrupt::listen()?;
-    let mut serve = server::command(workspace, &demo.server, address, &workspace.web().join("dist"));
     // The server alone is to be alone: its own drafts would help it, too.
-    serve.args(["--own-draft", "off"]);
+    let serve = |address| {
+        let mut serve = server::command(workspace, &demo.server, address, &workspace.web().join("dist"));
+        serve.args(["--own-draft", "off"]);
+        serve
+    };
+    let (mut large, mut small) = (serve(address), None);
     if !options.built_in {
         println!("The target grows to the cost of {COST} parameters: a few seconds the first time");
-        serve.arg("--target").arg(pair::grow(workspace, "target", COST)?);
-        serve.args(["--model-name", &format!("outrider-target-at-the-cost-of-{COST}")]);
+        large.arg("--target").arg(pair::grow(workspace, "target", COST)?);
+        large.args(["--model-name", &format!("outrider-target-at-the-cost-of-{COST}")]);
+        // The pair as it is has a server of its own, and each page a way to the other.
+        let other = server::free_address(0)?;
+        large.args(["--elsewhere", &format!("the built-in model itself=http://{other}/")]);
+        let mut serve = serve(other);
+        serve.args(["--elsewhere", &format!("a model at the cost of {COST} parameters=http://{address}/")]);
+        small = Some((Running::start(&mut serve)?, other));
     }
-    let mut server = Running::start(&mut serve)?;
+    let mut server = Running::start(&mut large)?;
     server::wait_until_healthy(&mut server, address, &interrupt)?;
+    if let Some((server, address)) = &mut small {
+        server::wait_until_healthy(server, *address, &interrupt)?;
+    }
     let url = format!("http://{address}/");
     let Some(browser) = browser else {
         println!("\nThe demo is at {url} and ends with Ctrl-C.");

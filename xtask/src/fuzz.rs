@@ -12,7 +12,7 @@ use crate::tools::Tool;
 use crate::workspace::Workspace;
 
 /// The targets of fuzz/Cargo.toml, from the bytes outwards.
-pub const TARGETS: [&str; 5] = ["frame", "payload", "edge", "cloud", "session"];
+pub const TARGETS: [&str; 6] = ["frame", "payload", "edge", "cloud", "session", "ahead"];
 
 /// How long each target is run as part of all tests.
 pub const SMOKE_SECONDS: u32 = 10;

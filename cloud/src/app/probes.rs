@@ -18,7 +18,7 @@ use serde::Serialize;
 use tokio::time;
 
 use super::Shared;
-use crate::{metrics, target::engine::Load};
+use crate::{metrics, openai::Elsewhere, target::engine::Load};
 
 /// How long the engine may take to run one token when it is asked whether it lives.
 const PROBE: Duration = Duration::from_secs(5);
@@ -68,6 +68,7 @@ pub(super) struct Info {
     /// Of FORMAT.md.
     protocol: u16,
     models: Models,
+    elsewhere: Vec<Elsewhere>,
     vocab_size: u32,
     /// SHA-256 of what ids mean, in hex.
     tokenizer: String,
@@ -108,6 +109,7 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
         version: env!("CARGO_PKG_VERSION"),
         protocol: PROTOCOL_VERSION,
         models: Models { target: state.served.name.clone(), draft: state.served.draft_name.clone() },
+        elsewhere: state.served.elsewhere.clone(),
         vocab_size: state.target.vocab_size,
         tokenizer: state.target.tokenizer_hash.iter().map(|byte| format!("{byte:02x}")).collect(),
         schemes: SchemeName::ALL.iter().map(|scheme| scheme.name()).collect(),

@@ -104,9 +104,10 @@ fn number_arg(number: &'static NumberInfo) -> Arg {
         let value: f64 = text.parse().map_err(|_| "it must be a number".to_owned())?;
         number.bounds.check(value).map(|()| value).map_err(|reason| format!("it {reason}"))
     };
+    let unit = if number.bounds.integer { "COUNT" } else { "NUMBER" };
     let arg = Arg::new(number.name)
         .long(flag(number.name))
-        .value_name(if number.symbol.is_empty() { "COUNT" } else { number.symbol })
+        .value_name(if number.symbol.is_empty() { unit } else { number.symbol })
         .default_value(number.default.to_string())
         .value_parser(parse);
     if number.details.is_empty() {

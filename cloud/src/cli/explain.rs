@@ -4,6 +4,8 @@
 //! follows from that rate, as TK-SLT has it; its closed forms take every draft to be accepted with the same
 //! probability, whatever became of the one before.
 
+mod ahead;
+
 use core::time::Duration;
 
 use outrider_codec::scheme::Sends;
@@ -16,6 +18,8 @@ use outrider_speculation::{
     theory::{sprinter::GateRates, tk_slt::tokens_per_round},
 };
 use serde::Serialize;
+
+pub(super) use ahead::ExplainedAhead;
 
 /// Everything that is compared; `None` where the closed form says nothing of such a generation.
 #[derive(Debug, Serialize)]

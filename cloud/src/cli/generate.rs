@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{
     drafting::DraftingArgs,
-    explain::Explained,
+    explain::{Explained, ExplainedAhead},
     output::{CommandError, print},
 };
 use crate::{
@@ -48,7 +48,8 @@ pub struct Generate {
     /// Compare with what the papers' formulas predict
     ///
     /// This makes the server send its distribution at every draft that it judges: far more bytes than all else, and
-    /// some time. Afterwards the target generates once more, alone, to compare speeds.
+    /// some time. Afterwards the target generates once more, alone, to compare speeds. Of --scheme ahead it tells what
+    /// was measured of link and models, and how fast each way to write was expected to be and was.
     #[arg(long, conflicts_with = "cloud_only")]
     explain: bool,
     #[command(flatten)]
@@ -92,7 +93,24 @@ struct Output<'a> {
     statistics: &'a Report,
     rounds: &'a [RoundRecord],
     #[serde(skip_serializing_if = "Option::is_none")]
-    explained: Option<Explained>,
+    explained: Option<Explanation>,
+}
+
+/// What `--explain` tells.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Explanation {
+    Rounds(Explained),
+    Ahead(ExplainedAhead),
+}
+
+impl Explanation {
+    fn text(&self) -> String {
+        match self {
+            Self::Rounds(explained) => explained.text(),
+            Self::Ahead(explained) => explained.text(),
+        }
+    }
 }
 
 impl Generate {
@@ -127,14 +145,20 @@ impl Generate {
         let rest = stream.finish();
         self.show(&rest);
         text.push_str(&rest);
-        let explained = match &settings.mode {
-            Mode::Speculative(speculation) | Mode::Auto(speculation) if speculation.explain => {
-                let alone = Settings { mode: Mode::CloudOnly, ..settings.clone() };
-                let alone = edge.generate(prompt.clone(), &alone, |_| {}).await?;
-                let gate = gate_rates(speculation, heads.as_ref());
-                Some(Explained::new(speculation, gate, &generated.statistics, &rounds, &alone.statistics))
+        let explained = if self.explain {
+            let alone = Settings { mode: Mode::CloudOnly, ..settings.clone() };
+            let alone = edge.generate(prompt.clone(), &alone, |_| {}).await?.statistics;
+            let statistics = &generated.statistics;
+            match &settings.mode {
+                Mode::Speculative(speculation) | Mode::Auto(speculation) => {
+                    let gate = gate_rates(speculation, heads.as_ref());
+                    let explained = Explained::new(speculation, gate, statistics, &rounds, &alone);
+                    Some(Explanation::Rounds(explained))
+                }
+                _ => ExplainedAhead::new(statistics, &alone).map(Explanation::Ahead),
             }
-            _ => None,
+        } else {
+            None
         };
         edge.close().await;
 

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     app::{self, AppState},
-    openai::{ChatTemplate, Served},
+    openai::{ChatTemplate, Elsewhere, Served},
     pair::{self, PairPaths},
     session::Limits,
     sessions::Sessions,
@@ -32,7 +32,7 @@ use crate::{
         Target,
         cpu::CpuTarget,
         device_name::DeviceName,
-        engine::{Engine, EngineSettings, LEAST_BATCH_ROWS, OwnDraftPolicy},
+        engine::{Engine, EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
         gateway::{EngineArgs, GatewayError},
     },
 };
@@ -79,9 +79,16 @@ pub struct Serve {
     /// --kv-memory again
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = OwnDraftPolicy::Auto)]
     own_draft: OwnDraftPolicy,
+    /// Which guesses at a text a pass judges: paid, those that by measured times raise the tokens per second of all
+    /// sessions together; all, as if judging cost nothing
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = GuessPolicy::Paid)]
+    guesses: GuessPolicy,
     /// What the API calls the target; the name of its file or folder if not given
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
+    /// Another server that the page offers to go to, with other models; may be given more than once
+    #[arg(long, value_name = "NAME=URL")]
+    elsewhere: Vec<Elsewhere>,
     /// Jinja template that makes a prompt of a conversation; the target's own if not given, or else a plain form
     #[arg(long, value_name = "FILE")]
     chat_template: Option<PathBuf>,
@@ -158,6 +165,7 @@ impl Serve {
         let served = Served {
             name: self.model_name.unwrap_or_else(|| pair::name(self.pair.target.as_deref(), "outrider-target")),
             draft_name: pair::name(self.pair.draft.as_deref(), "outrider-draft"),
+            elsewhere: self.elsewhere,
             bos_token_id: config.bos_token_id,
             tokenizer: Arc::new(tokenizer),
             template,
@@ -230,7 +238,7 @@ impl Serve {
             let model = self.pair.stored_target()?;
             (model.config.clone(), self.device.bring(model, self.kv_memory, settings)??)
         };
-        let engine = self.with_own_draft(engine, &config, settings)?;
+        let engine = self.with_own_draft(engine.judging(self.guesses), &config, settings)?;
         let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         let (context, longest) = (info.context_length, engine.longest_text() as u32);
         if longest < context {

@@ -1,6 +1,6 @@
 //! The target, as the API needs to know it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use outrider_models::Tokenizer;
 
@@ -13,12 +13,36 @@ pub struct Served {
     pub name: String,
     /// What the draft is called that browsers load.
     pub draft_name: String,
+    /// Other servers, with other models, that the page offers to go to.
+    pub elsewhere: Vec<Elsewhere>,
     /// The token that begins a text, if the target has one.
     pub bos_token_id: Option<u32>,
     /// Its tokenizer.
     pub tokenizer: Arc<Tokenizer>,
     /// How a conversation becomes a prompt.
     pub template: ChatTemplate,
+}
+
+/// Another server.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Elsewhere {
+    /// What there is, as a link says it.
+    pub name: String,
+    /// The address of its page.
+    pub url: String,
+}
+
+impl FromStr for Elsewhere {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('=').filter(|(name, url)| {
+            let is_page = url.starts_with("http://") || url.starts_with("https://");
+            !name.trim().is_empty() && is_page && url.parse::<axum::http::Uri>().is_ok()
+        });
+        let (name, url) = parts.ok_or("it must be a name, =, and the http address of a page")?;
+        Ok(Self { name: name.trim().to_owned(), url: url.to_owned() })
+    }
 }
 
 impl fmt::Debug for Served {

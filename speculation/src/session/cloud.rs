@@ -147,6 +147,11 @@ impl CloudSession {
         self.prices = prices;
     }
 
+    /// Whether a text is being written for which it pays that the server guesses itself.
+    pub fn may_draft(&self) -> bool {
+        self.generation.as_ref().is_some_and(|generation| generation.may_draft(self.prices))
+    }
+
     /// Whether a generation is under way.
     pub fn is_generating(&self) -> bool {
         self.generation.is_some()

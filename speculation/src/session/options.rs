@@ -18,6 +18,7 @@ pub use outrider_codec::scheme::{Code, DownlinkName, SchemeName};
 use crate::{
     draft::conformal::ThresholdParameters,
     judge::rules::{Rule, RuleError},
+    policy::ahead::Plan,
     session::edge::{Ahead, Mode, Speculation},
     study::comparison::ComparisonParameters,
 };
@@ -47,6 +48,12 @@ pub struct DraftingOptions {
     pub downlink: DownlinkName,
     /// m: samples that follow a rejection (dssd with the sampled downlink).
     pub downlink_samples: u8,
+    /// Guesses sent together (ahead); 0 leaves all three to what is measured.
+    pub group_size: u32,
+    /// Milliseconds that a pass waits for a guess (ahead).
+    pub patience: f64,
+    /// The most guesses ahead of the text (ahead); 0 for as many as pay.
+    pub lead: u32,
     /// The acceptance rule's name.
     pub rule: String,
     /// Its parameter; `None` for its default.
@@ -87,6 +94,9 @@ impl Default for DraftingOptions {
             step_size: numbers::STEP_SIZE.default,
             initial_threshold: numbers::INITIAL_THRESHOLD.default,
             downlink_samples: numbers::DOWNLINK_SAMPLES.default as u8,
+            group_size: numbers::GROUP_SIZE.default as u32,
+            patience: numbers::PATIENCE.default,
+            lead: numbers::LEAD.default as u32,
             rule_parameter: None,
             gate_threshold: None,
             stop_threshold: None,
@@ -108,9 +118,16 @@ impl DraftingOptions {
     pub fn mode(&self, speculation: Speculation) -> Mode {
         match self.scheme {
             SchemeChoice::Auto => Mode::Auto(speculation),
-            SchemeChoice::Ahead => Mode::Ahead(Ahead::default()),
+            SchemeChoice::Ahead => Mode::Ahead(Ahead { fixed: self.plan() }),
             SchemeChoice::Rounds(_) => Mode::Speculative(speculation),
         }
+    }
+
+    /// How guesses are sent, if it is not left to what is measured.
+    fn plan(&self) -> Option<Plan> {
+        let count = |number: u32| if number == 0 { usize::MAX } else { number as usize };
+        let plan = Plan { group: self.group_size as usize, patience: self.patience / 1e3, lead: count(self.lead) };
+        (self.group_size > 0).then_some(plan)
     }
 
     /// The scheme with its parameters, where there are rounds.

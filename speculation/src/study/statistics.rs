@@ -45,6 +45,44 @@ pub struct Guarantee {
     pub lossy: bool,
 }
 
+/// What an edge goes by that drafts ahead of a text, and what came of it. Times are in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AheadRecord {
+    /// The way that it writes in now, by its name.
+    pub way: &'static str,
+    /// Guesses in a frame.
+    pub group: usize,
+    /// How long a pass of the target waits for them.
+    pub patience_ms: f64,
+    /// How many guesses are worth their drafting, ahead of the text.
+    pub lead: usize,
+    /// A pass of the target that judges nothing; `None` before it was measured, as with the next ones.
+    pub pass_ms: Option<f64>,
+    /// A draft.
+    pub draft_ms: Option<f64>,
+    /// The link's.
+    pub round_trip_ms: Option<f64>,
+    /// α.
+    pub acceptance_rate: f64,
+    /// The ways to write, of which the fastest is kept; none if the user has chosen.
+    pub ways: Vec<WayRecord>,
+}
+
+/// A way to write a text that the target writes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WayRecord {
+    /// `alone`, `at once`, `patient` or `in turn`.
+    pub name: &'static str,
+    /// What its plan promises, times the speed of the target alone; `None` before anything is measured.
+    pub promised: Option<f64>,
+    /// Lately; `None` if it was not tried.
+    pub tokens_per_second: Option<f64>,
+    /// Tokens over which that was measured.
+    pub measured: usize,
+}
+
 /// Totals of a generation; every derived number is finite, zero where there is nothing to divide by.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Statistics {
@@ -98,6 +136,8 @@ pub struct Statistics {
     pub round_trip: Duration,
     /// What the controller makes of it all.
     pub estimates: Estimates,
+    /// What the edge goes by where it drafts ahead.
+    pub ahead: Option<AheadRecord>,
     /// What the closed forms predict, if that was asked for.
     pub explanation: Option<Explanation>,
 }
@@ -146,6 +186,8 @@ pub struct Report {
     pub predicted_speedup: Option<f64>,
     pub predicted_acceptance_rate: Option<f64>,
     pub divergence: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<AheadRecord>,
 }
 
 impl Statistics {
@@ -223,6 +265,7 @@ impl Statistics {
             predicted_speedup: self.estimates.speedup,
             predicted_acceptance_rate: self.explanation.as_ref().and_then(Explanation::acceptance_rate),
             divergence: self.explanation.as_ref().and_then(Explanation::mean_divergence),
+            ahead: self.ahead.clone(),
         }
     }
 }

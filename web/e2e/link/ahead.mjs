@@ -1,8 +1,8 @@
-// node e2e/link/ahead.mjs FILE NAME=ALONE,HELPED... [quick]
+// node e2e/link/ahead.mjs FILE NAME=ALONE,HELPED... [quick] [near]
 //
 // Never waiting against the server alone, in Chromium, over emulated links: a part of `cargo xtask bench link`. For each
 // target there are two servers, one that drafts nothing itself (ALONE) and one that does (HELPED). Every way writes the
-// same tokens for the same prompts, taking turns. Writes FILE.
+// same tokens for the same prompts, taking turns. `near` measures the nearest link only. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
@@ -10,14 +10,15 @@ import { chromiumArgs, chromiumPath } from '../chromium.mjs';
 
 const [file, ...rest] = process.argv.slice(2);
 const quick = rest.includes('quick');
-const targets = rest.filter((argument) => argument !== 'quick');
+const near = rest.includes('near');
+const targets = rest.filter((argument) => argument.includes('='));
 const prompts = [
   'Once upon a time there was a little',
   'The old man went to the river and',
   'A girl and her dog found',
 ];
-const megabits = quick ? [10] : [0.1, 1, 10, 100];
-const roundTrips = quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
+const megabits = quick || near ? [10] : [0.1, 1, 10, 100];
+const roundTrips = near ? [2] : quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
 const maxNewTokens = 64;
 
 const ways = [
@@ -31,6 +32,15 @@ const ways = [
   },
   { name: 'own drafts', helped: true, options: { mode: 'cloud-only' } },
   { name: 'ahead and own drafts', helped: true, options: { scheme: 'ahead' } },
+  // What `ahead` chooses among, each for the whole text; how long is waited depends on the link.
+  { name: 'plan: at once', helped: false, options: { scheme: 'ahead', groupSize: 1 } },
+  { name: 'plan: patient, groups of 4', helped: false, options: { scheme: 'ahead', groupSize: 4 }, waits: true },
+  {
+    name: 'plan: in turn, groups of 4',
+    helped: false,
+    options: { scheme: 'ahead', groupSize: 4, lead: 4 },
+    waits: true,
+  },
 ];
 
 /** What is written down of a generation. */
@@ -63,8 +73,11 @@ try {
       }),
     );
     const open = { uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 };
-    const run = ({ helped, options }, prompt, seed, link) =>
-      pages[helped ? 1 : 0].evaluate(generate, [prompt, { ...options, seed, maxNewTokens }, link]);
+    const run = ({ helped, options, waits }, prompt, seed, link) => {
+      const patience = waits ? { patience: 1.25 * link.roundTripMs + 60 } : {};
+      const asked = { ...options, ...patience, seed, maxNewTokens };
+      return pages[helped ? 1 : 0].evaluate(generate, [prompt, asked, link]);
+    };
     // The first generation compiles code, warms caches and measures.
     for (const way of ways) await run(way, prompts[0], 100, open);
 

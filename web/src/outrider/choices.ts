@@ -71,6 +71,12 @@ export interface NumberOptions {
   initialThreshold?: number;
   /** `dssd`, `sampled`: m: Samples that the server sends after a rejection. */
   downlinkSamples?: number;
+  /** `ahead`: Guesses sent together; 0 leaves that, patience and lead to what is measured. */
+  groupSize?: number;
+  /** `ahead`: Milliseconds that a pass of the server waits for a guess; 0 never waits. */
+  patience?: number;
+  /** `ahead`: Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round. */
+  lead?: number;
   /** `fixed`, `odld`: γ: Tokens drafted in a round. */
   draftLength?: number;
   /** `none`: Rounds that may await their verdict at a time; the server has a limit of its own. With more than 1 the next rounds are drafted while the server verifies. That hides the round trip where drafting or verifying takes as long as it and most rounds are accepted whole. Where a draft is rejected the rounds behind it are discarded, with their bytes and the time they took to draft; no bonus token follows a round that is accepted whole, so that a token takes more forward passes of the server. On a short link, or with a draft that is often wrong, 1 is faster. At a seed the text is another than with 1, of the same distribution. 1 with a gate. */
@@ -92,6 +98,9 @@ export const numbers: Readonly<Record<keyof NumberOptions, NumberDescription>> =
   stepSize: { label: "Step size", symbol: "η", explanation: "How far a token moves the threshold", group: 'drafting', default: 0.001, range: { min: 0, max: 1, integer: false, excluded: 'min' }, step: 0.001 },
   initialThreshold: { label: "First threshold", symbol: "β₁", explanation: "Tokens less likely than the threshold are left out; this is the first", group: 'drafting', default: 0.01, range: { min: 0, max: 1, integer: false }, step: 0.001 },
   downlinkSamples: { label: "Samples", symbol: "m", explanation: "Samples that the server sends after a rejection", group: 'drafting', default: 4, range: { min: 1, max: 64, integer: true }, step: 1 },
+  groupSize: { label: "Group", symbol: "", explanation: "Guesses sent together; 0 leaves that, patience and lead to what is measured", group: 'drafting', default: 0, range: { min: 0, max: 64, integer: true }, step: 1 },
+  patience: { label: "Patience, ms", symbol: "", explanation: "Milliseconds that a pass of the server waits for a guess; 0 never waits", group: 'drafting', default: 0, range: { min: 0, max: 2000, integer: false }, step: 5 },
+  lead: { label: "Lead", symbol: "", explanation: "Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round", group: 'drafting', default: 0, range: { min: 0, max: 64, integer: true }, step: 1 },
   draftLength: { label: "Draft length", symbol: "γ", explanation: "Tokens drafted in a round", group: 'rounds', default: 4, range: { min: 1, max: 64, integer: true }, step: 1 },
   maxInFlight: { label: "Rounds in flight", symbol: "", explanation: "Rounds that may await their verdict at a time; the server has a limit of its own", group: 'rounds', default: 1, range: { min: 1, max: 255, integer: true }, step: 1 },
   bitBudget: { label: "Bit budget", symbol: "B", explanation: "Most payload bits in a round; 0 is no budget", group: 'rounds', default: 5000, range: { min: 0, max: 1000000, integer: true }, step: 100 },
@@ -108,7 +117,7 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
     parameter: null,
     entries: [
       { name: "auto", label: "Automatic", explanation: "ahead where the text is to be the target's own and the server allows it, else k-sqs.", source: "Outrider", options: ["code", "supportSize", "latticeResolution"], parameter: null, lossy: false, head: null, sendsDistributions: true },
-      { name: "ahead", label: "Ahead", explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.", source: "Outrider", options: [], parameter: null, lossy: false, head: null, sendsDistributions: false },
+      { name: "ahead", label: "Ahead", explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.", source: "Outrider", options: ["groupSize", "patience", "lead"], parameter: null, lossy: false, head: null, sendsDistributions: false },
       { name: "dense", label: "Dense", explanation: "the token and the probabilities of the whole vocabulary, 16 bits each.", source: "the baseline of Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding", options: [], parameter: null, lossy: false, head: null, sendsDistributions: true },
       { name: "qs", label: "QS", explanation: "the token and the probabilities of the whole vocabulary, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "latticeResolution"], parameter: null, lossy: false, head: null, sendsDistributions: true },
       { name: "k-sqs", label: "K-SQS", explanation: "the token and the K most probable tokens with their probabilities, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "supportSize", "latticeResolution"], parameter: null, lossy: false, head: null, sendsDistributions: true },

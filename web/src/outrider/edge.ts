@@ -122,7 +122,38 @@ export interface Statistics {
   predictedAcceptanceRate: number | null;
   /** How far the text's distribution is from that of the server's model, in total variation; null unless the server explains its verdicts. */
   divergence: number | null;
+  /** What the page goes by where it drafts ahead of the server. */
+  ahead?: AheadRecord;
 }
+
+/** What the page goes by where it drafts ahead of the server: what it measured, and what it chose. */
+export interface AheadRecord {
+  /** How it writes now. */
+  way: AheadWay;
+  /** Guesses sent together, how long a pass waits for them, how many lie ahead of the text at most. */
+  group: number;
+  patienceMs: number;
+  lead: number;
+  /** Times of a pass that judges nothing, of a draft, of the link; null until they are measured. */
+  passMs: number | null;
+  draftMs: number | null;
+  roundTripMs: number | null;
+  /** The share of guesses behind right ones that is right, lately. */
+  acceptanceRate: number;
+  /** All ways, of which the fastest is kept; none where `groupSize` is given. */
+  ways: {
+    name: AheadWay;
+    /** What it promises, as a multiple of the server alone; null until that is known. */
+    promised: number | null;
+    /** What it gave lately; null before it was tried. */
+    tokensPerSecond: number | null;
+    /** Tokens over which that was measured. */
+    measured: number;
+  }[];
+}
+
+/** No guesses; guesses that nobody waits for; passes that wait for the first guess behind a wrong one; both ends in turn. */
+export type AheadWay = 'alone' | 'at once' | 'patient' | 'in turn';
 
 /** A scheme whose drafts are verified round by round. */
 export type RoundScheme = Exclude<Scheme, 'auto' | 'ahead'>;

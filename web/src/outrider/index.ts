@@ -6,6 +6,8 @@
 export { builds } from './builds.js';
 export type { Build, EngineInfo } from './builds.js';
 export type {
+  AheadRecord,
+  AheadWay,
   Claim,
   ComparedScheme,
   Finish,

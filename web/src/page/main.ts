@@ -194,9 +194,18 @@ function showEngine(engine: EngineInfo): void {
 async function showModels(): Promise<void> {
   try {
     const response = await fetch('/v1/info');
-    const { models } = (await response.json()) as { models: { target: string; draft: string } };
+    const { models, elsewhere } = (await response.json()) as {
+      models: { target: string; draft: string };
+      elsewhere?: { name: string; url: string }[];
+    };
     const shown = element('models', HTMLElement);
     shown.textContent = modelsSentence(models);
+    for (const { name, url } of elsewhere ?? []) {
+      const link = document.createElement('a');
+      link.href = url;
+      link.textContent = `Try ${name}`;
+      shown.append(' ', link, '.');
+    }
     shown.hidden = false;
   } catch {
     // Those who need a token for it, and other servers, tell nothing: the page works without.

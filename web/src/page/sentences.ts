@@ -74,7 +74,7 @@ export function engineSentence({ build, threads }: EngineInfo): string {
 export function modelsSentence({ target, draft }: { target: string; draft: string }): string {
   const cost = /-at-the-cost-of-(.+)$/.exec(target)?.[1];
   if (cost === undefined) return `The server’s model is ${target}; ${draft} drafts for it here.`;
-  return `The server’s model does the work of one with ${cost} parameters and writes the text of the small built-in one, which is too fast to be helped (cargo xtask demo --built-in shows it).`;
+  return `The server’s model does the work of one with ${cost} parameters and writes the text of the small built-in one, which is too fast to be helped.`;
 }
 
 /** How a generation ended, for the status line. */

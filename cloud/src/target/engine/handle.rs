@@ -19,7 +19,7 @@ use super::{
     backend::{Answer, Backend},
     error::EngineError,
     rates::Rates,
-    settings::{EngineSettings, LEAST_BATCH_ROWS, OwnDraftPolicy},
+    settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
     thread::{Job, Thread},
 };
 use crate::metrics::Metrics;
@@ -34,6 +34,7 @@ pub struct Engine {
     metrics: Arc<Metrics>,
     pub(super) rates: Arc<Rates>,
     pub(super) own_draft: Option<OwnDraft>,
+    pub(super) guesses: GuessPolicy,
 }
 
 /// A draft model that the sessions of a target share.
@@ -90,7 +91,16 @@ impl Engine {
         let thread = Thread::new(backend, &settings, Arc::clone(&metrics), Arc::clone(&rates));
         let longest_text = thread.longest_text(context);
         std::thread::Builder::new().name("engine".to_owned()).spawn(move || thread.run(&queue))?;
-        Ok(Self { jobs, settings, longest_text, slots: Arc::default(), metrics, rates, own_draft: None })
+        Ok(Self {
+            jobs,
+            settings,
+            longest_text,
+            slots: Arc::default(),
+            metrics,
+            rates,
+            own_draft: None,
+            guesses: GuessPolicy::Paid,
+        })
     }
 
     /// The most tokens a session can have: the model's context, or what fits the memory for KV caches.
@@ -161,10 +171,15 @@ impl ModelSlot {
 
     /// Runs a pass; what the backend answers.
     pub(crate) async fn run(&self, pass: Pass) -> Result<Answer, EngineError> {
+        self.begin(pass).await.map_err(|_| EngineError::Gone)?
+    }
+
+    /// Asks for a pass, whose answer need not be waited for.
+    pub(super) fn begin(&self, pass: Pass) -> oneshot::Receiver<Result<Answer, EngineError>> {
         let (answer, result) = oneshot::channel();
-        let job = Job::Pass { slot: self.id, pass, asked: Instant::now(), answer };
-        self.engine.jobs.send(job).map_err(|_| EngineError::Gone)?;
-        result.await.map_err(|_| EngineError::Gone)?
+        // If the thread is gone, so is the other end of the answer.
+        let _ = self.engine.jobs.send(Job::Pass { slot: self.id, pass, asked: Instant::now(), answer });
+        result
     }
 }
 

@@ -8,6 +8,7 @@
 //! | part | what it decides |
 //! |---|---|
 //! | `schedule` | which tokens go into the next run |
+//! | `gather` | how long a run waits for sessions that are about to come back |
 //! | `memory` | whose cache may stay, within a budget of bytes |
 //! | `backend` | what a model has to do, wherever it runs |
 //! | `thread` | owns the model, does what the others say |
@@ -19,6 +20,7 @@
 
 mod backend;
 mod error;
+mod gather;
 mod handle;
 mod memory;
 mod own_draft;
@@ -31,7 +33,7 @@ pub use backend::{Answer, Backend};
 pub use error::EngineError;
 pub use handle::{Engine, Load, ModelSlot};
 pub use own_draft::Drafter;
-pub use settings::{EngineSettings, LEAST_BATCH_ROWS, OwnDraftPolicy};
+pub use settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy};
 
 #[cfg(test)]
 mod tests;

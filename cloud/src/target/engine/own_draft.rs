@@ -3,11 +3,9 @@
 //! With the noise of the text it drafts the very tokens that an edge with the same model would. They change how fast
 //! the text comes, and nothing of it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
+use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
     Forward,
     judge::{NextToken, Round},
@@ -18,8 +16,7 @@ use outrider_speculation::{
 use super::{
     error::EngineError,
     handle::{Engine, ModelSlot, OwnDraft},
-    rates::Rates,
-    settings::OwnDraftPolicy,
+    settings::{GuessPolicy, OwnDraftPolicy},
 };
 
 /// A session's slot at the draft model.
@@ -28,8 +25,6 @@ pub struct Drafter {
     slot: ModelSlot,
     /// What its KV cache holds.
     read: Vec<u32>,
-    /// Of the target, which waits meanwhile.
-    target: Arc<Rates>,
 }
 
 impl OwnDraft {
@@ -47,7 +42,15 @@ impl Engine {
     /// This target with a draft model beside it, which has the same vocabulary.
     #[must_use]
     pub fn with_own_draft(mut self, draft: Engine, policy: OwnDraftPolicy) -> Self {
+        draft.rates.draft_for(Arc::clone(&self.rates));
         self.own_draft = Some(OwnDraft { engine: Box::new(draft), policy });
+        self
+    }
+
+    /// This target, whose passes judge these guesses.
+    #[must_use]
+    pub fn judging(mut self, guesses: GuessPolicy) -> Self {
+        self.guesses = guesses;
         self
     }
 
@@ -60,7 +63,11 @@ impl Engine {
     pub(crate) fn prices(&self) -> Prices {
         let goodput = self.rates.goodput();
         let own_draft = self.own_draft.as_ref().map(|own| own.price(goodput));
-        Prices { row: goodput * self.rates.row(), own_draft }
+        let row = match self.guesses {
+            GuessPolicy::Paid => goodput * self.rates.row(),
+            GuessPolicy::All => 0.0,
+        };
+        Prices { row, own_draft }
     }
 }
 
@@ -68,11 +75,33 @@ impl ModelSlot {
     /// A slot at the server's own draft model, if there is one and it has one.
     pub(crate) fn drafter(&self) -> Option<Drafter> {
         let own = self.engine().own_draft.as_ref()?;
-        own.engine.slot().map(|slot| Drafter { slot, read: Vec::new(), target: Arc::clone(&self.engine().rates) })
+        own.engine.slot().map(|slot| Drafter { slot, read: Vec::new() })
     }
 }
 
 impl Drafter {
+    /// Begins to read a text, which the target reads too: what is drafted behind it need not wait for that.
+    pub fn read(&mut self, text: &[u32]) {
+        let keep = self.cut_back(text);
+        let silent = &text[keep..text.len().saturating_sub(1).max(keep)];
+        if silent.is_empty() || text.len() > self.slot.engine().longest_text() {
+            return;
+        }
+        let round = Round::alone(SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 }, 0, text.len());
+        let forward = Forward { keep, tokens: silent.to_vec(), rows: 0 };
+        self.slot.begin(Pass { forward, round: Arc::new(round) });
+        self.read.extend(silent);
+    }
+
+    /// Forgets what it has read of another text. Gives what it keeps, at most all but the last token of this one: its
+    /// row is what the next token is drawn from.
+    fn cut_back(&mut self, text: &[u32]) -> usize {
+        let same = self.read.iter().zip(text).take_while(|(read, token)| read == token).count();
+        let keep = same.min(text.len().saturating_sub(1));
+        self.read.truncate(keep);
+        keep
+    }
+
     /// Guesses so many tokens behind a text; fewer where the model's context ends.
     ///
     /// # Errors
@@ -83,10 +112,7 @@ impl Drafter {
         let mut text = text.clone();
         let written = text.len();
         for _ in 0..(*count).min(room) {
-            // What is kept is at most all but the last token: its row is what the next one is drawn from.
-            let same = self.read.iter().zip(&text).take_while(|(read, token)| read == token).count();
-            let keep = same.min(text.len() - 1);
-            self.read.truncate(keep);
+            let keep = self.cut_back(&text);
             let forward = Forward { keep, tokens: text[keep..].to_vec(), rows: 1 };
             let round = Arc::new(Round::ahead(*sampling, *seed, text.len(), Vec::new()));
             let (is_short, began) = (forward.tokens.len() == 1, Instant::now());
@@ -98,8 +124,6 @@ impl Drafter {
             self.read.extend(&text[keep..]);
             text.push(token);
         }
-        let drafts = text.split_off(written);
-        self.target.spent(Duration::from_secs_f64(self.slot.engine().rates.wait() * drafts.len() as f64));
-        Ok(drafts)
+        Ok(text.split_off(written))
     }
 }

@@ -1,7 +1,7 @@
 //! What runs of a model cost, and what they gave, lately: the prices by which sessions share it.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -14,7 +14,11 @@ const PRIOR: f64 = 0.5;
 
 /// Running means over the runs of a model.
 #[derive(Debug, Default)]
-pub(crate) struct Rates(Mutex<Measured>);
+pub(crate) struct Rates {
+    measured: Mutex<Measured>,
+    /// Those of the target that this model drafts for: its tokens wait for both.
+    target: OnceLock<Arc<Rates>>,
+}
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Measured {
@@ -32,14 +36,23 @@ struct Measured {
 
 impl Rates {
     fn measured(&self) -> MutexGuard<'_, Measured> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The model drafts for a target: its runs, which all its sessions share, count once.
+    pub(crate) fn draft_for(&self, target: Arc<Rates>) {
+        // A model drafts for one target from its start.
+        let _ = self.target.set(target);
     }
 
     /// A run of so many rows, `silent` of which have no logits that anybody waits for.
     pub(crate) fn ran(&self, rows: usize, silent: usize, took: Duration) {
         let (count, seconds) = (rows as f64, took.as_secs_f64());
-        let mut measured = self.measured();
         let wanted = rows.saturating_sub(silent) as f64 / count.max(1.0);
+        if let Some(target) = self.target.get() {
+            target.measured().busy += seconds * wanted;
+        }
+        let mut measured = self.measured();
         (measured.busy, measured.tokens) = (measured.busy * (1.0 - WEIGHT), measured.tokens * (1.0 - WEIGHT));
         measured.busy += seconds * wanted;
         // A prompt says little of what a row more or less costs.
@@ -72,11 +85,6 @@ impl Rates {
     pub(crate) fn wait(&self) -> f64 {
         let wait = self.measured().wait;
         wait.max(self.run())
-    }
-
-    /// The machine was busy with something else for the tokens' sake.
-    pub(crate) fn spent(&self, time: Duration) {
-        self.measured().busy += time.as_secs_f64();
     }
 
     /// Seconds that one row more adds to a run.
@@ -129,5 +137,23 @@ mod tests {
         assert!((rates.row() / 0.005 - 1.0).abs() < 0.1 && (rates.run() / 0.04 - 1.0).abs() < 0.05, "{rates:?}");
         let mean = 2.0 / (0.04 + 3.5 * 0.005);
         assert!((rates.goodput() / mean - 1.0).abs() < 0.1, "{} in place of {mean}", rates.goodput());
+    }
+
+    /// A target that gives two tokens in 40 ms, behind drafts of 10 ms: 40 tokens per second.
+    #[test]
+    fn runs_of_the_draft_model_count_once() {
+        let (target, draft) = (Arc::new(Rates::default()), Rates::default());
+        draft.draft_for(Arc::clone(&target));
+        for _ in 0..400 {
+            draft.ran(1, 0, MS * 10);
+            // However many sessions waited for it, and for their place in it.
+            (0..8).for_each(|_| draft.answered(MS * 30));
+            target.ran(1, 0, MS * 40);
+            target.wrote(2);
+        }
+        assert!((target.goodput() / 40.0 - 1.0).abs() < 0.02 && draft.wait() > 0.029, "{target:?}");
+        // A prompt is nothing that tokens wait for again.
+        draft.ran(64, 64, MS * 500);
+        assert!((target.goodput() / 40.0 - 1.0).abs() < 0.02, "{target:?}");
     }
 }

@@ -26,6 +26,15 @@ impl Default for EngineSettings {
     }
 }
 
+/// Which guesses at a text a pass judges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum GuessPolicy {
+    /// Those that raise the tokens per second of all sessions together.
+    Paid,
+    /// All that come, as if a row cost nothing.
+    All,
+}
+
 /// When the server drafts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OwnDraftPolicy {

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::{
         Arc,
-        mpsc::{Receiver, TryRecvError},
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
     time::Instant,
 };
@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::{
     backend::{Answer, Backend},
     error::EngineError,
+    gather::Gathering,
     memory::Memory,
     rates::Rates,
     schedule::{Piece, Schedule, Work, most_rows},
@@ -45,6 +46,7 @@ pub(super) struct Thread<B: Backend> {
     /// Slots whose next pass has not begun, in order of arrival.
     line: VecDeque<u64>,
     sequences: HashMap<u64, Sequence<B::Pages>>,
+    gathering: Gathering,
     metrics: Arc<Metrics>,
     rates: Arc<Rates>,
 }
@@ -100,6 +102,7 @@ impl<B: Backend> Thread<B> {
             schedule: Schedule::new(settings.batch_rows),
             line: VecDeque::new(),
             sequences: HashMap::new(),
+            gathering: Gathering::default(),
             metrics,
             rates,
         }
@@ -121,7 +124,14 @@ impl<B: Backend> Thread<B> {
             loop {
                 match queue.try_recv() {
                     Ok(job) => self.take(job),
-                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Empty) => match self.gathering.expected(Instant::now()) {
+                        None => break,
+                        Some(wait) => match queue.recv_timeout(wait) {
+                            Ok(job) => self.take(job),
+                            Err(RecvTimeoutError::Timeout) => break,
+                            Err(RecvTimeoutError::Disconnected) => return,
+                        },
+                    },
                     // Nobody is left to wait for an answer.
                     Err(TryRecvError::Disconnected) => return,
                 }
@@ -144,6 +154,7 @@ impl<B: Backend> Thread<B> {
                 self.line.retain(|other| *other != slot);
                 self.schedule.remove(slot);
                 self.memory.release(slot);
+                self.gathering.left(slot);
             }
             Job::Pass { slot, pass, asked, answer } => {
                 if let Err(error) = self.check(&pass.forward) {
@@ -151,6 +162,7 @@ impl<B: Backend> Thread<B> {
                     let _ = answer.send(Err(error));
                     return;
                 }
+                self.gathering.came(slot, Instant::now());
                 let sequence = self.sequences.entry(slot).or_default();
                 sequence.passes.push_back(Waiting { pass, asked, ran: false, answer });
                 if sequence.passes.len() == 1 {
@@ -243,6 +255,7 @@ impl<B: Backend> Thread<B> {
                 let took = began.elapsed();
                 self.metrics.engine.run(rows, took);
                 self.rates.ran(rows, silent, took);
+                self.gathering.ran(took);
                 for (piece, answer) in pieces.iter().zip(results).filter(|(piece, _)| piece.completes) {
                     self.finish(piece.slot, Ok(answer));
                 }
@@ -287,7 +300,9 @@ impl<B: Backend> Thread<B> {
             // The session may have gone meanwhile.
             let _ = waiting.answer.send(result);
         }
-        if !sequence.passes.is_empty() {
+        if sequence.passes.is_empty() {
+            self.gathering.answered(slot, Instant::now());
+        } else {
             self.line.push_back(slot);
             self.memory.wait(slot);
         }

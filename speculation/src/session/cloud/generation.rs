@@ -267,6 +267,11 @@ impl Generation {
         }
     }
 
+    /// Whether it pays that the server guesses itself.
+    pub(super) fn may_draft(&self, prices: Prices) -> bool {
+        matches!(&self.writer, Writer::Target(Some(queue)) if queue.begin_drafting(prices, 1) > 0)
+    }
+
     /// What the server is to guess itself before the next pass, if that is worth it; asked once a pass.
     pub(super) fn begin_drafting(&self, target: &TargetInfo, prices: Prices) -> Option<OwnDrafts> {
         let Writer::Target(Some(queue)) = &self.writer else { return None };

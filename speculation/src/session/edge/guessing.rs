@@ -246,6 +246,7 @@ impl Guessing {
             self.pace.passed(pass, if tokens.own { 0 } else { tokens.accepted.into() });
         }
         self.pace.written(tokens.ids.len(), received.at);
+        books.ledger.paced(self.pace.record());
         books.ledger.wrote(tokens.ids.len(), received.at);
         Ok(Committed { tokens: committed, round: None })
     }

@@ -9,7 +9,7 @@ use crate::{
     policy::control::{Estimates, RoundTimes},
     study::{
         explanation::Explanation,
-        statistics::{Guarantee, RoundRecord, Statistics, milliseconds},
+        statistics::{AheadRecord, Guarantee, RoundRecord, Statistics, milliseconds},
     },
     theory::sqs,
 };
@@ -89,6 +89,11 @@ impl Ledger {
         self.statistics.judged += 1;
         self.statistics.accepted += usize::from(right);
         self.statistics.in_time += usize::from(in_time);
+    }
+
+    /// What the edge goes by.
+    pub(super) fn paced(&mut self, record: AheadRecord) {
+        self.statistics.ahead = Some(record);
     }
 
     /// A pass of the target added so many tokens.

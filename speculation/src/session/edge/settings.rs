@@ -181,9 +181,10 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
         // It has been resolved.
         Mode::Auto(_) | Mode::CloudOnly => return Ok(()),
         Mode::Ahead(_) if server.max_guesses == 0 => return Err(StartError::NoGuesses),
-        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience }) }) => {
-            let is_right = *group > 0 && patience.is_finite() && *patience >= 0.0;
-            return if is_right { Ok(()) } else { setting("the group", "at least 1, with a patience of at least 0") };
+        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }) }) => {
+            let is_right = *group > 0 && *lead > 0 && patience.is_finite() && *patience >= 0.0;
+            let range = "at least 1, with a patience of at least 0 and a lead of at least 1";
+            return if is_right { Ok(()) } else { setting("the group", range) };
         }
         Mode::Ahead(_) => return Ok(()),
         Mode::Speculative(speculation) => speculation,

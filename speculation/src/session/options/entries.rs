@@ -154,6 +154,7 @@ fn scheme(choice: SchemeChoice) -> Entry {
                 label: "Ahead",
                 explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.",
                 source: "Outrider",
+                options: &["groupSize", "patience", "lead"],
                 ..Default::default()
             };
         }

@@ -137,6 +137,9 @@ pub const NUMBERS: &[&NumberInfo] = &[
     &STEP_SIZE,
     &INITIAL_THRESHOLD,
     &DOWNLINK_SAMPLES,
+    &GROUP_SIZE,
+    &PATIENCE,
+    &LEAD,
     &DRAFT_LENGTH,
     &MAX_IN_FLIGHT,
     &BIT_BUDGET,
@@ -253,6 +256,31 @@ pub const DOWNLINK_SAMPLES: NumberInfo = NumberInfo {
     explanation: "Samples that the server sends after a rejection",
     default: 4.0,
     bounds: Bounds::whole(1, 64),
+    ..BASE
+};
+/// Guesses in a frame.
+pub const GROUP_SIZE: NumberInfo = NumberInfo {
+    name: "groupSize",
+    label: "Group",
+    explanation: "Guesses sent together; 0 leaves that, patience and lead to what is measured",
+    bounds: Bounds::whole(0, 64),
+    ..BASE
+};
+/// How long a pass waits for a guess.
+pub const PATIENCE: NumberInfo = NumberInfo {
+    name: "patience",
+    label: "Patience, ms",
+    explanation: "Milliseconds that a pass of the server waits for a guess; 0 never waits",
+    bounds: Bounds::real(0.0, 2000.0),
+    step: 5.0,
+    ..BASE
+};
+/// Guesses that lie ahead of the text.
+pub const LEAD: NumberInfo = NumberInfo {
+    name: "lead",
+    label: "Lead",
+    explanation: "Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round",
+    bounds: Bounds::whole(0, 64),
     ..BASE
 };
 /// γ.

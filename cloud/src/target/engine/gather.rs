@@ -1,0 +1,109 @@
+//! How long the thread waits for sessions that are about to come back, so that they share a run.
+//!
+//! A session that is answered asks for its next pass a moment later, once its token is chosen and sent. If whoever is
+//! the first to come back were served at once, it would run alone and all others in the run after it, and so on: every
+//! run would leave out a part of the sessions, though one run of all costs little more. So the thread waits a little,
+//! but only for those that came back at once the last time.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+/// The wait is at most this part of the last run, and at most so long.
+const SHARE: u32 = 8;
+const LONGEST: Duration = Duration::from_millis(4);
+/// Who takes so many times the wait is still taken to come at once the next time: the wait is not worth missing by a
+/// little.
+const LATE: u32 = 2;
+
+/// Slots that were answered and have not come back.
+#[derive(Debug, Default)]
+pub(super) struct Gathering {
+    answered: HashMap<u64, Instant>,
+    /// Those that came back at once the last time.
+    prompt: HashSet<u64>,
+    wait: Duration,
+}
+
+impl Gathering {
+    /// A run that took so long is over.
+    pub(super) fn ran(&mut self, took: Duration) {
+        self.wait = (took / SHARE).min(LONGEST);
+    }
+
+    /// A slot was answered and asks for nothing at the moment.
+    pub(super) fn answered(&mut self, slot: u64, now: Instant) {
+        self.answered.insert(slot, now);
+    }
+
+    /// A slot asks for a pass.
+    pub(super) fn came(&mut self, slot: u64, now: Instant) {
+        let Some(answered) = self.answered.remove(&slot) else { return };
+        if now.saturating_duration_since(answered) <= LATE * self.wait {
+            self.prompt.insert(slot);
+        } else {
+            self.prompt.remove(&slot);
+        }
+    }
+
+    /// A slot is given up.
+    pub(super) fn left(&mut self, slot: u64) {
+        self.answered.remove(&slot);
+        self.prompt.remove(&slot);
+    }
+
+    /// How long from now somebody is expected to come; `None` if nobody is.
+    pub(super) fn expected(&self, now: Instant) -> Option<Duration> {
+        let expected = self.answered.iter().filter(|(slot, _)| self.prompt.contains(slot));
+        let until = expected.map(|(_, &answered)| answered + self.wait).max()?;
+        Some(until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn who_came_back_at_once_is_waited_for_and_nobody_else() {
+        let (mut gathering, start) = (Gathering::default(), Instant::now());
+        assert_eq!(gathering.expected(start), None);
+        gathering.ran(16 * MS);
+        for slot in [1, 2, 3] {
+            gathering.came(slot, start);
+            gathering.answered(slot, start);
+        }
+        assert_eq!(gathering.expected(start), None, "nothing is known of them");
+        gathering.came(1, start + MS);
+        gathering.came(2, start + 30 * MS);
+        gathering.came(3, start + 3 * MS);
+        let next = start + 50 * MS;
+        for slot in [1, 2, 3] {
+            gathering.answered(slot, next);
+        }
+        assert_eq!(gathering.expected(next), Some(2 * MS), "an eighth of the run");
+        gathering.came(1, next + MS);
+        assert_eq!(gathering.expected(next + MS), Some(MS), "the third is still out");
+        assert_eq!(gathering.expected(next + 2 * MS), None, "it was waited for long enough");
+        gathering.came(3, next + 9 * MS);
+        gathering.answered(3, next + 20 * MS);
+        assert_eq!(gathering.expected(next + 20 * MS), None, "it was late once");
+    }
+
+    #[test]
+    fn who_left_is_not_waited_for_and_a_long_run_not_for_long() {
+        let (mut gathering, start) = (Gathering::default(), Instant::now());
+        gathering.ran(1000 * MS);
+        for _ in 0..2 {
+            gathering.answered(7, start);
+            gathering.came(7, start);
+        }
+        gathering.answered(7, start);
+        assert_eq!(gathering.expected(start), Some(LONGEST));
+        gathering.left(7);
+        assert_eq!(gathering.expected(start), None);
+    }
+}

@@ -1,0 +1,380 @@
+//! Which plan an edge follows: measured by stretches of the text.
+//!
+//! What is measured of the ends may miss the point: a browser on the server's own machine takes its processor away, and
+//! no link shows that. So what a plan promises only says whether it is tried. Stretches of the text are written in
+//! one [way](Way) after another, without guesses too; the fastest is kept, and the others are tried again now and
+//! then, more rarely each time that they lose.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use super::{Conditions, Plan, SIMULATED};
+use crate::{
+    policy::goodput::{AcceptanceRate, ROW_COST},
+    study::statistics::{AheadRecord, WayRecord},
+};
+
+/// What a plan has to promise of the best promise to be tried. A look costs little, and promises are made of times that
+/// hide much.
+const PROMISING: f64 = 0.8;
+/// What guesses may cost in speed: less is a measurement's own error, and they save passes.
+const NOT_SLOWER: f64 = 0.98;
+/// By how much a way is thought to be faster than a first short look says: else one unlucky look would end it.
+const DOUBT: f64 = 1.1;
+/// Tokens of a stretch of the fastest way, and of a look at another.
+const PLANNED: usize = 24;
+const LOOK: usize = 8;
+/// Tokens that a look skips: the way before still shapes them.
+const SKIPPED: usize = 2;
+/// Tokens until a way that lost is tried again, at first and at most.
+const REST: usize = 96;
+const LONGEST_REST: usize = 768;
+/// A round trip that is so many times another, and so many seconds off, is another link's.
+const OTHER_LINK: (f64, f64) = (2.0, 0.005);
+/// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
+const TIMES: usize = 8;
+/// Weight of the last stretch of a way.
+const WEIGHT: f64 = 0.3;
+
+/// What the edge measures while it drafts ahead, and the plan that it follows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pace {
+    /// Chosen by the user; `None`: by what is measured.
+    fixed: Option<Plan>,
+    /// Those of [`ALONE`] and so on.
+    ways: [Way; 4],
+    current: usize,
+    stretch: Stretch,
+    /// The round trip of the link on which the ways were tried.
+    link: Option<f64>,
+    passes: Shortest,
+    drafts: Shortest,
+    /// The link's round trip by the first token of this text, and by guesses: these include what a guess waited for the
+    /// pass under way.
+    first_trip: Option<f64>,
+    trips: Shortest,
+    acceptance: AcceptanceRate,
+}
+
+/// Nothing is guessed; nobody waits; the target waits for the first guesses behind a wrong one; both take turns.
+const ALONE: usize = 0;
+const AT_ONCE: usize = 1;
+const PATIENT: usize = 2;
+const ROUNDS: usize = 3;
+const NAMES: [&str; 4] = ["alone", "at once", "patient", "in turn"];
+
+/// A way to write, and how fast it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Way {
+    /// `None` if it does not promise enough to be tried.
+    plan: Option<Plan>,
+    /// What it promises, times the target alone.
+    promised: Option<f64>,
+    /// Tokens per second, lately; `None` before it was tried.
+    speed: Option<f64>,
+    /// Of so many tokens.
+    measured: usize,
+    /// Tokens until it is tried again, and those of the next time.
+    pause: usize,
+    rest: usize,
+}
+
+/// A stretch of the text whose speed is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Stretch {
+    /// Tokens before the measured ones; then when they were written.
+    skipped: usize,
+    since: Option<Duration>,
+    /// Tokens that were measured, of so many.
+    tokens: usize,
+    length: usize,
+}
+
+/// The last times of something, in seconds.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Shortest(VecDeque<f64>);
+
+impl Shortest {
+    fn observe(&mut self, seconds: f64) {
+        if self.0.len() == TIMES {
+            self.0.pop_front();
+        }
+        self.0.push_back(seconds);
+    }
+
+    fn get(&self) -> Option<f64> {
+        self.0.iter().copied().reduce(f64::min)
+    }
+}
+
+impl Way {
+    fn new(plan: Option<Plan>) -> Self {
+        Self { plan, promised: None, speed: None, measured: 0, pause: 0, rest: REST }
+    }
+
+    fn observe(&mut self, speed: f64, tokens: usize) {
+        let before = self.speed.unwrap_or(speed);
+        self.speed = Some(before + WEIGHT.max(tokens as f64 / (self.measured + tokens) as f64) * (speed - before));
+        self.measured += tokens;
+    }
+
+    /// The speed that it is taken to have, with guesses.
+    fn score(&self) -> f64 {
+        let doubt = if self.measured < PLANNED { DOUBT } else { 1.0 };
+        self.plan.and(self.speed).unwrap_or(0.0) * doubt
+    }
+}
+
+impl Stretch {
+    fn new(skipped: usize, length: usize) -> Self {
+        Self { skipped, since: None, tokens: 0, length }
+    }
+
+    /// A text ends: the stretch goes on in the next one.
+    fn pause(&mut self) {
+        *self = Self::new(SKIPPED, self.length.saturating_sub(self.tokens).max(1));
+    }
+
+    /// Tokens were written. Gives tokens per second once the stretch is over.
+    fn written(&mut self, tokens: usize, now: Duration) -> Option<f64> {
+        let Some(since) = self.since else {
+            self.skipped = self.skipped.saturating_sub(tokens);
+            self.since = (self.skipped == 0).then_some(now);
+            return None;
+        };
+        self.tokens += tokens;
+        (self.tokens >= self.length).then(|| self.tokens as f64 / now.saturating_sub(since).as_secs_f64().max(1e-6))
+    }
+}
+
+impl Pace {
+    /// Nothing measured yet.
+    pub fn new(fixed: Option<Plan>) -> Self {
+        Self {
+            fixed,
+            ways: [Way::new(None), Way::new(Some(Plan::AT_ONCE)), Way::new(None), Way::new(None)],
+            current: ALONE,
+            stretch: Stretch::new(SKIPPED, LOOK),
+            link: None,
+            passes: Shortest::default(),
+            drafts: Shortest::default(),
+            first_trip: None,
+            trips: Shortest::default(),
+            acceptance: AcceptanceRate::default(),
+        }
+    }
+
+    /// Another generation begins: what is measured of the ends and the link is kept.
+    pub fn next_generation(&mut self, fixed: Option<Plan>) {
+        self.fixed = fixed;
+        self.stretch.pause();
+        (self.first_trip, self.trips) = (None, Shortest::default());
+    }
+
+    /// The first token came so long after it was asked for, of a pass that took so long.
+    pub fn began(&mut self, after: Duration, pass: Duration) {
+        self.first_trip = Some(after.saturating_sub(pass).as_secs_f64());
+    }
+
+    /// How guesses are sent now, if any are.
+    pub fn plan(&self) -> Plan {
+        self.fixed.or(self.ways[self.current].plan).unwrap_or(Plan::AT_ONCE)
+    }
+
+    /// Whether nothing is guessed for now.
+    pub fn rests(&self) -> bool {
+        self.fixed.is_none() && self.current == ALONE
+    }
+
+    /// How far ahead of the text guesses are worth their drafting.
+    pub fn lead(&self) -> usize {
+        // What is right with a probability of a twentieth.
+        let alpha = self.acceptance.get().clamp(0.05, 0.95);
+        let plan = self.plan();
+        ((0.05f64.ln() / alpha.ln()).ceil() as usize).max(2 * plan.group).min(plan.lead)
+    }
+
+    /// A draft took so long.
+    pub fn drafted(&mut self, time: Duration) {
+        self.drafts.observe(time.as_secs_f64());
+    }
+
+    /// A pass of the target that judged so many guesses took so long.
+    pub fn passed(&mut self, time: Duration, judged: usize) {
+        self.passes.observe(time.as_secs_f64() / (1.0 + ROW_COST * judged as f64));
+    }
+
+    /// So long after guesses were sent, tokens came of a pass that began when the target had them, and took so long.
+    pub fn answered(&mut self, after: Duration, pass: Duration) {
+        self.trips.observe(after.saturating_sub(pass).as_secs_f64());
+    }
+
+    /// What was guessed at a position, and what was written there.
+    pub fn compared(&mut self, right: bool) {
+        self.acceptance.observe(usize::from(right), !right);
+    }
+
+    /// So many tokens were written: a stretch may be over.
+    pub fn written(&mut self, tokens: usize, now: Duration) {
+        if self.fixed.is_some() {
+            return;
+        }
+        let Some(speed) = self.stretch.written(tokens, now) else { return };
+        let length = self.stretch.tokens;
+        self.ways[self.current].observe(speed, length);
+        self.reconsider();
+        let best = self.best();
+        for (index, way) in self.ways.iter_mut().enumerate() {
+            if index == best {
+                way.rest = REST;
+            } else if index == self.current {
+                way.pause = way.rest;
+                way.rest = (2 * way.rest).min(LONGEST_REST);
+            } else {
+                way.pause = way.pause.saturating_sub(length);
+            }
+        }
+        let is_due =
+            |&way: &usize| way != best && self.ways[way].pause == 0 && (way == ALONE || self.ways[way].plan.is_some());
+        let next = (0..self.ways.len()).find(is_due).unwrap_or(best);
+        let skipped = if next == self.current { 0 } else { SKIPPED };
+        self.stretch = Stretch::new(skipped, if next == best { PLANNED } else { LOOK });
+        self.current = next;
+    }
+
+    /// What is promising, by what is measured now; on another link, everything is tried anew.
+    fn reconsider(&mut self) {
+        let Some(conditions) = self.conditions() else { return };
+        let link = *self.link.get_or_insert(conditions.round_trip);
+        let (short, long) = (link.min(conditions.round_trip), link.max(conditions.round_trip));
+        if long > OTHER_LINK.0 * short && long > short + OTHER_LINK.1 {
+            self.link = Some(conditions.round_trip);
+            for way in &mut self.ways {
+                *way = Way::new(way.plan);
+            }
+        }
+        let at_once = conditions.speed(Plan::AT_ONCE, SIMULATED);
+        (self.ways[ALONE].promised, self.ways[AT_ONCE].promised) = (Some(1.0), Some(at_once));
+        let proposals = [(PATIENT, conditions.patient()), (ROUNDS, conditions.rounds())];
+        let best = proposals.iter().map(|(_, (_, speed))| *speed).fold(at_once.max(1.0), f64::max);
+        for (way, (plan, speed)) in proposals {
+            self.ways[way].promised = Some(speed);
+            if speed > PROMISING * best {
+                self.ways[way].plan = Some(plan);
+            } else if way != self.current {
+                self.ways[way].plan = None;
+            }
+        }
+    }
+
+    /// The fastest way of those tried.
+    fn best(&self) -> usize {
+        let score = |way: usize| match way {
+            ALONE => NOT_SLOWER * self.ways[way].speed.unwrap_or(0.0),
+            _ => self.ways[way].score(),
+        };
+        (0..self.ways.len()).max_by(|&a, &b| score(a).total_cmp(&score(b))).unwrap_or(ALONE)
+    }
+
+    /// What it goes by, to be told.
+    pub fn record(&self) -> AheadRecord {
+        let ms = |seconds: f64| seconds * 1e3;
+        let Plan { group, patience, .. } = self.plan();
+        let ways = self.ways.iter().zip(NAMES).map(|(way, name)| WayRecord {
+            name,
+            promised: way.promised,
+            tokens_per_second: way.speed,
+            measured: way.measured,
+        });
+        let way = match self.fixed {
+            Some(plan) if plan.is_rounds() => ROUNDS,
+            Some(plan) if plan.patience > 0.0 => PATIENT,
+            Some(_) => AT_ONCE,
+            None => self.current,
+        };
+        AheadRecord {
+            way: NAMES[way],
+            group,
+            patience_ms: ms(patience),
+            lead: self.lead(),
+            pass_ms: self.passes.get().map(ms),
+            draft_ms: self.drafts.get().map(ms),
+            round_trip_ms: self.round_trip().map(ms),
+            acceptance_rate: self.acceptance.get(),
+            ways: if self.fixed.is_none() { ways.collect() } else { Vec::new() },
+        }
+    }
+
+    fn round_trip(&self) -> Option<f64> {
+        self.trips.get().into_iter().chain(self.first_trip).reduce(f64::min)
+    }
+
+    /// All that is measured, once all is.
+    pub fn conditions(&self) -> Option<Conditions> {
+        let (pass, draft, round_trip) = (self.passes.get()?, self.drafts.get()?, self.round_trip()?);
+        Some(Conditions { pass, draft, round_trip, acceptance: self.acceptance })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A text of so many tokens, each of which takes what it says of the way; how many were written in each.
+    fn text(pace: &mut Pace, tokens: usize, round_trip: Duration, takes: [Duration; 4]) -> [usize; 4] {
+        let (mut now, mut counts) = (Duration::ZERO, [0; 4]);
+        pace.next_generation(None);
+        for _ in 0..tokens {
+            now += takes[pace.current];
+            counts[pace.current] += 1;
+            pace.drafted(MS);
+            pace.passed(10 * MS, 0);
+            pace.answered(round_trip + 10 * MS, 10 * MS);
+            pace.written(1, now);
+        }
+        counts
+    }
+
+    /// Guesses that slow the target down, though link and times promise much.
+    #[test]
+    fn what_is_slower_rests_and_is_tried_again() {
+        let mut pace = Pace::new(None);
+        let counts = text(&mut pace, 4000, MS, [10, 12, 15, 13].map(|ms| ms * MS));
+        assert!(counts[ALONE] > 3700 && counts[1..].iter().all(|&tried| tried >= 40), "{counts:?}");
+    }
+
+    /// Whichever is the fastest, and whatever the others promise.
+    #[test]
+    fn the_fastest_way_is_found_and_kept() {
+        for fastest in 0..4 {
+            let mut takes = [10 * MS; 4];
+            takes[fastest] = 8 * MS;
+            let mut pace = Pace::new(None);
+            let counts = text(&mut pace, 400, MS, takes);
+            assert!(counts[fastest] > 250, "{counts:?} of 400, {fastest}");
+            let counts = text(&mut pace, 4000, MS, takes);
+            assert!(counts[fastest] > 3750, "{counts:?} of 4000, {fastest}");
+        }
+    }
+
+    /// What does not promise anything is not tried: a round on a far link would be felt.
+    #[test]
+    fn nobody_waits_on_a_far_link() {
+        let counts = text(&mut Pace::new(None), 2000, 400 * MS, [10, 10, 400, 400].map(|ms| ms * MS));
+        assert!(counts[PATIENT] + counts[ROUNDS] == 0, "{counts:?}");
+    }
+
+    /// The link becomes another: at once everything is tried anew, however long it was to rest.
+    #[test]
+    fn another_link_is_another_race() {
+        let mut pace = Pace::new(None);
+        text(&mut pace, 8000, 100 * MS, [10, 11, 200, 200].map(|ms| ms * MS));
+        let counts = text(&mut pace, 1000, MS, [10, 11, 7, 7].map(|ms| ms * MS));
+        assert!(counts[PATIENT] + counts[ROUNDS] > 700, "{counts:?}");
+    }
+}
