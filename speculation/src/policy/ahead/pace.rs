@@ -14,8 +14,8 @@ use crate::{
     study::statistics::{AheadRecord, WayRecord},
 };
 
-/// What a plan has to promise of the best promise to be tried. A look costs little, and promises are made of times that
-/// hide much.
+/// What a plan has to promise of the best promise to be tried, and more than the target alone. A look costs little, and
+/// promises are made of times that hide much.
 const PROMISING: f64 = 0.8;
 /// What guesses may cost in speed: less is a measurement's own error, and they save passes.
 const NOT_SLOWER: f64 = 0.98;
@@ -259,7 +259,7 @@ impl Pace {
         let best = proposals.iter().map(|(_, (_, speed))| *speed).fold(at_once.max(1.0), f64::max);
         for (way, (plan, speed)) in proposals {
             self.ways[way].promised = Some(speed);
-            if speed > PROMISING * best {
+            if speed > (PROMISING * best).max(1.0) {
                 self.ways[way].plan = Some(plan);
             } else if way != self.current {
                 self.ways[way].plan = None;
