@@ -22,7 +22,7 @@ export type RunChoices = Choices &
 
 /** A number out of the statistics. */
 export interface Counter {
-  name: Exclude<keyof Statistics, 'rule' | 'lossy'>;
+  name: Exclude<keyof Statistics, 'rule' | 'lossy' | 'ahead'>;
   label: string;
   /** Its name where the server is drafted ahead of, if it is another. */
   aheadLabel?: string;
