@@ -4,6 +4,7 @@
 use outrider_codec::{
     frame::SamplingParameters,
     rule::{RuleParameters, StatisticKind},
+    scheme::SchemeParameters,
 };
 
 /// The numbers of the table are below this.
@@ -31,8 +32,12 @@ pub fn is_the_targets_when_greedy(rule: RuleParameters) -> bool {
 }
 
 /// What the payload begins with.
-pub fn statistic(rule: RuleParameters, sampling: &SamplingParameters) -> Option<StatisticKind> {
-    if (sampling.temperature, sampling.top_k, sampling.top_p) == (1.0, 0, 1.0) {
+pub fn statistic(
+    rule: RuleParameters,
+    sampling: &SamplingParameters,
+    scheme: SchemeParameters,
+) -> Option<StatisticKind> {
+    if (sampling.temperature, sampling.top_k, sampling.top_p) == (1.0, 0, 1.0) && scheme == SchemeParameters::Dense {
         return None;
     }
     match rule.number {

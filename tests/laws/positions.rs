@@ -1,6 +1,9 @@
 //! Every acceptance rule at single positions, to the last digits: what becomes of a draft is what the closed form says.
 
-use outrider_codec::frame::SamplingParameters;
+use outrider_codec::{
+    frame::SamplingParameters,
+    scheme::{Code, SchemeParameters},
+};
 use outrider_speculation::{
     draft::{half, lattice, sparsify},
     judge::rules::{self, Rule, Statistic},
@@ -42,6 +45,20 @@ fn gap(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
+/// With β = 1 the π of lossy adds up to 7/6 here, and so is no distribution; what is committed is (⅓, ⅓, ⅓).
+#[test]
+fn lossy_at_beta_one_commits_another_distribution_than_its_pi() {
+    let (q, p) = ([0.5f64, 0.5, 0.0], [0.25f64, 0.25, 0.5]);
+    let pi: f64 = q.iter().zip(&p).map(|(q, p)| q.min(p / 0.75).max(*p)).sum();
+    assert!((pi - 7.0 / 6.0).abs() < 1e-12, "{pi}");
+    let [row, logits] = [q, p].map(|own| own.map(|probability| probability.ln() as f32));
+    let (draft, target) = (Distribution::new(&row, &NEUTRAL).unwrap(), Distribution::new(&logits, &NEUTRAL).unwrap());
+    let q = &half::quantize_all(&draft).unwrap();
+    let position = rules::Position { q, statistic: &Statistic::Nothing, p: &target, sampling: &NEUTRAL };
+    let committed = Rule::new("lossy", 0.25).unwrap().judge(&position).committed(q, &target.dense());
+    assert!(gap(&committed, &[1.0 / 3.0; 3]) < 1e-6, "{committed:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
@@ -57,11 +74,17 @@ proptest! {
         };
         let q = &q.unwrap();
         let (target, p) = (Distribution::new(&logits, &sampling).unwrap(), transform(&logits, &sampling).unwrap());
-        let position = Position::new(&row, &logits, &sampling, q);
+        let scheme = match sparse {
+            None => SchemeParameters::Dense,
+            Some((support_size, lattice_resolution)) => {
+                SchemeParameters::KSqs { support_size, lattice_resolution, code: Code::Enumerative }
+            }
+        };
+        let position = Position::new(&row, &logits, &sampling, (q, scheme));
         for info in Rule::all() {
             for parameter in [0.0, 0.01, 0.1, 0.5, 0.9, 1.0, 3.0, info.default] {
                 let Ok(rule) = Rule::new(info.name, parameter) else { continue };
-                let is_known = sampling == NEUTRAL;
+                let is_known = sampling == NEUTRAL && sparse.is_none();
                 let statistic =
                     if is_known { Statistic::Nothing } else { rule.need().of_unscaled(&draft, q.ids()) };
                 let found = rule.judge(&rules::Position { q, statistic: &statistic, p: &target, sampling: &sampling });

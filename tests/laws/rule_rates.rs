@@ -109,7 +109,7 @@ impl Bench<'_> {
         let rows = q[0].iter().zip(p[0].iter());
         rows.map(|(q, p)| {
             let proposal = draft::propose(&Distribution::new(q, sampling).unwrap(), SCHEME, &scheme, 0.0).unwrap();
-            Position::new(q, p, sampling, &proposal.dist).lumped()
+            Position::new(q, p, sampling, (&proposal.dist, SCHEME)).lumped()
         })
         .collect()
     }

@@ -140,24 +140,36 @@ fn a_token_cascade_mixes_the_models_by_chows_rule() {
 /// A text is the draft model's if it is sure enough of it, and else the target's from the first token.
 #[test]
 fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
-    for (scheme, name) in [(0, "exact"), (3, "exact"), (4, "lossy"), (9, "exact"), (5, "exact")] {
-        let texts = texts(schemes::every(2, 12)[scheme], Rule::new(name, 0.0).unwrap(), NEUTRAL, 2);
+    let kinds = [(0, "exact"), (3, "exact"), (4, "lossy"), (9, "exact"), (5, "exact")];
+    for (sampling, (scheme, name)) in [NEUTRAL, SHARPENED].into_iter().flat_map(|at| kinds.map(move |kind| (at, kind)))
+    {
+        let texts = texts(schemes::every(2, 12)[scheme], Rule::new(name, 0.0).unwrap(), sampling, 2);
         let texts = Texts { threshold: ThresholdParameters { step: 1e-9, ..RESTLESS }, ..texts };
         let (p, q) = (texts.of_target(), texts.distribution(&|_| true));
-        // The confidence of a text is the geometric mean of its tokens' probabilities; the middle one of two neighbours
-        // is that of no text.
-        let confidence = |q: &f64| q.powf(1.0 / texts.length as f64);
-        let mut all: Vec<f64> = q.iter().map(confidence).collect();
+        let confidences = confidences(&texts);
+        // The middle of two neighbours is the confidence of no text.
+        let mut all = confidences.clone();
         all.sort_by(f64::total_cmp);
-        let least = f64::midpoint(all[all.len() - 5], all[all.len() - 4]);
-        let confident = |q: &f64| confidence(q) >= least;
-        let kept: f64 = q.iter().filter(|q| confident(q)).sum();
+        let kept =
+            |least: f64| q.iter().zip(&confidences).filter(|(_, own)| **own >= least).map(|(q, _)| q).sum::<f64>();
+        let uneven = |least: &f64| (kept(*least) - 0.5).abs();
+        let between = all.windows(2).map(|pair| f64::midpoint(pair[0], pair[1]));
+        let least = between.min_by(|a, b| uneven(a).total_cmp(&uneven(b))).unwrap();
+        let kept = kept(least);
         assert!((0.02..0.98).contains(&kept), "{kept}");
+        let texts_of_both = p.iter().zip(&q).zip(&confidences);
         let distribution: Vec<f64> =
-            p.iter().zip(&q).map(|(p, q)| (1.0 - kept) * p + if confident(q) { *q } else { 0.0 }).collect();
+            texts_of_both.map(|((p, q), own)| (1.0 - kept) * p + if *own >= least { *q } else { 0.0 }).collect();
         let gate = Gate::SequenceCascade { alpha: 1.0 - least };
-        assert_follows(&counts(&texts, gate), &distribution, format!("{:?}", texts.scheme));
+        assert_follows(&counts(&texts, gate), &distribution, format!("{:?}, {sampling:?}", texts.scheme));
     }
+}
+
+/// How confident the draft model is of each text, whatever S(·) or a scheme makes of its distributions: the geometric
+/// mean of the probabilities that it gives the tokens itself (Narasimhan et al., eq. 1).
+fn confidences(texts: &Texts) -> Vec<f64> {
+    let own = texts.draft.distribution(&PROMPT, texts.length, &NEUTRAL);
+    own.iter().map(|probability| probability.powf(1.0 / texts.length as f64)).collect()
 }
 
 /// Nothing is shown before it is decided, then all at once or as the target writes it; the cloud hears of no draft.
@@ -263,11 +275,12 @@ proptest! {
         }
     }
 
-    /// Sequence cascades at T = 0 are sure of everything: the draft's own greedy text, to where it ends.
+    /// Sequence cascades at T = 0: the draft's own greedy text, to where it ends, if the draft model is sure of it by
+    /// its own distribution; else the target's. α = 0 wants all certainty, and so the target's.
     #[test]
-    fn a_greedy_sequence_cascade_is_the_drafts_text(
+    fn a_greedy_sequence_cascade_is_sure_or_the_targets(
         seed in any::<u64>(), scheme in 0..schemes::count(), length in 1u32..30, context in 4u32..20,
-        eos in prop::option::of(0u32..11),
+        eos in prop::option::of(0u32..11), alpha in prop_oneof![1 => Just(0.0), 4 => 0.3f64..0.95],
     ) {
         let eos: Vec<u32> = eos.into_iter().collect();
         let target = ToyModel::target(11, seed);
@@ -275,10 +288,19 @@ proptest! {
         let texts = Texts { draft: target.draft(1.0), target, ..base };
         let room = context as usize - PROMPT.len();
         let mut pair = pair(&texts, context, &eos);
-        let run: Run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha: 0.1 }, seed, length));
-        prop_assert_eq!(&run.tokens, &texts.draft.greedy(&PROMPT, room.min(length as usize), &eos));
-        prop_assert_eq!(run.committed.len(), 1);
-        prop_assert_eq!(pair.edge.statistics().server_passes, 0);
+        let run: Run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha }, seed, length));
+        let [own, other] = [&texts.draft, &texts.target].map(|model| model.greedy(&PROMPT, room.min(length as usize), &eos));
+        let mut prefix = PROMPT.to_vec();
+        let mut certainty = 0.0;
+        for &id in &own {
+            certainty += sample::transform(&texts.draft.logits(&prefix), &NEUTRAL).unwrap()[id as usize].ln();
+            prefix.push(id);
+        }
+        let confidence = (certainty / own.len() as f64).exp();
+        prop_assume!((confidence - (1.0 - alpha)).abs() > 1e-9);
+        let is_kept = confidence > 1.0 - alpha;
+        prop_assert_eq!(&run.tokens, if is_kept { &own } else { &other }, "confidence {}", confidence);
+        prop_assert_eq!(pair.edge.statistics().server_passes, if is_kept { 0 } else { other.len() });
     }
 }
 

@@ -244,6 +244,27 @@ fn dssd_asks_less_the_more_samples_it_gets() {
     assert!(shares[1] > 1.5 * shares[2] && shares[2] > 1.5 * shares[3], "{shares:?}");
 }
 
+/// At T → 0 the draft model leaves no doubt, and AdaEDL's bound on the acceptance of what is drawn from it is 1: it ends
+/// no round. The entropy before S(·), of half a nat or more at each of these tokens, would end all of them.
+#[test]
+fn adaedl_goes_by_the_distribution_that_drafts_are_drawn_from() {
+    let target = ToyModel::target(23, 5);
+    let draft = target.draft(0.0);
+    let mut prefix = vec![1];
+    for _ in 0..12 {
+        let own = outrider_speculation::sample::transform(&draft.logits(&prefix), &at(1.0)).unwrap();
+        let entropy: f64 = own.iter().filter(|q| **q > 0.0).map(|q| -q * q.ln()).sum();
+        assert!(entropy > 0.5, "{entropy} after {prefix:?}");
+        prefix.push(draft.greedy(&prefix, 1, &[])[0]);
+    }
+    let mut pair = InProcess::connect(draft, target, 64, &[]);
+    let stop = StopRule::AdaEdl { scale: 0.2, threshold: 0.7 };
+    let speculation = Speculation { stop, ..Speculation::new(SchemeParameters::Dense, 6) };
+    let run = pair.generate(&[1], &settings(Mode::Speculative(speculation), 0.01, 12));
+    let drafted = run.committed[0].round.as_ref().unwrap().drafted.len();
+    assert!(drafted > 3, "{drafted}");
+}
+
 #[test]
 fn a_budget_ends_the_round_before_it_is_exceeded() {
     let target = ToyModel::target(300, 1);

@@ -5,7 +5,7 @@
 //! sampling and its mentor; Kim et al. 2023 the big little decoder. [`Texts`](crate::texts::Texts) puts the positions
 //! together, round by round.
 
-use outrider_codec::{distribution::DraftDist, frame::SamplingParameters};
+use outrider_codec::{distribution::DraftDist, frame::SamplingParameters, scheme::SchemeParameters};
 use outrider_speculation::{judge::rules::Rule, sample};
 
 use crate::{goodness::distance, samplings::NEUTRAL};
@@ -38,13 +38,18 @@ pub struct Position {
 }
 
 impl Position {
-    /// From the logits of both models. Where S(·) leaves a distribution as it is, q̂ stands for q; otherwise what the
-    /// cloud knows of q is rounded to f16.
-    pub fn new(draft: &[f32], target: &[f32], sampling: &SamplingParameters, dist: &DraftDist) -> Self {
+    /// From the logits of both models. The cloud knows of q, the draft model's own distribution, what is sent of it, in
+    /// f16; or all of it, where S(·) leaves it as it is and q̂ under the `scheme` is all of it.
+    pub fn new(
+        draft: &[f32],
+        target: &[f32],
+        sampling: &SamplingParameters,
+        (dist, scheme): (&DraftDist, SchemeParameters),
+    ) -> Self {
         let total = f64::from(dist.total());
         let q: Vec<f64> = (0..target.len() as u32).map(|id| f64::from(dist.count(id)) / total).collect();
         let own = softmax(draft);
-        let (unscaled_q, peak_q, entropy_q) = if *sampling == NEUTRAL {
+        let (unscaled_q, peak_q, entropy_q) = if *sampling == NEUTRAL && scheme == SchemeParameters::Dense {
             (q.clone(), peak(&q), entropy(&q))
         } else {
             (own.iter().map(|&q| half(q)).collect(), half(peak(&own)), half(entropy(&own)))

@@ -181,7 +181,7 @@ impl Texts {
     /// The position after a prefix.
     fn position(&self, prefix: &[u32]) -> Position {
         let (draft, target) = (self.draft.logits(prefix), self.target.logits(prefix));
-        Position::new(&draft, &target, &self.sampling, &self.proposal(prefix).dist)
+        Position::new(&draft, &target, &self.sampling, (&self.proposal(prefix).dist, self.scheme))
     }
 
     /// The distribution of the texts after the prompt: the last token counts fastest. What the `gate` lets through is

@@ -169,7 +169,7 @@ test('a cloud-only run leaves what is compared as it was', async ({ demo, server
 });
 
 test('a budget below one draft says so, and the text still comes', async ({ demo, server }) => {
-  await demo.open(server, { ...greedy, scheme: 'dense', bitBudget: 5000 });
+  await demo.open(server, { ...greedy, scheme: 'k-sqs', bitBudget: 100 });
   await demo.run();
   expect((await demo.tokens()).length).toBeGreaterThan(0);
   await expect(demo.page.locator('#uplink-note')).toHaveText(/more than the bit budget/);

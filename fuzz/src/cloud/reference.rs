@@ -131,7 +131,7 @@ impl Reference {
                     return refuse(ErrorCode::InvalidParameters);
                 }
                 scheme.prime(&request.tokens);
-                let statistic = rules::statistic(rule, &request.sampling);
+                let statistic = rules::statistic(rule, &request.sampling, parameters);
                 Some(Drafting {
                     parameters,
                     scheme,

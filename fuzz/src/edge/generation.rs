@@ -148,7 +148,7 @@ impl Generation {
     /// The drafts of a payload, as the cloud reads it.
     fn read(&self, draft: &Draft, speculation: &Speculation) -> Drafts {
         let scheme = self.scheme.as_ref().expect("there is a scheme");
-        let statistic = rules::statistic(rule(speculation), &self.settings.sampling);
+        let statistic = rules::statistic(rule(speculation), &self.settings.sampling, speculation.scheme);
         let (lengths, payload) = match statistic {
             None => (None, &draft.payload[..]),
             Some(kind) => {

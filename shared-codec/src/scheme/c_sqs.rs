@@ -12,7 +12,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
     label: "C-SQS",
     travels: "the token and all tokens above a threshold that adapts, with their probabilities, as multiples of 1/ℓ.",
     source: concat!(sqs!(), ", §3"),
-    options: &["code", "latticeResolution", "droppedMassTarget", "stepSize", "initialThreshold"],
+    options: &["code", "latticeResolution", "droppedMassTarget", "stepSize", "initialThreshold", "bitBudget"],
     sends: Sends::Distributions,
     keeps: Keeps::AboveThreshold,
     number: 3,

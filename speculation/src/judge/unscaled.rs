@@ -1,8 +1,9 @@
 //! The statistics of the draft model's own distribution that rules decide by, on their way to the cloud.
 //!
 //! Rules of cascades compare q and p as the models have them: before temperature, top-k and top-p (Narasimhan et al.,
-//! Appendix C). Where S(·) leaves a distribution as it is, q̂ stands for q and nothing has to be sent. Otherwise what a
-//! rule needs travels as f16 before the drafts.
+//! Appendix C). Where S(·) leaves a distribution as it is and the scheme sends all of it, q̂ stands for q and nothing
+//! has to be sent. Otherwise, and under every scheme that cuts or rounds, what a rule needs travels as f16 before the
+//! drafts.
 
 use half::f16;
 use outrider_codec::{
@@ -54,15 +55,15 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Both ends know the rule and the sampling parameters, and so whether anything is sent.
-    pub fn new(rule: &Rule, sampling: &SamplingParameters) -> Self {
+    /// Both ends know the rule, the sampling parameters and the scheme, and so whether anything is sent.
+    pub fn new(rule: &Rule, sampling: &SamplingParameters, scheme: SchemeParameters) -> Self {
         let need = rule.need();
         let kind = match need {
             Need::Nothing => None,
             Need::Peak | Need::Entropy => Some(StatisticKind::Scalar),
             Need::Support => Some(StatisticKind::Support),
         };
-        Self { need, kind: kind.filter(|_| !is_neutral(sampling)) }
+        Self { need, kind: kind.filter(|_| !(is_neutral(sampling) && scheme == SchemeParameters::Dense)) }
     }
 
     /// Bits that a draft's statistic adds to the payload.

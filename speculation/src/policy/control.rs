@@ -49,12 +49,12 @@ pub struct ControlParameters {
     pub has_bonus: bool,
 }
 
-/// What is known of a position before its token is drawn: all of the draft model's own distribution q, unscaled.
+/// What is known of a position before its token is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outlook {
-    /// max q.
+    /// max q of the draft model's own distribution, before S(·).
     pub peak: f64,
-    /// H(q) in nats.
+    /// H(S(q)) in nats: of what drafts are drawn from.
     pub entropy: f64,
     /// The probability that the draft is accepted, where a trained head gives it.
     pub stop_score: Option<f64>,

@@ -84,8 +84,9 @@ pub enum Gate {
         alpha: f64,
     },
     /// Sequence cascade with Chow's rule (eq. 1): the edge writes the whole text and keeps it if its confidence, the
-    /// geometric mean of its tokens' probabilities, is at least 1 − α; otherwise the target writes it anew. (The
-    /// paper's confidence is the product, which falls with every token whatever its text is worth.)
+    /// geometric mean of its tokens' probabilities under the draft model's own q, before S(·), is at least 1 − α;
+    /// otherwise the target writes it anew. (The paper's confidence is the product, which falls with every token
+    /// whatever its text is worth.)
     SequenceCascade {
         /// α.
         alpha: f64,
@@ -132,10 +133,10 @@ pub struct Held {
 }
 
 impl Held {
-    /// A token of probability q̂(x) was written.
-    pub fn add(&mut self, probability: f64) {
+    /// A token was written, of which ln q(x) is this.
+    pub fn add(&mut self, log_probability: f64) {
         self.tokens += 1;
-        self.log_probability += probability.ln();
+        self.log_probability += log_probability;
     }
 
     /// The geometric mean of the probabilities; 1 without tokens.
@@ -167,8 +168,8 @@ mod tests {
     fn confidence_is_the_geometric_mean() {
         let mut held = Held::default();
         assert_eq!(held.confidence(), 1.0);
-        held.add(0.25);
-        held.add(1.0);
+        held.add(0.25f64.ln());
+        held.add(0.0);
         assert!((held.confidence() - 0.5).abs() < 1e-12);
     }
 }

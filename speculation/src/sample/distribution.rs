@@ -166,6 +166,11 @@ impl<'a> Distribution<'a> {
         probabilities
     }
 
+    /// The entropy in nats.
+    pub fn entropy(&self) -> f64 {
+        self.at_least(0.0).map(|(_, probability)| -probability * probability.ln()).sum()
+    }
+
     /// The tokens whose probability is at least `least` and above zero, ascending, with their probabilities.
     pub fn at_least(&self, least: f64) -> impl Iterator<Item = (u32, f64)> {
         let bound = self.logit_of(least * self.partition);

@@ -74,7 +74,7 @@ pub struct DraftingOptions {
     pub stop_threshold: Option<f64>,
     /// Whether the target writes alone where that is faster (AS²).
     pub adaptive_mode: bool,
-    /// B: the most payload bits of a round; 0 is no budget.
+    /// B: the most payload bits of a round (qs, k-sqs, c-sqs); 0 is no budget.
     pub bit_budget: u32,
 }
 
@@ -157,13 +157,14 @@ impl DraftingOptions {
     /// # Errors
     /// Those of [`rule`](Self::rule).
     pub fn speculation(&self) -> Result<Speculation, RuleError> {
+        let scheme = self.scheme.rounds().info();
         Ok(Speculation {
             threshold: self.threshold(),
             rule: self.rule()?,
             gate: (self.gate.info().of)(self.gate_threshold),
             stop: (self.stop_rule.info().of)(self.stop_threshold),
             adaptive_mode: self.adaptive_mode,
-            bit_budget: (self.bit_budget > 0).then_some(self.bit_budget),
+            bit_budget: (self.bit_budget > 0 && scheme.reads("bitBudget")).then_some(self.bit_budget),
             max_in_flight: self.max_in_flight,
             ..Speculation::new(self.scheme(), self.draft_length)
         })
@@ -286,6 +287,14 @@ mod tests {
         ];
         assert_eq!(names.to_vec(), NAMES.iter().map(|kind| kind.default).collect::<Vec<_>>());
         assert_eq!(SchemeName::ALL.iter().find(|name| options_of(**name).scheme().info().name != name.name()), None);
+    }
+
+    /// 5000 bits are the budget of the SQS paper's rounds; a dense draft is larger than that.
+    #[test]
+    fn the_budget_is_of_the_schemes_that_it_was_made_for() {
+        let has_budget = |scheme: &SchemeName| options_of(*scheme).speculation().unwrap().bit_budget.is_some();
+        let names: Vec<&str> = SchemeName::ALL.iter().filter(|scheme| has_budget(scheme)).map(|s| s.name()).collect();
+        assert_eq!(names, ["qs", "k-sqs", "c-sqs"]);
     }
 
     fn options_of(scheme: SchemeName) -> DraftingOptions {

@@ -83,7 +83,6 @@ test('only what the scheme uses is shown', () => {
     'maxNewTokens',
     'draftLength',
     'maxInFlight',
-    'bitBudget',
   ];
   const shown = (choices: Partial<Choices>): string[] => {
     const all = { ...choiceDefaults, ...choices };
@@ -96,17 +95,17 @@ test('only what the scheme uses is shown', () => {
   for (const option of everywhere) expect(isUsed(option as NumberOption, choiceDefaults)).toBe(true);
   expect(isUsed('scheme', choiceDefaults)).toBe(true);
   expect(shown({ scheme: 'dense' })).toEqual([]);
-  expect(shown({ scheme: 'qs' })).toEqual(['code', 'latticeResolution']);
-  expect(shown({ scheme: 'k-sqs' })).toEqual(['code', 'latticeResolution', 'supportSize']);
+  expect(shown({ scheme: 'qs' })).toEqual(['bitBudget', 'code', 'latticeResolution']);
+  expect(shown({ scheme: 'k-sqs' })).toEqual(['bitBudget', 'code', 'latticeResolution', 'supportSize']);
   expect(shown({ scheme: 'c-sqs' })).toEqual([
-    ...['code', 'droppedMassTarget', 'initialThreshold'],
+    ...['bitBudget', 'code', 'droppedMassTarget', 'initialThreshold'],
     ...['latticeResolution', 'stepSize'],
   ]);
   expect(shown({ scheme: 'tk-slt' })).toEqual(['supportSize']);
   expect(shown({ scheme: 'dssd' })).toEqual(['downlink', 'downlinkSamples']);
   expect(shown({ scheme: 'dssd', downlink: 'full' })).toEqual(['downlink']);
   expect(shown({ scheme: 'coupled' })).toEqual([]);
-  expect(shown({ scheme: 'auto' })).toEqual(['code', 'latticeResolution', 'supportSize']);
+  expect(shown({ scheme: 'auto' })).toEqual(['bitBudget', 'code', 'latticeResolution', 'supportSize']);
   expect(shown({ scheme: 'ahead' })).toEqual(['groupSize', 'lead', 'patience']);
   const ahead = fields.filter(({ option }) => isUsed(option, { ...choiceDefaults, scheme: 'ahead' }));
   expect(new Set(ahead.map(({ group }) => group))).toEqual(new Set(['sampling', 'drafting']));

@@ -37,10 +37,10 @@ impl Gathering {
         self.answered.insert(slot, now);
     }
 
-    /// A slot asks for a pass.
-    pub(super) fn came(&mut self, slot: u64, now: Instant) {
+    /// A slot has asked for a pass at this time.
+    pub(super) fn came(&mut self, slot: u64, asked: Instant) {
         let Some(answered) = self.answered.remove(&slot) else { return };
-        if now.saturating_duration_since(answered) <= LATE * self.wait {
+        if asked.saturating_duration_since(answered) <= LATE * self.wait {
             self.prompt.insert(slot);
         } else {
             self.prompt.remove(&slot);

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytesize::ByteSize;
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::{Chunk, Model};
+use outrider_models::{Chunk, KvCache, Model, ModelConfig};
 use outrider_speculation::{Forward, judge::Round, session::cloud::Pass};
 
 use super::*;
@@ -184,4 +184,52 @@ async fn a_bad_pass_fails_alone() {
 fn every_round_fits_a_run() {
     let rows = usize::from(outrider_codec::frame::MAX_DRAFT_TOKENS) + 1;
     assert!(schedule::most_rows(LEAST_BATCH_ROWS) >= rows);
+}
+
+/// A target whose runs take long, however many rows they have.
+struct Slow(CpuTarget);
+
+impl Backend for Slow {
+    type Pages = <CpuTarget as Backend>::Pages;
+
+    fn config(&self) -> &ModelConfig {
+        self.0.config()
+    }
+
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn batching(&self) -> &'static str {
+        self.0.batching()
+    }
+
+    fn new_cache(&self) -> KvCache<Self::Pages> {
+        self.0.new_cache()
+    }
+
+    fn run(&mut self, chunks: &mut [Chunk<'_, Self::Pages>], rounds: &[Option<&Round>]) -> Result<Vec<Answer>, String> {
+        std::thread::sleep(Duration::from_millis(40));
+        self.0.run(chunks, rounds)
+    }
+}
+
+/// Whoever is answered in one run is in the next one again: three sessions that began at different times take turns for
+/// a run or two, then share all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_come_back_at_once_share_their_runs() {
+    let engine = Engine::start_with(Slow(CpuTarget::from(target())), EngineSettings::default()).unwrap();
+    let mut sessions = tokio::task::JoinSet::new();
+    for session in 0..3u32 {
+        let slot = engine.slot().unwrap();
+        sessions.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(15) * session).await;
+            for length in 0..16 {
+                slot.logits(pass(length, &[session], 1)).await.unwrap();
+            }
+        });
+    }
+    sessions.join_all().await;
+    // 16 at least; where one of them is left out of each, 32.
+    assert!(engine.load().runs <= 26, "{:?}", engine.load());
 }

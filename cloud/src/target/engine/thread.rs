@@ -162,7 +162,8 @@ impl<B: Backend> Thread<B> {
                     let _ = answer.send(Err(error));
                     return;
                 }
-                self.gathering.came(slot, Instant::now());
+                // Asked for, not heard of: a run may lie in between.
+                self.gathering.came(slot, asked);
                 let sequence = self.sequences.entry(slot).or_default();
                 sequence.passes.push_back(Waiting { pass, asked, ran: false, answer });
                 if sequence.passes.len() == 1 {

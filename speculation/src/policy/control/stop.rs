@@ -1,6 +1,6 @@
 //! Rules that end a round by what the draft model thinks of the next token.
 //!
-//! - **AdaEDL** (Agrawal, Jeon, Lee 2024): with H the entropy of q, 1 − √(γH) approximates a lower bound on the
+//! - **AdaEDL** (Agrawal, Jeon, Lee 2024): with H the entropy of what drafts are drawn from, 1 − √(γH) approximates a lower bound on the
 //!   probability that a draft from q is accepted. The round ends after the first draft for which it is below λ. λ
 //!   follows the acceptance seen, in the manner of Zhang et al. 2023 ("Draft & Verify"): up by ε while too little is
 //!   accepted, down by ε while enough does, both smoothed.

@@ -102,7 +102,7 @@ impl Writer {
         Ok(Self::Both(Box::new(Verification {
             parameters: *parameters,
             scheme,
-            statistics: Transport::new(&rule, &request.sampling),
+            statistics: Transport::new(&rule, &request.sampling, *parameters),
             rule,
             evidence: *evidence,
             flight: Flight::new(*max_in_flight),

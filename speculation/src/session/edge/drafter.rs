@@ -1,7 +1,7 @@
 //! The drafts of one round: proposed, drawn and coded; and settled by the verdict.
 
 use outrider_codec::{
-    distribution::{DraftDist, DraftToken},
+    distribution::DraftToken,
     error::ParameterError,
     frame::{SamplingParameters, TargetDist},
     scheme::{SchemeParameters, Sends},
@@ -32,11 +32,12 @@ pub(super) enum Fate {
     Decline,
 }
 
-/// A token that passes without being sent, with its probability.
+/// A token that passes without being sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PassedToken {
     pub(super) id: u32,
-    pub(super) probability: f64,
+    /// ln q(x) of the draft model's own distribution, before S(·).
+    pub(super) log_probability: f64,
 }
 
 /// Where a token is drafted.
@@ -214,19 +215,13 @@ impl Drafter {
 
     fn pass(&mut self, q: &Distribution<'_>, candidate: Candidate, position: usize) -> Result<PassedToken, EdgeError> {
         let dropped = candidate.dropped_mass();
-        let (id, probability) = match candidate {
-            Candidate::Shared => {
-                let id = self.noise.choose_from(position, q);
-                (id, q.probability(id))
-            }
-            Candidate::Proposed(proposal) => {
-                let token = draft::draw(proposal, &mut self.randomness);
-                (token.id, probability(&token.dist, token.id))
-            }
+        let id = match candidate {
+            Candidate::Shared => self.noise.choose_from(position, q),
+            Candidate::Proposed(proposal) => draft::draw(proposal, &mut self.randomness).id,
         };
         self.observers.passed(q, id, dropped)?;
         self.payload.read(id);
-        Ok(PassedToken { id, probability })
+        Ok(PassedToken { id, log_probability: q.unscaled().log_probability(q.logits()[id as usize]) })
     }
 
     /// The target wrote a token alone.
@@ -300,9 +295,4 @@ impl Candidate {
             _ => self.dropped_mass(),
         }
     }
-}
-
-/// q̂(x).
-fn probability(dist: &DraftDist, id: u32) -> f64 {
-    f64::from(dist.count(id)) / f64::from(dist.total())
 }

@@ -262,7 +262,7 @@ impl Drafting {
         self.untold.passed.push(token.id);
         let tokens = match (&mut self.held, self.planner.gate()) {
             (Some(held), Gate::SequenceCascade { alpha }) => {
-                held.add(token.probability);
+                held.add(token.log_probability);
                 if finish.is_none() {
                     return Reaction::Wait;
                 }

@@ -155,7 +155,7 @@ impl Planner {
         let head = self.heads.as_ref().and_then(|heads| heads.stop.as_ref());
         let outlook = Outlook {
             peak: scalar(Need::Peak, q),
-            entropy: scalar(Need::Entropy, q),
+            entropy: q.entropy(),
             stop_score: head.map(|head| head.score(hidden)),
         };
         self.learned.controller.consider(drafted, &outlook)
