@@ -75,15 +75,7 @@ test('a name that is none is the default', () => {
 });
 
 test('only what the scheme uses is shown', () => {
-  const everywhere = [
-    'temperature',
-    'topP',
-    'topK',
-    'seed',
-    'maxNewTokens',
-    'draftLength',
-    'maxInFlight',
-  ];
+  const everywhere = ['temperature', 'topP', 'topK', 'seed', 'maxNewTokens', 'draftLength', 'maxInFlight'];
   const shown = (choices: Partial<Choices>): string[] => {
     const all = { ...choiceDefaults, ...choices };
     return [...selects, ...fields]
