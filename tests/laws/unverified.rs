@@ -289,7 +289,8 @@ proptest! {
         let room = context as usize - PROMPT.len();
         let mut pair = pair(&texts, context, &eos);
         let run: Run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha }, seed, length));
-        let [own, other] = [&texts.draft, &texts.target].map(|model| model.greedy(&PROMPT, room.min(length as usize), &eos));
+        let most = room.min(length as usize);
+        let [own, other] = [&texts.draft, &texts.target].map(|model| model.greedy(&PROMPT, most, &eos));
         let mut prefix = PROMPT.to_vec();
         let mut certainty = 0.0;
         for &id in &own {

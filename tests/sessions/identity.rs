@@ -244,8 +244,8 @@ fn dssd_asks_less_the_more_samples_it_gets() {
     assert!(shares[1] > 1.5 * shares[2] && shares[2] > 1.5 * shares[3], "{shares:?}");
 }
 
-/// At T → 0 the draft model leaves no doubt, and AdaEDL's bound on the acceptance of what is drawn from it is 1: it ends
-/// no round. The entropy before S(·), of half a nat or more at each of these tokens, would end all of them.
+/// At T → 0 the draft model leaves no doubt, and AdaEDL's bound on the acceptance of what is drawn from it is 1: it
+/// ends no round. The entropy before S(·), of half a nat or more at each of these tokens, would end all of them.
 #[test]
 fn adaedl_goes_by_the_distribution_that_drafts_are_drawn_from() {
     let target = ToyModel::target(23, 5);
