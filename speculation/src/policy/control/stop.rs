@@ -2,8 +2,8 @@
 //!
 //! - **AdaEDL** (Agrawal, Jeon, Lee 2024): with H the entropy of what drafts are drawn from, 1 − √(γH) approximates a
 //!   lower bound on the probability that such a draft is accepted. The round ends after the first draft for which it
-//!   is below λ. λ follows the acceptance seen, in the manner of Zhang et al. 2023 ("Draft & Verify"): up by ε while too
-//!   little is accepted, down by ε while enough does, both smoothed.
+//!   is below λ. λ follows the acceptance seen, in the manner of Zhang et al. 2023 ("Draft & Verify"): up by ε while
+//!   too little is accepted, down by ε while enough is, both smoothed.
 //! - **SpecDec++** (Huang, Guo, Wang 2024): a trained head gives P(accept) of each draft. The round ends after the
 //!   draft with which the probability 1 − Π P(accept) that any is rejected exceeds a threshold.
 //! - **BiLD** (Kim et al. 2023; Narasimhan et al., appendix F.5): the round ends before the first token of which the
