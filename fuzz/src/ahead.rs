@@ -340,7 +340,8 @@ impl Pair {
     fn read(&mut self, bytes: &[u8]) {
         let Ok(Frame::Tokens(tokens)) = Frame::decode(bytes) else { return };
         let (from, to) = (tokens.position as usize, tokens.position as usize + tokens.ids.len());
-        assert!(from <= self.written, "there is a gap in the text");
+        // An edge that was lied to comes back with a text that it has not from us.
+        assert!(from <= self.written || self.lied, "there is a gap in the text");
         assert_eq!(self.expected.get(from..to), Some(&tokens.ids[..]), "from {from}");
         self.written = self.written.max(to);
     }
