@@ -69,6 +69,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         written: 0,
         end: None,
         lied: false,
+        has_failed: false,
     };
     pair.settle();
     for _ in 0..3 {
@@ -154,6 +155,8 @@ struct Pair {
     written: usize,
     end: Option<EndReason>,
     lied: bool,
+    /// The edge has found the lie out.
+    has_failed: bool,
 }
 
 impl Pair {
@@ -211,7 +214,7 @@ impl Pair {
             finish: choose::one_of(input, &[None, Some(Finish::Eos), Some(Finish::Length), Some(Finish::Context)])?,
         };
         self.lied = true;
-        let _ = self.edge.handle_frame(&Frame::Tokens(tokens).encode(), self.now);
+        self.has_failed |= self.edge.handle_frame(&Frame::Tokens(tokens).encode(), self.now).is_err();
         Ok(())
     }
 
@@ -278,6 +281,7 @@ impl Pair {
             _ => {
                 let Some(bytes) = self.queues[1].pop_front() else { return false };
                 let handled = self.edge.handle_frame(&bytes, self.now);
+                self.has_failed |= handled.is_err();
                 assert!(handled.is_ok() || self.lied, "the cloud keeps the protocol: {handled:?}");
                 true
             }
@@ -285,7 +289,12 @@ impl Pair {
     }
 
     fn poll_edge(&mut self) -> bool {
+        // Its driver ends with the error.
+        if self.has_failed {
+            return false;
+        }
         let polled = self.edge.poll(self.now);
+        self.has_failed |= polled.is_err();
         assert!(polled.is_ok() || self.lied, "the draft's logits are sound: {polled:?}");
         match polled.unwrap_or(None) {
             None => return false,
@@ -293,6 +302,7 @@ impl Pair {
             Some(EdgeOutput::Forward(forward)) => {
                 for row in self.caches[0].forward(&forward, &self.models[0]) {
                     let handled = self.edge.handle_logits(&row.logits, &row.hidden, self.now);
+                    self.has_failed |= handled.is_err();
                     assert!(handled.is_ok() || self.lied, "the draft's logits are sound: {handled:?}");
                 }
             }
