@@ -21,6 +21,8 @@ const LATE: u32 = 2;
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     answered: HashMap<u64, Instant>,
+    /// Those of the last run: of a thousand idle sessions none is looked at.
+    last: Vec<u64>,
     /// Those that came back at once the last time.
     prompt: HashSet<u64>,
     wait: Duration,
@@ -30,11 +32,13 @@ impl Gathering {
     /// A run that took so long is over.
     pub(super) fn ran(&mut self, took: Duration) {
         self.wait = (took / SHARE).min(LONGEST);
+        self.last.clear();
     }
 
     /// A slot was answered and asks for nothing at the moment.
     pub(super) fn answered(&mut self, slot: u64, now: Instant) {
         self.answered.insert(slot, now);
+        self.last.push(slot);
     }
 
     /// A slot has asked for a pass at this time.
@@ -55,8 +59,8 @@ impl Gathering {
 
     /// How long from now somebody is expected to come; `None` if nobody is.
     pub(super) fn expected(&self, now: Instant) -> Option<Duration> {
-        let expected = self.answered.iter().filter(|(slot, _)| self.prompt.contains(slot));
-        let until = expected.map(|(_, &answered)| answered + self.wait).max()?;
+        let prompt = self.last.iter().filter(|slot| self.prompt.contains(slot));
+        let until = prompt.filter_map(|slot| self.answered.get(slot)).max().map(|&answered| answered + self.wait)?;
         Some(until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
     }
 }

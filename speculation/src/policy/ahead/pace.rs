@@ -217,12 +217,12 @@ impl Pace {
         self.acceptance.observe(usize::from(right), !right);
     }
 
-    /// So many tokens were written: a stretch may be over.
-    pub fn written(&mut self, tokens: usize, now: Duration) {
+    /// So many tokens were written. Gives whether a stretch is over, and with it perhaps the way to write another.
+    pub fn written(&mut self, tokens: usize, now: Duration) -> bool {
         if self.fixed.is_some() {
-            return;
+            return false;
         }
-        let Some(seconds) = self.stretch.written(tokens, now) else { return };
+        let Some(seconds) = self.stretch.written(tokens, now) else { return false };
         let length = self.stretch.tokens as f64;
         for (index, way) in self.ways.iter_mut().enumerate() {
             if index == self.current {
@@ -240,6 +240,7 @@ impl Pace {
         let is_look = next != self.best() || self.ways[next].measured < PLANNED as f64;
         self.stretch = Stretch::new(skipped, if is_look { LOOK } else { PLANNED });
         self.current = next;
+        true
     }
 
     /// What is promising, by what is measured now; on another link, everything is tried anew.

@@ -245,8 +245,10 @@ impl Guessing {
         if !pass.is_zero() {
             self.pace.passed(pass, if tokens.own { 0 } else { tokens.accepted.into() });
         }
-        self.pace.written(tokens.ids.len(), received.at);
-        books.ledger.paced(self.pace.record());
+        let has_news = self.pace.written(tokens.ids.len(), received.at);
+        if has_news || tokens.finish.is_some() {
+            books.ledger.paced(self.pace.record());
+        }
         books.ledger.wrote(tokens.ids.len(), received.at);
         Ok(Committed { tokens: committed, round: None })
     }
