@@ -17,8 +17,9 @@ use super::goodput::{AcceptanceRate, ROW_COST};
 const LONGEST_CHAIN: usize = 64;
 /// Tokens of a simulated text.
 const SIMULATED: usize = 256;
-/// What a browser's timers may be late by, in seconds.
-const TIMER: f64 = 0.002;
+/// What a browser may be late by where others want its processor, in seconds. Patience is as generous as that because it
+/// ends with the first guess that comes: it costs time only where none does.
+const LATE: f64 = 0.02;
 /// Sizes of a group that are thought of.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
@@ -115,8 +116,9 @@ impl Conditions {
     /// The fastest of some plans.
     fn fastest(&self, plan: impl Fn(usize, f64) -> Plan) -> (Plan, f64) {
         let plans = GROUPS.map(|group| {
-            // So long takes the first group behind a wrong guess, with room for a link that is not even.
-            let plan = plan(group, 1.25 * self.round_trip + 1.5 * group as f64 * self.draft + TIMER);
+            // Twice what the first group behind a wrong guess takes: links are not even, and a draft takes longer while
+            // the target computes on the same processor.
+            let plan = plan(group, 2.0 * (self.round_trip + group as f64 * self.draft) + LATE);
             (plan, self.speed(plan, SIMULATED))
         });
         plans.into_iter().reduce(|best, next| if next.1 > best.1 { next } else { best }).unwrap_or((Plan::AT_ONCE, 1.0))
