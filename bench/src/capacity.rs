@@ -250,30 +250,24 @@ impl Session {
         self.send(&Frame::Generate(request)).await?;
         let scheme = Scheme::new(SchemeParameters::Coupled, self.vocab_size)?;
         let mut written = text.prompt.clone();
-        // Behind what was guessed of the chain, and when the edge will have drafted that.
-        let (mut chain, mut guessed, mut ready) = (0, 0, Instant::now());
+        // Behind what was guessed of the chain, its first guess that is wrong, and when the edge will have drafted it.
+        let (mut chain, mut guessed, mut wrong, mut ready) = (0, 0, usize::MAX, Instant::now());
         loop {
             let limit = text.guesses.len().saturating_sub(1).min(written.len() + LEAD);
-            let is_right = |position: usize| text.guesses[position] == text.ids[position];
-            // A chain ends with its first wrong guess, or goes on; behind the text a new one begins.
-            let is_new = guessed <= written.len();
-            let is_broken = guessed > 0 && !is_right(guessed - 1);
-            if guesses && (is_new || !is_broken) && guessed < limit {
-                let position = if is_new { written.len() } else { guessed };
-                chain += u32::from(is_new);
-                // Up to the first that is wrong: what follows it is of no use to anybody.
-                let right = (position..limit).take_while(|&position| is_right(position)).count();
-                let count = (right + 1).min(limit.saturating_sub(position));
-                if count > 0 {
-                    ready = ready.max(Instant::now()) + DRAFT * count as u32;
-                    time::sleep_until(ready.into()).await;
-                    let payload =
-                        scheme.encode_round(&Drafts::Ids(text.guesses[position..position + count].to_vec()))?;
-                    let (position, count) = (position as u32, count as u8);
-                    self.send(&Frame::Guesses(Guesses { generation, chain, position, patience: 0, count, payload }))
-                        .await?;
-                    guessed = (position + u32::from(count)) as usize;
-                }
+            // Behind a wrong guess, which it takes for a right one until the text says otherwise, an edge guesses on.
+            if guessed <= written.len() || wrong < written.len() {
+                (chain, guessed, wrong) = (chain + 1, written.len(), usize::MAX);
+            }
+            if guesses && guessed < limit {
+                let is_wrong = |&position: &usize| text.guesses[position] != text.ids[position];
+                wrong = wrong.min((guessed..limit).find(is_wrong).unwrap_or(usize::MAX));
+                let count = limit - guessed;
+                ready = ready.max(Instant::now()) + DRAFT * count as u32;
+                time::sleep_until(ready.into()).await;
+                let payload = scheme.encode_round(&Drafts::Ids(text.guesses[guessed..limit].to_vec()))?;
+                let (position, count) = (guessed as u32, count as u8);
+                self.send(&Frame::Guesses(Guesses { generation, chain, position, patience: 0, count, payload })).await?;
+                guessed = limit;
             }
             match self.receive().await? {
                 Frame::Tokens(tokens) if tokens.generation == generation => {
