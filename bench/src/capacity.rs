@@ -27,7 +27,9 @@ use serde::Serialize;
 use tokio::{task::JoinSet, time};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::{pair::beginnings, passes::Failure, report, samples::digits, serve::process::Server};
+use outrider_cloud::reproduce::sessions::beginnings;
+
+use crate::{passes::Failure, report, samples::digits, serve::process::Server};
 
 const SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 1.0 };
 /// Tokens of a text.
@@ -266,7 +268,8 @@ impl Session {
                 time::sleep_until(ready.into()).await;
                 let payload = scheme.encode_round(&Drafts::Ids(text.guesses[guessed..limit].to_vec()))?;
                 let (position, count) = (guessed as u32, count as u8);
-                self.send(&Frame::Guesses(Guesses { generation, chain, position, patience: 0, count, payload })).await?;
+                self.send(&Frame::Guesses(Guesses { generation, chain, position, patience: 0, count, payload }))
+                    .await?;
                 guessed = limit;
             }
             match self.receive().await? {

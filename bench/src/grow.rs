@@ -36,9 +36,9 @@ use outrider_speculation::sample::{Distribution, SharedNoise};
 use crate::{
     decoder::Decoder,
     gguf_writer::{self, Metadata, Tensor},
-    pair::Pair,
     passes::{self, Failure},
 };
+use outrider_cloud::reproduce::sessions::Pair;
 
 /// A size that a model can grow to.
 struct Size {
@@ -271,7 +271,7 @@ fn check(folder: &Path, role: &str, size: &str, element: &str) -> Result<(), Fai
     let open = |filling| -> Result<Model, Failure> { Ok(Model::open(&write(folder, role, size, element, filling)?)?) };
     let (small, grown) = (open(Filling::Small)?, open(Filling::Grown)?);
     let (mut same, mut ties, mut seeded, mut tokens) = (0, 0, 0, 0);
-    for prompt in Pair::open()?.prompts(TEXTS)? {
+    for prompt in Pair::open(&PairPaths::default())?.prompts(TEXTS)? {
         let mut text = prompt.clone();
         let expected = greedy(&small, &mut text)?;
         // Behind the same text, so that one near-tie does not decide all that follows.

@@ -10,10 +10,10 @@ mod ahead;
 
 use std::{fmt::Write, fs, path::Path};
 
+use outrider_report::curves::{self, Bounds, Curve, Mark, Panel};
 use serde_json::{Value, json};
 
 use crate::{
-    curves::{self, Bounds, Curve, Mark, Panel},
     passes::Failure,
     report,
     samples::{Samples, array, digits},

@@ -5,9 +5,7 @@
 #![expect(clippy::print_stdout, reason = "measurements print what they found")]
 
 mod capacity;
-mod chart;
 mod codec;
-mod curves;
 mod decoder;
 mod edge;
 mod gguf_writer;
@@ -15,7 +13,6 @@ mod grow;
 mod link;
 mod measure;
 mod native;
-mod pair;
 mod passes;
 mod path;
 mod report;

@@ -13,18 +13,15 @@ use outrider_speculation::{
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{
-    pair::{DEFAULT_SAMPLING, Pair, Session},
-    passes::Failure,
-    report,
-};
+use crate::{passes::Failure, report};
+use outrider_cloud::reproduce::sessions::{DEFAULT_SAMPLING, Pair, Session};
 
 const SESSIONS: usize = 20;
 
 /// Runs it with the arguments behind its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
-    let pair = Pair::open()?;
+    let pair = Pair::open(&PairPaths::default())?;
     let prompts = pair.prompts(SESSIONS)?;
     let runtime = tokio::runtime::Runtime::new()?;
     let mut table = format!(

@@ -11,6 +11,7 @@ mod explain;
 mod generate;
 mod log;
 mod output;
+mod reproduce;
 mod rules;
 mod serve;
 mod theory;
@@ -36,6 +37,7 @@ Try it:
   outrider generate --local --explain \"Once\"       what the papers' formulas predict, beside what was measured
   outrider rules                                   the acceptance rules, gates and stop rules
   outrider theory                                  the papers' tables, from their closed forms
+  outrider reproduce                               the papers' tables and figures, by experiments
   outrider train-gate --out gate.safetensors       train what lets tokens pass unverified
   outrider bench verify                            what a verify pass costs here, beside reading the weights
 
@@ -52,6 +54,7 @@ enum Command {
     Generate(generate::Generate),
     Rules(rules::Rules),
     Theory(theory::Theory),
+    Reproduce(reproduce::Reproduce),
     TrainGate(train_gate::TrainGate),
     Bench(bench::Bench),
 }
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
                 Command::Generate(generate) => generate.run().await,
                 Command::Rules(rules) => rules.run(),
                 Command::Theory(theory) => theory.run(),
+                Command::Reproduce(reproduce) => reproduce.run(),
                 Command::TrainGate(train_gate) => train_gate.run(),
                 Command::Bench(bench) => bench.run(),
             }

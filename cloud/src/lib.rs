@@ -11,8 +11,10 @@
 //! | [`app`] | the axum routes: page, draft model, WebSocket, probes; who may use them, and how much |
 //! | [`openai`] | the target alone, as OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
+//! | [`reproduce`] | the papers' tables and figures, by experiments |
+//! | [`random_models`] | models of real shapes, to time passes of |
 //! | [`training`] | trains the heads that score a draft's hidden state |
-//! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `train-gate`, `bench` |
+//! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `reproduce`, `train-gate`, `bench` |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
 //! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other
@@ -24,6 +26,8 @@ pub mod edge;
 pub mod metrics;
 pub mod openai;
 pub mod pair;
+pub mod random_models;
+pub mod reproduce;
 pub mod session;
 pub mod sessions;
 pub mod target;

@@ -66,7 +66,7 @@ pub struct Progress {
 }
 
 /// A tale written for the benchmarks: the one original that is at hand.
-const TALE: &str = include_str!("../../bench/tale.txt");
+const TALE: &str = include_str!("reproduce/tale.txt");
 
 /// Fewer cannot be divided into three.
 const LEAST_PROMPTS: usize = 6;

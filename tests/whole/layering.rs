@@ -19,7 +19,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-models", &[]),
     ("outrider-device", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-edge", &["outrider-codec", "outrider-speculation", "outrider-models"]),
-    ("outrider-cloud", &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device"]),
+    ("outrider-report", &[]),
+    (
+        "outrider-cloud",
+        &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device", "outrider-report"],
+    ),
     ("outrider-tests", EVERY_LIBRARY),
     ("outrider-bench", EVERY_LIBRARY),
     ("outrider-fuzz", &["outrider-codec", "outrider-speculation"]),
@@ -34,6 +38,7 @@ const EVERY_LIBRARY: &[&str] = &[
     "outrider-device",
     "outrider-edge",
     "outrider-cloud",
+    "outrider-report",
 ];
 
 /// Bytes and decisions know neither tensors nor sockets nor the browser, not even through others.

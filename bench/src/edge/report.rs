@@ -2,10 +2,10 @@
 
 use std::{fmt::Write, fs, path::Path};
 
+use outrider_report::chart::{self, Chart};
 use serde_json::Value;
 
 use crate::{
-    chart::{self, Chart},
     passes::Failure,
     report,
     samples::{Samples, digits},

@@ -3,10 +3,10 @@
 use std::{fmt::Write, path::Path};
 
 use outrider_models::ElementType;
+use outrider_report::chart::{self, Chart};
 use serde_json::{Value, json};
 
 use crate::{
-    chart::{self, Chart},
     passes::{Failure, Pass},
     report,
     samples::{Samples, digits},

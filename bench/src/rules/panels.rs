@@ -1,9 +1,12 @@
 //! Which curves stand in one panel.
 
 use crate::{
-    curves::{self, Bounds, Curve, Mark, Panel},
-    rules::quality::{Estimate, Quality},
+    rules::quality::Quality,
     rules::sweep::{DRAFT_ALONE, EXACT, Point, SAMPLINGS, SEQUENCE_CASCADE, TOKEN_CASCADE},
+};
+use outrider_report::{
+    curves::{self, Bounds, Curve, Mark, Panel},
+    estimate::Estimate,
 };
 
 /// Panels of one sampling, from the top: what they show, up to which rejection rate, and of which rules.

@@ -3,17 +3,12 @@
 use outrider_cloud::pair::PairPaths;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, Model};
+use outrider_report::estimate::Estimate;
 use outrider_speculation::{sample, session::edge::Origin, theory};
 
-use crate::{pair::Session, passes::Failure};
+use outrider_cloud::reproduce::sessions::Session;
 
-/// Σ a / Σ b over sessions, with its standard error.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
-    pub value: f64,
-    /// Sessions are independent, tokens of one are not: so it is taken over sessions, linearised.
-    pub error: f64,
-}
+use crate::passes::Failure;
 
 /// What a point gave.
 #[derive(Debug, Clone)]
@@ -143,15 +138,6 @@ struct Reading {
     expected_loss: f64,
     /// Of the tokens that passed: their distribution is q.
     divergence: f64,
-}
-
-impl Estimate {
-    fn of(pairs: &[(f64, f64)]) -> Self {
-        let (a, b) = pairs.iter().fold((0.0, 0.0), |(a, b), pair| (a + pair.0, b + pair.1));
-        let (value, count) = (a / b, pairs.len() as f64);
-        let spread: f64 = pairs.iter().map(|(a, b)| (a - value * b).powi(2)).sum();
-        Self { value, error: (spread * count / (count - 1.0)).sqrt() / b }
-    }
 }
 
 /// ln Σ e^logit.

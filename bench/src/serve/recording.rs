@@ -19,10 +19,8 @@ use outrider_speculation::session::edge::{Mode, Settings, Speculation};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, tungstenite::Message};
 
-use crate::{
-    pair::{DEFAULT_SAMPLING, beginnings},
-    passes::Failure,
-};
+use crate::passes::Failure;
+use outrider_cloud::reproduce::sessions::{DEFAULT_SAMPLING, beginnings};
 
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 32, lattice_resolution: 100, code: Code::Enumerative };

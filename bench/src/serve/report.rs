@@ -2,10 +2,10 @@
 
 use std::{fmt::Write, path::Path};
 
+use outrider_report::chart::{self, Chart};
 use serde::Serialize;
 
 use crate::{
-    chart::{self, Chart},
     passes::Failure,
     report,
     serve::batches::{CACHED, ROWS, Shared},

@@ -1,7 +1,9 @@
-//! Models of real shapes with random weights: what a forward pass costs depends on the shape alone.
+//! What `outrider bench verify` measures.
 
 use clap::ValueEnum;
-use outrider_models::{ElementType, ModelConfig, ModelWeights, RandomWeights, RopeLayout, RopeScaling, StoredModel};
+use outrider_models::{ElementType, StoredModel};
+
+use crate::random_models::{LLAMA_7B, TINYLLAMA};
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -21,20 +23,6 @@ pub enum Choice {
     #[value(name = "7B-q8_0")]
     LargeQ8,
 }
-
-struct Shape {
-    hidden: usize,
-    layers: usize,
-    heads: usize,
-    kv_heads: usize,
-    feed_forward: usize,
-    vocabulary: usize,
-}
-
-const TINYLLAMA: Shape =
-    Shape { hidden: 2048, layers: 22, heads: 32, kv_heads: 4, feed_forward: 5632, vocabulary: 32_000 };
-const LLAMA_7B: Shape =
-    Shape { hidden: 4096, layers: 32, heads: 32, kv_heads: 32, feed_forward: 11_008, vocabulary: 32_000 };
 
 impl Choice {
     /// Random weights of the shape; `None` for the pair, which has weights.
@@ -58,33 +46,5 @@ impl Choice {
             Self::LargeBf16 => "7B-bf16",
             Self::LargeQ8 => "7B-q8_0",
         }
-    }
-}
-
-impl Shape {
-    /// Absent if there are no random weights of this type.
-    fn model(&self, element: ElementType) -> Option<StoredModel> {
-        let Self { hidden, layers, heads, kv_heads, feed_forward, vocabulary } = *self;
-        let config = ModelConfig {
-            vocab_size: vocabulary,
-            hidden_size: hidden,
-            intermediate_size: feed_forward,
-            layers,
-            heads,
-            kv_heads,
-            head_dim: hidden / heads,
-            context_length: 2048,
-            rms_norm_eps: 1e-5,
-            rope_theta: 10_000.0,
-            rope_scaling: RopeScaling::None,
-            rope_layout: RopeLayout::HalfSplit,
-            bos_token_id: None,
-            eos_token_ids: Vec::new(),
-            tied_embeddings: false,
-            chat_template: None,
-        };
-        let mut random = RandomWeights::new(element, element.block_len() as u64)?;
-        let Ok(weights) = ModelWeights::gather(&config, &mut random);
-        Some(StoredModel { config, weights })
     }
 }

@@ -1,10 +1,5 @@
-//! The default pair with both ends in this process: real models, the engine and the sessions of the server, no socket.
+//! A pair with both ends in this process: real models, the engine and the sessions of the server, no socket.
 
-use outrider_cloud::{
-    edge::{NativeEdge, Transport},
-    pair::{PairPaths, draft_info, target_info},
-    target::engine::Engine,
-};
 use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
@@ -15,10 +10,17 @@ use outrider_speculation::{
     study::statistics::{RoundRecord, Statistics},
 };
 
-use crate::passes::Failure;
+use crate::{
+    edge::{NativeEdge, Transport},
+    pair::{PairPaths, draft_info, target_info},
+    target::engine::Engine,
+};
+
+/// Why there is no session.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A short tale, written for this.
-const TALE: &str = include_str!("../tale.txt");
+const TALE: &str = include_str!("tale.txt");
 
 /// What users have if they change nothing.
 pub const DEFAULT_SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
@@ -29,36 +31,52 @@ const PROMPT_WORDS: usize = 6;
 
 /// Draft, target and their tokenizer.
 pub struct Pair {
+    /// The draft model.
     pub draft: Model,
+    /// Of both.
     pub tokenizer: Tokenizer,
     engine: Engine,
     target: TargetInfo,
 }
 
 /// One generation.
+#[derive(Debug)]
 pub struct Session {
+    /// Ids.
     pub prompt: Vec<u32>,
+    /// Ids behind the prompt.
     pub tokens: Vec<u32>,
     /// Where each token came from.
     pub origins: Vec<Origin>,
+    /// In their order.
     pub rounds: Vec<RoundRecord>,
+    /// Of the whole generation.
     pub statistics: Statistics,
 }
 
 impl Pair {
-    pub fn open() -> Result<Self, Failure> {
-        let paths = PairPaths::default();
+    /// Loads the pair and starts its engine.
+    ///
+    /// # Errors
+    /// If a file is not what it should be, or the two do not belong together.
+    pub fn open(paths: &PairPaths) -> Result<Self, Failure> {
         let (tokenizer, target) = (paths.tokenizer()?, paths.target()?);
         let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
         Ok(Self { draft: paths.draft()?, tokenizer, engine: Engine::start(target, 1)?, target: info })
     }
 
     /// Ids of each paragraph of the tale.
+    ///
+    /// # Errors
+    /// If the tokenizer refuses them.
     pub fn paragraphs(&self) -> Result<Vec<Vec<u32>>, Failure> {
         TALE.split("\n\n").map(|text| self.encode(text)).collect()
     }
 
     /// The first words of each of `count` sentences of the tale, spread evenly over it.
+    ///
+    /// # Errors
+    /// If the tokenizer refuses them.
     pub fn prompts(&self, count: usize) -> Result<Vec<Vec<u32>>, Failure> {
         let mut beginnings = beginnings(PROMPT_WORDS);
         beginnings.retain(|text| text.split(' ').count() == PROMPT_WORDS);
@@ -66,11 +84,17 @@ impl Pair {
     }
 
     /// A session for each prompt, at default sampling.
+    ///
+    /// # Errors
+    /// If a session fails.
     pub async fn generate(&self, prompts: &[Vec<u32>], speculation: &Speculation) -> Result<Vec<Session>, Failure> {
         self.generate_at(prompts, &Mode::Speculative(speculation.clone()), DEFAULT_SAMPLING, TOKENS).await
     }
 
     /// A session of at most `max_new_tokens` for each prompt.
+    ///
+    /// # Errors
+    /// If a session fails.
     pub async fn generate_at(
         &self,
         prompts: &[Vec<u32>],

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::chart::{COLOURS, WIDTH, document, text};
 
 /// One pair of axes.
+#[derive(Debug)]
 pub struct Panel {
     /// What is shown.
     pub title: String,
@@ -18,23 +19,32 @@ pub struct Panel {
     pub curves: Vec<Curve>,
 }
 
-#[derive(Clone, Copy)]
+/// Ends of axes.
+#[derive(Debug, Clone, Copy)]
 pub struct Bounds {
+    /// Of the horizontal axis.
     pub x: (f64, f64),
+    /// Of the vertical one.
     pub y: (f64, f64),
 }
 
 /// Points joined by lines.
+#[derive(Debug)]
 pub struct Curve {
+    /// Written beside it.
     pub name: String,
+    /// From left to right.
     pub points: Vec<Mark>,
 }
 
 /// A point, with the standard error of its height.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Mark {
+    /// Across.
     pub x: f64,
+    /// Up.
     pub y: f64,
+    /// Of y.
     pub error: f64,
 }
 

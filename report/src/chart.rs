@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 /// Groups of bars, one bar a series.
+#[derive(Debug)]
 pub struct Chart {
     /// What is shown, with its unit.
     pub title: String,
@@ -12,6 +13,7 @@ pub struct Chart {
     pub groups: Vec<(String, Vec<f64>)>,
 }
 
+/// Of every picture.
 pub const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 10.0;

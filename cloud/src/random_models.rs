@@ -1,0 +1,52 @@
+//! Models of real shapes with random weights: what a forward pass costs depends on the shape alone.
+
+use outrider_models::{ElementType, ModelConfig, ModelWeights, RandomWeights, RopeLayout, RopeScaling, StoredModel};
+
+/// Of a Llama.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    hidden: usize,
+    layers: usize,
+    heads: usize,
+    kv_heads: usize,
+    feed_forward: usize,
+    vocabulary: usize,
+}
+
+/// SmolLM's with 135 million weights, of which the embedding counts once.
+pub const SMOLLM_135M: Shape =
+    Shape { hidden: 576, layers: 30, heads: 9, kv_heads: 3, feed_forward: 1536, vocabulary: 49_152 };
+/// TinyLlama's, 1.1 billion.
+pub const TINYLLAMA: Shape =
+    Shape { hidden: 2048, layers: 22, heads: 32, kv_heads: 4, feed_forward: 5632, vocabulary: 32_000 };
+/// Llama 2's, 7 billion.
+pub const LLAMA_7B: Shape =
+    Shape { hidden: 4096, layers: 32, heads: 32, kv_heads: 32, feed_forward: 11_008, vocabulary: 32_000 };
+
+impl Shape {
+    /// Absent if there are no random weights of this type.
+    pub fn model(&self, element: ElementType) -> Option<StoredModel> {
+        let Self { hidden, layers, heads, kv_heads, feed_forward, vocabulary } = *self;
+        let config = ModelConfig {
+            vocab_size: vocabulary,
+            hidden_size: hidden,
+            intermediate_size: feed_forward,
+            layers,
+            heads,
+            kv_heads,
+            head_dim: hidden / heads,
+            context_length: 2048,
+            rms_norm_eps: 1e-5,
+            rope_theta: 10_000.0,
+            rope_scaling: RopeScaling::None,
+            rope_layout: RopeLayout::HalfSplit,
+            bos_token_id: None,
+            eos_token_ids: Vec::new(),
+            tied_embeddings: false,
+            chat_template: None,
+        };
+        let mut random = RandomWeights::new(element, element.block_len() as u64)?;
+        let Ok(weights) = ModelWeights::gather(&config, &mut random);
+        Some(StoredModel { config, weights })
+    }
+}

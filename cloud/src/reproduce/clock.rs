@@ -1,0 +1,95 @@
+//! What rounds take over a link, where the times of its parts are known: the papers' accounting, on a virtual clock.
+
+use core::time::Duration;
+
+use outrider_speculation::study::{link::Link, statistics::RoundRecord};
+
+/// Times of an edge's and a target's passes, and the link between them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Clock {
+    /// Seconds of a draft.
+    pub draft: f64,
+    /// Seconds of a pass of the target that judges nothing.
+    pub pass: f64,
+    /// Seconds that each judged draft adds to it.
+    pub row: f64,
+    /// Bits per second, in either direction; `None`: what is sent is there at once.
+    pub bits_per_second: Option<f64>,
+    /// Seconds from an end to the other.
+    pub delay: f64,
+}
+
+/// What a round sends: payloads only, as the papers count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// Tokens drafted.
+    pub drafts: usize,
+    /// Bits of their payload.
+    pub up: usize,
+    /// Bits of the answer.
+    pub down: usize,
+}
+
+/// Where the time of some rounds went, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Spent {
+    /// Drafting.
+    pub drafting: f64,
+    /// On the link.
+    pub link: f64,
+    /// In passes of the target.
+    pub judging: f64,
+}
+
+impl Spent {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.drafting + self.link + self.judging
+    }
+}
+
+impl From<&RoundRecord> for Sent {
+    fn from(round: &RoundRecord) -> Self {
+        Self { drafts: round.drafted.len(), up: round.payload_bits, down: round.downlink_bits }
+    }
+}
+
+impl Clock {
+    /// Seconds of rounds that follow each other, each end waiting for the other.
+    pub fn spend(&self, rounds: impl IntoIterator<Item = Sent>) -> Spent {
+        let mut spent = Spent::default();
+        for Sent { drafts, up, down } in rounds {
+            spent.drafting += self.draft * drafts as f64;
+            spent.link += self.crossing(up) + self.crossing(down);
+            spent.judging += self.pass + self.row * drafts as f64;
+        }
+        spent
+    }
+
+    /// Seconds of so many tokens that the target writes alone.
+    pub fn alone(&self, tokens: usize) -> f64 {
+        self.pass * tokens as f64
+    }
+
+    fn crossing(&self, bits: usize) -> f64 {
+        let mut link = Link::unlimited();
+        link.configure(self.bits_per_second, Duration::from_secs_f64(self.delay));
+        link.arrival(Duration::ZERO, bits.div_ceil(8)).as_secs_f64()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DSSD, §4.1, by hand: 61 269 bytes a round at 100 Mbit/s and 50 ms each way, eight drafts of 1 ms, a pass of 20.
+    #[test]
+    fn a_round_takes_what_its_parts_take() {
+        let clock = Clock { draft: 0.001, pass: 0.02, row: 0.0005, bits_per_second: Some(1e8), delay: 0.025 };
+        let round = Sent { drafts: 8, up: 61_269 * 8, down: 0 };
+        let spent = clock.spend([round, round]);
+        assert!((spent.link - 2.0 * (61_269.0 * 8.0 / 1e8 + 0.05)).abs() < 1e-9, "{spent:?}");
+        assert!((spent.drafting - 0.016).abs() < 1e-12 && (spent.judging - 0.048).abs() < 1e-12);
+        assert!((clock.alone(100) - 2.0).abs() < 1e-12);
+    }
+}

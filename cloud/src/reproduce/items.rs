@@ -1,0 +1,104 @@
+//! Every table and figure of the papers that shows a number, and where it stands.
+
+use outrider_report::files::Report;
+
+use super::{dssd, laboratory::Laboratory, sessions::Failure, sprinter, sqs, tk_slt};
+
+/// A table or figure of a paper.
+#[derive(Debug, Clone, Copy)]
+pub struct Item {
+    /// The paper, as commands name it: `sqs`, `tk-slt`, `dssd`, `sprinter` or `cascades`.
+    pub paper: &'static str,
+    /// `table-1`, `figure-2`, ….
+    pub name: &'static str,
+    /// What it shows.
+    pub shows: &'static str,
+    /// How it is had here.
+    pub state: State,
+}
+
+/// How an item is had.
+#[derive(Debug, Clone, Copy)]
+pub enum State {
+    /// Computed: it follows from a formula.
+    Exact(fn() -> Report),
+    /// Measured on a pair of ours, or on another that is given.
+    Measured(fn(&mut Laboratory) -> Result<Report, Failure>),
+    /// Not to be had offline, and why.
+    Absent(&'static str),
+    /// It could be had, and no experiment gives it yet.
+    Open,
+}
+
+impl State {
+    /// In a word or two.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Exact(_) => "exact",
+            Self::Measured(_) => "on our models",
+            Self::Absent(_) => "not offline",
+            Self::Open => "not yet",
+        }
+    }
+}
+
+const fn item(paper: &'static str, name: &'static str, shows: &'static str, state: State) -> Item {
+    Item { paper, name, shows, state }
+}
+
+const HEADS: &str = "Medusa and Eagle-2 are heads beside the target, and no systems of edge and cloud";
+
+/// All of them, by paper.
+pub const ITEMS: &[Item] = &[
+    item(
+        "sqs",
+        "figure-2",
+        "latency and resampling rate by temperature, K-SQS and C-SQS",
+        State::Measured(sqs::figure2),
+    ),
+    item("sqs", "figure-4", "latency by temperature for several K and beta", State::Measured(sqs::figure4)),
+    item("sqs", "figure-5", "C-SQS with an adaptive threshold and with a fixed one", State::Measured(sqs::figure5)),
+    item("sqs", "figure-6", "the same as Figure 2 for several K and beta", State::Measured(sqs::figure6)),
+    item("tk-slt", "figure-2", "speed-up by draft length for several L and alpha", State::Exact(tk_slt::figure2)),
+    item("tk-slt", "table-1", "the best draft length by alpha and L", State::Exact(tk_slt::table1)),
+    item("tk-slt", "figure-3", "alpha by K, for targets at T = 0 and 1", State::Measured(tk_slt::figure3)),
+    item("tk-slt", "table-2", "L and the best draft length by K", State::Measured(tk_slt::table2)),
+    item("tk-slt", "figure-4", "speed-up by K", State::Measured(tk_slt::figure4)),
+    item("dssd", "table-1", "probability of a rejection and time on the link", State::Exact(dssd::table1)),
+    item(
+        "dssd",
+        "table-2",
+        "time on the link and speed-up of DSD and DSSD, equal devices",
+        State::Measured(dssd::table2),
+    ),
+    item("dssd", "table-3", "the same with a slower device at the edge", State::Measured(dssd::table3)),
+    item("sprinter", "figure-1", "a gate's hits and false alarms by its threshold", State::Open),
+    item("sprinter", "figure-3", "probabilities that gates pass", State::Open),
+    item("sprinter", "figure-5", "tokens until the target is asked", State::Exact(sprinter::figure5)),
+    item("sprinter", "figure-6", "time until the target is asked", State::Exact(sprinter::figure6)),
+    item("sprinter", "figure-7", "latency and quality of five methods", State::Open),
+    item("sprinter", "figure-9", "quality by threshold", State::Open),
+    item("sprinter", "figure-10", "operations for 20 tokens", State::Open),
+    item("sprinter", "figure-12", "ROUGE by method", State::Open),
+    item("sprinter", "figure-13", "a gate trained on another kind of text", State::Open),
+    item("sprinter", "table-1", "how often a judge prefers either text", State::Open),
+    item("sprinter", "table-2", "latency, quality and calls of five methods", State::Open),
+    item("sprinter", "table-3", "Medusa and Eagle-2", State::Absent(HEADS)),
+    item("sprinter", "table-4", "the same as Table 2 on another data set", State::Open),
+    item("cascades", "figures-2-12", "quality by rejection rate, of rules on tasks with answers", State::Open),
+    item("cascades", "table-2", "latency at equal quality", State::Open),
+    item("cascades", "table-5", "quality and latency of all rules", State::Open),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_item_is_there_once() {
+        let names: BTreeSet<_> = ITEMS.iter().map(|item| (item.paper, item.name)).collect();
+        assert_eq!(names.len(), ITEMS.len());
+    }
+}

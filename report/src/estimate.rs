@@ -1,0 +1,37 @@
+//! A number that was measured, with its error.
+
+use serde::Serialize;
+
+/// Σ a / Σ b over texts, with its standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The ratio.
+    pub value: f64,
+    /// Texts are independent, tokens of one are not: so it is taken over texts, linearised.
+    pub error: f64,
+}
+
+impl Estimate {
+    /// Of (a, b) for each text.
+    pub fn of(pairs: &[(f64, f64)]) -> Self {
+        let (a, b) = pairs.iter().fold((0.0, 0.0), |(a, b), pair| (a + pair.0, b + pair.1));
+        let (value, count) = (a / b, pairs.len() as f64);
+        let spread: f64 = pairs.iter().map(|(a, b)| (a - value * b).powi(2)).sum();
+        Self { value, error: (spread * count / (count - 1.0)).sqrt() / b }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where every b is 1 it is the mean with its usual error: of 1, 2, 3, 4 that is √(5/3)/2.
+    #[test]
+    fn of_equal_texts_it_is_the_mean() {
+        let Estimate { value, error } = Estimate::of(&[(1.0, 1.0), (2.0, 1.0), (3.0, 1.0), (4.0, 1.0)]);
+        assert_eq!(value, 2.5);
+        assert!((error - (5.0f64 / 3.0).sqrt() / 2.0).abs() < 1e-12);
+        // Texts of one ratio leave no doubt, however long they are.
+        assert_eq!(Estimate::of(&[(1.0, 2.0), (10.0, 20.0), (3.0, 6.0)]), Estimate { value: 0.5, error: 0.0 });
+    }
+}
