@@ -29,9 +29,11 @@ const THRESHOLD: f64 = 0.01;
 const STEP_SIZE: f64 = 0.001;
 const BITS_PER_SECOND: f64 = 1e6;
 const TOKENS: u32 = 64;
+const MOST_CURVES: usize = 4;
 
 /// What is swept over temperature.
 struct Setting {
+    scheme: &'static str,
     name: String,
     options: DraftingOptions,
 }
@@ -46,13 +48,13 @@ struct Point {
 
 fn k_sqs(support_size: u32) -> Setting {
     let options = DraftingOptions { scheme: SchemeName::KSqs.into(), support_size, ..batches() };
-    Setting { name: format!("K = {support_size}"), options }
+    Setting { scheme: "K-SQS", name: format!("K = {support_size}"), options }
 }
 
 fn c_sqs(initial_threshold: f64, step_size: f64) -> Setting {
     let options = DraftingOptions { scheme: SchemeName::CSqs.into(), initial_threshold, step_size, ..batches() };
-    let fixed = if step_size == 0.0 { ", fixed" } else { "" };
-    Setting { name: format!("β₁ = {initial_threshold}{fixed}"), options }
+    let (scheme, fixed) = if step_size == 0.0 { ("C-SQS, fixed", ", fixed") } else { ("C-SQS", "") };
+    Setting { scheme, name: format!("β₁ = {initial_threshold}{fixed}"), options }
 }
 
 /// As long as 5000 bits last.
@@ -97,7 +99,7 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
         delay: 0.0,
     };
     let mut points = Vec::new();
-    for Setting { name, options } in settings {
+    for Setting { name, options, .. } in settings {
         let mut line = Vec::new();
         for temperature in TEMPERATURES {
             laboratory.say(&format!("{name}, T = {temperature}"));
@@ -123,7 +125,16 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
         markdown(&head, &rows)
     };
     let tables: Vec<String> = kinds.iter().map(table).collect();
-    let panels: Vec<Panel> = kinds.iter().map(|kind| panel(kind, settings, &points)).collect();
+    let lines: Vec<Line<'_>> = settings.iter().zip(&points).map(|(setting, points)| Line { setting, points }).collect();
+    // What one panel can hold, or one for each scheme, at the same scale.
+    let mut schemes = vec![None];
+    if settings.len() > MOST_CURVES {
+        schemes = settings.iter().map(|setting| Some(setting.scheme)).collect();
+        schemes.sort_unstable();
+        schemes.dedup();
+    }
+    let panels: Vec<Panel> =
+        kinds.iter().flat_map(|kind| schemes.iter().map(|&scheme| panel(kind, scheme, &lines))).collect();
     let numbers = settings.iter().zip(&points).map(|(setting, line)| {
         let points = line.iter().zip(TEMPERATURES).map(|(point, temperature)| {
             json!({ "temperature": temperature, "latency": point.latency, "resampling": point.resampling })
@@ -141,18 +152,28 @@ type Kind = (&'static str, fn(&Point) -> Estimate);
 const LATENCY: Kind = ("seconds a text", |point| point.latency);
 const RESAMPLING: Kind = ("resampled per round", |point| point.resampling);
 
-fn panel((title, of): &Kind, settings: &[Setting], points: &[Vec<Point>]) -> Panel {
-    let most = points.iter().flatten().map(|point| of(point).value + of(point).error).fold(0.0, f64::max);
-    let curves = settings.iter().zip(points).map(|(setting, line)| Curve {
-        name: setting.name.clone(),
-        points: line
-            .iter()
-            .zip(TEMPERATURES)
-            .map(|(point, temperature)| Mark { x: f64::from(temperature), y: of(point).value, error: of(point).error })
-            .collect(),
+/// A setting over all temperatures.
+struct Line<'a> {
+    setting: &'a Setting,
+    points: &'a [Point],
+}
+
+/// The curves of a scheme, or of all.
+fn panel((title, of): &Kind, scheme: Option<&str>, lines: &[Line<'_>]) -> Panel {
+    let most =
+        lines.iter().flat_map(|line| line.points).map(|point| of(point).value + of(point).error).fold(0.0, f64::max);
+    let mark = |(point, temperature): (&Point, f32)| Mark {
+        x: f64::from(temperature),
+        y: of(point).value,
+        error: of(point).error,
+    };
+    let shown = lines.iter().filter(|line| scheme.is_none_or(|scheme| line.setting.scheme == scheme));
+    let curves = shown.map(|line| Curve {
+        name: line.setting.name.clone(),
+        points: line.points.iter().zip(TEMPERATURES).map(mark).collect(),
     });
     Panel {
-        title: (*title).to_owned(),
+        title: scheme.unwrap_or("K-SQS and C-SQS").to_owned(),
         across: "T",
         up: title,
         bounds: Bounds { x: (0.0, 1.0), y: (0.0, most) },
