@@ -80,28 +80,27 @@ fn reproduce_gives_an_item_once() {
         assert!(list.contains(line), "{line} in {list}");
     }
     let folder = scratch("reproduced", b"").with_extension("d");
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = fs::remove_dir_all(&folder);
     let out = folder.to_str().unwrap();
     let printed = stdout(&outrider(&["reproduce", "tk-slt", "table-1", "--out", out]));
     assert!(printed.contains("| 0.8 | 14 | 6 | 4 | 2 | 1 |"), "{printed}");
     // Of our pair what the paper says of its own: at T = 0 alpha falls with K, at T = 1 it grows.
     let measured = ["reproduce", "tk-slt", "figure-3", "--prompts", "2", "--out", out];
     let first = outrider(&measured);
-    let numbers: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(folder.join("tk-slt-figure-3.json")).unwrap()).unwrap();
+    let numbers: Value = serde_json::from_slice(&fs::read(folder.join("tk-slt-figure-3.json")).unwrap()).unwrap();
     let rates = |index: usize| -> Vec<f64> {
         let rates = numbers["samples"]["measured"][index]["acceptanceRates"].as_array().unwrap();
         rates.iter().map(|rate| rate["value"].as_f64().unwrap()).collect()
     };
     assert!(rates(0).windows(2).all(|pair| pair[0] >= pair[1]), "{:?}", rates(0));
     assert!(rates(1).windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", rates(1));
-    assert!(std::fs::read_to_string(folder.join("tk-slt-figure-3.svg")).unwrap().starts_with("<svg"));
+    assert!(fs::read_to_string(folder.join("tk-slt-figure-3.svg")).unwrap().starts_with("<svg"));
     let again = outrider(&measured);
     assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"), "{again:?}");
     assert_eq!(stdout(&first).trim(), stdout(&again).trim());
     assert!(complaint(&["reproduce", "tk-slt", "table-7"]).contains("tk-slt has no table-7; it has figure-2, table-1"));
     assert!(complaint(&["reproduce", "nobody"]).contains("there is no paper nobody"));
-    std::fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// The digits that the papers print. Of the stars of Table I, (0.4, 0.4) has none in the paper: see `theory::tk_slt`.
