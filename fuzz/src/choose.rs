@@ -158,7 +158,7 @@ pub fn threshold(input: &mut Unstructured<'_>) -> Result<ThresholdParameters> {
         let value: u16 = input.arbitrary()?;
         if value == u16::MAX { input.arbitrary() } else { Ok(f64::from(value) / 65536.0 * most) }
     };
-    Ok(ThresholdParameters { target: part(0.5)?, step: part(2.0)? + f64::MIN_POSITIVE, initial: part(1.0)? })
+    Ok(ThresholdParameters { target: part(0.5)?, step: part(2.0)?, initial: part(1.0)? })
 }
 
 /// What to compare with, or nothing.

@@ -10,7 +10,7 @@ use std::{env, fmt::Write, fs, path::Path};
 use outrider_speculation::session::options::{
     DraftingOptions,
     entries::{Entry, NAMES, NameInfo},
-    numbers::{Bound, Bounds, NUMBERS, NumberInfo},
+    numbers::{Bounds, NUMBERS, NumberInfo},
 };
 
 /// The types of the options that are names; with `true` where callers may pass any string.
@@ -38,13 +38,9 @@ fn put(path: &str, text: &str) {
     }
 }
 
-fn bounds(Bounds { min, max, integer, excluded }: Bounds) -> String {
+fn bounds(Bounds { min, max, integer, below_max }: Bounds) -> String {
     let max = if max.is_finite() { max.to_string() } else { "Infinity".to_owned() };
-    let excluded = match excluded {
-        None => "",
-        Some(Bound::Min) => ", excluded: 'min'",
-        Some(Bound::Max) => ", excluded: 'max'",
-    };
+    let excluded = if below_max { ", excluded: 'max'" } else { "" };
     format!("{{ min: {min}, max: {max}, integer: {integer}{excluded} }}")
 }
 

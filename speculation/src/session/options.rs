@@ -39,9 +39,9 @@ pub struct DraftingOptions {
     pub lattice_resolution: u32,
     /// α: the mean dropped mass that is aimed at (c-sqs).
     pub dropped_mass_target: f64,
-    /// η: how far a token moves the threshold (c-sqs).
+    /// η: how far a token moves the threshold; 0 keeps it where it is (c-sqs).
     pub step_size: f64,
-    /// β₁ (c-sqs).
+    /// β₁: a session's first threshold (c-sqs).
     pub initial_threshold: f64,
     /// What follows a rejection (dssd).
     #[serde(with = "by_name")]
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn bounds_say_why() {
         let check = |number: &numbers::NumberInfo, value| number.bounds.check(value).unwrap_err();
-        assert_eq!(check(&numbers::STEP_SIZE, 0.0), "must be above 0");
+        assert_eq!(check(&numbers::STEP_SIZE, -0.1), "must be at least 0");
         assert_eq!(check(&numbers::DROPPED_MASS_TARGET, 1.0), "must be below 1");
         assert_eq!(check(&numbers::SUPPORT_SIZE, 0.0), "must be at least 1");
         assert_eq!(check(&numbers::SUPPORT_SIZE, 2049.0), "must be at most 2048");

@@ -59,7 +59,7 @@ test('bounds hold, and those that are excluded are', () => {
   const wrong: [GenerateOptions, string][] = [
     [{ droppedMassTarget: 1 }, 'droppedMassTarget must be below 1'],
     [{ droppedMassTarget: -0.1 }, 'droppedMassTarget must be at least 0'],
-    [{ stepSize: 0 }, 'stepSize must be above 0'],
+    [{ stepSize: -0.1 }, 'stepSize must be at least 0'],
     [{ stepSize: 1.1 }, 'stepSize must be at most 1'],
     [{ initialThreshold: 1.1 }, 'initialThreshold must be at most 1'],
     [{ downlinkSamples: 0 }, 'downlinkSamples must be at least 1'],

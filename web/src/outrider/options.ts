@@ -56,7 +56,6 @@ export const openLink: Readonly<Link> = {
 export function reasonAgainst(value: number, range: Range): string | null {
   if (!Number.isFinite(value)) return 'must be a number';
   if (range.integer && !Number.isInteger(value)) return 'must be a whole number';
-  if (range.excluded === 'min' && value <= range.min) return `must be above ${range.min}`;
   if (range.excluded === 'max' && value >= range.max) return `must be below ${range.max}`;
   if (value < range.min) return `must be at least ${range.min}`;
   if (value > range.max) return `must be at most ${range.max}`;

@@ -27,7 +27,7 @@ export interface Range {
   max: number;
   integer: boolean;
   /** The bound that is itself not allowed. */
-  excluded?: 'min' | 'max';
+  excluded?: 'max';
 }
 
 /** An option that is a number. */

@@ -129,7 +129,8 @@ test('a step stays inside the range, without binary fractions', () => {
   expect(step('temperature', 0, -1)).toBe(0);
   expect(step('droppedMassTarget', 0.0005, 1)).toBe(0.001);
   expect(step('droppedMassTarget', 0.9996, 1)).toBe(0.9996);
-  expect(step('stepSize', 0.001, -1)).toBe(0.001);
+  expect(step('stepSize', 0.001, -1)).toBe(0);
+  expect(step('stepSize', 0, -1)).toBe(0);
   expect(step('downlinkSamples', 64, 1)).toBe(64);
 });
 

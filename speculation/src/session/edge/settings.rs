@@ -203,8 +203,8 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
     if !(0.0..1.0).contains(&target) {
         return setting("the target of the dropped mass", "at least 0 and below 1");
     }
-    if !(step > 0.0 && step.is_finite()) {
-        return setting("the step size", "above 0");
+    if !(step >= 0.0 && step.is_finite()) {
+        return setting("the step size", "at least 0");
     }
     if !(0.0..=1.0).contains(&initial) {
         return setting("the initial threshold", "from 0 to 1");

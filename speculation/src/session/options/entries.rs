@@ -7,7 +7,7 @@ use outrider_codec::{
 
 use super::{
     choice::SchemeChoice,
-    numbers::{Bound, Bounds, Group},
+    numbers::{Bounds, Group},
 };
 use crate::{
     judge::rules::{Range, Rule},
@@ -208,11 +208,11 @@ fn policy<T>(info: &PolicyInfo<T>) -> Entry {
 
 impl From<Range> for Bounds {
     fn from(range: Range) -> Self {
-        let (max, excluded) = match range {
-            Range::UpTo(most) => (most, None),
-            Range::Below(bound) => (bound, Some(Bound::Max)),
-            Range::NotNegative => (f64::INFINITY, None),
+        let (max, below_max) = match range {
+            Range::UpTo(most) => (most, false),
+            Range::Below(bound) => (bound, true),
+            Range::NotNegative => (f64::INFINITY, false),
         };
-        Self { min: 0.0, max, integer: false, excluded }
+        Self { min: 0.0, max, integer: false, below_max }
     }
 }

@@ -11,32 +11,23 @@ pub struct Bounds {
     pub max: f64,
     /// Whether it is a whole number.
     pub integer: bool,
-    /// The bound that is not allowed itself.
-    pub excluded: Option<Bound>,
-}
-
-/// An end of a range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound {
-    /// The lower one.
-    Min,
-    /// The upper one.
-    Max,
+    /// Whether the most is not allowed itself.
+    pub below_max: bool,
 }
 
 impl Bounds {
     /// Whole numbers.
     const fn whole(min: u32, max: u32) -> Self {
-        Self { min: min as f64, max: max as f64, integer: true, excluded: None }
+        Self { min: min as f64, max: max as f64, integer: true, below_max: false }
     }
 
     /// Any numbers.
     const fn real(min: f64, max: f64) -> Self {
-        Self { min, max, integer: false, excluded: None }
+        Self { min, max, integer: false, below_max: false }
     }
 
-    const fn excluding(self, bound: Bound) -> Self {
-        Self { excluded: Some(bound), ..self }
+    const fn below_max(self) -> Self {
+        Self { below_max: true, ..self }
     }
 
     /// Why a value is not allowed, as the end of a sentence that begins with its name.
@@ -44,14 +35,12 @@ impl Bounds {
     /// # Errors
     /// If it is outside.
     pub fn check(&self, value: f64) -> Result<(), String> {
-        let Self { min, max, integer, excluded } = *self;
+        let Self { min, max, integer, below_max } = *self;
         Err(if !value.is_finite() {
             "must be a number".to_owned()
         } else if integer && value.fract() != 0.0 {
             "must be a whole number".to_owned()
-        } else if excluded == Some(Bound::Min) && value <= min {
-            format!("must be above {min}")
-        } else if excluded == Some(Bound::Max) && value >= max {
+        } else if below_max && value >= max {
             format!("must be below {max}")
         } else if value < min {
             format!("must be at least {min}")
@@ -65,12 +54,11 @@ impl Bounds {
 
 impl core::fmt::Display for Bounds {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { min, max, excluded, .. } = self;
-        write!(f, "{}{min}, ", if *excluded == Some(Bound::Min) { '(' } else { '[' })?;
-        match (max.is_finite(), excluded) {
-            (false, _) => write!(f, "∞)"),
-            (true, Some(Bound::Max)) => write!(f, "{max})"),
-            (true, _) => write!(f, "{max}]"),
+        let Self { min, max, below_max, .. } = self;
+        match (max.is_finite(), below_max) {
+            (false, _) => write!(f, "[{min}, ∞)"),
+            (true, true) => write!(f, "[{min}, {max})"),
+            (true, false) => write!(f, "[{min}, {max}]"),
         }
     }
 }
@@ -180,7 +168,10 @@ pub const TOP_K: NumberInfo = NumberInfo {
 pub const SEED: NumberInfo = NumberInfo {
     name: "seed",
     label: "Seed",
-    explanation: "Equal seeds and options repeat a generation",
+    explanation: "Equal seeds and options repeat a generation, but for what a session has learned",
+    details: "Later generations of a session go on from what earlier ones have learned: under C-SQS from the threshold, \
+              with AdaEDL from its λ. ODLD and AS² go by the times that they measure as well. Where that changes what \
+              is drafted the text is another draw, under the exact rule from the same distribution.",
     default: 1.0,
     group: Group::Sampling,
     ..BASE
@@ -222,7 +213,7 @@ pub const DROPPED_MASS_TARGET: NumberInfo = NumberInfo {
     symbol: "α",
     explanation: "Mean probability of the tokens left out that is aimed at",
     default: ThresholdParameters::DEFAULT.target,
-    bounds: Bounds::real(0.0, 1.0).excluding(Bound::Max),
+    bounds: Bounds::real(0.0, 1.0).below_max(),
     step: 0.0005,
     ..BASE
 };
@@ -231,9 +222,9 @@ pub const STEP_SIZE: NumberInfo = NumberInfo {
     name: "stepSize",
     label: "Step size",
     symbol: "η",
-    explanation: "How far a token moves the threshold",
+    explanation: "How far a token moves the threshold; 0 keeps it where it is",
     default: ThresholdParameters::DEFAULT.step,
-    bounds: Bounds::real(0.0, 1.0).excluding(Bound::Min),
+    bounds: Bounds::real(0.0, 1.0),
     step: 0.001,
     ..BASE
 };
@@ -242,7 +233,7 @@ pub const INITIAL_THRESHOLD: NumberInfo = NumberInfo {
     name: "initialThreshold",
     label: "First threshold",
     symbol: "β₁",
-    explanation: "Tokens less likely than the threshold are left out; this is the first",
+    explanation: "Tokens less likely than the threshold are left out; this is a session's first",
     default: ThresholdParameters::DEFAULT.initial,
     bounds: Bounds::real(0.0, 1.0),
     step: 0.001,
