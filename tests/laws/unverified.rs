@@ -60,8 +60,14 @@ fn settings(texts: &Texts, gate: Gate, seed: u64, length: u32) -> Settings {
     Settings { mode: mode(texts, gate), sampling: texts.sampling, seed, max_new_tokens: length }
 }
 
+/// What a gate passes may hang on C-SQS's threshold, which a session carries on: each text has a session to itself.
 fn counts(texts: &Texts, gate: Gate) -> Vec<u32> {
-    texts.of_sessions(mode(texts, gate), &mut pair(texts, 64, &[]), |_| {})
+    let fresh = |session: &mut InProcess| {
+        if texts.scheme.has_threshold() {
+            *session = pair(texts, 64, &[]);
+        }
+    };
+    texts.of_sessions(mode(texts, gate), &mut pair(texts, 64, &[]), fresh)
 }
 
 /// What is unverified is distributed as q̂, all else as the target, whatever is drafted behind it.

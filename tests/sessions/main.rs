@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod ahead;
+mod conformal;
 mod golden;
 mod identity;
 mod pipelined;

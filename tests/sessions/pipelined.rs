@@ -90,9 +90,9 @@ fn the_text_does_not_depend_on_what_is_under_way() {
         Speculation::new(k_sqs(3, Code::Enumerative), 3).with_rule(lossy),
     ]);
     for speculation in cases {
-        let mut pair = InProcess::connect(target.draft(0.8), target.clone(), 80, &[5]);
         for seed in 0..20 {
             let mut run = |max_in_flight| -> (Run, Vec<usize>) {
+                let mut pair = InProcess::connect(target.draft(0.8), target.clone(), 80, &[5]);
                 delay(&mut pair, &mut chance);
                 let speculation = Speculation { max_in_flight, ..speculation.clone() };
                 let run = pair.generate(&[1, seed], &settings(&speculation, 1.0, seed.into(), 60));

@@ -247,8 +247,9 @@ fn summary(mode: &Mode, generated: &Generated, report: &Report) -> String {
     if report.drafted == 0 && report.rounds > 0 && !declines(mode) {
         lines.push(("drafted", "nothing: no token fits into the bit budget (--bit-budget 0 lifts it)".to_owned()));
     }
-    if let (Some(mean), Some(bound)) = (report.mean_dropped_mass, report.dropped_mass_bound) {
-        lines.push(("mean dropped mass", format!("{mean:.6} (Theorem 2 bounds it by {bound:.3})")));
+    if let Some(mean) = report.mean_dropped_mass {
+        let bound = report.dropped_mass_bound.map(|bound| format!(" (Theorem 2 bounds it by {bound:.3})"));
+        lines.push(("mean dropped mass", format!("{mean:.6}{}", bound.unwrap_or_default())));
     }
     if let Some(bytes) = report.downlink_bytes_per_rejection {
         let follow_ups = format!("{:.0} ({} of {} asked on)", bytes, report.follow_ups, report.resampled);

@@ -50,9 +50,9 @@ struct Trial {
 }
 
 impl Comparison {
-    /// For a vocabulary of V, at the start of a generation. Schemes that cannot be used with these parameters
-    /// are left out.
-    pub fn new(with: ComparisonParameters, vocab_size: u32, prompt: &[u32]) -> Self {
+    /// For a vocabulary of V, at the start of a generation, with C-SQS's threshold as an `earlier` one left it. Schemes
+    /// that cannot be used with these parameters are left out.
+    pub fn new(with: ComparisonParameters, vocab_size: u32, prompt: &[u32], earlier: Option<&Conformal>) -> Self {
         let ComparisonParameters { support_size, lattice_resolution, threshold } = with;
         let (code, downlink) = (Code::Enumerative, Downlink::Full);
         let options = SchemeOptions { support_size, lattice_resolution, code, downlink };
@@ -65,10 +65,15 @@ impl Comparison {
         Self {
             fixed: SchemeName::ALL.iter().filter_map(bits).collect(),
             c_sqs: Trial::new("c-sqs", c_sqs, vocab_size, prompt),
-            threshold: Conformal::new(threshold),
+            threshold: Conformal::after(earlier, threshold),
             adaptive: Trial::new("k-sqs/adaptive", adaptive, vocab_size, prompt),
             drafted: 0,
         }
+    }
+
+    /// C-SQS's threshold.
+    pub fn into_threshold(self) -> Conformal {
+        self.threshold
     }
 
     /// Whether the last verdict's bonus token waits for [`bonus`](Self::bonus).
@@ -196,7 +201,7 @@ mod tests {
             lattice_resolution: 100,
             threshold: ThresholdParameters { target: 0.0, step: 0.1, initial: 0.49 },
         };
-        let mut comparison = Comparison::new(with, 4096, &[0]);
+        let mut comparison = Comparison::new(with, 4096, &[0], None);
         let mut q = vec![0.0; 4096];
         (q[7], q[9], q[300]) = (0.5, 0.25, 0.25);
         let row = logits(&q);

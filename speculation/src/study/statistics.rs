@@ -112,9 +112,10 @@ pub struct Statistics {
     pub follow_ups: usize,
     /// Bits received for what the edge resampled (DSSD): verdicts of rejections and what followed them.
     pub rejection_downlink_bits: usize,
-    /// Mean mass that the supports of the committed tokens dropped (C-SQS).
+    /// Mean mass that the supports of the committed tokens dropped, of all generations that the threshold has been
+    /// through in this session (C-SQS).
     pub mean_dropped_mass: Option<f64>,
-    /// What Theorem 2 bounds it by (C-SQS).
+    /// What Theorem 2 bounds it by (C-SQS); `None` where that is 1 or more and says nothing.
     pub dropped_mass_bound: Option<f64>,
     /// Bits of all frames sent since the generation began, the prompt included.
     pub uplink_bits: usize,

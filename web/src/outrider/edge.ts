@@ -102,9 +102,15 @@ export interface Statistics {
   roundTripMs: number;
   /** Time spent drafting. */
   draftMs: number;
-  /** The probability that the support left out, mean over the committed tokens; null for schemes that drop none. */
+  /**
+   * The probability that the support left out, mean over the committed tokens of the session's generations with the
+   * same `droppedMassTarget`, `stepSize` and `initialThreshold`; null for schemes other than `c-sqs`.
+   */
   meanDroppedMass: number | null;
-  /** What `meanDroppedMass` cannot exceed, by Theorem 2 of the SQS paper; null for schemes other than `c-sqs`. */
+  /**
+   * What `meanDroppedMass` cannot exceed, by Theorem 2 of the SQS paper; null where that is 1 or more (with the
+   * defaults until the session has 1011 tokens), and for schemes other than `c-sqs`.
+   */
   droppedMassBound: number | null;
   /** `dssd`, `sampled`: how often the page could keep no sample and asked for all probabilities. */
   followUps: number;

@@ -65,7 +65,12 @@ export const liveCounters: readonly Counter[] = [
   { name: 'uplinkBitsPerToken', label: 'Up, per token', format: formatBits },
   { name: 'downlinkBitsPerToken', label: 'Down, per token', format: formatBits },
   { name: 'tokens', label: 'Tokens', format: formatCount },
-  { name: 'meanDroppedMass', label: 'Dropped mass, mean', format: formatProbability, concerns: isConformal },
+  {
+    name: 'meanDroppedMass',
+    label: 'Dropped mass, the session’s mean',
+    format: formatProbability,
+    concerns: isConformal,
+  },
   {
     name: 'droppedMassBound',
     label: 'Its bound, Theorem 2',

@@ -9,6 +9,7 @@ use outrider_codec::{
 
 use super::{
     error::EdgeError,
+    learned::Thresholds,
     observers::Observers,
     payload::PayloadWriter,
     settings::{Settings, Speculation},
@@ -17,7 +18,7 @@ use crate::{
     draft::{self, DraftError, Proposal, conformal::Conformal},
     judge::dssd,
     sample::{Distribution, End, Randomness, SharedNoise},
-    study::{comparison::Comparison, explanation::Drawn},
+    study::explanation::Drawn,
     theory::sqs,
 };
 
@@ -85,6 +86,7 @@ impl Drafter {
         settings: &Settings,
         vocab_size: u32,
         prompt: &[u32],
+        earlier: &Thresholds,
     ) -> Result<Self, ParameterError> {
         let Settings { sampling, seed, .. } = *settings;
         let parameters = speculation.scheme;
@@ -94,10 +96,7 @@ impl Drafter {
             randomness: Randomness::new(seed, End::Edge),
             noise: SharedNoise::new(seed),
             payload: PayloadWriter::new(speculation, &sampling, vocab_size, prompt)?,
-            observers: Observers {
-                threshold: parameters.has_threshold().then(|| Conformal::new(speculation.threshold)),
-                comparison: speculation.compare.map(|with| Comparison::new(with, vocab_size, prompt)),
-            },
+            observers: Observers::new(speculation, vocab_size, prompt, earlier),
             ids: Vec::new(),
             tokens: Vec::new(),
             drawn: speculation.explain.then(Vec::new),
@@ -272,6 +271,11 @@ impl Drafter {
         }
         (self.ended, self.defers) = (false, false);
         self.observers.settle(accepted, token)
+    }
+
+    /// The generation has ended with the text before this round.
+    pub(super) fn teach(self, thresholds: &mut Thresholds) {
+        self.observers.teach(thresholds);
     }
 
     /// C-SQS's threshold and what it has dropped.

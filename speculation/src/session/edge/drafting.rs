@@ -9,7 +9,7 @@ use super::{
     error::EdgeError,
     event::{Committed, Origin},
     flight::{Flight, SentRound},
-    learned::Learned,
+    learned::Lessons,
     ledger::{self, Books, Ledger},
     planner::Planner,
     reaction::{LogitsRow, Outgoing, Reaction, Received, Step},
@@ -91,13 +91,26 @@ impl Drafting {
     }
 
     /// What has been learned of the link and the models, for the next generation.
-    pub(super) fn into_learned(self) -> Learned {
-        self.planner.into_learned()
+    pub(super) fn teach(self, lessons: &mut Lessons) {
+        let is_committed = self.holds_nothing();
+        lessons.rounds = Some(self.planner.into_learned());
+        // What is in flight, and drafted behind it, is not committed.
+        let drafter = self.flight.into_oldest().map(|round| round.drafter).or(self.open.map(|open| open.drafter));
+        if let Some(drafter) = drafter.filter(|_| is_committed) {
+            drafter.teach(&mut lessons.thresholds);
+        }
     }
 
     /// Tokens at the text's end that a sequence cascade may yet take back.
     pub(super) fn held(&self) -> usize {
         if self.held.is_some() { self.untold.passed.len() } else { 0 }
+    }
+
+    /// Whether all tokens that the edge has passed are the text's: not where a sequence cascade took them back, or
+    /// might have.
+    fn holds_nothing(&self) -> bool {
+        let is_cascade = matches!(self.planner.gate(), Gate::SequenceCascade { .. });
+        !is_cascade || self.held.is_some() && self.untold.passed.is_empty()
     }
 
     /// What was sent is sent again: the time between was not the link's, nor the server's.

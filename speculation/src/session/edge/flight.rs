@@ -92,6 +92,11 @@ impl Flight {
         self.rounds.front()
     }
 
+    /// The same, of a generation that is over.
+    pub(super) fn into_oldest(mut self) -> Option<SentRound> {
+        self.rounds.pop_front()
+    }
+
     /// The same, to resample in it.
     pub(super) fn oldest_mut(&mut self) -> Option<&mut SentRound> {
         self.rounds.front_mut()

@@ -75,7 +75,7 @@ impl Generation {
                 return Ok((Self { number, text, writer: Writer::Target }, Frame::Generate(request)));
             }
         };
-        let drafter = Drafter::new(speculation, settings, ends.draft.vocab_size, text.ids())?;
+        let drafter = Drafter::new(speculation, settings, ends.draft.vocab_size, text.ids(), &lessons.thresholds)?;
         let learned = Learned::new(speculation, sampling, ends.server, lessons.rounds.take());
         let max_in_flight = speculation.max_in_flight.min(ends.server.max_in_flight);
         let planner = Planner::new(speculation, ends, learned);
@@ -223,7 +223,7 @@ impl Writer {
 
     fn teach(self, lessons: &mut Lessons) {
         match self {
-            Self::Rounds(drafting) => lessons.rounds = Some(drafting.into_learned()),
+            Self::Rounds(drafting) => drafting.teach(lessons),
             Self::Ahead(guessing) => lessons.pace = Some(guessing.into_pace()),
             Self::Target => {}
         }

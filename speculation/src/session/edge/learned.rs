@@ -1,4 +1,6 @@
 //! What the generations of a session learn of the link and the models, one from another.
+//!
+//! All of it is the edge's. It outlives connections, and is lost with the page: who comes back by a ticket learns anew.
 
 use outrider_codec::{
     frame::{MAX_DRAFT_TOKENS, SamplingParameters, Welcome},
@@ -7,6 +9,7 @@ use outrider_codec::{
 
 use super::settings::Speculation;
 use crate::{
+    draft::conformal::Conformal,
     judge::rules::Rule,
     policy::{
         ahead::Pace,
@@ -20,6 +23,17 @@ use crate::{
 pub(super) struct Lessons {
     pub(super) rounds: Option<Learned>,
     pub(super) pace: Option<Pace>,
+    pub(super) thresholds: Thresholds,
+}
+
+/// C-SQS's threshold as the last generation that had one left it; with the same parameters the next goes on from there.
+/// What else changes does not matter: Theorem 2 holds of any distributions, one after another.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Thresholds {
+    /// Of what is sent.
+    pub(super) sent: Option<Conformal>,
+    /// Of what is compared with it.
+    pub(super) compared: Option<Conformal>,
 }
 
 /// What a generation in rounds has learned, and where.

@@ -199,10 +199,9 @@ impl Ledger {
     }
 
     fn threshold(&mut self, threshold: &Conformal) {
-        let updates = threshold.updates();
         self.statistics.mean_dropped_mass = threshold.mean_dropped_mass();
-        let bound = || sqs::dropped_mass_bound(threshold.parameters(), updates);
-        self.statistics.dropped_mass_bound = (updates > 0).then(bound);
+        let bound = sqs::dropped_mass_bound(threshold.parameters(), threshold.updates());
+        self.statistics.dropped_mass_bound = Some(bound).filter(|&bound| bound < 1.0);
     }
 
     fn committed(&mut self, tokens: usize, now: Duration) {

@@ -3,6 +3,7 @@
 //!
 //! Both see every token that the draft model has a distribution of, and return to the committed text with each verdict.
 
+use super::{learned::Thresholds, settings::Speculation};
 use crate::{
     draft::{DraftError, conformal::Conformal},
     sample::Distribution,
@@ -18,6 +19,27 @@ pub(super) struct Observers {
 }
 
 impl Observers {
+    /// At the start of a generation, with what earlier ones left.
+    pub(super) fn new(speculation: &Speculation, vocab_size: u32, prompt: &[u32], earlier: &Thresholds) -> Self {
+        let Speculation { scheme, threshold, compare, .. } = *speculation;
+        let compared = |with| Comparison::new(with, vocab_size, prompt, earlier.compared.as_ref());
+        Self {
+            threshold: scheme.has_threshold().then(|| Conformal::after(earlier.sent.as_ref(), threshold)),
+            comparison: compare.map(compared),
+        }
+    }
+
+    /// What the next generation goes on from; as it was where this one had nothing of the kind.
+    pub(super) fn teach(self, thresholds: &mut Thresholds) {
+        let compared = self.comparison.map(Comparison::into_threshold);
+        for (known, learned) in [(&mut thresholds.sent, self.threshold), (&mut thresholds.compared, compared)] {
+            if let Some(mut threshold) = learned {
+                threshold.end_generation();
+                *known = Some(threshold);
+            }
+        }
+    }
+
     /// β; 0 where the scheme has no threshold.
     pub(super) fn beta(&self) -> f64 {
         self.threshold.as_ref().map_or(0.0, Conformal::threshold)
