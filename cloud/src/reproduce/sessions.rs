@@ -104,40 +104,60 @@ impl Pair {
     ) -> Result<Vec<Session>, Failure> {
         let mut sessions = Vec::new();
         for (prompt, seed) in prompts.iter().zip(1..) {
-            // A closed session gives its slot back a little later.
-            let transport = loop {
-                match Transport::local(&self.engine, self.target.clone()) {
-                    Some(transport) => break transport,
-                    None => tokio::task::yield_now().await,
-                }
-            };
-            let mut edge = NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?;
+            let mut edge = self.greet().await?;
             let settings = Settings { mode: mode.clone(), sampling, seed, max_new_tokens };
-            let (mut tokens, mut origins, mut rounds) = (Vec::new(), Vec::new(), Vec::new());
-            let generated = edge
-                .generate(prompt.clone(), &settings, |committed| {
-                    for &(id, origin) in &committed.tokens {
-                        tokens.push(id);
-                        origins.push(origin);
-                    }
-                    rounds.extend(committed.round.clone());
-                })
-                .await?;
+            sessions.push(generation(&mut edge, prompt, &settings).await?);
             edge.close().await;
-            sessions.push(Session {
-                prompt: prompt.clone(),
-                tokens,
-                origins,
-                rounds,
-                statistics: generated.statistics,
-            });
         }
         Ok(sessions)
+    }
+
+    /// The same, at default sampling and all in one session: what a generation learns the next goes on from.
+    pub async fn generate_in_one(
+        &self,
+        prompts: &[Vec<u32>],
+        speculation: &Speculation,
+    ) -> Result<Vec<Session>, Failure> {
+        let mut generations = Vec::new();
+        let mut edge = self.greet().await?;
+        for (prompt, seed) in prompts.iter().zip(1..) {
+            let mode = Mode::Speculative(speculation.clone());
+            let settings = Settings { mode, sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
+            generations.push(generation(&mut edge, prompt, &settings).await?);
+        }
+        edge.close().await;
+        Ok(generations)
+    }
+
+    /// A session that is about to begin.
+    async fn greet(&self) -> Result<NativeEdge<'_>, Failure> {
+        // A closed session gives its slot back a little later.
+        let transport = loop {
+            match Transport::local(&self.engine, self.target.clone()) {
+                Some(transport) => break transport,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        Ok(NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?)
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
         Ok(self.tokenizer.encode_prompt(self.draft.config().bos_token_id, text)?)
     }
+}
+
+async fn generation(edge: &mut NativeEdge<'_>, prompt: &[u32], settings: &Settings) -> Result<Session, Failure> {
+    let (mut tokens, mut origins, mut rounds) = (Vec::new(), Vec::new(), Vec::new());
+    let generated = edge
+        .generate(prompt.to_vec(), settings, |committed| {
+            for &(id, origin) in &committed.tokens {
+                tokens.push(id);
+                origins.push(origin);
+            }
+            rounds.extend(committed.round.clone());
+        })
+        .await?;
+    Ok(Session { prompt: prompt.to_vec(), tokens, origins, rounds, statistics: generated.statistics })
 }
 
 /// The first words of every sentence of the tale.
