@@ -3,6 +3,7 @@
 
 mod bench;
 mod circles;
+mod conformal;
 mod documents;
 mod files;
 mod greedy;
