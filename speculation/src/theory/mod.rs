@@ -3,10 +3,10 @@
 //! | module | paper | what it gives |
 //! |---|---|---|
 //! | [`tk_slt`] | Zheng & Yang | tokens per round, speed-up, best draft length (ODLD), whether to draft at all (AS²) |
-//! | [`dssd`] | Ning et al. | communication time of a round |
+//! | [`dssd`] | Ning et al. | communication and inference time of a round, speed-up |
 //! | [`sprinter`] | Zhong et al. | output, passed tokens, stopping time and acceptance rate of a gate |
 //! | [`sqs`] | Bhattacharjee et al. | bounds on resampled tokens and on dropped mass |
-//! | [`cascade`] | Narasimhan et al. | rejection rate of a deferral rule |
+//! | [`cascade`] | Narasimhan et al. | rejection rate of a deferral rule, the best rule, what its estimate loses |
 //!
 //! Probabilities and rates lie in [0, 1], costs and times are at least 0 and finite, and distributions over one
 //! vocabulary have one length. Within these domains no function panics or returns NaN; each says what it gives at the
