@@ -5,6 +5,7 @@
 //! | [`tk_slt`] | Zheng & Yang | tokens per round, speed-up, best draft length (ODLD), whether to draft at all (AS²) |
 //! | [`dssd`] | Ning et al. | communication and inference time of a round, speed-up |
 //! | [`sprinter`] | Zhong et al. | output, passed tokens, stopping time and acceptance rate of a gate |
+//! | [`flops`] | Zhong et al. | operations of a forward pass and of a round |
 //! | [`sqs`] | Bhattacharjee et al. | bounds on resampled tokens and on dropped mass |
 //! | [`cascade`] | Narasimhan et al. | rejection rate of a deferral rule, the best rule, what its estimate loses |
 //!
@@ -14,6 +15,7 @@
 
 pub mod cascade;
 pub mod dssd;
+pub mod flops;
 pub mod sprinter;
 pub mod sqs;
 pub mod tk_slt;
