@@ -133,6 +133,20 @@ fn theory_prints_the_papers_tables() {
     assert!(lines.contains(&"1.0 5.000 6.000 1.000".to_owned()), "{printed}");
     below("SPRINTER, Figure 6:", &["eta_TP \\ eta_FP 0 0.5 gap", "0.0 0.100 0.100 0.000"]);
     assert!(lines.contains(&"1.0 0.600 0.700 0.100".to_owned()), "{printed}");
+    below(
+        "SPRINTER, Figure 10:",
+        &[
+            "model printed counted",
+            "GPT-Neo-125M 8.01 6.50",
+            "GPT-Neo-1.3B 64.66 56.63",
+            "GPT2-Small 7.25 6.50",
+            "GPT2-XL 71.78 65.54",
+        ],
+    );
+    below(
+        "SPRINTER, equations 5 and 6:",
+        &["model SD SPRINTER ratio as read", "GPT-Neo-1.3B 63.13 9.33 6.77 63.13", "GPT2-XL 72.04 9.78 7.37 72.04"],
+    );
 }
 
 #[test]
@@ -141,6 +155,7 @@ fn theory_prints_json_of_the_same_cells() {
     let cells = |paper: &str, table: &str| tables[paper][table].as_array().unwrap().len();
     assert_eq!((cells("tkSlt", "table1"), cells("tkSlt", "table2"), cells("dssd", "table1")), (15, 5, 24));
     assert_eq!((cells("sprinter", "figure5"), cells("sprinter", "figure6")), (22, 22));
+    assert_eq!((cells("sprinter", "figure10"), cells("sprinter", "operations")), (4, 2));
     let best = &tables["tkSlt"]["table1"][10];
     assert_eq!((&best["draftLength"], &best["speculates"]), (&14.into(), &true.into()), "{best}");
     assert_eq!(tables["dssd"]["table1"][0]["communicationMs"], 26.0);

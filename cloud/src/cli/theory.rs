@@ -1,7 +1,12 @@
 //! `outrider theory`.
 
 use clap::Args;
-use outrider_speculation::theory::{dssd, sprinter::GateRates, tk_slt};
+use outrider_speculation::theory::{
+    dssd,
+    flops::{Shape, TokenCosts},
+    sprinter::GateRates,
+    tk_slt,
+};
 use serde::Serialize;
 
 use super::output::{CommandError, print};
@@ -26,12 +31,14 @@ Symbols:
   t_d       time to draft a token
   E[N]      tokens that the gate passes before it asks the target
   E[T]      time until then: (E[N] + 1) t_d
-  gap       what eta_FP adds: unacceptable tokens that are passed, and the time for them";
+  gap       what eta_FP adds: unacceptable tokens that are passed, and the time for them
+  FLOPs     floating-point operations; F_d, F_v and F_t of the draft model, the gate and the target for a token";
 
 /// Print the papers' tables, from their closed forms
 ///
-/// TK-SLT (Zheng & Yang): Tables I and II. DSSD (Ning et al.): Table 1. SPRINTER (Zhong et al.): Figures 5 and 6, as
-/// tables. Nothing is measured: the papers' formulas give every number, and notes say where a paper differs.
+/// TK-SLT (Zheng & Yang): Tables I and II. DSSD (Ning et al.): Table 1. SPRINTER (Zhong et al.): Figures 5, 6 and 10
+/// and equations 5 and 6, as tables. Nothing is measured: the papers' formulas give every number, and notes say where a
+/// paper differs.
 #[derive(Debug, Args)]
 #[command(after_help = SYMBOLS)]
 pub struct Theory {
@@ -90,6 +97,8 @@ struct Communication {
 struct Sprinter {
     figure5: Vec<Gated>,
     figure6: Vec<Gated>,
+    figure10: Vec<Counted>,
+    operations: Vec<Operations>,
 }
 
 /// A gate, and what is expected of it: passed tokens in Figure 5, time in Figure 6.
@@ -99,6 +108,29 @@ struct Gated {
     true_positive_rate: f64,
     false_positive_rate: f64,
     expected: f64,
+}
+
+/// A model's operations for [`TOKENS`] tokens, in 10⁹.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Counted {
+    model: &'static str,
+    printed: f64,
+    counted: f64,
+}
+
+/// What [`TOKENS`] tokens take with a pair of models by equations 5 and 6, in 10⁹, from the counts of Figure 10.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Operations {
+    draft: &'static str,
+    target: &'static str,
+    /// Equation 5.
+    speculative: f64,
+    /// Equation 6.
+    sprinter: f64,
+    /// Equation 6 with every token that passed read by the target.
+    sprinter_read: f64,
 }
 
 const COST_RATIOS: [f64; 5] = [0.01, 0.1, 0.2, 0.4, 0.6];
@@ -118,6 +150,16 @@ const FALSE_POSITIVE_RATES: [f64; 2] = [0.0, 0.5];
 /// r and t_d of Figures 5 and 6.
 const ACCEPTABLE: u32 = 5;
 const DRAFT_TIME: f64 = 0.1;
+
+/// Figure 10: draft models, each followed by its target, with the 10⁹ operations that the paper prints.
+const MODELS: [(&str, Shape, f64); 4] = [
+    ("GPT-Neo-125M", GPT_SMALL, 8.01),
+    ("GPT-Neo-1.3B", Shape { layers: 24, heads: 16, width: 2048, ..GPT_SMALL }, 64.66),
+    ("GPT2-Small", GPT_SMALL, 7.25),
+    ("GPT2-XL", Shape { layers: 48, heads: 25, width: 1600, ..GPT_SMALL }, 71.78),
+];
+const GPT_SMALL: Shape = Shape { layers: 12, heads: 12, width: 768, vocabulary: 50257 };
+const TOKENS: u32 = 20;
 
 impl Theory {
     pub(super) fn run(self) -> Result<(), CommandError> {
@@ -158,6 +200,22 @@ impl Tables {
             };
             cells.map(gated).collect()
         };
+        let figure10: Vec<Counted> = (MODELS.iter())
+            .map(|&(model, shape, printed)| Counted { model, printed, counted: shape.forward(TOKENS) / 1e9 })
+            .collect();
+        let operations = |pair: &[Counted]| {
+            let each = |total: f64| total / f64::from(TOKENS);
+            // A linear layer of the draft model's width, and a bias.
+            let gate = f64::from(2 * GPT_SMALL.width + 1) / 1e9;
+            let costs = TokenCosts { draft: each(pair[0].counted), gate, target: each(pair[1].counted) };
+            Operations {
+                draft: pair[0].model,
+                target: pair[1].model,
+                speculative: costs.speculative(TOKENS),
+                sprinter: costs.sprinter(TOKENS),
+                sprinter_read: costs.sprinter_read(TOKENS),
+            }
+        };
         Self {
             tk_slt: TkSlt {
                 table1: pairs([0.4, 0.6, 0.8], COST_RATIOS).map(draft_length).collect(),
@@ -167,6 +225,8 @@ impl Tables {
             sprinter: Sprinter {
                 figure5: figure(|gate| gate.expected_passed(ACCEPTABLE)),
                 figure6: figure(|gate| gate.expected_stopping_time(ACCEPTABLE, DRAFT_TIME)),
+                operations: figure10.chunks(2).map(operations).collect(),
+                figure10,
             },
         }
     }
@@ -231,8 +291,33 @@ impl Sprinter {
         [
             figure(format!("SPRINTER, Figure 5: E[N] at r = {ACCEPTABLE}\n"), &self.figure5),
             figure(format!("SPRINTER, Figure 6: E[T] at r = {ACCEPTABLE}, t_d = {DRAFT_TIME}\n"), &self.figure6),
+            self.operations(),
         ]
         .join("\n")
+    }
+}
+
+impl Sprinter {
+    fn operations(&self) -> String {
+        let row = |head: String, values: &[f64]| line(head, values.iter().map(|value| format!("{value:.2}")));
+        let models = self.figure10.iter().map(|cell| row(format!("  {}", cell.model), &[cell.printed, cell.counted]));
+        let pairs = self.operations.iter().map(|cell| {
+            let values = [cell.speculative, cell.sprinter, cell.speculative / cell.sprinter, cell.sprinter_read];
+            row(format!("  {}", cell.target), &values)
+        });
+        let columns = |names: &[&str]| line("  model", names.iter().map(|&name| name.to_owned()));
+        [
+            format!("SPRINTER, Figure 10: FLOPs for {TOKENS} tokens, 10^9\n"),
+            columns(&["printed", "counted"]),
+            models.collect(),
+            "  The paper prints two figures for two models of equal sizes.\n\n".to_owned(),
+            format!("SPRINTER, equations 5 and 6: FLOPs at gamma = {TOKENS}, 10^9, each target with its small model\n"),
+            columns(&["SD", "SPRINTER", "ratio", "as read"]),
+            pairs.collect(),
+            "  Equation 6 has F_t once. The target also reads the tokens that passed, as the last column counts.\n"
+                .to_owned(),
+        ]
+        .concat()
     }
 }
 
