@@ -94,6 +94,10 @@ pub fn rule(input: &mut Unstructured<'_>) -> Result<RuleParameters> {
         5 => f32::MIN_POSITIVE,
         // Some are in nats.
         6..=8 => 8.0 * part,
+        9 => -1.0,
+        10 => (-1f32).next_down(),
+        // No −0.
+        11 => 8.0 * (part - 1.0),
         _ => part,
     };
     // The exact rule's does not travel.

@@ -13,9 +13,11 @@ pub const COUNT: u8 = 16;
 /// Whether the table has the rule, with such a parameter.
 pub fn is_allowed(rule: RuleParameters) -> bool {
     match rule.number {
-        0 | 4 | 6..=8 | 0x0c..=0x0e => true,
-        1 | 2 => rule.parameter < 1.0,
-        3 | 5 | 9..=0x0b | 0x0f => rule.parameter <= 1.0,
+        0 | 6..=8 => true,
+        4 | 0x0c..=0x0e => rule.parameter >= 0.0,
+        1 | 2 => (0.0..1.0).contains(&rule.parameter),
+        3 | 9..=0x0b => (0.0..=1.0).contains(&rule.parameter),
+        5 | 0x0f => (-1.0..=1.0).contains(&rule.parameter),
         _ => false,
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 pub struct RuleParameters {
     /// Which; below 128, 0 is the exact rule.
     pub number: u8,
-    /// Its one parameter: finite, not negative; 0 for the exact rule, which has none.
+    /// Its one parameter: finite and not −0; 0 for the exact rule, which has none.
     pub parameter: f32,
 }
 

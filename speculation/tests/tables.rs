@@ -7,10 +7,13 @@
 
 use std::{env, fmt::Write, fs, path::Path};
 
-use outrider_speculation::session::options::{
-    DraftingOptions,
-    entries::{Entry, NAMES, NameInfo},
-    numbers::{Bounds, NUMBERS, NumberInfo},
+use outrider_speculation::{
+    judge::rules::{Range, Rule},
+    session::options::{
+        DraftingOptions,
+        entries::{Entry, NAMES, NameInfo},
+        numbers::{Bounds, NUMBERS, NumberInfo},
+    },
 };
 
 /// The types of the options that are names; with `true` where callers may pass any string.
@@ -39,7 +42,7 @@ fn put(path: &str, text: &str) {
 }
 
 fn bounds(Bounds { min, max, integer, below_max }: Bounds) -> String {
-    let max = if max.is_finite() { max.to_string() } else { "Infinity".to_owned() };
+    let [min, max] = [min, max].map(|bound| bound.to_string().replace("inf", "Infinity"));
     let excluded = if below_max { ", excluded: 'max'" } else { "" };
     format!("{{ min: {min}, max: {max}, integer: {integer}{excluded} }}")
 }
@@ -202,6 +205,20 @@ fn the_docs_have_the_tables() {
 }
 
 /// Every option of drafting is in a table, and there is no other.
+/// A rule's range is told alike by the rule that refuses a number and by the option that does.
+#[test]
+fn ranges_of_rules_read_alike() {
+    for info in Rule::all() {
+        let bounds = Bounds::from(info.range);
+        assert_eq!(bounds.to_string(), info.range.to_string(), "{}", info.name);
+        for number in [-f64::INFINITY, -7.0, -1.0, -0.5, 0.0, 0.5, 1.0, 7.0, f64::INFINITY, f64::NAN] {
+            assert_eq!(bounds.check(number).is_ok(), info.range.contains(number), "{} {number}", info.name);
+        }
+    }
+    assert_eq!(bounds(Range::Any.into()), "{ min: -Infinity, max: Infinity, integer: false }");
+    assert_eq!(bounds(Range::Within(1.0).into()), "{ min: -1, max: 1, integer: false }");
+}
+
 #[test]
 fn the_tables_are_complete() {
     let options = serde_json::to_value(DraftingOptions::default()).unwrap();

@@ -25,7 +25,9 @@ LATTICE = {1: "K-SQS", 2: "QS", 3: "C-SQS"}
 OTHERS = {4: "dense", 5: "TK-SLT", 6: "DSSD", 7: "coupled"}
 # The bound of a rule's parameter, and whether it may be that.
 RULES = {1: (1, False), 2: (1, False), 3: (1, True), 5: (1, True), 9: (1, True), 10: (1, True), 11: (1, True), 15: (1, True)}
-ANY_PARAMETER = {4, 6, 7, 8, 12, 13, 14}
+# Rules without a bound, and those whose parameter may be below 0: down to −bound if there is one.
+UNBOUNDED = {4, 6, 7, 8, 12, 13, 14}
+NEGATIVE = {5, 6, 7, 8, 15}
 ONE_STATISTIC, MANY_STATISTICS = {3, 4, 5, 6, 7, 8, 15}, {9, 12, 13}
 
 
@@ -61,11 +63,12 @@ class Reader:
     def ids(self, least: int = 0) -> list[int]:
         return [self.varint() for _ in range(self.varint(least))]
 
-    def f32(self) -> float:
-        """A number that is at least 0 (and not −0)."""
+    def f32(self, negative: bool = False) -> float:
+        """A number that is at least 0, unless it may be negative (and not −0)."""
         raw = self.take(4)
         value = struct.unpack("<f", raw)[0]
-        need(raw[3] < 128 and math.isfinite(value), "negative or not a number")
+        need(raw[3] < 128 or negative and value < 0, "negative")
+        need(math.isfinite(value), "not a number")
         return value
 
     def probability(self, zero: bool = False) -> float:
@@ -198,15 +201,17 @@ def read_rule(reader: Reader) -> dict[str, Any]:
     """A rule's byte and parameter."""
     byte = reader.uint(1)
     number = byte & 127
-    return {"rule": {"number": number, "parameter": reader.f32() if number else 0.0}, "evidence": byte > 127}
+    return {"rule": {"number": number, "parameter": reader.f32(negative=True) if number else 0.0}, "evidence": byte > 127}
 
 
 def check_rule(frame: dict[str, Any]) -> None:
     """Whether the rule of a Prompt is one."""
     number, parameter = frame["rule"]["number"], frame["rule"]["parameter"]
     most, inclusive = RULES.get(number, (0, True))
-    need(number in ANY_PARAMETER or parameter < most or inclusive and parameter == most, "rule out of range")
-    need(number in RULES or number in ANY_PARAMETER or number == 0, "unknown rule")
+    size = abs(parameter)
+    need(parameter >= 0 or number in NEGATIVE, "negative parameter")
+    need(number in UNBOUNDED or size < most or inclusive and size == most, "rule out of range")
+    need(number in RULES or number in UNBOUNDED or number == 0, "unknown rule")
 
 
 def read_statistics(payload: bytes, count: int, rule: int) -> tuple[list[list[int]], bytes]:

@@ -82,7 +82,7 @@ proptest! {
         };
         let position = Position::new(&row, &logits, &sampling, (q, scheme));
         for info in Rule::all() {
-            for parameter in [0.0, 0.01, 0.1, 0.5, 0.9, 1.0, 3.0, info.default] {
+            for parameter in [-3.0, -1.0, -0.2, -0.01, 0.0, 0.01, 0.1, 0.5, 0.9, 1.0, 3.0, info.default] {
                 let Ok(rule) = Rule::new(info.name, parameter) else { continue };
                 let is_known = sampling == NEUTRAL && sparse.is_none();
                 let statistic =

@@ -95,7 +95,8 @@ fn parameter_arg(kind: &'static NameInfo) -> Option<Arg> {
     let parameters = parameters.collect::<Vec<_>>().join(", ");
     let help = format!("{label} of the {}, if not its default: {parameters}", kind.label.to_lowercase());
     let parse = |text: &str| text.parse::<f64>().map_err(|error| error.to_string());
-    Some(Arg::new(name).long(flag(name)).value_name("VALUE").value_parser(parse).help(help))
+    let arg = Arg::new(name).long(flag(name)).value_name("VALUE").value_parser(parse).help(help);
+    Some(arg.allow_negative_numbers(true))
 }
 
 fn number_arg(number: &'static NumberInfo) -> Arg {

@@ -189,7 +189,8 @@ fn take_rule(input: &mut ByteReader<'_>) -> Result<(RuleParameters, bool), Decod
     if number == RuleParameters::EXACT.number {
         return Ok((RuleParameters::EXACT, evidence));
     }
-    let parameter = take_float(input, "rule's parameter", |value| value.is_finite() && value.is_sign_positive())?;
+    let is_allowed = |value: f32| value.is_finite() && value.to_bits() != (-0f32).to_bits();
+    let parameter = take_float(input, "rule's parameter", is_allowed)?;
     Ok((RuleParameters { number, parameter }, evidence))
 }
 

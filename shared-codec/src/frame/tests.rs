@@ -107,7 +107,9 @@ fn one_of_each() -> Vec<Frame> {
     frames.push(prompt(SchemeParameters::Dense, RuleParameters::EXACT, true));
     let exact = Prompt::exact(SchemeParameters::Coupled, request());
     frames.push(Frame::Prompt(Prompt { max_in_flight: u8::MAX, ..exact }));
-    frames.push(prompt(SchemeParameters::Dense, RuleParameters { number: 127, parameter: 0.25 }, false));
+    for parameter in [0.25, -0.25, -f32::MIN_POSITIVE] {
+        frames.push(prompt(SchemeParameters::Dense, RuleParameters { number: 127, parameter }, false));
+    }
     frames
 }
 
@@ -199,6 +201,7 @@ fn forbidden_values_are_named() {
     assert_eq!(field(&[EVIDENCE, 1, 0, 0, 0, 0, 0, 0x40]), "rejection");
     assert_eq!(field(&[PROMPT, DENSE, 1, 0, 0, 0x80, 0x7f]), "rule's parameter");
     assert_eq!(field(&[PROMPT, DENSE, 1, 0, 0, 0, 0x80]), "rule's parameter");
+    assert_eq!(field(&[PROMPT, DENSE, 1, 0, 0, 0x80, 0xff]), "rule's parameter");
     assert_eq!(field(&[VERDICT, 1, 0, 0, 0]), "verdict flags");
     assert_eq!(field(&[VERDICT, 1, 0, 0, 0x40]), "verdict flags");
     assert_eq!(field(&[VERDICT, 1, 0, 0, 0x20, 0]), "samples");

@@ -137,7 +137,8 @@ impl Rule {
     }
 
     fn from_row(number: u8, parameter: f32, value: f64) -> Result<Self, RuleError> {
-        let rule = Self { number, parameter };
+        // There is no −0 on the wire.
+        let rule = Self { number, parameter: parameter + 0.0 };
         let &RuleInfo { name, symbol, range, .. } = rule.info();
         if !range.contains(rule.parameter()) {
             return Err(RuleError::Parameter { rule: name, symbol: symbol.unwrap_or("the parameter"), range, value });

@@ -46,7 +46,8 @@ test('with a gate one round is in flight', () => {
 test('numbers out of a policy’s range are refused, each by its own range', () => {
   const wrong: [GenerateOptions, unknown][] = [
     [{ rule: 'lossy', ruleParameter: 1 }, "ruleParameter of 'lossy' must be below 1"],
-    [{ rule: 'opt', ruleParameter: -0.1 }, "ruleParameter of 'opt' must be at least 0"],
+    [{ rule: 'chow', ruleParameter: -0.1 }, "ruleParameter of 'chow' must be at least 0"],
+    [{ rule: 'diff', ruleParameter: -1.1 }, "ruleParameter of 'diff' must be at least -1"],
     [{ rule: 'opt', ruleParameter: Infinity }, "ruleParameter of 'opt' must be a number"],
     [{ gate: 'token-cascade', gateThreshold: 1.1 }, "gateThreshold of 'token-cascade' must be at most 1"],
     [{ rule: 'strict' }, expect.stringMatching(/^rule must be one of 'exact', 'lossy', .*, not 'strict'$/)],
@@ -59,6 +60,7 @@ test('numbers out of a policy’s range are refused, each by its own range', () 
     expect(() => resolve(options)).toThrow(expect.objectContaining({ code: 'invalid-option', message }));
   }
   expect(resolve({ rule: 'opt', ruleParameter: 7 })).toMatchObject({ ruleParameter: 7 });
+  expect(resolve({ rule: 'opt', ruleParameter: -7 })).toMatchObject({ ruleParameter: -7 });
 });
 
 test('what needs a head that is not there is refused, and had with it', () => {

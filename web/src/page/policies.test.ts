@@ -76,6 +76,8 @@ test('a range says whether its end belongs to it', () => {
   expect(rangeHint(range, 0.5)).toBe('0 to 1; default 0.5');
   expect(rangeHint({ ...range, excluded: 'max' }, 0.3)).toBe('0 to below 1; default 0.3');
   expect(rangeHint({ ...range, max: Infinity }, 3)).toBe('0 or more; default 3');
+  expect(rangeHint({ ...range, min: -1 }, 0.1)).toBe('-1 to 1; default 0.1');
+  expect(rangeHint({ ...range, min: -Infinity, max: Infinity }, 0.3)).toBe('any number; default 0.3');
 });
 
 test('settings come back from their query, and the defaults need none', () => {

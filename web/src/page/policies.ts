@@ -93,8 +93,8 @@ export function policyName({ name, parameter }: Policy, value: number | undefine
 
 /** Where a number may be, and what it is when not given. */
 export function rangeHint({ min, max, excluded }: Range, usual: number): string {
-  const range =
-    max === Infinity ? `${min} or more` : excluded === 'max' ? `${min} to below ${max}` : `${min} to ${max}`;
+  const upTo = excluded === 'max' ? `${min} to below ${max}` : `${min} to ${max}`;
+  const range = min === -Infinity ? 'any number' : max === Infinity ? `${min} or more` : upTo;
   return `${range}; default ${usual}`;
 }
 

@@ -9,6 +9,9 @@
 //! opt     max q < max p − α·TV(p, q̂)       opt-log     H(p) < H(q) − α·TV(p, q̂)          (eqs 10, 28)
 //! ```
 //!
+//! Below 0 α draws the last four and oracle-diff to the target. At −1 diff defers everywhere: the right end of Figure 2.
+//! Chow's rules have that end at 0.
+//!
 //! How sure the models are is measured unscaled, but what a rejection costs, TV, after S(·) (App. C.1). A draft
 //! is rejected with probability δ·TV(p, q̂) (Lemma 3).
 //!
@@ -53,6 +56,7 @@ pub(super) const CHOW_LOG: RuleInfo = RuleInfo {
 pub(super) const DIFF: RuleInfo = RuleInfo {
     name: "diff",
     default: 0.1,
+    range: Range::Within(1.0),
     explanation: "Draft unless the target is surer: its most likely token has over α more than the draft model's.",
     judge: |position, alpha| defer(position, diff(position, alpha)),
     ..CHOW
@@ -62,6 +66,7 @@ pub(super) const DIFF: RuleInfo = RuleInfo {
 pub(super) const DIFF_LOG: RuleInfo = RuleInfo {
     name: "diff-log",
     default: 0.3,
+    range: Range::Any,
     explanation: "Draft unless the target is surer: its entropy is over α nats below the draft model's.",
     judge: |position, alpha| defer(position, diff_log(position, alpha)),
     ..CHOW_LOG
@@ -71,7 +76,7 @@ pub(super) const DIFF_LOG: RuleInfo = RuleInfo {
 pub(super) const OPT: RuleInfo = RuleInfo {
     name: "opt",
     default: 0.3,
-    range: Range::NotNegative,
+    range: Range::Any,
     explanation: "As diff, with α times the chance of a rejection: the best trade of quality for rejections.",
     judge: |position, alpha| defer(position, diff(position, alpha * rejection(position))),
     ..CHOW
@@ -81,6 +86,7 @@ pub(super) const OPT: RuleInfo = RuleInfo {
 pub(super) const OPT_LOG: RuleInfo = RuleInfo {
     name: "opt-log",
     default: 0.5,
+    range: Range::Any,
     explanation: "As diff-log, with α times the chance of a rejection: the best trade of log-loss for rejections.",
     judge: |position, alpha| defer(position, diff_log(position, alpha * rejection(position))),
     ..CHOW_LOG

@@ -19,6 +19,10 @@ pub enum Range {
     Below(f64),
     /// \[0, ∞).
     NotNegative,
+    /// \[−most, most\].
+    Within(f64),
+    /// (−∞, ∞).
+    Any,
 }
 
 impl Range {
@@ -28,6 +32,8 @@ impl Range {
             Self::UpTo(most) => (0.0..=most).contains(&value),
             Self::Below(bound) => (0.0..bound).contains(&value),
             Self::NotNegative => (0.0..f64::INFINITY).contains(&value),
+            Self::Within(most) => value.abs() <= most,
+            Self::Any => value.is_finite(),
         }
     }
 }
@@ -38,6 +44,8 @@ impl core::fmt::Display for Range {
             Self::UpTo(most) => write!(f, "[0, {most}]"),
             Self::Below(bound) => write!(f, "[0, {bound})"),
             Self::NotNegative => write!(f, "[0, ∞)"),
+            Self::Within(most) => write!(f, "[-{most}, {most}]"),
+            Self::Any => write!(f, "(-∞, ∞)"),
         }
     }
 }

@@ -100,7 +100,7 @@ fn cases() -> impl Strategy<Value = Case> {
 
 /// Every rule at several parameters of its range.
 fn rules() -> impl Iterator<Item = Rule> {
-    let parameters = |default| [0.0, 0.01, 0.1, 0.5, 0.9, 1.0, 3.0, default];
+    let parameters = |default| [-3.0, -1.0, -0.1, 0.0, 0.01, 0.1, 0.5, 0.9, 1.0, 3.0, default];
     Rule::all().iter().flat_map(move |info| {
         let allowed = parameters(info.default).into_iter().filter(|&parameter| info.range.contains(parameter));
         allowed.map(|parameter| Rule::new(info.name, parameter).unwrap())
@@ -147,16 +147,27 @@ fn errors_say_what_is_allowed() {
     assert_eq!(message(Rule::from_wire(255, 0.0)), expected);
     assert_eq!(message(Rule::new("lossy", 1.0)), "α of the acceptance rule lossy is in [0, 1), not 1");
     assert_eq!(message(Rule::new("mentored", -1.0)), "D of the acceptance rule mentored is in [0, ∞), not -1");
+    assert_eq!(message(Rule::new("diff", -1.5)), "α of the acceptance rule diff is in [-1, 1], not -1.5");
+    assert_eq!(message(Rule::new("opt", -f64::INFINITY)), "α of the acceptance rule opt is in (-∞, ∞), not -inf");
     assert_eq!(message(Rule::new("exact", 0.5)), "the parameter of the acceptance rule exact is in [0, 0], not 0.5");
     assert!(Rule::new("lossy", 1.0 - 1e-12).is_err(), "an f32 makes 1 of it");
     assert!(Rule::new("mentored", 1e300).is_err(), "an f32 makes ∞ of it");
     for info in Rule::all() {
         let number = Rule::new(info.name, info.default).unwrap().number();
-        for parameter in [f32::NAN, f32::INFINITY, -0.25, -f32::INFINITY] {
+        for parameter in [f32::NAN, f32::INFINITY, -f32::INFINITY] {
             assert!(Rule::from_wire(number, parameter).is_err(), "{} {parameter}", info.name);
         }
         assert_eq!(Rule::from_wire(number, 1.0).is_ok(), info.range.contains(1.0));
-        assert_eq!(Rule::from_wire(number, 1.5).is_ok(), info.range == Range::NotNegative);
+        assert_eq!(Rule::from_wire(number, 1.5).is_ok(), matches!(info.range, Range::NotNegative | Range::Any));
+        // α < 0 is a bonus for the target; only rules that compare both models have a use for it.
+        let compares = ["diff", "opt"].iter().any(|name| info.name.contains(name));
+        assert_eq!(Rule::from_wire(number, -0.25).is_ok(), compares, "{}", info.name);
+        assert_eq!(Rule::from_wire(number, -1.0).is_ok(), compares, "{}", info.name);
+        let unbounded = compares && !["diff", "oracle-diff"].contains(&info.name);
+        assert_eq!(Rule::from_wire(number, -1.5).is_ok(), unbounded, "{}", info.name);
+        // There is no −0 on the wire.
+        let zero = Rule::new(info.name, -0.0).map(|rule| rule.parameter().is_sign_positive());
+        assert_eq!(zero, Ok(true), "{}", info.name);
     }
 }
 

@@ -208,11 +208,13 @@ fn policy<T>(info: &PolicyInfo<T>) -> Entry {
 
 impl From<Range> for Bounds {
     fn from(range: Range) -> Self {
-        let (max, below_max) = match range {
-            Range::UpTo(most) => (most, false),
-            Range::Below(bound) => (bound, true),
-            Range::NotNegative => (f64::INFINITY, false),
+        let (min, max, below_max) = match range {
+            Range::UpTo(most) => (0.0, most, false),
+            Range::Below(bound) => (0.0, bound, true),
+            Range::NotNegative => (0.0, f64::INFINITY, false),
+            Range::Within(most) => (-most, most, false),
+            Range::Any => (-f64::INFINITY, f64::INFINITY, false),
         };
-        Self { min: 0.0, max, integer: false, below_max }
+        Self { min, max, integer: false, below_max }
     }
 }

@@ -5,7 +5,7 @@ use crate::draft::conformal::ThresholdParameters;
 /// The values of a number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// The least.
+    /// The least; minus infinity if there is none.
     pub min: f64,
     /// The most; infinity if there is none.
     pub max: f64,
@@ -55,10 +55,14 @@ impl Bounds {
 impl core::fmt::Display for Bounds {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self { min, max, below_max, .. } = self;
+        match min.is_finite() {
+            false => write!(f, "(-∞, "),
+            true => write!(f, "[{min}, "),
+        }?;
         match (max.is_finite(), below_max) {
-            (false, _) => write!(f, "[{min}, ∞)"),
-            (true, true) => write!(f, "[{min}, {max})"),
-            (true, false) => write!(f, "[{min}, {max}]"),
+            (false, _) => write!(f, "∞)"),
+            (true, true) => write!(f, "{max})"),
+            (true, false) => write!(f, "{max}]"),
         }
     }
 }

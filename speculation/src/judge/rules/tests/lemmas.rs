@@ -69,13 +69,14 @@ proptest! {
     /// Lemmas 1, 4 and 8 with each model in the data's place: the rules. And Lemmas 5 and 9: whatever the data are,
     /// they lose no more than that by it.
     #[test]
-    fn lemmas_5_and_9_the_rules_regret((row, logits) in logits(), alpha in 0.0f64..1.0, weights in data()) {
+    fn lemmas_5_and_9_the_rules_regret((row, logits) in logits(), alpha in -1.0f64..1.0, weights in data()) {
         let case = Case::new(row, logits, NEUTRAL, None);
         let (q, p) = (case.dense_q(), &case.p);
         let sum: f64 = weights[..p.len()].iter().sum();
         let data: Vec<f64> = weights[..p.len()].iter().map(|weight| weight / sum).collect();
         for (suffix, loss) in [("", Loss::ZeroOne), ("-log", Loss::Log)] {
             for name in ["chow", "diff", "opt"] {
+                let alpha = if name == "chow" { alpha.abs() } else { alpha };
                 let rule = Rule::new(&format!("{name}{suffix}"), alpha).unwrap();
                 let cost = rule.parameter() * if name == "opt" { total_variation(p, &q) } else { 1.0 };
                 let [draft_loss, mut target_loss] = [&q, p].map(|model| loss.estimate(model));
@@ -93,6 +94,21 @@ proptest! {
                 }
             }
         }
+    }
+
+    /// The right end of Figure 2: with α low enough every token is deferred, and the text is the target's. At −1 for
+    /// diff, as max q ≤ 1 < max p + 1; for opt where α·TV is as low.
+    #[test]
+    fn figure_2_has_the_target_at_its_right_end(case in cases()) {
+        let exact = case.judge(&Rule::EXACT);
+        for (name, end) in [("diff", -1.0), ("diff-log", -1e3), ("opt", -1e6), ("opt-log", -1e9)] {
+            let decision = case.judge(&Rule::new(name, end).unwrap());
+            // opt has no reason to defer where p and q̂ are the same, nor an effect.
+            let rejected = exact.rejection_rate(&case.q);
+            prop_assert!(decision == exact || name.starts_with("opt") && rejected < 1e-4, "{name} {rejected}");
+        }
+        let oracle = case.judge(&Rule::new("oracle-diff", -1.0).unwrap());
+        prop_assert_eq!(oracle, Decision::Replace);
     }
 
     /// Lemma 6: at T = 0 lossy speculative sampling is exact, whatever α.
@@ -129,7 +145,7 @@ proptest! {
 
     /// Lemma 10: at T = 0 opt is diff. δ may differ where both models agree; then nothing follows from it.
     #[test]
-    fn lemma_10_opt_is_diff_at_temperature_0((row, logits) in logits(), alpha in 0.0f64..=1.0) {
+    fn lemma_10_opt_is_diff_at_temperature_0((row, logits) in logits(), alpha in -1.0f64..=1.0) {
         let case = Case::new(row, logits, GREEDY, None);
         for (opt, diff) in [("opt", "diff"), ("opt-log", "diff-log")] {
             let [opt, diff] = [opt, diff].map(|name| case.judge(&Rule::new(name, alpha).unwrap()));
