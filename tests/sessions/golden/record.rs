@@ -76,7 +76,7 @@ pub fn make() -> Vec<(&'static str, Value)> {
 fn rules() -> Vec<Value> {
     let adaptive = SchemeParameters::KSqs { support_size: 6, lattice_resolution: 20, code: ADAPTIVE };
     let speculation = Speculation::new(adaptive, 3);
-    let mut sessions: Vec<Value> = [("chow", 0.6), ("token-v1", 0.2), ("lossy", 0.3), ("bild", 2.4)]
+    let mut sessions: Vec<Value> = [("chow", 0.6), ("token-v1", 0.2), ("lossy", 0.3), ("bild", 2.4), ("diff", -0.25)]
         .map(|(name, parameter)| {
             let rule = Rule::new(name, parameter).unwrap();
             let explain = name == "bild";
@@ -421,9 +421,18 @@ fn malformed() -> Value {
         recorder.malformed(&Frame::Prompt(Prompt::exact(scheme, request(&[1]))).encode());
     }
     // Rules: unknown, and with parameters out of their ranges.
-    for (number, parameter) in
-        [(16, 0.0), (1, 1.0), (3, 1.5), (13, f32::INFINITY), (14, -1.0), (2, -0.0), (11, f32::NAN)]
-    {
+    for (number, parameter) in [
+        (16, 0.0),
+        (1, 1.0),
+        (3, 1.5),
+        (13, f32::INFINITY),
+        (14, -1.0),
+        (2, -0.0),
+        (11, f32::NAN),
+        (5, -1.5),
+        (5, -0.0),
+        (3, -0.5),
+    ] {
         let rule = RuleParameters { number, parameter };
         let prompt = Prompt { rule, ..Prompt::exact(SchemeParameters::Dense, request(&[1])) };
         recorder.malformed(&Frame::Prompt(prompt).encode());
