@@ -202,7 +202,7 @@ fn rules_lists_what_can_be_chosen() {
         listing[list].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap()).collect()
     };
     assert_eq!(names("rules").len(), Rule::all().len());
-    assert_eq!(names("gates"), ["none", "sprinter", "token-cascade", "sequence-cascade"]);
+    assert_eq!(names("gates"), ["none", "sprinter", "token-cascade", "sequence-cascade", "sequence-product"]);
     assert_eq!(names("stopRules"), ["fixed", "odld", "adaedl", "specdec", "bild"]);
     let exact = listing["rules"].as_array().unwrap().iter().filter(|rule| rule["lossy"] == false);
     assert_eq!(exact.map(|rule| &rule["name"]).collect::<Vec<_>>(), ["exact"]);
@@ -277,6 +277,10 @@ fn explained_runs_have_a_table_and_departures_a_line() {
         printed.contains("token-v3, α = 0.8 (lossy)") && printed.contains("divergence from the target"),
         "{printed}"
     );
+    let printed = run(&["--rule", "diff", "--rule-parameter", "-0.25"]);
+    assert!(printed.contains("diff, α = -0.25 (lossy)"), "{printed}");
+    let printed = run(&["--gate", "sequence-product", "--gate-threshold", "1"]);
+    assert!(printed.contains("sequence-product, α = 1 (lossy)"), "{printed}");
     let printed = run(&["--explain", "--gate", "token-cascade", "--gate-threshold", "0.8"]);
     for line in ["passed without verification", "no draft was verified"] {
         assert!(printed.contains(line), "{line} in {printed}");

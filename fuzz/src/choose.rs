@@ -14,7 +14,10 @@ use outrider_codec::{
 use outrider_speculation::{
     draft::conformal::ThresholdParameters,
     judge::rules::Rule,
-    policy::{control::StopRule, gate::Gate},
+    policy::{
+        control::StopRule,
+        gate::{Confidence, Gate},
+    },
     session::edge::{Mode, Settings, Speculation},
     study::comparison::ComparisonParameters,
 };
@@ -111,11 +114,12 @@ fn unit(input: &mut Unstructured<'_>) -> Result<f64> {
 
 /// Which tokens pass; may be out of range. Half of the time none.
 pub fn gate(input: &mut Unstructured<'_>) -> Result<Gate> {
-    Ok(match input.int_in_range(0..=5u8)? {
+    Ok(match input.int_in_range(0..=6u8)? {
         0..=2 => Gate::Never,
         3 => Gate::Sprinter { threshold: Some(unit(input)?) },
         4 => Gate::TokenCascade { alpha: unit(input)? },
-        _ => Gate::SequenceCascade { alpha: unit(input)? },
+        5 => Gate::SequenceCascade { alpha: unit(input)?, confidence: Confidence::Mean },
+        _ => Gate::SequenceCascade { alpha: unit(input)?, confidence: Confidence::Product },
     })
 }
 

@@ -10,7 +10,7 @@ use outrider_speculation::{
     draft::conformal::ThresholdParameters,
     judge::rules::Rule,
     policy::{
-        gate::Gate,
+        gate::{Confidence, Gate},
         heads::{Head, Heads},
     },
     sample,
@@ -152,7 +152,8 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
         let texts = texts(schemes::every(2, 12)[scheme], Rule::new(name, 0.0).unwrap(), sampling, 2);
         let texts = Texts { threshold: ThresholdParameters { step: 1e-9, ..RESTLESS }, ..texts };
         let (p, q) = (texts.of_target(), texts.distribution(&|_| true));
-        let confidences = confidences(&texts);
+        let confidence = if scheme % 2 == 0 { Confidence::Product } else { Confidence::Mean };
+        let confidences = confidences(&texts, confidence);
         // The middle of two neighbours is the confidence of no text.
         let mut all = confidences.clone();
         all.sort_by(f64::total_cmp);
@@ -166,16 +167,17 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
         let texts_of_both = p.iter().zip(&q).zip(&confidences);
         let distribution: Vec<f64> =
             texts_of_both.map(|((p, q), own)| (1.0 - kept) * p + if *own >= least { *q } else { 0.0 }).collect();
-        let gate = Gate::SequenceCascade { alpha: 1.0 - least };
+        let gate = Gate::SequenceCascade { alpha: 1.0 - least, confidence };
         assert_follows(&counts(&texts, gate), &distribution, format!("{:?}, {sampling:?}", texts.scheme));
     }
 }
 
-/// How confident the draft model is of each text, whatever S(·) or a scheme makes of its distributions: the geometric
-/// mean of the probabilities that it gives the tokens itself (Narasimhan et al., eq. 1).
-fn confidences(texts: &Texts) -> Vec<f64> {
+/// How confident the draft model is of each text, whatever S(·) or a scheme makes of its distributions: the product of
+/// the probabilities that it gives the tokens itself (Narasimhan et al., eq. 1), or their geometric mean.
+fn confidences(texts: &Texts, confidence: Confidence) -> Vec<f64> {
     let own = texts.draft.distribution(&PROMPT, texts.length, &NEUTRAL);
-    own.iter().map(|probability| probability.powf(1.0 / texts.length as f64)).collect()
+    let root = if confidence == Confidence::Product { 1.0 } else { texts.length as f64 };
+    own.iter().map(|probability| probability.powf(1.0 / root)).collect()
 }
 
 /// Nothing is shown before it is decided, then all at once or as the target writes it; the cloud hears of no draft.
@@ -187,7 +189,10 @@ fn a_sequence_cascade_shows_nothing_that_it_takes_back() {
     for seed in 0..200 {
         pair.keep_frames = true;
         pair.frames.clear();
-        let run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha: 0.45 }, seed, 4));
+        let run = pair.generate(
+            &PROMPT,
+            &settings(&texts, Gate::SequenceCascade { alpha: 0.45, confidence: Confidence::Mean }, seed, 4),
+        );
         assert_eq!((run.tokens.len(), run.end), (4, Some(EndReason::Finish(Finish::Length))));
         let statistics = pair.edge.statistics();
         let names: Vec<_> = pair.frames.iter().map(|frame| frame.1.name()).collect();
@@ -287,14 +292,16 @@ proptest! {
     fn a_greedy_sequence_cascade_is_sure_or_the_targets(
         seed in any::<u64>(), scheme in 0..schemes::count(), length in 1u32..30, context in 4u32..20,
         eos in prop::option::of(0u32..11), alpha in prop_oneof![1 => Just(0.0), 4 => 0.3f64..0.95],
+        by_product in any::<bool>(),
     ) {
+        let confidence = if by_product { Confidence::Product } else { Confidence::Mean };
         let eos: Vec<u32> = eos.into_iter().collect();
         let target = ToyModel::target(11, seed);
         let base = texts(schemes::every(3, 20)[scheme], Rule::EXACT, GREEDY, 2);
         let texts = Texts { draft: target.draft(1.0), target, ..base };
         let room = context as usize - PROMPT.len();
         let mut pair = pair(&texts, context, &eos);
-        let run: Run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha }, seed, length));
+        let run: Run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha, confidence }, seed, length));
         let most = room.min(length as usize);
         let [own, other] = [&texts.draft, &texts.target].map(|model| model.greedy(&PROMPT, most, &eos));
         let mut prefix = PROMPT.to_vec();
@@ -303,10 +310,10 @@ proptest! {
             certainty += sample::transform(&texts.draft.logits(&prefix), &NEUTRAL).unwrap()[id as usize].ln();
             prefix.push(id);
         }
-        let confidence = (certainty / own.len() as f64).exp();
-        prop_assume!((confidence - (1.0 - alpha)).abs() > 1e-9);
-        let is_kept = confidence > 1.0 - alpha;
-        prop_assert_eq!(&run.tokens, if is_kept { &own } else { &other }, "confidence {}", confidence);
+        let sure = (certainty / if by_product { 1.0 } else { own.len() as f64 }).exp();
+        prop_assume!((sure - (1.0 - alpha)).abs() > 1e-9);
+        let is_kept = sure > 1.0 - alpha;
+        prop_assert_eq!(&run.tokens, if is_kept { &own } else { &other }, "confidence {}", sure);
         prop_assert_eq!(pair.edge.statistics().server_passes, if is_kept { 0 } else { other.len() });
     }
 }

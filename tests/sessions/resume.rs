@@ -3,7 +3,10 @@
 
 use outrider_codec::scheme::{Code, Downlink, SchemeParameters};
 use outrider_speculation::{
-    policy::{ahead::Plan, gate::Gate},
+    policy::{
+        ahead::Plan,
+        gate::{Confidence, Gate},
+    },
     session::edge::{Ahead, Mode, Settings, Speculation},
 };
 use outrider_tests::{
@@ -98,7 +101,7 @@ fn what_is_held_back_is_written_again() {
     let target = ToyModel::target(23, 3);
     let draft = target.draft(1.0);
     // Never in doubt, so that the text depends on the edge's random draws alone.
-    let gate = Gate::SequenceCascade { alpha: 1.0 };
+    let gate = Gate::SequenceCascade { alpha: 1.0, confidence: Confidence::Mean };
     let mode = Mode::Speculative(Speculation { gate, ..Speculation::new(K_SQS, 3) });
     let odds = Odds { bytes: Some(100), restarts: 2, ..ROUGH };
     let mut counts = Counts::default();

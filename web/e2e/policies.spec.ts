@@ -192,7 +192,7 @@ test('without trained heads SPRINTER and SpecDec++ cannot be chosen, and the pag
   await serveHeads(page, null);
   await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 8 });
   expect(await offered(page, 'gate')).toEqual({
-    all: ['none', 'sprinter', 'token-cascade', 'sequence-cascade'],
+    all: ['none', 'sprinter', 'token-cascade', 'sequence-cascade', 'sequence-product'],
     disabled: ['sprinter'],
   });
   expect((await offered(page, 'stopRule')).disabled).toEqual(['specdec']);

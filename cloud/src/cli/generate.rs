@@ -4,7 +4,10 @@ use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, TextStream};
 use outrider_speculation::{
-    policy::{control::StopRule, gate::Gate},
+    policy::{
+        control::StopRule,
+        gate::{Confidence, Gate},
+    },
     session::{
         edge::{Mode, Settings, Speculation},
         options::{
@@ -302,7 +305,13 @@ fn departures(speculation: &Speculation, report: &Report) -> Vec<(&'static str, 
         Gate::Never => {}
         Gate::Sprinter { .. } => lines.push(("gate", "sprinter (lossy)".to_owned())),
         Gate::TokenCascade { alpha } => lines.push(("gate", format!("token-cascade, α = {alpha} (lossy)"))),
-        Gate::SequenceCascade { alpha } => lines.push(("gate", format!("sequence-cascade, α = {alpha} (lossy)"))),
+        Gate::SequenceCascade { alpha, confidence } => {
+            let name = match confidence {
+                Confidence::Mean => "sequence-cascade",
+                Confidence::Product => "sequence-product",
+            };
+            lines.push(("gate", format!("{name}, α = {alpha} (lossy)")));
+        }
     }
     if report.passed > 0 {
         lines.push(("passed without verification", format!("{} (lossy)", report.passed)));

@@ -59,7 +59,18 @@ choices! {
             lossy: true,
             head: None,
             options: &[],
-            of: |alpha| Gate::SequenceCascade { alpha: alpha.unwrap_or(ALPHA) },
+            of: |alpha| Gate::SequenceCascade { alpha: alpha.unwrap_or(ALPHA), confidence: Confidence::Mean },
+        },
+        /// [`Gate::SequenceCascade`] by the paper's confidence.
+        SequenceProduct = PolicyInfo {
+            name: "sequence-product",
+            threshold: Some(("α", ALPHA)),
+            explanation: "As sequence-cascade, by the product of the probabilities, which falls with every token.",
+            source: "Narasimhan et al., eq. 1",
+            lossy: true,
+            head: None,
+            options: &[],
+            of: |alpha| Gate::SequenceCascade { alpha: alpha.unwrap_or(ALPHA), confidence: Confidence::Product },
         },
     }
 }
@@ -83,14 +94,25 @@ pub enum Gate {
         /// α.
         alpha: f64,
     },
-    /// Sequence cascade with Chow's rule (eq. 1): the edge writes the whole text and keeps it if its confidence, the
-    /// geometric mean of its tokens' probabilities under the draft model's own q, before S(·), is at least 1 − α;
-    /// otherwise the target writes it anew. (The paper's confidence is the product, which falls with every token
-    /// whatever its text is worth.)
+    /// Sequence cascade with Chow's rule (eq. 1): the edge writes the whole text and keeps it if its confidence, from
+    /// its tokens' probabilities under the draft model's own q, before S(·), is at least 1 − α; otherwise the target
+    /// writes it anew.
     SequenceCascade {
         /// α.
         alpha: f64,
+        /// What is compared with 1 − α.
+        confidence: Confidence,
     },
+}
+
+/// How sure a draft model is of a text, from the probabilities of its tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confidence {
+    /// Their geometric mean, which texts of any length can be compared by.
+    Mean,
+    /// Their product, the text's own probability (eq. 1). It falls with every token, whatever the text is worth: below
+    /// 10⁻¹⁶ only α = 1 keeps a text.
+    Product,
 }
 
 /// What is to become of a token, before it is drawn.
@@ -139,9 +161,12 @@ impl Held {
         self.log_probability += log_probability;
     }
 
-    /// The geometric mean of the probabilities; 1 without tokens.
-    pub fn confidence(&self) -> f64 {
-        if self.tokens == 0 { 1.0 } else { (self.log_probability / self.tokens as f64).exp() }
+    /// The geometric mean of the probabilities or their product; 1 without tokens.
+    pub fn confidence(&self, confidence: Confidence) -> f64 {
+        match confidence {
+            Confidence::Mean => (self.log_probability / self.tokens.max(1) as f64).exp(),
+            Confidence::Product => self.log_probability.exp(),
+        }
     }
 }
 
@@ -160,16 +185,17 @@ mod tests {
         assert_eq!(doubt(sprinter, -0.1, 1.0), Doubt::Verify);
         assert_eq!(doubt(Gate::TokenCascade { alpha: 0.4 }, 0.0, 0.6), Doubt::None);
         assert_eq!(doubt(Gate::TokenCascade { alpha: 0.4 }, 0.0, 0.59), Doubt::Defer);
-        assert_eq!(doubt(Gate::SequenceCascade { alpha: 0.4 }, 0.0, 0.0), Doubt::None);
+        assert_eq!(doubt(Gate::SequenceCascade { alpha: 0.4, confidence: Confidence::Mean }, 0.0, 0.0), Doubt::None);
         assert_eq!(sprinter.doubt(None, &[], || 1.0), Doubt::Verify);
     }
 
     #[test]
-    fn confidence_is_the_geometric_mean() {
+    fn confidence_is_the_geometric_mean_or_the_product() {
         let mut held = Held::default();
-        assert_eq!(held.confidence(), 1.0);
+        assert_eq!([Confidence::Mean, Confidence::Product].map(|which| held.confidence(which)), [1.0, 1.0]);
         held.add(0.25f64.ln());
         held.add(0.0);
-        assert!((held.confidence() - 0.5).abs() < 1e-12);
+        assert!((held.confidence(Confidence::Mean) - 0.5).abs() < 1e-12);
+        assert!((held.confidence(Confidence::Product) - 0.25).abs() < 1e-12);
     }
 }

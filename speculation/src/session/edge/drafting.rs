@@ -274,12 +274,12 @@ impl Drafting {
         let finish = text.ending(token.id, text.len());
         self.untold.passed.push(token.id);
         let tokens = match (&mut self.held, self.planner.gate()) {
-            (Some(held), Gate::SequenceCascade { alpha }) => {
+            (Some(held), Gate::SequenceCascade { alpha, confidence }) => {
                 held.add(token.log_probability);
                 if finish.is_none() {
                     return Reaction::Wait;
                 }
-                if held.confidence() < 1.0 - alpha {
+                if held.confidence(confidence) < 1.0 - alpha {
                     return self.give_up(text).map_or(Reaction::Wait, Reaction::Send);
                 }
                 std::mem::take(&mut self.untold.passed)

@@ -211,7 +211,7 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
     }
     unscaled::check(&speculation.rule, speculation.scheme)?;
     match speculation.gate {
-        Gate::TokenCascade { alpha } | Gate::SequenceCascade { alpha } if !(0.0..=1.0).contains(&alpha) => {
+        Gate::TokenCascade { alpha } | Gate::SequenceCascade { alpha, .. } if !(0.0..=1.0).contains(&alpha) => {
             return setting("the cascade's α", "from 0 to 1");
         }
         Gate::Sprinter { threshold: Some(threshold) } if !(0.0..=1.0).contains(&threshold) => {

@@ -10,7 +10,10 @@ use crate::{
     Forward,
     draft::DraftError,
     judge::rules::Rule,
-    policy::{control::StopRule, gate::Gate},
+    policy::{
+        control::StopRule,
+        gate::{Confidence, Gate},
+    },
 };
 
 mod flight;
@@ -241,7 +244,7 @@ fn evidence_comes_in_order_between_draft_and_verdict() {
 /// A sequence cascade that is not sure of what it wrote asks for the whole text.
 fn streamed(max_new_tokens: u32) -> EdgeSession {
     let mut session = connected(16);
-    let gate = Gate::SequenceCascade { alpha: 0.0 };
+    let gate = Gate::SequenceCascade { alpha: 0.0, confidence: Confidence::Mean };
     let mode = Mode::Speculative(Speculation { gate, ..Speculation::new(K_SQS, 2) });
     let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
     session.start(vec![0, 1], &Settings { mode, sampling, ..settings(max_new_tokens) }, NOW).unwrap();
@@ -317,7 +320,7 @@ fn under_dssd_the_server_does_not_resample() {
 /// The last token was left to the target, the text before it was sent to nobody, and the user never saw it.
 #[test]
 fn a_sequence_cascade_keeps_its_text_to_the_last_token() {
-    let gate = Gate::SequenceCascade { alpha: 1.0 };
+    let gate = Gate::SequenceCascade { alpha: 1.0, confidence: Confidence::Mean };
     for rule in ["exact", "lossy"] {
         for (context_length, finish) in [(16, Finish::Length), (5, Finish::Context)] {
             let mut session = connected(context_length);
@@ -349,7 +352,7 @@ fn a_sequence_cascade_beyond_the_drafts_context_is_the_targets() {
     let mut session = EdgeSession::new(draft);
     let welcome = welcome(16);
     session.handle_frame(&Frame::Welcome(welcome).encode(), NOW).unwrap();
-    let gate = Gate::SequenceCascade { alpha: 1.0 };
+    let gate = Gate::SequenceCascade { alpha: 1.0, confidence: Confidence::Mean };
     let mode = Mode::Speculative(Speculation { gate, ..ruled("exact") });
     session.start(vec![0, 1], &Settings { mode, ..settings(6) }, NOW).unwrap();
     let draft = next_draft(&mut session);

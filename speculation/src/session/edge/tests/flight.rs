@@ -168,7 +168,8 @@ fn rounds_in_flight_have_their_bounds() {
     let name = "the number of rounds in flight";
     let none = Speculation { max_in_flight: 0, ..ahead(1) };
     assert_eq!(refuse(none), StartError::Setting { name, range: "at least 1" });
-    for gate in [Gate::TokenCascade { alpha: 0.5 }, Gate::SequenceCascade { alpha: 0.5 }] {
+    for gate in [Gate::TokenCascade { alpha: 0.5 }, Gate::SequenceCascade { alpha: 0.5, confidence: Confidence::Mean }]
+    {
         let range = "1 where a gate lets tokens pass";
         assert_eq!(refuse(Speculation { gate, ..ahead(1) }), StartError::Setting { name, range });
     }
