@@ -109,7 +109,8 @@ fn settings(input: &mut Unstructured<'_>) -> Result<Settings> {
     } else {
         None
     };
-    let mode = if choose::rarely(input, 8)? { Mode::CloudOnly } else { Mode::Ahead(Ahead { fixed }) };
+    let mode =
+        if choose::rarely(input, 8)? { Mode::CloudOnly } else { Mode::Ahead(Ahead { fixed, ..Ahead::default() }) };
     let (sampling, seed) = (choose::sampling(input, true)?, u64::from(input.arbitrary::<u8>()?));
     Ok(Settings { mode, sampling, seed, max_new_tokens: input.int_in_range(1..=32)? })
 }

@@ -123,9 +123,11 @@ fn typescript() -> String {
     for info in NUMBERS {
         let symbol = if info.symbol.is_empty() { String::new() } else { format!("{}: ", info.symbol) };
         let details = if info.details.is_empty() { String::new() } else { format!(" {}", info.details) };
-        let explanation = format!("{}{symbol}{}.{details}", readers(info.name), info.explanation);
+        let unset = if info.unset.is_empty() { String::new() } else { format!("; {} if not given", info.unset) };
+        let explanation = format!("{}{symbol}{}{unset}.{details}", readers(info.name), info.explanation);
         field(&mut out, &explanation, info.name, "number");
-        let &NumberInfo { name, label, symbol, explanation, default, step, .. } = info;
+        let &NumberInfo { name, label, symbol, explanation, default, unset, step, .. } = info;
+        let default = if unset.is_empty() { default.to_string() } else { format!("null, unset: {unset:?}") };
         let (group, range) = (format!("{:?}", info.group).to_lowercase(), bounds(info.bounds));
         writeln!(
             numbers,
@@ -134,9 +136,17 @@ fn typescript() -> String {
         )
         .unwrap();
     }
+    let unset: Vec<String> =
+        NUMBERS.iter().filter(|info| !info.unset.is_empty()).map(|info| format!("'{}'", info.name)).collect();
     writeln!(
         out,
-        "}}\n\n/** The options that are numbers, in the order of the page. */\n\
+        "}}\n\n/** The numbers that hang on other options if not given. */\nexport type UnsetOption = {};",
+        unset.join(" | ")
+    )
+    .unwrap();
+    writeln!(
+        out,
+        "\n/** The options that are numbers, in the order of the page. */\n\
          export const numbers: Readonly<Record<keyof NumberOptions, NumberDescription>> = {{\n{numbers}}};\n\n\
          /** The options that are names, in the order of the page. */\n\
          export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {{\n{names}}};"
@@ -186,8 +196,8 @@ fn documented_numbers(text: &str) -> String {
     let mut table = String::from("\n| option | what it is | range | default |\n|---|---|---|---|\n");
     for info in NUMBERS {
         let symbol = if info.symbol.is_empty() { String::new() } else { format!(" {}", info.symbol) };
-        writeln!(table, "| `{}`{symbol} | {} | {} | {} |", info.name, info.explanation, info.bounds, info.default)
-            .unwrap();
+        let default = if info.unset.is_empty() { info.default.to_string() } else { info.unset.to_owned() };
+        writeln!(table, "| `{}`{symbol} | {} | {} | {default} |", info.name, info.explanation, info.bounds).unwrap();
     }
     with_table(text, "numbers", &table)
 }

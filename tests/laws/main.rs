@@ -7,5 +7,6 @@ mod planted;
 mod positions;
 mod rule_rates;
 mod rules;
+mod temperatures;
 mod thinning;
 mod unverified;

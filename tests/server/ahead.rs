@@ -53,7 +53,7 @@ async fn the_text_is_the_same_with_and_without_drafting() {
             assert_eq!(expected.len(), LENGTH as usize);
             let plans = [plans[seed as usize % 4], None, plans[(seed as usize + 1) % 4], Some(Plan::AT_ONCE)];
             for fixed in plans {
-                let wanted = settings(&Mode::Ahead(Ahead { fixed }), temperature, seed);
+                let wanted = settings(&Mode::Ahead(Ahead { fixed, ..Ahead::default() }), temperature, seed);
                 let (text, generated) = generate(&mut edge, prompt.clone(), &wanted).await;
                 assert_eq!(text, expected, "draft {number}, {fixed:?}, T = {temperature}, seed {seed}");
                 generations += 1;
@@ -79,7 +79,7 @@ async fn the_servers_own_drafts_change_no_text() {
             let temperature = [0.0, 0.7, 1.0][seed as usize % 3];
             let settings = |mode| settings(&mode, temperature, seed);
             let expected = generate(&mut alone, vec![3, 2], &settings(Mode::CloudOnly)).await.0;
-            for mode in [Mode::CloudOnly, Mode::Ahead(Ahead { fixed: Some(WAITING) })] {
+            for mode in [Mode::CloudOnly, Mode::Ahead(Ahead { fixed: Some(WAITING), ..Ahead::default() })] {
                 let (text, generated) = generate(&mut edge, vec![3, 2], &settings(mode.clone())).await;
                 assert_eq!(text, expected, "{mode:?}, T = {temperature}, seed {seed}");
                 // Guesses of the edge's that are in time are judged in their place, and its draft is worse.
@@ -103,7 +103,7 @@ async fn tokens_say_where_they_came_from() {
     let server = blocks::server(4, Limits::default()).await;
     let draft = blocks::target();
     let mut edge = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
-    let patient = Mode::Ahead(Ahead { fixed: Some(Plan { group: 4, patience: 2.0, ..WAITING }) });
+    let patient = Mode::Ahead(Ahead { fixed: Some(Plan { group: 4, patience: 2.0, ..WAITING }), ..Ahead::default() });
     // Long enough for the server to learn of it before the end.
     let settings = Settings { max_new_tokens: LONG, ..settings(&patient, 0.7, 1) };
     let mut origins = Vec::new();

@@ -24,7 +24,7 @@ fn settings(mode: Mode, temperature: f32, seed: u64) -> Settings {
 }
 
 fn fixed(group: usize, patience: f64) -> Mode {
-    Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead: 64 }) })
+    Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead: 64 }), ..Ahead::default() })
 }
 
 fn times(draft: u32, pass: u32, delay: u32) -> Times {
@@ -53,7 +53,8 @@ fn the_text_is_the_same_with_and_without_drafting() {
         for times in [times(1, 10, 0), times(1, 10, 5), times(1, 10, 200), times(30, 10, 5), times(0, 1, 1)] {
             let modes =
                 [(1, 0.0), (4, 0.0), (3, 0.01), (16, 10.0), (1, 0.004)].map(|(group, patience)| fixed(group, patience));
-            for mode in modes.into_iter().chain([Mode::Ahead(Ahead::default())]) {
+            let drafts_at = |temperature| Mode::Ahead(Ahead { draft_temperature: Some(temperature), fixed: None });
+            for mode in modes.into_iter().chain([Mode::Ahead(Ahead::default()), drafts_at(0.0), drafts_at(1.2)]) {
                 let run = run(&settings(mode.clone(), temperature, seed), times);
                 assert_eq!(run.tokens, expected, "{mode:?}, {times:?}");
                 let accepted = |token: &&(u32, Origin)| token.1 == Origin::Accepted;

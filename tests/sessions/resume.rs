@@ -29,7 +29,7 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
 /// Ahead of the text by what is measured, and with guesses that are waited for.
 fn ahead() -> [Mode; 3] {
     let plans = [None, Some(Plan::AT_ONCE), Some(Plan { group: 3, patience: 1.0, lead: 64 })];
-    plans.map(|fixed| Mode::Ahead(Ahead { fixed }))
+    plans.map(|fixed| Mode::Ahead(Ahead { fixed, ..Ahead::default() }))
 }
 
 /// Every scheme, with evidence and without, with tokens that the target writes alone, rounds in flight, and the target

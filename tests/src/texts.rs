@@ -35,6 +35,8 @@ pub struct Texts {
     pub target: ToyModel,
     /// S(·).
     pub sampling: SamplingParameters,
+    /// The temperature of the draft model; `None` for the target's.
+    pub draft_temperature: Option<f32>,
     /// How q̂ is made.
     pub scheme: SchemeParameters,
     /// C-SQS's.
@@ -78,7 +80,17 @@ impl Texts {
     /// `difference`.
     pub fn new(target: ToyModel, difference: f64, scheme: SchemeParameters, sampling: SamplingParameters) -> Self {
         let draft = target.draft(difference);
-        Self { draft, target, sampling, scheme, threshold: RESTLESS, rule: Rule::EXACT, draft_length: 2, length: 3 }
+        Self {
+            draft,
+            target,
+            sampling,
+            draft_temperature: None,
+            scheme,
+            threshold: RESTLESS,
+            rule: Rule::EXACT,
+            draft_length: 2,
+            length: 3,
+        }
     }
 
     /// Over four tokens.
@@ -94,7 +106,13 @@ impl Texts {
     /// What the edge is told.
     pub fn speculation(&self) -> Speculation {
         let speculation = Speculation::new(self.scheme, self.draft_length as u32).with_rule(self.rule);
-        Speculation { threshold: self.threshold, ..speculation }
+        Speculation { threshold: self.threshold, draft_temperature: self.draft_temperature, ..speculation }
+    }
+
+    /// S(·) of the draft model.
+    fn draft_sampling(&self) -> SamplingParameters {
+        let temperature = self.draft_temperature.unwrap_or(self.sampling.temperature);
+        SamplingParameters { temperature, ..self.sampling }
     }
 
     /// What sessions between these two write, by [`cell`]: both state machines, frames and roll-back included.
@@ -160,7 +178,7 @@ impl Texts {
     /// Draws a draft as the edge does.
     pub fn draw(&self, logits: &[f32], edge: &mut Randomness) -> DraftToken {
         let scheme = Scheme::new(self.scheme, self.target.vocab_size()).unwrap();
-        let q = Distribution::new(logits, &self.sampling).unwrap();
+        let q = Distribution::new(logits, &self.draft_sampling()).unwrap();
         draft::draw(draft::propose(&q, self.scheme, &scheme, self.threshold.initial).unwrap(), edge)
     }
 
@@ -169,7 +187,7 @@ impl Texts {
         let scheme = Scheme::new(self.scheme, self.target.vocab_size()).unwrap();
         let propose = |prefix: &[u32], beta: f64| {
             let row = self.draft.logits(prefix);
-            let q = Distribution::new(&row, &self.sampling).unwrap();
+            let q = Distribution::new(&row, &self.draft_sampling()).unwrap();
             draft::propose(&q, self.scheme, &scheme, beta).unwrap()
         };
         let ThresholdParameters { target, step, initial } = self.threshold;

@@ -42,8 +42,9 @@ impl FromArgMatches for DraftingArgs {
             }
         }
         for number in drafting_numbers() {
-            let value = matches.get_one::<f64>(number.name).copied().unwrap_or(number.default);
-            let value = if number.bounds.integer { Value::from(value as u64) } else { Value::from(value) };
+            let value = matches.get_one::<f64>(number.name).map_or(Value::Null, |&value| {
+                if number.bounds.integer { Value::from(value as u64) } else { Value::from(value) }
+            });
             options.insert(number.name.to_owned(), value);
         }
         options.insert(ADAPTIVE_MODE.to_owned(), matches.get_flag(ADAPTIVE_MODE).into());
@@ -100,7 +101,8 @@ fn parameter_arg(kind: &'static NameInfo) -> Option<Arg> {
 }
 
 fn number_arg(number: &'static NumberInfo) -> Arg {
-    let help = format!("{}{}", number.explanation, readers(number.name));
+    let unset = if number.unset.is_empty() { String::new() } else { format!(" [default: {}]", number.unset) };
+    let help = format!("{}{}{unset}", number.explanation, readers(number.name));
     let parse = |text: &str| {
         let value: f64 = text.parse().map_err(|_| "it must be a number".to_owned())?;
         number.bounds.check(value).map(|()| value).map_err(|reason| format!("it {reason}"))
@@ -109,8 +111,8 @@ fn number_arg(number: &'static NumberInfo) -> Arg {
     let arg = Arg::new(number.name)
         .long(flag(number.name))
         .value_name(if number.symbol.is_empty() { unit } else { number.symbol })
-        .default_value(number.default.to_string())
         .value_parser(parse);
+    let arg = if number.unset.is_empty() { arg.default_value(number.default.to_string()) } else { arg };
     if number.details.is_empty() {
         arg.help(help)
     } else {

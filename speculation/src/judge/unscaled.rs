@@ -66,6 +66,11 @@ impl Transport {
         Self { need, kind: kind.filter(|_| !(is_neutral(sampling) && scheme == SchemeParameters::Dense)) }
     }
 
+    /// Whether statistics travel. Where they do not q̂ stands for q, which must then have been made at T = 1.
+    pub fn sends(&self) -> bool {
+        self.kind.is_some()
+    }
+
     /// Bits that a draft's statistic adds to the payload.
     pub fn bits(&self, dist: &DraftDist) -> usize {
         self.kind.map_or(0, |kind| 8 * kind.length(dist.ids().len()))

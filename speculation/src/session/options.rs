@@ -33,6 +33,8 @@ pub struct DraftingOptions {
     /// How distributions on a lattice are coded.
     #[serde(with = "by_name")]
     pub code: Code,
+    /// The temperature of the draft model; `None` for the target's.
+    pub draft_temperature: Option<f32>,
     /// K: tokens kept of each draft distribution (k-sqs, tk-slt).
     pub support_size: u32,
     /// ℓ: what the integer counts of a draft distribution add up to (qs, k-sqs, c-sqs).
@@ -88,6 +90,7 @@ impl Default for DraftingOptions {
             rule: named(3).to_owned(),
             gate: choice(named(4)),
             stop_rule: choice(named(5)),
+            draft_temperature: None,
             support_size: numbers::SUPPORT_SIZE.default as u32,
             lattice_resolution: numbers::LATTICE_RESOLUTION.default as u32,
             dropped_mass_target: numbers::DROPPED_MASS_TARGET.default,
@@ -118,7 +121,7 @@ impl DraftingOptions {
     pub fn mode(&self, speculation: Speculation) -> Mode {
         match self.scheme {
             SchemeChoice::Auto => Mode::Auto(speculation),
-            SchemeChoice::Ahead => Mode::Ahead(Ahead { fixed: self.plan() }),
+            SchemeChoice::Ahead => Mode::Ahead(Ahead { fixed: self.plan(), draft_temperature: self.draft_temperature }),
             SchemeChoice::Rounds(_) => Mode::Speculative(speculation),
         }
     }
@@ -159,6 +162,7 @@ impl DraftingOptions {
     pub fn speculation(&self) -> Result<Speculation, RuleError> {
         let scheme = self.scheme.rounds().info();
         Ok(Speculation {
+            draft_temperature: self.draft_temperature,
             threshold: self.threshold(),
             rule: self.rule()?,
             gate: (self.gate.info().of)(self.gate_threshold),

@@ -59,6 +59,8 @@ export interface NumberOptions {
   seed?: number;
   /** Most tokens to generate. */
   maxNewTokens?: number;
+  /** Temperature of the draft model alone; 0 drafts its most likely token always; the target's if not given. The target keeps its own. Under the exact rule the text is distributed the same, and more or fewer drafts are accepted; coupled and ahead agree most often at the target's temperature. Other rules mix in what the drafts are drawn from, and tokens that skip verification are drawn from it. */
+  draftTemperature?: number;
   /** `auto`, `k-sqs`, `tk-slt`: K: Tokens kept of each draft distribution. */
   supportSize?: number;
   /** `auto`, `qs`, `k-sqs`, `c-sqs`: ℓ: Probabilities are sent in steps of 1/ℓ. */
@@ -85,6 +87,9 @@ export interface NumberOptions {
   bitBudget?: number;
 }
 
+/** The numbers that hang on other options if not given. */
+export type UnsetOption = 'draftTemperature';
+
 /** The options that are numbers, in the order of the page. */
 export const numbers: Readonly<Record<keyof NumberOptions, NumberDescription>> = {
   temperature: { label: "Temperature", symbol: "", explanation: "0 is greedy: the most likely token always", group: 'sampling', default: 0.7, range: { min: 0, max: 5, integer: false }, step: 0.1 },
@@ -92,6 +97,7 @@ export const numbers: Readonly<Record<keyof NumberOptions, NumberDescription>> =
   topK: { label: "Top-k", symbol: "", explanation: "Keeps the k most likely tokens; 0 is off", group: 'sampling', default: 0, range: { min: 0, max: 1000000, integer: true }, step: 1 },
   seed: { label: "Seed", symbol: "", explanation: "Equal seeds and options repeat a generation", group: 'sampling', default: 1, range: { min: 0, max: 4294967295, integer: true }, step: 1 },
   maxNewTokens: { label: "Max new tokens", symbol: "", explanation: "Most tokens to generate", group: 'sampling', default: 128, range: { min: 1, max: 65536, integer: true }, step: 1 },
+  draftTemperature: { label: "Draft temperature", symbol: "", explanation: "Temperature of the draft model alone; 0 drafts its most likely token always", group: 'drafting', default: null, unset: "the target's", range: { min: 0, max: 5, integer: false }, step: 0.1 },
   supportSize: { label: "Support size", symbol: "K", explanation: "Tokens kept of each draft distribution", group: 'drafting', default: 32, range: { min: 1, max: 2048, integer: true }, step: 1 },
   latticeResolution: { label: "Lattice resolution", symbol: "ℓ", explanation: "Probabilities are sent in steps of 1/ℓ", group: 'drafting', default: 100, range: { min: 1, max: 65536, integer: true }, step: 1 },
   droppedMassTarget: { label: "Dropped mass", symbol: "α", explanation: "Mean probability of the tokens left out that is aimed at", group: 'drafting', default: 0.0005, range: { min: 0, max: 1, integer: false, excluded: 'max' }, step: 0.0005 },

@@ -1,7 +1,7 @@
 // What crosses between JavaScript and the WebAssembly engine (crate `wasm-edge`). Plain objects both ways;
 // whatever the engine throws is an `Error` with a string `code`.
 
-import type { NumberOptions, ParameterOptions, Scheme } from './choices.js';
+import type { NumberOptions, ParameterOptions, Scheme, UnsetOption } from './choices.js';
 import type { Choices, Head, PolicyOption } from './tables.js';
 
 /** What decides the tokens: drafts checked by the server, or the server alone. */
@@ -231,8 +231,11 @@ export interface Continuation {
   committed: number[];
 }
 
+/** A number for every option; null where that is left to the others. */
+export type RequestNumbers = Required<Omit<NumberOptions, UnsetOption>> & Record<UnsetOption, number | null>;
+
 /** A complete generation request; `GenerateOptions` documents the fields. The number of a policy that has none is null. */
-export type GenerateRequest = Required<NumberOptions> &
+export type GenerateRequest = RequestNumbers &
   Choices &
   Record<PolicyOption, string> &
   Record<keyof ParameterOptions, number | null> & {

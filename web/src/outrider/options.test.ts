@@ -18,6 +18,7 @@ const resolve = (options: GenerateOptions) => resolveRequest('p', options, gener
 
 test('every default is inside its range', () => {
   for (const [option, value] of Object.entries(generationDefaults)) {
+    if (value === null) continue;
     expect(reasonAgainst(value, generationRanges[option as NumberOption]), option).toBeNull();
   }
 });
@@ -53,6 +54,12 @@ test('what is given is what is sent', () => {
     downlinkSamples: 64,
   };
   expect(resolve(options)).toMatchObject(options);
+});
+
+test('a draft temperature is the target’s unless it is given, 0 included', () => {
+  expect(resolve({ temperature: 0.3 }).draftTemperature).toBeNull();
+  expect(resolve({ draftTemperature: 0 }).draftTemperature).toBe(0);
+  expect(() => resolve({ draftTemperature: -0.1 })).toThrow('draftTemperature must be at least 0');
 });
 
 test('bounds hold, and those that are excluded are', () => {

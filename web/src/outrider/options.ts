@@ -1,6 +1,6 @@
 import { names } from './choices.js';
 import type { NameOptions, NumberOptions, ParameterOptions } from './choices.js';
-import type { GenerateRequest, Link, Mode, ModelInfo, SessionInfo } from './edge.js';
+import type { GenerateRequest, Link, Mode, ModelInfo, RequestNumbers, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
 import { policyNamed, reasonAgainstPolicy } from './policies.js';
 import type { Heads } from './policies.js';
@@ -73,11 +73,12 @@ export function resolveRequest(
   if (mode !== 'speculative' && mode !== 'cloud-only') {
     throw new OutriderError('invalid-option', `mode must be 'speculative' or 'cloud-only', not '${mode}'`);
   }
-  const number = (option: NumberOption): number => {
+  const number = (option: NumberOption): number | null => {
     const range = ranges[option];
     const given = options[option];
     // A default above what this server allows is no mistake of the caller's.
-    if (given === undefined) return Math.min(generationDefaults[option], range.max);
+    const otherwise = generationDefaults[option];
+    if (given === undefined) return otherwise === null ? null : Math.min(otherwise, range.max);
     const reason = reasonAgainst(given, range);
     if (reason !== null) throw new OutriderError('invalid-option', `${option} ${reason}`);
     return given;
@@ -112,8 +113,10 @@ export function resolveRequest(
   const rule = policy('rule');
   const gate = policy('gate');
   const stop = policy('stopRule');
-  const numbers = {} as Record<NumberOption, number>;
-  for (const option of Object.keys(generationDefaults) as NumberOption[]) numbers[option] = number(option);
+  const numbers = {} as RequestNumbers;
+  for (const option of Object.keys(generationDefaults) as NumberOption[]) {
+    Object.assign(numbers, { [option]: number(option) });
+  }
   if (mode === 'speculative' && numbers.maxInFlight > 1 && gate.name !== policyDefaults.gate) {
     throw new OutriderError('invalid-option', `maxInFlight must be 1 with gate '${gate.name}'`);
   }

@@ -39,7 +39,10 @@ export interface NumberDescription {
   /** What it is, as a phrase. */
   explanation: string;
   group: Group;
-  default: number;
+  /** Null where it hangs on other options. */
+  default: number | null;
+  /** What is then taken, as a phrase. */
+  unset?: string;
   range: Range;
   /** How far an arrow key moves it. */
   step: number;
@@ -138,8 +141,11 @@ const mapped = <Key extends string, From, To>(from: Readonly<Record<Key, From>>,
   Object.fromEntries(Object.entries<From>(from).map(([key, value]) => [key, to(value)])) as Record<Key, To>;
 const nameDefaults = mapped(names, (name) => name.default);
 
-/** What options are when not given. */
-export const generationDefaults: Readonly<Record<NumberOption, number>> = mapped(numbers, (n) => n.default);
+/** What options are when not given; null where that hangs on other options. */
+export const generationDefaults: Readonly<Record<NumberOption, number | null>> = mapped(
+  numbers,
+  (n) => n.default,
+);
 
 /** What options may be before a model or server narrows them. */
 export const generationRanges: Readonly<Record<NumberOption, Range>> = mapped(numbers, (n) => n.range);

@@ -25,6 +25,7 @@ export class FieldsView {
         id: option,
         inputmode: 'decimal',
         autocomplete: 'off',
+        placeholder: field.unset ?? '',
         'aria-describedby': `${option}-hint ${option}-reason`,
       });
       input.value = texts[option];
@@ -75,6 +76,7 @@ export class FieldsView {
     for (const row of this.#rows) {
       if (row.box.hidden) continue;
       const value = this.#read(row);
+      if (value === null) continue;
       if (typeof value !== 'number') {
         row.input.focus();
         return value;
@@ -84,9 +86,9 @@ export class FieldsView {
     return { values };
   }
 
-  #read({ field, input, reason }: Row): number | { reason: string } {
+  #read({ field, input, reason }: Row): number | null | { reason: string } {
     const value = parseField(field, input.value, this.#ranges[field.option]);
-    const wrong = typeof value !== 'number';
+    const wrong = value !== null && typeof value !== 'number';
     input.setAttribute('aria-invalid', String(wrong));
     reason.textContent = wrong ? value.reason : '';
     return value;

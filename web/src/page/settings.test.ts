@@ -75,7 +75,10 @@ test('a name that is none is the default', () => {
 });
 
 test('only what the scheme uses is shown', () => {
-  const everywhere = ['temperature', 'topP', 'topK', 'seed', 'maxNewTokens', 'draftLength', 'maxInFlight'];
+  const everywhere = [
+    ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
+    ...['draftTemperature', 'draftLength', 'maxInFlight'],
+  ];
   const shown = (choices: Partial<Choices>): string[] => {
     const all = { ...choiceDefaults, ...choices };
     return [...selects, ...fields]
@@ -137,6 +140,14 @@ test('a step stays inside the range, without binary fractions', () => {
 test('a senseless link in the query is no link', () => {
   const { link } = settingsFromQuery(new URLSearchParams('uplink=-3&downlink=fast&roundTrip=NaN'));
   expect(link).toEqual({ uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 });
+});
+
+test('a field that hangs on others may be empty', () => {
+  const field = fields.find(({ option }) => option === 'draftTemperature');
+  if (!field) throw new Error('no such field');
+  expect(defaultSettings().texts.draftTemperature).toBe('');
+  expect(parseField(field, ' ', generationRanges.draftTemperature)).toBeNull();
+  expect(parseField(field, '0', generationRanges.draftTemperature)).toBe(0);
 });
 
 test('a field says why it is wrong', () => {

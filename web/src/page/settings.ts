@@ -60,12 +60,13 @@ export function isUsed(
   });
 }
 
-/** A field's text as a number, or the reason why it is none, as a sentence. */
+/** A field's text as a number, or the reason why it is none, as a sentence; null where it may be empty and is. */
 export function parseField(
-  field: Pick<Field, 'label'>,
+  field: Pick<Field, 'label' | 'unset'>,
   text: string,
   range: Range,
-): number | { reason: string } {
+): number | null | { reason: string } {
+  if (field.unset !== undefined && text.trim() === '') return null;
   return parseNumber(field.label, text, range);
 }
 
@@ -104,7 +105,7 @@ export const defaultPrompt = 'Once upon a time';
 
 export function defaultSettings(): Settings {
   const texts = {} as Record<NumberOption, string>;
-  for (const { option } of fields) texts[option] = String(generationDefaults[option]);
+  for (const { option } of fields) texts[option] = String(generationDefaults[option] ?? '');
   return {
     prompt: defaultPrompt,
     texts,

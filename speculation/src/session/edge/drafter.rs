@@ -55,6 +55,7 @@ pub(super) struct Slot {
 #[derive(Debug, Clone)]
 pub(super) struct Drafter {
     parameters: SchemeParameters,
+    /// S(·) of the draft model.
     sampling: SamplingParameters,
     randomness: Randomness,
     /// Coupled drafting's.
@@ -92,7 +93,7 @@ impl Drafter {
         let parameters = speculation.scheme;
         Ok(Self {
             parameters,
-            sampling,
+            sampling: settings.draft_sampling(),
             randomness: Randomness::new(seed, End::Edge),
             noise: SharedNoise::new(seed),
             payload: PayloadWriter::new(speculation, &sampling, vocab_size, prompt)?,

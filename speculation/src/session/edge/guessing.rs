@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use outrider_codec::{
     error::ParameterError,
-    frame::{Frame, Guesses, Tokens},
+    frame::{Frame, Guesses, SamplingParameters, Tokens},
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 
@@ -31,7 +31,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Guessing {
     generation: u32,
-    settings: Settings,
+    /// S(·) of the draft model.
+    sampling: SamplingParameters,
     noise: SharedNoise,
     /// How ids are coded.
     scheme: Scheme,
@@ -86,7 +87,7 @@ impl Guessing {
         pace.next_generation(ahead.fixed);
         Ok(Self {
             generation,
-            settings: settings.clone(),
+            sampling: settings.draft_sampling(),
             noise: SharedNoise::new(settings.seed),
             scheme: Scheme::new(SchemeParameters::Coupled, ends.draft.vocab_size)?,
             most: ends.server.max_guesses.min(ends.server.max_draft_tokens).into(),
@@ -198,7 +199,7 @@ impl Guessing {
         self.pace.drafted(time);
         books.ledger.guessed(time);
         if !is_stale {
-            let q = Distribution::new(row.logits, &self.settings.sampling).map_err(DraftError::from)?;
+            let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
             self.ahead.push_back(self.noise.choose_from(books.text.len() + self.ahead.len(), &q));
         }
         Ok(Reaction::Wait)

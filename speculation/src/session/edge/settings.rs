@@ -10,7 +10,10 @@ use outrider_codec::{
 use super::error::StartError;
 use crate::{
     draft::conformal::ThresholdParameters,
-    judge::{rules::Rule, unscaled},
+    judge::{
+        rules::{Need, Rule},
+        unscaled::{self, Transport},
+    },
     policy::{ahead::Plan, control::StopRule, gate::Gate, heads::Heads},
     study::{comparison::ComparisonParameters, statistics::Guarantee},
 };
@@ -40,7 +43,7 @@ pub(super) struct Ends<'a> {
 pub struct Settings {
     /// Who drafts.
     pub mode: Mode,
-    /// S(·), for both ends.
+    /// S(·), for both ends, but for a temperature that the draft model has of its own.
     pub sampling: SamplingParameters,
     /// Seeds both ends' choices, each its own.
     pub seed: u64,
@@ -67,6 +70,8 @@ pub enum Mode {
 pub struct Ahead {
     /// How guesses are sent, and whether they are waited for; `None`: by what is measured.
     pub fixed: Option<Plan>,
+    /// The temperature of the draft model; `None` for the target's.
+    pub draft_temperature: Option<f32>,
 }
 
 /// How the edge drafts, and how the cloud judges.
@@ -74,6 +79,9 @@ pub struct Ahead {
 pub struct Speculation {
     /// What is sent of a draft.
     pub scheme: SchemeParameters,
+    /// The temperature of what tokens are drafted from; `None` for the target's (Zheng and Yang, §VI-B, draft at 1
+    /// whatever the target's). What travels is q̂, which is made at this temperature: the cloud need not know it.
+    pub draft_temperature: Option<f32>,
     /// C-SQS's threshold; other schemes have none.
     pub threshold: ThresholdParameters,
     /// The acceptance rule.
@@ -105,6 +113,7 @@ impl Speculation {
     pub fn new(scheme: SchemeParameters, draft_length: u32) -> Self {
         Self {
             scheme,
+            draft_temperature: None,
             threshold: ThresholdParameters::default(),
             rule: Rule::EXACT,
             gate: Gate::Never,
@@ -140,12 +149,24 @@ impl Speculation {
     }
 }
 
+impl Settings {
+    /// S(·) of the draft model: the target's, at the temperature that is asked for.
+    pub fn draft_sampling(&self) -> SamplingParameters {
+        let temperature = match &self.mode {
+            Mode::Speculative(speculation) | Mode::Auto(speculation) => speculation.draft_temperature,
+            Mode::Ahead(ahead) => ahead.draft_temperature,
+            Mode::CloudOnly => None,
+        };
+        SamplingParameters { temperature: temperature.unwrap_or(self.sampling.temperature), ..self.sampling }
+    }
+}
+
 impl Mode {
     /// What [`Mode::Auto`] is at a server; others are what they are.
     pub(super) fn at(&self, server: &Welcome) -> Self {
         match self {
             Self::Auto(speculation) if server.max_guesses > 0 && speculation.wants_the_targets_text() => {
-                Self::Ahead(Ahead::default())
+                Self::Ahead(Ahead { draft_temperature: speculation.draft_temperature, ..Ahead::default() })
             }
             Self::Auto(speculation) => Self::Speculative(speculation.clone()),
             other => other.clone(),
@@ -171,6 +192,10 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
     if !(temperature.is_finite() && temperature.is_sign_positive()) {
         return setting("temperature", "0 or more");
     }
+    let draft_temperature = settings.draft_sampling().temperature;
+    if !(draft_temperature.is_finite() && draft_temperature.is_sign_positive()) {
+        return setting("the draft model's temperature", "0 or more");
+    }
     if !(top_p > 0.0 && top_p <= 1.0) {
         return setting("top-p", "above 0 and at most 1");
     }
@@ -181,7 +206,7 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
         // It has been resolved.
         Mode::Auto(_) | Mode::CloudOnly => return Ok(()),
         Mode::Ahead(_) if server.max_guesses == 0 => return Err(StartError::NoGuesses),
-        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }) }) => {
+        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), .. }) => {
             let is_right = *group > 0 && *lead > 0 && patience.is_finite() && *patience >= 0.0;
             let range = "at least 1, with a patience of at least 0 and a lead of at least 1";
             return if is_right { Ok(()) } else { setting("the group", range) };
@@ -210,6 +235,11 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
         return setting("the initial threshold", "from 0 to 1");
     }
     unscaled::check(&speculation.rule, speculation.scheme)?;
+    // Nothing is sent of q, for which q̂ is taken.
+    let is_told = Transport::new(&speculation.rule, &settings.sampling, speculation.scheme).sends();
+    if speculation.rule.need() != Need::Nothing && !is_told && settings.draft_sampling() != settings.sampling {
+        return setting("the draft model's temperature", "the target's where a rule takes dense drafts for its own q");
+    }
     match speculation.gate {
         Gate::TokenCascade { alpha } | Gate::SequenceCascade { alpha, .. } if !(0.0..=1.0).contains(&alpha) => {
             return setting("the cascade's α", "from 0 to 1");

@@ -93,8 +93,10 @@ pub struct NumberInfo {
     pub explanation: &'static str,
     /// What more there is to know, as sentences; empty if there is nothing.
     pub details: &'static str,
-    /// The value if none is given.
+    /// The value if none is given, unless that hangs on other options.
     pub default: f64,
+    /// What is taken if none is given, as a phrase, where that hangs on other options; empty where it is the default.
+    pub unset: &'static str,
     /// What is allowed before a model or a server narrows it.
     pub bounds: Bounds,
     /// The part of the page that it stands in.
@@ -111,6 +113,7 @@ const BASE: NumberInfo = NumberInfo {
     explanation: "",
     details: "",
     default: 0.0,
+    unset: "",
     bounds: Bounds::whole(0, u32::MAX),
     group: Group::Drafting,
     step: 1.0,
@@ -123,6 +126,7 @@ pub const NUMBERS: &[&NumberInfo] = &[
     &TOP_K,
     &SEED,
     &MAX_NEW_TOKENS,
+    &DRAFT_TEMPERATURE,
     &SUPPORT_SIZE,
     &LATTICE_RESOLUTION,
     &DROPPED_MASS_TARGET,
@@ -188,6 +192,20 @@ pub const MAX_NEW_TOKENS: NumberInfo = NumberInfo {
     default: 128.0,
     bounds: Bounds::whole(1, 65_536),
     group: Group::Sampling,
+    ..BASE
+};
+/// T of the draft model.
+pub const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
+    name: "draftTemperature",
+    label: "Draft temperature",
+    explanation: "Temperature of the draft model alone; 0 drafts its most likely token always",
+    details: "The target keeps its own. Under the exact rule the text is distributed the same, and more or fewer drafts \
+              are accepted; coupled and ahead agree most often at the target's temperature. Other rules mix in what \
+              the drafts are drawn from, and tokens that skip verification are drawn from it.",
+    default: TEMPERATURE.default,
+    unset: "the target's",
+    bounds: TEMPERATURE.bounds,
+    step: TEMPERATURE.step,
     ..BASE
 };
 /// K. The codec bounds the work of a token; 2048 is within it for every vocabulary and resolution.
@@ -319,4 +337,5 @@ pub const BIT_BUDGET: NumberInfo = NumberInfo {
     bounds: Bounds::whole(0, 1_000_000),
     group: Group::Rounds,
     step: 100.0,
+    ..BASE
 };
