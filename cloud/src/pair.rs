@@ -204,8 +204,10 @@ pub fn draft_info(draft: &Model, tokenizer: &Tokenizer) -> Result<DraftInfo, Pai
 /// # Errors
 /// If their numbers are none that score anything.
 pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
-    let head =
-        |head: &Option<LinearHead>| head.as_ref().map(|head| Head::new(head.weights.clone(), head.bias)).transpose();
+    let head = |head: &Option<LinearHead>| {
+        let seeing = |head: &LinearHead| Head::seeing(head.weights.clone(), head.bias, head.token.clone());
+        head.as_ref().map(seeing).transpose()
+    };
     Ok(Arc::new(Heads { gate: head(&file.gate)?, stop: head(&file.stop)?, threshold: file.metadata.tau }))
 }
 

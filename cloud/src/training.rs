@@ -18,7 +18,10 @@
 //!
 //! # Where this departs from the papers
 //!
-//! - SPRINTER (Zhong et al., §3.2) trains on Wiki-Summary and LM1B. The pair's corpus is not at hand, so originals are
+//! - SPRINTER's gate (Zhong et al., §3.2) may take "various latent features" of the draft model; the paper's reads the
+//!   embedding of the last token alone. Ours sees, unless it is asked not to, of the drawn token x ln q(x), H(q) and max q
+//!   as well.
+//! - SPRINTER trains on Wiki-Summary and LM1B. The pair's corpus is not at hand, so originals are
 //!   a tale and texts of the target at temperature 1.
 //! - SpecDec++ (Huang et al. 2024) feeds the token before its head looks, which has several layers with residual
 //!   connections, weighs rejections more than acceptances, and mixes tokens of draft and target in its training texts.
@@ -103,16 +106,17 @@ pub fn train(
     let parts = collect(&pair, tokenizer, &given, made_up, settings, &mut randomness, progress)?;
     let gate_label = |example: &Example| f64::from(u8::from(example.drawn.acceptable(settings.lambda)));
     let stop_label = |example: &Example| example.drawn.acceptance();
-    let mut train_head = |done, label: &dyn Fn(&Example) -> f64| {
+    let mut train_head = |done, sees, label: &dyn Fn(&Example) -> f64| {
         let stage = "fitting heads";
         progress(Progress { stage, done, total: 2 });
-        let (training, validation) = (samples(&parts.training, label), samples(&parts.validation, label));
-        let fit = fit(&training, &validation, &Schedule::default(), &mut randomness);
+        let (training, validation) = (samples(&parts.training, sees, label), samples(&parts.validation, sees, label));
+        let mut fit = fit(&training, &validation, &Schedule::default(), &mut randomness);
+        fit.head.token = fit.head.weights.split_off(draft.config().hidden_size);
         progress(Progress { stage, done: done + 1, total: 2 });
         fit
     };
-    let gate = train_head(0, &gate_label);
-    let stop = train_head(1, &stop_label);
+    let gate = train_head(0, settings.sees_token, &gate_label);
+    let stop = train_head(1, false, &stop_label);
     let report = Report::new(settings, &parts, &gate, &stop).ok_or_else(|| {
         let acceptable = parts.test.iter().flat_map(|text| &text.examples).any(|example| gate_label(example) > 0.0);
         TrainingError::OneClass { lambda: settings.lambda, what: if acceptable { "all" } else { "no" } }
@@ -138,7 +142,9 @@ pub fn evaluate(
     let pair = Pair { draft, target, sampling: settings.sampling };
     let parts = collect(&pair, tokenizer, &[], true, settings, &mut randomness, &mut |_| {})?;
     let all: Vec<Text> = [parts.training, parts.validation, parts.test].concat();
-    let labelled = samples(&all, &|example| f64::from(u8::from(example.drawn.acceptable(settings.lambda))));
+    let labelled = samples(&all, !gate.token.is_empty(), &|example| {
+        f64::from(u8::from(example.drawn.acceptable(settings.lambda)))
+    });
     let scores = scores(gate, &labelled.features);
     let area = roc::area(&scores, &labelled.labels)
         .ok_or(TrainingError::OneClass { lambda: settings.lambda, what: "all or no" })?;

@@ -39,7 +39,7 @@ fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) 
     let info = Rule::all().iter().find(|info| info.name == name).unwrap();
     let parameters = (0..40).map(|step| f64::from(step) / 20.0).filter(|&parameter| info.range.contains(parameter));
     let exact = texts(Rule::EXACT, sampling, scheme);
-    let (p, q) = (exact.ungated(), exact.distribution(&|_| true));
+    let (p, q) = (exact.ungated(), exact.distribution(&|_, _| true));
     let mut best = (-1.0, None);
     for parameter in parameters {
         let texts = texts(Rule::new(name, parameter).unwrap(), sampling, scheme);

@@ -70,15 +70,15 @@ fn counts(texts: &Texts, gate: Gate) -> Vec<u32> {
     texts.of_sessions(mode(texts, gate), &mut pair(texts, 64, &[]), fresh)
 }
 
-/// What is unverified is distributed as q̂, all else as the target, whatever is drafted behind it.
+/// What is unverified is distributed as q, all else as the target, whatever is drafted behind it.
 fn assert_sprinter(scheme: SchemeParameters) {
     for draft_length in [1, 2] {
         let texts = texts(scheme, Rule::EXACT, NEUTRAL, draft_length);
-        let distribution = texts.distribution(&|prefix| gate(&texts.draft, prefix));
-        let (p, q) = (texts.ungated(), texts.distribution(&|_| true));
+        let distribution = texts.distribution(&|prefix, _| gate(&texts.draft, prefix));
+        let (p, q) = (texts.ungated(), texts.distribution(&|_, _| true));
         assert!(distance(&distribution, &p) > 0.05 && distance(&distribution, &q) > 0.05, "the gate says something");
         let other = Texts { draft_length: 3 - draft_length, ..texts.clone() };
-        let other = other.distribution(&|prefix| gate(&texts.draft, prefix));
+        let other = other.distribution(&|prefix, _| gate(&texts.draft, prefix));
         assert!(distance(&distribution, &other) > 0.02, "and is not asked behind a draft");
         let counts = counts(&texts, Gate::Sprinter { threshold: Some(TAU) });
         assert_follows(&counts, &distribution, format!("{scheme:?}, γ = {draft_length}"));
@@ -108,18 +108,84 @@ sprinter! {
     sprinter_over_coupled: 10;
 }
 
+/// What a gate that sees the token weighs of it: ln q(x), H(q) and max q.
+const SEEN: [f32; 3] = [1.0, 0.4, -1.0];
+const SEEING_BIAS: f32 = 1.3;
+
+/// Whether that gate passes a token drawn after a prefix from S(q).
+fn gate_that_sees(texts: &Texts, prefix: &[u32], id: u32) -> bool {
+    let hidden = texts.draft.hidden(prefix);
+    let q = sample::transform(&texts.draft.logits(prefix), &texts.sampling).unwrap();
+    let entropy: f64 = q.iter().filter(|q| **q > 0.0).map(|q| -q * q.ln()).sum();
+    let peak = q.iter().copied().fold(0.0, f64::max);
+    let seen = [q[id as usize].ln(), entropy, peak];
+    let score: f64 = seen.iter().zip(SEEN).map(|(number, weight)| number * f64::from(weight)).sum();
+    score + f64::from(0.5 * hidden[1] - hidden[0] + SEEING_BIAS) >= 0.0
+}
+
+/// A gate may see the token (Zhong et al., §3.2): what it passes is q's, what it doubts is judged as a draft from q̂, cut and
+/// rounded or not.
+#[test]
+fn sprinter_that_sees_the_token() {
+    for (scheme, sampling, name) in [0, 1, 3, 5, 7, 8, 9]
+        .map(|scheme| (scheme, NEUTRAL, "exact"))
+        .into_iter()
+        .chain([(3, SHARPENED, "lossy"), (0, SHARPENED, "exact")])
+    {
+        for draft_length in [1, 2] {
+            let rule = Rule::new(name, if name == "exact" { 0.0 } else { 0.3 }).unwrap();
+            let texts = Texts {
+                threshold: ThresholdParameters { step: 1e-9, ..RESTLESS },
+                ..texts(schemes::every(2, 12)[scheme], rule, sampling, draft_length)
+            };
+            let distribution = texts.distribution(&|prefix, id| gate_that_sees(&texts, prefix, id));
+            let (p, q) = (texts.ungated(), texts.distribution(&|_, _| true));
+            assert!(
+                distance(&distribution, &p) > 0.02 && distance(&distribution, &q) > 0.05,
+                "the gate says something"
+            );
+            let gate = Head::seeing(vec![-1.0, 0.5], SEEING_BIAS, SEEN.to_vec()).unwrap();
+            let heads = Heads { gate: Some(gate), stop: None, threshold: TAU };
+            let ends = (texts.draft.clone(), texts.target.clone());
+            let mut pair = InProcess::connect_with(ends.0, ends.1, 64, &[], Some(heads));
+            let counts = texts.of_sessions(mode(&texts, Gate::Sprinter { threshold: Some(TAU) }), &mut pair, |_| {});
+            assert_follows(&counts, &distribution, format!("{:?}, {sampling:?}, γ = {draft_length}", texts.scheme));
+        }
+    }
+}
+
+/// A gate that is always right, V(x) = 1 where q(x) ≤ p(x), costs nothing: with all of q̂ sent the text is the target's, as of
+/// the paper's ideal verifier.
+#[test]
+fn an_ideal_gate_writes_the_targets_text() {
+    let texts = texts(SchemeParameters::Dense, Rule::EXACT, NEUTRAL, 1);
+    let ideal = |prefix: &[u32], id: u32| {
+        let [q, p] =
+            [&texts.draft, &texts.target].map(|model| sample::transform(&model.logits(prefix), &NEUTRAL).unwrap());
+        q[id as usize] <= p[id as usize]
+    };
+    // All but the last token, which the target writes if it is in doubt: there is no room for a bonus token behind it.
+    let marginal = |texts: Vec<f64>| texts.chunks(3).map(|chunk| chunk.iter().sum()).collect::<Vec<f64>>();
+    let off = |gate: &dyn Fn(&[u32], u32) -> bool| {
+        distance(&marginal(texts.distribution(gate)), &marginal(texts.of_target()))
+    };
+    // Half precision is all that is between q and q̂.
+    assert!(off(&ideal) < 1e-3, "{}", off(&ideal));
+    assert!(off(&|prefix, id| !ideal(prefix, id)) > 0.1);
+}
+
 /// Under a lossy rule the same with the rule's distribution; and where statistics travel.
 #[test]
 fn sprinter_before_a_lossy_rule() {
     for (name, parameter) in [("diff", 0.1), ("lossy", 0.4), ("bild", 1.0)] {
         let rule = Rule::new(name, parameter).unwrap();
         let texts = texts(schemes::every(2, 12)[3], rule, SHARPENED, 2);
-        let distribution = texts.distribution(&|prefix| gate(&texts.draft, prefix));
+        let distribution = texts.distribution(&|prefix, _| gate(&texts.draft, prefix));
         assert_follows(&counts(&texts, Gate::Sprinter { threshold: Some(TAU) }), &distribution, name);
     }
 }
 
-/// Where the draft model is sure q̂ has the token, else the target: at every place of the text, the last one too.
+/// Where the draft model is sure q has the token, else the target: at every place of the text, the last one too.
 #[test]
 fn a_token_cascade_mixes_the_models_by_chows_rule() {
     for sampling in [NEUTRAL, SHARPENED] {
@@ -128,12 +194,12 @@ fn a_token_cascade_mixes_the_models_by_chows_rule() {
             let texts = Texts { draft_length: 0, ..texts(schemes::every(2, 12)[scheme], rule, sampling, 2) };
             // An α at which some prefixes are sure.
             let alpha = (1..20).map(|step| f64::from(step) / 20.0).max_by_key(|&alpha| {
-                let distribution = texts.distribution(&|prefix| is_sure(&texts.draft, alpha, prefix));
-                let far = |sure: bool| distance(&distribution, &texts.distribution(&|_| sure));
+                let distribution = texts.distribution(&|prefix, _| is_sure(&texts.draft, alpha, prefix));
+                let far = |sure: bool| distance(&distribution, &texts.distribution(&|_, _| sure));
                 (1e6 * far(true).min(far(false))) as u64
             });
             let alpha = alpha.unwrap();
-            let distribution = texts.distribution(&|prefix| is_sure(&texts.draft, alpha, prefix));
+            let distribution = texts.distribution(&|prefix, _| is_sure(&texts.draft, alpha, prefix));
             let target = texts.ungated();
             assert!(distance(&distribution, &target) > 0.05, "α = {alpha} lets tokens pass");
             let drafting = Texts { draft_length: 2, ..texts };
@@ -151,7 +217,7 @@ fn a_sequence_cascade_keeps_or_replaces_the_whole_text() {
     {
         let texts = texts(schemes::every(2, 12)[scheme], Rule::new(name, 0.0).unwrap(), sampling, 2);
         let texts = Texts { threshold: ThresholdParameters { step: 1e-9, ..RESTLESS }, ..texts };
-        let (p, q) = (texts.of_target(), texts.distribution(&|_| true));
+        let (p, q) = (texts.of_target(), texts.distribution(&|_, _| true));
         let confidence = if scheme % 2 == 0 { Confidence::Product } else { Confidence::Mean };
         let confidences = confidences(&texts, confidence);
         // The middle of two neighbours is the confidence of no text.

@@ -8,7 +8,7 @@ use outrider_codec::{
 use outrider_speculation::{
     draft::{self, Proposal, conformal::ThresholdParameters},
     judge::rules::Rule,
-    sample::{Distribution, End, Randomness, SharedNoise},
+    sample::{self, Distribution, End, Randomness, SharedNoise},
     session::edge::{Mode, Settings, Speculation},
 };
 
@@ -49,8 +49,8 @@ pub struct Texts {
     pub length: usize,
 }
 
-/// Which tokens skip verification: those after these prefixes.
-pub type Gate<'a> = &'a dyn Fn(&[u32]) -> bool;
+/// Which tokens skip verification: after a prefix, if they are drawn.
+pub type Gate<'a> = &'a dyn Fn(&[u32], u32) -> bool;
 
 /// Both ends' random draws in one round of a loop.
 pub struct Ends {
@@ -202,8 +202,13 @@ impl Texts {
         Position::new(&draft, &target, &self.sampling, (&self.proposal(prefix).dist, self.scheme))
     }
 
+    /// S(q) after a prefix.
+    fn own(&self, prefix: &[u32]) -> Vec<f64> {
+        sample::transform(&self.draft.logits(prefix), &self.draft_sampling()).unwrap()
+    }
+
     /// The distribution of the texts after the prompt: the last token counts fastest. What the `gate` lets through is
-    /// q̂'s.
+    /// the draft model's own, S(q), whatever q̂ leaves of it.
     ///
     /// Rounds are enumerated: a token depends on how many drafts precede it in its round, since a bonus token is p's,
     /// and on how many tokens are left. Drafts behind a rejected one leave no trace, so a round is a chain of its
@@ -216,7 +221,7 @@ impl Texts {
 
     /// Without a gate.
     pub fn ungated(&self) -> Vec<f64> {
-        self.distribution(&|_| false)
+        self.distribution(&|_, _| false)
     }
 
     /// Of the target alone.
@@ -239,17 +244,47 @@ impl Texts {
                 self.add(distribution, &[text, &[id]].concat(), drafted, mass * p, gate);
             }
         };
-        if drafted == 0 && gate(text) {
-            grow(&position.q, 0);
-        } else if drafted < self.draft_length && left > usize::from(self.rule.has_bonus()) {
+        // The draft with the probability that it is in doubt; without a gate, and behind the first, it always is.
+        let mut draft = position.q.clone();
+        if drafted == 0 {
+            let own = self.own(text);
+            let passes = |id: usize| gate(text, id as u32);
+            let passed: Vec<f64> = own.iter().enumerate().map(|(id, q)| if passes(id) { *q } else { 0.0 }).collect();
+            grow(&passed, 0);
+            draft = in_doubt(&own, &position.q, &passes);
+        }
+        let doubt: f64 = draft.iter().sum();
+        if drafted < self.draft_length && left > usize::from(self.rule.has_bonus()) {
             let is_coupled = self.scheme == SchemeParameters::Coupled;
             let fate = if is_coupled { position.coupled() } else { position.fate(&self.rule) };
-            grow(&fate.accepted, drafted + 1);
-            grow(&fate.replaced, 0);
+            let of_q = |(id, accepted): (usize, &f64)| {
+                if draft[id] > 0.0 { accepted * draft[id] / position.q[id] } else { 0.0 }
+            };
+            let accepted: Vec<f64> = fate.accepted.iter().enumerate().map(of_q).collect();
+            let rejected = doubt - accepted.iter().sum::<f64>();
+            let replaced = fate.replaced.iter().sum::<f64>();
+            grow(&accepted, drafted + 1);
+            if replaced > 0.0 {
+                grow(&fate.replaced.iter().map(|mass| mass / replaced * rejected).collect::<Vec<_>>(), 0);
+            }
         } else if drafted > 0 && !self.rule.has_bonus() {
             self.add(distribution, text, 0, mass, gate);
         } else {
-            grow(&position.p, 0);
+            grow(&position.p.iter().map(|p| p * doubt).collect::<Vec<_>>(), 0);
         }
     }
+}
+
+/// The distribution of x̂ ~ q̂ = `draft` where x ~ q = `own`, maximally coupled to it, does not pass. They are equal with
+/// probability min(q, q̂); otherwise each is drawn from what it has more than the other, independently.
+fn in_doubt(own: &[f64], draft: &[f64], passes: &dyn Fn(usize) -> bool) -> Vec<f64> {
+    let more = |a: f64, b: f64| (a - b).max(0.0);
+    let (mut differs, mut doubted) = (0.0, 0.0);
+    for (id, (q, draft)) in own.iter().zip(draft).enumerate() {
+        differs += more(*q, *draft);
+        doubted += if passes(id) { 0.0 } else { more(*q, *draft) };
+    }
+    let doubted = if differs > 0.0 { doubted / differs } else { 0.0 };
+    let both = own.iter().zip(draft).enumerate();
+    both.map(|(id, (q, draft))| if passes(id) { 0.0 } else { q.min(*draft) } + more(*draft, *q) * doubted).collect()
 }

@@ -14,7 +14,8 @@ pub fn read(bytes: &[u8], model: &Model, tokenizer: &Tokenizer) -> Result<Heads,
         HeadsError::OtherDraft { .. } => Failure::new("heads-mismatch", error.to_string()),
         _ => corrupt(error),
     })?;
-    let head = |head: Option<LinearHead>| head.map(|head| Head::new(head.weights, head.bias)).transpose();
+    let head =
+        |head: Option<LinearHead>| head.map(|head| Head::seeing(head.weights, head.bias, head.token)).transpose();
     let heads = (|| Ok(Heads { gate: head(file.gate)?, stop: head(file.stop)?, threshold: file.metadata.tau }))();
     heads.map_err(|error: HeadError| Failure::new("corrupt-heads", error.to_string()))
 }

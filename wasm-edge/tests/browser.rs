@@ -184,7 +184,7 @@ fn heads() -> HeadsFile {
     let model = Model::from_gguf(&mut std::io::Cursor::new(DRAFT)).expect("the draft loads");
     let config = model.config();
     HeadsFile {
-        gate: Some(LinearHead { weights: vec![0.0; config.hidden_size], bias: 9.0 }),
+        gate: Some(LinearHead { weights: vec![0.0; config.hidden_size], bias: 9.0, token: vec![] }),
         stop: None,
         metadata: HeadsMetadata {
             hidden_size: config.hidden_size,

@@ -145,7 +145,7 @@ fn sessions(laboratory: &Laboratory, gamma: u32) -> Result<Vec<Session>, Failure
     let options = DraftingOptions {
         scheme: SchemeName::Dssd.into(),
         downlink: DownlinkName::Full,
-        draft_length: gamma,
+        draft_length: Some(gamma),
         bit_budget: 0,
         ..DraftingOptions::default()
     };

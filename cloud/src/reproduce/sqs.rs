@@ -61,7 +61,7 @@ fn c_sqs(initial_threshold: f64, step_size: f64) -> Setting {
 fn batches() -> DraftingOptions {
     DraftingOptions {
         bit_budget: 5000,
-        draft_length: numbers::DRAFT_LENGTH.bounds.max as u32,
+        draft_length: Some(numbers::DRAFT_LENGTH.bounds.max as u32),
         lattice_resolution: 100,
         dropped_mass_target: 0.0005,
         ..DraftingOptions::default()

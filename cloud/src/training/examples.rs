@@ -11,7 +11,8 @@ use std::thread;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, KvCache, Logits, Model};
 use outrider_speculation::{
-    sample::{End, LogitsError, Randomness, transform},
+    policy::heads::TokenFeatures,
+    sample::{Distribution, End, LogitsError, Randomness, transform},
     theory::total_variation,
 };
 use serde::Serialize;
@@ -69,6 +70,8 @@ pub struct Text {
 pub struct Example {
     /// The draft's hidden state before the token.
     pub hidden: Vec<f32>,
+    /// What a gate may see of the draft's token.
+    pub seen: TokenFeatures,
     /// What became of the draft's token.
     pub drawn: Drawn,
     /// TV(p, q) of all tokens.
@@ -226,6 +229,7 @@ impl<'a> Lane<'a> {
         let x = self.randomness.draw(&q);
         self.text.examples.push(Example {
             hidden: draft.hidden(0).to_vec(),
+            seen: TokenFeatures::of(&Distribution::new(draft.row(0), sampling)?, x),
             drawn: Drawn { draft: q[x as usize], target: p[x as usize] },
             total_variation: total_variation(&p, &q),
         });

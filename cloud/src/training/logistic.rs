@@ -148,7 +148,8 @@ impl Scaling {
         let (weights, bias) = parameters.split_at(self.mean.len());
         let weights: Vec<f64> = weights.iter().zip(&self.deviation).map(|(w, s)| w / s).collect();
         let shift: f64 = weights.iter().zip(&self.mean).map(|(w, m)| w * m).sum();
-        LinearHead { weights: weights.iter().map(|&w| w as f32).collect(), bias: (bias[0] - shift) as f32 }
+        let weights = weights.iter().map(|&w| w as f32).collect();
+        LinearHead { weights, bias: (bias[0] - shift) as f32, token: Vec::new() }
     }
 }
 

@@ -14,20 +14,23 @@ pub(super) struct Parts {
     pub(super) test: Vec<Text>,
 }
 
-/// Features and labels of the texts' examples.
-pub(super) fn samples(texts: &[Text], label: &dyn Fn(&Example) -> f64) -> Samples {
+/// Features and labels of the texts' examples: hidden states, and behind each what is seen of the token if a head
+/// `sees` it.
+pub(super) fn samples(texts: &[Text], sees: bool, label: &dyn Fn(&Example) -> f64) -> Samples {
     let examples = || texts.iter().flat_map(|text| &text.examples);
+    let seen = |example: &Example| if sees { example.seen.numbers().to_vec() } else { Vec::new() };
     Samples {
-        features: examples().flat_map(|example| example.hidden.iter().copied()).collect(),
+        features: examples().flat_map(|example| [&example.hidden[..], &seen(example)].concat()).collect(),
         labels: examples().map(label).collect(),
     }
 }
 
 /// The head's scores of rows of features, by the code that sessions run.
 pub(super) fn scores(head: &LinearHead, features: &[f32]) -> Vec<f64> {
-    match outrider_speculation::policy::heads::Head::new(head.weights.clone(), head.bias) {
-        Ok(head) => features.chunks_exact(head.width()).map(|row| head.score(row)).collect(),
+    let (hidden, width) = (head.weights.len(), (head.weights.len() + head.token.len()).max(1));
+    match outrider_speculation::policy::heads::Head::seeing(head.weights.clone(), head.bias, head.token.clone()) {
+        Ok(head) => features.chunks_exact(width).map(|row| head.score_of(&row[..hidden], &row[hidden..])).collect(),
         // A head that is not finite tells nothing apart.
-        Err(_) => features.chunks_exact(head.weights.len().max(1)).map(|_| 0.0).collect(),
+        Err(_) => features.chunks_exact(width).map(|_| 0.0).collect(),
     }
 }

@@ -61,10 +61,10 @@ pub struct Report {
 pub struct Measured {
     /// How many tokens the gate passes.
     pub passed: f64,
-    /// How many are accepted: all that skip verification, and 1 − TV(p, q) of the others, as the gate has not seen
-    /// the token.
+    /// How many are accepted: of those that skip verification all, of the others those that the target accepts.
     pub acceptance: f64,
-    /// TV between the committed token and the target's: TV(p, q) where the gate passes, else nothing.
+    /// TV between the committed token and the target's, where q̂ is q: Σ V(x)·max(0, q(x) − p(x)) with V(x) = 1 for the
+    /// tokens that the gate passes; TV(p, q) where it passes all, nothing where it passes none.
     pub distance: f64,
 }
 
@@ -105,8 +105,8 @@ impl Report {
     pub(super) fn new(settings: &Settings, parts: &Parts, gate: &Fit, stop: &Fit) -> Option<Self> {
         let acceptable = |lambda: f64| move |example: &Example| f64::from(u8::from(example.drawn.acceptable(lambda)));
         let examples: Vec<&Example> = parts.test.iter().flat_map(|text| &text.examples).collect();
-        let held_out = samples(&parts.test, &acceptable(settings.lambda));
-        let exact = samples(&parts.test, &acceptable(1.0)).labels;
+        let held_out = samples(&parts.test, settings.sees_token, &acceptable(settings.lambda));
+        let exact = samples(&parts.test, false, &acceptable(1.0)).labels;
         let gate_scores = scores(&gate.head, &held_out.features);
         let rates = |labels: &[f64]| roc::rates(&gate_scores, labels, settings.threshold);
         let (at_threshold, at_threshold_exact) = (rates(&held_out.labels), rates(&exact));
@@ -117,8 +117,13 @@ impl Report {
         };
         let passes: Vec<f64> =
             gate_scores.iter().map(|&score| f64::from(u8::from(score >= settings.threshold))).collect();
-        let passed_distance =
-            mean(passes.iter().zip(&examples).map(|(passes, example)| passes * example.total_variation));
+        // Σ V(x)·max(0, q(x) − p(x)) is the mean of V(x)·(1 − min(1, p(x)/q(x))) over x ~ q. If V is the same for all x it is
+        // V·TV, which varies less.
+        let cost = |example: &Example| match settings.sees_token {
+            true => 1.0 - example.drawn.acceptance(),
+            false => example.total_variation,
+        };
+        let passed_distance = mean(passes.iter().zip(&examples).map(|(passes, example)| passes * cost(example)));
         let count = |texts: &[Text]| texts.iter().map(|text| text.examples.len()).sum::<usize>();
         let curve = (0..=20).map(|step| roc::rates(&gate_scores, &held_out.labels, f64::from(step) / 20.0)).collect();
         Some(Self {
@@ -151,7 +156,7 @@ impl Report {
 
 impl StopReport {
     fn new(parts: &Parts, stop: &Fit) -> Option<Self> {
-        let held_out = samples(&parts.test, &|example| example.drawn.acceptance());
+        let held_out = samples(&parts.test, false, &|example| example.drawn.acceptance());
         let scores = scores(&stop.head, &held_out.features);
         let mean_label = mean(held_out.labels.iter().copied());
         Some(Self {
@@ -167,7 +172,8 @@ impl StopReport {
 
 fn of_kind(kind: Kind, settings: &Settings, parts: &Parts, gate: &Fit) -> KindReport {
     let texts: Vec<Text> = parts.test.iter().filter(|text| text.kind == kind).cloned().collect();
-    let held_out = samples(&texts, &|example| f64::from(u8::from(example.drawn.acceptable(settings.lambda))));
+    let held_out =
+        samples(&texts, settings.sees_token, &|example| f64::from(u8::from(example.drawn.acceptable(settings.lambda))));
     KindReport {
         kind,
         positions: held_out.labels.len(),

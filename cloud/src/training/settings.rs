@@ -15,6 +15,8 @@ pub struct Settings {
     pub lambda: f64,
     /// τ: the gate passes a token at this score and above.
     pub threshold: f64,
+    /// Whether the gate sees the token that it judges.
+    pub sees_token: bool,
     /// Decides everything that is drawn.
     pub seed: u64,
 }
@@ -28,6 +30,7 @@ impl Default for Settings {
             sampling: SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 },
             lambda: 1.2,
             threshold: 0.5,
+            sees_token: true,
             seed: 1,
         }
     }

@@ -3,6 +3,7 @@
 //! | tensor | shape, F32 | what |
 //! |---|---|---|
 //! | `gate.weight`, `gate.bias` | `[hidden_size]`, `[1]` | SPRINTER's gate: may a token pass unverified? |
+//! | `gate.token` | `[3]` | the gate's weights of the drawn token x, if it sees it: ln q(x), H(q), max q |
 //! | `stop.weight`, `stop.bias` | `[hidden_size]`, `[1]` | SpecDec++'s head: will a token be accepted? |
 //!
 //! A file has one of them or both. Its metadata are strings, as safetensors demands: the draft that the heads belong
@@ -28,6 +29,9 @@ pub struct LinearHead {
     pub weights: Vec<f32>,
     /// b.
     pub bias: f32,
+    /// Weights of what it sees of the drawn token: ln q(x), H(q) in nats and max q, with q = S(draft). Empty if it does
+    /// not see the token.
+    pub token: Vec<f32>,
 }
 
 /// What a file of heads holds.
@@ -155,11 +159,15 @@ impl HeadsFile {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let tensors = SafeTensors::deserialize(bytes)?;
         let metadata = HeadsMetadata::parse(header.metadata().clone().unwrap_or_default())?;
-        let expected = [GATE, STOP].map(|head| [weight(head), bias(head)]);
-        if let Some(name) = tensors.names().into_iter().find(|name| !expected.iter().flatten().any(|n| n == name)) {
+        let expected = [weight(GATE), bias(GATE), GATE_TOKEN.to_owned(), weight(STOP), bias(STOP)];
+        if let Some(name) = tensors.names().into_iter().find(|name| !expected.iter().any(|n| n == name)) {
             return Err(HeadsError::UnexpectedTensor { name: name.to_owned() });
         }
-        let (gate, stop) = (head(&tensors, GATE, &metadata)?, head(&tensors, STOP, &metadata)?);
+        let (mut gate, stop) = (head(&tensors, GATE, &metadata)?, head(&tensors, STOP, &metadata)?);
+        if tensors.names().contains(&GATE_TOKEN) {
+            let gate = gate.as_mut().ok_or(HeadsError::MissingTensor { name: weight(GATE) })?;
+            gate.token = vector(&tensors, GATE_TOKEN.to_owned(), TOKEN_FEATURES)?;
+        }
         if gate.is_none() && stop.is_none() {
             return Err(HeadsError::Empty);
         }
@@ -176,7 +184,9 @@ impl HeadsFile {
         let mut data: Vec<u8> = Vec::new();
         for (name, head) in [(GATE, &self.gate), (STOP, &self.stop)] {
             let Some(head) = head else { continue };
-            for (name, numbers) in [(weight(name), &head.weights[..]), (bias(name), &[head.bias])] {
+            let token = (GATE_TOKEN.to_owned(), &head.token[..]);
+            let tensors = [(weight(name), &head.weights[..]), (bias(name), &[head.bias]), token];
+            for (name, numbers) in tensors.into_iter().filter(|(_, numbers)| !numbers.is_empty()) {
                 let begin = data.len();
                 data.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
                 let tensor =
@@ -265,6 +275,9 @@ impl HeadsMetadata {
 
 const GATE: &str = "gate";
 const STOP: &str = "stop";
+const GATE_TOKEN: &str = "gate.token";
+/// Numbers of a token that a gate may weigh.
+const TOKEN_FEATURES: usize = 3;
 
 fn weight(head: &str) -> String {
     format!("{head}.weight")
@@ -282,7 +295,7 @@ fn head(tensors: &SafeTensors<'_>, name: &str, metadata: &HeadsMetadata) -> Resu
     }
     let weights = vector(tensors, weight(name), metadata.hidden_size)?;
     let bias = vector(tensors, bias(name), 1)?[0];
-    Ok(Some(LinearHead { weights, bias }))
+    Ok(Some(LinearHead { weights, bias, token: Vec::new() }))
 }
 
 fn vector(tensors: &SafeTensors<'_>, name: String, expected: usize) -> Result<Vec<f32>, HeadsError> {

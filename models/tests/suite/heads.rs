@@ -10,8 +10,8 @@ use crate::fixture::{BLOCKS, DRAFT, TOKENIZER, gguf};
 
 fn file() -> HeadsFile {
     HeadsFile {
-        gate: Some(LinearHead { weights: vec![0.5, -1.25, 3e-7], bias: 0.1 }),
-        stop: Some(LinearHead { weights: vec![f32::MAX, 0.0, -0.0], bias: -2.0 }),
+        gate: Some(LinearHead { weights: vec![0.5, -1.25, 3e-7], bias: 0.1, token: vec![] }),
+        stop: Some(LinearHead { weights: vec![f32::MAX, 0.0, -0.0], bias: -2.0, token: vec![] }),
         metadata: HeadsMetadata {
             hidden_size: 3,
             vocab_size: 4096,
@@ -43,6 +43,12 @@ fn what_is_written_is_read_back() {
     let bytes = file().to_bytes();
     assert_eq!(HeadsFile::from_bytes(&bytes).unwrap(), file());
     assert_eq!(file().to_bytes(), bytes);
+    let mut seeing = file();
+    seeing.gate.as_mut().unwrap().token = vec![1.0, -0.5, 0.25];
+    assert_eq!(HeadsFile::from_bytes(&seeing.to_bytes()).unwrap(), seeing);
+    seeing.gate.as_mut().unwrap().token.pop();
+    let narrow = HeadsFile::from_bytes(&seeing.to_bytes());
+    assert!(matches!(narrow, Err(HeadsError::TensorShape { expected: 3, .. })), "{narrow:?}");
     for alone in [HeadsFile { gate: None, ..file() }, HeadsFile { stop: None, ..file() }] {
         assert_eq!(HeadsFile::from_bytes(&alone.to_bytes()).unwrap(), alone);
     }

@@ -93,7 +93,12 @@ fn all_for(q: &Distribution<'_>, lattice_resolution: u32) -> Support {
 
 /// Draws a token from q̂, exactly: token i with probability `counts[i] / total`.
 pub fn draw(proposal: Proposal, randomness: &mut Randomness) -> DraftToken {
-    let Proposal { dist, support_size, .. } = proposal;
+    let id = draw_id(&proposal.dist, randomness);
+    proposal.with(id)
+}
+
+/// The same, where the distribution goes on to be used: token i with probability `counts[i] / total`.
+pub fn draw_id(dist: &DraftDist, randomness: &mut Randomness) -> u32 {
     let mut ticket = randomness.below(dist.total());
     let mut id = 0;
     for (&candidate, &count) in dist.ids().iter().zip(dist.counts()) {
@@ -103,7 +108,30 @@ pub fn draw(proposal: Proposal, randomness: &mut Randomness) -> DraftToken {
             None => break,
         }
     }
-    DraftToken { id, dist, support_size }
+    id
+}
+
+/// A token x ~ q for a draft x̂ ~ q̂ = `dist`, which it differs from with probability TV(q, q̂), as rarely as can be: x̂
+/// with probability min(1, q(x̂)/q̂(x̂)), else one from norm(max(0, q − q̂)) (maximal coupling).
+pub fn couple(q: &Distribution<'_>, dist: &DraftDist, draft: u32, randomness: &mut Randomness) -> u32 {
+    let share = |count: u32| f64::from(count) / f64::from(dist.total());
+    if randomness.unit() * share(dist.count(draft)) < q.probability(draft) {
+        return draft;
+    }
+    let mut left = q.dense();
+    for (&id, &count) in dist.ids().iter().zip(dist.counts()) {
+        left[id as usize] = (left[id as usize] - share(count)).max(0.0);
+    }
+    // Rounding may leave nothing where q̂ is q.
+    if left.iter().any(|&mass| mass > 0.0) { randomness.draw(&left) } else { draft }
+}
+
+impl Proposal {
+    /// A draft of this distribution.
+    pub fn with(self, id: u32) -> DraftToken {
+        let Self { dist, support_size, .. } = self;
+        DraftToken { id, dist, support_size }
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +141,7 @@ mod tests {
         End,
         tests::{PLAIN, logits},
     };
-    use outrider_codec::scheme::Code;
+    use outrider_codec::{frame::SamplingParameters, scheme::Code};
 
     #[test]
     fn every_ticket_draws_its_token() {
@@ -128,6 +156,32 @@ mod tests {
         for (seen, expected) in seen.into_iter().zip([10_000u32, 20_000, 50_000]) {
             assert!(seen.abs_diff(expected) < 600, "{seen} of {expected}");
         }
+    }
+
+    /// x is distributed as q, and equal to x̂ as often as q and q̂ overlap.
+    #[test]
+    fn coupled_tokens_have_both_distributions() {
+        let row = logits(&[0.5, 0.1, 0.4]);
+        let q = Distribution::new(&row, &PLAIN).unwrap();
+        let dist = DraftDist::new(vec![0, 1], vec![1, 3]).unwrap();
+        let mut randomness = Randomness::new(5, End::Edge);
+        let (mut own, mut drafts, mut equal) = ([0u32; 3], [0u32; 3], 0u32);
+        for _ in 0..80_000 {
+            let draft = draw_id(&dist, &mut randomness);
+            let id = couple(&q, &dist, draft, &mut randomness);
+            own[id as usize] += 1;
+            drafts[draft as usize] += 1;
+            equal += u32::from(id == draft);
+        }
+        for (seen, expected) in own.into_iter().zip([40_000u32, 8_000, 32_000]) {
+            assert!(seen.abs_diff(expected) < 700, "{own:?}");
+        }
+        assert!(drafts[0].abs_diff(20_000) < 600 && drafts[2] == 0, "{drafts:?}");
+        // Σ min(q, q̂) = 0.25 + 0.1.
+        assert!(equal.abs_diff(28_000) < 700, "{equal}");
+        let dist = DraftDist::new(vec![2], vec![7]).unwrap();
+        let greedy = Distribution::new(&[0.0, 0.0, 1.0], &SamplingParameters { temperature: 0.0, ..PLAIN }).unwrap();
+        assert_eq!(couple(&greedy, &dist, 2, &mut randomness), 2);
     }
 
     #[test]

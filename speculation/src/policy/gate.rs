@@ -1,12 +1,22 @@
 //! Which tokens the edge commits without asking the cloud.
 //!
-//! Before a round's first draft the edge may skip verification: tokens are drawn from q̂ like drafts, committed at
-//! once, and travel with the round that follows, so that one forward pass of the target reads them all. They are
-//! distributed as the draft model's, not as the target's.
+//! Before a round's first draft the edge may skip verification: tokens are drawn from S(q), which no scheme has cut or
+//! rounded since nothing of it travels, and committed at once. They go with the round that follows, so that one forward
+//! pass of the target reads them all. They are distributed as the draft model's, not as the target's.
+//!
+//! A gate that sees the token is shown x ~ S(q). If it is in doubt what is drafted must be distributed as q̂, by which
+//! the cloud judges. So both are drawn at once, equal as often as they can be: x̂ ~ q̂ in integers, and x from it by the
+//! maximal coupling (`draft::couple`). Where q̂ is q they are one token, as in the paper's Algorithm 2. The drafts that
+//! are sent are then those in doubt, and no fair sample of q̂: with V(x) what the gate says of x and q̂ = q the text is
+//! off the target's by Σ V(x)·max(0, q(x) − p(x)), so that doubts about the right tokens cost nothing. A gate that does
+//! not see the token is off by TV(q, p) wherever it lets tokens pass, and not at all elsewhere.
 
 use outrider_codec::choices;
 
-use crate::policy::{heads::Heads, info::PolicyInfo};
+use crate::policy::{
+    heads::{Heads, TokenFeatures},
+    info::PolicyInfo,
+};
 
 /// α of a cascade, if none is given.
 const ALPHA: f64 = 0.5;
@@ -82,7 +92,8 @@ pub enum Gate {
     #[default]
     Never,
     /// SPRINTER (Zhong et al., Algorithm 2): a token passes while the trained gate trusts its hidden state; the first
-    /// that it does not is drafted. With γ = 1 this is the paper's; a larger γ has more tokens after the one in doubt
+    /// that it does not is drafted. With γ = 1, which is what [`draft_length`](Gate::draft_length) says, this is the
+    /// paper's but for the bonus token that follows an accepted draft; a larger γ has more tokens after the one in doubt
     /// verified.
     Sprinter {
         /// τ: the score from which on a token passes; `None` for the one that the gate was trained for.
@@ -115,7 +126,7 @@ pub enum Confidence {
     Product,
 }
 
-/// What is to become of a token, before it is drawn.
+/// What is to become of a token. It is decided before the token is drawn, but where the gate sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
     /// It passes.
@@ -132,12 +143,29 @@ impl Gate {
         matches!(self, Gate::TokenCascade { .. } | Gate::SequenceCascade { .. })
     }
 
-    /// What becomes of a token from its hidden state and `peak`, max q.
-    pub fn doubt(&self, heads: Option<&Heads>, hidden: &[f32], peak: impl FnOnce() -> f64) -> Doubt {
+    /// γ of the paper that it is from, if that has one: SPRINTER verifies the token in doubt and no other.
+    pub fn draft_length(&self) -> Option<u32> {
+        matches!(self, Gate::Sprinter { .. }).then_some(1)
+    }
+
+    /// Whether it decides by the token that is drawn, and not by what comes before it alone.
+    pub fn sees_token(&self, heads: Option<&Heads>) -> bool {
+        matches!(self, Gate::Sprinter { .. }) && heads.is_some_and(Heads::gate_sees_token)
+    }
+
+    /// What becomes of a token from its hidden state, from what is seen of it where the gate
+    /// [sees it](Self::sees_token), and from `peak`, max q.
+    pub fn doubt(
+        &self,
+        heads: Option<&Heads>,
+        hidden: &[f32],
+        token: Option<&TokenFeatures>,
+        peak: impl FnOnce() -> f64,
+    ) -> Doubt {
         match *self {
             Gate::Never => Doubt::Verify,
             Gate::Sprinter { threshold } => match heads {
-                Some(heads) if heads.passes(hidden, threshold) => Doubt::None,
+                Some(heads) if heads.passes(hidden, token, threshold) => Doubt::None,
                 _ => Doubt::Verify,
             },
             Gate::TokenCascade { alpha } if peak() < 1.0 - alpha => Doubt::Defer,
@@ -178,7 +206,7 @@ mod tests {
     #[test]
     fn each_policy_has_its_own_doubts() {
         let heads = Heads { gate: Some(Head::new(vec![1.0], 0.0).unwrap()), stop: None, threshold: 0.5 };
-        let doubt = |gate: Gate, hidden: f32, peak: f64| gate.doubt(Some(&heads), &[hidden], || peak);
+        let doubt = |gate: Gate, hidden: f32, peak: f64| gate.doubt(Some(&heads), &[hidden], None, || peak);
         assert_eq!(doubt(Gate::Never, 9.0, 1.0), Doubt::Verify);
         let sprinter = Gate::Sprinter { threshold: None };
         assert_eq!(doubt(sprinter, 0.1, 0.0), Doubt::None);
@@ -186,7 +214,7 @@ mod tests {
         assert_eq!(doubt(Gate::TokenCascade { alpha: 0.4 }, 0.0, 0.6), Doubt::None);
         assert_eq!(doubt(Gate::TokenCascade { alpha: 0.4 }, 0.0, 0.59), Doubt::Defer);
         assert_eq!(doubt(Gate::SequenceCascade { alpha: 0.4, confidence: Confidence::Mean }, 0.0, 0.0), Doubt::None);
-        assert_eq!(sprinter.doubt(None, &[], || 1.0), Doubt::Verify);
+        assert_eq!(sprinter.doubt(None, &[], None, || 1.0), Doubt::Verify);
     }
 
     #[test]

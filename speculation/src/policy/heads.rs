@@ -1,17 +1,39 @@
 //! Heads on the draft model's last hidden state: two questions about a token that cost one dot product.
 //!
-//! A head is σ(w·h + b), with h the hidden state that the token's distribution q was read from. It has seen what comes
-//! before the token, not the token itself.
+//! A head is σ(w·h + b), with h the hidden state that the token's distribution q was read from: what comes before the
+//! token. A head that *sees the token* has three more terms, of its [`TokenFeatures`].
 //!
 //! - SPRINTER's **gate** (Zhong et al., "Speeding up Speculative Decoding via Sequential Approximate Verification",
-//!   §3.2): will the token be acceptable, q(x) ≤ λ·p(x)? At a score of τ and above it passes without the target's
-//!   verification. What that does to the text is in [`theory::sprinter`](crate::theory::sprinter); the text is then
-//!   not the target's any more.
+//!   §3.2): will the token be acceptable, q(x) ≤ λ·p(x)? It may see the token, which §3.2 allows. At a score of τ and
+//!   above it passes without the target's verification. What that does to the text is in
+//!   [`theory::sprinter`](crate::theory::sprinter); the text is then not the target's any more.
 //! - SpecDec++'s **stop** head (Huang et al., "SpecDec++: Boosting Speculative Decoding via Adaptive Candidate
 //!   Lengths"): with which probability, min(1, p(x)/q(x)) on average, will the target accept the token? A round ends
 //!   where the product of the scores says that some draft is likely to be rejected. The text stays the target's.
 //!
 //! `outrider train-gate` trains both; `outrider-models` reads and writes their file.
+
+use crate::sample::Distribution;
+
+/// What a head may see of a token x that was drawn from q = S(draft), besides the hidden state.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TokenFeatures([f32; TokenFeatures::COUNT]);
+
+impl TokenFeatures {
+    /// How many numbers they are.
+    pub const COUNT: usize = 3;
+
+    /// ln q(x), H(q) in nats, and max q. `id` is a token that `q` has.
+    pub fn of(q: &Distribution<'_>, id: u32) -> Self {
+        let peak = q.most_likely(1).first().map_or(0.0, |&id| q.probability(id));
+        Self([q.probability(id).ln(), q.entropy(), peak].map(|number| number as f32))
+    }
+
+    /// As they are weighed, in the order of [`of`](Self::of).
+    pub fn numbers(&self) -> &[f32] {
+        &self.0
+    }
+}
 
 /// Why numbers do not make a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,8 +44,14 @@ pub enum HeadError {
     /// A weight or the bias is NaN or infinite.
     #[error("the head is not finite (first at {index}; the bias comes last)")]
     NotFinite {
-        /// Which number; the bias has the index after the weights'.
+        /// Which number; the bias has the index after the weights', then come those of the token.
         index: usize,
+    },
+    /// The token has other numbers.
+    #[error("the head weighs {found} numbers of a token, not {}", TokenFeatures::COUNT)]
+    Token {
+        /// How many the head weighs.
+        found: usize,
     },
     /// The head is for hidden states of another width.
     #[error("the head is for hidden states of {head} numbers, the draft model's have {hidden}")]
@@ -35,13 +63,15 @@ pub enum HeadError {
     },
 }
 
-/// σ(w·h + b): a probability from a hidden state.
+/// σ(w·h + b), or σ(w·h + b + u·t) with t of a token: a probability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     /// w; not empty, finite.
     weights: Vec<f32>,
     /// b; finite.
     bias: f32,
+    /// u, finite, as many as [`TokenFeatures`] has; empty if the head does not see the token.
+    token: Vec<f32>,
 }
 
 /// The heads of a draft model.
@@ -58,14 +88,27 @@ pub struct Heads {
 impl Head {
     /// A head of these weights w and this bias b.
     pub fn new(weights: Vec<f32>, bias: f32) -> Result<Self, HeadError> {
+        Self::seeing(weights, bias, Vec::new())
+    }
+
+    /// The same with weights `token` of what it sees of the token; empty if that is nothing.
+    pub fn seeing(weights: Vec<f32>, bias: f32, token: Vec<f32>) -> Result<Self, HeadError> {
         if weights.is_empty() {
             return Err(HeadError::Empty);
         }
-        let bad = weights.iter().chain([&bias]).position(|number| !number.is_finite());
+        if !token.is_empty() && token.len() != TokenFeatures::COUNT {
+            return Err(HeadError::Token { found: token.len() });
+        }
+        let bad = weights.iter().chain([&bias]).chain(&token).position(|number| !number.is_finite());
         match bad {
             Some(index) => Err(HeadError::NotFinite { index }),
-            None => Ok(Self { weights, bias }),
+            None => Ok(Self { weights, bias, token }),
         }
+    }
+
+    /// Whether it has to be told of the token.
+    pub fn sees_token(&self) -> bool {
+        !self.token.is_empty()
     }
 
     /// Numbers in the hidden states that it scores.
@@ -73,28 +116,47 @@ impl Head {
         self.weights.len()
     }
 
-    /// σ(w·h + b), in [0, 1]. Summed in f64 from the first element on, so that it has the same bits everywhere but
+    /// σ(w·h + b), in [0, 1], with no token. Summed in f64 from the first element on, so that it has the same bits everywhere but
     /// for what `exp` differs in. NaN if `hidden` has one.
     ///
     /// # Panics
     /// If `hidden` is not as wide as the head; [`Heads::check_width`] tells beforehand.
     pub fn score(&self, hidden: &[f32]) -> f64 {
+        self.score_of(hidden, &[])
+    }
+
+    /// σ(w·h + b + u·t), with t the [`numbers`](TokenFeatures::numbers) of a token; those that are missing count as 0.
+    /// Otherwise as [`score`](Self::score).
+    ///
+    /// # Panics
+    /// As [`score`](Self::score).
+    pub fn score_of(&self, hidden: &[f32], token: &[f32]) -> f64 {
         assert_eq!(hidden.len(), self.weights.len(), "a hidden state of another width than the head's");
-        let products = self.weights.iter().zip(hidden).map(|(&w, &h)| f64::from(w) * f64::from(h));
-        sigmoid(products.sum::<f64>() + f64::from(self.bias))
+        let dot = |weights: &[f32], numbers: &[f32]| -> f64 {
+            weights.iter().zip(numbers).map(|(&w, &x)| f64::from(w) * f64::from(x)).sum()
+        };
+        sigmoid(dot(&self.weights, hidden) + f64::from(self.bias) + dot(&self.token, token))
     }
 }
 
 impl Heads {
+    /// Whether the gate sees the token.
+    pub fn gate_sees_token(&self) -> bool {
+        self.gate.as_ref().is_some_and(Head::sees_token)
+    }
+
     /// Whether the gate lets the token drawn from this hidden state pass without the target: its score is at least
-    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `false` without a gate, and for a score that is
-    /// NaN.
+    /// `threshold`, or τ where that is `None` (SPRINTER, Algorithm 2). `token` is what it sees of it. `false` without a
+    /// gate, for a score that is NaN, and where the gate sees the token and is not shown it.
     ///
     /// # Panics
     /// As [`Head::score`].
-    pub fn passes(&self, hidden: &[f32], threshold: Option<f64>) -> bool {
+    pub fn passes(&self, hidden: &[f32], token: Option<&TokenFeatures>, threshold: Option<f64>) -> bool {
         let threshold = threshold.unwrap_or(self.threshold);
-        self.gate.as_ref().is_some_and(|gate| gate.score(hidden) >= threshold)
+        let token = token.map(TokenFeatures::numbers);
+        self.gate.as_ref().is_some_and(|gate| {
+            (token.is_some() || !gate.sees_token()) && gate.score_of(hidden, token.unwrap_or_default()) >= threshold
+        })
     }
 
     /// Checks that the heads are for hidden states of so many numbers.
@@ -114,6 +176,8 @@ fn sigmoid(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::tests::PLAIN;
+    use outrider_codec::frame::SamplingParameters;
     use proptest::prelude::*;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -136,11 +200,42 @@ mod tests {
     #[test]
     fn the_gate_passes_at_its_threshold() {
         let mut heads = Heads { gate: Some(head(&[1.0], 0.0)), stop: None, threshold: 0.5 };
-        assert!(heads.passes(&[0.0], None) && heads.passes(&[0.1], None) && !heads.passes(&[-0.1], None));
-        assert!(!heads.passes(&[f32::NAN], None) && !heads.passes(&[0.1], Some(0.9)));
+        assert!(passes(&heads, 0.0, None) && passes(&heads, 0.1, None) && !passes(&heads, -0.1, None));
+        assert!(!passes(&heads, f32::NAN, None) && !passes(&heads, 0.1, Some(0.9)));
         heads.threshold = 0.51;
-        assert!(!heads.passes(&[0.0], None) && heads.passes(&[0.1], None));
-        assert!(!Heads { gate: None, stop: heads.gate, threshold: 0.0 }.passes(&[9.0], None));
+        assert!(!passes(&heads, 0.0, None) && passes(&heads, 0.1, None));
+        assert!(!passes(&Heads { gate: None, stop: heads.gate, threshold: 0.0 }, 9.0, None));
+    }
+
+    fn passes(heads: &Heads, hidden: f32, threshold: Option<f64>) -> bool {
+        heads.passes(&[hidden], None, threshold)
+    }
+
+    /// ln q(x), H(q) and max q of S(q), each with its weight.
+    #[test]
+    fn a_head_may_see_the_token() {
+        let row = [0.5f32, 0.25, 0.25].map(f32::ln);
+        let q = Distribution::new(&row, &PLAIN).unwrap();
+        let seen = TokenFeatures::of(&q, 1);
+        let ln2 = core::f32::consts::LN_2;
+        for (found, expected) in seen.numbers().iter().zip([-2.0 * ln2, 1.5 * ln2, 0.5]) {
+            assert!((found - expected).abs() < 1e-6, "{seen:?}");
+        }
+        let greedy = Distribution::new(&row, &SamplingParameters { temperature: 0.0, ..PLAIN }).unwrap();
+        assert_eq!(TokenFeatures::of(&greedy, 0).numbers(), [0.0, 0.0, 1.0]);
+        for (index, weight) in [(0, 3.0), (1, -2.0), (2, 5.0)] {
+            let mut weights = vec![0.0; TokenFeatures::COUNT];
+            weights[index] = weight;
+            let head = Head::seeing(vec![1.0], 0.5, weights).unwrap();
+            let expected = sigmoid(0.25 + 0.5 + f64::from(weight) * f64::from(seen.numbers()[index]));
+            assert!((head.score_of(&[0.25], seen.numbers()) - expected).abs() < 1e-12);
+            let heads = Heads { gate: Some(head), stop: None, threshold: expected };
+            assert!(heads.gate_sees_token() && heads.passes(&[0.2501], Some(&seen), None));
+            assert!(!heads.passes(&[0.2499], Some(&seen), None) && !heads.passes(&[9.0], None, None));
+        }
+        assert_eq!(Head::seeing(vec![1.0], 0.0, vec![1.0]), Err(HeadError::Token { found: 1 }));
+        let bad = Head::seeing(vec![1.0], 0.0, vec![0.0, f32::NAN, 0.0]);
+        assert_eq!(bad, Err(HeadError::NotFinite { index: 3 }));
     }
 
     #[test]

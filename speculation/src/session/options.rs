@@ -65,8 +65,8 @@ pub struct DraftingOptions {
     pub gate: GateName,
     /// τ of SPRINTER, α of the cascades.
     pub gate_threshold: Option<f64>,
-    /// γ: drafts per round.
-    pub draft_length: u32,
+    /// γ: drafts per round; `None` for the gate's own, or the default.
+    pub draft_length: Option<u32>,
     /// How many rounds may await their verdict at a time.
     pub max_in_flight: u8,
     /// What else ends a round.
@@ -103,7 +103,7 @@ impl Default for DraftingOptions {
             rule_parameter: None,
             gate_threshold: None,
             stop_threshold: None,
-            draft_length: numbers::DRAFT_LENGTH.default as u32,
+            draft_length: None,
             max_in_flight: numbers::MAX_IN_FLIGHT.default as u8,
             adaptive_mode: false,
             bit_budget: numbers::BIT_BUDGET.default as u32,
@@ -161,16 +161,19 @@ impl DraftingOptions {
     /// Those of [`rule`](Self::rule).
     pub fn speculation(&self) -> Result<Speculation, RuleError> {
         let scheme = self.scheme.rounds().info();
+        let gate = (self.gate.info().of)(self.gate_threshold);
+        let draft_length = self.draft_length.or(gate.draft_length());
+        let draft_length = draft_length.unwrap_or(numbers::DRAFT_LENGTH.default as u32);
         Ok(Speculation {
             draft_temperature: self.draft_temperature,
             threshold: self.threshold(),
             rule: self.rule()?,
-            gate: (self.gate.info().of)(self.gate_threshold),
+            gate,
             stop: (self.stop_rule.info().of)(self.stop_threshold),
             adaptive_mode: self.adaptive_mode,
             bit_budget: (self.bit_budget > 0 && scheme.reads("bitBudget")).then_some(self.bit_budget),
             max_in_flight: self.max_in_flight,
-            ..Speculation::new(self.scheme(), self.draft_length)
+            ..Speculation::new(self.scheme(), draft_length)
         })
     }
 
@@ -299,6 +302,20 @@ mod tests {
         let has_budget = |scheme: &SchemeName| options_of(*scheme).speculation().unwrap().bit_budget.is_some();
         let names: Vec<&str> = SchemeName::ALL.iter().filter(|scheme| has_budget(scheme)).map(|s| s.name()).collect();
         assert_eq!(names, ["qs", "k-sqs", "c-sqs"]);
+    }
+
+    /// SPRINTER drafts one token (Zhong et al., Algorithm 2), unless more are asked for.
+    #[test]
+    fn sprinter_verifies_the_token_in_doubt_alone() {
+        let of = |gate, draft_length| {
+            let options = DraftingOptions { gate, draft_length, ..Default::default() };
+            options.speculation().unwrap().draft_length
+        };
+        assert_eq!((of(GateName::Sprinter, None), of(GateName::Sprinter, Some(4))), (1, 4));
+        assert_eq!(
+            (of(GateName::None, None), of(GateName::None, Some(1)), of(GateName::TokenCascade, None)),
+            (4, 1, 4)
+        );
     }
 
     fn options_of(scheme: SchemeName) -> DraftingOptions {

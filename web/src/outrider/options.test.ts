@@ -62,6 +62,11 @@ test('a draft temperature is the target’s unless it is given, 0 included', () 
   expect(() => resolve({ draftTemperature: -0.1 })).toThrow('draftTemperature must be at least 0');
 });
 
+test('the draft length is left to the gate unless it is given', () => {
+  expect(resolve({}).draftLength).toBeNull();
+  expect(resolve({ draftLength: 4 }).draftLength).toBe(4);
+});
+
 test('bounds hold, and those that are excluded are', () => {
   const wrong: [GenerateOptions, string][] = [
     [{ droppedMassTarget: 1 }, 'droppedMassTarget must be below 1'],

@@ -150,12 +150,17 @@ test('a field that hangs on others may be empty', () => {
   expect(parseField(field, '0', generationRanges.draftTemperature)).toBe(0);
 });
 
+test('a field without a default of its own may be empty, others not', () => {
+  const range = { min: 1, max: 16, integer: true };
+  expect(parseField({ label: 'Samples' }, '', range)).toEqual({ reason: 'Samples needs a number.' });
+});
+
 test('a field says why it is wrong', () => {
   const field = fields.find(({ option }) => option === 'draftLength');
   if (!field) throw new Error('no such field');
   const range = { min: 1, max: 16, integer: true };
   expect(parseField(field, ' 4 ', range)).toBe(4);
-  expect(parseField(field, '', range)).toEqual({ reason: 'Draft length needs a number.' });
+  expect(parseField(field, '', range)).toBeNull();
   expect(parseField(field, 'four', range)).toEqual({ reason: 'Draft length must be a number.' });
   expect(parseField(field, '1.5', range)).toEqual({ reason: 'Draft length must be a whole number.' });
   expect(parseField(field, '0', range)).toEqual({ reason: 'Draft length must be at least 1.' });

@@ -73,12 +73,27 @@ pub(super) struct Drafter {
     defers: bool,
 }
 
-/// A token about to be drawn.
-enum Candidate {
-    /// From q itself, by noise that both ends have.
+/// A token about to be drawn, or drawn for the gate to see.
+pub(super) struct Candidate {
+    source: Source,
+    drawn: Option<Pair>,
+}
+
+/// What a draft is drawn from.
+enum Source {
+    /// q itself, by noise that both ends have.
     Shared,
-    /// From q̂.
+    /// q̂.
     Proposed(Proposal),
+}
+
+/// A token drawn for the gate to see.
+#[derive(Clone, Copy)]
+struct Pair {
+    /// From q: what passes.
+    own: u32,
+    /// From q̂: what is drafted otherwise.
+    draft: u32,
 }
 
 impl Drafter {
@@ -152,14 +167,14 @@ impl Drafter {
     pub(super) fn take(
         &mut self,
         q: &Distribution<'_>,
+        candidate: Candidate,
         fate: Fate,
         slot: Slot,
     ) -> Result<Option<PassedToken>, EdgeError> {
         self.defers = fate == Fate::Decline;
-        let candidate = self.candidate(q)?;
         let dropped = candidate.dropped_mass();
         match fate {
-            Fate::Pass => return self.pass(q, candidate, slot.position).map(Some),
+            Fate::Pass => return self.pass(q, &candidate, slot.position).map(Some),
             Fate::Draft { last } if self.fits(&candidate, slot.budget)? => {
                 self.draft(q, candidate, slot.position)?;
                 self.ended = last;
@@ -172,32 +187,47 @@ impl Drafter {
         Ok(None)
     }
 
-    fn candidate(&self, q: &Distribution<'_>) -> Result<Candidate, DraftError> {
+    /// What a token at a position is drawn from; and that token, if the gate `sees` it.
+    pub(super) fn candidate(
+        &mut self,
+        q: &Distribution<'_>,
+        position: usize,
+        sees: bool,
+    ) -> Result<Candidate, DraftError> {
         if self.parameters.sends() == Sends::Ids {
-            return Ok(Candidate::Shared);
+            let chosen = || self.noise.choose_from(position, q);
+            let drawn = sees.then(chosen).map(|id| Pair { own: id, draft: id });
+            return Ok(Candidate { source: Source::Shared, drawn });
         }
         let proposal = draft::propose(q, self.parameters, self.payload.scheme(), self.observers.beta())?;
-        Ok(Candidate::Proposed(proposal))
+        let drawn = sees.then(|| {
+            let draft = draft::draw_id(&proposal.dist, &mut self.randomness);
+            Pair { own: draft::couple(q, &proposal.dist, draft, &mut self.randomness), draft }
+        });
+        Ok(Candidate { source: Source::Proposed(proposal), drawn })
     }
 
     fn fits(&self, candidate: &Candidate, budget: usize) -> Result<bool, EdgeError> {
-        match candidate {
+        match &candidate.source {
             // All ids have the same bits: there was room before the distribution was known.
-            Candidate::Shared => Ok(true),
-            Candidate::Proposed(proposal) => self.payload.fits(proposal, budget),
+            Source::Shared => Ok(true),
+            Source::Proposed(proposal) => self.payload.fits(proposal, budget),
         }
     }
 
     fn draft(&mut self, q: &Distribution<'_>, candidate: Candidate, position: usize) -> Result<(), EdgeError> {
         let (dropped, distortion) = (candidate.dropped_mass(), candidate.distortion(self.parameters));
-        let (id, dist) = match candidate {
-            Candidate::Shared => {
+        let (id, dist) = match candidate.source {
+            Source::Shared => {
                 let id = self.noise.choose_from(position, q);
                 self.payload.push_id(id)?;
                 (id, None)
             }
-            Candidate::Proposed(proposal) => {
-                let token = draft::draw(proposal, &mut self.randomness);
+            Source::Proposed(proposal) => {
+                let token = match candidate.drawn {
+                    Some(Pair { draft, .. }) => proposal.with(draft),
+                    None => draft::draw(proposal, &mut self.randomness),
+                };
                 self.payload.push(q, &token)?;
                 let (id, dist) = (token.id, self.drawn.is_some().then(|| token.dist.clone()));
                 self.tokens.push(token);
@@ -213,11 +243,13 @@ impl Drafter {
         Ok(())
     }
 
-    fn pass(&mut self, q: &Distribution<'_>, candidate: Candidate, position: usize) -> Result<PassedToken, EdgeError> {
+    fn pass(&mut self, q: &Distribution<'_>, candidate: &Candidate, position: usize) -> Result<PassedToken, EdgeError> {
         let dropped = candidate.dropped_mass();
-        let id = match candidate {
-            Candidate::Shared => self.noise.choose_from(position, q),
-            Candidate::Proposed(proposal) => draft::draw(proposal, &mut self.randomness).id,
+        let id = match (candidate.drawn, &candidate.source) {
+            (Some(Pair { own, .. }), _) => own,
+            (None, Source::Shared) => self.noise.choose_from(position, q),
+            // Nothing of it travels: there is no reason to draw from q̂.
+            (None, Source::Proposed(_)) => q.draw(&mut self.randomness),
         };
         self.observers.passed(q, id, dropped)?;
         self.payload.read(id);
@@ -286,15 +318,20 @@ impl Drafter {
 }
 
 impl Candidate {
+    /// The token that the gate sees, if it does.
+    pub(super) fn seen(&self) -> Option<u32> {
+        self.drawn.map(|pair| pair.own)
+    }
+
     /// The mass of S(q) that q̂ leaves out.
     fn dropped_mass(&self) -> f64 {
-        if let Self::Proposed(proposal) = self { proposal.dropped_mass } else { 0.0 }
+        if let Source::Proposed(proposal) = &self.source { proposal.dropped_mass } else { 0.0 }
     }
 
     /// α_n + K_n/4ℓ of Theorem 1; without a lattice the dropped mass alone.
     fn distortion(&self, parameters: SchemeParameters) -> f64 {
-        match (self, parameters.lattice_resolution()) {
-            (Self::Proposed(Proposal { dropped_mass, support_size, .. }), Some(resolution)) => {
+        match (&self.source, parameters.lattice_resolution()) {
+            (Source::Proposed(Proposal { dropped_mass, support_size, .. }), Some(resolution)) => {
                 sqs::distortion(*dropped_mass, *support_size, resolution)
             }
             _ => self.dropped_mass(),

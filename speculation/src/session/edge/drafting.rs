@@ -258,10 +258,11 @@ impl Drafting {
         self.cached = position;
         let q = drafter.distribution(row.logits)?;
         let may_draft = self.planner.may_draft(drafter, position, text);
-        let fate = self.planner.decide(&q, row.hidden, drafted, may_draft)?;
+        let candidate = drafter.candidate(&q, position, self.planner.sees_token(drafted))?;
+        let fate = self.planner.decide(&q, row.hidden, candidate.seen(), drafted, may_draft)?;
         // At most five bytes an id, and a few more.
         let budget = self.planner.budget_beside(40 * (self.untold.passed.len() + 2));
-        match drafter.take(&q, fate, Slot { position, budget })? {
+        match drafter.take(&q, candidate, fate, Slot { position, budget })? {
             Some(token) => Ok(self.pass(token, books, now)),
             None => Ok(Reaction::Wait),
         }

@@ -1,7 +1,7 @@
 //! What is to become of each position before its token is drawn: the gate, the stop rule, the budget and the text's
 //! end.
 //!
-//! It is decided before the draw and whatever that gives. Otherwise short codes, that is likely tokens, would be
+//! It is decided before the draw and whatever that gives, but for a gate that sees the token. Otherwise short codes, that is likely tokens, would be
 //! drafted more often than q̂ says.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{
     policy::{
         control::{Advice, Estimates, Move, Outlook, RoundTimes},
         gate::{Doubt, Gate},
-        heads::{HeadError, Heads},
+        heads::{HeadError, Heads, TokenFeatures},
     },
     sample::Distribution,
 };
@@ -122,18 +122,25 @@ impl Planner {
             && length <= self.draft_context
     }
 
+    /// Whether the gate sees the token at the position after so many drafts of the round.
+    pub(super) fn sees_token(&self, drafted: usize) -> bool {
+        drafted == 0 && self.gate.sees_token(self.heads.as_deref())
+    }
+
     /// What is to become of the position after so many drafts of the round, with the distribution `q` and the hidden
-    /// state that it was made of.
+    /// state that it was made of; `drawn` is the token that the gate sees, if it does.
     pub(super) fn decide(
         &mut self,
         q: &Distribution<'_>,
         hidden: &[f32],
+        drawn: Option<u32>,
         drafted: usize,
         may_draft: bool,
     ) -> Result<Fate, DraftError> {
         self.check_width(hidden)?;
+        let token = drawn.map(|id| TokenFeatures::of(q, id));
         let doubt = match drafted {
-            0 => self.gate.doubt(self.heads.as_deref(), hidden, || scalar(Need::Peak, q)),
+            0 => self.gate.doubt(self.heads.as_deref(), hidden, token.as_ref(), || scalar(Need::Peak, q)),
             _ => Doubt::Verify,
         };
         let advice = match doubt {

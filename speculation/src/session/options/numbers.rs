@@ -303,6 +303,7 @@ pub const DRAFT_LENGTH: NumberInfo = NumberInfo {
     symbol: "γ",
     explanation: "Tokens drafted in a round",
     default: 4.0,
+    unset: "4, or 1 with the gate sprinter",
     bounds: Bounds::whole(1, 64),
     group: Group::Rounds,
     ..BASE
