@@ -8,7 +8,7 @@ use outrider_codec::{
 use outrider_speculation::{
     draft::conformal::ThresholdParameters,
     judge::rules::Rule,
-    policy::gate::Gate,
+    policy::gate::{Confidence, Gate},
     sample,
     session::edge::{Mode, Settings, Speculation},
     study::statistics::Statistics,
@@ -202,7 +202,8 @@ fn a_step_of_nothing_keeps_the_threshold() {
 fn what_is_taken_back_does_not_move_the_threshold() {
     let target = ToyModel::target(50, 3);
     let mut pair = InProcess::connect(target.draft(1.0), target.clone(), 512, &[]);
-    let cascade = |alpha| Speculation { gate: Gate::SequenceCascade { alpha }, ..c_sqs(STEEP, 1) };
+    let cascade =
+        |alpha| Speculation { gate: Gate::SequenceCascade { alpha, confidence: Confidence::Mean }, ..c_sqs(STEEP, 1) };
     let fresh = thresholds(&mut InProcess::connect(target.draft(1.0), target.clone(), 512, &[]), c_sqs(STEEP, 1));
     // Sure of nothing: the target writes the text.
     assert!(thresholds(&mut pair, cascade(0.0)).is_empty());
