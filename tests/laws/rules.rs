@@ -27,7 +27,7 @@ use outrider_tests::{
 };
 use proptest::prelude::*;
 
-const SPARSE: SchemeParameters =
+pub const SPARSE: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 7, code: Code::Enumerative };
 
 fn texts(rule: Rule, sampling: SamplingParameters, scheme: SchemeParameters) -> Texts {
@@ -35,7 +35,7 @@ fn texts(rule: Rule, sampling: SamplingParameters, scheme: SchemeParameters) -> 
 }
 
 /// The rule with the parameter whose distribution is farthest from both models', and that distribution.
-fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) -> (Texts, Vec<f64>) {
+pub fn farthest(name: &str, sampling: SamplingParameters, scheme: SchemeParameters) -> (Texts, Vec<f64>) {
     let info = Rule::all().iter().find(|info| info.name == name).unwrap();
     let parameters = (0..40).map(|step| f64::from(step) / 20.0).filter(|&parameter| info.range.contains(parameter));
     let exact = texts(Rule::EXACT, sampling, scheme);
@@ -197,13 +197,14 @@ fn statistics_travel_where_they_are_needed() {
         let sparse = SchemeParameters::TkSlt { support_size: 2 };
         let samplings = [NEUTRAL, SHARPENED, GREEDY].map(|sampling| (sampling, sparse));
         for (sampling, scheme) in samplings.into_iter().chain([(NEUTRAL, SchemeParameters::Dense)]) {
-            let bits = |rule| {
-                let texts = texts(rule, sampling, scheme);
+            let bits = |rule, draft_length| {
+                let texts = Texts { draft_length, ..texts(rule, sampling, scheme) };
                 let run = connect(&texts).generate(&PROMPT, &settings(&texts, 3, 30));
                 let first = run.committed[0].round.as_ref().unwrap();
                 (first.payload_bits, first.drafted.len())
             };
-            let ((bits, drafts), (plain, _)) = (bits(rule), bits(Rule::EXACT));
+            // Where no token of p's follows, the second draft is in the bonus token's place.
+            let ((bits, drafts), (plain, _)) = (bits(rule, 1 + usize::from(rule.has_bonus())), bits(Rule::EXACT, 2));
             assert_eq!(drafts, 2);
             let support = |drafts: usize| 8 * (drafts + 2 * if sampling == GREEDY { drafts } else { 2 * drafts });
             match rule.need() {

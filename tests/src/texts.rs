@@ -197,7 +197,7 @@ impl Texts {
     }
 
     /// The position after a prefix.
-    fn position(&self, prefix: &[u32]) -> Position {
+    pub fn position(&self, prefix: &[u32]) -> Position {
         let (draft, target) = (self.draft.logits(prefix), self.target.logits(prefix));
         Position::new(&draft, &target, &self.sampling, (&self.proposal(prefix).dist, self.scheme))
     }
@@ -229,6 +229,14 @@ impl Texts {
         self.target.distribution(&PROMPT, self.length, &self.sampling)
     }
 
+    /// The drafts of a round: γ, and one in the bonus token's place where that is not p's. With γ = 0 there are none.
+    fn drafts(&self) -> usize {
+        match self.draft_length {
+            0 => 0,
+            length => length + usize::from(!self.rule.has_bonus()),
+        }
+    }
+
     fn add(&self, distribution: &mut [f64], text: &[u32], drafted: usize, mass: f64, gate: Gate<'_>) {
         let left = PROMPT.len() + self.length - text.len();
         if mass == 0.0 {
@@ -254,7 +262,7 @@ impl Texts {
             draft = in_doubt(&own, &position.q, &passes);
         }
         let doubt: f64 = draft.iter().sum();
-        if drafted < self.draft_length && left > usize::from(self.rule.has_bonus()) {
+        if drafted < self.drafts() && left > usize::from(self.rule.has_bonus()) {
             let is_coupled = self.scheme == SchemeParameters::Coupled;
             let fate = if is_coupled { position.coupled() } else { position.fate(&self.rule) };
             let of_q = |(id, accepted): (usize, &f64)| {

@@ -246,8 +246,8 @@ fn pass_time(alone: &Statistics) -> Option<Duration> {
     Some(alone.elapsed.saturating_sub(alone.first_token) / further).filter(|time| !time.is_zero())
 }
 
-/// Tokens that a round of so many drafts is expected to commit. Without a bonus token there is one less where all
-/// are accepted.
+/// Tokens that a round of so many drafts is expected to commit. Without a token from p there is one less where all are
+/// accepted: the last draft is then in the bonus token's place.
 fn expected_tokens(has_bonus: bool, acceptance_rate: f64, drafts: usize) -> f64 {
     let length = if has_bonus { drafts } else { drafts.saturating_sub(1) };
     tokens_per_round(acceptance_rate, u32::try_from(length).unwrap_or(u32::MAX))

@@ -113,9 +113,11 @@ impl Generation {
             return;
         }
         let count = usize::from(draft.count);
+        // Where no token of p's follows a round, a draft more is in the bonus token's place.
+        let bonus = u32::from(!self.has_bonus() && speculation.max_in_flight == 1);
         let most = match speculation.stop {
-            StopRule::Fixed => speculation.draft_length.min(server.max_draft_tokens.into()),
-            StopRule::Bild { .. } => 10.min(server.max_draft_tokens.into()),
+            StopRule::Fixed => speculation.draft_length.saturating_add(bonus).min(server.max_draft_tokens.into()),
+            StopRule::Bild { .. } => (10 + bonus).min(server.max_draft_tokens.into()),
             _ => server.max_draft_tokens.into(),
         };
         assert!(

@@ -182,7 +182,8 @@ impl Rule {
     }
 
     /// Whether a token follows a round of which all drafts are accepted: drawn from p, as exact and bild have it. The
-    /// other rules' next token is distributed as π, which needs a q̂ that was not sent, so nothing follows.
+    /// other rules' bonus token is distributed as π, which needs q̂ there: it is the round's last draft, and nothing
+    /// follows.
     pub fn has_bonus(&self) -> bool {
         self.info().has_bonus
     }

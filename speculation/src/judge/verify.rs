@@ -10,9 +10,10 @@
 //!      = min(q̂, π)(y) + max(0, π − q̂)(y) = π(y)
 //! ```
 //!
-//! Under the exact rule π = p, and if all drafts are accepted one more token is drawn from p. Under most others the π
-//! of that token needs a q̂ that was not sent, so none follows. Nothing is lost by that: the row of logits which the
-//! bonus token would come from judges one draft more.
+//! Under the exact rule π = p, and if all drafts are accepted one more token is drawn from p. Under most others the
+//! bonus token's π needs q̂ at its position. There the edge sends a draft more, and no token follows it: accepted or
+//! replaced, the last draft is distributed as π, by the same two lines, and it takes the row of logits that a bonus
+//! token would take. So a round has Algorithm 4's tokens for Algorithm 4's forward pass.
 //!
 //! [DSSD](crate::judge::dssd) tests the same ratio and leaves the residual to the edge. [Coupled
 //! drafting](crate::judge::coupled) accepts a draft that is the cloud's own choice.

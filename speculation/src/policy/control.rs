@@ -39,14 +39,26 @@ use crate::theory::tk_slt::{optimal_draft_length, speculates, tokens_per_round};
 pub struct ControlParameters {
     /// Which rule ends a round.
     pub stop: StopRule,
-    /// γ, at least 1; the rule says what it is for.
+    /// γ, at least 1, without a drafted bonus token; the rule says what it is for.
     pub draft_length: u32,
     /// The most drafts of any round, at least 1.
     pub longest: u32,
     /// AS²: leave the text to the target where that is faster.
     pub adaptive_mode: bool,
-    /// Whether a token of the target's follows where all drafts of a round are accepted.
-    pub has_bonus: bool,
+    /// What comes behind drafts that are all accepted.
+    pub bonus: Bonus,
+}
+
+/// The token behind a round of which all drafts are accepted (Narasimhan et al., Algorithm 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bonus {
+    /// The target's own, drawn from p.
+    Target,
+    /// A draft more than γ or the stop rule says: accepted or replaced, it is distributed as the rule's π, and it takes
+    /// the row of the target's logits that a token from p would take.
+    Drafted,
+    /// None: the next round is in flight.
+    Nothing,
 }
 
 /// What is known of a position before its token is drawn.
@@ -119,6 +131,8 @@ pub struct Controller {
     threshold: Threshold,
     /// SpecDec++'s.
     survival: Survival,
+    /// Whether the next draft is the round's last whatever it is: the drafted bonus token.
+    closes: bool,
     /// ODLD's γ*; `None` until there are estimates.
     chosen: Option<u32>,
     /// The next round's length under ODLD: γ*, or a trial near it.
@@ -137,11 +151,18 @@ enum Reading {
     Prompt,
 }
 
+impl Bonus {
+    /// How many drafts of a round stand for the bonus token.
+    fn drafts(self) -> u32 {
+        u32::from(self == Self::Drafted)
+    }
+}
+
 impl Controller {
     /// At the start of a session. Lengths below 1 count as 1, and γ is at most the longest.
     pub fn new(parameters: ControlParameters) -> Self {
         let longest = parameters.longest.max(1);
-        let draft_length = parameters.draft_length.clamp(1, longest);
+        let draft_length = parameters.draft_length.max(1).saturating_add(parameters.bonus.drafts()).min(longest);
         let threshold = if let StopRule::AdaEdl { threshold, .. } = parameters.stop { threshold } else { 0.0 };
         Self {
             parameters: ControlParameters { draft_length, longest, ..parameters },
@@ -151,6 +172,7 @@ impl Controller {
             selection: Selection::new(),
             threshold: Threshold::new(threshold),
             survival: Survival::new(),
+            closes: false,
             chosen: None,
             planned: draft_length,
             reading: Reading::Prompt,
@@ -165,12 +187,12 @@ impl Controller {
 
     /// Whether the round may have a further token after so many; the first always. Asked before its forward pass.
     pub fn wants(&self, drafted: usize) -> bool {
-        let ControlParameters { stop, draft_length, longest, .. } = self.parameters;
+        let ControlParameters { stop, draft_length, longest, bonus, .. } = self.parameters;
         let most = match stop {
             StopRule::Fixed => draft_length,
             StopRule::Odld => self.planned,
             StopRule::AdaEdl { .. } | StopRule::SpecDec { .. } => longest,
-            StopRule::Bild { .. } => longest.min(stop::LONGEST_BILD),
+            StopRule::Bild { .. } => longest.min(stop::LONGEST_BILD + bonus.drafts()),
         };
         drafted < most as usize
     }
@@ -196,7 +218,10 @@ impl Controller {
             StopRule::Bild { fallback } if stop::falls_back(outlook.peak, fallback) => return Advice::Decline,
             StopRule::Bild { .. } => false,
         };
-        if stops { Advice::DraftAndStop } else { Advice::Draft }
+        // The draft that ends the round is followed by the one in the bonus token's place.
+        let closes = std::mem::replace(&mut self.closes, stops) && drafted > 0;
+        let ends = if self.parameters.bonus == Bonus::Drafted { closes } else { stops };
+        if ends { Advice::DraftAndStop } else { Advice::Draft }
     }
 
     /// Who writes next. Asked once at the start of each round and after each stream.
@@ -230,7 +255,9 @@ impl Controller {
             self.pace.observe(drafted.saturating_add(round.passed), round.drafting);
         }
         self.reading = Reading::Nothing;
-        self.threshold.round_done(drafted, accepted);
+        // Of a drafted bonus token λ is not told: the rule had ended the round before it.
+        let beside = drafted.saturating_sub(self.parameters.bonus.drafts() as usize);
+        self.threshold.round_done(beside, accepted.min(beside));
         self.selection.round_done();
         if let Some(length) = self.optimal_length() {
             self.chosen = Some(length.min(self.length().saturating_mul(2)));
@@ -267,13 +294,13 @@ impl Controller {
 
     /// γ*.
     ///
-    /// A round of n drafts without bonus token gives the tokens of one of n − 1 with it, and costs F + n·t = (F + t) +
-    /// (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on; n = 1 is
-    /// its length 0.
+    /// A round of n drafts without a token from p gives the tokens of one of n − 1 with it, and costs F + n·t =
+    /// (F + t) + (n − 1)·t: the paper's round of n − 1 drafts at L/(1 + L). That has the best of the lengths from 1 on;
+    /// n = 1 is its length 0.
     fn optimal_length(&self) -> Option<u32> {
         let (rate, cost) = (self.acceptance.rate()?, self.cost_ratio()?);
-        let ControlParameters { longest, has_bonus, .. } = self.parameters;
-        if has_bonus {
+        let ControlParameters { longest, bonus, .. } = self.parameters;
+        if bonus == Bonus::Target {
             return Some(optimal_draft_length(rate, cost, longest));
         }
         let cost = cost / (1.0 + cost);
@@ -303,7 +330,7 @@ impl Controller {
         let alone = self.selection.seconds_alone()?;
         let tokens = match (self.parameters.stop, self.acceptance.rate()) {
             (StopRule::Odld, Some(rate)) => {
-                let without_bonus = u32::from(!self.parameters.has_bonus);
+                let without_bonus = u32::from(self.parameters.bonus != Bonus::Target);
                 tokens_per_round(rate, self.expected_length()?.saturating_sub(without_bonus))
             }
             _ => self.acceptance.committed_per_round(),

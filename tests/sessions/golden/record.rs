@@ -80,7 +80,9 @@ fn rules() -> Vec<Value> {
         .map(|(name, parameter)| {
             let rule = Rule::new(name, parameter).unwrap();
             let explain = name == "bild";
-            in_process_with(name, 24, Speculation { explain, ..speculation.clone() }.with_rule(rule))
+            // Three drafts a round: where no token of p's follows, the third is in the bonus token's place.
+            let draft_length = if rule.has_bonus() { 3 } else { 2 };
+            in_process_with(name, 24, Speculation { explain, draft_length, ..speculation.clone() }.with_rule(rule))
         })
         .to_vec();
     let gate = Gate::TokenCascade { alpha: 0.75 };

@@ -21,7 +21,7 @@ const PARAMETERS: ControlParameters = ControlParameters {
     draft_length: 4,
     longest: LONGEST,
     adaptive_mode: false,
-    has_bonus: true,
+    bonus: Bonus::Target,
 };
 
 fn controller(stop: StopRule) -> Controller {
@@ -63,8 +63,8 @@ fn odld_lengthens_rounds_step_by_step() {
 /// pays.
 #[test]
 fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
-    let settled = |has_bonus, stop, rate: f64| {
-        let parameters = ControlParameters { stop, adaptive_mode: true, draft_length: 1, has_bonus, ..PARAMETERS };
+    let settled = |bonus, stop, rate: f64| {
+        let parameters = ControlParameters { stop, adaptive_mode: true, draft_length: 1, bonus, ..PARAMETERS };
         let mut controller = Controller::new(parameters);
         let mut sum = 0.0;
         for round in 0..400 {
@@ -81,21 +81,63 @@ fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
             sum += rate;
             let accepted = usize::from(sum >= 1.0);
             sum -= accepted as f64;
-            let committed = if accepted < drafted { accepted + 1 } else { accepted + usize::from(has_bonus) };
+            let committed =
+                if accepted < drafted { accepted + 1 } else { accepted + usize::from(bonus == Bonus::Target) };
             let (drafting, round_trip) = (ms(4.0 * drafted as f64), ms(10.0));
             controller.round_done(&times([drafted, 1, accepted, committed], drafting, round_trip));
         }
         controller.estimates()
     };
     // α = 0.6, L = 0.4: the paper's γ* is 1; without a bonus token it is 3.
-    assert_eq!(settled(true, StopRule::Odld, 0.6).draft_length, Some(1));
-    let odld = settled(false, StopRule::Odld, 0.6);
+    assert_eq!(settled(Bonus::Target, StopRule::Odld, 0.6).draft_length, Some(1));
+    let odld = settled(Bonus::Nothing, StopRule::Odld, 0.6);
     assert_eq!(odld.draft_length, Some(3));
     let expected = (1.0 + 0.6 + 0.36) / (1.0 + 3.0 * 0.4);
     assert!((odld.speedup.unwrap() - expected).abs() < 0.05, "{odld:?} and {expected}");
-    let fixed = settled(false, StopRule::Fixed, 0.9);
+    let fixed = settled(Bonus::Nothing, StopRule::Fixed, 0.9);
     assert!(fixed.speedup.unwrap() < 1.0, "{fixed:?}");
-    assert!(settled(true, StopRule::Fixed, 0.9).speedup.unwrap() > 1.0);
+    assert!(settled(Bonus::Target, StopRule::Fixed, 0.9).speedup.unwrap() > 1.0);
+}
+
+/// The draft in the bonus token's place comes behind the one that ends the round by γ or by a rule that looks at each
+/// token. A rule that ends a round before a token ends it there.
+#[test]
+fn a_drafted_bonus_token_is_one_draft_more() {
+    let lengths = |stop, bonus| {
+        let mut controller = Controller::new(ControlParameters { stop, bonus, ..PARAMETERS });
+        // Twice: nothing of the first round is left in the second.
+        [0, 1].map(|_| {
+            let mut drafted = 0;
+            while controller.wants(drafted) {
+                // From the third token on the models are unsure.
+                let unsure = drafted >= 2;
+                let outlook = Outlook {
+                    peak: if unsure { 0.1 } else { 1.0 },
+                    entropy: if unsure { 4.9 } else { 0.0 },
+                    stop_score: Some(if unsure { 0.0 } else { 1.0 }),
+                };
+                match controller.consider(drafted, &outlook) {
+                    Advice::Draft => drafted += 1,
+                    Advice::DraftAndStop => return drafted + 1,
+                    Advice::Decline => return drafted,
+                }
+            }
+            drafted
+        })
+    };
+    for (stop, own) in [
+        (StopRule::Fixed, 4),
+        (StopRule::Odld, 4),
+        (StopRule::AdaEdl { scale: 0.2, threshold: 0.2 }, 3),
+        (StopRule::SpecDec { threshold: 0.5 }, 3),
+    ] {
+        assert_eq!(lengths(stop, Bonus::Target), [own; 2], "{stop:?}");
+        assert_eq!(lengths(stop, Bonus::Nothing), [own; 2], "{stop:?}");
+        assert_eq!(lengths(stop, Bonus::Drafted), [own + 1; 2], "{stop:?}");
+    }
+    assert_eq!(lengths(StopRule::Bild { fallback: 0.8 }, Bonus::Drafted), [2; 2]);
+    assert_eq!(lengths(StopRule::Bild { fallback: 1.0 }, Bonus::Target), [10; 2]);
+    assert_eq!(lengths(StopRule::Bild { fallback: 1.0 }, Bonus::Drafted), [11; 2]);
 }
 
 /// Tokens that pass take the draft model's time and are part of what a round gives.
@@ -228,7 +270,7 @@ proptest! {
         adaptive_mode: bool,
         calls in prop::collection::vec(any_call(), 0..200),
     ) {
-        let parameters = ControlParameters { stop, draft_length, longest, adaptive_mode, has_bonus: true };
+        let parameters = ControlParameters { stop, draft_length, longest, adaptive_mode, bonus: Bonus::Target };
         let mut controller = Controller::new(parameters);
         for call in calls {
             match call {

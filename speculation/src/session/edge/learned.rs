@@ -13,7 +13,7 @@ use crate::{
     judge::rules::Rule,
     policy::{
         ahead::Pace,
-        control::{ControlParameters, Controller},
+        control::{Bonus, ControlParameters, Controller},
         gate::Gate,
     },
 };
@@ -77,7 +77,11 @@ impl Circumstances {
             draft_length: speculation.draft_length,
             longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
             adaptive_mode: speculation.adaptive_mode,
-            has_bonus: speculation.rule.has_bonus() && speculation.max_in_flight == 1,
+            bonus: match speculation.max_in_flight {
+                1 if speculation.rule.has_bonus() => Bonus::Target,
+                1 => Bonus::Drafted,
+                _ => Bonus::Nothing,
+            },
         };
         let Speculation { scheme, rule, gate, .. } = *speculation;
         Self { control, scheme, rule, gate, sampling }

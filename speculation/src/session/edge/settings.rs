@@ -88,7 +88,8 @@ pub struct Speculation {
     pub rule: Rule,
     /// Which tokens are not verified at all.
     pub gate: Gate,
-    /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room.
+    /// γ: drafts per round, at least 1. Fewer where context, length or the server's limit leave less room; one more in
+    /// the bonus token's place, under rules that do not draw that from p and with one round in flight.
     pub draft_length: u32,
     /// How many rounds may await their verdict at a time, at least 1; no more than the server allows. With more than
     /// one the edge drafts on as if they were all accepted, and no bonus token follows them: of a seed the text is

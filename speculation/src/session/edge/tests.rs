@@ -147,8 +147,27 @@ fn evidence(round: u32, index: u8, ids: &[u32]) -> Frame {
     Frame::Evidence(Evidence { generation: 1, round, index, rejection: 0.5, divergence: 0.0, target })
 }
 
+/// A rule whose rounds have two drafts: γ is one less where the second is in a bonus token's place.
 fn ruled(name: &str) -> Speculation {
-    Speculation { explain: true, ..Speculation::new(K_SQS, 2).with_rule(Rule::new(name, 0.0).unwrap()) }
+    let rule = Rule::new(name, 0.0).unwrap();
+    let draft_length = if ["exact", "bild"].contains(&name) { 2 } else { 1 };
+    Speculation { explain: true, ..Speculation::new(K_SQS, draft_length).with_rule(rule) }
+}
+
+/// Algorithm 4's token behind γ accepted drafts: where it is no token of p's, a draft more. Not in flight, where no
+/// rule has one, nor beyond the server's limit, the text's end and an end-of-text token.
+#[test]
+fn a_round_has_a_draft_in_the_bonus_token_s_place() {
+    let count = |name: &str, draft_length: u32, max_in_flight: u8, max_new_tokens: u32| {
+        drafted(Speculation { draft_length, max_in_flight, ..ruled(name) }, max_new_tokens).1.count
+    };
+    for info in Rule::all() {
+        let own = ["exact", "bild"].contains(&info.name);
+        assert_eq!(count(info.name, 2, 1, 6), if own { 2 } else { 3 }, "{}", info.name);
+        assert_eq!(count(info.name, 2, 2, 6), 2, "{} in flight", info.name);
+        assert_eq!(count(info.name, 4, 1, 9), 4, "{} at the server's limit", info.name);
+        assert_eq!(count(info.name, 3, 1, 3), if own { 2 } else { 3 }, "{} at the end", info.name);
+    }
 }
 
 /// Each rule ends a round in its own way, and no server in another's. Two drafts were sent.

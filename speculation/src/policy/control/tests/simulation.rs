@@ -95,7 +95,8 @@ struct Session {
 
 impl Session {
     fn new(stop: StopRule, adaptive_mode: bool, world: World, draw: Draw) -> Self {
-        let parameters = ControlParameters { stop, draft_length: 4, longest: LONGEST, adaptive_mode, has_bonus: true };
+        let parameters =
+            ControlParameters { stop, draft_length: 4, longest: LONGEST, adaptive_mode, bonus: Bonus::Target };
         let noise = Randomness::new(11, End::Cloud);
         let controller = Controller::new(parameters);
         Self { controller, world, draw, jitter: 0.0, noise, uplink: Link::unlimited(), now: ms(0.0), tokens: 0 }

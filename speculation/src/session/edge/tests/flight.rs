@@ -59,7 +59,8 @@ fn the_last_round_is_not_continued() {
     assert!(session.is_idle());
     assert_eq!((session.statistics().tokens, session.statistics().rounds), (6, 3));
     // Without bonus token drafts reach the end.
-    let (_, drafts) = flying(Speculation { explain: false, ..Speculation { max_in_flight: 3, ..ruled("lossy") } }, 6);
+    let lossy = Speculation { explain: false, draft_length: 2, max_in_flight: 3, ..ruled("lossy") };
+    let (_, drafts) = flying(lossy, 6);
     assert_eq!(shapes(&drafts), [(0, 0, true, 2), (1, 0, true, 2), (2, 0, false, 2)]);
     // One at a time as ever.
     let (_, drafts) = flying(Speculation::new(K_SQS, 2), 6);

@@ -1,0 +1,111 @@
+//! Algorithm 4 of Narasimhan et al. ("Faster Cascades via Speculative Decoding") over whole sessions: which tokens a
+//! round of γ drafts commits, and how many. Behind γ accepted drafts comes one token more, distributed as π there.
+//!
+//! exact and bild have p in π's place: of the exact rule that is π, and Kim et al. have the target write the token.
+
+use outrider_codec::scheme::{Code, SchemeParameters};
+use outrider_speculation::{
+    judge::rules::Rule,
+    session::edge::{Mode, Settings},
+};
+use outrider_tests::{
+    closed_forms::Position,
+    goodness::{Fit, assert_follows, cell, samples},
+    in_process::InProcess,
+    samplings::{NEUTRAL, SHARPENED},
+    texts::{PROMPT, Texts},
+};
+
+use crate::rules::{SPARSE, farthest};
+
+const ADAPTIVE: SchemeParameters =
+    SchemeParameters::KSqs { support_size: 2, lattice_resolution: 7, code: Code::Adaptive };
+/// V.
+const V: u32 = 3;
+/// Rounds commit so many tokens at most, γ + 1.
+const MOST: usize = 3;
+
+/// Where the tokens that a round commits are counted: the shorter ones first.
+fn index(tokens: &[u32]) -> usize {
+    let shorter: usize = (1..tokens.len()).map(|length| (V as usize).pow(length as u32)).sum();
+    shorter + cell(tokens, V)
+}
+
+/// The number of [indices](index).
+fn cells() -> usize {
+    (1..=MOST).map(|length| (V as usize).pow(length as u32)).sum()
+}
+
+/// The distribution of what the first round commits, by [`index`]. Behind γ accepted drafts is what `bonus` makes of
+/// the position.
+fn algorithm_4(texts: &Texts, bonus: impl Fn(&Position) -> Vec<f64>) -> Vec<f64> {
+    let mut distribution = vec![0.0; cells()];
+    let mut open = vec![(PROMPT.to_vec(), 1.0)];
+    while let Some((text, mass)) = open.pop() {
+        let position = texts.position(&text);
+        let after = |id: u32| [&text[..], &[id]].concat();
+        let mut ends = |id: u32, p: f64| distribution[index(&after(id)[PROMPT.len()..])] += mass * p;
+        if text.len() - PROMPT.len() == texts.draft_length {
+            (0..).zip(bonus(&position)).for_each(|(id, p)| ends(id, p));
+            continue;
+        }
+        let fate = position.fate(&texts.rule);
+        (0..).zip(fate.replaced).for_each(|(id, p)| ends(id, p));
+        open.extend((0..).zip(fate.accepted).map(|(id, p)| (after(id), mass * p)));
+    }
+    distribution
+}
+
+/// What the first rounds of sessions commit, by [`index`].
+fn committed(texts: &Texts) -> Vec<u32> {
+    let mut pair = InProcess::connect(texts.draft.clone(), texts.target.clone(), 64, &[]);
+    let mode = Mode::Speculative(texts.speculation());
+    let mut settings = Settings { mode, sampling: texts.sampling, seed: 0, max_new_tokens: MOST as u32 };
+    let mut counts = vec![0; cells()];
+    for seed in 0..samples(cells()).into() {
+        settings.seed = seed;
+        let run = pair.generate(&PROMPT, &settings);
+        let first: Vec<u32> = run.committed[0].tokens.iter().map(|token| token.0).collect();
+        counts[index(&first)] += 1;
+    }
+    counts
+}
+
+/// π, or p under the rules whose bonus token is the target's.
+fn bonus(rule: Rule) -> impl Fn(&Position) -> Vec<f64> {
+    move |position| {
+        let fate = position.fate(&rule);
+        match rule.name() {
+            "exact" | "bild" => position.p.clone(),
+            _ => fate.accepted.iter().zip(fate.replaced).map(|(accepted, replaced)| accepted + replaced).collect(),
+        }
+    }
+}
+
+#[test]
+fn a_round_commits_what_algorithm_4_does() {
+    for info in Rule::all() {
+        let sparse = if info.name == "lossy" { ADAPTIVE } else { SPARSE };
+        for (sampling, scheme) in [(NEUTRAL, SchemeParameters::Dense), (SHARPENED, sparse)] {
+            let (texts, _) = farthest(info.name, sampling, scheme);
+            let counts = committed(&texts);
+            assert_follows(&counts, &algorithm_4(&texts, bonus(texts.rule)), (texts.rule, scheme, sampling));
+        }
+    }
+}
+
+/// The test above sees a bonus token of the wrong distribution.
+#[test]
+fn a_bonus_token_of_the_target_s_own_or_of_the_draft_s_would_be_seen() {
+    for name in ["lossy", "diff", "token-v1", "mentored"] {
+        let (texts, _) = farthest(name, NEUTRAL, SchemeParameters::Dense);
+        let counts = committed(&texts);
+        for (of, wrong) in [
+            ("p", algorithm_4(&texts, |position| position.p.clone())),
+            ("q", algorithm_4(&texts, |position| position.q.clone())),
+        ] {
+            let fit = Fit::new(&counts, &wrong);
+            assert!(!fit.is_good(), "{name} with a bonus token of {of}: {fit}");
+        }
+    }
+}
