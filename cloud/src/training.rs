@@ -19,8 +19,8 @@
 //! # Where this departs from the papers
 //!
 //! - SPRINTER's gate (Zhong et al., §3.2) may take "various latent features" of the draft model; the paper's reads the
-//!   embedding of the last token alone. Ours sees, unless it is asked not to, of the drawn token x ln q(x), H(q) and max q
-//!   as well.
+//!   embedding of the last token alone. Ours sees, unless it is asked not to, of the drawn token x ln q(x), H(q) and
+//!   max q as well.
 //! - SPRINTER trains on Wiki-Summary and LM1B. The pair's corpus is not at hand, so originals are
 //!   a tale and texts of the target at temperature 1.
 //! - SpecDec++ (Huang et al. 2024) feeds the token before its head looks, which has several layers with residual

@@ -1,5 +1,5 @@
-//! Drafts at a temperature of their own (Zheng and Yang, §VI-B): the exact rule stays exact, other rules mix in what the
-//! drafts are drawn from, and all of them judge by the draft model's own q, which no temperature changes.
+//! Drafts at a temperature of their own (Zheng and Yang, §VI-B): the exact rule stays exact, other rules mix in what
+//! the drafts are drawn from, and all of them judge by the draft model's own q, which no temperature changes.
 
 use core::time::Duration;
 

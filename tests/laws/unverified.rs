@@ -123,8 +123,8 @@ fn gate_that_sees(texts: &Texts, prefix: &[u32], id: u32) -> bool {
     score + f64::from(0.5 * hidden[1] - hidden[0] + SEEING_BIAS) >= 0.0
 }
 
-/// A gate may see the token (Zhong et al., §3.2): what it passes is q's, what it doubts is judged as a draft from q̂, cut and
-/// rounded or not.
+/// A gate may see the token (Zhong et al., §3.2): what it passes is q's, what it doubts is judged as a draft from q̂,
+/// cut and rounded or not.
 #[test]
 fn sprinter_that_sees_the_token() {
     for (scheme, sampling, name) in [0, 1, 3, 5, 7, 8, 9]
@@ -154,8 +154,8 @@ fn sprinter_that_sees_the_token() {
     }
 }
 
-/// A gate that is always right, V(x) = 1 where q(x) ≤ p(x), costs nothing: with all of q̂ sent the text is the target's, as of
-/// the paper's ideal verifier.
+/// A gate that is always right, V(x) = 1 where q(x) ≤ p(x), costs nothing: with all of q̂ sent the text is the
+/// target's, as of the paper's ideal verifier.
 #[test]
 fn an_ideal_gate_writes_the_targets_text() {
     let texts = texts(SchemeParameters::Dense, Rule::EXACT, NEUTRAL, 1);

@@ -283,8 +283,8 @@ impl Texts {
     }
 }
 
-/// The distribution of x̂ ~ q̂ = `draft` where x ~ q = `own`, maximally coupled to it, does not pass. They are equal with
-/// probability min(q, q̂); otherwise each is drawn from what it has more than the other, independently.
+/// The distribution of x̂ ~ q̂ = `draft` where x ~ q = `own`, maximally coupled to it, does not pass. They are equal
+/// with probability min(q, q̂); otherwise each is drawn from what it has more than the other, independently.
 fn in_doubt(own: &[f64], draft: &[f64], passes: &dyn Fn(usize) -> bool) -> Vec<f64> {
     let more = |a: f64, b: f64| (a - b).max(0.0);
     let (mut differs, mut doubted) = (0.0, 0.0);

@@ -117,8 +117,8 @@ impl Report {
         };
         let passes: Vec<f64> =
             gate_scores.iter().map(|&score| f64::from(u8::from(score >= settings.threshold))).collect();
-        // Σ V(x)·max(0, q(x) − p(x)) is the mean of V(x)·(1 − min(1, p(x)/q(x))) over x ~ q. If V is the same for all x it is
-        // V·TV, which varies less.
+        // Σ V(x)·max(0, q(x) − p(x)) is the mean of V(x)·(1 − min(1, p(x)/q(x))) over x ~ q. If V is the same for all
+        // x it is V·TV, which varies less.
         let cost = |example: &Example| match settings.sees_token {
             true => 1.0 - example.drawn.acceptance(),
             false => example.total_variation,

@@ -111,8 +111,8 @@ pub fn draw_id(dist: &DraftDist, randomness: &mut Randomness) -> u32 {
     id
 }
 
-/// A token x ~ q for a draft x̂ ~ q̂ = `dist`, which it differs from with probability TV(q, q̂), as rarely as can be: x̂
-/// with probability min(1, q(x̂)/q̂(x̂)), else one from norm(max(0, q − q̂)) (maximal coupling).
+/// A token x ~ q for a draft x̂ ~ q̂ = `dist`, which it differs from with probability TV(q, q̂), as rarely as can be:
+/// x̂ with probability min(1, q(x̂)/q̂(x̂)), else one from norm(max(0, q − q̂)) (maximal coupling).
 pub fn couple(q: &Distribution<'_>, dist: &DraftDist, draft: u32, randomness: &mut Randomness) -> u32 {
     let share = |count: u32| f64::from(count) / f64::from(dist.total());
     if randomness.unit() * share(dist.count(draft)) < q.probability(draft) {

@@ -5,11 +5,11 @@
 //! pass of the target reads them all. They are distributed as the draft model's, not as the target's.
 //!
 //! A gate that sees the token is shown x ~ S(q). If it is in doubt what is drafted must be distributed as q̂, by which
-//! the cloud judges. So both are drawn at once, equal as often as they can be: x̂ ~ q̂ in integers, and x from it by the
-//! maximal coupling (`draft::couple`). Where q̂ is q they are one token, as in the paper's Algorithm 2. The drafts that
-//! are sent are then those in doubt, and no fair sample of q̂: with V(x) what the gate says of x and q̂ = q the text is
-//! off the target's by Σ V(x)·max(0, q(x) − p(x)), so that doubts about the right tokens cost nothing. A gate that does
-//! not see the token is off by TV(q, p) wherever it lets tokens pass, and not at all elsewhere.
+//! the cloud judges. So both are drawn at once, equal as often as they can be: x̂ ~ q̂ in integers, and x from it by
+//! the maximal coupling (`draft::couple`). Where q̂ is q they are one token, as in the paper's Algorithm 2. The drafts
+//! that are sent are then those in doubt, and no fair sample of q̂: with V(x) what the gate says of x and q̂ = q the
+//! text is off the target's by Σ V(x)·max(0, q(x) − p(x)), so that doubts about the right tokens cost nothing. A gate
+//! that does not see the token is off by TV(q, p) wherever it lets tokens pass, and not at all elsewhere.
 
 use outrider_codec::choices;
 
@@ -93,8 +93,8 @@ pub enum Gate {
     Never,
     /// SPRINTER (Zhong et al., Algorithm 2): a token passes while the trained gate trusts its hidden state; the first
     /// that it does not is drafted. With γ = 1, which is what [`draft_length`](Gate::draft_length) says, this is the
-    /// paper's but for the bonus token that follows an accepted draft; a larger γ has more tokens after the one in doubt
-    /// verified.
+    /// paper's but for the bonus token that follows an accepted draft; a larger γ has more tokens after the one in
+    /// doubt verified.
     Sprinter {
         /// τ: the score from which on a token passes; `None` for the one that the gate was trained for.
         threshold: Option<f64>,

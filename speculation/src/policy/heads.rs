@@ -116,8 +116,8 @@ impl Head {
         self.weights.len()
     }
 
-    /// σ(w·h + b), in [0, 1], with no token. Summed in f64 from the first element on, so that it has the same bits everywhere but
-    /// for what `exp` differs in. NaN if `hidden` has one.
+    /// σ(w·h + b), in [0, 1], with no token. Summed in f64 from the first element on, so that it has the same bits
+    /// everywhere but for what `exp` differs in. NaN if `hidden` has one.
     ///
     /// # Panics
     /// If `hidden` is not as wide as the head; [`Heads::check_width`] tells beforehand.

@@ -1,8 +1,8 @@
 //! What is to become of each position before its token is drawn: the gate, the stop rule, the budget and the text's
 //! end.
 //!
-//! It is decided before the draw and whatever that gives, but for a gate that sees the token. Otherwise short codes, that is likely tokens, would be
-//! drafted more often than q̂ says.
+//! It is decided before the draw and whatever that gives, but for a gate that sees the token. Otherwise short codes,
+//! that is likely tokens, would be drafted more often than q̂ says.
 
 use std::sync::Arc;
 

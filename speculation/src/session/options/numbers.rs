@@ -199,9 +199,9 @@ pub const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
     name: "draftTemperature",
     label: "Draft temperature",
     explanation: "Temperature of the draft model alone; 0 drafts its most likely token always",
-    details: "The target keeps its own. Under the exact rule the text is distributed the same, and more or fewer drafts \
-              are accepted; coupled and ahead agree most often at the target's temperature. Other rules mix in what \
-              the drafts are drawn from, and tokens that skip verification are drawn from it.",
+    details: "The target keeps its own. Under the exact rule the text is distributed the same, and more or fewer \
+              drafts are accepted; coupled and ahead agree most often at the target's temperature. Other rules mix in \
+              what the drafts are drawn from, and tokens that skip verification are drawn from it.",
     default: TEMPERATURE.default,
     unset: "the target's",
     bounds: TEMPERATURE.bounds,
