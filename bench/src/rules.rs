@@ -98,11 +98,12 @@ fn measure(points: &[Point]) -> Result<Vec<Quality>, Failure> {
 fn table(points: &[Point], measured: &[Quality]) -> Result<String, Failure> {
     let mut out = format!(
         "{SESSIONS} sessions of {TOKENS} tokens a row. Rejected: predicted is the mean probability of rejection, measured \
-         what was rejected, both per judged draft; of the sequential cascades, tokens that the target wrote. TV: mean \
-         distance of a committed token's distribution from the target's, and of q from p. Loss: of the text, nats per \
-         token under the target at T = 1. Excess: the same less what the target's own next token would cost at each \
-         place of that text, 0 for the exact rule but for chance. Passes: of the target, per token. ±: standard \
-         errors over sessions.\n"
+         what was rejected, both per judged draft; of the sequential cascades, tokens that the target wrote. bild, \
+         fallback α_f: a round ends before a token of which the draft model is not sure, or with ten drafts, and the \
+         target writes the next. TV: mean distance of a committed token's distribution from the target's, and of q \
+         from p. Loss: of the text, nats per token under the target at T = 1. Excess: the same less what the target's \
+         own next token would cost at each place of that text, 0 for the exact rule but for chance. Passes: of the \
+         target, per token. ±: standard errors over sessions.\n"
     );
     for (sampling, (name, _)) in SAMPLINGS.iter().enumerate() {
         write!(

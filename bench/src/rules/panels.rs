@@ -2,7 +2,7 @@
 
 use crate::{
     rules::quality::Quality,
-    rules::sweep::{DRAFT_ALONE, EXACT, Point, SAMPLINGS, SEQUENCE_CASCADE, TOKEN_CASCADE},
+    rules::sweep::{BILD_WITH_FALLBACK, DRAFT_ALONE, EXACT, Point, SAMPLINGS, SEQUENCE_CASCADE, TOKEN_CASCADE},
 };
 use outrider_report::{
     curves::{self, Bounds, Curve, Mark, Panel},
@@ -21,7 +21,7 @@ const FAMILIES: [(&str, f64, [&str; 3]); 5] = [
 const STEPS: [f64; 6] = [0.05, 0.06, 0.1, 0.2, 0.3, 0.4];
 const RANDOM_DRAW: &str = "a random draw for each token";
 
-/// Excess loss in five rows and divergence in one, a column for each sampling.
+/// Excess loss and divergence against rejections, and BiLD's excess loss against passes; a column for each sampling.
 pub fn svg(points: &[Point], measured: &[Quality]) -> String {
     let views = [0, 1].map(|sampling| View { points, measured, sampling });
     let mut panels = Vec::new();
@@ -34,6 +34,7 @@ pub fn svg(points: &[Point], measured: &[Quality]) -> String {
         let names = ["opt", "token-v3", "oracle-diff"];
         panels.push(view.panel("Divergence", "TV(distribution, p)", 0.7, names, |quality| quality.divergence));
     }
+    panels.extend(views.iter().map(View::of_passes));
     curves::svg(&panels)
 }
 
@@ -65,12 +66,34 @@ impl View<'_> {
         }
     }
 
-    /// The points of a rule, by its parameter.
-    fn marks(&self, name: &str, of: fn(&Quality) -> Estimate) -> Vec<Mark> {
+    /// BiLD with its fallback, whose rounds end where the draft model is unsure, against rounds of four drafts:
+    /// rejections say little of it, the target's passes all. What they are compared with is bild-star.
+    fn of_passes(&self) -> Panel {
+        let excess: fn(&Quality) -> Estimate = |quality| quality.excess;
+        let passes = |name: &str| Curve {
+            name: name.to_owned(),
+            points: self.of_rule(name).map(|quality| mark(quality.passes, excess(quality))).collect(),
+        };
+        let names = ["bild-star", "bild"].into_iter().chain(BILD_WITH_FALLBACK.map(|(name, _)| name));
+        Panel {
+            title: format!("BiLD by passes, {}", SAMPLINGS[self.sampling].0),
+            across: "passes of the target, per token",
+            up: "excess loss, nats per token",
+            bounds: Bounds { x: (0.0, 1.0), y: self.heights(excess) },
+            curves: names.map(passes).collect(),
+        }
+    }
+
+    /// What a rule gave, by its parameter.
+    fn of_rule(&self, name: &str) -> impl Iterator<Item = &Quality> {
         (self.points.iter().zip(self.measured))
-            .filter(|(point, _)| point.sampling == self.sampling && point.name == name)
-            .map(|(_, quality)| Mark { x: quality.expected().value, y: of(quality).value, error: of(quality).error })
-            .collect()
+            .filter(move |(point, _)| point.sampling == self.sampling && point.name == name)
+            .map(|(_, quality)| quality)
+    }
+
+    /// The same as points of a curve.
+    fn marks(&self, name: &str, of: fn(&Quality) -> Estimate) -> Vec<Mark> {
+        self.of_rule(name).map(|quality| mark(quality.expected().value, of(quality))).collect()
     }
 
     /// Of all points of the sampling, so that panels of one column compare.
@@ -86,4 +109,8 @@ impl View<'_> {
         let range = |step: f64| ((low / step).floor() * step, ((low / step).floor() + 5.0) * step);
         STEPS.map(range).into_iter().find(|range| range.1 >= high).unwrap_or((low, high))
     }
+}
+
+fn mark(x: f64, height: Estimate) -> Mark {
+    Mark { x, y: height.value, error: height.error }
 }

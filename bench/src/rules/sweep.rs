@@ -5,7 +5,7 @@ use outrider_speculation::{
     judge::rules::{Rule, RuleError},
     session::{
         edge::{Mode, Speculation},
-        options::{DraftingOptions, GateName, SchemeName},
+        options::{DraftingOptions, GateName, SchemeName, StopName},
     },
 };
 
@@ -36,11 +36,16 @@ const RULES: [(&str, [f64; 6]); 15] = [
     ("token-v1", [0.0, 0.1, 0.2, 0.3, 0.5, 0.7]),
     ("token-v2", [0.0, 0.1, 0.2, 0.3, 0.5, 0.7]),
     ("token-v3", [0.0, 0.8, 0.9, 0.97, 0.99, 0.998]),
-    ("bild-star", [3.0, 3.5, 4.0, 4.5, 5.0, 6.0]),
-    ("bild", [3.0, 3.5, 4.0, 4.5, 5.0, 6.0]),
+    ("bild-star", ROLLBACKS),
+    ("bild", ROLLBACKS),
     ("mentored", [0.01, 0.03, 0.06, 0.1, 0.2, 0.4]),
     ("oracle-diff", [0.0, 0.02, 0.05, 0.1, 0.2, 0.3]),
 ];
+/// BiLD with both of its phases (Kim et al. 2023): a round ends before a token of which the draft model is not sure,
+/// max q < 1 − α_f, or with ten drafts, and the target writes the next. At 0.8 there is hardly a draft here.
+pub const BILD_WITH_FALLBACK: [(&str, f64); 3] =
+    [("bild, fallback 0.85", 0.85), ("bild, fallback 0.9", 0.9), ("bild, fallback 0.95", 0.95)];
+const ROLLBACKS: [f64; 6] = [3.0, 3.5, 4.0, 4.5, 5.0, 6.0];
 const TOKEN_CASCADES: [f64; 5] = [0.6, 0.75, 0.85, 0.9, 0.95];
 const SEQUENCE_CASCADES: [f64; 5] = [0.85, 0.9, 0.95, 0.97, 0.98];
 
@@ -74,6 +79,15 @@ pub fn points() -> Result<Vec<Point>, RuleError> {
     for (name, values) in RULES {
         for value in values {
             let rule = Rule::new(name, value)?;
+            modes.push((name, Some(value), Mode::Speculative(speculation.clone().with_rule(rule))));
+        }
+    }
+    for (name, fallback) in BILD_WITH_FALLBACK {
+        let stop_rule = StopName::Bild;
+        let options = DraftingOptions { stop_rule, stop_threshold: Some(fallback), ..options.clone() };
+        let speculation = Speculation { explain: true, ..options.speculation()? };
+        for value in ROLLBACKS {
+            let rule = Rule::new("bild", value)?;
             modes.push((name, Some(value), Mode::Speculative(speculation.clone().with_rule(rule))));
         }
     }

@@ -17,8 +17,8 @@ use super::goodput::{AcceptanceRate, ROW_COST};
 const LONGEST_CHAIN: usize = 64;
 /// Tokens of a simulated text.
 const SIMULATED: usize = 256;
-/// What a browser may be late by where others want its processor, in seconds. Patience is as generous as that because it
-/// ends with the first guess that comes: it costs time only where none does.
+/// What a browser may be late by where others want its processor, in seconds. Patience is as generous as that because
+/// it ends with the first guess that comes: it costs time only where none does.
 const LATE: f64 = 0.02;
 /// Sizes of a group that are thought of.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
