@@ -16,7 +16,7 @@ export type Downlink = 'full' | 'sampled';
 export type RuleName = 'exact' | 'lossy' | 'lossy-tuned' | 'chow' | 'chow-log' | 'diff' | 'diff-log' | 'opt' | 'opt-log' | 'token-v1' | 'token-v2' | 'token-v3' | 'bild-star' | 'bild' | 'mentored' | 'oracle-diff';
 
 /** Which tokens are committed without asking the server. */
-export type GateName = 'none' | 'sprinter' | 'token-cascade' | 'sequence-cascade';
+export type GateName = 'none' | 'sprinter' | 'token-cascade' | 'sequence-cascade' | 'sequence-product';
 
 /** What else ends a round. */
 export type StopRuleName = 'fixed' | 'odld' | 'adaedl' | 'specdec' | 'bild';
@@ -41,7 +41,7 @@ export interface NameOptions {
 export interface ParameterOptions {
   /** Parameter of `rule`: α of `lossy`, α of `lossy-tuned`, α of `chow`, α of `chow-log`, α of `diff`, α of `diff-log`, α of `opt`, α of `opt-log`, α of `token-v1`, α of `token-v2`, α of `token-v3`, α of `bild-star`, α of `bild`, D of `mentored`, α of `oracle-diff`. */
   ruleParameter?: number;
-  /** Threshold of `gate`: τ of `sprinter`, α of `token-cascade`, α of `sequence-cascade`. */
+  /** Threshold of `gate`: τ of `sprinter`, α of `token-cascade`, α of `sequence-cascade`, α of `sequence-product`. */
   gateThreshold?: number;
   /** Threshold of `stopRule`: λ of `adaedl`, h of `specdec`, α of `bild`. */
   stopThreshold?: number;
@@ -55,7 +55,7 @@ export interface NumberOptions {
   topP?: number;
   /** Keeps the k most likely tokens; 0 is off. */
   topK?: number;
-  /** Equal seeds and options repeat a generation. */
+  /** Equal seeds and options repeat a generation, but for what a session has learned. Later generations of a session go on from what earlier ones have learned: under C-SQS from the threshold, with AdaEDL from its λ. ODLD and AS² go by the times that they measure as well. Where that changes what is drafted the text is another draw, under the exact rule from the same distribution. */
   seed?: number;
   /** Most tokens to generate. */
   maxNewTokens?: number;
@@ -67,9 +67,9 @@ export interface NumberOptions {
   latticeResolution?: number;
   /** `c-sqs`: α: Mean probability of the tokens left out that is aimed at. */
   droppedMassTarget?: number;
-  /** `c-sqs`: η: How far a token moves the threshold. */
+  /** `c-sqs`: η: How far a token moves the threshold; 0 keeps it where it is. */
   stepSize?: number;
-  /** `c-sqs`: β₁: Tokens less likely than the threshold are left out; this is the first. */
+  /** `c-sqs`: β₁: Tokens less likely than the threshold are left out; this is a session's first. */
   initialThreshold?: number;
   /** `dssd`, `sampled`: m: Samples that the server sends after a rejection. */
   downlinkSamples?: number;
@@ -79,7 +79,7 @@ export interface NumberOptions {
   patience?: number;
   /** `ahead`: Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round. */
   lead?: number;
-  /** `fixed`, `odld`: γ: Tokens drafted in a round. */
+  /** `fixed`, `odld`: γ: Tokens drafted in a round; 4, or 1 with the gate sprinter if not given. */
   draftLength?: number;
   /** `none`: Rounds that may await their verdict at a time; the server has a limit of its own. With more than 1 the next rounds are drafted while the server verifies. That hides the round trip where drafting or verifying takes as long as it and most rounds are accepted whole. Where a draft is rejected the rounds behind it are discarded, with their bytes and the time they took to draft; no bonus token follows a round that is accepted whole, so that a token takes more forward passes of the server. On a short link, or with a draft that is often wrong, 1 is faster. At a seed the text is another than with 1, of the same distribution. 1 with a gate. */
   maxInFlight?: number;
@@ -88,26 +88,26 @@ export interface NumberOptions {
 }
 
 /** The numbers that hang on other options if not given. */
-export type UnsetOption = 'draftTemperature';
+export type UnsetOption = 'draftTemperature' | 'draftLength';
 
 /** The options that are numbers, in the order of the page. */
 export const numbers: Readonly<Record<keyof NumberOptions, NumberDescription>> = {
   temperature: { label: "Temperature", symbol: "", explanation: "0 is greedy: the most likely token always", group: 'sampling', default: 0.7, range: { min: 0, max: 5, integer: false }, step: 0.1 },
   topP: { label: "Top-p", symbol: "", explanation: "Keeps the fewest most likely tokens whose probabilities reach this; 1 is off", group: 'sampling', default: 0.95, range: { min: 0.01, max: 1, integer: false }, step: 0.05 },
   topK: { label: "Top-k", symbol: "", explanation: "Keeps the k most likely tokens; 0 is off", group: 'sampling', default: 0, range: { min: 0, max: 1000000, integer: true }, step: 1 },
-  seed: { label: "Seed", symbol: "", explanation: "Equal seeds and options repeat a generation", group: 'sampling', default: 1, range: { min: 0, max: 4294967295, integer: true }, step: 1 },
+  seed: { label: "Seed", symbol: "", explanation: "Equal seeds and options repeat a generation, but for what a session has learned", group: 'sampling', default: 1, range: { min: 0, max: 4294967295, integer: true }, step: 1 },
   maxNewTokens: { label: "Max new tokens", symbol: "", explanation: "Most tokens to generate", group: 'sampling', default: 128, range: { min: 1, max: 65536, integer: true }, step: 1 },
   draftTemperature: { label: "Draft temperature", symbol: "", explanation: "Temperature of the draft model alone; 0 drafts its most likely token always", group: 'drafting', default: null, unset: "the target's", range: { min: 0, max: 5, integer: false }, step: 0.1 },
   supportSize: { label: "Support size", symbol: "K", explanation: "Tokens kept of each draft distribution", group: 'drafting', default: 32, range: { min: 1, max: 2048, integer: true }, step: 1 },
   latticeResolution: { label: "Lattice resolution", symbol: "ℓ", explanation: "Probabilities are sent in steps of 1/ℓ", group: 'drafting', default: 100, range: { min: 1, max: 65536, integer: true }, step: 1 },
   droppedMassTarget: { label: "Dropped mass", symbol: "α", explanation: "Mean probability of the tokens left out that is aimed at", group: 'drafting', default: 0.0005, range: { min: 0, max: 1, integer: false, excluded: 'max' }, step: 0.0005 },
-  stepSize: { label: "Step size", symbol: "η", explanation: "How far a token moves the threshold", group: 'drafting', default: 0.001, range: { min: 0, max: 1, integer: false, excluded: 'min' }, step: 0.001 },
-  initialThreshold: { label: "First threshold", symbol: "β₁", explanation: "Tokens less likely than the threshold are left out; this is the first", group: 'drafting', default: 0.01, range: { min: 0, max: 1, integer: false }, step: 0.001 },
+  stepSize: { label: "Step size", symbol: "η", explanation: "How far a token moves the threshold; 0 keeps it where it is", group: 'drafting', default: 0.001, range: { min: 0, max: 1, integer: false }, step: 0.001 },
+  initialThreshold: { label: "First threshold", symbol: "β₁", explanation: "Tokens less likely than the threshold are left out; this is a session's first", group: 'drafting', default: 0.01, range: { min: 0, max: 1, integer: false }, step: 0.001 },
   downlinkSamples: { label: "Samples", symbol: "m", explanation: "Samples that the server sends after a rejection", group: 'drafting', default: 4, range: { min: 1, max: 64, integer: true }, step: 1 },
   groupSize: { label: "Group", symbol: "", explanation: "Guesses sent together; 0 leaves that, patience and lead to what is measured", group: 'drafting', default: 0, range: { min: 0, max: 64, integer: true }, step: 1 },
   patience: { label: "Patience, ms", symbol: "", explanation: "Milliseconds that a pass of the server waits for a guess; 0 never waits", group: 'drafting', default: 0, range: { min: 0, max: 2000, integer: false }, step: 5 },
   lead: { label: "Lead", symbol: "", explanation: "Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round", group: 'drafting', default: 0, range: { min: 0, max: 64, integer: true }, step: 1 },
-  draftLength: { label: "Draft length", symbol: "γ", explanation: "Tokens drafted in a round", group: 'rounds', default: 4, range: { min: 1, max: 64, integer: true }, step: 1 },
+  draftLength: { label: "Draft length", symbol: "γ", explanation: "Tokens drafted in a round", group: 'rounds', default: null, unset: "4, or 1 with the gate sprinter", range: { min: 1, max: 64, integer: true }, step: 1 },
   maxInFlight: { label: "Rounds in flight", symbol: "", explanation: "Rounds that may await their verdict at a time; the server has a limit of its own", group: 'rounds', default: 1, range: { min: 1, max: 255, integer: true }, step: 1 },
   bitBudget: { label: "Bit budget", symbol: "B", explanation: "Most payload bits in a round; 0 is no budget", group: 'rounds', default: 5000, range: { min: 0, max: 1000000, integer: true }, step: 100 },
 };
@@ -170,17 +170,17 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
       { name: "lossy-tuned", label: "lossy-tuned", explanation: "As lossy, with the tokens that replace drafts tuned so that the text has a distribution of the same form.", source: "Tran-Thien 2023, An Optimal Lossy Variant of Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: 0, max: 1, integer: false, excluded: 'max' } }, lossy: true, head: null, hasBonus: false },
       { name: "chow", label: "chow", explanation: "Draft where the draft model is sure: its most likely token has at least 1 − α.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null, hasBonus: false },
       { name: "chow-log", label: "chow-log", explanation: "Draft where the draft model is sure: its entropy is at most α nats.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 1, range: { min: 0, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
-      { name: "diff", label: "diff", explanation: "Draft unless the target is surer: its most likely token has over α more than the draft model's.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.1, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null, hasBonus: false },
-      { name: "diff-log", label: "diff-log", explanation: "Draft unless the target is surer: its entropy is over α nats below the draft model's.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: 0, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
-      { name: "opt", label: "opt", explanation: "As diff, with α times the chance of a rejection: the best trade of quality for rejections.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: 0, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
-      { name: "opt-log", label: "opt-log", explanation: "As diff-log, with α times the chance of a rejection: the best trade of log-loss for rejections.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.5, range: { min: 0, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
+      { name: "diff", label: "diff", explanation: "Draft unless the target is surer: its most likely token has over α more than the draft model's.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.1, range: { min: -1, max: 1, integer: false } }, lossy: true, head: null, hasBonus: false },
+      { name: "diff-log", label: "diff-log", explanation: "Draft unless the target is surer: its entropy is over α nats below the draft model's.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: -Infinity, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
+      { name: "opt", label: "opt", explanation: "As diff, with α times the chance of a rejection: the best trade of quality for rejections.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: -Infinity, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
+      { name: "opt-log", label: "opt-log", explanation: "As diff-log, with α times the chance of a rejection: the best trade of log-loss for rejections.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.5, range: { min: -Infinity, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
       { name: "token-v1", label: "token-v1", explanation: "Keep the tokens that the draft model gives at least what the target gives its best one, less α.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null, hasBonus: false },
       { name: "token-v2", label: "token-v2", explanation: "Keep the tokens that the target gives at least what it gives its best one, less α.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null, hasBonus: false },
       { name: "token-v3", label: "token-v3", explanation: "Keep the tokens that the target gives at least 1 − α times what it gives its best one.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.3, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null, hasBonus: false },
       { name: "bild-star", label: "bild-star", explanation: "Draft where the target's log-loss on the draft model's distribution is at most α nats.", source: "Kim et al. 2023, Speculative Decoding with Big Little Decoder; as varied by Narasimhan et al., App. F.5", options: [], parameter: { symbol: "α", default: 3, range: { min: 0, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
       { name: "bild", label: "bild", explanation: "As bild-star, but drafts beyond α nats are rejected for certain, and a token of the target follows the last.", source: "Kim et al. 2023, Speculative Decoding with Big Little Decoder", options: [], parameter: { symbol: "α", default: 3, range: { min: 0, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: true },
       { name: "mentored", label: "mentored", explanation: "As many drafts are accepted as possible while the text’s distribution is within D nats of the target’s.", source: "Tran-Thien 2023, An Optimal Lossy Variant of Speculative Decoding", options: [], parameter: { symbol: "D", default: 0.1, range: { min: 0, max: Infinity, integer: false } }, lossy: true, head: null, hasBonus: false },
-      { name: "oracle-diff", label: "oracle-diff", explanation: "As diff, but drafts where the target is surer are rejected for certain: the oracle of sequential cascades.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.1, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null, hasBonus: false },
+      { name: "oracle-diff", label: "oracle-diff", explanation: "As diff, but drafts where the target is surer are rejected for certain: the oracle of sequential cascades.", source: "Narasimhan et al., Faster Cascades via Speculative Decoding", options: [], parameter: { symbol: "α", default: 0.1, range: { min: -1, max: 1, integer: false } }, lossy: true, head: null, hasBonus: false },
     ],
   },
   gate: {
@@ -195,6 +195,7 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
       { name: "sprinter", label: "sprinter", explanation: "A token skips verification while a trained head trusts the draft model by τ or more; the first that it does not is verified.", source: "Zhong et al., Algorithm 2", options: [], parameter: { symbol: "τ", default: 0.5, range: { min: 0, max: 1, integer: false } }, lossy: true, head: "gate" },
       { name: "token-cascade", label: "token-cascade", explanation: "A token skips verification where the draft model is sure, its most likely token having at least 1 − α; elsewhere the target writes it.", source: "Narasimhan et al., Algorithm 2 with eq. 2", options: [], parameter: { symbol: "α", default: 0.5, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null },
       { name: "sequence-cascade", label: "sequence-cascade", explanation: "The draft model writes the whole text, which is kept if the geometric mean of its tokens’ probabilities is at least 1 − α; or else the target writes it anew.", source: "Narasimhan et al., eq. 1", options: [], parameter: { symbol: "α", default: 0.5, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null },
+      { name: "sequence-product", label: "sequence-product", explanation: "As sequence-cascade, by the product of the probabilities, which falls with every token.", source: "Narasimhan et al., eq. 1", options: [], parameter: { symbol: "α", default: 0.5, range: { min: 0, max: 1, integer: false } }, lossy: true, head: null },
     ],
   },
   stopRule: {
