@@ -17,9 +17,12 @@ use super::goodput::{AcceptanceRate, ROW_COST};
 const LONGEST_CHAIN: usize = 64;
 /// Tokens of a simulated text.
 const SIMULATED: usize = 256;
-/// What a browser may be late by where others want its processor, in seconds. Patience is as generous as that because
-/// it ends with the first guess that comes: it costs time only where none does.
+/// What a browser's timers may be late by, in seconds.
+const TIMER: f64 = 0.002;
+/// The least patience over a link that is shorter than this, in seconds: as on the target's own machine. Drafts, timed
+/// while the target rests, take longer there while it computes, and a hold ends with the first guess that comes.
 const LATE: f64 = 0.02;
+const SHORT: f64 = 0.01;
 /// Sizes of a group that are thought of.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
@@ -116,9 +119,10 @@ impl Conditions {
     /// The fastest of some plans.
     fn fastest(&self, plan: impl Fn(usize, f64) -> Plan) -> (Plan, f64) {
         let plans = GROUPS.map(|group| {
-            // Twice what the first group behind a wrong guess takes: links are not even, and a draft takes longer while
-            // the target computes on the same processor.
-            let plan = plan(group, 2.0 * (self.round_trip + group as f64 * self.draft) + LATE);
+            // So long takes the first group behind a wrong guess, with room for a link that is not even.
+            let patience = 1.25 * self.round_trip + 1.5 * group as f64 * self.draft + TIMER;
+            let least = if self.round_trip < SHORT { LATE } else { 0.0 };
+            let plan = plan(group, patience.max(least));
             (plan, self.speed(plan, SIMULATED))
         });
         plans.into_iter().reduce(|best, next| if next.1 > best.1 { next } else { best }).unwrap_or((Plan::AT_ONCE, 1.0))

@@ -48,6 +48,8 @@ pub(super) struct GuessQueue {
     unmeasured: usize,
     /// Frames that came, modulo 256.
     heard: u8,
+    /// How many had when the pass under way began: what comes later waits for its end, which is not the link's doing.
+    taken: u8,
     patience: Duration,
     hold: Hold,
 }
@@ -77,6 +79,7 @@ impl GuessQueue {
             acceptance,
             unmeasured: 0,
             heard: 0,
+            taken: 0,
             patience: Duration::ZERO,
             hold: Hold::Due,
         })
@@ -133,6 +136,7 @@ impl GuessQueue {
     /// The guesses at the next tokens that are worth their rows, at most `most`: the edge's, or the server's own if
     /// those are more.
     pub(super) fn choose(&mut self, prices: Prices, most: usize) -> Vec<u32> {
+        self.taken = self.heard;
         let own = self.own.take().unwrap_or_default();
         let worth = self.worth(prices.row, most);
         self.judges_own = own.len() > self.ahead.len();
@@ -192,9 +196,9 @@ impl GuessQueue {
         }
     }
 
-    /// Frames that came, modulo 256.
+    /// Frames that had come when the pass under way began, modulo 256.
     pub(super) fn heard(&self) -> u8 {
-        self.heard
+        self.taken
     }
 
     /// How long the next pass is to be held; asked once a pass.
