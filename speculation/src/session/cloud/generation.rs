@@ -387,7 +387,7 @@ impl Generation {
             Writer::Target(None) => (0, false),
             Writer::Target(Some(queue)) => {
                 queue.written(&ids, judgement.accepted, guesses.len());
-                (queue.heard(), queue.judged_own())
+                (queue.taken(), queue.judged_own())
             }
         };
         self.cached = self.committed.len() + accepted;

@@ -197,7 +197,7 @@ impl GuessQueue {
     }
 
     /// Frames that had come when the pass under way began, modulo 256.
-    pub(super) fn heard(&self) -> u8 {
+    pub(super) fn taken(&self) -> u8 {
         self.taken
     }
 

@@ -46,6 +46,19 @@ fn pass(session: &mut CloudSession) -> Pass {
     }
 }
 
+/// The edge takes the time between the two for the link's and the pass's.
+#[test]
+fn what_comes_during_a_pass_is_heard_by_the_next() {
+    let mut session = begun();
+    let first = pass(&mut session);
+    session.handle_frame(&guesses(1, 1, 0, &[TEXT[0]]));
+    run_pass(&mut session, &first);
+    assert_eq!(tokens(&mut session).heard, 0);
+    let second = pass(&mut session);
+    run_pass(&mut session, &second);
+    assert_eq!(tokens(&mut session).heard, 1);
+}
+
 #[test]
 fn a_pass_judges_what_is_at_hand_and_writes_what_the_target_chooses() {
     let mut session = begun();
