@@ -367,7 +367,8 @@ proptest! {
         let texts = Texts { draft: target.draft(1.0), target, ..base };
         let room = context as usize - PROMPT.len();
         let mut pair = pair(&texts, context, &eos);
-        let run: Run = pair.generate(&PROMPT, &settings(&texts, Gate::SequenceCascade { alpha, confidence }, seed, length));
+        let gate = Gate::SequenceCascade { alpha, confidence };
+        let run: Run = pair.generate(&PROMPT, &settings(&texts, gate, seed, length));
         let most = room.min(length as usize);
         let [own, other] = [&texts.draft, &texts.target].map(|model| model.greedy(&PROMPT, most, &eos));
         let mut prefix = PROMPT.to_vec();

@@ -9,8 +9,8 @@
 //! opt     max q < max p − α·TV(p, q̂)       opt-log     H(p) < H(q) − α·TV(p, q̂)          (eqs 10, 28)
 //! ```
 //!
-//! Below 0 α draws the last four and oracle-diff to the target. At −1 diff defers everywhere: the right end of Figure 2.
-//! Chow's rules have that end at 0.
+//! Below 0 α draws the last four and oracle-diff to the target. At −1 diff defers everywhere: the right end of Figure
+//! 2. Chow's rules have that end at 0.
 //!
 //! How sure the models are is measured unscaled, but what a rejection costs, TV, after S(·) (App. C.1). A draft
 //! is rejected with probability δ·TV(p, q̂) (Lemma 3).
