@@ -26,7 +26,7 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
     ...['rule', 'gate'],
     ...['scheme', 'code', 'supportSize', 'latticeResolution'],
-    ...['draftLength', 'maxInFlight', 'bitBudget', 'stopRule', 'adaptiveMode'],
+    ...['draftTemperature', 'draftLength', 'maxInFlight', 'bitBudget', 'stopRule', 'adaptiveMode'],
   ]);
 
   await page.locator('#round-trip').focus();
