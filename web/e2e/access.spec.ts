@@ -25,8 +25,8 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
     ...['rule', 'gate'],
-    ...['scheme', 'code', 'supportSize', 'latticeResolution'],
-    ...['draftTemperature', 'draftLength', 'maxInFlight', 'bitBudget', 'stopRule', 'adaptiveMode'],
+    ...['scheme', 'code', 'draftTemperature', 'supportSize', 'latticeResolution'],
+    ...['draftLength', 'maxInFlight', 'bitBudget', 'stopRule', 'adaptiveMode'],
   ]);
 
   await page.locator('#round-trip').focus();
