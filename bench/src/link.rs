@@ -1,8 +1,8 @@
 //! `cargo xtask bench link`: tables and curves of what `web/e2e/link/bench.mjs` measured.
 //!
 //! ```text
-//! link ahead FOLDER       reads FOLDER/ahead-measured.json and FOLDER/ahead-shared-measured.json, which
-//!                         `web/e2e/link/ahead.mjs` wrote
+//! link ahead FOLDER       reads ahead-measured.json, ahead-real-draft-measured.json and ahead-shared-measured.json of
+//!                         FOLDER, which `web/e2e/link/ahead.mjs` wrote
 //! link report FOLDER      reads FOLDER/link-measured.json
 //! ```
 
@@ -27,9 +27,11 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let folder = Path::new(folder);
     let read = |file: &str| Ok::<Value, Failure>(serde_json::from_str(&fs::read_to_string(folder.join(file))?)?);
     if what == "ahead" {
-        let (apart, shared) = (read("ahead-measured.json")?, read("ahead-shared-measured.json")?);
-        let text = ahead::report(&apart, &shared)?;
-        return report::write(folder, "ahead", &text, json!({ "apart": apart, "shared": shared }), None);
+        let (apart, real_draft) = (read("ahead-measured.json")?, read("ahead-real-draft-measured.json")?);
+        let shared = read("ahead-shared-measured.json")?;
+        let text = ahead::report(&apart, &real_draft, &shared)?;
+        let measured = json!({ "apart": apart, "realDraft": real_draft, "shared": shared });
+        return report::write(folder, "ahead", &text, measured, None);
     }
     let measured = read("link-measured.json")?;
     let links = array(&measured["links"]).map(Link::read).collect::<Result<Vec<_>, _>>()?;

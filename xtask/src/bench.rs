@@ -125,8 +125,8 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
         process::find_on_path("taskset").is_some(),
         "this measurement gives server and browser a core each with `taskset`: install util-linux"
     );
-    for cores in [Cores::Apart, Cores::Shared] {
-        ahead(workspace, &binary, &page, folder, quick, cores, &interrupt)?;
+    for pairs in [Pairs::SmallDraft { quick }, Pairs::RealDraft, Pairs::OneMachine] {
+        ahead(workspace, &binary, &page, folder, pairs, &interrupt)?;
     }
     program(workspace, Bench::Link, &["ahead"], folder)?;
     let mut serve = server::command(workspace, &binary, address, &package);
@@ -139,19 +139,43 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     program(workspace, Bench::Link, &["report"], folder)
 }
 
-/// What the server and the browser of a measurement run on.
+/// What is measured of drafting ahead.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Cores {
-    /// A core each, as two machines have theirs.
-    Apart,
-    /// The same, as on the machine of someone who tries it.
-    Shared,
+enum Pairs {
+    /// The built-in draft before targets of three sizes, over all links; server and browser have a core each, as two
+    /// machines have theirs.
+    SmallDraft { quick: bool },
+    /// A draft of a real size, over all round trips.
+    RealDraft,
+    /// Server and browser share their cores, as on the machine of someone who tries it; over the nearest link.
+    OneMachine,
 }
 
-impl Cores {
-    /// The command, held to a core of its own.
+impl Pairs {
+    /// What each is called, its target and its draft: sizes of grown models, `None` of built-in ones.
+    fn models(self) -> &'static [(&'static str, Option<&'static str>, Option<&'static str>)] {
+        match self {
+            Self::RealDraft => &[("1.1B, draft 135M", Some("1.1B"), Some("135M"))],
+            _ => &[("built-in", None, None), ("135M", Some("135M"), None), ("1.1B", Some("1.1B"), None)],
+        }
+    }
+
+    /// Where the measurements go, and how `ahead.mjs` is told what to measure.
+    fn file_and_form(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Self::SmallDraft { quick } => ("ahead-measured.json", quick.then_some("quick")),
+            Self::RealDraft => ("ahead-real-draft-measured.json", Some("trips")),
+            Self::OneMachine => ("ahead-shared-measured.json", Some("near")),
+        }
+    }
+
+    fn has_core_each(self) -> bool {
+        self != Self::OneMachine
+    }
+
+    /// The command, held to a core of its own where each end has one.
     fn hold(self, command: Command, core: usize) -> Command {
-        if self == Self::Shared {
+        if !self.has_core_each() {
             return command;
         }
         let mut held = Command::new("taskset");
@@ -162,35 +186,35 @@ impl Cores {
     }
 }
 
-/// Never waiting against the server alone, of targets of several sizes; where the cores are shared, over the nearest
-/// link.
+/// Never waiting against the server alone.
 fn ahead(
     workspace: &Workspace,
     binary: &Path,
     page: &Page<'_>,
     folder: &Path,
-    quick: bool,
-    cores: Cores,
+    pairs: Pairs,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    let mut targets = vec![("built-in", None)];
-    for size in ["135M", "1.1B"] {
-        targets.push((size, Some(pair::grow(workspace, "target", size)?)));
-    }
     let (mut servers, mut names) = (Vec::new(), Vec::new());
-    for (name, target) in targets {
+    for &(name, target, draft) in pairs.models() {
+        let mut models = Vec::new();
+        for (role, flag, size) in [("target", "--target", target), ("draft", "--draft", draft)] {
+            if let Some(size) = size {
+                models.push((flag, pair::grow(workspace, role, size)?));
+            }
+        }
         let mut urls = Vec::new();
         for own_draft in ["off", "auto"] {
             let address = server::free_address(0)?;
             let mut serve = server::command(workspace, binary, address, &workspace.web().join("npm"));
             serve.args(["--own-draft", own_draft]);
-            if let Some(target) = &target {
-                serve.arg("--target").arg(target);
+            for (flag, file) in &models {
+                serve.arg(flag).arg(file);
             }
-            if cores == Cores::Apart {
+            if pairs.has_core_each() {
                 serve.args(["--threads", "1"]);
             }
-            let mut server = Running::start(&mut cores.hold(serve, 0))?;
+            let mut server = Running::start(&mut pairs.hold(serve, 0))?;
             server::wait_until_healthy(&mut server, address, interrupt)?;
             servers.push(server);
             urls.push(format!("http://{address}"));
@@ -198,12 +222,9 @@ fn ahead(
         names.push(format!("{name}={}", urls.join(",")));
     }
     let mut measure = page.node("e2e/link/ahead.mjs");
-    let (file, form) = match cores {
-        Cores::Apart => ("ahead-measured.json", quick.then_some("quick")),
-        Cores::Shared => ("ahead-shared-measured.json", Some("near")),
-    };
+    let (file, form) = pairs.file_and_form();
     measure.arg(folder.join(file)).args(names).args(form).env("CHROMIUM_PATH", chromium::browser()?);
-    Running::start(&mut cores.hold(measure, 1))?.wait(interrupt).context("measuring in Chromium failed")?;
+    Running::start(&mut pairs.hold(measure, 1))?.wait(interrupt).context("measuring in Chromium failed")?;
     interrupt.ensure_not_raised()
 }
 

@@ -45,7 +45,7 @@ Usage: cargo xtask <command>
       edge [quick]     decoding in Chromium beside wllama's and candle's, on random weights in the shapes of drafts,
                        which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
       link [quick]     the page against the server alone in Chromium, over emulated rates and round trips, with targets
-                       of three sizes: two hours, quick half of one; 1.3 GB of disk
+                       of three sizes: one and a half hours, quick half of one; 1.3 GB of disk
       native [quick]   the server's passes on this processor beside llama.cpp's and candle's, on random weights in
                        real shapes, which take 2 GB of disk; twenty minutes, and the first time as many to build
                        the others from PyPI and crates.io

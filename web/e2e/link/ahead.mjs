@@ -1,8 +1,9 @@
-// node e2e/link/ahead.mjs FILE NAME=ALONE,HELPED... [quick] [near]
+// node e2e/link/ahead.mjs FILE NAME=ALONE,HELPED... [quick|near|trips]
 //
 // Never waiting against the server alone, in Chromium, over emulated links: a part of `cargo xtask bench link`. For each
 // target there are two servers, one that drafts nothing itself (ALONE) and one that does (HELPED). Every way writes the
-// same tokens for the same prompts, taking turns. `near` measures the nearest link only. Writes FILE.
+// same tokens for the same prompts, taking turns. `near` measures the nearest link only, `trips` all round trips at one
+// rate. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
@@ -11,24 +12,32 @@ import { chromiumArgs, chromiumPath } from '../chromium.mjs';
 const [file, ...rest] = process.argv.slice(2);
 const quick = rest.includes('quick');
 const near = rest.includes('near');
+const trips = rest.includes('trips');
 const targets = rest.filter((argument) => argument.includes('='));
 const prompts = [
   'Once upon a time there was a little',
   'The old man went to the river and',
   'A girl and her dog found',
 ];
-const megabits = quick || near ? [10] : [0.1, 1, 10, 100];
+// The fastest link comes first: who waits for it loses more over each that follows.
+const megabits = quick || near || trips ? [10] : [100, 10, 1, 0.1];
 const roundTrips = near ? [2] : quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
 const maxNewTokens = 64;
+/** The prompts are gone through until a link took so long, and so often at most. */
+const enoughMs = 8000;
+const repeats = 4;
+/** The rate at which every way is tried over every round trip, be it ever so slow. */
+const alwaysMegabits = 10;
 
 const ways = [
   { name: 'alone', helped: false, options: { mode: 'cloud-only' } },
   { name: 'ahead', helped: false, options: { scheme: 'ahead' } },
-  { name: 'rounds of 4', helped: false, options: { scheme: 'coupled', draftLength: 4 } },
+  { name: 'rounds of 4', helped: false, options: { scheme: 'coupled', draftLength: 4 }, waits: true },
   {
     name: 'rounds of 2, 4 in flight',
     helped: false,
     options: { scheme: 'coupled', draftLength: 2, maxInFlight: 4 },
+    waits: true,
   },
   { name: 'own drafts', helped: true, options: { mode: 'cloud-only' } },
   { name: 'ahead and own drafts', helped: true, options: { scheme: 'ahead' } },
@@ -39,12 +48,14 @@ const ways = [
     helped: false,
     options: { scheme: 'ahead', groupSize: 4 },
     waits: true,
+    patient: true,
   },
   {
     name: 'plan: in turn, groups of 4',
     helped: false,
     options: { scheme: 'ahead', groupSize: 4, lead: 4 },
     waits: true,
+    patient: true,
   },
 ];
 
@@ -78,8 +89,8 @@ try {
       }),
     );
     const open = { uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 };
-    const run = ({ helped, options, waits }, prompt, seed, link) => {
-      const patience = waits ? { patience: 1.25 * link.roundTripMs + 60 } : {};
+    const run = ({ helped, options, patient }, prompt, seed, link) => {
+      const patience = patient ? { patience: 1.25 * link.roundTripMs + 60 } : {};
       const asked = { ...options, ...patience, seed, maxNewTokens };
       return pages[helped ? 1 : 0].evaluate(generate, [prompt, asked, link]);
     };
@@ -87,18 +98,29 @@ try {
     for (const way of ways) await run(way, prompts[0], 100, open);
 
     const links = [];
+    measured.push({ name, links });
+    // The fastest rate at which a way took more than twice as long as the server alone: it is tried once over longer
+    // round trips, and not at slower rates.
+    const hopeless = new Map();
     for (const roundTripMs of roundTrips) {
       for (const rate of megabits) {
         const bits = rate * 1e6;
         const link = { uplinkBitsPerSecond: bits, downlinkBitsPerSecond: bits, roundTripMs };
         const runs = ways.map(() => []);
-        for (const [seed, prompt] of prompts.entries()) {
-          let text;
+        const began = performance.now();
+        for (let round = 0; round < repeats * prompts.length; round++) {
+          if (round >= prompts.length && performance.now() - began > enoughMs) break;
+          let first;
           for (const [index, way] of ways.entries()) {
-            const summary = await run(way, prompt, seed + 1, link);
-            text ??= summary.text;
-            if (summary.text !== text) throw new Error(`${way.name} wrote another text at ${roundTripMs} ms`);
+            const isHopeless = rate <= hopeless.get(way);
+            if (isHopeless && (round > 0 || rate !== alwaysMegabits)) continue;
+            const summary = await run(way, prompts[round % prompts.length], round + 1, link);
+            first ??= summary;
+            if (summary.text !== first.text) {
+              throw new Error(`${way.name} wrote another text at ${roundTripMs} ms`);
+            }
             runs[index].push(Object.fromEntries(kept.map((key) => [key, summary[key]])));
+            if (way.waits && !isHopeless && summary.elapsedMs > 2 * first.elapsedMs) hopeless.set(way, rate);
           }
         }
         links.push({
@@ -106,13 +128,16 @@ try {
           roundTripMs,
           ways: ways.map(({ name }, i) => ({ name, runs: runs[i] })),
         });
+        // All that there is so far: who ends it early has that.
+        writeFileSync(
+          file,
+          `${JSON.stringify({ browser: browser.version(), targets: measured }, null, 1)}\n`,
+        );
         console.error(`${name}: ${rate} Mbit/s, ${roundTripMs} ms`);
       }
     }
-    measured.push({ name, links });
     await Promise.all(pages.map((page) => page.close()));
   }
-  writeFileSync(file, `${JSON.stringify({ browser: browser.version(), targets: measured }, null, 1)}\n`);
 } finally {
   await browser.close();
 }
