@@ -13,7 +13,7 @@ use outrider_speculation::{
         driver::{DraftModel, DriveError, Driver, Notice, Platform, Socket},
         edge::{Committed, DraftInfo, EdgeError, EdgeSession, EndReason, Settings, StartError},
     },
-    study::statistics::Statistics,
+    study::{link::Link, statistics::Statistics},
 };
 use tokio::{sync::watch, task, time};
 use tokio_tungstenite::tungstenite::{
@@ -30,6 +30,9 @@ use crate::{
 };
 
 pub use outrider_speculation::session::driver::Retry;
+
+/// What the runtime's timers may be late by.
+const TIMER: Duration = Duration::from_millis(2);
 
 /// Why a native edge has failed.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +135,56 @@ impl Transport {
         });
         Some(Self { incoming: Box::new(from_cloud), outgoing: Box::new(to_cloud.sink_map_err(|_| ())) })
     }
+}
+
+impl Transport {
+    /// The same over an emulated link: what is sent arrives as late as the link says. Within a runtime.
+    pub fn over(self, uplink: Link, downlink: Link) -> Self {
+        let (to_link, from_edge) = mpsc::unbounded();
+        let mut outgoing = self.outgoing;
+        let mut sent = delayed(from_edge, uplink);
+        tokio::spawn(async move {
+            while let Some(bytes) = sent.next().await {
+                if outgoing.send(bytes).await.is_err() {
+                    return;
+                }
+            }
+            let _ = outgoing.close().await;
+        });
+        let incoming = delayed(self.incoming, downlink);
+        Self { incoming: Box::new(incoming), outgoing: Box::new(to_link.sink_map_err(|_| ())) }
+    }
+}
+
+/// What a link gives of what is handed over to it, when it arrives.
+fn delayed(
+    mut from: impl Stream<Item = Vec<u8>> + Send + Unpin + 'static,
+    mut link: Link,
+) -> mpsc::UnboundedReceiver<Vec<u8>> {
+    let (on_link, mut under_way) = mpsc::unbounded();
+    let (arrived, to) = mpsc::unbounded();
+    let origin = Instant::now();
+    tokio::spawn(async move {
+        while let Some(bytes) = from.next().await {
+            let at = origin + link.arrival(origin.elapsed(), bytes.len());
+            if on_link.unbounded_send((at, bytes)).is_err() {
+                return;
+            }
+        }
+    });
+    tokio::spawn(async move {
+        while let Some((at, bytes)) = under_way.next().await {
+            // A timer may be later than some links take altogether.
+            time::sleep_until(at.checked_sub(TIMER).unwrap_or(at).into()).await;
+            while Instant::now() < at {
+                task::yield_now().await;
+            }
+            if arrived.unbounded_send(bytes).is_err() {
+                return;
+            }
+        }
+    });
+    to
 }
 
 impl Socket for Transport {
@@ -269,5 +322,30 @@ impl<'a> NativeEdge<'a> {
     /// Says goodbye.
     pub async fn close(mut self) {
         self.driver.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rate and delay by hand: 100 bytes at 80 kbit/s leave after 10 ms, the next 100 after 20, and both are 30 ms on
+    /// their way.
+    #[tokio::test]
+    async fn what_is_sent_over_a_link_arrives_whole_in_order_and_never_early() {
+        let mut link = Link::unlimited();
+        link.configure(Some(80_000.0), Duration::from_millis(30));
+        let (to, from) = mpsc::unbounded();
+        let began = Instant::now();
+        let mut arriving = delayed(from, link);
+        for first in 0..2u8 {
+            to.unbounded_send(vec![first; 100]).unwrap();
+        }
+        drop(to);
+        for (first, least) in [(0, 40), (1, 50)] {
+            assert_eq!(arriving.next().await, Some(vec![first; 100]));
+            assert!(began.elapsed() >= Duration::from_millis(least), "{first} after {:?}", began.elapsed());
+        }
+        assert_eq!(arriving.next().await, None, "the end arrives, too");
     }
 }

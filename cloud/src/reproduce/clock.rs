@@ -71,10 +71,15 @@ impl Clock {
         self.pass * tokens as f64
     }
 
-    fn crossing(&self, bits: usize) -> f64 {
+    /// The link, in either direction.
+    pub fn link(&self) -> Link {
         let mut link = Link::unlimited();
         link.configure(self.bits_per_second, Duration::from_secs_f64(self.delay));
-        link.arrival(Duration::ZERO, bits.div_ceil(8)).as_secs_f64()
+        link
+    }
+
+    fn crossing(&self, bits: usize) -> f64 {
+        self.link().arrival(Duration::ZERO, bits.div_ceil(8)).as_secs_f64()
     }
 }
 

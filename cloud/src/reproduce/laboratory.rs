@@ -4,13 +4,19 @@ use std::{hint::black_box, time::Instant};
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, ElementType, Model};
+use outrider_report::estimate::Estimate;
 use outrider_speculation::{
     sample,
     session::{edge::Mode, options::DraftingOptions},
+    study::statistics::RoundRecord,
 };
+use serde_json::{Value, json};
 use tokio::{runtime::Handle, task};
 
-use super::sessions::{Failure, Pair, Session};
+use super::{
+    clock::{Clock, Sent},
+    sessions::{Failure, Pair, Session},
+};
 use crate::{
     pair::PairPaths,
     random_models::{SMOLLM_135M, Shape, TINYLLAMA},
@@ -21,6 +27,8 @@ const CACHED: usize = 128;
 const REPEATS: usize = 9;
 /// Rows of a timed pass that judges.
 const ROWS: usize = 9;
+/// Texts that are written in real time.
+const REAL_TEXTS: usize = 4;
 
 /// Seconds of passes of a model.
 #[derive(Debug, Clone, Copy)]
@@ -103,6 +111,30 @@ impl Laboratory {
         task::block_in_place(|| self.runtime.block_on(sessions))
     }
 
+    /// Some of the same over the link of a clock, in real time, beside what the clock says of them if it is told what
+    /// passes of this pair take.
+    ///
+    /// # Errors
+    /// If options are out of range, or a session fails.
+    pub fn for_real(
+        &self,
+        options: &DraftingOptions,
+        sampling: SamplingParameters,
+        tokens: u32,
+        clock: Clock,
+    ) -> Result<ForReal, Failure> {
+        self.say("in real time over the emulated link");
+        let (draft, target) = (time(&self.pair.draft)?, time(&self.target)?);
+        let clock = Clock { draft: draft.pass, pass: target.pass, row: target.row, ..clock };
+        let prompts = self.pair.prompts(self.prompts)?;
+        let prompts = &prompts[..prompts.len().min(REAL_TEXTS)];
+        let mode = Mode::Speculative(options.speculation()?);
+        let link = clock.link();
+        let sessions = self.pair.generate_over(Some(&link), prompts, &mode, sampling, tokens);
+        let sessions = task::block_in_place(|| self.runtime.block_on(sessions))?;
+        Ok(ForReal::of(&sessions, clock))
+    }
+
     /// What both models say of each position of each paragraph of a text that neither wrote.
     ///
     /// # Errors
@@ -133,9 +165,58 @@ impl Laboratory {
             return Ok(times);
         }
         self.say("timing passes of 135M and 1.1B weights");
-        let times = Times { small: time(&SMOLLM_135M)?, large: time(&TINYLLAMA)? };
+        let times = Times { small: time(&random(&SMOLLM_135M)?)?, large: time(&random(&TINYLLAMA)?)? };
         self.times = Some(times);
         Ok(times)
+    }
+}
+
+/// Texts that were written in real time, and what the clock says of them.
+#[derive(Debug, Clone, Copy)]
+pub struct ForReal {
+    texts: usize,
+    /// Seconds of all rounds but the first, in which both models read the prompt.
+    seconds: f64,
+    /// Over those that the clock says.
+    ratio: Estimate,
+    clock: Clock,
+}
+
+impl ForReal {
+    fn of(sessions: &[Session], clock: Clock) -> Self {
+        let seconds = |session: &Session| -> (f64, f64) {
+            let rounds = session.rounds.get(1..).unwrap_or_default();
+            let real = rounds.iter().map(|round| (round.draft_ms + round.round_trip_ms) / 1e3).sum();
+            // What crosses the link are frames.
+            let sent = |round: &RoundRecord| Sent {
+                drafts: round.drafted.len(),
+                up: round.uplink_bits,
+                down: round.downlink_bits,
+            };
+            (real, clock.spend(rounds.iter().map(sent)).total())
+        };
+        let pairs: Vec<_> = sessions.iter().map(seconds).collect();
+        let seconds = pairs.iter().map(|(real, _)| real).sum();
+        Self { texts: sessions.len(), seconds, ratio: Estimate::of(&pairs), clock }
+    }
+
+    /// In a sentence.
+    pub fn told(&self, setting: &str) -> String {
+        let Self { texts, seconds, ratio, clock } = self;
+        format!(
+            "\nIn real time over the emulated link, {setting}, {texts} texts with this pair's own passes (a draft {:.2} ms, a \
+             pass {:.2} ms + {:.2} ms a draft): {seconds:.2} s, {:.3} ± {:.3} of what the clock says of the same rounds.\n",
+            1e3 * clock.draft,
+            1e3 * clock.pass,
+            1e3 * clock.row,
+            ratio.value,
+            ratio.error,
+        )
+    }
+
+    /// For JSON.
+    pub fn numbers(&self) -> Value {
+        json!({ "texts": self.texts, "seconds": self.seconds, "ofTheClock": self.ratio })
     }
 }
 
@@ -147,10 +228,14 @@ pub fn probabilities(logits: &[f32], temperature: f32) -> Result<Vec<f64>, Failu
     Ok(sample::transform(logits, &SamplingParameters { temperature, top_k: 0, top_p: 1.0 })?)
 }
 
-fn time(shape: &Shape) -> Result<PassTimes, Failure> {
+fn random(shape: &Shape) -> Result<Model, Failure> {
     let stored = shape.model(ElementType::Q8_0).ok_or("there are no random weights in Q8_0")?;
-    let model = stored.into_model()?;
-    let text: Vec<u32> = (0..(CACHED + ROWS) as u32).map(|index| 300 + index * 37 % 1000).collect();
+    Ok(stored.into_model()?)
+}
+
+fn time(model: &Model) -> Result<PassTimes, Failure> {
+    let vocabulary = model.config().vocab_size as u32;
+    let text: Vec<u32> = (0..(CACHED + ROWS) as u32).map(|index| index * 37 % vocabulary).collect();
     let mut cache = model.new_cache();
     model.forward(&mut [Chunk { cache: &mut cache, tokens: &text[..CACHED], positions: &[] }])?;
     let mut median = |rows: usize| -> Result<f64, Failure> {

@@ -7,7 +7,10 @@ use outrider_speculation::{
         cloud::TargetInfo,
         edge::{Mode, Origin, Settings, Speculation},
     },
-    study::statistics::{RoundRecord, Statistics},
+    study::{
+        link::Link,
+        statistics::{RoundRecord, Statistics},
+    },
 };
 
 use crate::{
@@ -102,9 +105,21 @@ impl Pair {
         sampling: SamplingParameters,
         max_new_tokens: u32,
     ) -> Result<Vec<Session>, Failure> {
+        self.generate_over(None, prompts, mode, sampling, max_new_tokens).await
+    }
+
+    /// The same, each session over an emulated link of its own, in real time, if there is one.
+    pub async fn generate_over(
+        &self,
+        link: Option<&Link>,
+        prompts: &[Vec<u32>],
+        mode: &Mode,
+        sampling: SamplingParameters,
+        max_new_tokens: u32,
+    ) -> Result<Vec<Session>, Failure> {
         let mut sessions = Vec::new();
         for (prompt, seed) in prompts.iter().zip(1..) {
-            let mut edge = self.greet().await?;
+            let mut edge = self.greet(link).await?;
             let settings = Settings { mode: mode.clone(), sampling, seed, max_new_tokens };
             sessions.push(generation(&mut edge, prompt, &settings).await?);
             edge.close().await;
@@ -119,7 +134,7 @@ impl Pair {
         speculation: &Speculation,
     ) -> Result<Vec<Session>, Failure> {
         let mut generations = Vec::new();
-        let mut edge = self.greet().await?;
+        let mut edge = self.greet(None).await?;
         for (prompt, seed) in prompts.iter().zip(1..) {
             let mode = Mode::Speculative(speculation.clone());
             let settings = Settings { mode, sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
@@ -130,13 +145,17 @@ impl Pair {
     }
 
     /// A session that is about to begin.
-    async fn greet(&self) -> Result<NativeEdge<'_>, Failure> {
+    async fn greet(&self, link: Option<&Link>) -> Result<NativeEdge<'_>, Failure> {
         // A closed session gives its slot back a little later.
         let transport = loop {
             match Transport::local(&self.engine, self.target.clone()) {
                 Some(transport) => break transport,
                 None => tokio::task::yield_now().await,
             }
+        };
+        let transport = match link {
+            Some(link) => transport.over(link.clone(), link.clone()),
+            None => transport,
         };
         Ok(NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?)
     }

@@ -11,7 +11,7 @@ use outrider_report::{
     files::Report,
 };
 use outrider_speculation::session::options::{DraftingOptions, SchemeName, numbers};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     clock::{Clock, Sent},
@@ -30,6 +30,8 @@ const STEP_SIZE: f64 = 0.001;
 const BITS_PER_SECOND: f64 = 1e6;
 const TOKENS: u32 = 64;
 const MOST_CURVES: usize = 4;
+/// Of what is run in real time.
+const REAL_TEMPERATURE: f32 = 0.6;
 
 /// What is swept over temperature.
 struct Setting {
@@ -108,6 +110,9 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
         }
         points.push(line);
     }
+    let (first, temperature) = (&settings[0], REAL_TEMPERATURE);
+    let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
+    let real = laboratory.for_real(&first.options, sampling, TOKENS, clock)?;
     let kinds: &[Kind] = if resampling { &[LATENCY, RESAMPLING] } else { &[LATENCY] };
     let text = format!(
         "Texts of {TOKENS} tokens; ± is one standard error over prompts. A draft takes {:.1} ms and a pass {:.1} ms + \
@@ -135,6 +140,7 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
     }
     let panels: Vec<Panel> =
         kinds.iter().flat_map(|kind| schemes.iter().map(|&scheme| panel(kind, scheme, &lines))).collect();
+    let told = real.told(&format!("{} at T = {temperature}", first.name));
     let numbers = settings.iter().zip(&points).map(|(setting, line)| {
         let points = line.iter().zip(TEMPERATURES).map(|(point, temperature)| {
             json!({ "temperature": temperature, "latency": point.latency, "resampling": point.resampling })
@@ -142,8 +148,8 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
         json!({ "setting": setting.name, "points": points.collect::<Vec<_>>() })
     });
     Ok(Report {
-        text: text + &tables.join("\n"),
-        numbers: Value::Array(numbers.collect()),
+        text: text + &tables.join("\n") + &told,
+        numbers: json!({ "settings": numbers.collect::<Vec<_>>(), "inRealTime": real.numbers() }),
         svg: Some(curves::svg(&panels)),
     })
 }
