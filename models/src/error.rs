@@ -16,17 +16,42 @@ pub enum LoadError {
         /// The path as it was given.
         path: String,
     },
+    /// A folder without a whole checkpoint.
+    #[error("{path}: no model.safetensors with a config.json; {found}")]
+    IncompleteFolder {
+        /// The folder.
+        path: String,
+        /// What is there.
+        found: String,
+    },
     /// The first four bytes are not `GGUF`.
     #[error("not a GGUF file: magic bytes {found:02x?}")]
     NotGguf {
         /// The four bytes found.
         found: [u8; 4],
     },
-    /// A GGUF version other than 2 and 3 (or a big-endian file).
+    /// A GGUF version other than 2 and 3.
     #[error("GGUF version {found} is not supported (2 and 3 are)")]
     GgufVersion {
-        /// The version found, read as little-endian.
+        /// The version found.
         found: u32,
+    },
+    /// A GGUF file for processors of the other byte order.
+    #[error("a big-endian GGUF file; little-endian ones are read")]
+    BigEndian,
+    /// One of the files that a model is split into.
+    #[error("a part of a GGUF file that is split into {parts}; `gguf-split --merge` makes one of them")]
+    SplitGguf {
+        /// How many there are.
+        parts: u64,
+    },
+    /// Bytes between two tensors, or behind the last, that belong to none: what is stored is not what is declared.
+    #[error("{bytes} bytes behind tensor {name} belong to no tensor: its type or shape is not as declared")]
+    Gap {
+        /// The tensor before them.
+        name: String,
+        /// How many they are.
+        bytes: u64,
     },
     /// The file ends before what it announces.
     #[error("{what} at byte {offset} needs {needed} bytes, {remaining} remain")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
-use tokenizers::DecoderWrapper;
+use tokenizers::{DecoderWrapper, Encoding, PostProcessor, PostProcessorWrapper, Token};
 
 use crate::error::{EncodeError, LoadError};
 
@@ -13,6 +13,8 @@ pub struct Tokenizer {
     bytes: Bytes,
     vocab_size: usize,
     fingerprint: [u8; 32],
+    /// The ids that its template puts before a text, if it has one.
+    beginning: Option<Vec<u32>>,
 }
 
 impl Tokenizer {
@@ -21,17 +23,20 @@ impl Tokenizer {
     /// # Errors
     /// [`LoadError::Tokenizer`] with the parser's message.
     pub fn from_bytes(json: &[u8]) -> Result<Self, LoadError> {
-        let inner = tokenizers::Tokenizer::from_bytes(json).map_err(|error| LoadError::Tokenizer(error.to_string()))?;
+        let refused = |error: tokenizers::Error| LoadError::Tokenizer(error.to_string());
+        let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(refused)?;
+        // Limits of a training run, which are none of a prompt's.
+        inner.with_truncation(None).map_err(refused)?.with_padding(None);
+        let beginning = beginning(&inner);
         let entries: BTreeSet<(u32, String)> =
             inner.get_vocab(true).into_iter().map(|(token, id)| (id, token)).collect();
         let vocab_size = entries.last().map_or(0, |(id, _)| *id as usize + 1);
         let fingerprint = fingerprint(&entries);
         let bytes = Bytes::of(&inner);
-        Ok(Self { inner, bytes, vocab_size, fingerprint })
+        Ok(Self { inner, bytes, vocab_size, fingerprint, beginning })
     }
 
-    /// The token ids of `text`. No token is added at either end: callers put the model's first token
-    /// themselves. Special tokens that are spelled out in `text` become their ids, as in the reference
+    /// The token ids of `text`. No token is added at either end. Special tokens that are spelled out in `text` become their ids, as in the reference
     /// implementation; text that is not trusted should not reach this function with them in it.
     ///
     /// # Errors
@@ -41,12 +46,13 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// The ids of a prompt: the model's begin-of-sequence token, if it has one, then the text's.
+    /// The ids of a prompt: what the tokenizer's template puts before a text, or without one the model's
+    /// begin-of-sequence token, if it has one; then the text's.
     ///
     /// # Errors
     /// As for [`encode`](Self::encode).
     pub fn encode_prompt(&self, bos: Option<u32>, text: &str) -> Result<Vec<u32>, EncodeError> {
-        let mut ids: Vec<u32> = bos.into_iter().collect();
+        let mut ids = self.beginning.clone().unwrap_or_else(|| bos.into_iter().collect());
         ids.extend(self.encode(text)?);
         Ok(ids)
     }
@@ -125,6 +131,22 @@ impl Tokenizer {
         // A decoder fails only on a malformed configuration, for which there is no text to give.
         self.inner.decode(ids, true).unwrap_or_default()
     }
+}
+
+/// The ids that a template puts before a text.
+fn beginning(tokenizer: &tokenizers::Tokenizer) -> Option<Vec<u32>> {
+    let template = match tokenizer.get_post_processor()? {
+        PostProcessorWrapper::Template(template) => template,
+        PostProcessorWrapper::Sequence(sequence) => sequence.as_ref().iter().find_map(|processor| match processor {
+            PostProcessorWrapper::Template(template) => Some(template),
+            _ => None,
+        })?,
+        _ => return None,
+    };
+    let ids = |encoding: Encoding| encoding.get_ids().to_vec();
+    let (one, text) = (Encoding::from_tokens(vec![Token::new(u32::MAX, String::new(), (0, 0))], 0), u32::MAX);
+    let whole = template.process(one, None, true).ok().map(ids)?;
+    Some(whole.into_iter().take_while(|&id| id != text).collect())
 }
 
 /// How a vocabulary spells bytes.

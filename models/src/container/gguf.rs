@@ -170,6 +170,9 @@ impl GgufHeader {
             }
             Item::Version => {
                 let version = fields.u32("version")?;
+                if matches!(version.swap_bytes(), 2 | 3) {
+                    return Err(LoadError::BigEndian.into());
+                }
                 if version != 2 && version != 3 {
                     return Err(LoadError::GgufVersion { found: version }.into());
                 }
@@ -309,19 +312,41 @@ impl GgufHeader {
         Ok(())
     }
 
+    /// The least multiple at which a tensor's data begins.
+    fn alignment(&self) -> Result<u64, LoadError> {
+        match self.metadata.get("general.alignment") {
+            None => Ok(32),
+            Some(Value::Unsigned(n)) if n.is_power_of_two() && *n <= LARGEST_ALIGNMENT => Ok(*n),
+            Some(other) => Err(LoadError::InvalidSetting {
+                key: "general.alignment".to_owned(),
+                found: other.to_string(),
+                expected: "a power of two up to 65536",
+            }),
+        }
+    }
+
+    /// Makes sure that tensors follow each other with nothing but filling between them: bytes that are left over mean
+    /// that a tensor is not of the type that it is said to be, and would be read wrongly.
+    fn refuse_gaps(&self, plan: &[Planned]) -> Result<(), LoadError> {
+        let alignment = self.alignment()?;
+        let mut order: Vec<&Planned> = plan.iter().collect();
+        order.sort_by_key(|tensor| tensor.start);
+        let nexts = order.iter().skip(1).map(|tensor| Some(tensor.start)).chain([self.total_bytes]);
+        let mut end = 0;
+        for (tensor, next) in order.iter().zip(nexts) {
+            // Those that overlap are refused later.
+            end = end.max(tensor.start.saturating_add(tensor.size));
+            let bytes = next.map_or(0, |next| next.saturating_sub(end));
+            if bytes >= alignment {
+                return Err(LoadError::Gap { name: tensor.name.clone(), bytes });
+            }
+        }
+        Ok(())
+    }
+
     /// Turns offsets within the data into offsets within the file.
     fn locate_tensors(&mut self) -> Result<(), LoadError> {
-        let alignment = match self.metadata.get("general.alignment") {
-            None => 32,
-            Some(Value::Unsigned(n)) if n.is_power_of_two() && *n <= LARGEST_ALIGNMENT => *n,
-            Some(other) => {
-                return Err(LoadError::InvalidSetting {
-                    key: "general.alignment".to_owned(),
-                    found: format!("{other:?}"),
-                    expected: "a power of two up to 65536",
-                });
-            }
-        };
+        let alignment = self.alignment()?;
         // Cannot overflow: that many bytes have come.
         let data_start = self.position.next_multiple_of(alignment);
         for entry in self.tensors.values_mut() {
@@ -358,16 +383,23 @@ impl Header for GgufHeader {
         }
     }
 
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+    fn plan(mut self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
         let shape_of = |name: &str| self.tensors.get(name).map(|entry| entry.shape.as_slice());
-        let config = ModelConfig::from_gguf(self.metadata, shape_of)?;
+        if let Some(&Value::Unsigned(parts)) = self.metadata.get("split.count")
+            && parts > 1
+        {
+            return Err(LoadError::SplitGguf { parts });
+        }
+        let config = ModelConfig::from_gguf(&self.metadata, shape_of)?;
         let factors = WeightName::ROPE_FACTORS;
         let stored = self.tensors.contains_key(&factors.gguf());
         if stored && config.rope_scaling != RopeScaling::None {
-            let found = format!("{} and {:?}", factors.gguf(), config.rope_scaling);
+            let found = format!("{} beside rope.scaling", factors.gguf());
             return Err(LoadError::Unsupported { what: "two rope scalings", found });
         }
-        let plan = Directory::new(self.tensors, WeightName::gguf).plan(&config, stored.then_some(factors))?;
+        let tensors = std::mem::take(&mut self.tensors);
+        let plan = Directory::new(tensors, WeightName::gguf).plan(&config, stored.then_some(factors))?;
+        self.refuse_gaps(&plan)?;
         Ok((config, plan))
     }
 

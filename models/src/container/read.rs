@@ -1,6 +1,12 @@
 //! Reading whole containers, for any kind of matrix.
 
 use std::io::{ErrorKind, Read};
+#[cfg(not(target_arch = "wasm32"))]
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+};
 
 use super::{gguf::GgufHeader, parts::MatrixBuilder, safetensors::SafetensorsHeader, stream::Stream};
 use crate::{
@@ -26,22 +32,51 @@ pub(crate) fn read_gguf<B: MatrixBuilder>(
 
 /// Opens what a path names, as [`Model::open`] says.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn open<B: MatrixBuilder>(path: &std::path::Path) -> Result<Loaded<B>, LoadError> {
+pub(crate) fn open<B: MatrixBuilder>(path: &Path) -> Result<Loaded<B>, LoadError> {
     let extension = path.extension().and_then(|extension| extension.to_str());
-    let (config, weights) = match extension {
-        _ if path.is_dir() => (path.join("config.json"), path.join("model.safetensors")),
-        Some("safetensors") => (path.with_file_name("config.json"), path.to_owned()),
+    let weights = match extension {
+        _ if path.is_dir() => path.join("model.safetensors"),
+        Some("safetensors") => path.to_owned(),
         Some("gguf") => {
-            let mut file = std::fs::File::open(path)?;
+            let mut file = File::open(path)?;
             let total_bytes = Some(file.metadata()?.len());
             return read_gguf::<B>(&mut file, total_bytes);
         }
         _ => return Err(LoadError::UnknownFormat { path: path.display().to_string() }),
     };
-    let config = std::fs::read(config)?;
-    let mut file = std::fs::File::open(weights)?;
+    let folder = weights.parent().unwrap_or(Path::new(""));
+    let absent = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound => incomplete(folder),
+        _ => error.into(),
+    };
+    let config = fs::read(folder.join("config.json")).map_err(absent)?;
+    let mut file = File::open(&weights).map_err(absent)?;
     let total_bytes = Some(file.metadata()?.len());
-    read_safetensors::<B>(&config, &mut file, total_bytes)
+    let (mut config, weights) = read_safetensors::<B>(&config, &mut file, total_bytes)?;
+    config.amend(folder)?;
+    Ok((config, weights))
+}
+
+/// Says what a folder has in place of a checkpoint.
+#[cfg(not(target_arch = "wasm32"))]
+fn incomplete(folder: &Path) -> LoadError {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let ending = |ending: &str| names.iter().find(|name| name.ends_with(ending));
+    let is_shard = |name: &&String| name.ends_with(".safetensors") && name.contains("-of-");
+    let found = if let Some(shard) = names.iter().find(is_shard) {
+        format!("its weights are in shards ({shard} and so on), which have to be merged into one file")
+    } else if let Some(gguf) = ending(".gguf") {
+        format!("it has {gguf}, which can be named itself")
+    } else if let Some(weights) = ending(".bin").or(ending(".pth")).or(ending(".pt")) {
+        format!("it has {weights}, a pickled file, which is not read; convert it to safetensors")
+    } else if names.iter().any(|name| name == "model.safetensors") {
+        "there is no config.json beside model.safetensors".to_owned()
+    } else {
+        "it has neither of them".to_owned()
+    };
+    LoadError::IncompleteFolder { path: folder.display().to_string(), found }
 }
 
 /// Loads a checkpoint from its `config.json` and the reader's position to its end. `total_bytes` is the latter's

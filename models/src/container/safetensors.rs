@@ -76,7 +76,7 @@ impl Header for SafetensorsHeader {
     }
 
     fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        let (config, data_start) = (&self.config, self.position());
+        let (mut config, data_start) = (self.config.clone(), self.position());
         let json = self.bytes.get(LENGTH_BYTES..).unwrap_or_default();
         // Makes sure that the tensors follow each other, and that each is as long as its shape says.
         let metadata: Metadata = serde_json::from_slice(json).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
@@ -85,14 +85,12 @@ impl Header for SafetensorsHeader {
         }
         let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, entry(info, data_start)));
         let mut tensors: HashMap<String, Entry> = tensors.collect();
-        if config.tied_embeddings {
-            // Some checkpoints store the tied table twice; the second copy is not needed.
-            tensors.remove(&WeightName::HEAD.hugging_face());
-        }
+        // A head that is stored is used, as the reference implementation does: it need not be the table.
+        config.tied_embeddings &= !tensors.contains_key(&WeightName::HEAD.hugging_face());
         // Old checkpoints store the rotary frequencies, which follow from the configuration.
         tensors.retain(|name, _| !name.ends_with(".rotary_emb.inv_freq"));
-        let plan = Directory::new(tensors, WeightName::hugging_face).plan(config, None)?;
-        Ok((self.config, plan))
+        let plan = Directory::new(tensors, WeightName::hugging_face).plan(&config, None)?;
+        Ok((config, plan))
     }
 
     fn truncated(&self) -> LoadError {

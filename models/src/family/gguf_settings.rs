@@ -1,6 +1,6 @@
 //! The shape and constants in the settings of a GGUF file of architecture `llama`.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 use super::{
     config::{ModelConfig, RopeLayout, RopeScaling, invalid},
@@ -22,6 +22,20 @@ pub(crate) enum Value {
     Skipped,
 }
 
+/// As an error tells it.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsigned(n) => n.fmt(f),
+            Self::Signed(n) => n.fmt(f),
+            Self::Float(x) => x.fmt(f),
+            Self::Bool(truth) => truth.fmt(f),
+            Self::Text(text) => f.write_str(text),
+            Self::Skipped => f.write_str("an array or a long text"),
+        }
+    }
+}
+
 /// Settings by their keys.
 pub(crate) type Metadata = HashMap<String, Value>;
 
@@ -29,7 +43,7 @@ impl ModelConfig {
     /// Reads the settings of a GGUF file of architecture `llama`, of which `shape_of` gives the tensors' shapes by
     /// name.
     pub(crate) fn from_gguf<'f>(
-        settings: Metadata,
+        settings: &Metadata,
         shape_of: impl Fn(&str) -> Option<&'f [u64]>,
     ) -> Result<Self, LoadError> {
         let settings = &Settings(settings);
@@ -52,7 +66,7 @@ impl ModelConfig {
             (Some(&rows), Some(stated)) if rows == stated => rows,
             (_, stated) => {
                 let expected = "the number of rows of the embedding table";
-                return Err(invalid("llama.vocab_size", format!("{stated:?}"), expected));
+                return Err(invalid("llama.vocab_size", stated.unwrap_or_default(), expected));
             }
         };
         let heads = settings.required("llama.attention.head_count")?;
@@ -88,7 +102,10 @@ impl ModelConfig {
             rope_theta: settings.float("llama.rope.freq_base")?.unwrap_or(10_000.0),
             rope_scaling: rope_scaling(settings)?,
             rope_layout: RopeLayout::Interleaved,
-            bos_token_id: settings.token("tokenizer.ggml.bos_token_id")?,
+            bos_token_id: match settings.0.get("tokenizer.ggml.add_bos_token") {
+                Some(Value::Bool(false)) => None,
+                _ => settings.token("tokenizer.ggml.bos_token_id")?,
+            },
             eos_token_ids: Vec::new(),
             tied_embeddings: shape_of(&WeightName::HEAD.gguf()).is_none(),
             // Longer ones are skipped, like everything that is not needed to run the model.
@@ -106,7 +123,7 @@ impl ModelConfig {
     }
 }
 
-fn refuse_what_is_not_computed(settings: &Settings) -> Result<(), LoadError> {
+fn refuse_what_is_not_computed(settings: &Settings<'_>) -> Result<(), LoadError> {
     for (what, key) in
         [("mixture of experts", "llama.expert_count"), ("sliding window", "llama.attention.sliding_window")]
     {
@@ -116,11 +133,11 @@ fn refuse_what_is_not_computed(settings: &Settings) -> Result<(), LoadError> {
     }
     match settings.0.get("llama.attention.causal") {
         None | Some(Value::Bool(true)) => Ok(()),
-        Some(other) => Err(LoadError::Unsupported { what: "attention.causal", found: format!("{other:?}") }),
+        Some(other) => Err(LoadError::Unsupported { what: "attention.causal", found: other.to_string() }),
     }
 }
 
-fn rope_scaling(settings: &Settings) -> Result<RopeScaling, LoadError> {
+fn rope_scaling(settings: &Settings<'_>) -> Result<RopeScaling, LoadError> {
     let factor = match settings.float("llama.rope.scaling.factor")? {
         Some(factor) => Some(factor),
         None => settings.float("llama.rope.scale_linear")?,
@@ -134,14 +151,14 @@ fn rope_scaling(settings: &Settings) -> Result<RopeScaling, LoadError> {
 }
 
 /// A file's metadata, read by key and type.
-struct Settings(Metadata);
+struct Settings<'m>(&'m Metadata);
 
-impl Settings {
+impl Settings<'_> {
     fn text(&self, key: &str) -> Result<Option<&str>, LoadError> {
         match self.0.get(key) {
             None => Ok(None),
             Some(Value::Text(text)) => Ok(Some(text)),
-            Some(other) => Err(invalid(key, format!("{other:?}"), "text")),
+            Some(other) => Err(invalid(key, other, "text")),
         }
     }
 
@@ -150,7 +167,7 @@ impl Settings {
             None => Ok(None),
             Some(Value::Unsigned(n)) => Ok(Some(*n)),
             Some(Value::Signed(n)) if *n >= 0 => Ok(Some(n.unsigned_abs())),
-            Some(other) => Err(invalid(key, format!("{other:?}"), "an integer, not negative")),
+            Some(other) => Err(invalid(key, other, "an integer, not negative")),
         }
     }
 
@@ -162,7 +179,7 @@ impl Settings {
         match self.0.get(key) {
             None => Ok(None),
             Some(Value::Float(x)) => Ok(Some(*x as f32)),
-            Some(other) => Err(invalid(key, format!("{other:?}"), "a float")),
+            Some(other) => Err(invalid(key, other, "a float")),
         }
     }
 

@@ -6,8 +6,14 @@ use super::config::{LARGEST_DIMENSION, ModelConfig, RopeLayout, RopeScaling, inv
 use crate::error::LoadError;
 
 impl ModelConfig {
-    /// Reads the `config.json` of a Hugging Face `LlamaForCausalLM`.
+    /// Reads the `config.json` of a Hugging Face `LlamaForCausalLM`, or of a `MistralForCausalLM` without a window,
+    /// which is the same.
     pub(crate) fn from_hugging_face(json: &[u8]) -> Result<Self, LoadError> {
+        // What it is comes first: other architectures have other settings.
+        let Architecture { model_type } = serde_json::from_slice(json)?;
+        if !matches!(&*model_type, "llama" | "mistral") {
+            return Err(LoadError::Unsupported { what: "model_type", found: model_type });
+        }
         let raw: HuggingFace = serde_json::from_slice(json)?;
         raw.refuse_what_is_not_computed()?;
         let head_dim = match raw.head_dim {
@@ -15,7 +21,7 @@ impl ModelConfig {
             None if raw.num_attention_heads == 0 => 0,
             None => raw.hidden_size / raw.num_attention_heads,
         };
-        let parameters = raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref());
+        let parameters = raw.rope_parameters()?;
         let rope_theta = raw.rope_theta.or(parameters.and_then(|p| p.rope_theta));
         let rope_theta = rope_theta.unwrap_or(10_000.0);
         let rope_scaling = match parameters {
@@ -35,18 +41,19 @@ impl ModelConfig {
             rope_theta,
             rope_scaling,
             rope_layout: RopeLayout::HalfSplit,
-            bos_token_id: raw.bos_token_id,
-            eos_token_ids: match raw.eos_token_id {
-                None => Vec::new(),
-                Some(OneOrMany::One(id)) => vec![id],
-                Some(OneOrMany::Many(ids)) => ids,
-            },
+            bos_token_id: token(raw.bos_token_id)?,
+            eos_token_ids: raw.eos_token_id.map_or(Ok(Vec::new()), OneOrMany::tokens)?,
             tied_embeddings: raw.tie_word_embeddings,
             chat_template: None,
         };
         config.validate()?;
         Ok(config)
     }
+}
+
+#[derive(Deserialize)]
+struct Architecture {
+    model_type: String,
 }
 
 /// The fields of `config.json` that matter here.
@@ -60,34 +67,76 @@ struct HuggingFace {
     num_attention_heads: usize,
     num_key_value_heads: Option<usize>,
     head_dim: Option<usize>,
+    #[serde(default = "default_context")]
     max_position_embeddings: usize,
+    #[serde(default = "default_epsilon")]
     rms_norm_eps: f32,
     rope_theta: Option<f32>,
     rope_scaling: Option<RopeParameters>,
     rope_parameters: Option<RopeParameters>,
+    #[serde(default = "default_activation")]
     hidden_act: String,
+    /// Of Mistral; a Llama has none, whatever stands here.
+    #[serde(default = "default_window")]
+    sliding_window: serde_json::Value,
     #[serde(default)]
     tie_word_embeddings: bool,
     #[serde(default)]
     attention_bias: bool,
     #[serde(default)]
     mlp_bias: bool,
-    bos_token_id: Option<u32>,
+    bos_token_id: Option<i64>,
     eos_token_id: Option<OneOrMany>,
     quantization_config: Option<serde_json::Value>,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(u32),
-    Many(Vec<u32>),
+// What `LlamaConfig` has where a file says nothing.
+
+fn default_context() -> usize {
+    2048
+}
+
+fn default_epsilon() -> f32 {
+    1e-6
+}
+
+/// Mistral's.
+fn default_window() -> serde_json::Value {
+    4096.into()
+}
+
+fn default_activation() -> String {
+    "silu".to_owned()
 }
 
 #[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum OneOrMany {
+    One(i64),
+    Many(Vec<i64>),
+}
+
+impl OneOrMany {
+    pub(super) fn tokens(self) -> Result<Vec<u32>, LoadError> {
+        let ids = match self {
+            Self::One(id) => vec![id],
+            Self::Many(ids) => ids,
+        };
+        ids.into_iter().filter_map(|id| token(Some(id)).transpose()).collect()
+    }
+}
+
+/// A token's id; below 0 stands for none.
+fn token(id: Option<i64>) -> Result<Option<u32>, LoadError> {
+    let id = id.filter(|&id| id >= 0);
+    id.map(|id| u32::try_from(id).map_err(|_| invalid("special token id", id, "below vocab_size"))).transpose()
+}
+
+#[derive(Deserialize, PartialEq)]
 struct RopeParameters {
-    #[serde(alias = "type")]
     rope_type: Option<String>,
+    /// What it was called before.
+    r#type: Option<String>,
     rope_theta: Option<f32>,
     partial_rotary_factor: Option<f32>,
     factor: Option<f32>,
@@ -99,10 +148,10 @@ struct RopeParameters {
 impl HuggingFace {
     fn refuse_what_is_not_computed(&self) -> Result<(), LoadError> {
         let refuse = |what, found: String| Err(LoadError::Unsupported { what, found });
-        if self.model_type != "llama" {
-            return refuse("model_type", self.model_type.clone());
+        if self.model_type == "mistral" && !self.sliding_window.is_null() {
+            return refuse("sliding window", self.sliding_window.to_string());
         }
-        if self.hidden_act != "silu" {
+        if !matches!(&*self.hidden_act, "silu" | "swish") {
             return refuse("hidden_act", self.hidden_act.clone());
         }
         if self.attention_bias || self.mlp_bias {
@@ -113,9 +162,49 @@ impl HuggingFace {
             Some(found) => refuse("quantization_config", found.to_string()),
         }
     }
+
+    /// How positions turn, which may be said in two places. Where they differ, one would be ignored.
+    fn rope_parameters(&self) -> Result<Option<&RopeParameters>, LoadError> {
+        let refuse = |found: String| Err(LoadError::Unsupported { what: "rotary settings that differ:", found });
+        let parameters = match (&self.rope_parameters, &self.rope_scaling) {
+            (Some(parameters), Some(scaling)) if !parameters.agrees_with(scaling)? => {
+                return refuse("rope_parameters beside another rope_scaling".to_owned());
+            }
+            (Some(parameters), _) | (None, Some(parameters)) => parameters,
+            (None, None) => return Ok(None),
+        };
+        match (self.rope_theta, parameters.rope_theta) {
+            (Some(outer), Some(inner)) if outer != inner => {
+                refuse(format!("rope_theta = {outer} beside rope_parameters.rope_theta = {inner}"))
+            }
+            _ => Ok(Some(parameters)),
+        }
+    }
 }
 
 impl RopeParameters {
+    /// The kind of scaling, by its new name or the old one.
+    fn kind(&self) -> Result<&str, LoadError> {
+        match (&self.rope_type, &self.r#type) {
+            (Some(new), Some(old)) if new != old => {
+                let found = format!("rope_type = {new} beside type = {old}");
+                Err(LoadError::Unsupported { what: "rotary settings that differ:", found })
+            }
+            (Some(kind), _) | (None, Some(kind)) => Ok(kind),
+            (None, None) => Ok("default"),
+        }
+    }
+
+    /// Whether both say the same, but for a θ that one leaves to the other.
+    fn agrees_with(&self, other: &Self) -> Result<bool, LoadError> {
+        let numbers = |of: &Self| {
+            let Self { partial_rotary_factor, factor, low_freq_factor, high_freq_factor, .. } = *of;
+            [partial_rotary_factor, factor, low_freq_factor, high_freq_factor, of.original_max_position_embeddings]
+        };
+        let same_theta = self.rope_theta.is_none() || other.rope_theta.is_none() || self.rope_theta == other.rope_theta;
+        Ok(self.kind()? == other.kind()? && numbers(self) == numbers(other) && same_theta)
+    }
+
     fn scaling(&self, theta: f32, head_dim: usize) -> Result<RopeScaling, LoadError> {
         if self.partial_rotary_factor.is_some_and(|part| part != 1.0) {
             let found = format!("{:?}", self.partial_rotary_factor);
@@ -124,10 +213,10 @@ impl RopeParameters {
         let need = |value: Option<f32>, key: &str| {
             value.ok_or_else(|| LoadError::MissingSetting { key: format!("rope_scaling.{key}") })
         };
-        match self.rope_type.as_deref() {
-            None | Some("default") => Ok(RopeScaling::None),
-            Some("linear") => Ok(RopeScaling::Linear { factor: need(self.factor, "factor")? }),
-            Some("llama3") => {
+        match self.kind()? {
+            "default" => Ok(RopeScaling::None),
+            "linear" => Ok(RopeScaling::Linear { factor: need(self.factor, "factor")? }),
+            "llama3" => {
                 let scaling = Llama3Scaling {
                     factor: need(self.factor, "factor")?,
                     low: need(self.low_freq_factor, "low_freq_factor")?,
@@ -140,7 +229,7 @@ impl RopeParameters {
                 }
                 Ok(RopeScaling::PerFrequency { factors: scaling.factors(theta, head_dim) })
             }
-            Some(other) => Err(LoadError::Unsupported { what: "rope scaling", found: other.to_owned() }),
+            other => Err(LoadError::Unsupported { what: "rope scaling", found: other.to_owned() }),
         }
     }
 }

@@ -83,7 +83,7 @@ fn headers_that_cannot_be_true() {
     assert!(matches!(error(b""), LoadError::Truncated { needed: 4, remaining: 0, .. }));
     assert!(matches!(error(b"GGML\x03\0\0\0"), LoadError::NotGguf { found } if found == *b"GGML"));
     assert!(matches!(error(b"GGUF\x01\0\0\0"), LoadError::GgufVersion { found: 1 }));
-    assert!(matches!(error(b"GGUF\0\0\0\x03"), LoadError::GgufVersion { found: 0x0300_0000 }));
+    assert!(matches!(error(b"GGUF\0\0\0\x03"), LoadError::BigEndian));
     for count in [1u64, 1 << 32, u64::MAX] {
         let tensors = [b"GGUF\x03\0\0\0".as_slice(), &count.to_le_bytes(), &[0; 8]].concat();
         assert!(matches!(error(&tensors), LoadError::Truncated { offset: 24, remaining: 0, .. }));
@@ -223,8 +223,6 @@ fn checkpoints_that_are_not_as_they_should_be() {
         let error = error(&config.replace(from, to), weights);
         assert!(matches!(error, LoadError::InvalidSetting { .. } | LoadError::Config(_)), "{to}: {error}");
     }
-    let tied = config.replace("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
-    assert!(Model::from_safetensors(tied.as_bytes(), weights).is_ok());
     let fewer = config.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
     assert!(matches!(error(&fewer, weights), LoadError::UnexpectedTensor { .. }));
     let more = config.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");

@@ -13,6 +13,7 @@ mod golden;
 mod heads;
 mod hidden;
 mod limits;
+mod published;
 mod stored;
 mod streaming;
 mod tokenizer;

@@ -121,7 +121,6 @@ fn with_everything() -> Vec<u8> {
         .entry("nested", 9, &nested.concat())
         .text("tokenizer.chat_template", &"{template}".repeat(1000))
         .entry("last", 10, &[7; 8])
-        .gap(96)
         // One divisor for each pair of a head's elements.
         .tensor("rope_freqs.weight", &[4], 0, &[1.0f32, 2.0, 1.5, 4.0].map(f32::to_le_bytes).concat());
     file.finish()
@@ -208,6 +207,19 @@ fn tensors_must_not_overlap() {
     file.placed("rope_freqs.weight", &[4], 0, 32);
     let error = load(GgufLoader::new(None), &file.finish(), || usize::MAX).err().unwrap();
     assert!(matches!(&error, LoadError::Overlap { name, .. } if name == "rope_freqs.weight"), "{error}");
+}
+
+#[test]
+fn nothing_but_filling_lies_between_tensors() {
+    for bytes in [0, 31, 32, 96] {
+        let mut file = TINY.gguf(container::F32);
+        file.gap(bytes).tensor("rope_freqs.weight", &[4], 0, &[1.0f32; 4].map(f32::to_le_bytes).concat());
+        let loaded = load(GgufLoader::new(None), &file.finish(), || usize::MAX);
+        match loaded.err() {
+            None => assert!(bytes < 32, "{bytes} bytes were passed over"),
+            Some(error) => assert!(matches!(error, LoadError::Gap { .. }) && bytes >= 32, "{bytes}: {error}"),
+        }
+    }
 }
 
 #[test]

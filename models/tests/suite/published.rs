@@ -1,0 +1,171 @@
+//! Files as others publish them: what they say in more than one way, leave out, or say of what we do not compute.
+
+use outrider_models::{LoadError, Model, ModelConfig, Tokenizer};
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use crate::fixture::{BLOCKS, TOKENIZER, logits_at_all};
+
+const CONFIG: &str = include_str!("../golden/grouped.config.json");
+const WEIGHTS: &[u8] = include_bytes!("../golden/grouped.safetensors");
+
+/// The checkpoint with some of its settings changed.
+fn changed(changes: &[(&str, &str)]) -> Result<Model, LoadError> {
+    let mut config = CONFIG.to_owned();
+    for (from, to) in changes {
+        assert!(config.contains(from), "{from}");
+        config = config.replace(from, to);
+    }
+    Model::from_safetensors(config.as_bytes(), WEIGHTS)
+}
+
+fn error(changes: &[(&str, &str)]) -> LoadError {
+    match changed(changes) {
+        Ok(_) => panic!("{changes:?} was loaded"),
+        Err(error) => error,
+    }
+}
+
+fn logits(model: &Model) -> Vec<Vec<f32>> {
+    logits_at_all(model, &mut model.new_cache(), &[0, 7, 3, 11])
+}
+
+/// transformers keeps a stored head, whatever `tie_word_embeddings` says.
+#[test]
+fn a_head_that_is_stored_is_used() {
+    let tied = changed(&[("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true")]).unwrap();
+    assert_eq!(logits(&tied), logits(&changed(&[]).unwrap()));
+}
+
+/// Training limits of a tokenizer are none of a prompt's.
+#[test]
+fn a_tokenizer_neither_cuts_nor_fills_up() {
+    let json = std::str::from_utf8(TOKENIZER).unwrap();
+    let truncation = r#""truncation":{"direction":"Right","max_length":8,"strategy":"LongestFirst","stride":0}"#;
+    let padding = r#""padding":{"strategy":{"Fixed":64},"direction":"Right","pad_to_multiple_of":null,"pad_id":0,
+        "pad_type_id":0,"pad_token":"<|endoftext|>"}"#;
+    let mut settings: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap();
+    for setting in [truncation, padding] {
+        let setting: serde_json::Map<_, _> = serde_json::from_str(&format!("{{{setting}}}")).unwrap();
+        settings.extend(setting);
+    }
+    let limited = Tokenizer::from_bytes(&serde_json::to_vec(&settings).unwrap()).unwrap();
+    let text = "Once upon a time there was a little girl who lived with her mother in a small house near the wood";
+    let ids = Tokenizer::from_bytes(TOKENIZER).unwrap().encode(text).unwrap();
+    assert!(ids.len() > 8);
+    assert_eq!(limited.encode(text).unwrap(), ids);
+}
+
+/// The template that a tokenizer comes with says how a prompt begins; without one, the model does.
+#[test]
+fn a_prompt_begins_as_the_tokenizer_says() {
+    let plain = Tokenizer::from_bytes(TOKENIZER).unwrap();
+    let text = plain.encode("the fox").unwrap();
+    assert_eq!(plain.encode_prompt(Some(5), "the fox").unwrap(), [&[5], &text[..]].concat());
+    assert_eq!(plain.encode_prompt(None, "the fox").unwrap(), text);
+
+    let with_template = |pieces: &str| {
+        let mut settings: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(TOKENIZER).unwrap();
+        let template = format!(
+            r#"{{"type":"TemplateProcessing","single":[{pieces}],"pair":[{pieces}],"special_tokens":
+            {{"<|endoftext|>":{{"id":"<|endoftext|>","ids":[0],"tokens":["<|endoftext|>"]}}}}}}"#
+        );
+        settings.insert("post_processor".to_owned(), serde_json::from_str(&template).unwrap());
+        Tokenizer::from_bytes(&serde_json::to_vec(&settings).unwrap()).unwrap()
+    };
+    let begun = r#"{"SpecialToken":{"id":"<|endoftext|>","type_id":0}},{"Sequence":{"id":"A","type_id":0}}"#;
+    assert_eq!(with_template(begun).encode_prompt(Some(5), "the fox").unwrap(), [&[0], &text[..]].concat());
+    let bare = r#"{"Sequence":{"id":"A","type_id":0}}"#;
+    assert_eq!(with_template(bare).encode_prompt(Some(5), "the fox").unwrap(), text);
+    // A template may end a text for a classifier; a prompt goes on.
+    let ended = r#"{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"<|endoftext|>","type_id":0}}"#;
+    assert_eq!(with_template(ended).encode_prompt(None, "the fox").unwrap(), text);
+}
+
+/// Of two different values one would be ignored.
+#[test]
+fn rotary_settings_that_contradict_each_other_are_refused() {
+    let act = "\"hidden_act\": \"silu\"";
+    let beside = |more: &str| error(&[(act, &format!("{act}, {more}"))]).to_string();
+    let message = beside("\"rope_theta\": 10000.0");
+    assert!(message.contains("rope_theta") && message.contains("10000") && message.contains("500000"), "{message}");
+    let message = beside("\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2.0}");
+    assert!(message.contains("rope_scaling"), "{message}");
+    // Said twice and the same both times, it is said.
+    for more in ["\"rope_theta\": 500000.0", "\"rope_scaling\": {\"type\": \"default\", \"rope_type\": \"default\"}"] {
+        let model = changed(&[(act, &format!("{act}, {more}"))]).unwrap();
+        assert_eq!(logits(&model), logits(&changed(&[]).unwrap()), "{more}");
+    }
+    let both = "\"rope_type\": \"default\", \"type\": \"linear\", \"factor\": 2.0";
+    assert!(error(&[("\"rope_type\": \"default\"", both)]).to_string().contains("type"));
+}
+
+/// `LlamaConfig` has defaults, and other names for the same.
+#[test]
+fn what_a_config_leaves_out_or_calls_otherwise_is_understood() {
+    let config = |changes: &[(&str, &str)]| -> ModelConfig { changed(changes).unwrap().config().clone() };
+    assert_eq!(config(&[("\"rms_norm_eps\": 1e-05", "\"use_cache\": true")]).rms_norm_eps, 1e-6);
+    assert_eq!(config(&[("\"max_position_embeddings\": 48", "\"use_cache\": true")]).context_length, 2048);
+    for (from, to) in [
+        ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"swish\""),
+        ("\"hidden_act\": \"silu\"", "\"use_cache\": true"),
+        ("\"model_type\": \"llama\"", "\"model_type\": \"mistral\", \"sliding_window\": null"),
+    ] {
+        assert_eq!(logits(&changed(&[(from, to)]).unwrap()), logits(&changed(&[]).unwrap()), "{to}");
+    }
+    assert!(config(&[("\"eos_token_id\": [1, 2]", "\"eos_token_id\": -1")]).eos_token_ids.is_empty());
+    // Mistral's default is a window of 4096.
+    for to in ["\"mistral\"", "\"mistral\", \"sliding_window\": 4096"] {
+        let found = error(&[("\"llama\"", to)]);
+        assert!(matches!(found, LoadError::Unsupported { what: "sliding window", .. }), "{to}: {found}");
+    }
+}
+
+/// The GGUF file in F32 with some of its bytes replaced.
+fn gguf(from: &[u8], to: &[u8]) -> LoadError {
+    let mut bytes = BLOCKS[0].1.to_vec();
+    let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+    bytes.splice(at..at + from.len(), to.iter().copied());
+    match Model::from_gguf(&mut &*bytes) {
+        Ok(_) => panic!("it was loaded"),
+        Err(error) => error,
+    }
+}
+
+/// Half of the bytes would be read as twice as many numbers.
+#[test]
+fn data_of_another_type_than_declared_is_refused() {
+    let tensor = |code: u32| {
+        [
+            b"blk.0.attn_k.weight",
+            &[2, 0, 0, 0][..],
+            &[32, 0, 0, 0, 0, 0, 0, 0],
+            &[32, 0, 0, 0, 0, 0, 0, 0],
+            &code.to_le_bytes(),
+        ]
+        .concat()
+    };
+    let found = gguf(&tensor(0), &tensor(1));
+    assert!(matches!(&found, LoadError::Gap { name, bytes: 2048 } if name == "blk.0.attn_k.weight"), "{found}");
+}
+
+/// Errors name what a file is, not how we store what it says.
+#[test]
+fn errors_are_for_readers() {
+    let found = gguf(b"GGUF\x03\0\0\0", b"GGUF\0\0\0\x03");
+    assert_eq!(found.to_string(), "a big-endian GGUF file; little-endian ones are read");
+    let key = b"llama.vocab_size";
+    let stated = |n: u32| [&key[..], &[4, 0, 0, 0], &n.to_le_bytes()].concat();
+    let message = gguf(&stated(64), &stated(599)).to_string();
+    assert!(message.contains("599") && !message.contains("Some"), "{message}");
+}
+
+/// What it is comes first: nobody learns from GPT-2's config that a setting of Llama's is missing.
+#[test]
+fn another_architecture_is_refused_by_its_name() {
+    for family in ["gpt2", "qwen2", "gemma3_text", "phi3"] {
+        let config = format!("{{\"model_type\": \"{family}\", \"n_embd\": 768}}");
+        let Err(found) = Model::from_safetensors(config.as_bytes(), WEIGHTS) else { panic!("{family} was loaded") };
+        assert!(matches!(&found, LoadError::Unsupported { what: "model_type", found } if found == family), "{found}");
+    }
+}
