@@ -148,7 +148,7 @@ impl Bench {
         let server = self.server(Way::Alone)?;
         let mut texts = Vec::new();
         for (seed, beginning) in (1..).zip(beginnings(8).iter().take(8)) {
-            let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, beginning)?;
+            let prompt = tokenizer.encode_prompt(draft.config().first_token(), beginning)?;
             let mut text = Text { seed, ids: prompt.clone(), prompt, guesses: Vec::new() };
             let written = Session::open(&server, hello).await?.write(&text, false, None).await?;
             text.ids.extend(written);

@@ -119,11 +119,13 @@ fn write(folder: &Path, role: &str, size: &str, element: &str, filling: Filling)
         Filling::Random => "random",
     };
     let path = folder.join(format!("{what}-{role}-{}.gguf", element.name().to_lowercase()));
+    fs::create_dir_all(folder)?;
+    // Whoever serves the file finds its tokenizer beside it.
+    fs::write(folder.join("tokenizer.json"), PairPaths::default().tokenizer_json()?)?;
     if path.exists() && filling != Filling::Random {
         return Ok(path);
     }
     let mut growth = Growth::new(role, size, element, filling)?;
-    fs::create_dir_all(folder)?;
     // Under its name only when it is whole.
     let unfinished = path.with_extension("part");
     let mut out = BufWriter::new(File::create(&unfinished)?);

@@ -128,10 +128,10 @@ fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
 async fn encode(shared: &Shared, text: String) -> Result<Vec<u32>, ApiError> {
     let (tokenizer, bos) = (Arc::clone(&shared.state.served.tokenizer), shared.state.served.bos_token_id);
     let encoded = task::spawn_blocking(move || {
-        let ids = tokenizer.encode(&text)?;
+        let (beginning, ids) = (tokenizer.encode_prompt(bos, "")?, tokenizer.encode(&text)?);
         // Chat templates spell the first token out.
-        let begins = bos.is_some() && ids.first() == bos.as_ref();
-        Ok::<_, outrider_models::EncodeError>(if begins { ids } else { bos.into_iter().chain(ids).collect() })
+        let begins = ids.starts_with(&beginning);
+        Ok::<_, outrider_models::EncodeError>(if begins { ids } else { [beginning, ids].concat() })
     });
     let ids = encoded.await.map_err(|_| ApiError::internal("The tokenizer failed."))?;
     let ids = ids.map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;

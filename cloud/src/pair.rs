@@ -2,14 +2,16 @@
 
 use std::{
     borrow::Cow,
-    fs,
-    io::Cursor,
+    fs::{self, File},
+    io::{BufReader, Cursor, ErrorKind},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
-use outrider_models::{HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer};
+use outrider_models::{
+    GgufVocabulary, HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer,
+};
 use outrider_speculation::{
     policy::heads::{Head, HeadError, Heads},
     session::{cloud::TargetInfo, edge::DraftInfo},
@@ -31,7 +33,7 @@ pub struct PairPaths {
     /// openai:http://HOST:PORT is an engine that serves prompt log-probabilities, such as vLLM; it needs --tokenizer.
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
-    /// The tokenizer.json of both
+    /// The tokenizer.json of both; without it, the one beside a model, or the vocabulary in its GGUF file
     #[arg(long, value_name = "PATH")]
     pub tokenizer: Option<PathBuf>,
     /// Heads trained on the draft's hidden state (train-gate writes them); a draft given by path has none without
@@ -66,6 +68,30 @@ pub enum PairError {
         /// Where.
         address: String,
     },
+    /// Nothing says what a model's tokens are.
+    #[error(
+        "nothing says which tokenizer the {what} {path} has: give its tokenizer.json with --tokenizer, or put it beside the model"
+    )]
+    NoTokenizer {
+        /// Which model.
+        what: &'static str,
+        /// Where it is from.
+        path: String,
+    },
+    /// An id means one token here and another there.
+    #[error("token {id} is {here:?} for the {what} and {there:?} for the {other}: they do not belong together")]
+    Tokens {
+        /// The id.
+        id: u32,
+        /// Which.
+        what: &'static str,
+        /// Its token.
+        here: String,
+        /// What it is compared with.
+        other: &'static str,
+        /// Its token.
+        there: String,
+    },
     /// The tokenizer has more tokens than the model.
     #[error("the tokenizer has {tokenizer} tokens, the {what} only {model}: they do not belong together")]
     Vocabulary {
@@ -79,10 +105,53 @@ pub enum PairError {
 }
 
 impl PairPaths {
-    /// The tokenizer.
+    /// The tokenizer of both.
+    ///
+    /// # Errors
+    /// If there is none, or what is there differs.
     pub fn tokenizer(&self) -> Result<Tokenizer, PairError> {
-        let load = |bytes: Result<Cow<'_, [u8]>, LoadError>| Tokenizer::from_bytes(&bytes?);
-        load(self.tokenizer_json()).map_err(|error| failure("tokenizer", self.tokenizer.as_deref(), error))
+        Ok(self.found_tokenizer()?.1)
+    }
+
+    /// Its bytes, for the browser.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn tokenizer_json(&self) -> Result<Cow<'static, [u8]>, PairError> {
+        Ok(self.found_tokenizer()?.0)
+    }
+
+    /// What was asked for, or what comes with the models, target first. Whatever else says what ids mean has to agree.
+    fn found_tokenizer(&self) -> Result<(Cow<'static, [u8]>, Tokenizer), PairError> {
+        let target = self.target.as_deref().filter(|_| self.engine_address().is_none());
+        let models = [("target model", target), ("draft model", self.draft.as_deref())];
+        let mut found = Found::default();
+        if let Some(path) = &self.tokenizer {
+            let json = fs::read(path).map_err(|error| failure("tokenizer", Some(path), error.into()))?;
+            found.add("given tokenizer", Some(path), json.into())?;
+        }
+        for (what, path) in models {
+            let Some(path) = path else { continue };
+            match Vocabulary::of(what, path)? {
+                Vocabulary::Json(json) => found.add(what, Some(path), json.into())?,
+                Vocabulary::Gguf(vocabulary) => match &found.first {
+                    Some(first) => first.agrees_with(what, vocabulary.differs_from(&first.tokenizer))?,
+                    None => {
+                        let json = vocabulary.tokenizer_json().map_err(|error| failure(what, Some(path), error))?;
+                        found.add(what, Some(path), json.into())?;
+                    }
+                },
+                Vocabulary::Unknown if self.tokenizer.is_some() => {}
+                Vocabulary::Unknown => return Err(PairError::NoTokenizer { what, path: place(Some(path)) }),
+            }
+        }
+        if self.target.is_none() || self.draft.is_none() || found.first.is_none() {
+            found.add("built-in pair", None, TOKENIZER.into())?;
+        }
+        match found.first {
+            Some(First { json, tokenizer, .. }) => Ok((json, tokenizer)),
+            None => Err(PairError::NoTokenizer { what: "target model", path: place(target) }),
+        }
     }
 
     /// The draft model.
@@ -137,11 +206,6 @@ impl PairPaths {
 
     fn heads_failure(&self, error: Box<dyn std::error::Error + Send + Sync>) -> PairError {
         PairError::Heads { path: place(self.heads.as_deref()), error }
-    }
-
-    /// The bytes of the tokenizer, for the browser.
-    pub fn tokenizer_json(&self) -> Result<Cow<'static, [u8]>, LoadError> {
-        read(self.tokenizer.as_deref(), TOKENIZER)
     }
 
     /// The bytes of the target model, if it is a file.
@@ -214,6 +278,74 @@ pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
 fn check_vocabulary(what: &'static str, model: usize, tokenizer: &Tokenizer) -> Result<(), PairError> {
     let tokenizer = tokenizer.vocab_size();
     if tokenizer > model { Err(PairError::Vocabulary { what, model, tokenizer }) } else { Ok(()) }
+}
+
+/// The tokenizer that is taken, once there is one.
+#[derive(Default)]
+struct Found {
+    first: Option<First>,
+}
+
+struct First {
+    what: &'static str,
+    json: Cow<'static, [u8]>,
+    tokenizer: Tokenizer,
+}
+
+impl Found {
+    /// The first one is taken; others have to agree with it.
+    fn add(&mut self, what: &'static str, path: Option<&Path>, json: Cow<'static, [u8]>) -> Result<(), PairError> {
+        let tokenizer = Tokenizer::from_bytes(&json).map_err(|error| failure("tokenizer", path, error))?;
+        match &self.first {
+            None => self.first = Some(First { what, json, tokenizer }),
+            Some(first) => first.agrees_with(what, difference(&tokenizer, &first.tokenizer))?,
+        }
+        Ok(())
+    }
+}
+
+impl First {
+    /// Fails if an id means something else elsewhere: the id, the token there and ours.
+    fn agrees_with(&self, what: &'static str, other: Option<(u32, String, String)>) -> Result<(), PairError> {
+        match other {
+            None => Ok(()),
+            Some((id, here, there)) => Err(PairError::Tokens { id, what, here, other: self.what, there }),
+        }
+    }
+}
+
+/// The first id that means different tokens in two tokenizers; one may have more than the other.
+fn difference(here: &Tokenizer, there: &Tokenizer) -> Option<(u32, String, String)> {
+    let shared = 0..here.vocab_size().min(there.vocab_size()) as u32;
+    let both = shared.filter_map(|id| Some((id, here.token(id)?, there.token(id)?)));
+    both.into_iter().find(|(_, here, there)| here != there)
+}
+
+/// What a model comes with that says what its ids mean.
+enum Vocabulary {
+    /// The tokenizer.json that lies beside it.
+    Json(Vec<u8>),
+    /// In its file.
+    Gguf(GgufVocabulary),
+    /// Nothing.
+    Unknown,
+}
+
+impl Vocabulary {
+    fn of(what: &'static str, path: &Path) -> Result<Self, PairError> {
+        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
+        let wrong = |error: LoadError| failure(what, Some(path), error);
+        match fs::read(folder.join("tokenizer.json")) {
+            Ok(json) => return Ok(Self::Json(json)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(wrong(error.into())),
+        }
+        if path.extension().is_none_or(|extension| extension != "gguf") {
+            return Ok(Self::Unknown);
+        }
+        let mut file = BufReader::new(File::open(path).map_err(|error| wrong(error.into()))?);
+        Ok(GgufVocabulary::read(&mut file).map_err(wrong)?.map_or(Self::Unknown, Self::Gguf))
+    }
 }
 
 fn open(what: &'static str, path: Option<&Path>, built_in: &[u8]) -> Result<Model, PairError> {

@@ -41,6 +41,7 @@ impl Shape {
             rope_scaling: RopeScaling::None,
             rope_layout: RopeLayout::HalfSplit,
             bos_token_id: None,
+            adds_bos: false,
             eos_token_ids: Vec::new(),
             tied_embeddings: false,
             chat_template: None,

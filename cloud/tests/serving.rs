@@ -214,7 +214,7 @@ async fn a_client_goes_on_at_the_server_that_comes_after() {
     engine.feel(Mood::Dawdles(Duration::from_millis(50)));
     let mode = Mode::Speculative(Speculation::new(K_SQS, 4));
     let settings = Settings { mode, sampling: GREEDY, seed: 1, max_new_tokens: TOKENS };
-    let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, PROMPT).unwrap();
+    let prompt = tokenizer.encode_prompt(draft.config().first_token(), PROMPT).unwrap();
     let (mut ids, mut before_the_stop) = (Vec::new(), None);
     let generated = edge
         .generate(prompt, &settings, |committed| {

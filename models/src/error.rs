@@ -190,6 +190,12 @@ pub enum LoadError {
         /// The tensor.
         name: String,
     },
+    /// A vocabulary from which no tokenizer is made here.
+    #[error("{found} is not known here: its tokenizer.json is needed")]
+    NoTokenizer {
+        /// What is there.
+        found: String,
+    },
     /// `tokenizer.json` could not be understood.
     #[error("tokenizer.json: {0}")]
     Tokenizer(String),

@@ -58,6 +58,7 @@ mod tokenizer;
 
 pub use container::{
     element::ElementType,
+    gguf_vocabulary::GgufVocabulary,
     heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead},
     random::RandomWeights,
     stored::{StoredMatrix, StoredModel},

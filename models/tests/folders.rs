@@ -53,24 +53,13 @@ fn what_ends_a_text_is_said_beside_the_config() {
 
 #[test]
 fn what_begins_a_prompt_is_said_beside_the_config() {
-    let begins = |text: &str| Folder::checkpoint("tokenizer_config.json", text).config().bos_token_id;
+    let begins = |text: &str| Folder::checkpoint("tokenizer_config.json", text).config().first_token();
     assert_eq!(begins("{\"add_bos_token\": true}"), Some(0));
     assert_eq!(begins("{\"add_bos_token\": false}"), None);
     assert_eq!(begins("{\"tokenizer_class\": \"LlamaTokenizer\"}"), Some(0));
     assert_eq!(begins("{\"tokenizer_class\": \"GPT2Tokenizer\"}"), None);
     assert_eq!(begins("{\"tokenizer_class\": \"GPT2Tokenizer\", \"add_bos_token\": true}"), Some(0));
-    assert_eq!(Folder::checkpoint("README.md", "").config().bos_token_id, Some(0), "nothing else is known");
-}
-
-#[test]
-fn a_chat_template_may_stand_in_three_places() {
-    let template = |name: &str, text: &str| Folder::checkpoint(name, text).config().chat_template.clone();
-    let one = Some("{{ messages }}".to_owned());
-    assert_eq!(template("tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\"}"), one);
-    let many = r#"{"chat_template": [{"name": "tool_use", "template": "no"},
-        {"name": "default", "template": "{{ messages }}"}]}"#;
-    assert_eq!(template("tokenizer_config.json", many), one);
-    assert_eq!(template("chat_template.jinja", "{{ messages }}"), one);
+    assert_eq!(Folder::checkpoint("README.md", "").config().first_token(), Some(0), "nothing else is known");
 }
 
 /// Not "no such file": what is there, and what is wanted.

@@ -91,7 +91,7 @@ impl Server {
             name: "pair".to_owned(),
             draft_name: "draft".to_owned(),
             elsewhere: vec!["another=http://127.0.0.1:1/".parse().unwrap()],
-            bos_token_id: pair.draft().unwrap().config().bos_token_id,
+            bos_token_id: pair.draft().unwrap().config().first_token(),
             tokenizer: Arc::new(pair.tokenizer().unwrap()),
             template: ChatTemplate::Plain,
         };
@@ -251,7 +251,7 @@ impl Edge {
 
     /// The ids of a prompt.
     pub fn prompt(&self, text: &str) -> Vec<u32> {
-        self.tokenizer.encode_prompt(self.model.config().bos_token_id, text).unwrap()
+        self.tokenizer.encode_prompt(self.model.config().first_token(), text).unwrap()
     }
 }
 

@@ -193,7 +193,7 @@ impl Edge {
     }
 
     fn prompt(&self, text: &str) -> Result<Vec<u32>, Failure> {
-        Ok(self.tokenizer.encode_prompt(self.model.config().bos_token_id, text)?)
+        Ok(self.tokenizer.encode_prompt(self.model.config().first_token(), text)?)
     }
 }
 

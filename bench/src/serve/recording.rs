@@ -62,7 +62,7 @@ pub async fn record(url: &str, count: usize) -> Result<Vec<Arc<Recording>>, Fail
     let proxy = format!("ws://{}/session", listener.local_addr()?);
     let mut recordings = Vec::new();
     for (seed, beginning) in (1..).zip(beginnings.iter().cycle().take(count)) {
-        let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, beginning)?;
+        let prompt = tokenizer.encode_prompt(draft.config().first_token(), beginning)?;
         let mode = Mode::Speculative(Speculation::new(SCHEME, DRAFTS));
         let settings = Settings { mode, sampling: DEFAULT_SAMPLING, seed, max_new_tokens: TOKENS };
         let generate = async {

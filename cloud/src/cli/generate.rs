@@ -125,7 +125,7 @@ impl Generate {
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
-        let prompt = tokenizer.encode_prompt(draft.config().bos_token_id, &self.prompt)?;
+        let prompt = tokenizer.encode_prompt(draft.config().first_token(), &self.prompt)?;
 
         let mut edge = if self.local {
             NativeEdge::greet(&draft, info, self.local(&tokenizer)?).await?

@@ -13,7 +13,7 @@ use std::{
 use bytesize::ByteSize;
 use clap::Args;
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
-use outrider_models::{ModelConfig, Tokenizer};
+use outrider_models::{Model, ModelConfig, Tokenizer};
 use outrider_speculation::session::cloud::TargetInfo;
 use tokio::{signal, sync::watch, time};
 
@@ -156,7 +156,9 @@ impl Serve {
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
         let tokenizer = self.pair.tokenizer()?;
-        let (target, mut info, config) = self.target(&tokenizer).await?;
+        let draft = self.pair.draft()?;
+        pair::draft_info(&draft, &tokenizer)?;
+        let (target, mut info, config) = self.target(&tokenizer, draft).await?;
         info.max_in_flight = self.max_in_flight;
         if let Some(most) = self.caps.max_context {
             info.context_length = info.context_length.min(most);
@@ -166,7 +168,7 @@ impl Serve {
             name: self.model_name.unwrap_or_else(|| pair::name(self.pair.target.as_deref(), "outrider-target")),
             draft_name: pair::name(self.pair.draft.as_deref(), "outrider-draft"),
             elsewhere: self.elsewhere,
-            bos_token_id: config.bos_token_id,
+            bos_token_id: config.first_token(),
             tokenizer: Arc::new(tokenizer),
             template,
         };
@@ -215,13 +217,16 @@ impl Serve {
 
 impl Serve {
     /// What verifies, what sessions need to know of it, and how its texts begin.
-    async fn target(&self, tokenizer: &Tokenizer) -> Result<(Target, TargetInfo, ModelConfig), CommandError> {
+    async fn target(
+        &self,
+        tokenizer: &Tokenizer,
+        draft: Model,
+    ) -> Result<(Target, TargetInfo, ModelConfig), CommandError> {
         if let Some(address) = self.pair.engine_address() {
             if self.pair.tokenizer.is_none() {
                 return Err(GatewayError::NoTokenizer.into());
             }
             // The draft has the same vocabulary, and the same tokens begin and end a text.
-            let draft = self.pair.draft()?;
             let info = pair::target_info(&draft, tokenizer, self.max_draft_tokens)?;
             let (gateway, info) = self.engine.connect(address, tokenizer, info, self.max_sessions).await?;
             return Ok((Target::Gateway(gateway), info, draft.config().clone()));
@@ -238,7 +243,7 @@ impl Serve {
             let model = self.pair.stored_target()?;
             (model.config.clone(), self.device.bring(model, self.kv_memory, settings)??)
         };
-        let engine = self.with_own_draft(engine.judging(self.guesses), &config, settings)?;
+        let engine = self.with_own_draft(engine.judging(self.guesses), draft, &config, settings)?;
         let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         let (context, longest) = (info.context_length, engine.longest_text() as u32);
         if longest < context {
@@ -252,13 +257,13 @@ impl Serve {
     fn with_own_draft(
         &self,
         target: Engine,
+        draft: Model,
         config: &ModelConfig,
         settings: EngineSettings,
     ) -> Result<Engine, CommandError> {
         if self.own_draft == OwnDraftPolicy::Off {
             return Ok(target);
         }
-        let draft = self.pair.draft()?;
         if draft.config().vocab_size != config.vocab_size {
             tracing::warn!("the server drafts nothing itself: the draft model has another vocabulary than the target");
             return Ok(target);

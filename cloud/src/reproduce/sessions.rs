@@ -161,7 +161,7 @@ impl Pair {
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
-        Ok(self.tokenizer.encode_prompt(self.draft.config().bos_token_id, text)?)
+        Ok(self.tokenizer.encode_prompt(self.draft.config().first_token(), text)?)
     }
 }
 

@@ -31,6 +31,8 @@ pub struct ModelConfig {
     pub rope_layout: RopeLayout,
     /// Token that begins a sequence, if the model has one.
     pub bos_token_id: Option<u32>,
+    /// Whether a prompt begins with it where the tokenizer has no template that says so.
+    pub adds_bos: bool,
     /// Tokens that end a sequence.
     pub eos_token_ids: Vec<u32>,
     /// Whether the output head is the embedding table.
@@ -80,6 +82,13 @@ impl ModelConfig {
             }
         };
         (0..self.head_dim / 2).map(frequency).collect()
+    }
+
+    /// The token that begins a prompt, if one does: what [`Tokenizer::encode_prompt`](crate::Tokenizer::encode_prompt)
+    /// wants.
+    #[must_use]
+    pub fn first_token(&self) -> Option<u32> {
+        self.bos_token_id.filter(|_| self.adds_bos)
     }
 
     /// Checks what the loaders cannot see from tensor shapes.

@@ -102,10 +102,8 @@ impl ModelConfig {
             rope_theta: settings.float("llama.rope.freq_base")?.unwrap_or(10_000.0),
             rope_scaling: rope_scaling(settings)?,
             rope_layout: RopeLayout::Interleaved,
-            bos_token_id: match settings.0.get("tokenizer.ggml.add_bos_token") {
-                Some(Value::Bool(false)) => None,
-                _ => settings.token("tokenizer.ggml.bos_token_id")?,
-            },
+            bos_token_id: settings.token("tokenizer.ggml.bos_token_id")?,
+            adds_bos: settings.0.get("tokenizer.ggml.add_bos_token") != Some(&Value::Bool(false)),
             eos_token_ids: Vec::new(),
             tied_embeddings: shape_of(&WeightName::HEAD.gguf()).is_none(),
             // Longer ones are skipped, like everything that is not needed to run the model.

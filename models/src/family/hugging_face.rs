@@ -42,6 +42,7 @@ impl ModelConfig {
             rope_scaling,
             rope_layout: RopeLayout::HalfSplit,
             bos_token_id: token(raw.bos_token_id)?,
+            adds_bos: true,
             eos_token_ids: raw.eos_token_id.map_or(Ok(Vec::new()), OneOrMany::tokens)?,
             tied_embeddings: raw.tie_word_embeddings,
             chat_template: None,

@@ -1,10 +1,10 @@
 //! Files as others publish them: what they say in more than one way, leave out, or say of what we do not compute.
 
-use outrider_models::{LoadError, Model, ModelConfig, Tokenizer};
+use outrider_models::{GgufVocabulary, LoadError, Model, ModelConfig, Tokenizer};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::{BLOCKS, TOKENIZER, logits_at_all};
+use crate::fixture::{BLOCKS, DRAFT, TOKENIZER, logits_at_all};
 
 const CONFIG: &str = include_str!("../golden/grouped.config.json");
 const WEIGHTS: &[u8] = include_bytes!("../golden/grouped.safetensors");
@@ -129,6 +129,30 @@ fn gguf(from: &[u8], to: &[u8]) -> LoadError {
     match Model::from_gguf(&mut &*bytes) {
         Ok(_) => panic!("it was loaded"),
         Err(error) => error,
+    }
+}
+
+/// A GGUF file has its own tokens and merges: they make the tokenizer that it was made with.
+#[test]
+fn the_vocabulary_of_a_gguf_file_makes_its_tokenizer() {
+    let vocabulary = GgufVocabulary::read(&mut &*DRAFT).unwrap().unwrap();
+    let made = Tokenizer::from_bytes(&vocabulary.tokenizer_json().unwrap()).unwrap();
+    let published = Tokenizer::from_bytes(TOKENIZER).unwrap();
+    assert_eq!(made.fingerprint(), published.fingerprint());
+    assert_eq!(vocabulary.differs_from(&published), None);
+    for text in ["Once upon a time", "  two  spaces\n\nand 1234 lines\t", "it's “naïve” 🦊 日本語", "a<|endoftext|>b"]
+    {
+        assert_eq!(made.encode(text).unwrap(), published.encode(text).unwrap(), "{text}");
+        let ids = published.encode(text).unwrap();
+        assert_eq!(made.decode(&ids), published.decode(&ids));
+    }
+    // Random models have none.
+    assert!(GgufVocabulary::read(&mut &*BLOCKS[0].1).unwrap().is_none());
+    let renamed = String::from_utf8_lossy(TOKENIZER).replace("<|endoftext|>", "<|endoftexT|>");
+    let other = Tokenizer::from_bytes(renamed.as_bytes()).unwrap();
+    assert_eq!(vocabulary.differs_from(&other), Some((0, "<|endoftext|>".to_owned(), "<|endoftexT|>".to_owned())));
+    for length in (0..4000).step_by(17) {
+        assert!(GgufVocabulary::read(&mut &DRAFT[..length]).is_err(), "{length} bytes");
     }
 }
 

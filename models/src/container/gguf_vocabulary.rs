@@ -1,0 +1,224 @@
+//! The vocabulary in a GGUF file, and the tokenizer that it makes.
+
+use std::io::{ErrorKind, Read};
+
+use serde_json::{Value, json};
+
+use crate::{error::LoadError, tokenizer::Tokenizer};
+
+/// Most entries of an array, and the longest text among them, that any real vocabulary has.
+const MOST_ENTRIES: u64 = 1 << 21;
+const LONGEST_ENTRY: u64 = 1 << 16;
+/// Type codes of a text and of an array.
+const TEXT: u32 = 8;
+const ARRAY: u32 = 9;
+/// Kinds of tokens (llama.cpp's `llama_token_type`).
+const CONTROL: u64 = 3;
+const USER_DEFINED: u64 = 4;
+const UNUSED: u64 = 5;
+
+/// How Llama 3 and Qwen 2 cut a text before merging: they differ in how many digits stay together.
+const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN_2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// The tokens of a GGUF file, and how a text becomes them.
+#[derive(Debug, Clone, Default)]
+pub struct GgufVocabulary {
+    /// `tokenizer.ggml.model`: `gpt2` is byte-level BPE, `llama` SentencePiece.
+    model: String,
+    /// `tokenizer.ggml.pre`: how a text is cut first.
+    pre: String,
+    tokens: Vec<String>,
+    kinds: Vec<u64>,
+    merges: Vec<String>,
+}
+
+impl GgufVocabulary {
+    /// Reads a GGUF file as far as its metadata goes; `None` if there is no vocabulary.
+    ///
+    /// # Errors
+    /// If it is no GGUF file, or ends too early.
+    pub fn read(reader: &mut impl Read) -> Result<Option<Self>, LoadError> {
+        let mut file = File { reader, position: 0 };
+        let magic = file.bytes()?;
+        if magic != *b"GGUF" {
+            return Err(LoadError::NotGguf { found: magic });
+        }
+        let version = u32::from_le_bytes(file.bytes()?);
+        if version != 2 && version != 3 {
+            return Err(LoadError::GgufVersion { found: version });
+        }
+        let (_tensors, settings) = (file.u64()?, file.u64()?);
+        let mut vocabulary = Self::default();
+        for _ in 0..settings {
+            let key = file.text()?;
+            let code = u32::from_le_bytes(file.bytes()?);
+            match (&*key, code) {
+                ("tokenizer.ggml.model", TEXT) => vocabulary.model = file.text()?,
+                ("tokenizer.ggml.pre", TEXT) => vocabulary.pre = file.text()?,
+                ("tokenizer.ggml.tokens", ARRAY) => vocabulary.tokens = file.texts(&key)?,
+                ("tokenizer.ggml.merges", ARRAY) => vocabulary.merges = file.texts(&key)?,
+                ("tokenizer.ggml.token_type", ARRAY) => vocabulary.kinds = file.integers(&key)?,
+                _ => file.skip(&key, code, 0)?,
+            }
+        }
+        Ok((!vocabulary.tokens.is_empty()).then_some(vocabulary))
+    }
+
+    /// The `tokenizer.json` that does what the file says.
+    ///
+    /// # Errors
+    /// [`LoadError::NoTokenizer`] of a kind that is not known here.
+    pub fn tokenizer_json(&self) -> Result<Vec<u8>, LoadError> {
+        let unknown = |found: String| Err(LoadError::NoTokenizer { found });
+        if self.model != "gpt2" {
+            return unknown(format!("a vocabulary of the kind {:?}", self.model));
+        }
+        let split = |regex: &str| {
+            json!({ "type": "Sequence", "pretokenizers": [
+                { "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false },
+                { "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false },
+            ] })
+        };
+        let byte_level =
+            json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true });
+        let (normalizer, pre_tokenizer, whole_words) = match &*self.pre {
+            "gpt-2" | "gpt2" => (Value::Null, byte_level, false),
+            "smollm" => {
+                let digits = json!({ "type": "Digits", "individual_digits": true });
+                (Value::Null, json!({ "type": "Sequence", "pretokenizers": [digits, byte_level] }), false)
+            }
+            // A word that is a token is not merged from its parts.
+            "llama-bpe" | "llama3" | "llama-v3" => (Value::Null, split(LLAMA_3), true),
+            "qwen2" => (json!({ "type": "NFC" }), split(QWEN_2), false),
+            other => return unknown(format!("a vocabulary whose texts are cut as {other:?} says")),
+        };
+        let kind = |id: usize| self.kinds.get(id).copied().unwrap_or_default();
+        let added = self.tokens.iter().enumerate().filter(|(id, _)| matches!(kind(*id), CONTROL | USER_DEFINED));
+        let added = added.map(|(id, token)| {
+            json!({
+                "id": id, "content": token, "special": kind(id) == CONTROL,
+                "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            })
+        });
+        let merges = self.merges.iter().filter_map(|merge| merge.split_once(' ')).map(|(a, b)| json!([a, b]));
+        let vocabulary: serde_json::Map<String, Value> =
+            self.known().map(|(id, token)| (token.to_owned(), id.into())).collect();
+        let tokenizer = json!({
+            "version": "1.0",
+            "added_tokens": added.collect::<Vec<_>>(),
+            "normalizer": normalizer,
+            "pre_tokenizer": pre_tokenizer,
+            "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true },
+            "model": {
+                "type": "BPE", "ignore_merges": whole_words, "vocab": vocabulary, "merges": merges.collect::<Vec<_>>(),
+            },
+        });
+        Ok(tokenizer.to_string().into_bytes())
+    }
+
+    /// The first id that means another token in a tokenizer: the id, the file's token and the tokenizer's.
+    #[must_use]
+    pub fn differs_from(&self, tokenizer: &Tokenizer) -> Option<(u32, String, String)> {
+        self.known().find_map(|(id, here)| {
+            let there = tokenizer.token(id)?;
+            (there != here).then(|| (id, here.to_owned(), there))
+        })
+    }
+
+    /// Tokens by their ids, without those that only fill the table up.
+    fn known(&self) -> impl Iterator<Item = (u32, &str)> {
+        let is_known = |id: &usize| self.kinds.get(*id) != Some(&UNUSED);
+        self.tokens.iter().enumerate().filter(move |(id, _)| is_known(id)).map(|(id, token)| (id as u32, &**token))
+    }
+}
+
+/// A file that is read from its beginning.
+struct File<'r, R> {
+    reader: &'r mut R,
+    position: u64,
+}
+
+impl<R: Read> File<'_, R> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), LoadError> {
+        let (offset, needed) = (self.position, buffer.len() as u64);
+        self.position += needed;
+        self.reader.read_exact(buffer).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                LoadError::Truncated { what: "metadata".to_owned(), offset, needed, remaining: 0 }
+            }
+            _ => error.into(),
+        })
+    }
+
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], LoadError> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, LoadError> {
+        Ok(u64::from_le_bytes(self.bytes()?))
+    }
+
+    fn text(&mut self) -> Result<String, LoadError> {
+        let length = self.limited("a text", LONGEST_ENTRY)?;
+        let (mut bytes, offset) = (vec![0; length as usize], self.position);
+        self.fill(&mut bytes)?;
+        String::from_utf8(bytes).map_err(|_| LoadError::NotUtf8 { what: "metadata".to_owned(), offset })
+    }
+
+    /// A number that is no larger than a limit.
+    fn limited(&mut self, what: &str, limit: u64) -> Result<u64, LoadError> {
+        let found = self.u64()?;
+        match found <= limit {
+            true => Ok(found),
+            false => Err(LoadError::OverLimit { what: format!("length of {what}"), found, limit }),
+        }
+    }
+
+    /// The type of an array's elements, and how many they are.
+    fn array(&mut self, key: &str) -> Result<(u32, u64), LoadError> {
+        Ok((u32::from_le_bytes(self.bytes()?), self.limited(key, MOST_ENTRIES)?))
+    }
+
+    fn texts(&mut self, key: &str) -> Result<Vec<String>, LoadError> {
+        match self.array(key)? {
+            (TEXT, count) => (0..count).map(|_| self.text()).collect(),
+            (code, _) => Err(LoadError::MetadataTypeCode { key: key.to_owned(), code }),
+        }
+    }
+
+    fn integers(&mut self, key: &str) -> Result<Vec<u64>, LoadError> {
+        let (code, count) = self.array(key)?;
+        let integer = |_| match code {
+            4 | 5 => Ok(u32::from_le_bytes(self.bytes()?).into()),
+            _ => Err(LoadError::MetadataTypeCode { key: key.to_owned(), code }),
+        };
+        (0..count).map(integer).collect()
+    }
+
+    /// Passes over a value.
+    fn skip(&mut self, key: &str, code: u32, depth: usize) -> Result<(), LoadError> {
+        let bytes = match code {
+            0 | 1 | 7 => 1,
+            2 | 3 => 2,
+            4..=6 => 4,
+            10..=12 => 8,
+            TEXT => self.limited(key, 1 << 24)?,
+            ARRAY if depth < 4 => {
+                let (element, count) = self.array(key)?;
+                return (0..count).try_for_each(|_| self.skip(key, element, depth + 1));
+            }
+            code => return Err(LoadError::MetadataTypeCode { key: key.to_owned(), code }),
+        };
+        let passed = std::io::copy(&mut self.reader.take(bytes), &mut std::io::sink())?;
+        let offset = self.position;
+        self.position += bytes;
+        match passed == bytes {
+            true => Ok(()),
+            false => Err(LoadError::Truncated { what: key.to_owned(), offset, needed: bytes, remaining: passed }),
+        }
+    }
+}
