@@ -62,6 +62,14 @@ pub enum PairError {
         /// Why not.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Browsers load one file that has everything in it.
+    #[error(
+        "the draft model {path} is no GGUF file, which is what browsers load: `generate` can use it, `serve` cannot"
+    )]
+    DraftForBrowsers {
+        /// Where it is.
+        path: String,
+    },
     /// The target is an engine elsewhere.
     #[error("the target openai:{address} is an engine elsewhere: only `outrider serve` can use one")]
     Elsewhere {
@@ -215,6 +223,9 @@ impl PairPaths {
 
     /// The bytes of the draft model, for the browser.
     pub fn draft_gguf(&self) -> Result<Cow<'static, [u8]>, PairError> {
+        if let Some(path) = self.draft.as_deref().filter(|path| path.extension().is_none_or(|kind| kind != "gguf")) {
+            return Err(PairError::DraftForBrowsers { path: place(Some(path)) });
+        }
         read(self.draft.as_deref(), DRAFT).map_err(|error| failure("draft model", self.draft.as_deref(), error))
     }
 }

@@ -24,6 +24,12 @@ pub enum LoadError {
         /// What is there.
         found: String,
     },
+    /// The index of a checkpoint names a file that is not beside it.
+    #[error("model.safetensors.index.json names {name}, which is not beside it")]
+    MissingShard {
+        /// The file.
+        name: String,
+    },
     /// The first four bytes are not `GGUF`.
     #[error("not a GGUF file: magic bytes {found:02x?}")]
     NotGguf {

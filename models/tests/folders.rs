@@ -9,7 +9,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use outrider_models::{LoadError, Model};
+use outrider_models::{Chunk, LoadError, Model};
+use serde_json::{Value, json};
 
 const CONFIG: &[u8] = include_bytes!("golden/grouped.config.json");
 const WEIGHTS: &[u8] = include_bytes!("golden/grouped.safetensors");
@@ -62,12 +63,65 @@ fn what_begins_a_prompt_is_said_beside_the_config() {
     assert_eq!(Folder::checkpoint("README.md", "").config().first_token(), Some(0), "nothing else is known");
 }
 
+/// A checkpoint cut into files by its tensors is the same model.
+#[test]
+fn weights_may_be_in_several_files() {
+    let whole = Folder::checkpoint("README.md", "");
+    let header_end = 8 + u64::from_le_bytes(WEIGHTS[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Map<String, Value> = serde_json::from_slice(&WEIGHTS[8..header_end]).unwrap();
+    let tensors: Vec<_> = header.iter().filter(|(name, _)| *name != "__metadata__").collect();
+    let mut files = vec![("config.json".to_owned(), CONFIG.to_vec())];
+    let mut map = serde_json::Map::new();
+    for (number, part) in tensors.chunks(tensors.len() / 3 + 1).enumerate() {
+        let file = format!("model-0000{}-of-00003.safetensors", number + 1);
+        let (mut part_header, mut data) = (serde_json::Map::new(), Vec::new());
+        for (name, info) in part {
+            let [start, end] = [0, 1].map(|at| info["data_offsets"][at].as_u64().unwrap() as usize);
+            let offsets = json!([data.len(), data.len() + end - start]);
+            data.extend_from_slice(&WEIGHTS[header_end + start..header_end + end]);
+            let entry = json!({ "dtype": info["dtype"], "shape": info["shape"], "data_offsets": offsets });
+            part_header.insert((*name).clone(), entry);
+            map.insert((*name).clone(), file.clone().into());
+        }
+        let json = serde_json::to_vec(&part_header).unwrap();
+        files.push((file, [&(json.len() as u64).to_le_bytes()[..], &json, &data].concat()));
+    }
+    assert_eq!(files.len(), 4);
+    let index = serde_json::to_vec(&json!({ "weight_map": map })).unwrap();
+    files.push(("model.safetensors.index.json".to_owned(), index));
+    let folder = |files: &[(String, Vec<u8>)]| {
+        Folder::with(&files.iter().map(|(name, bytes)| (&**name, &**bytes)).collect::<Vec<_>>())
+    };
+    let sharded = Model::open(&folder(&files).0).unwrap();
+    assert_eq!(logits(&sharded), logits(&whole));
+
+    let refused = |files: &[(String, Vec<u8>)]| Model::open(&folder(files).0).err().unwrap();
+    let mut fewer = files.clone();
+    fewer.remove(2);
+    assert!(matches!(refused(&fewer), LoadError::MissingShard { name } if name.contains("00002")));
+    let mut twice = files.clone();
+    twice[3].1 = twice[2].1.clone();
+    assert!(matches!(refused(&twice), LoadError::Duplicate { .. }));
+    let mut cut = files.clone();
+    cut[2].1.truncate(100);
+    assert!(matches!(refused(&cut), LoadError::Safetensors(_) | LoadError::Truncated { .. }));
+    let mut elsewhere = files;
+    elsewhere[4].1 = br#"{"weight_map": {"model.norm.weight": "../model.safetensors"}}"#.to_vec();
+    assert!(matches!(refused(&elsewhere), LoadError::MissingShard { .. }));
+}
+
+fn logits(model: &Model) -> Vec<Vec<f32>> {
+    let (mut cache, tokens) = (model.new_cache(), [0, 7, 3, 11]);
+    let logits = model.forward(&mut [Chunk { cache: &mut cache, tokens: &tokens, positions: &[0, 1, 2, 3] }]).unwrap();
+    logits[0].iter().map(<[f32]>::to_vec).collect()
+}
+
 /// Not "no such file": what is there, and what is wanted.
 #[test]
 fn a_folder_without_a_checkpoint_says_what_it_has() {
     let none: &[u8] = &[];
     for (files, said) in [
-        (&["config.json", "model-00001-of-00002.safetensors", "model.safetensors.index.json"][..], "in shards"),
+        (&["config.json", "model-00001-of-00002.safetensors"][..], "no model.safetensors.index.json"),
         (&["config.json", "pytorch_model.bin"], "pytorch_model.bin"),
         (&["model-Q8_0.gguf"], "model-Q8_0.gguf, which can be named itself"),
         (&["model.safetensors"], "no config.json beside model.safetensors"),

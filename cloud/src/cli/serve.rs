@@ -156,6 +156,7 @@ impl Serve {
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
         let tokenizer = self.pair.tokenizer()?;
+        let draft_gguf = self.pair.draft_gguf()?.into_owned().into();
         let draft = self.pair.draft()?;
         pair::draft_info(&draft, &tokenizer)?;
         let (target, mut info, config) = self.target(&tokenizer, draft).await?;
@@ -187,7 +188,7 @@ impl Serve {
             caps: self.caps.caps(),
             access,
             served,
-            draft_gguf: self.pair.draft_gguf()?.into_owned().into(),
+            draft_gguf,
             tokenizer_json: self.pair.tokenizer_json()?.into_owned().into(),
             heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| bytes.into_owned().into()),
             stopping,

@@ -3,11 +3,14 @@
 use std::io::{ErrorKind, Read};
 #[cfg(not(target_arch = "wasm32"))]
 use std::{
+    collections::{BTreeSet, HashMap},
     fs::{self, File},
-    io,
+    io::{self, BufReader, Seek},
     path::Path,
 };
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::safetensors::Shards;
 use super::{gguf::GgufHeader, parts::MatrixBuilder, safetensors::SafetensorsHeader, stream::Stream};
 use crate::{
     error::LoadError,
@@ -50,11 +53,52 @@ pub(crate) fn open<B: MatrixBuilder>(path: &Path) -> Result<Loaded<B>, LoadError
         _ => error.into(),
     };
     let config = fs::read(folder.join("config.json")).map_err(absent)?;
-    let mut file = File::open(&weights).map_err(absent)?;
-    let total_bytes = Some(file.metadata()?.len());
-    let (mut config, weights) = read_safetensors::<B>(&config, &mut file, total_bytes)?;
+    let index = folder.join(INDEX);
+    let (mut config, weights) = if path.is_dir() && !weights.exists() && index.exists() {
+        read_shards::<B>(&config, folder, &fs::read(index)?)?
+    } else {
+        let mut file = File::open(&weights).map_err(absent)?;
+        let total_bytes = Some(file.metadata()?.len());
+        read_safetensors::<B>(&config, &mut file, total_bytes)?
+    };
     config.amend(folder)?;
     Ok((config, weights))
+}
+
+/// What says in which files the weights of a checkpoint are.
+#[cfg(not(target_arch = "wasm32"))]
+const INDEX: &str = "model.safetensors.index.json";
+
+/// Loads a checkpoint from the files that its index names, one after the other.
+#[cfg(not(target_arch = "wasm32"))]
+fn read_shards<B: MatrixBuilder>(config_json: &[u8], folder: &Path, index: &[u8]) -> Result<Loaded<B>, LoadError> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: HashMap<String, String>,
+    }
+    let Index { weight_map } = serde_json::from_slice(index)?;
+    let names: BTreeSet<String> = weight_map.into_values().collect();
+    let mut shards = Shards::new(config_json)?;
+    let mut files = Vec::new();
+    for name in names {
+        // An index that is not trusted names files of its folder only.
+        let is_plain = Path::new(&name).file_name().is_some_and(|plain| plain == &*name);
+        let path = folder.join(&name);
+        if !is_plain || !path.is_file() {
+            return Err(LoadError::MissingShard { name });
+        }
+        let mut file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        shards.add(&mut BufReader::new(&mut file), bytes)?;
+        file.rewind()?;
+        files.push(file.take(bytes));
+    }
+    let total_bytes = Some(shards.total_bytes());
+    let mut stream: Stream<_, B> = Stream::new(shards, total_bytes);
+    for file in &mut files {
+        read_to_end(file, |piece| stream.push(piece))?;
+    }
+    stream.finish()
 }
 
 /// Says what a folder has in place of a checkpoint.
@@ -66,7 +110,7 @@ fn incomplete(folder: &Path) -> LoadError {
     let ending = |ending: &str| names.iter().find(|name| name.ends_with(ending));
     let is_shard = |name: &&String| name.ends_with(".safetensors") && name.contains("-of-");
     let found = if let Some(shard) = names.iter().find(is_shard) {
-        format!("its weights are in shards ({shard} and so on), which have to be merged into one file")
+        format!("it has {shard}, but no {INDEX}, which says what is in which file")
     } else if let Some(gguf) = ending(".gguf") {
         format!("it has {gguf}, which can be named itself")
     } else if let Some(weights) = ending(".bin").or(ending(".pth")).or(ending(".pt")) {

@@ -40,6 +40,18 @@ impl SafetensorsHeader {
         Ok(Self { config, total_bytes, bytes: Vec::new() })
     }
 
+    /// What the header lists, once all of it is there.
+    fn tensors(&self) -> Result<HashMap<String, Entry>, LoadError> {
+        let data_start = self.position();
+        let json = self.bytes.get(LENGTH_BYTES..).unwrap_or_default();
+        // Makes sure that the tensors follow each other, and that each is as long as its shape says.
+        let metadata: Metadata = serde_json::from_slice(json).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
+        if self.total_bytes.is_some_and(|total| data_start + metadata.data_len() as u64 != total) {
+            return Err(SafeTensorError::MetadataIncompleteBuffer.into());
+        }
+        Ok(metadata.tensors().into_iter().map(|(name, info)| (name, entry(info, data_start))).collect())
+    }
+
     /// Where the header ends, once its length is there.
     fn end(&self) -> Option<u64> {
         let length = self.bytes.first_chunk::<LENGTH_BYTES>()?;
@@ -76,27 +88,92 @@ impl Header for SafetensorsHeader {
     }
 
     fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        let (mut config, data_start) = (self.config.clone(), self.position());
-        let json = self.bytes.get(LENGTH_BYTES..).unwrap_or_default();
-        // Makes sure that the tensors follow each other, and that each is as long as its shape says.
-        let metadata: Metadata = serde_json::from_slice(json).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
-        if self.total_bytes.is_some_and(|total| data_start + metadata.data_len() as u64 != total) {
-            return Err(SafeTensorError::MetadataIncompleteBuffer.into());
-        }
-        let tensors = metadata.tensors().into_iter().map(|(name, info)| (name, entry(info, data_start)));
-        let mut tensors: HashMap<String, Entry> = tensors.collect();
-        // A head that is stored is used, as the reference implementation does: it need not be the table.
-        config.tied_embeddings &= !tensors.contains_key(&WeightName::HEAD.hugging_face());
-        // Old checkpoints store the rotary frequencies, which follow from the configuration.
-        tensors.retain(|name, _| !name.ends_with(".rotary_emb.inv_freq"));
-        let plan = Directory::new(tensors, WeightName::hugging_face).plan(&config, None)?;
-        Ok((config, plan))
+        let tensors = self.tensors()?;
+        plan(self.config, tensors)
     }
 
     fn truncated(&self) -> LoadError {
         let needed = self.end().unwrap_or(LENGTH_BYTES as u64);
         let remaining = self.position();
         LoadError::Truncated { what: "safetensors header".to_owned(), offset: 0, needed, remaining }
+    }
+}
+
+/// Which bytes are which weight.
+fn plan(
+    mut config: ModelConfig,
+    mut tensors: HashMap<String, Entry>,
+) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+    // A head that is stored is used, as the reference implementation does: it need not be the table.
+    config.tied_embeddings &= !tensors.contains_key(&WeightName::HEAD.hugging_face());
+    // Old checkpoints store the rotary frequencies, which follow from the configuration.
+    tensors.retain(|name, _| !name.ends_with(".rotary_emb.inv_freq"));
+    let plan = Directory::new(tensors, WeightName::hugging_face).plan(&config, None)?;
+    Ok((config, plan))
+}
+
+/// The files of a checkpoint that is stored in several, as if they were one behind the other.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) struct Shards {
+    config: ModelConfig,
+    tensors: HashMap<String, Entry>,
+    /// Bytes of those so far.
+    total_bytes: u64,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Shards {
+    /// None yet.
+    pub(crate) fn new(config_json: &[u8]) -> Result<Self, LoadError> {
+        let config = ModelConfig::from_hugging_face(config_json)?;
+        Ok(Self { config, tensors: HashMap::new(), total_bytes: 0 })
+    }
+
+    /// Adds what the next one says before its tensors, of which it has so many bytes.
+    pub(crate) fn add(&mut self, shard: &mut impl std::io::Read, bytes: u64) -> Result<(), LoadError> {
+        let mut header = SafetensorsHeader { config: self.config.clone(), total_bytes: Some(bytes), bytes: Vec::new() };
+        let mut piece = [0; 4096];
+        loop {
+            let count = shard.read(&mut piece)?;
+            match header.push(&mut &piece[..count])? {
+                Progress::Complete => break,
+                Progress::Incomplete if count == 0 => return Err(header.truncated()),
+                Progress::Incomplete => {}
+            }
+        }
+        for (name, mut entry) in header.tensors()? {
+            entry.start += self.total_bytes;
+            if self.tensors.insert(name.clone(), entry).is_some() {
+                return Err(LoadError::Duplicate { name });
+            }
+        }
+        self.total_bytes += bytes;
+        Ok(())
+    }
+
+    /// Bytes of all.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+}
+
+/// All headers have been read: what is between tensors, headers too, is passed over.
+#[cfg(not(target_arch = "wasm32"))]
+impl Header for Shards {
+    fn push(&mut self, _: &mut &[u8]) -> Result<Progress, LoadError> {
+        Ok(Progress::Complete)
+    }
+
+    fn position(&self) -> u64 {
+        0
+    }
+
+    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+        plan(self.config, self.tensors)
+    }
+
+    fn truncated(&self) -> LoadError {
+        LoadError::Truncated { what: "checkpoint".to_owned(), offset: 0, needed: self.total_bytes, remaining: 0 }
     }
 }
 
