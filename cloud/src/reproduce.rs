@@ -8,11 +8,12 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`items`] | every table and figure, and where it stands |
-//! | `sqs`, `tk_slt`, `dssd`, `sprinter` | the experiments, by paper |
+//! | `sqs`, `tk_slt`, `dssd`, `sprinter`, `cascades` | the experiments, by paper |
 //! | [`sessions`] | a pair with both ends in this process |
 //! | [`laboratory`] | what the experiments share: the pair, its prompts, times of passes |
 //! | [`clock`] | what rounds take over a link, by what is known of its parts |
 
+mod cascades;
 pub mod clock;
 mod dssd;
 pub mod items;

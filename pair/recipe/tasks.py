@@ -37,8 +37,8 @@ class Lexicon:
     def read(cls, path: pathlib.Path) -> "Lexicon":
         """From lines of part of speech, English word and translation."""
         lines = [line.split() for line in path.read_text().splitlines()]
-        parts = ([(word, other) for kind, word, other in lines if kind == part] for part in ("noun", "verb", "adjective"))
-        return cls(*parts)
+        parts = ("noun", "verb", "adjective")
+        return cls(*([(word, other) for kind, word, other in lines if kind == part] for part in parts))
 
     def english(self) -> list:
         """All English words."""

@@ -2,7 +2,7 @@
 
 use outrider_report::files::Report;
 
-use super::{dssd, laboratory::Laboratory, sessions::Failure, sprinter, sqs, tk_slt};
+use super::{cascades, dssd, laboratory::Laboratory, sessions::Failure, sprinter, sqs, tk_slt};
 
 /// A table or figure of a paper.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +48,8 @@ const fn item(paper: &'static str, name: &'static str, shows: &'static str, stat
 
 const HEADS: &str = "Medusa and Eagle-2 are heads beside the target, and no systems of edge and cloud";
 
+const GEMMA: &str = "it is Figure 11 with Gemma 9B in place of 27B, and the task pair has one target";
+
 /// All of them, by paper.
 pub const ITEMS: &[Item] = &[
     item(
@@ -85,9 +87,34 @@ pub const ITEMS: &[Item] = &[
     item("sprinter", "table-2", "latency, quality and calls of five methods", State::Open),
     item("sprinter", "table-3", "Medusa and Eagle-2", State::Absent(HEADS)),
     item("sprinter", "table-4", "the same as Table 2 on another data set", State::Open),
-    item("cascades", "figures-2-12", "quality by rejection rate, of rules on tasks with answers", State::Open),
-    item("cascades", "table-2", "latency at equal quality", State::Open),
-    item("cascades", "table-5", "quality and latency of all rules", State::Open),
+    item("cascades", "figure-2", "quality by deferrals, Chow's rule and an oracle", State::Measured(cascades::figure2)),
+    item("cascades", "figure-3", "quality by rejections, gamma = 1, by task", State::Measured(cascades::figure3)),
+    item(
+        "cascades",
+        "figure-4",
+        "quality by latency of seven methods, T = 0.5 and 1",
+        State::Measured(cascades::figure4),
+    ),
+    item("cascades", "figure-5", "quality by latency, T = 0", State::Measured(cascades::figure5)),
+    item("cascades", "figure-6", "quality by latency, T = 0.1, 0.5 and 1", State::Measured(cascades::figure6)),
+    item("cascades", "figure-7", "quality by latency, top-P 0.1, 0.5 and 0.8", State::Measured(cascades::figure7)),
+    item("cascades", "figure-8", "quality by latency, gamma = 3, 5 and 7", State::Measured(cascades::figure8)),
+    item(
+        "cascades",
+        "figure-9",
+        "BiLD and its variant; lossy decoding, beta tuned",
+        State::Measured(cascades::figure9),
+    ),
+    item("cascades", "figure-10", "token-v1, v2 and v3 by latency", State::Measured(cascades::figure10)),
+    item("cascades", "figure-11", "token-v1, v2 and v3 by rejections, gamma = 1", State::Measured(cascades::figure11)),
+    item("cascades", "figure-12", "the same with a smaller target", State::Absent(GEMMA)),
+    item(
+        "cascades",
+        "table-2",
+        "latency at equal quality, quality at equal latency",
+        State::Measured(cascades::table2),
+    ),
+    item("cascades", "table-5", "the same by top-P", State::Measured(cascades::table5)),
 ];
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::{runtime::Handle, task};
 
 use super::{
+    cascades::{sweep::Sweep, tasks::Tasks},
     clock::{Clock, Sent},
     sessions::{Failure, Pair, Session},
 };
@@ -58,6 +59,8 @@ pub struct Laboratory {
     prompts: usize,
     say: fn(&str),
     times: Option<Times>,
+    paths: PairPaths,
+    sweep: Option<Sweep>,
 }
 
 impl std::fmt::Debug for Laboratory {
@@ -82,7 +85,8 @@ impl Laboratory {
     /// If the pair cannot be loaded.
     pub fn open(paths: &PairPaths, prompts: usize, say: fn(&str)) -> Result<Self, Failure> {
         let (pair, target) = (Pair::open(paths)?, paths.target()?);
-        Ok(Self { pair, target, runtime: Handle::current(), prompts, say, times: None })
+        let (runtime, paths) = (Handle::current(), paths.clone());
+        Ok(Self { pair, target, runtime, prompts, say, times: None, paths, sweep: None })
     }
 
     /// Tells how far it is.
@@ -154,6 +158,19 @@ impl Laboratory {
         };
         let both = read(&self.pair.draft)?.into_iter().zip(read(&self.target)?);
         Ok(both.map(|(draft, target)| Rows { draft, target }).collect())
+    }
+
+    /// What cascades are measured with, with all that was measured so far.
+    ///
+    /// # Errors
+    /// If the task pair cannot be loaded.
+    pub fn sweep(&mut self) -> Result<&mut Sweep, Failure> {
+        if self.sweep.is_none() {
+            let times = self.times()?;
+            let tasks = Tasks::open(&self.paths, self.prompts)?;
+            self.sweep = Some(Sweep::new(tasks, times, self.runtime.clone(), self.say));
+        }
+        self.sweep.as_mut().ok_or_else(|| "there is no sweep".into())
     }
 
     /// What passes take, measured once.

@@ -63,9 +63,16 @@ impl Pair {
     /// # Errors
     /// If a file is not what it should be, or the two do not belong together.
     pub fn open(paths: &PairPaths) -> Result<Self, Failure> {
-        let (tokenizer, target) = (paths.tokenizer()?, paths.target()?);
+        Self::of(paths.draft()?, paths.target()?, paths.tokenizer()?)
+    }
+
+    /// The same of models that are loaded.
+    ///
+    /// # Errors
+    /// If they do not belong together.
+    pub fn of(draft: Model, target: Model, tokenizer: Tokenizer) -> Result<Self, Failure> {
         let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
-        Ok(Self { draft: paths.draft()?, tokenizer, engine: Engine::start(target, 1)?, target: info })
+        Ok(Self { draft, tokenizer, engine: Engine::start(target, 1)?, target: info })
     }
 
     /// Ids of each paragraph of the tale.
@@ -160,7 +167,11 @@ impl Pair {
         Ok(NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?)
     }
 
-    fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
+    /// Ids of a text, behind the token that begins every text.
+    ///
+    /// # Errors
+    /// If the tokenizer refuses it.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
         Ok(self.tokenizer.encode_prompt(self.draft.config().first_token(), text)?)
     }
 }
