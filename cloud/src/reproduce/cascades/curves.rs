@@ -8,7 +8,7 @@ use outrider_report::{
 use serde_json::{Value, json};
 
 use super::{
-    sweep::{Method, Point, Summary, Sweep},
+    sweep::{Method, Point, Summary, Sweep, TIMES},
     tasks::TASKS,
 };
 use crate::reproduce::{
@@ -28,7 +28,7 @@ const RANGES: [(&str, [f64; 6]); 14] = [
     ("token-v2", [0.0, 0.1, 0.3, 0.6, 0.9, 0.99]),
     ("token-v3", [0.0, 0.5, 0.9, 0.98, 0.995, 0.9995]),
     ("bild-star", ROLLBACKS),
-    ("mentored", [0.01, 0.03, 0.1, 0.3, 1.0, 3.0]),
+    ("mentored", [0.0003, 0.001, 0.003, 0.01, 0.1, 1.0]),
     (TOKEN_CASCADE, [0.005, 0.02, 0.1, 0.25, 0.45, 0.75]),
     (SEQUENCE_CASCADE, [0.01, 0.05, 0.1, 0.2, 0.3, 0.45]),
     (BILD, ROLLBACKS),
@@ -232,7 +232,7 @@ pub fn preface(sweep: &Sweep) -> String {
     let pair = if sweep.is_built_in() { "the task pair" } else { "the pair that was given" };
     format!(
         "{} questions of four tasks to {pair}. Right: to the letter. ± is one standard error over questions; differences \
-         to the target alone are taken question by question. Latency is that of a virtual clock, in the target's own: \
+         to the target alone, which answers each {TIMES} times, are taken question by question. Latency is that of a virtual clock, in the target's own: \
          a draft takes {:.1} ms and a pass {:.1} ms + {:.1} ms a draft, measured here on models of 135M and 1.1B weights, \
          and no link.\n\n",
         sweep.questions(),

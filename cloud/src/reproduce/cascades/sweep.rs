@@ -47,6 +47,8 @@ pub enum Method {
     SequenceCascade(f64),
 }
 
+/// How often the target alone answers each question: everything is compared with it.
+pub const TIMES: usize = 4;
 /// Drafts of a round of BiLD's.
 const LONGEST_BILD: usize = 10;
 
@@ -156,6 +158,15 @@ impl fmt::Display for Method {
     }
 }
 
+impl Answer {
+    /// The mean worth and time of answers to one question; what else is counted is the first one's.
+    fn mean(answers: &[Self]) -> Self {
+        let mean = |of: fn(&Self) -> f64| answers.iter().map(of).sum::<f64>() / answers.len() as f64;
+        let worth = Worth { exact: mean(|answer| answer.worth.exact), similarity: mean(|a| a.worth.similarity) };
+        Self { worth, seconds: mean(|answer| answer.seconds), ..answers[0] }
+    }
+}
+
 impl Sweep {
     /// With nothing measured yet.
     pub fn new(tasks: Tasks, times: Times, runtime: Handle, say: fn(&str)) -> Self {
@@ -204,21 +215,26 @@ impl Sweep {
         };
         (self.say)(&key);
         let (mode, sampling) = (method.mode(&options(gamma))?, SamplingParameters { temperature, top_k: 0, top_p });
-        let sessions = self.tasks.pair.generate_at(&self.tasks.prompts, &mode, sampling, LONGEST);
+        let (times, count) = (if method == Method::TargetAlone { TIMES } else { 1 }, self.tasks.questions.len());
+        // Each has a seed of its own.
+        let prompts = vec![&self.tasks.prompts[..]; times].concat();
+        let sessions = self.tasks.pair.generate_at(&prompts, &mode, sampling, LONGEST);
         let sessions = task::block_in_place(|| self.runtime.block_on(sessions))?;
-        let answers = self.tasks.questions.iter().zip(&sessions).zip(written).map(|((question, session), written)| {
-            let statistics = &session.statistics;
+        let answer = |(index, session): (usize, &Session)| {
+            let (question, statistics) = (&self.tasks.questions[index % count], &session.statistics);
             Answer {
                 task: TASKS.iter().position(|name| *name == question.task).unwrap_or_default(),
                 worth: self.tasks.worth(question, session),
-                seconds: seconds(session, method, written, &self.clock),
+                seconds: seconds(session, method, written[index % count], &self.clock),
                 judged: statistics.judged,
                 rejected: statistics.judged - statistics.accepted,
                 tokens: session.tokens.len(),
                 deferred: session.tokens.len() - statistics.passed,
             }
-        });
-        let answers: Answers = Rc::new(answers.collect());
+        };
+        let answers: Vec<Answer> = sessions.iter().enumerate().map(answer).collect();
+        let of_question = |index: usize| answers.iter().skip(index).step_by(count).copied().collect::<Vec<_>>();
+        let answers: Answers = Rc::new((0..count).map(|index| Answer::mean(&of_question(index))).collect());
         self.found.insert(key, answers.clone());
         Ok(answers)
     }
@@ -352,6 +368,8 @@ mod tests {
         let answers = [answer(0, 1.0, 1.0, 1), answer(1, 0.0, 2.0, 3)];
         let alone = [answer(0, 1.0, 4.0, 0), answer(1, 1.0, 4.0, 0)];
         let all = Summary::of(&answers, &alone, None);
+        let mean = Answer::mean(&answers);
+        assert_eq!((mean.worth.exact, mean.seconds, mean.rejected), (0.5, 1.5, 1));
         let values = [all.exact, all.latency, all.rejected, all.gain].map(|estimate| estimate.value);
         assert_eq!(values, [0.5, 0.375, 0.5, -0.5]);
         assert_eq!(Summary::of(&answers, &alone, Some(1)).latency.value, 0.5);

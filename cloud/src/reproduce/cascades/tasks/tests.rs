@@ -61,14 +61,15 @@ fn held_out_answers_are_right() {
 #[test]
 fn wrong_answers_are_seen() {
     for (task, asked, wrong) in [
-        ("sum", "481+993", "3872"),
+        ("sum", "481+993", "3871"),
         ("sort", "bca", "acb"),
         ("say", "the dog calls a king", "keln veld noku"),
         ("mend", "dgo", "boy"),
     ] {
         assert_ne!(answered(task, asked), wrong);
     }
-    assert_eq!(answered("sum", "481+993"), "3871");
+    // 184 + 399 = 583.
+    assert_eq!(answered("sum", "481+993"), "3850");
     assert_eq!(answered("say", "wise dogs call the king"), "keli hapi veldn noku");
     assert_eq!(answered("mend", "dgo wise bearr"), "dog wise bear");
 }
@@ -134,11 +135,13 @@ fn translated(asked: &str) -> String {
     format!("{subject} {object} {verb}{}", if several { 'u' } else { 'a' })
 }
 
-/// The only word of the lexicon that is at most one error away.
+/// The word itself, if the lexicon has it; or else the only one there that is one error away.
 fn mended(word: &str) -> &'static str {
-    let entries = lexicon();
-    let near: BTreeSet<&str> =
-        entries.iter().map(|entry| entry[1]).filter(|right| *right == word || is_one_error(right, word)).collect();
+    let words: BTreeSet<&str> = lexicon().iter().map(|entry| entry[1]).collect();
+    if let Some(right) = words.get(word) {
+        return right;
+    }
+    let near: Vec<&str> = words.into_iter().filter(|right| is_one_error(right, word)).collect();
     assert_eq!(near.len(), 1, "{word}: {near:?}");
     near.into_iter().next().unwrap()
 }
