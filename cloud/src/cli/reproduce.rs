@@ -36,7 +36,7 @@ pub struct Reproduce {
     /// Where results go
     #[arg(long, value_name = "FOLDER", default_value = "reproduced")]
     out: PathBuf,
-    /// Prompts of each setting: the more, the smaller the errors and the longer it takes
+    /// Prompts of each setting: the more, the smaller the errors and the longer it takes; for cascades 20 times as many
     #[arg(long, value_name = "COUNT", default_value_t = 24, value_parser = clap::value_parser!(u16).range(2..))]
     prompts: u16,
     /// Measure again what is there

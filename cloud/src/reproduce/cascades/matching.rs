@@ -96,8 +96,8 @@ impl Table<'_> {
                 [Method::TargetAlone, Method::DraftAlone].map(of).into_iter().collect::<Result<Vec<_>, _>>()?,
             ));
         }
-        let mut sweep_text = preface(sweep);
-        sweep_text.push_str(&format!(
+        let mut text = preface(sweep);
+        text.push_str(&format!(
             "{}\n\nAlone:\n\n{}\nTimes faster than the target, at the fastest parameter that is not worse than it (–: none):\n\n{}\n\
              Right answers at the best parameter that takes no longer than the target (less the target's):\n\n{}\n",
             self.said,
@@ -105,7 +105,7 @@ impl Table<'_> {
             markdown(&head, &speeds),
             markdown(&head, &qualities),
         ));
-        Ok(Report { text: sweep_text, numbers: numbers.into(), svg: None })
+        Ok(Report { text, numbers: numbers.into(), svg: None })
     }
 }
 
