@@ -57,8 +57,8 @@ pub fn figure3(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         across: Across::Rejected,
         views: by_task(view(1.0, GEMMA)),
         methods: &["lossy", "opt", "token-v3"],
-        said: "Token-v3 has the target's quality at fewer rejections than the others, and the best quality, often better \
-               than the target's; on one of nine panels it has not. Opt is no better than lossy decoding there.",
+        said: "Token-v3 has the target's quality at fewer rejections than the others, and the best quality, often \
+               better than the target's; on one of nine panels it has not. Opt is no better than lossy decoding there.",
     }
     .report(laboratory.sweep()?)
 }
@@ -68,8 +68,8 @@ pub fn figure4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         across: Across::Latency,
         views: vec![view(0.5, GAMMA), view(1.0, GAMMA)],
         methods: &["lossy", "token-cascade", "bild-star", "chow", "diff", "opt", "token-v3"],
-        said: "Methods that speculate are faster than token cascades at the target's quality, which are better where little \
-               time is given. Token-v3 and opt are the best.",
+        said: "Methods that speculate are faster than token cascades at the target's quality, which are better where \
+               little time is given. Token-v3 and opt are the best.",
     }
     .report(laboratory.sweep()?)
 }
@@ -79,8 +79,8 @@ pub fn figure5(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         across: Across::Latency,
         views: vec![view(0.0, GAMMA)],
         methods: &["token-v3", "token-cascade", "bild-star", "chow", "diff"],
-        said: "Lossy decoding made for T = 0 is token-v3 (Lemma 7), and opt is diff (Lemma 10). All methods are better than at \
-               T = 1.",
+        said: "Lossy decoding made for T = 0 is token-v3 (Lemma 7), and opt is diff (Lemma 10). All methods are better \
+               than at T = 1.",
     }
     .report(laboratory.sweep()?)
 }
@@ -121,8 +121,8 @@ pub fn figure9(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         across: Across::Latency,
         views: vec![view(0.0, GAMMA)],
         methods: &["bild-star", "bild, α_f = 0.1", "bild, α_f = 0.5", "bild, α_f = 0.9"],
-        said: "Top: BiLD* is about as good as the best choice of α_f; a large α_f is the fastest and has less quality, a small \
-               one the slowest. (Rounds of BiLD have at most ten drafts here; the paper has five, too.)",
+        said: "Top: BiLD* is about as good as the best choice of α_f; a large α_f is the fastest and has less quality, \
+               a small one the slowest. (Rounds of BiLD have at most ten drafts here; the paper has five, too.)",
     };
     let bottom = Figure {
         across: Across::Rejected,
@@ -175,7 +175,8 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         views: vec![view(1.0, GAMMA)],
         rows: &rows,
         columns: ["WMT", "XSum", "CNNDM"],
-        said: "Printed: T5-small → large, in BLEU (WMT) and ROUGE-2. Small → XL has no counterpart: there is one target.",
+        said: "Printed: T5-small → large, in BLEU (WMT) and ROUGE-2. Small → XL has no counterpart: there is one \
+               target.",
     }
     .report(laboratory.sweep()?)
 }

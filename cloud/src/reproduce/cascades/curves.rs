@@ -231,10 +231,10 @@ pub fn preface(sweep: &Sweep) -> String {
     let clock = sweep.clock();
     let pair = if sweep.is_built_in() { "the task pair" } else { "the pair that was given" };
     format!(
-        "{} questions of four tasks to {pair}. Right: to the letter. ± is one standard error over questions; differences \
-         to the target alone, which answers each {TIMES} times, are taken question by question. Latency is that of a virtual clock, in the target's own: \
-         a draft takes {:.1} ms and a pass {:.1} ms + {:.1} ms a draft, measured here on models of 135M and 1.1B weights, \
-         and no link.\n\n",
+        "{} questions of four tasks to {pair}. Right: to the letter. ± is one standard error over questions; \
+         differences to the target alone, which answers each {TIMES} times, are taken question by question. Latency is \
+         that of a virtual clock, in the target's own: a draft takes {:.1} ms and a pass {:.1} ms + {:.1} ms a draft, \
+         measured here on models of 135M and 1.1B weights, and no link.\n\n",
         sweep.questions(),
         1e3 * clock.draft,
         1e3 * clock.pass,

@@ -98,8 +98,9 @@ impl Table<'_> {
         }
         let mut text = preface(sweep);
         text.push_str(&format!(
-            "{}\n\nAlone:\n\n{}\nTimes faster than the target, at the fastest parameter that is not worse than it (–: none):\n\n{}\n\
-             Right answers at the best parameter that takes no longer than the target (less the target's):\n\n{}\n",
+            "{}\n\nAlone:\n\n{}\nTimes faster than the target, at the fastest parameter that is not worse than it \
+             (–: none):\n\n{}\nRight answers at the best parameter that takes no longer than the target (less the \
+             target's):\n\n{}\n",
             self.said,
             markdown(&row("right", ["target", "draft"]), &targets),
             markdown(&head, &speeds),
