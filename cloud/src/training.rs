@@ -36,7 +36,7 @@ use outrider_speculation::sample::{End, Randomness};
 mod error;
 pub mod examples;
 pub mod logistic;
-mod parts;
+pub(crate) mod parts;
 mod report;
 pub mod roc;
 mod settings;

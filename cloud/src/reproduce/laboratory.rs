@@ -10,7 +10,10 @@ use outrider_speculation::{
 };
 use tokio::{runtime::Handle, task};
 
-use super::sessions::{Failure, Pair, Session};
+use super::{
+    sessions::{Failure, Pair, Session},
+    sprinter,
+};
 use crate::{
     pair::PairPaths,
     random_models::{SMOLLM_135M, Shape, TINYLLAMA},
@@ -43,13 +46,15 @@ pub struct Times {
 
 /// A pair, and where it is told how far an experiment is.
 pub struct Laboratory {
-    pair: Pair,
-    target: Model,
+    pub(super) pair: Pair,
+    pub(super) target: Model,
     runtime: Handle,
     /// How many prompts each setting is tried with.
-    prompts: usize,
+    pub(super) prompts: usize,
     say: fn(&str),
     times: Option<Times>,
+    /// What SPRINTER's items share.
+    pub(super) sprinter: sprinter::Memo,
 }
 
 impl std::fmt::Debug for Laboratory {
@@ -74,7 +79,8 @@ impl Laboratory {
     /// If the pair cannot be loaded.
     pub fn open(paths: &PairPaths, prompts: usize, say: fn(&str)) -> Result<Self, Failure> {
         let (pair, target) = (Pair::open(paths)?, paths.target()?);
-        Ok(Self { pair, target, runtime: Handle::current(), prompts, say, times: None })
+        let sprinter = sprinter::Memo::default();
+        Ok(Self { pair, target, runtime: Handle::current(), prompts, say, times: None, sprinter })
     }
 
     /// Tells how far it is.
@@ -98,9 +104,30 @@ impl Laboratory {
         tokens: u32,
     ) -> Result<Vec<Session>, Failure> {
         let prompts = self.pair.prompts(self.prompts)?;
-        let mode = Mode::Speculative(options.speculation()?);
-        let sessions = self.pair.generate_at(&prompts, &mode, sampling, tokens);
+        self.generate(&prompts, &Mode::Speculative(options.speculation()?), sampling, tokens)
+    }
+
+    /// A session for each of these prompts, seeded by its position among them.
+    ///
+    /// # Errors
+    /// If a session fails.
+    pub fn generate(
+        &self,
+        prompts: &[Vec<u32>],
+        mode: &Mode,
+        sampling: SamplingParameters,
+        tokens: u32,
+    ) -> Result<Vec<Session>, Failure> {
+        let sessions = self.pair.generate_at(prompts, mode, sampling, tokens);
         task::block_in_place(|| self.runtime.block_on(sessions))
+    }
+
+    /// What passes of a model of this shape take, with random weights in Q8_0.
+    ///
+    /// # Errors
+    /// If there is no memory for the model.
+    pub fn time(&self, shape: &Shape) -> Result<PassTimes, Failure> {
+        time(shape)
     }
 
     /// What both models say of each position of each paragraph of a text that neither wrote.

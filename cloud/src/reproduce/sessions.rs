@@ -1,18 +1,21 @@
 //! A pair with both ends in this process: real models, the engine and the sessions of the server, no socket.
 
+use std::sync::Arc;
+
 use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
+    policy::heads::Heads,
     session::{
         cloud::TargetInfo,
-        edge::{Mode, Origin, Settings, Speculation},
+        edge::{DraftInfo, Mode, Origin, Settings, Speculation},
     },
     study::statistics::{RoundRecord, Statistics},
 };
 
 use crate::{
     edge::{NativeEdge, Transport},
-    pair::{PairPaths, draft_info, target_info},
+    pair::{self, PairPaths, draft_info, target_info},
     target::engine::Engine,
 };
 
@@ -35,6 +38,8 @@ pub struct Pair {
     pub draft: Model,
     /// Of both.
     pub tokenizer: Tokenizer,
+    /// The draft model's trained heads, if it has any.
+    pub heads: Option<Arc<Heads>>,
     engine: Engine,
     target: TargetInfo,
 }
@@ -62,7 +67,9 @@ impl Pair {
     pub fn open(paths: &PairPaths) -> Result<Self, Failure> {
         let (tokenizer, target) = (paths.tokenizer()?, paths.target()?);
         let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
-        Ok(Self { draft: paths.draft()?, tokenizer, engine: Engine::start(target, 1)?, target: info })
+        let draft = paths.draft()?;
+        let heads = paths.heads(&draft, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
+        Ok(Self { draft, tokenizer, heads, engine: Engine::start(target, 1)?, target: info })
     }
 
     /// Ids of each paragraph of the tale.
@@ -138,7 +145,8 @@ impl Pair {
                 None => tokio::task::yield_now().await,
             }
         };
-        Ok(NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?)
+        let draft = DraftInfo { heads: self.heads.clone(), ..draft_info(&self.draft, &self.tokenizer)? };
+        Ok(NativeEdge::greet(&self.draft, draft, transport).await?)
     }
 
     fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
