@@ -25,7 +25,8 @@
 //!   a tale and texts of the target at temperature 1.
 //! - SpecDec++ (Huang et al. 2024) feeds the token before its head looks, which has several layers with residual
 //!   connections, weighs rejections more than acceptances, and mixes tokens of draft and target in its training texts.
-//!   Here the head is linear, sees of the token what the gate sees, weighs all alike, and learns the probability of acceptance
+//!   Here the head is linear, sees of the token what the gate sees, weighs all alike, and learns the
+//!   probability of acceptance
 //!   min(1, p(x)/q(x)) as a soft label, so that products of scores are probabilities. Texts are SPRINTER's.
 
 use std::collections::BTreeMap;

@@ -104,8 +104,10 @@ pub fn figure3(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         Kind::Notes => 0.9,
     };
     let text = format!(
-        "ROC of gates at λ = {RATIO} on held-out texts: those that were trained on other texts of the same kind, with and \
-         without sight of the token, and the pair's own. The paper's gate reads the draft model's hidden state; it prints \
+        "ROC of gates at λ = {RATIO} on held-out texts: those that were trained on other texts of the same \
+        kind, with and \
+         without sight of the token, and the pair's own. The paper's gate reads the draft model's hidden state; \
+         it prints \
          AU-ROC 0.8 on LM1B and 0.9 on Wiki-Summary in its text, and the reverse order in its caption. ± is the \
          jackknife's standard error over prompts.\n\n"
     );
@@ -126,7 +128,8 @@ fn by_ratio(laboratory: &mut Laboratory, kind: Kind, set: &str) -> Result<Report
     let of = |sees: bool| names.map(|(name, ratio)| (name, Origin::Trained { kind, ratio, sees })).to_vec();
     let text = format!(
         "Gates trained on {} at three λ, ROC on held-out texts of that kind (the paper: {set}). The paper draws the \
-         curves, prints no areas, and says that the area is largest at λ = 1.2. First gates that see the drawn token, then \
+         curves, prints no areas, and says that the area is largest at λ = 1.2. First gates that see the drawn \
+         token, then \
          gates that read the hidden state alone, as the paper's. ± is the jackknife's standard error over prompts.\n\n",
         kind.name(),
     );

@@ -43,7 +43,8 @@ const WIN_RATES: [[[f64; 2]; 2]; 2] = [[[45.2, 3.12], [35.4, 5.08]], [[41.0, 6.8
 /// Milliseconds and win-tie rate of Table 4, by the kind that is continued and the kind that the gate was trained on.
 const TRANSFER: [[[f64; 2]; 2]; 2] = [[[0.56, 45.2], [0.57, 47.6]], [[0.51, 38.2], [0.46, 39.6]]];
 
-const KINDS: &str = "Tales stand in the columns of Wiki-Summary, which is what the draft model knows better here, notes \
+const KINDS: &str = "Tales stand in the columns of Wiki-Summary, which is what the draft model knows better \
+here, notes \
                      in those of LM1B.";
 
 pub fn table1(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -70,10 +71,12 @@ pub fn table1(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     Ok(Report {
         text: format!(
             "The paper's judge is GPT-4, which is not to be had offline. Ours is the target: the log-likelihood of a \
-             continuation of {CONTINUATION} tokens under it at T = 1 less that of SD's from the same prompt and seed, in \
+             continuation of {CONTINUATION} tokens under it at T = 1 less that of SD's from the same prompt and \
+             seed, in \
              nats a token, and how often it is the greater. \"Less expected\": each less what tokens that the target \
              itself draws at the same positions would be expected to have. The target's own texts are SD's in \
-             distribution, so its row is what chance does. A text that is likelier is not better for it. {KINDS} ± is one \
+             distribution, so its row is what chance does. A text that is likelier is not better for it. \
+             {KINDS} ± is one \
              standard error over prompts.\n\n"
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),
@@ -85,8 +88,10 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     let times = [Shapes::GptNeo.times(laboratory)?, Shapes::Gpt2.times(laboratory)?];
     let mut numbers = Vec::new();
     let mut text = format!(
-        "{CONTINUATION} tokens behind prefixes of 30 %, all methods with the same prompts and seeds; γ = {DRAFT_LENGTH} \
-         (the paper's is not said), h = 0.5, λ = 0.2 (AdaEDL), D = 0.1 nats, τ = 0.5. Accepted: tokens of the draft model a \
+        "{CONTINUATION} tokens behind prefixes of 30 %, all methods with the same prompts and seeds; γ = \
+        {DRAFT_LENGTH} \
+         (the paper's is not said), h = 0.5, λ = 0.2 (AdaEDL), D = 0.1 nats, τ = 0.5. Accepted: tokens of the \
+         draft model a \
          pass of the target, unverified ones too. Passes: of the target, a token. {KINDS} {} Speed-up is over SD; ± is \
          one standard error over prompts.\n",
         said(&times),
@@ -193,8 +198,10 @@ pub fn table4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     );
     Ok(Report {
         text: format!(
-            "SPRINTER with gates that were trained on one kind of text (λ = {}, they see the token), on held-out texts of \
-             either. Speed-up and quality are against SD, as in Tables 2 and 1. {KINDS} {} ± is one standard error over \
+            "SPRINTER with gates that were trained on one kind of text (λ = {}, they see the token), on \
+            held-out texts of \
+             either. Speed-up and quality are against SD, as in Tables 2 and 1. {KINDS} {} ± is one standard \
+             error over \
              prompts.\n\n",
             gates::RATIO,
             said(&[times]),

@@ -50,7 +50,8 @@ fn report(shows: &'static str, expected: &dyn Fn(&GateRates) -> f64) -> Report {
     );
     Report {
         text: format!(
-            "{shows}, at r = {ACCEPTABLE} acceptable drafts in a row and {DRAFT_TIME} s a draft (Theorems 3.1 to 3.4). The \
+            "{shows}, at r = {ACCEPTABLE} acceptable drafts in a row and {DRAFT_TIME} s a draft (Theorems 3.1 \
+            to 3.4). The \
              paper draws it.\n\n"
         ) + &markdown(&row("η_TP", ["η_FP = 0", "η_FP = 0.5", "gap"]), &rows),
         numbers: numbers.collect(),

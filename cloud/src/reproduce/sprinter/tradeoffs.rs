@@ -27,7 +27,8 @@ pub fn figure1(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     tradeoff(
         laboratory,
         Shapes::GptNeo,
-        "The paper says \"1.64X speedups\" and \"8X\" less computation for 20 tokens in a row that pass; (b) shows texts.",
+        "The paper says \"1.64X speedups\" and \"8X\" less computation for 20 tokens in a row that pass; (b) \
+        shows texts.",
     )
 }
 
@@ -75,8 +76,10 @@ fn tradeoff(laboratory: &mut Laboratory, shapes: Shapes, printed: &str) -> Resul
     let numbers = lines.iter().map(|(name, both)| json!({ "shows": name, "sd": both[0], "sprinter": both[1] }));
     Ok(Report {
         text: format!(
-            "SD and SPRINTER with {}'s shapes, {CONTINUATION} tokens behind prefixes of tales. {printed} Operations are \
-             counted (A.8, Hoffmann et al.): by the paper's equations the target verifies one token a call of SPRINTER's; it \
+            "SD and SPRINTER with {}'s shapes, {CONTINUATION} tokens behind prefixes of tales. {printed} \
+            Operations are \
+             counted (A.8, Hoffmann et al.): by the paper's equations the target verifies one token a call of \
+             SPRINTER's; it \
              has to read all of them. {} ± is one standard error over prompts.\n\n",
             shapes.name(),
             said(&[times]).replace(Shapes::GptNeo.name(), shapes.name()),
@@ -110,7 +113,8 @@ pub fn figure7(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     Ok(Report {
         text: format!(
             "F₁ of {CONTINUATION} tokens behind prefixes of 30 % beside as many of the text itself, which no model has \
-             seen. The paper draws SD and SPRINTER on Wiki-Summary for two pairs; we have one pair and two kinds of text. ± \
+             seen. The paper draws SD and SPRINTER on Wiki-Summary for two pairs; we have one pair and two \
+             kinds of text. ± \
              is one standard error over prompts; differences are paired.\n\n"
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),
@@ -150,7 +154,8 @@ pub fn figure10() -> Report {
         .map(|model| json!({ "model": model.name, "counted": counted(model, 20), "printed": model.printed }));
     Report {
         text: String::from(
-            "10⁹ operations of 20 tokens with nothing cached, a multiplication and an addition being two (Hoffmann et al. \
+            "10⁹ operations of 20 tokens with nothing cached, a multiplication and an addition being two \
+            (Hoffmann et al. \
              2022, Appendix F, as A.8 says). GPT2-small and GPT-Neo-125M have the same sizes.\n\n",
         ) + &markdown(&row("model", ["counted", "printed", "printed / counted"]), &rows)
             + "\nThe ratio that Figure 1a calls 8X is F_t/F_d; equations 5 and 6 give less for γ = 20.\n\n"
