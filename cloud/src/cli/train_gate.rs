@@ -33,7 +33,8 @@ Labels belong to the sampling they were drawn at: train with what your sessions 
 /// Train SPRINTER's gate and SpecDec++'s stop head for a pair
 ///
 /// The gate tells from the draft's hidden state, and from how likely the draft finds the token, whether a token may
-/// pass without asking the server; the stop head, from the same, how likely the server is to accept it. Both models go along texts
+/// pass without asking the server; the stop head, from the same, how likely the server is to accept it. Both
+/// models go along texts
 /// written by their author, by either model and by both; the figures are on texts that were held out. One seed gives
 /// one file.
 #[derive(Debug, Args)]
