@@ -22,6 +22,15 @@ pub const TINYLLAMA: Shape =
 /// Llama 2's, 7 billion.
 pub const LLAMA_7B: Shape =
     Shape { hidden: 4096, layers: 32, heads: 32, kv_heads: 32, feed_forward: 11_008, vocabulary: 32_000 };
+/// GPT2-small's and GPT-Neo-125M's, as a Llama: three matrices of 8/3 widths feed forward where GPT has two of 4.
+pub const GPT2_SMALL: Shape =
+    Shape { hidden: 768, layers: 12, heads: 12, kv_heads: 12, feed_forward: 2048, vocabulary: 50_257 };
+/// GPT-Neo-1.3B's, as a Llama.
+pub const GPT_NEO_1_3B: Shape =
+    Shape { hidden: 2048, layers: 24, heads: 16, kv_heads: 16, feed_forward: 5472, vocabulary: 50_257 };
+/// GPT2-XL's, 1.5 billion, as a Llama.
+pub const GPT2_XL: Shape =
+    Shape { hidden: 1600, layers: 48, heads: 25, kv_heads: 25, feed_forward: 4256, vocabulary: 50_257 };
 
 impl Shape {
     /// Absent if there are no random weights of this type.

@@ -20,12 +20,13 @@
 //!
 //! - SPRINTER's gate (Zhong et al., §3.2) may take "various latent features" of the draft model; the paper's reads the
 //!   embedding of the last token alone. Ours sees, unless it is asked not to, of the drawn token x ln q(x), H(q) and
-//!   max q as well.
+//!   max q as well; so does the stop head.
 //! - SPRINTER trains on Wiki-Summary and LM1B. The pair's corpus is not at hand, so originals are
 //!   a tale and texts of the target at temperature 1.
 //! - SpecDec++ (Huang et al. 2024) feeds the token before its head looks, which has several layers with residual
 //!   connections, weighs rejections more than acceptances, and mixes tokens of draft and target in its training texts.
-//!   Here the head is linear, has not seen the token, weighs all alike, and learns the probability of acceptance
+//!   Here the head is linear, sees of the token what the gate sees, weighs all alike, and learns the
+//!   probability of acceptance
 //!   min(1, p(x)/q(x)) as a soft label, so that products of scores are probabilities. Texts are SPRINTER's.
 
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ use outrider_speculation::sample::{End, Randomness};
 mod error;
 pub mod examples;
 pub mod logistic;
-mod parts;
+pub(crate) mod parts;
 mod report;
 pub mod roc;
 mod settings;
@@ -116,7 +117,7 @@ pub fn train(
         fit
     };
     let gate = train_head(0, settings.sees_token, &gate_label);
-    let stop = train_head(1, false, &stop_label);
+    let stop = train_head(1, settings.sees_token, &stop_label);
     let report = Report::new(settings, &parts, &gate, &stop).ok_or_else(|| {
         let acceptable = parts.test.iter().flat_map(|text| &text.examples).any(|example| gate_label(example) > 0.0);
         TrainingError::OneClass { lambda: settings.lambda, what: if acceptable { "all" } else { "no" } }

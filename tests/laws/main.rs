@@ -8,6 +8,7 @@ mod planted;
 mod positions;
 mod rule_rates;
 mod rules;
+mod stops;
 mod temperatures;
 mod thinning;
 mod unverified;

@@ -135,6 +135,16 @@ fn a_budget_that_looks_at_the_draw_is_caught() {
     assert_caught(ADAPTIVE, &broken, &right_judge);
 }
 
+#[test]
+fn a_stop_head_that_drops_the_token_that_it_saw_is_caught() {
+    let broken = |texts: &Texts, logits: &[f32], _: usize, ends: &mut Ends| {
+        let token = texts.draw(logits, &mut ends.edge);
+        // The planted error: the round ends before the token that the decision looked at, not behind it.
+        (s(logits)[token.id as usize] >= 0.3).then_some(token)
+    };
+    assert_caught(K_SQS, &broken, &right_judge);
+}
+
 /// A decoder that reads one count too low and the next too high.
 fn off_by_one(token: &DraftToken) -> DraftToken {
     let (ids, mut counts) = (token.dist.ids().to_vec(), token.dist.counts().to_vec());

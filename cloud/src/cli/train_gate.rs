@@ -33,7 +33,8 @@ Labels belong to the sampling they were drawn at: train with what your sessions 
 /// Train SPRINTER's gate and SpecDec++'s stop head for a pair
 ///
 /// The gate tells from the draft's hidden state, and from how likely the draft finds the token, whether a token may
-/// pass without asking the server; the stop head, how likely the server is to accept it. Both models go along texts
+/// pass without asking the server; the stop head, from the same, how likely the server is to accept it. Both
+/// models go along texts
 /// written by their author, by either model and by both; the figures are on texts that were held out. One seed gives
 /// one file.
 #[derive(Debug, Args)]
@@ -60,7 +61,7 @@ pub struct TrainGate {
     /// Keep the fewest most likely tokens whose probabilities reach this
     #[arg(long, value_name = "p", default_value_t = Settings::default().sampling.top_p, value_parser = top_p)]
     top_p: f32,
-    /// Do not show the gate the token: it judges by what comes before it alone
+    /// Do not show the heads the token: they judge by what comes before it alone
     #[arg(long)]
     unseen: bool,
     /// Texts to go along, four of each prompt

@@ -17,6 +17,7 @@ use super::{
     cascades::{sweep::Sweep, tasks::Tasks},
     clock::{Clock, Sent},
     sessions::{Failure, Pair, Session},
+    sprinter,
 };
 use crate::{
     pair::PairPaths,
@@ -52,15 +53,17 @@ pub struct Times {
 
 /// A pair, and where it is told how far an experiment is.
 pub struct Laboratory {
-    pair: Pair,
-    target: Model,
+    pub(super) pair: Pair,
+    pub(super) target: Model,
     runtime: Handle,
     /// How many prompts each setting is tried with.
-    prompts: usize,
+    pub(super) prompts: usize,
     say: fn(&str),
     times: Option<Times>,
     paths: PairPaths,
     sweep: Option<Sweep>,
+    /// What SPRINTER's items share.
+    pub(super) sprinter: sprinter::Memo,
 }
 
 impl std::fmt::Debug for Laboratory {
@@ -86,7 +89,8 @@ impl Laboratory {
     pub fn open(paths: &PairPaths, prompts: usize, say: fn(&str)) -> Result<Self, Failure> {
         let (pair, target) = (Pair::open(paths)?, paths.target()?);
         let (runtime, paths) = (Handle::current(), paths.clone());
-        Ok(Self { pair, target, runtime, prompts, say, times: None, paths, sweep: None })
+        let sprinter = sprinter::Memo::default();
+        Ok(Self { pair, target, runtime, prompts, say, times: None, paths, sweep: None, sprinter })
     }
 
     /// Tells how far it is.
@@ -110,8 +114,21 @@ impl Laboratory {
         tokens: u32,
     ) -> Result<Vec<Session>, Failure> {
         let prompts = self.pair.prompts(self.prompts)?;
-        let mode = Mode::Speculative(options.speculation()?);
-        let sessions = self.pair.generate_at(&prompts, &mode, sampling, tokens);
+        self.generate(&prompts, &Mode::Speculative(options.speculation()?), sampling, tokens)
+    }
+
+    /// A session for each of these prompts, seeded by its position among them.
+    ///
+    /// # Errors
+    /// If a session fails.
+    pub fn generate(
+        &self,
+        prompts: &[Vec<u32>],
+        mode: &Mode,
+        sampling: SamplingParameters,
+        tokens: u32,
+    ) -> Result<Vec<Session>, Failure> {
+        let sessions = self.pair.generate_at(prompts, mode, sampling, tokens);
         task::block_in_place(|| self.runtime.block_on(sessions))
     }
 
@@ -137,6 +154,14 @@ impl Laboratory {
         let sessions = self.pair.generate_over(Some(&link), prompts, &mode, sampling, tokens);
         let sessions = task::block_in_place(|| self.runtime.block_on(sessions))?;
         Ok(ForReal::of(&sessions, clock))
+    }
+
+    /// What passes of a model of this shape take, with random weights in Q8_0.
+    ///
+    /// # Errors
+    /// If there is no memory for the model.
+    pub fn time(&self, shape: &Shape) -> Result<PassTimes, Failure> {
+        time(&random(shape)?)
     }
 
     /// What both models say of each position of each paragraph of a text that neither wrote.

@@ -1,11 +1,14 @@
 //! A pair with both ends in this process: real models, the engine and the sessions of the server, no socket.
 
+use std::sync::Arc;
+
 use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
+    policy::heads::Heads,
     session::{
         cloud::TargetInfo,
-        edge::{Mode, Origin, Settings, Speculation},
+        edge::{DraftInfo, Mode, Origin, Settings, Speculation},
     },
     study::{
         link::Link,
@@ -15,7 +18,7 @@ use outrider_speculation::{
 
 use crate::{
     edge::{NativeEdge, Transport},
-    pair::{PairPaths, draft_info, target_info},
+    pair::{self, PairPaths, draft_info, target_info},
     target::engine::Engine,
 };
 
@@ -38,6 +41,8 @@ pub struct Pair {
     pub draft: Model,
     /// Of both.
     pub tokenizer: Tokenizer,
+    /// The draft model's trained heads, if it has any.
+    pub heads: Option<Arc<Heads>>,
     engine: Engine,
     target: TargetInfo,
 }
@@ -63,16 +68,18 @@ impl Pair {
     /// # Errors
     /// If a file is not what it should be, or the two do not belong together.
     pub fn open(paths: &PairPaths) -> Result<Self, Failure> {
-        Self::of(paths.draft()?, paths.target()?, paths.tokenizer()?)
+        let (draft, tokenizer) = (paths.draft()?, paths.tokenizer()?);
+        let heads = paths.heads(&draft, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
+        Ok(Self { heads, ..Self::of(draft, paths.target()?, tokenizer)? })
     }
 
-    /// The same of models that are loaded.
+    /// The same of models that are loaded, without heads.
     ///
     /// # Errors
     /// If they do not belong together.
     pub fn of(draft: Model, target: Model, tokenizer: Tokenizer) -> Result<Self, Failure> {
         let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS)?;
-        Ok(Self { draft, tokenizer, engine: Engine::start(target, 1)?, target: info })
+        Ok(Self { draft, tokenizer, heads: None, engine: Engine::start(target, 1)?, target: info })
     }
 
     /// Ids of each paragraph of the tale.
@@ -164,7 +171,8 @@ impl Pair {
             Some(link) => transport.over(link.clone(), link.clone()),
             None => transport,
         };
-        Ok(NativeEdge::greet(&self.draft, draft_info(&self.draft, &self.tokenizer)?, transport).await?)
+        let draft = DraftInfo { heads: self.heads.clone(), ..draft_info(&self.draft, &self.tokenizer)? };
+        Ok(NativeEdge::greet(&self.draft, draft, transport).await?)
     }
 
     /// Ids of a text, behind the token that begins every text.

@@ -16,7 +16,7 @@ pub(super) struct Parts {
 
 /// Features and labels of the texts' examples: hidden states, and behind each what is seen of the token if a head
 /// `sees` it.
-pub(super) fn samples(texts: &[Text], sees: bool, label: &dyn Fn(&Example) -> f64) -> Samples {
+pub(crate) fn samples(texts: &[Text], sees: bool, label: &dyn Fn(&Example) -> f64) -> Samples {
     let examples = || texts.iter().flat_map(|text| &text.examples);
     let seen = |example: &Example| if sees { example.seen.numbers().to_vec() } else { Vec::new() };
     Samples {
@@ -26,7 +26,7 @@ pub(super) fn samples(texts: &[Text], sees: bool, label: &dyn Fn(&Example) -> f6
 }
 
 /// The head's scores of rows of features, by the code that sessions run.
-pub(super) fn scores(head: &LinearHead, features: &[f32]) -> Vec<f64> {
+pub(crate) fn scores(head: &LinearHead, features: &[f32]) -> Vec<f64> {
     let (hidden, width) = (head.weights.len(), (head.weights.len() + head.token.len()).max(1));
     match outrider_speculation::policy::heads::Head::seeing(head.weights.clone(), head.bias, head.token.clone()) {
         Ok(head) => features.chunks_exact(width).map(|row| head.score_of(&row[..hidden], &row[hidden..])).collect(),

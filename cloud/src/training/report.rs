@@ -149,14 +149,14 @@ impl Report {
                 acceptance: 1.0 - distance + passed_distance,
                 distance: passed_distance,
             },
-            stop: StopReport::new(parts, stop)?,
+            stop: StopReport::new(settings, parts, stop)?,
         })
     }
 }
 
 impl StopReport {
-    fn new(parts: &Parts, stop: &Fit) -> Option<Self> {
-        let held_out = samples(&parts.test, false, &|example| example.drawn.acceptance());
+    fn new(settings: &Settings, parts: &Parts, stop: &Fit) -> Option<Self> {
+        let held_out = samples(&parts.test, settings.sees_token, &|example| example.drawn.acceptance());
         let scores = scores(&stop.head, &held_out.features);
         let mean_label = mean(held_out.labels.iter().copied());
         Some(Self {

@@ -15,7 +15,7 @@ pub struct Settings {
     pub lambda: f64,
     /// τ: the gate passes a token at this score and above.
     pub threshold: f64,
-    /// Whether the gate sees the token that it judges.
+    /// Whether the heads see the token that they judge.
     pub sees_token: bool,
     /// Decides everything that is drawn.
     pub seed: u64,

@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use outrider_speculation::policy::heads::TokenFeatures;
+
 use super::*;
 use crate::pair::PairPaths;
 
@@ -95,6 +97,9 @@ fn the_pairs_gate_does_as_its_metadata_say() {
     let (draft, target, tokenizer) = pair();
     let file = HeadsFile::from_bytes(include_bytes!("../../../pair/draft/gate.safetensors")).unwrap();
     file.check_draft(draft.config(), &tokenizer).unwrap();
+    for head in [&file.gate, &file.stop] {
+        assert_eq!(head.as_ref().unwrap().token.len(), TokenFeatures::COUNT, "the heads see the token");
+    }
     let said = &file.metadata;
     let settings = Settings { texts: 64, length: 96, seed: 20_000, ..Settings::default() };
     assert_eq!((said.lambda, said.tau), (settings.lambda, settings.threshold));

@@ -3,8 +3,8 @@
 //! | tensor | shape, F32 | what |
 //! |---|---|---|
 //! | `gate.weight`, `gate.bias` | `[hidden_size]`, `[1]` | SPRINTER's gate: may a token pass unverified? |
-//! | `gate.token` | `[3]` | the gate's weights of the drawn token x, if it sees it: ln q(x), H(q), max q |
 //! | `stop.weight`, `stop.bias` | `[hidden_size]`, `[1]` | SpecDec++'s head: will a token be accepted? |
+//! | `gate.token`, `stop.token` | `[3]` | weights of the drawn token x, if the head sees it: ln q(x), H(q), max q |
 //!
 //! A file has one of them or both. Its metadata are strings, as safetensors demands: the draft that the heads belong
 //! to (`hidden_size`, `vocab_size`, `tokenizer`: the tokenizer's fingerprint in hexadecimal), the sampling that the
@@ -159,15 +159,11 @@ impl HeadsFile {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let tensors = SafeTensors::deserialize(bytes)?;
         let metadata = HeadsMetadata::parse(header.metadata().clone().unwrap_or_default())?;
-        let expected = [weight(GATE), bias(GATE), GATE_TOKEN.to_owned(), weight(STOP), bias(STOP)];
+        let expected = [GATE, STOP].map(|head| [weight(head), bias(head), token(head)]).concat();
         if let Some(name) = tensors.names().into_iter().find(|name| !expected.iter().any(|n| n == name)) {
             return Err(HeadsError::UnexpectedTensor { name: name.to_owned() });
         }
-        let (mut gate, stop) = (head(&tensors, GATE, &metadata)?, head(&tensors, STOP, &metadata)?);
-        if tensors.names().contains(&GATE_TOKEN) {
-            let gate = gate.as_mut().ok_or(HeadsError::MissingTensor { name: weight(GATE) })?;
-            gate.token = vector(&tensors, GATE_TOKEN.to_owned(), TOKEN_FEATURES)?;
-        }
+        let (gate, stop) = (head(&tensors, GATE, &metadata)?, head(&tensors, STOP, &metadata)?);
         if gate.is_none() && stop.is_none() {
             return Err(HeadsError::Empty);
         }
@@ -184,8 +180,8 @@ impl HeadsFile {
         let mut data: Vec<u8> = Vec::new();
         for (name, head) in [(GATE, &self.gate), (STOP, &self.stop)] {
             let Some(head) = head else { continue };
-            let token = (GATE_TOKEN.to_owned(), &head.token[..]);
-            let tensors = [(weight(name), &head.weights[..]), (bias(name), &[head.bias]), token];
+            let tensors =
+                [(weight(name), &head.weights[..]), (bias(name), &[head.bias]), (token(name), &head.token[..])];
             for (name, numbers) in tensors.into_iter().filter(|(_, numbers)| !numbers.is_empty()) {
                 let begin = data.len();
                 data.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
@@ -275,8 +271,7 @@ impl HeadsMetadata {
 
 const GATE: &str = "gate";
 const STOP: &str = "stop";
-const GATE_TOKEN: &str = "gate.token";
-/// Numbers of a token that a gate may weigh.
+/// Numbers of a token that a head may weigh.
 const TOKEN_FEATURES: usize = 3;
 
 fn weight(head: &str) -> String {
@@ -287,15 +282,21 @@ fn bias(head: &str) -> String {
     format!("{head}.bias")
 }
 
-/// One of the heads, if either of its tensors is there.
+fn token(head: &str) -> String {
+    format!("{head}.token")
+}
+
+/// One of the heads, if any of its tensors is there.
 fn head(tensors: &SafeTensors<'_>, name: &str, metadata: &HeadsMetadata) -> Result<Option<LinearHead>, HeadsError> {
     let has = |name: &str| tensors.names().contains(&name);
-    if !has(&weight(name)) && !has(&bias(name)) {
+    let sees = has(&token(name));
+    if !has(&weight(name)) && !has(&bias(name)) && !sees {
         return Ok(None);
     }
     let weights = vector(tensors, weight(name), metadata.hidden_size)?;
     let bias = vector(tensors, bias(name), 1)?[0];
-    Ok(Some(LinearHead { weights, bias, token: Vec::new() }))
+    let token = if sees { vector(tensors, token(name), TOKEN_FEATURES)? } else { Vec::new() };
+    Ok(Some(LinearHead { weights, bias, token }))
 }
 
 fn vector(tensors: &SafeTensors<'_>, name: String, expected: usize) -> Result<Vec<f32>, HeadsError> {

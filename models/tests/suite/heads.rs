@@ -43,12 +43,16 @@ fn what_is_written_is_read_back() {
     let bytes = file().to_bytes();
     assert_eq!(HeadsFile::from_bytes(&bytes).unwrap(), file());
     assert_eq!(file().to_bytes(), bytes);
-    let mut seeing = file();
-    seeing.gate.as_mut().unwrap().token = vec![1.0, -0.5, 0.25];
-    assert_eq!(HeadsFile::from_bytes(&seeing.to_bytes()).unwrap(), seeing);
-    seeing.gate.as_mut().unwrap().token.pop();
-    let narrow = HeadsFile::from_bytes(&seeing.to_bytes());
-    assert!(matches!(narrow, Err(HeadsError::TensorShape { expected: 3, .. })), "{narrow:?}");
+    type Which = fn(&mut HeadsFile) -> &mut Option<LinearHead>;
+    let heads: [Which; 2] = [|file| &mut file.gate, |file| &mut file.stop];
+    for head in heads {
+        let mut seeing = file();
+        head(&mut seeing).as_mut().unwrap().token = vec![1.0, -0.5, 0.25];
+        assert_eq!(HeadsFile::from_bytes(&seeing.to_bytes()).unwrap(), seeing);
+        head(&mut seeing).as_mut().unwrap().token.pop();
+        let narrow = HeadsFile::from_bytes(&seeing.to_bytes());
+        assert!(matches!(narrow, Err(HeadsError::TensorShape { expected: 3, .. })), "{narrow:?}");
+    }
     for alone in [HeadsFile { gate: None, ..file() }, HeadsFile { stop: None, ..file() }] {
         assert_eq!(HeadsFile::from_bytes(&alone.to_bytes()).unwrap(), alone);
     }

@@ -203,7 +203,14 @@ impl Controller {
         !matches!(self.parameters.stop, StopRule::Fixed | StopRule::Odld)
     }
 
-    /// What to do with the token after so many drafts of the round. Asked once for each, before the draw.
+    /// Whether [`consider`](Self::consider) goes by the stop head's score and by nothing that can make it decline: then
+    /// it may be asked after the draw, with a head that sees the token, since the draft is sent whatever it says.
+    pub fn stops_by_score(&self) -> bool {
+        matches!(self.parameters.stop, StopRule::SpecDec { .. })
+    }
+
+    /// What to do with the token after so many drafts of the round. Asked once for each, before the draw; after it
+    /// only where it [stops by a score](Self::stops_by_score).
     pub fn consider(&mut self, drafted: usize, outlook: &Outlook) -> Advice {
         let stops = match self.parameters.stop {
             StopRule::Fixed | StopRule::Odld => false,

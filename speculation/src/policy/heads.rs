@@ -9,7 +9,8 @@
 //!   [`theory::sprinter`](crate::theory::sprinter); the text is then not the target's any more.
 //! - SpecDec++'s **stop** head (Huang et al., "SpecDec++: Boosting Speculative Decoding via Adaptive Candidate
 //!   Lengths"): with which probability, min(1, p(x)/q(x)) on average, will the target accept the token? A round ends
-//!   where the product of the scores says that some draft is likely to be rejected. The text stays the target's.
+//!   where the product of the scores says that some draft is likely to be rejected. It may see the token too, which is
+//!   sent all the same: the round ends after it. The text stays the target's.
 //!
 //! `outrider train-gate` trains both; `outrider-models` reads and writes their file.
 
@@ -143,6 +144,11 @@ impl Heads {
     /// Whether the gate sees the token.
     pub fn gate_sees_token(&self) -> bool {
         self.gate.as_ref().is_some_and(Head::sees_token)
+    }
+
+    /// Whether the stop head sees the token.
+    pub fn stop_sees_token(&self) -> bool {
+        self.stop.as_ref().is_some_and(Head::sees_token)
     }
 
     /// Whether the gate lets the token drawn from this hidden state pass without the target: its score is at least

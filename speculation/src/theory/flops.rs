@@ -33,6 +33,26 @@ impl Shape {
     }
 }
 
+/// A model of Figure 10.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Counted {
+    /// Its name.
+    pub name: &'static str,
+    /// Its sizes, as it is published.
+    pub shape: Shape,
+    /// What 20 tokens take by print, in 10⁹.
+    pub printed: f64,
+}
+
+/// Figure 10.
+pub const FIGURE_10: [Counted; 4] = [
+    Counted { name: "GPT-Neo-125M", shape: SMALL, printed: 8.01 },
+    Counted { name: "GPT-Neo-1.3B", shape: Shape { layers: 24, heads: 16, width: 2048, ..SMALL }, printed: 64.66 },
+    Counted { name: "GPT2-small", shape: SMALL, printed: 7.25 },
+    Counted { name: "GPT2-XL", shape: Shape { layers: 48, heads: 25, width: 1600, ..SMALL }, printed: 71.78 },
+];
+const SMALL: Shape = Shape { layers: 12, heads: 12, width: 768, vocabulary: 50257 };
+
 /// What one token takes, in any one unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenCosts {
@@ -80,14 +100,6 @@ mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
-    /// Figure 10: a model, and what 20 tokens take by print, in 10⁹.
-    const FIGURE_10: [(Shape, f64); 4] = [
-        (Shape { layers: 12, heads: 12, width: 768, vocabulary: 50257 }, 8.01),
-        (Shape { layers: 24, heads: 16, width: 2048, vocabulary: 50257 }, 64.66),
-        (Shape { layers: 12, heads: 12, width: 768, vocabulary: 50257 }, 7.25),
-        (Shape { layers: 48, heads: 25, width: 1600, vocabulary: 50257 }, 71.78),
-    ];
-
     /// Runs what a decoder without a cache does and adds up; Hoffmann et al.'s items, product by product.
     fn counted(shape: &Shape, tokens: u32) -> f64 {
         let Shape { layers, heads, width, vocabulary } = shape;
@@ -110,7 +122,7 @@ mod tests {
 
     #[test]
     fn passes_are_the_sum_of_their_products() {
-        for (shape, _) in FIGURE_10 {
+        for Counted { shape, .. } in FIGURE_10 {
             for tokens in [0, 1, 20, 22, 1000] {
                 assert_eq!(shape.forward(tokens), counted(&shape, tokens));
             }
@@ -125,17 +137,17 @@ mod tests {
     /// the models have the same sizes. The ratios hold, which the text rounds to 8 and 10.
     #[test]
     fn figure_10_as_far_as_it_can_be_counted() {
-        let counted = FIGURE_10.map(|(shape, _)| format!("{:.2}", shape.forward(20) / 1e9));
+        let counted = FIGURE_10.map(|Counted { shape, .. }| format!("{:.2}", shape.forward(20) / 1e9));
         assert_eq!(counted, ["6.50", "56.63", "6.50", "65.54"]);
-        let above = FIGURE_10.map(|(shape, printed)| format!("{:.2}", printed * 1e9 / shape.forward(20)));
+        let above = FIGURE_10.map(|Counted { shape, printed, .. }| format!("{:.2}", printed * 1e9 / shape.forward(20)));
         assert_eq!(above, ["1.23", "1.14", "1.12", "1.10"]);
         // The last number of tokens that stays below what is printed.
-        let below = |(shape, printed): (Shape, f64)| (0..).take_while(|&n| shape.forward(n) < printed * 1e9).last();
+        let below = |Counted { shape, printed, .. }| (0..).take_while(|&n| shape.forward(n) < printed * 1e9).last();
         assert_eq!(FIGURE_10.map(below), [24, 22, 22, 21].map(Some));
-        let ratio = |of: fn(&(Shape, f64)) -> f64| {
+        let ratio = |of: fn(&Counted) -> f64| {
             FIGURE_10.chunks(2).map(|pair| of(&pair[1]) / of(&pair[0])).map(|ratio| format!("{ratio:.2}")).collect()
         };
-        let (printed, counted): (Vec<_>, Vec<_>) = (ratio(|row| row.1), ratio(|row| row.0.forward(20)));
+        let (printed, counted): (Vec<_>, Vec<_>) = (ratio(|row| row.printed), ratio(|row| row.shape.forward(20)));
         assert_eq!((printed, counted), (vec!["8.07".into(), "9.90".into()], vec!["8.71".into(), "10.08".into()]));
     }
 

@@ -136,6 +136,11 @@ impl Drafter {
         !self.ended && self.payload.has_room(budget)
     }
 
+    /// Ends the round after its last draft.
+    pub(super) fn end(&mut self) {
+        self.ended = true;
+    }
+
     /// Whether the round has ended before a token that was looked at.
     pub(super) fn has_ended(&self) -> bool {
         self.ended

@@ -262,10 +262,15 @@ impl Drafting {
         let fate = self.planner.decide(&q, row.hidden, candidate.seen(), drafted, may_draft)?;
         // At most five bytes an id, and a few more.
         let budget = self.planner.budget_beside(40 * (self.untold.passed.len() + 2));
-        match drafter.take(&q, candidate, fate, Slot { position, budget })? {
-            Some(token) => Ok(self.pass(token, books, now)),
-            None => Ok(Reaction::Wait),
+        if let Some(token) = drafter.take(&q, candidate, fate, Slot { position, budget })? {
+            return Ok(self.pass(token, books, now));
         }
+        if let Some(&id) = drafter.ids().get(drafted)
+            && self.planner.stops_after(&q, row.hidden, id, drafted)
+        {
+            drafter.end();
+        }
+        Ok(Reaction::Wait)
     }
 
     /// Commits a token without asking.

@@ -2,7 +2,10 @@
 //! end.
 //!
 //! It is decided before the draw and whatever that gives, but for a gate that sees the token. Otherwise short codes,
-//! that is likely tokens, would be drafted more often than q̂ says.
+//! that is likely tokens, would be drafted more often than q̂ says. A stop head that sees the token is asked after the
+//! draw, of a draft that is sent whatever it says: the round's length is a stopping time of its drafts, and
+//! each of them
+//! is distributed as q̂.
 
 use std::sync::Arc;
 
@@ -156,14 +159,32 @@ impl Planner {
     }
 
     fn consider(&mut self, q: &Distribution<'_>, hidden: &[f32], drafted: usize) -> Advice {
-        if !self.learned.controller.needs_outlook() {
+        if !self.learned.controller.needs_outlook() || self.stop_sees_token() {
             return Advice::Draft;
         }
+        self.advise(q, hidden, &[], drafted)
+    }
+
+    /// Whether the round ends after a token that has been drafted behind so many others: by a stop head that sees it.
+    pub(super) fn stops_after(&mut self, q: &Distribution<'_>, hidden: &[f32], id: u32, drafted: usize) -> bool {
+        // Working the features out takes a walk over the logits.
+        if !self.stop_sees_token() {
+            return false;
+        }
+        let token = TokenFeatures::of(q, id);
+        self.advise(q, hidden, token.numbers(), drafted) == Advice::DraftAndStop
+    }
+
+    fn stop_sees_token(&self) -> bool {
+        self.learned.controller.stops_by_score() && self.heads.as_ref().is_some_and(|heads| heads.stop_sees_token())
+    }
+
+    fn advise(&mut self, q: &Distribution<'_>, hidden: &[f32], token: &[f32], drafted: usize) -> Advice {
         let head = self.heads.as_ref().and_then(|heads| heads.stop.as_ref());
         let outlook = Outlook {
             peak: scalar(Need::Peak, q),
             entropy: q.entropy(),
-            stop_score: head.map(|head| head.score(hidden)),
+            stop_score: head.map(|head| head.score_of(hidden, token)),
         };
         self.learned.controller.consider(drafted, &outlook)
     }
