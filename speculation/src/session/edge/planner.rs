@@ -3,9 +3,8 @@
 //!
 //! It is decided before the draw and whatever that gives, but for a gate that sees the token. Otherwise short codes,
 //! that is likely tokens, would be drafted more often than q̂ says. A stop head that sees the token is asked after the
-//! draw, of a draft that is sent whatever it says: the round's length is a stopping time of its drafts, and
-//! each of them
-//! is distributed as q̂.
+//! draw, of a draft that is sent whatever it says: the round's length is a stopping time of its drafts, and each of
+//! them is distributed as q̂.
 
 use std::sync::Arc;
 
