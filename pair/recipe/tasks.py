@@ -6,7 +6,7 @@ Writes the held-out prompts with their answers, a JSON object a line. A prompt i
 `>`; the answer follows.
 
     say     a sentence of the lexicon's words, in a made-up language    say wise dogs call the king>keli hapi veldn noku
-    mend    misspelt words of the lexicon, put right                    mend htis kng>...
+    mend    misspelt words of the lexicon, put right                    mend sun kxng>...
     sum     two numbers of three digits, their sum; units come first    sum 481+993>3850
     sort    letters, in their order                                     sort kdbaz>abdkz
 """

@@ -90,7 +90,7 @@ mod tests {
     /// Lin's example (§3.1): both candidates share "the" and "gunman" with the reference and have ROUGE-2 with it alike
     /// in part; the order tells them apart. By hand: reference "police killed the gunman", four words, three pairs.
     #[test]
-    fn lins_sentences() {
+    fn sentences_of_the_paper() {
         let reference = "police killed the gunman";
         // Three words, the pair "the gunman", and "police the gunman" in order.
         close(Rouge::of("police kill the gunman", reference), [6.0 / 8.0, 2.0 / 6.0, 6.0 / 8.0]);

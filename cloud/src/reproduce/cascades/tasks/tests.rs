@@ -16,7 +16,7 @@ fn worth_is_exactness_and_similarity() {
     };
     assert_eq!(worth("abc", "abc"), (1.0, 1.0));
     assert_eq!(worth("", "abc"), (0.0, 0.0));
-    assert_eq!(worth("abd", "abc"), (0.0, 0.6667));
+    assert_eq!(worth("abx", "abc"), (0.0, 0.6667));
     // kitten → sitting: two replaced, one put in.
     assert_eq!(worth("kitten", "sitting"), (0.0, 0.5714));
     // The right answer and more is not right.
