@@ -36,8 +36,9 @@ impl Tokenizer {
         Ok(Self { inner, bytes, vocab_size, fingerprint, beginning })
     }
 
-    /// The token ids of `text`. No token is added at either end. Special tokens that are spelled out in `text` become their ids, as in the reference
-    /// implementation; text that is not trusted should not reach this function with them in it.
+    /// The token ids of `text`. No token is added at either end. Special tokens that are spelled out in `text` become
+    /// their ids, as in the reference implementation; text that is not trusted should not reach this function with them
+    /// in it.
     ///
     /// # Errors
     /// [`EncodeError`] if the vocabulary cannot express the text.

@@ -127,9 +127,9 @@ fn table(text: &mut String, target: &Value) -> Result<(), Failure> {
     }
     writeln!(
         text,
-        "\n`ahead` reaches {NO_HARM} of the server alone over {harmless} of {links} links and is below by more than twice its \
-         error over {harmful}; it reaches {NEARLY_BEST} of the best of its plans, no guesses among them, over {best}. (The best \
-         of several measured numbers is too large by their errors.)"
+        "\n`ahead` reaches {NO_HARM} of the server alone over {harmless} of {links} links and is below by more than twice \
+         its error over {harmful}; it reaches {NEARLY_BEST} of the best of its plans, no guesses among them, over \
+         {best}. (The best of several measured numbers is too large by their errors.)"
     )?;
     Ok(())
 }

@@ -49,7 +49,7 @@ pub fn figure2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         methods: &["token-cascade", "oracle-diff"],
         said: "The oracle is better than the target over a range of deferral rates, and better than Chow's rule.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn figure3(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -60,7 +60,7 @@ pub fn figure3(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         said: "Token-v3 has the target's quality at fewer rejections than the others, and the best quality, often \
                better than the target's; on one of nine panels it has not. Opt is no better than lossy decoding there.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn figure4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -71,7 +71,7 @@ pub fn figure4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         said: "Methods that speculate are faster than token cascades at the target's quality, which are better where \
                little time is given. Token-v3 and opt are the best.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn figure5(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -82,7 +82,7 @@ pub fn figure5(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         said: "Lossy decoding made for T = 0 is token-v3 (Lemma 7), and opt is diff (Lemma 10). All methods are better \
                than at T = 1.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn figure6(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -92,7 +92,7 @@ pub fn figure6(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         methods: &["lossy", "opt", "token-v3"],
         said: "The lower T, the fewer trades lossy decoding has to offer; token-v3 keeps a wide range.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn figure7(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -102,7 +102,7 @@ pub fn figure7(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         methods: &["lossy", "token-v3"],
         said: "At P = 0.1 lossy decoding has three different trades; token-v3 keeps a wide range.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn figure8(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -112,11 +112,11 @@ pub fn figure8(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         methods: &["lossy", "opt", "token-v3"],
         said: "The larger γ, the wider the range: low quality comes faster, and the target's quality slower.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn figure9(laboratory: &mut Laboratory) -> Result<Report, Failure> {
-    let sweep = laboratory.sweep()?;
+    let sweep = sweep::of(laboratory)?;
     let top = Figure {
         across: Across::Latency,
         views: vec![view(0.0, GAMMA)],
@@ -140,7 +140,7 @@ pub fn figure10(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         methods: &["lossy", "token-v1", "token-v2", "token-v3"],
         said: "Mixed: v1 and v2 sometimes surpass v3.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn figure11(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -150,7 +150,7 @@ pub fn figure11(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         methods: &["lossy", "token-v1", "token-v2", "token-v3"],
         said: "V3 is better than v1 and v2 at most rejection rates, but for one of the data sets, where v2 is.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 const fn printed(speeds: [f64; 3], qualities: [f64; 3]) -> Option<Printed> {
@@ -178,7 +178,7 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         said: "Printed: T5-small → large, in BLEU (WMT) and ROUGE-2. Small → XL has no counterpart: there is one \
                target.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }
 
 pub fn table5(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -193,5 +193,5 @@ pub fn table5(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         columns: ["WMT, P = 0.1", "WMT, P = 0.5", "WMT, P = 0.8"],
         said: "Printed: T5-small → large, in BLEU.",
     }
-    .report(laboratory.sweep()?)
+    .report(sweep::of(laboratory)?)
 }

@@ -1,6 +1,11 @@
 //! What the experiments share: a pair, its prompts, and what passes of models of the papers' shapes take here.
 
-use std::{hint::black_box, time::Instant};
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    hint::black_box,
+    time::Instant,
+};
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, ElementType, Model};
@@ -14,10 +19,8 @@ use serde_json::{Value, json};
 use tokio::{runtime::Handle, task};
 
 use super::{
-    cascades::{sweep::Sweep, tasks::Tasks},
     clock::{Clock, Sent},
     sessions::{Failure, Pair, Session},
-    sprinter,
 };
 use crate::{
     pair::PairPaths,
@@ -55,15 +58,15 @@ pub struct Times {
 pub struct Laboratory {
     pub(super) pair: Pair,
     pub(super) target: Model,
-    runtime: Handle,
+    pub(super) runtime: Handle,
     /// How many prompts each setting is tried with.
     pub(super) prompts: usize,
-    say: fn(&str),
+    pub(super) say: fn(&str),
     times: Option<Times>,
-    paths: PairPaths,
-    sweep: Option<Sweep>,
-    /// What SPRINTER's items share.
-    pub(super) sprinter: sprinter::Memo,
+    /// Where the pair is from.
+    pub(super) paths: PairPaths,
+    /// What one item has measured and others show too, by its type: which types there are the experiments know.
+    kept: HashMap<TypeId, Box<dyn Any>>,
 }
 
 impl std::fmt::Debug for Laboratory {
@@ -89,8 +92,7 @@ impl Laboratory {
     pub fn open(paths: &PairPaths, prompts: usize, say: fn(&str)) -> Result<Self, Failure> {
         let (pair, target) = (Pair::open(paths)?, paths.target()?);
         let (runtime, paths) = (Handle::current(), paths.clone());
-        let sprinter = sprinter::Memo::default();
-        Ok(Self { pair, target, runtime, prompts, say, times: None, paths, sweep: None, sprinter })
+        Ok(Self { pair, target, runtime, prompts, say, times: None, paths, kept: HashMap::new() })
     }
 
     /// Tells how far it is.
@@ -185,17 +187,13 @@ impl Laboratory {
         Ok(both.map(|(draft, target)| Rows { draft, target }).collect())
     }
 
-    /// What cascades are measured with, with all that was measured so far.
+    /// What an experiment keeps for others; empty at first.
     ///
     /// # Errors
-    /// If the task pair cannot be loaded.
-    pub fn sweep(&mut self) -> Result<&mut Sweep, Failure> {
-        if self.sweep.is_none() {
-            let times = self.times()?;
-            let tasks = Tasks::open(&self.paths, self.prompts)?;
-            self.sweep = Some(Sweep::new(tasks, times, self.runtime.clone(), self.say));
-        }
-        self.sweep.as_mut().ok_or_else(|| "there is no sweep".into())
+    /// Never: each type has a place of its own.
+    pub fn kept<T: Default + 'static>(&mut self) -> Result<&mut T, Failure> {
+        let place = self.kept.entry(TypeId::of::<T>()).or_insert_with(|| Box::new(T::default()));
+        place.downcast_mut().ok_or_else(|| "another type is kept in its place".into())
     }
 
     /// What passes take, measured once.

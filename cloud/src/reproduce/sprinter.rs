@@ -27,11 +27,3 @@ pub use gates::{figure3, figure12, figure13};
 pub use tables::{table1, table2, table4};
 pub use theorems::{figure5, figure6};
 pub use tradeoffs::{figure1, figure7, figure9, figure10};
-
-/// What one item has measured and others show too.
-#[derive(Debug, Default)]
-pub struct Memo {
-    runs: Vec<methods::Run>,
-    times: Vec<(methods::Shapes, methods::PairTimes)>,
-    trials: Option<Vec<gates::Trial>>,
-}

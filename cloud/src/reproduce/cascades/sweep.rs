@@ -20,7 +20,7 @@ use tokio::{runtime::Handle, task};
 use super::tasks::{LONGEST, TASKS, Tasks, Worth};
 use crate::reproduce::{
     clock::Clock,
-    laboratory::Times,
+    laboratory::{Laboratory, Times},
     sessions::{Failure, Session},
 };
 
@@ -165,6 +165,20 @@ impl Answer {
         let worth = Worth { exact: mean(|answer| answer.worth.exact), similarity: mean(|a| a.worth.similarity) };
         Self { worth, seconds: mean(|answer| answer.seconds), ..answers[0] }
     }
+}
+
+/// What cascades are measured with, with all that was measured so far.
+///
+/// # Errors
+/// If the task pair cannot be loaded.
+pub fn of(laboratory: &mut Laboratory) -> Result<&mut Sweep, Failure> {
+    if laboratory.kept::<Option<Sweep>>()?.is_none() {
+        let times = laboratory.times()?;
+        let tasks = Tasks::open(&laboratory.paths, laboratory.prompts)?;
+        let sweep = Sweep::new(tasks, times, laboratory.runtime.clone(), laboratory.say);
+        *laboratory.kept()? = Some(sweep);
+    }
+    laboratory.kept::<Option<Sweep>>()?.as_mut().ok_or_else(|| "there is no sweep".into())
 }
 
 impl Sweep {

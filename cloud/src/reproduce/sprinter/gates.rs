@@ -182,8 +182,9 @@ fn report(text: String, trials: &[Trial], panels: &[(Kind, Gates, Option<f64>)])
 
 /// Every gate on every kind of text; measured once.
 fn trials(laboratory: &mut Laboratory) -> Result<Vec<Trial>, Failure> {
-    if let Some(trials) = &laboratory.sprinter.trials {
-        return Ok(trials.clone());
+    let known = laboratory.kept::<Vec<Trial>>()?;
+    if !known.is_empty() {
+        return Ok(known.clone());
     }
     let mut gates = Vec::new();
     for kind in Kind::ALL {
@@ -202,7 +203,7 @@ fn trials(laboratory: &mut Laboratory) -> Result<Vec<Trial>, Failure> {
             trials.push(corpus.trial(*origin, gate, kind)?);
         }
     }
-    laboratory.sprinter.trials = Some(trials.clone());
+    laboratory.kept::<Vec<Trial>>()?.clone_from(&trials);
     Ok(trials)
 }
 

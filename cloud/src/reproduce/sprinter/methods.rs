@@ -157,21 +157,23 @@ impl Shapes {
     /// # Errors
     /// If there is no memory for them.
     pub fn times(self, laboratory: &mut Laboratory) -> Result<PairTimes, Failure> {
-        if let Some((_, times)) = laboratory.sprinter.times.iter().find(|(shapes, _)| *shapes == self) {
+        let known = laboratory.kept::<Vec<(Self, PairTimes)>>()?;
+        if let Some((_, times)) = known.iter().find(|(shapes, _)| *shapes == self) {
             return Ok(*times);
         }
+        let draft = known.first().map(|(_, times)| times.draft);
         laboratory.say(&format!("timing passes of {}", self.name()));
         let target = match self {
             Self::GptNeo => &random_models::GPT_NEO_1_3B,
             Self::Gpt2 => &random_models::GPT2_XL,
         };
         // Both pairs' draft models have one shape, and so one time.
-        let draft = match laboratory.sprinter.times.first() {
-            Some((_, times)) => times.draft,
+        let draft = match draft {
+            Some(draft) => draft,
             None => laboratory.time(&random_models::GPT2_SMALL)?,
         };
         let times = PairTimes { draft, target: laboratory.time(target)? };
-        laboratory.sprinter.times.push((self, times));
+        laboratory.kept::<Vec<(Self, PairTimes)>>()?.push((self, times));
         Ok(times)
     }
 
@@ -312,7 +314,8 @@ impl Quality {
 /// # Errors
 /// If the pair has no such heads, or a session fails.
 pub fn run(laboratory: &mut Laboratory, kind: Kind, method: Method) -> Result<Run, Failure> {
-    if let Some(run) = laboratory.sprinter.runs.iter().find(|run| run.kind == kind && run.method == method) {
+    let known = laboratory.kept::<Vec<Run>>()?;
+    if let Some(run) = known.iter().find(|run| run.kind == kind && run.method == method) {
         return Ok(run.clone());
     }
     laboratory.say(&format!("{} on {}", method.name(), kind.name()));
@@ -325,7 +328,7 @@ pub fn run(laboratory: &mut Laboratory, kind: Kind, method: Method) -> Result<Ru
         return Err(format!("{} needs heads that the pair does not have: train-gate trains them", method.name()).into());
     }
     let run = Run { kind, method, samples: samples(laboratory, kind, method)? };
-    laboratory.sprinter.runs.push(run.clone());
+    laboratory.kept::<Vec<Run>>()?.push(run.clone());
     Ok(run)
 }
 

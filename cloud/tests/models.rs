@@ -1,0 +1,90 @@
+//! Models that users name on the command line: what is read, and what is refused in which words.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+#[expect(dead_code, reason = "other tests start servers")]
+mod process;
+
+use std::{fs, path::PathBuf};
+
+use process::{complaint, outrider, stdout};
+use serde_json::Value;
+
+const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
+const PROMPT: &str = "Once upon a time";
+
+fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_corrupt_target_is_named_with_what_is_wrong() {
+    let cut = scratch("cut.gguf", &TARGET[..TARGET.len() / 2]);
+    let html = scratch("page.gguf", b"<!doctype html>");
+    for path in [cut, html] {
+        let path = path.to_str().unwrap();
+        let line = complaint(&["generate", "--local", "--target", path, PROMPT]);
+        assert!(line.contains("target model") && line.contains(path), "{line}");
+        let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--target", path]);
+        assert!(line.contains("target model") && line.contains(path), "{line}");
+    }
+}
+
+/// The built-in target with some of its bytes replaced wherever they stand.
+fn altered_target(name: &str, from: &str, to: &str) -> PathBuf {
+    assert_eq!(from.len(), to.len());
+    let mut bytes = TARGET.to_vec();
+    let header = bytes.len().min(300_000);
+    let found: Vec<usize> = (0..header).filter(|&at| bytes[at..].starts_with(from.as_bytes())).collect();
+    assert!(!found.is_empty());
+    for at in found {
+        bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    }
+    scratch(name, &bytes)
+}
+
+/// A model is read with its own tokenizer or not at all: with another it writes nonsense, and nobody is told.
+#[test]
+fn a_model_without_its_tokenizer_is_refused() {
+    let generate = |target: &PathBuf, more: &[&str]| -> Vec<String> {
+        let target = target.to_str().unwrap();
+        let arguments = ["generate", "--local", "--json", "--max-tokens", "8", "--target", target];
+        [&arguments[..], more, &[PROMPT]].concat().into_iter().map(str::to_owned).collect()
+    };
+    let complains = |target: &PathBuf, more: &[&str]| {
+        let arguments = generate(target, more);
+        complaint(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let nameless = altered_target("nameless.gguf", "tokenizer.ggml.tokens", "tokenizer.ggml.tokenz");
+    let line = complains(&nameless, &[]);
+    assert!(line.contains("nothing says which tokenizer the target model") && line.contains("--tokenizer"), "{line}");
+    // A token of the draft's that this target calls otherwise, with the pair's tokenizer and without.
+    let renamed = altered_target("renamed.gguf", "<|endoftext|>", "<|EndOfText|>");
+    let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tokenizer.json");
+    for more in [&[][..], &["--tokenizer", tokenizer]] {
+        let line = complains(&renamed, more);
+        assert!(line.contains("token 0 is") && line.contains("do not belong together"), "{line}");
+    }
+    // With nothing said, the file's own vocabulary serves.
+    let whole = scratch("whole.gguf", TARGET);
+    let ids = |target: &PathBuf, more: &[&str]| -> Value {
+        let arguments = generate(target, more);
+        let run = outrider(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        serde_json::from_str::<Value>(&stdout(&run)).unwrap()["tokenIds"].clone()
+    };
+    assert_eq!(ids(&whole, &[]), ids(&nameless, &["--tokenizer", tokenizer]));
+}
+
+/// What browsers are to load is read before anyone is told that it is served.
+#[test]
+fn a_server_checks_the_draft_that_it_gives_out() {
+    let noise: Vec<u8> = (0..10_000u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 24) as u8).collect();
+    let draft = scratch("noise.gguf", &noise);
+    let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--draft", draft.to_str().unwrap()]);
+    assert!(line.contains("draft model") && line.contains("not a GGUF file"), "{line}");
+    let folder = env!("CARGO_TARGET_TMPDIR");
+    let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tokenizer.json");
+    let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--draft", folder, "--tokenizer", tokenizer]);
+    assert!(line.contains("no GGUF file, which is what browsers load"), "{line}");
+}
