@@ -121,7 +121,7 @@ fn write(folder: &Path, role: &str, size: &str, element: &str, filling: Filling)
     let path = folder.join(format!("{what}-{role}-{}.gguf", element.name().to_lowercase()));
     fs::create_dir_all(folder)?;
     // Whoever serves the file finds its tokenizer beside it.
-    fs::write(folder.join("tokenizer.json"), PairPaths::default().tokenizer_json()?)?;
+    fs::write(folder.join("tokenizer.json"), PairPaths::default().tokenizer_with_json()?.1)?;
     if path.exists() && filling != Filling::Random {
         return Ok(path);
     }

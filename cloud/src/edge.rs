@@ -135,9 +135,7 @@ impl Transport {
         });
         Some(Self { incoming: Box::new(from_cloud), outgoing: Box::new(to_cloud.sink_map_err(|_| ())) })
     }
-}
 
-impl Transport {
     /// The same over an emulated link: what is sent arrives as late as the link says. Within a runtime.
     pub fn over(self, uplink: Link, downlink: Link) -> Self {
         let (to_link, from_edge) = mpsc::unbounded();

@@ -116,21 +116,17 @@ impl PairPaths {
     /// The tokenizer of both.
     ///
     /// # Errors
-    /// If there is none, or what is there differs.
+    /// As for [`tokenizer_with_json`](Self::tokenizer_with_json).
     pub fn tokenizer(&self) -> Result<Tokenizer, PairError> {
-        Ok(self.found_tokenizer()?.1)
+        Ok(self.tokenizer_with_json()?.0)
     }
 
-    /// Its bytes, for the browser.
+    /// The same with its bytes, for the browser. It is what was asked for, or what comes with the models, target first.
+    /// Whatever else says what ids mean has to agree.
     ///
     /// # Errors
-    /// The same.
-    pub fn tokenizer_json(&self) -> Result<Cow<'static, [u8]>, PairError> {
-        Ok(self.found_tokenizer()?.0)
-    }
-
-    /// What was asked for, or what comes with the models, target first. Whatever else says what ids mean has to agree.
-    fn found_tokenizer(&self) -> Result<(Cow<'static, [u8]>, Tokenizer), PairError> {
+    /// If there is none, or what is there differs.
+    pub fn tokenizer_with_json(&self) -> Result<(Tokenizer, Cow<'static, [u8]>), PairError> {
         let target = self.target.as_deref().filter(|_| self.engine_address().is_none());
         let models = [("target model", target), ("draft model", self.draft.as_deref())];
         let mut found = Found::default();
@@ -157,7 +153,7 @@ impl PairPaths {
             found.add("built-in pair", None, TOKENIZER.into())?;
         }
         match found.first {
-            Some(First { json, tokenizer, .. }) => Ok((json, tokenizer)),
+            Some(First { json, tokenizer, .. }) => Ok((tokenizer, json)),
             None => Err(PairError::NoTokenizer { what: "target model", path: place(target) }),
         }
     }

@@ -155,7 +155,7 @@ impl Serve {
         let listener = TcpListener::bind(self.listen)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
-        let tokenizer = self.pair.tokenizer()?;
+        let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
         let draft_gguf = self.pair.draft_gguf()?.into_owned().into();
         let draft = self.pair.draft()?;
         pair::draft_info(&draft, &tokenizer)?;
@@ -189,7 +189,7 @@ impl Serve {
             access,
             served,
             draft_gguf,
-            tokenizer_json: self.pair.tokenizer_json()?.into_owned().into(),
+            tokenizer_json: tokenizer_json.into_owned().into(),
             heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| bytes.into_owned().into()),
             stopping,
         };
