@@ -236,10 +236,12 @@ impl Platform for Runtime {
     }
 }
 
-/// A draft model and its KV cache.
+/// A draft model and its KV cache, which holds on to a text until another is read.
 struct CachedDraft<'a> {
     model: &'a Model,
     cache: KvCache,
+    /// The tokens in it.
+    held: Vec<u32>,
     scratch: Scratch,
 }
 
@@ -247,10 +249,15 @@ impl DraftModel for CachedDraft<'_> {
     type Error = ModelError;
 
     fn forward(&mut self, forward: &Forward, give: &mut dyn FnMut(&[f32], &[f32])) -> Result<(), ModelError> {
-        self.cache.truncate(forward.keep);
-        let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
-        let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
-        for logits in self.model.forward_with(&mut [chunk], &mut self.scratch)?.iter() {
+        let reused = forward.reusable(&self.held);
+        let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
+        self.cache.truncate(keep);
+        self.held.truncate(keep);
+        let positions: Vec<usize> = (tokens.len() - forward.rows..tokens.len()).collect();
+        let chunk = Chunk { cache: &mut self.cache, tokens, positions: &positions };
+        let batch = self.model.forward_with(&mut [chunk], &mut self.scratch)?;
+        self.held.extend(tokens);
+        for logits in batch.iter() {
             for (index, row) in logits.iter().enumerate() {
                 give(row, logits.hidden(index));
             }
@@ -293,7 +300,8 @@ impl<'a> NativeEdge<'a> {
         runtime: Runtime,
         transport: Transport,
     ) -> Result<Self, NativeEdgeError> {
-        let draft = CachedDraft { model, cache: model.new_cache(), scratch: Scratch::default() };
+        let (cache, held, scratch) = (model.new_cache(), Vec::new(), Scratch::default());
+        let draft = CachedDraft { model, cache, held, scratch };
         Ok(Self { driver: Driver::open(EdgeSession::new(info), runtime, transport, draft).await? })
     }
 

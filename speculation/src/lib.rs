@@ -40,3 +40,34 @@ pub struct Forward {
     /// Number of rows of logits, from the end of `tokens`; may be zero.
     pub rows: usize,
 }
+
+impl Forward {
+    /// How many of its first tokens need not be fed if the cache holds `held`: they stand there already, as when a
+    /// conversation goes on from a text that has been read. Never those whose rows are wanted, and never all.
+    pub fn reusable(&self, held: &[u32]) -> usize {
+        let behind = held.get(self.keep..).unwrap_or_default();
+        let same = behind.iter().zip(&self.tokens).take_while(|(held, token)| held == token).count();
+        same.min(self.tokens.len().saturating_sub(self.rows.max(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::Forward;
+
+    #[test]
+    fn what_the_cache_holds_is_not_fed_again() {
+        let reusable =
+            |keep, tokens: &[u32], rows, held: &[u32]| Forward { keep, tokens: tokens.to_vec(), rows }.reusable(held);
+        assert_eq!(reusable(0, &[1, 2, 3, 4], 1, &[1, 2, 3]), 3);
+        assert_eq!(reusable(2, &[3, 4], 0, &[1, 2, 3, 9]), 1, "behind what it keeps");
+        assert_eq!(reusable(0, &[1, 2, 9], 1, &[1, 2, 3]), 2);
+        assert_eq!(reusable(0, &[9, 2, 3], 1, &[1, 2, 3]), 0, "from the first difference on, nothing");
+        assert_eq!(reusable(0, &[1, 2, 3], 2, &[1, 2, 3, 4]), 1, "its rows are wanted");
+        assert_eq!(reusable(0, &[1, 2], 0, &[1, 2]), 1, "something is fed");
+        assert_eq!(reusable(3, &[1], 1, &[1]), 0, "it asks for more than is held");
+    }
+}

@@ -4,6 +4,7 @@
 mod access;
 mod ahead;
 mod clients;
+mod conversation;
 mod gateway;
 mod hostile;
 mod metrics;

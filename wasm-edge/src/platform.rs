@@ -64,16 +64,18 @@ impl Platform for Browser {
     }
 }
 
-/// A draft model and its KV cache.
+/// A draft model and its KV cache, which holds on to a text until another is read.
 pub struct CachedDraft {
     model: Rc<Model>,
     cache: KvCache,
+    /// The tokens in it.
+    held: Vec<u32>,
     scratch: Scratch,
 }
 
 impl CachedDraft {
     pub fn new(model: Rc<Model>) -> Self {
-        Self { cache: model.new_cache(), scratch: Scratch::default(), model }
+        Self { cache: model.new_cache(), held: Vec::new(), scratch: Scratch::default(), model }
     }
 }
 
@@ -81,10 +83,15 @@ impl DraftModel for CachedDraft {
     type Error = ModelError;
 
     fn forward(&mut self, forward: &Forward, give: &mut dyn FnMut(&[f32], &[f32])) -> Result<(), ModelError> {
-        self.cache.truncate(forward.keep);
-        let positions: Vec<usize> = (forward.tokens.len() - forward.rows..forward.tokens.len()).collect();
-        let chunk = Chunk { cache: &mut self.cache, tokens: &forward.tokens, positions: &positions };
-        for logits in self.model.forward_with(&mut [chunk], &mut self.scratch)?.iter() {
+        let reused = forward.reusable(&self.held);
+        let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
+        self.cache.truncate(keep);
+        self.held.truncate(keep);
+        let positions: Vec<usize> = (tokens.len() - forward.rows..tokens.len()).collect();
+        let chunk = Chunk { cache: &mut self.cache, tokens, positions: &positions };
+        let batch = self.model.forward_with(&mut [chunk], &mut self.scratch)?;
+        self.held.extend(tokens);
+        for logits in batch.iter() {
             for index in 0..logits.len() {
                 give(logits.row(index), logits.hidden(index));
             }

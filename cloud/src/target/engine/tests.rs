@@ -81,6 +81,28 @@ async fn passes_share_runs_without_changing_their_logits() {
     assert!(engine.load().runs >= 400 / 64, "the long prompt is read in chunks");
 }
 
+/// A conversation that goes on: only what is new is read, and nothing shows it but the time.
+#[tokio::test]
+async fn what_an_earlier_text_had_in_common_is_not_read_again() {
+    let (model, engine) = (target(), engine(1));
+    let slot = engine.slot().unwrap();
+    let fed = || engine.metrics().engine.tokens.get();
+    let mut text = text(0, 120);
+    slot.logits(pass(0, &text[..80], 0)).await.unwrap();
+    assert_eq!(fed(), 80);
+    let rows = slot.logits(pass(0, &text, 3)).await.unwrap();
+    assert_same_bits(&rows, &alone(&model, &text, 3));
+    assert_eq!(fed(), 120);
+    text[50] += 1;
+    let rows = slot.logits(pass(0, &text, 3)).await.unwrap();
+    assert_same_bits(&rows, &alone(&model, &text, 3));
+    assert_eq!(fed(), 120 + 70, "from the first difference on");
+    // The rows that are wanted are not at hand.
+    let rows = slot.logits(pass(0, &text[..100], 8)).await.unwrap();
+    assert_same_bits(&rows, &alone(&model, &text[..100], 8));
+    assert_eq!(fed(), 190 + 8);
+}
+
 /// Rounds of many sessions, each rolled back to another length: what anybody gets is what it would get alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_get_what_they_would_get_alone() {

@@ -205,9 +205,11 @@ impl<B: Backend> Thread<B> {
             if sequence.is_parked() {
                 self.metrics.engine.parked.dec();
             }
+            let reused = waiting.pass.forward.reusable(&sequence.tokens);
+            let (keep, tokens) = (keep + reused, &tokens[reused..]);
             let cache = sequence.cache.get_or_insert_with(|| self.backend.new_cache());
-            cache.truncate(*keep);
-            sequence.tokens.truncate(*keep);
+            cache.truncate(keep);
+            sequence.tokens.truncate(keep);
             sequence.tokens.extend(tokens);
             self.metrics.engine.tokens.inc_by(tokens.len() as u64);
             self.metrics.engine.tokens_again.inc_by((keep - cache.len()) as u64);
