@@ -1,6 +1,9 @@
 //! The vocabulary in a GGUF file, and the tokenizer that it makes.
 
-use std::io::{ErrorKind, Read};
+use std::{
+    collections::HashMap,
+    io::{ErrorKind, Read},
+};
 
 use serde_json::{Value, json};
 
@@ -9,10 +12,13 @@ use crate::{error::LoadError, tokenizer::Tokenizer};
 /// Most entries of an array, and the longest text among them, that any real vocabulary has.
 const MOST_ENTRIES: u64 = 1 << 21;
 const LONGEST_ENTRY: u64 = 1 << 16;
-/// Type codes of a text and of an array.
+/// Type codes of a float, a truth, a text and an array.
+const FLOAT: u32 = 6;
+const BOOL: u32 = 7;
 const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
 /// Kinds of tokens (llama.cpp's `llama_token_type`).
+const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
@@ -32,6 +38,10 @@ pub struct GgufVocabulary {
     tokens: Vec<String>,
     kinds: Vec<u64>,
     merges: Vec<String>,
+    /// Of SentencePiece: of two pieces that could be made, the one with the greater score is.
+    scores: Vec<f32>,
+    /// Of SentencePiece: `Some(false)` if a text does not begin with a space of its own.
+    space_prefix: Option<bool>,
 }
 
 impl GgufVocabulary {
@@ -60,6 +70,10 @@ impl GgufVocabulary {
                 ("tokenizer.ggml.tokens", ARRAY) => vocabulary.tokens = file.texts(&key)?,
                 ("tokenizer.ggml.merges", ARRAY) => vocabulary.merges = file.texts(&key)?,
                 ("tokenizer.ggml.token_type", ARRAY) => vocabulary.kinds = file.integers(&key)?,
+                ("tokenizer.ggml.scores", ARRAY) => vocabulary.scores = file.floats(&key)?,
+                ("tokenizer.ggml.add_space_prefix", BOOL) => {
+                    vocabulary.space_prefix = Some(file.bytes::<1>()? != [0]);
+                }
                 _ => file.skip(&key, code, 0)?,
             }
         }
@@ -71,10 +85,16 @@ impl GgufVocabulary {
     /// # Errors
     /// [`LoadError::NoTokenizer`] of a kind that is not known here.
     pub fn tokenizer_json(&self) -> Result<Vec<u8>, LoadError> {
-        let unknown = |found: String| Err(LoadError::NoTokenizer { found });
-        if self.model != "gpt2" {
-            return unknown(format!("a vocabulary of the kind {:?}", self.model));
-        }
+        let tokenizer = match &*self.model {
+            "gpt2" => self.byte_level()?,
+            "llama" if self.scores.len() == self.tokens.len() => self.sentence_piece(),
+            other => return Err(LoadError::NoTokenizer { found: format!("a vocabulary of the kind {other:?}") }),
+        };
+        Ok(tokenizer.to_string().into_bytes())
+    }
+
+    /// Byte-level BPE, with its merges as they stand in the file.
+    fn byte_level(&self) -> Result<Value, LoadError> {
         let split = |regex: &str| {
             json!({ "type": "Sequence", "pretokenizers": [
                 { "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false },
@@ -92,30 +112,89 @@ impl GgufVocabulary {
             // A word that is a token is not merged from its parts.
             "llama-bpe" | "llama3" | "llama-v3" => (Value::Null, split(LLAMA_3), true),
             "qwen2" => (json!({ "type": "NFC" }), split(QWEN_2), false),
-            other => return unknown(format!("a vocabulary whose texts are cut as {other:?} says")),
+            other => {
+                let found = format!("a vocabulary whose texts are cut as {other:?} says");
+                return Err(LoadError::NoTokenizer { found });
+            }
         };
-        let kind = |id: usize| self.kinds.get(id).copied().unwrap_or_default();
-        let added = self.tokens.iter().enumerate().filter(|(id, _)| matches!(kind(*id), CONTROL | USER_DEFINED));
-        let added = added.map(|(id, token)| {
-            json!({
-                "id": id, "content": token, "special": kind(id) == CONTROL,
-                "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
-            })
-        });
         let merges = self.merges.iter().filter_map(|merge| merge.split_once(' ')).map(|(a, b)| json!([a, b]));
-        let vocabulary: serde_json::Map<String, Value> =
-            self.known().map(|(id, token)| (token.to_owned(), id.into())).collect();
-        let tokenizer = json!({
+        Ok(json!({
             "version": "1.0",
-            "added_tokens": added.collect::<Vec<_>>(),
+            "added_tokens": self.added(),
             "normalizer": normalizer,
             "pre_tokenizer": pre_tokenizer,
             "decoder": { "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true },
             "model": {
-                "type": "BPE", "ignore_merges": whole_words, "vocab": vocabulary, "merges": merges.collect::<Vec<_>>(),
+                "type": "BPE", "ignore_merges": whole_words, "vocab": self.vocabulary(),
+                "merges": merges.collect::<Vec<_>>(),
             },
+        }))
+    }
+
+    /// SentencePiece's BPE (Kudo & Richardson 2018): a space is `▁`, a text begins with one, what no piece spells is
+    /// spelled by bytes. It has scores in place of merges: of the pairs of neighbours that are a piece together, the
+    /// one of the greatest score is merged first.
+    fn sentence_piece(&self) -> Value {
+        let begins = self.space_prefix != Some(false);
+        let mut normalizers = vec![json!({ "type": "Replace", "pattern": { "String": " " }, "content": "▁" })];
+        let mut decoders = vec![
+            json!({ "type": "Replace", "pattern": { "String": "▁" }, "content": " " }),
+            json!({ "type": "ByteFallback" }),
+            json!({ "type": "Fuse" }),
+        ];
+        if begins {
+            normalizers.insert(0, json!({ "type": "Prepend", "prepend": "▁" }));
+            decoders.push(json!({ "type": "Strip", "content": " ", "start": 1, "stop": 0 }));
+        }
+        let unknown = self.known().find(|(id, _)| self.kind(*id as usize) == UNKNOWN).map(|(_, token)| token);
+        json!({
+            "version": "1.0",
+            "added_tokens": self.added(),
+            "normalizer": { "type": "Sequence", "normalizers": normalizers },
+            "pre_tokenizer": null,
+            "decoder": { "type": "Sequence", "decoders": decoders },
+            "model": {
+                "type": "BPE", "unk_token": unknown, "fuse_unk": true, "byte_fallback": true,
+                "vocab": self.vocabulary(), "merges": self.merges_by_score(),
+            },
+        })
+    }
+
+    /// Every way to make a piece of two, those of the greatest score first.
+    fn merges_by_score(&self) -> Vec<[&str; 2]> {
+        let ids: HashMap<&str, usize> = self.known().map(|(id, token)| (token, id as usize)).collect();
+        let mut merges = Vec::new();
+        for (id, piece) in self.known() {
+            let cuts = piece.char_indices().skip(1).map(|(at, _)| piece.split_at(at));
+            let pairs = cuts.filter_map(|(a, b)| Some(([a, b], [*ids.get(a)?, *ids.get(b)?])));
+            merges.extend(pairs.map(|(pair, parts)| (self.scores[id as usize], pair, parts)));
+        }
+        // Of the same piece, as transformers has it: the longer beginning first, then by ids.
+        merges.sort_by(|(score, [a, _], parts), (other_score, [other_a, _], other_parts)| {
+            let longer = other_a.chars().count().cmp(&a.chars().count());
+            other_score.total_cmp(score).then(longer).then(parts.cmp(other_parts))
         });
-        Ok(tokenizer.to_string().into_bytes())
+        merges.into_iter().map(|(_, pair, _)| pair).collect()
+    }
+
+    fn kind(&self, id: usize) -> u64 {
+        self.kinds.get(id).copied().unwrap_or_default()
+    }
+
+    /// Tokens that are found in a text before anything else.
+    fn added(&self) -> Vec<Value> {
+        let is_added = |(id, _): &(usize, &String)| matches!(self.kind(*id), UNKNOWN | CONTROL | USER_DEFINED);
+        let added = self.tokens.iter().enumerate().filter(is_added).map(|(id, token)| {
+            json!({
+                "id": id, "content": token, "special": self.kind(id) != USER_DEFINED,
+                "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+            })
+        });
+        added.collect()
+    }
+
+    fn vocabulary(&self) -> serde_json::Map<String, Value> {
+        self.known().map(|(id, token)| (token.to_owned(), id.into())).collect()
     }
 
     /// The first id that means another token in a tokenizer: the id, the file's token and the tokenizer's.
@@ -197,6 +276,13 @@ impl<R: Read> File<'_, R> {
             _ => Err(LoadError::MetadataTypeCode { key: key.to_owned(), code }),
         };
         (0..count).map(integer).collect()
+    }
+
+    fn floats(&mut self, key: &str) -> Result<Vec<f32>, LoadError> {
+        match self.array(key)? {
+            (FLOAT, count) => (0..count).map(|_| Ok(f32::from_le_bytes(self.bytes()?))).collect(),
+            (code, _) => Err(LoadError::MetadataTypeCode { key: key.to_owned(), code }),
+        }
     }
 
     /// Passes over a value.

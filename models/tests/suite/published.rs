@@ -156,6 +156,52 @@ fn the_vocabulary_of_a_gguf_file_makes_its_tokenizer() {
     }
 }
 
+/// Those of SentencePiece have scores: a vocabulary that SentencePiece trained, and texts as it encodes them
+/// (`golden/make_sentencepiece.py`).
+#[test]
+fn a_sentencepiece_vocabulary_makes_its_tokenizer() {
+    #[derive(serde::Deserialize)]
+    struct Golden {
+        tokens: Vec<String>,
+        scores: Vec<f32>,
+        kinds: Vec<u32>,
+        texts: Vec<Encoded>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Encoded {
+        text: String,
+        ids: Vec<u32>,
+    }
+    let golden: Golden = serde_json::from_str(include_str!("../golden/sentencepiece.json")).unwrap();
+    let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
+    let array = |code: u32, count: usize| {
+        [&9u32.to_le_bytes()[..], &code.to_le_bytes(), &(count as u64).to_le_bytes()].concat()
+    };
+    let count = golden.tokens.len();
+    let file = [
+        b"GGUF".to_vec(),
+        [&3u32.to_le_bytes()[..], &0u64.to_le_bytes(), &4u64.to_le_bytes()].concat(),
+        [text("tokenizer.ggml.model"), 8u32.to_le_bytes().to_vec(), text("llama")].concat(),
+        [text("tokenizer.ggml.tokens"), array(8, count)].concat(),
+        golden.tokens.iter().flat_map(|token| text(token)).collect(),
+        [text("tokenizer.ggml.scores"), array(6, count)].concat(),
+        golden.scores.iter().flat_map(|score| score.to_le_bytes()).collect(),
+        [text("tokenizer.ggml.token_type"), array(5, count)].concat(),
+        golden.kinds.iter().flat_map(|kind| kind.to_le_bytes()).collect(),
+    ]
+    .concat();
+    let vocabulary = GgufVocabulary::read(&mut &file[..]).unwrap().unwrap();
+    let made = Tokenizer::from_bytes(&vocabulary.tokenizer_json().unwrap()).unwrap();
+    assert!(golden.texts.len() >= 10);
+    for Encoded { text, ids } in golden.texts {
+        assert_eq!(made.encode(&text).unwrap(), ids, "{text:?}");
+        assert_eq!(made.decode(&ids), text);
+    }
+    let tool = golden.tokens.iter().position(|token| token == "<tool>").unwrap() as u32;
+    assert!(made.encode("a<tool>b").unwrap().contains(&tool));
+    assert_eq!(vocabulary.differs_from(&made), None);
+}
+
 /// Half of the bytes would be read as twice as many numbers.
 #[test]
 fn data_of_another_type_than_declared_is_refused() {
