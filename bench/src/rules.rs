@@ -119,15 +119,13 @@ fn table(points: &[Point], measured: &[Quality]) -> Result<String, Failure> {
             };
             writeln!(
                 out,
-                "| {} | {parameter} | {} | {measured} | {:.3} | {} | {:.3} ± {:.3} | {:.3} ± {:.3} | {:.2} |",
+                "| {} | {parameter} | {} | {measured} | {:.3} | {} | {:.3} | {:.3} | {:.2} |",
                 point.name,
                 number(quality.predicted),
                 quality.divergence.value,
                 number(quality.discrepancy),
-                quality.excess.value,
-                quality.excess.error,
-                quality.loss.value,
-                quality.loss.error,
+                quality.excess,
+                quality.loss,
                 quality.passes,
             )?;
         }

@@ -15,7 +15,7 @@
 
 mod cascades;
 pub mod clock;
-mod dssd;
+pub mod dssd;
 pub mod items;
 pub mod laboratory;
 pub mod sessions;

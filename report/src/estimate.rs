@@ -1,5 +1,7 @@
 //! A number that was measured, with its error.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// Σ a / Σ b over texts, with its standard error.
@@ -12,12 +14,29 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// In a unit of which it is so many.
+    #[must_use]
+    pub fn times(self, count: f64) -> Self {
+        Self { value: count * self.value, error: count * self.error }
+    }
+
     /// Of (a, b) for each text.
     pub fn of(pairs: &[(f64, f64)]) -> Self {
         let (a, b) = pairs.iter().fold((0.0, 0.0), |(a, b), pair| (a + pair.0, b + pair.1));
         let (value, count) = (a / b, pairs.len() as f64);
         let spread: f64 = pairs.iter().map(|(a, b)| (a - value * b).powi(2)).sum();
         Self { value, error: (spread * count / (count - 1.0)).sqrt() / b }
+    }
+}
+
+/// `value ± error`, both with as many digits as asked for, and with the value's sign if asked for: `{:+.2}`. Of one
+/// text there is no error.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self { value, error }, digits) = (self, f.precision().unwrap_or(3));
+        let sign = if f.sign_plus() && *value >= 0.0 { "+" } else { "" };
+        write!(f, "{sign}{value:.digits$}")?;
+        if error.is_finite() { write!(f, " ± {error:.digits$}") } else { Ok(()) }
     }
 }
 
@@ -31,6 +50,7 @@ mod tests {
         let Estimate { value, error } = Estimate::of(&[(1.0, 1.0), (2.0, 1.0), (3.0, 1.0), (4.0, 1.0)]);
         assert_eq!(value, 2.5);
         assert!((error - (5.0f64 / 3.0).sqrt() / 2.0).abs() < 1e-12);
+        assert_eq!(format!("{:+.1}", Estimate { value, error }), "+2.5 ± 0.6");
         // Texts of one ratio leave no doubt, however long they are.
         assert_eq!(Estimate::of(&[(1.0, 2.0), (10.0, 20.0), (3.0, 6.0)]), Estimate { value: 0.5, error: 0.0 });
     }

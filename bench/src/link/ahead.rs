@@ -52,12 +52,7 @@ impl Way {
 
     /// With its standard error, where there is one.
     fn times_alone(&self) -> String {
-        let Estimate { value, error } = self.speedup;
-        if error.is_finite() && self.name != ALONE {
-            format!("{value:.2} ± {error:.2}")
-        } else {
-            format!("{value:.2}")
-        }
+        if self.name == ALONE { "1.00".to_owned() } else { format!("{:.2}", self.speedup) }
     }
 }
 

@@ -174,6 +174,7 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     Table {
         views: vec![view(1.0, GAMMA)],
         rows: &rows,
+        series: &[],
         columns: ["WMT", "XSum", "CNNDM"],
         said: "Printed: T5-small → large, in BLEU (WMT) and ROUGE-2. Small → XL has no counterpart: there is one \
                target.",
@@ -190,6 +191,7 @@ pub fn table5(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     Table {
         views: [0.1, 0.5, 0.8].map(|top_p| View { top_p, ..view(1.0, GAMMA) }).into(),
         rows: &rows,
+        series: &["P = 0.1", "P = 0.5", "P = 0.8"],
         columns: ["WMT, P = 0.1", "WMT, P = 0.5", "WMT, P = 0.8"],
         said: "Printed: T5-small → large, in BLEU.",
     }

@@ -6,7 +6,11 @@
 //! c passes (§4.2); how long a pass takes is not said.
 
 use outrider_codec::frame::SamplingParameters;
-use outrider_report::{estimate::Estimate, files::Report};
+use outrider_report::{
+    chart::{self, Chart},
+    estimate::Estimate,
+    files::Report,
+};
 use outrider_speculation::{
     session::options::{DownlinkName, DraftingOptions, SchemeName},
     theory::dssd,
@@ -63,7 +67,15 @@ const TABLE_3: [Row; 6] = [
     line(20.0, 100.0, 8, [0.93, 1.04]),
 ];
 
-pub fn table1() -> Report {
+/// What the paper prints of DSD and DSSD for a link and a draft length: the table's number and both speed-ups.
+pub fn printed(ntt: f64, megabits: f64, gamma: u32) -> Vec<(u32, [f64; 2])> {
+    let tables = [(2, &TABLE_2), (3, &TABLE_3)];
+    let rows = tables.into_iter().flat_map(|(number, rows)| rows.iter().map(move |row| (number, row)));
+    let same = rows.filter(|(_, row)| row.ntt == ntt && row.megabits == megabits && row.gamma == gamma);
+    same.map(|(number, row)| (number, row.printed)).collect()
+}
+
+pub(super) fn table1() -> Report {
     let cell = |gamma: u32, rate: f64| {
         let rejection = dssd::rejection_probability(rate, gamma);
         let time = dssd::communication_time(rate, gamma, DISTRIBUTION_MS, OVERHEAD_MS);
@@ -76,27 +88,34 @@ pub fn table1() -> Report {
     let numbers = DRAFT_LENGTHS.iter().flat_map(|&gamma| {
         RATES.map(|rate| json!({ "draftLength": gamma, "acceptanceRate": rate, "cell": cell(gamma, rate) }))
     });
+    let bars = |of: fn((f64, f64)) -> f64| -> Vec<(String, Vec<f64>)> {
+        DRAFT_LENGTHS.map(|gamma| (format!("γ = {gamma}"), RATES.map(|rate| of(cell(gamma, rate))).to_vec())).into()
+    };
+    let series = vec!["α = 0.5", "0.6", "0.7", "0.8", "0.9", "0.99"];
+    let rejections =
+        Chart { title: "1 − α^γ".to_owned(), series: series.clone(), groups: bars(|(rejection, _)| rejection) };
+    let times = Chart { title: "T_comm in ms".to_owned(), series, groups: bars(|(_, time)| time) };
     Report {
         text: format!(
             "1 − α^γ, and T_comm in ms at |V|b/R = {DISTRIBUTION_MS} ms and NTT = {OVERHEAD_MS} ms, which the paper does \
              not say and which give all its cells.\n\n"
         ) + &markdown(&row("γ \\ α", RATES), &rows),
         numbers: numbers.collect(),
-        svg: None,
+        svg: Some(chart::svg(&[rejections, times])),
     }
 }
 
-pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
+pub(super) fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     report(laboratory, &TABLE_2, 0.05, "a draft takes a twentieth of a pass")
 }
 
-pub fn table3(laboratory: &mut Laboratory) -> Result<Report, Failure> {
+pub(super) fn table3(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     report(laboratory, &TABLE_3, 0.1, "c = 0.1, as §4.2 says for 125M → 6.7B")
 }
 
 fn report(laboratory: &Laboratory, table: &[Row], cost: f64, said: &str) -> Result<Report, Failure> {
     let mut numbers: Vec<Value> = Vec::new();
-    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    let (mut rows, mut found, mut bars) = (Vec::new(), Vec::new(), Vec::new());
     for &Row { ntt, megabits, gamma, printed } in table {
         if !found.iter().any(|(length, _)| *length == gamma) {
             laboratory.say(&format!("γ = {gamma}"));
@@ -112,15 +131,17 @@ fn report(laboratory: &Laboratory, table: &[Row], cost: f64, said: &str) -> Resu
             [
                 format!("{megabits}"),
                 gamma.to_string(),
-                format!("{:.3} ± {:.3}", acceptance.value, acceptance.error),
+                format!("{acceptance:.3}"),
                 format!("{:.2}", dsd.link.value),
-                format!("{:.2} ± {:.2}", dsd.speedup.value, dsd.speedup.error),
+                format!("{:.2}", dsd.speedup),
                 format!("{:.2}", printed[0]),
                 format!("{:.2}", dssd.link.value),
-                format!("{:.2} ± {:.2}", dssd.speedup.value, dssd.speedup.error),
+                format!("{:.2}", dssd.speedup),
                 format!("{:.2}", printed[1]),
             ],
         ));
+        let group = format!("{ntt} ms, {megabits} Mbit/s, γ = {gamma}");
+        bars.push((group, vec![dsd.speedup.value, printed[0], dssd.speedup.value, printed[1]]));
         numbers.push(json!({
             "nttMs": ntt, "megabits": megabits, "draftLength": gamma, "acceptanceRate": acceptance,
             "dsd": dsd.speedup, "dssd": dssd.speedup, "printed": printed,
@@ -139,6 +160,11 @@ fn report(laboratory: &Laboratory, table: &[Row], cost: f64, said: &str) -> Resu
         "NTT, ms",
         ["Mbit/s", "γ", "α", "DSD: link, s", "speed-up", "printed", "DSSD: link, s", "speed-up", "printed"],
     );
+    let chart = Chart {
+        title: "speed-up over the target alone".to_owned(),
+        series: vec!["DSD", "DSD, printed", "DSSD", "DSSD, printed"],
+        groups: bars,
+    };
     Ok(Report {
         text: format!(
             "Rounds, drafts and rejections of our pair (T = 1, top-k 10, {TOKENS} tokens a text); seconds by the paper's \
@@ -148,7 +174,7 @@ fn report(laboratory: &Laboratory, table: &[Row], cost: f64, said: &str) -> Resu
         ) + &markdown(&head, &rows)
             + &real.told("the last row's link, with distributions of this pair's vocabulary in 32 bits"),
         numbers: json!({ "rows": numbers, "inRealTime": real.numbers() }),
-        svg: None,
+        svg: Some(chart::svg(&[chart])),
     })
 }
 

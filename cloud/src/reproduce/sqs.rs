@@ -124,7 +124,7 @@ fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -
     );
     let table = |(title, of): &Kind| {
         let head = row(title, TEMPERATURES.map(|temperature| format!("T = {temperature}")));
-        let cells = |line: &Vec<Point>| line.iter().map(|point| number(of(point))).collect::<Vec<_>>();
+        let cells = |line: &Vec<Point>| line.iter().map(|point| format!("{:.3}", of(point))).collect::<Vec<_>>();
         let rows: Vec<_> =
             settings.iter().zip(&points).map(|(setting, line)| row(&setting.name, cells(line))).collect();
         markdown(&head, &rows)
@@ -202,8 +202,4 @@ impl Point {
             |pair: &dyn Fn(&Session) -> (f64, f64)| Estimate::of(&sessions.iter().map(pair).collect::<Vec<_>>());
         Self { latency: estimate(&latency), resampling: estimate(&resampling) }
     }
-}
-
-fn number(Estimate { value, error }: Estimate) -> String {
-    format!("{value:.3} ± {error:.3}")
 }

@@ -245,13 +245,8 @@ pub fn preface(sweep: &Sweep) -> String {
 /// Of a table: quality, its difference to the target's, similarity, latency and rejections.
 fn cells(summary: &Summary) -> [String; 5] {
     let Summary { exact, similarity, latency, rejected, gain } = summary;
-    let signed = format!("{:+.3} ± {:.3}", gain.value, gain.error);
-    [number(exact), signed, number(similarity), number(latency), number(rejected)]
-}
-
-/// With its error.
-pub fn number(Estimate { value, error }: &Estimate) -> String {
-    format!("{value:.3} ± {error:.3}")
+    let number = |estimate: &Estimate| format!("{estimate:.3}");
+    [number(exact), format!("{gain:+.3}"), number(similarity), number(latency), number(rejected)]
 }
 
 #[cfg(test)]

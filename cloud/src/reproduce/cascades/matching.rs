@@ -1,10 +1,14 @@
 //! Tables 2 and 5: how much faster than the target at its quality, and the best quality in its time.
 
-use outrider_report::{estimate::Estimate, files::Report};
+use outrider_report::{
+    chart::{self, Chart},
+    estimate::Estimate,
+    files::Report,
+};
 use serde_json::json;
 
 use super::{
-    curves::{View, methods, number, preface},
+    curves::{View, methods, preface},
     sweep::{Method, Summary, Sweep},
     tasks::TASKS,
 };
@@ -28,6 +32,8 @@ pub struct Table<'a> {
     pub views: Vec<View>,
     /// Methods, with what is printed of them.
     pub rows: &'a [(&'static str, Option<Printed>)],
+    /// What they are called in a chart, if there are several.
+    pub series: &'static [&'static str],
     /// What the printed columns are of.
     pub columns: [&'static str; 3],
     /// What is to be said of them.
@@ -62,19 +68,19 @@ impl Table<'_> {
             }
             _ => self.views.clone(),
         };
-        let (mut speeds, mut qualities, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut speeds, mut qualities, mut numbers, mut bars) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (name, printed) in self.rows {
-            let (mut fast, mut good) = (Vec::new(), Vec::new());
+            let (mut fast, mut good, mut heights) = (Vec::new(), Vec::new(), Vec::new());
             for view in &views {
                 let of = |method| Ok((method, view.summary(sweep, method)?));
                 let points = methods(name).into_iter().map(of).collect::<Result<Vec<_>, Failure>>()?;
                 let (speed, best) = (speed(&points), best(&points));
-                fast.push(speed.map_or("–".to_owned(), |Estimate { value, error }| format!("{value:.2} ± {error:.2}")));
-                good.push(best.map_or("–".to_owned(), |best| {
-                    format!("{:.3} ({:+.3} ± {:.3})", best.exact.value, best.gain.value, best.gain.error)
-                }));
+                heights.push(speed.map_or(f64::NAN, |speed| speed.value));
+                fast.push(speed.map_or("–".to_owned(), |speed| format!("{speed:.2}")));
+                good.push(best.map_or("–".to_owned(), |best| format!("{:.3} ({:+.3})", best.exact.value, best.gain)));
                 numbers.push(json!({ "method": name, "view": view.title(), "speed": speed, "best": best }));
             }
+            bars.push(((*name).to_owned(), heights));
             let cells = |printed: Option<[f64; 3]>| match printed {
                 Some(printed) => printed.map(|value| format!("{value:.2}")),
                 None => [(); 3].map(|()| "–".to_owned()),
@@ -90,7 +96,7 @@ impl Table<'_> {
         let head = row("method", titles);
         let mut targets = Vec::new();
         for view in &views {
-            let of = |method| view.summary(sweep, method).map(|summary| number(&summary.exact));
+            let of = |method| view.summary(sweep, method).map(|summary| format!("{:.3}", summary.exact));
             targets.push(row(
                 view.title(),
                 [Method::TargetAlone, Method::DraftAlone].map(of).into_iter().collect::<Result<Vec<_>, _>>()?,
@@ -106,7 +112,13 @@ impl Table<'_> {
             markdown(&head, &speeds),
             markdown(&head, &qualities),
         ));
-        Ok(Report { text, numbers: numbers.into(), svg: None })
+        let series = match self.series {
+            [] => std::iter::once("all tasks").chain(TASKS).collect(),
+            several => several.to_vec(),
+        };
+        let title = "times faster than the target at its quality".to_owned();
+        let svg = chart::svg(&[Chart { title, series, groups: bars }]);
+        Ok(Report { text, numbers: numbers.into(), svg: Some(svg) })
     }
 }
 

@@ -154,7 +154,7 @@ fn report(text: String, trials: &[Trial], panels: &[(Kind, Gates, Option<f64>)])
                 kind.name(),
                 [
                     name.clone(),
-                    format!("{:.3} ± {:.3}", trial.area.value, trial.area.error),
+                    format!("{:.3}", trial.area),
                     printed.map_or("–".to_owned(), |area| area.to_string()),
                     format!("{:.3}", trial.base_rate),
                     format!("{true_positive:.3}"),

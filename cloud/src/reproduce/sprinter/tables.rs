@@ -1,6 +1,10 @@
 //! Tables 1, 2 and 4.
 
-use outrider_report::{estimate::Estimate, files::Report};
+use outrider_report::{
+    chart::{self, Chart},
+    estimate::Estimate,
+    files::Report,
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -47,7 +51,7 @@ const KINDS: &str = "Tales stand in the columns of Wiki-Summary, which is what t
 notes in those of LM1B.";
 
 pub fn table1(laboratory: &mut Laboratory) -> Result<Report, Failure> {
-    let (mut rows, mut numbers) = (Vec::new(), Vec::new());
+    let (mut rows, mut numbers, mut bars) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, index) in Kind::ALL.into_iter().zip(0..) {
         let base = methods::run(laboratory, kind, Method::Speculative)?;
         for method in Method::ALL.into_iter().filter(|method| *method != Method::Speculative) {
@@ -57,9 +61,10 @@ pub fn table1(laboratory: &mut Laboratory) -> Result<Report, Failure> {
                 Method::Sprinter => printed.map(|[rate, error]| format!("{rate} ± {error}")),
                 _ => ["–".to_owned(), "–".to_owned()],
             };
-            let own = [quality.difference, quality.excess].map(|number| signed(number, 3));
-            let cells = [method.name().to_owned()].into_iter().chain(own).chain([with_error(quality.wins, 1)]);
+            let own = [quality.difference, quality.excess].map(|number| format!("{number:+.3}"));
+            let cells = [method.name().to_owned()].into_iter().chain(own).chain([format!("{:.1}", quality.wins)]);
             rows.push(row(kind.name(), cells.chain(said)));
+            bars.push((format!("{}, {}", method.name(), kind.name()), vec![quality.wins.value]));
             numbers.push(json!({
                 "texts": kind.name(), "method": method.name(), "quality": quality, "printedWinTieRates": printed,
             }));
@@ -77,13 +82,18 @@ pub fn table1(laboratory: &mut Laboratory) -> Result<Report, Failure> {
              one standard error over prompts.\n\n"
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),
-        svg: None,
+        svg: Some(bar_chart("texts that the target finds likelier than SD's, per cent", &["likelier"], bars)),
     })
+}
+
+/// A chart of one kind of bars.
+fn bar_chart(title: &str, series: &[&'static str], groups: Vec<(String, Vec<f64>)>) -> String {
+    chart::svg(&[Chart { title: title.to_owned(), series: series.to_vec(), groups }])
 }
 
 pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     let times = [Shapes::GptNeo.times(laboratory)?, Shapes::Gpt2.times(laboratory)?];
-    let mut numbers = Vec::new();
+    let (mut numbers, mut bars) = (Vec::new(), Vec::new());
     let mut text = format!(
         "{CONTINUATION} tokens behind prefixes of 30 %, all methods with the same prompts and seeds; γ = \
         {DRAFT_LENGTH} (the paper's is not said), h = 0.5, λ = 0.2 (AdaEDL), D = 0.1 nats, τ = 0.5. Accepted: tokens \
@@ -100,20 +110,22 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
             let passes = run.per_token(|sample| sample.calls as f64);
             let unverified = run.per_token(|sample| sample.passed as f64);
             let own = [
-                if method == Method::Draft { "–".to_owned() } else { with_error(accepted, 2) },
-                with_error(passes, 3),
-                with_error(unverified, 3),
+                if method == Method::Draft { "–".to_owned() } else { format!("{accepted:.2}") },
+                format!("{passes:.3}"),
+                format!("{unverified:.3}"),
             ];
             let mut cells = own.to_vec();
+            let mut speedups = Vec::new();
             for (shapes, times) in Shapes::ALL.into_iter().zip(&times) {
                 let seconds = |sample: &Sample| sample.seconds(times);
                 let (latency, speedup) = (run.per_token(seconds), run.saving(&base, seconds));
+                speedups.push(speedup.value);
                 let line = printed(shapes).into_iter().find(|(other, _)| *other == method).map(|(_, line)| line[index]);
                 let [tokens, ms, times] =
                     line.map_or(["–"; 3].map(str::to_owned), |line| line.map(|x| x.to_string()));
                 cells.extend([
-                    with_error(Estimate { value: 1e3 * latency.value, error: 1e3 * latency.error }, 1),
-                    with_error(speedup, 2),
+                    format!("{:.1}", latency.times(1e3)),
+                    format!("{speedup:.2}"),
                     format!("{tokens}; {ms}; {times}"),
                 ]);
                 numbers.push(json!({
@@ -123,6 +135,7 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
                 }));
             }
             rows.push(row(method.name(), cells));
+            bars.push((format!("{}, {}", method.name(), kind.name()), speedups));
         }
         let head = row(
             format!("method, on {}", kind.name()),
@@ -141,12 +154,13 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         text.push_str(&format!("\n{}", markdown(&head, &rows)));
     }
     text.push_str("\nPrinted: accepted tokens; ms; speed-up.\n");
-    Ok(Report { text, numbers: Value::Array(numbers), svg: None })
+    let svg = bar_chart("speed-up over SD", &["GPT-Neo's shapes", "GPT2's"], bars);
+    Ok(Report { text, numbers: Value::Array(numbers), svg: Some(svg) })
 }
 
 pub fn table4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     let times = Shapes::GptNeo.times(laboratory)?;
-    let (mut rows, mut numbers) = (Vec::new(), Vec::new());
+    let (mut rows, mut numbers, mut bars) = (Vec::new(), Vec::new(), Vec::new());
     for (continued, printed) in Kind::ALL.into_iter().zip(TRANSFER) {
         let base = methods::run(laboratory, continued, Method::Speculative)?;
         for (trained, printed) in Kind::ALL.into_iter().zip(printed) {
@@ -161,16 +175,17 @@ pub fn table4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
                 continued.name(),
                 [
                     trained.name().to_owned(),
-                    with_error(trial.area, 3),
-                    with_error(unverified, 3),
-                    with_error(Estimate { value: 1e3 * latency.value, error: 1e3 * latency.error }, 1),
-                    with_error(speedup, 2),
+                    format!("{:.3}", trial.area),
+                    format!("{unverified:.3}"),
+                    format!("{:.1}", latency.times(1e3)),
+                    format!("{speedup:.2}"),
                     printed[0].to_string(),
-                    signed(quality.difference, 3),
-                    with_error(quality.wins, 1),
+                    format!("{:+.3}", quality.difference),
+                    format!("{:.1}", quality.wins),
                     printed[1].to_string(),
                 ],
             ));
+            bars.push((format!("{} by {}'s gate", continued.name(), trained.name()), vec![trial.area.value]));
             numbers.push(json!({
                 "texts": continued.name(), "trainedOn": trained.name(), "auRoc": trial.area, "unverified": unverified,
                 "seconds": latency, "speedup": speedup, "quality": quality, "printed": printed,
@@ -200,7 +215,7 @@ pub fn table4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
             said(&[times]),
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),
-        svg: None,
+        svg: Some(bar_chart("AU-ROC", &["AU-ROC"], bars)),
     })
 }
 
@@ -225,13 +240,4 @@ pub fn said(times: &[PairTimes]) -> String {
         "Forward passes of draft and target, random weights of the papers' shapes in Q8_0 here: {}.",
         list.join("; ")
     )
-}
-
-/// With its standard error.
-pub fn with_error(Estimate { value, error }: Estimate, digits: usize) -> String {
-    format!("{value:.digits$} ± {error:.digits$}")
-}
-
-fn signed(Estimate { value, error }: Estimate, digits: usize) -> String {
-    format!("{value:+.digits$} ± {error:.digits$}")
 }

@@ -15,7 +15,7 @@ use super::{
         table::{markdown, row},
     },
     methods::{self, Method, Run, Sample, Shapes},
-    tables::{rouge, said, with_error},
+    tables::{rouge, said},
     texts::{CONTINUATION, Kind},
 };
 
@@ -58,7 +58,7 @@ fn tradeoff(laboratory: &mut Laboratory, shapes: Shapes, printed: &str) -> Resul
         .iter()
         .map(|(name, [sd, sprinter])| {
             let ratio = format!("{:.2}", sd.value / sprinter.value);
-            row(name, [with_error(*sd, 3), with_error(*sprinter, 3), ratio])
+            row(name, [format!("{sd:.3}"), format!("{sprinter:.3}"), ratio])
         })
         .collect();
     let ideal = [all_sd, all_sprinter, all_sd / all_sprinter].map(|value| format!("{value:.2}"));
@@ -97,8 +97,8 @@ pub fn figure7(laboratory: &mut Laboratory) -> Result<Report, Failure> {
             let scores = rouge(&run);
             let index = |index: usize| move |sample: &Sample| sample.rouge.scores()[index];
             let difference = run.compared(&base, |own, other| index(2)(own) - index(2)(other));
-            let shown = scores.map(|score| with_error(score, 3)).into_iter();
-            let last = format!("{:+.3} ± {:.3}", difference.value, difference.error);
+            let shown = scores.map(|score| format!("{score:.3}")).into_iter();
+            let last = format!("{difference:+.3}");
             rows.push(row(kind.name(), [method.name().to_owned()].into_iter().chain(shown).chain([last])));
             numbers.push(json!({
                 "texts": kind.name(), "method": method.name(), "rouge": scores, "differenceOfRougeL": difference,
@@ -149,6 +149,12 @@ pub fn figure10() -> Report {
     let numbers = FIGURE_10
         .iter()
         .map(|model| json!({ "model": model.name, "counted": counted(model, 20), "printed": model.printed }));
+    let bars = |model: &Counted| (model.name.to_owned(), vec![counted(model, 20), model.printed]);
+    let chart = Chart {
+        title: "GFLOPs of 20 tokens".to_owned(),
+        series: vec!["counted", "printed"],
+        groups: FIGURE_10.iter().map(bars).collect(),
+    };
     Report {
         text: String::from(
             "10⁹ operations of 20 tokens with nothing cached, a multiplication and an addition being two (Hoffmann et \
@@ -157,7 +163,7 @@ pub fn figure10() -> Report {
             + "\nThe ratio that Figure 1a calls 8X is F_t/F_d; equations 5 and 6 give less for γ = 20.\n\n"
             + &markdown(&row("pair", ["F_t/F_d", "SD, eq. 5", "SPRINTER, eq. 6", "ratio"]), &pairs),
         numbers: numbers.collect(),
-        svg: None,
+        svg: Some(chart::svg(&[chart])),
     }
 }
 
