@@ -7,6 +7,7 @@
 mod capacity;
 mod codec;
 mod decoder;
+mod dssd;
 mod edge;
 mod gguf_writer;
 mod grow;
@@ -35,6 +36,7 @@ fn main() -> Result<(), Failure> {
     match *name {
         "capacity" => capacity::run(arguments),
         "codec" => codec::run(arguments),
+        "dssd" => dssd::run(arguments),
         "edge" => edge::run(arguments),
         "grow" => grow::run(arguments),
         "link" => link::run(arguments),

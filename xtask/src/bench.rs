@@ -23,6 +23,8 @@ pub enum Bench {
     Capacity,
     /// Bits and time of the codes.
     Codec,
+    /// DSSD's Tables 2 and 3 with a browser at the edge.
+    Dssd,
     /// Decoding in the browser beside wllama's and candle's.
     Edge,
     /// The page against the server alone, over emulated links.
@@ -41,9 +43,10 @@ pub enum Bench {
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Capacity,
         Self::Codec,
+        Self::Dssd,
         Self::Edge,
         Self::Link,
         Self::Native,
@@ -58,6 +61,7 @@ impl Bench {
         match self {
             Self::Capacity => "capacity",
             Self::Codec => "codec",
+            Self::Dssd => "dssd",
             Self::Edge => "edge",
             Self::Link => "link",
             Self::Native => "native",
@@ -75,7 +79,7 @@ impl Bench {
 
     /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
     pub const fn has_quick_form(self) -> bool {
-        matches!(self, Self::Capacity | Self::Edge | Self::Link | Self::Native | Self::Serve)
+        matches!(self, Self::Capacity | Self::Dssd | Self::Edge | Self::Link | Self::Native | Self::Serve)
     }
 
     /// Measures, prints tables and leaves them in target/bench.
@@ -85,6 +89,7 @@ impl Bench {
         match self {
             Self::Capacity => capacity(workspace, &folder, quick),
             Self::Codec => codec(workspace, &folder),
+            Self::Dssd => dssd(workspace, &folder, quick),
             Self::Edge => edge(workspace, &folder, quick),
             Self::Link => link(workspace, &folder, quick),
             Self::Native => native(workspace, &folder, quick),
@@ -115,16 +120,9 @@ fn edge(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
 fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let browser = chromium::browser()?;
     let address = server::free_address(0)?;
-    let page = Page::install(workspace)?;
-    wasm::build_edge(workspace, &Build::ALL)?;
-    process::run(&mut page.script("package")?)?;
-    let binary = server::build(workspace)?;
+    let (page, binary) = packaged(workspace)?;
     let interrupt = Interrupt::listen()?;
     let package = workspace.web().join("npm");
-    ensure!(
-        process::find_on_path("taskset").is_some(),
-        "this measurement gives server and browser a core each with `taskset`: install util-linux"
-    );
     for pairs in [Pairs::SmallDraft { quick }, Pairs::RealDraft, Pairs::OneMachine] {
         ahead(workspace, &binary, &page, folder, pairs, &interrupt)?;
     }
@@ -137,6 +135,47 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(&interrupt).context("measuring in Chromium failed")?;
     interrupt.ensure_not_raised()?;
     program(workspace, Bench::Link, &["report"], folder)
+}
+
+/// The npm package in a browser on a core, a server on another.
+fn packaged(workspace: &Workspace) -> Result<(Page<'_>, PathBuf)> {
+    ensure!(
+        process::find_on_path("taskset").is_some(),
+        "this measurement gives server and browser a core each with `taskset`: install util-linux"
+    );
+    let page = Page::install(workspace)?;
+    wasm::build_edge(workspace, &Build::ALL)?;
+    process::run(&mut page.script("package")?)?;
+    Ok((page, server::build(workspace)?))
+}
+
+/// A draft that costs what 135M parameters do, in the browser, and a target of 1.1B.
+fn dssd(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let browser = chromium::browser()?;
+    let (page, binary) = packaged(workspace)?;
+    let interrupt = Interrupt::listen()?;
+    let address = server::free_address(0)?;
+    let mut serve = server::command(workspace, &binary, address, &workspace.web().join("npm"));
+    serve.args(["--own-draft", "off", "--threads", "1"]);
+    serve.arg("--target").arg(pair::grow(workspace, "target", "1.1B")?);
+    serve.arg("--draft").arg(pair::grow(workspace, "draft", "135M")?);
+    let mut server = Running::start(&mut hold(serve, 0))?;
+    server::wait_until_healthy(&mut server, address, &interrupt)?;
+    let mut measure = page.node("e2e/link/dssd.mjs");
+    measure.arg(folder.join("dssd-measured.json")).arg(format!("http://{address}")).args(quick.then_some("quick"));
+    measure.env("CHROMIUM_PATH", browser);
+    Running::start(&mut hold(measure, 1))?.wait(&interrupt).context("measuring in Chromium failed")?;
+    interrupt.ensure_not_raised()?;
+    program(workspace, Bench::Dssd, &[], folder)
+}
+
+/// The command, held to a core of its own.
+fn hold(command: Command, core: usize) -> Command {
+    let mut held = Command::new("taskset");
+    held.args(["--cpu-list", &core.to_string()]).arg(command.get_program()).args(command.get_args());
+    held.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.get_current_dir().map(|folder| held.current_dir(folder));
+    held
 }
 
 /// What is measured of drafting ahead.
@@ -175,14 +214,7 @@ impl Pairs {
 
     /// The command, held to a core of its own where each end has one.
     fn hold(self, command: Command, core: usize) -> Command {
-        if !self.has_core_each() {
-            return command;
-        }
-        let mut held = Command::new("taskset");
-        held.args(["--cpu-list", &core.to_string()]).arg(command.get_program()).args(command.get_args());
-        held.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.get_current_dir().map(|folder| held.current_dir(folder));
-        held
+        if self.has_core_each() { hold(command, core) } else { command }
     }
 }
 

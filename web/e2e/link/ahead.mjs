@@ -8,17 +8,13 @@
 import { writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 import { chromiumArgs, chromiumPath } from '../chromium.mjs';
+import { generate, openPage, pick, prompts, symmetric } from './page.mjs';
 
 const [file, ...rest] = process.argv.slice(2);
 const quick = rest.includes('quick');
 const near = rest.includes('near');
 const trips = rest.includes('trips');
 const targets = rest.filter((argument) => argument.includes('='));
-const prompts = [
-  'Once upon a time there was a little',
-  'The old man went to the river and',
-  'A girl and her dog found',
-];
 // The fastest link comes first: who waits for it loses more over each that follows.
 const megabits = quick || near || trips ? [10] : [100, 10, 1, 0.1];
 const roundTrips = near ? [2] : quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
@@ -65,34 +61,17 @@ const kept = [
   ...['drafted', 'judged', 'accepted', 'uplinkBits', 'downlinkBits'],
 ];
 
-/** In the page: one generation over one link. */
-async function generate([prompt, options, link]) {
-  globalThis.outrider.setLink(link);
-  return globalThis.outrider.generate(prompt, options).summary;
-}
-
 const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
 try {
   const measured = [];
   for (const target of targets) {
     const [name, urls] = target.split('=');
-    const pages = await Promise.all(
-      urls.split(',').map(async (url) => {
-        const page = await browser.newPage();
-        // Any page of the server's origin will do.
-        await page.goto(`${url}/healthz`);
-        await page.evaluate(async () => {
-          const { Outrider } = await import('/outrider.js');
-          globalThis.outrider = await Outrider.load();
-        });
-        return page;
-      }),
-    );
-    const open = { uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 };
+    const pages = await Promise.all(urls.split(',').map((url) => openPage(browser, url)));
+    const open = symmetric(null, 0);
     const run = ({ helped, options, patient }, prompt, seed, link) => {
       const patience = patient ? { patience: 1.25 * link.roundTripMs + 60 } : {};
       const asked = { ...options, ...patience, seed, maxNewTokens };
-      return pages[helped ? 1 : 0].evaluate(generate, [prompt, asked, link]);
+      return generate(pages[helped ? 1 : 0], prompt, asked, link);
     };
     // The first generation compiles code, warms caches and measures.
     for (const way of ways) await run(way, prompts[0], 100, open);
@@ -104,8 +83,7 @@ try {
     const hopeless = new Map();
     for (const roundTripMs of roundTrips) {
       for (const rate of megabits) {
-        const bits = rate * 1e6;
-        const link = { uplinkBitsPerSecond: bits, downlinkBitsPerSecond: bits, roundTripMs };
+        const link = symmetric(rate * 1e6, roundTripMs);
         const runs = ways.map(() => []);
         const began = performance.now();
         for (let round = 0; round < repeats * prompts.length; round++) {
@@ -119,7 +97,7 @@ try {
             if (summary.text !== first.text) {
               throw new Error(`${way.name} wrote another text at ${roundTripMs} ms`);
             }
-            runs[index].push(Object.fromEntries(kept.map((key) => [key, summary[key]])));
+            runs[index].push(pick(summary, kept));
             if (way.waits && !isHopeless && summary.elapsedMs > 2 * first.elapsedMs) hopeless.set(way, rate);
           }
         }

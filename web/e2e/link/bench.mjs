@@ -7,13 +7,9 @@
 import { writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 import { chromiumArgs, chromiumPath } from '../chromium.mjs';
+import { openPage, prompts, symmetric } from './page.mjs';
 
 const [url, file, quick] = process.argv.slice(2);
-const prompts = [
-  'Once upon a time there was a little',
-  'The old man went to the river and',
-  'A girl and her dog found',
-];
 const megabits = quick ? [0.1, 100] : [0.1, 1, 10, 100];
 const roundTrips = quick ? [0, 100] : [0, 20, 50, 100];
 const maxNewTokens = 48;
@@ -44,17 +40,10 @@ async function generate([prompt, options, link]) {
 
 const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
 try {
-  const page = await browser.newPage();
-  // Any page of the server's origin will do.
-  await page.goto(`${url}/healthz`);
-  await page.evaluate(async () => {
-    const { Outrider } = await import('/outrider.js');
-    globalThis.outrider = await Outrider.load();
-  });
+  const page = await openPage(browser, url);
   // The first generation compiles code and warms caches.
-  const open = { uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 };
   for (const { options } of schemes)
-    await page.evaluate(generate, [prompts[0], { ...options, maxNewTokens: 16 }, open]);
+    await page.evaluate(generate, [prompts[0], { ...options, maxNewTokens: 16 }, symmetric(null, 0)]);
 
   /** Milliseconds that the server's runs of the target have taken so far. */
   const verifying = async () => {
@@ -65,8 +54,7 @@ try {
   const measured = [];
   for (const roundTripMs of roundTrips) {
     for (const rate of roundTripMs === 0 ? [null, ...megabits] : megabits) {
-      const bitsPerSecond = rate === null ? null : rate * 1e6;
-      const link = { uplinkBitsPerSecond: bitsPerSecond, downlinkBitsPerSecond: bitsPerSecond, roundTripMs };
+      const link = symmetric(rate === null ? null : rate * 1e6, roundTripMs);
       const runs = schemes.map(({ name, inFlight }) => ({
         scheme: name,
         inFlight: inFlight ?? null,

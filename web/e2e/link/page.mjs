@@ -1,0 +1,40 @@
+// What measurements over emulated links share: the npm package in a page of its server.
+
+/** A page of the server's origin with the package loaded. */
+export async function openPage(browser, url) {
+  const page = await browser.newPage();
+  // Any page of the server's origin will do.
+  await page.goto(`${url}/healthz`);
+  await page.evaluate(async () => {
+    const { Outrider } = await import('/outrider.js');
+    globalThis.outrider = await Outrider.load();
+  });
+  return page;
+}
+
+/** One generation over one link; gives its summary. */
+export function generate(page, prompt, options, link) {
+  return page.evaluate(
+    async ([prompt, options, link]) => {
+      globalThis.outrider.setLink(link);
+      return globalThis.outrider.generate(prompt, options).summary;
+    },
+    [prompt, options, link],
+  );
+}
+
+/** A link that is the same in both directions. */
+export function symmetric(bitsPerSecond, roundTripMs) {
+  return { uplinkBitsPerSecond: bitsPerSecond, downlinkBitsPerSecond: bitsPerSecond, roundTripMs };
+}
+
+/** Those numbers of a generation. */
+export function pick(summary, keys) {
+  return Object.fromEntries(keys.map((key) => [key, summary[key]]));
+}
+
+export const prompts = [
+  'Once upon a time there was a little',
+  'The old man went to the river and',
+  'A girl and her dog found',
+];
