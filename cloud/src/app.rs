@@ -5,6 +5,7 @@
 //! | `/` | the page (a folder) | | |
 //! | `/pair/draft.gguf`, `/pair/tokenizer.json` | the draft model for the browser | checked | |
 //! | `/pair/heads.safetensors` | its trained heads, if it has any | checked | |
+//! | `/pair/chat.json` | how the target is spoken to: its chat template, if it has one | checked | |
 //! | `/session` | the WebSocket | checked | wanted |
 //! | `/v1/models`, `/v1/completions`, `/v1/chat/completions` | the target alone, as OpenAI's API ([`crate::openai`]) | checked | wanted |
 //! | `/v1/info` | what this server is and allows, as JSON | checked | wanted |
@@ -20,7 +21,7 @@ use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, State},
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
     routing::get,
@@ -35,7 +36,9 @@ use hyper_util::{
     server::conn::auto::Builder,
 };
 use tower_http::{
-    compression::CompressionLayer, services::ServeDir, set_header::SetResponseHeaderLayer,
+    compression::{CompressionLayer, DefaultPredicate, Predicate, predicate::NotForContentType},
+    services::ServeDir,
+    set_header::SetResponseHeaderLayer,
     timeout::RequestBodyTimeoutLayer,
 };
 
@@ -52,6 +55,7 @@ mod shared;
 mod socket;
 pub mod tls;
 mod token;
+mod weights;
 
 pub(crate) use self::{
     access::Caller,
@@ -64,6 +68,7 @@ pub use self::{
     origin::{Origin, OriginError, Origins},
     shared::{AppState, Caps},
     token::{Tokens, TokensError},
+    weights::Weights,
 };
 
 /// Serves the routes on a listener that does not block, until `handle` ends it.
@@ -109,12 +114,14 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         SetResponseHeaderLayer::if_not_present(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
     let others = if access.origins.are_same_only() { "same-origin" } else { "cross-origin" };
+    let compressible = DefaultPredicate::new().and(NotForContentType::const_new(weights::CONTENT_TYPE));
     let admit = || middleware::from_fn_with_state(Arc::clone(&shared), admit::admit);
 
     let model = Router::new()
         .route("/pair/draft.gguf", get(draft_gguf))
         .route("/pair/tokenizer.json", get(tokenizer_json))
         .route("/pair/heads.safetensors", get(heads_safetensors))
+        .route("/pair/chat.json", get(chat_json))
         .layer(header("cross-origin-resource-policy", others));
     let api = openai::routes()
         .route("/v1/info", get(probes::info))
@@ -131,7 +138,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .route("/healthz", get(probes::health))
         .route("/readyz", get(probes::ready))
         .fallback_service(ServeDir::new(page).fallback(get(no_such_page)))
-        .layer(CompressionLayer::new())
+        .layer(CompressionLayer::new().compress_when(compressible))
         .layer(revalidate)
         .layer(header("x-content-type-options", "nosniff"))
         .layer(header("cross-origin-opener-policy", "same-origin"))
@@ -142,17 +149,21 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .with_state(shared)
 }
 
-async fn draft_gguf(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/octet-stream")], shared.state.draft_gguf.clone())
+async fn draft_gguf(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    shared.state.draft_gguf.answer(&headers)
 }
 
 async fn tokenizer_json(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], shared.state.tokenizer_json.clone())
 }
 
-async fn heads_safetensors(State(shared): State<Arc<Shared>>) -> Response {
+async fn chat_json(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
+    axum::Json(shared.state.served.template.source().clone())
+}
+
+async fn heads_safetensors(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     match &shared.state.heads_safetensors {
-        Some(bytes) => ([(header::CONTENT_TYPE, "application/octet-stream")], bytes.clone()).into_response(),
+        Some(weights) => weights.answer(&headers),
         None => (StatusCode::NOT_FOUND, "The draft model has no trained heads.\n").into_response(),
     }
 }

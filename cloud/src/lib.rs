@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
+//! | [`chat`] | where a model's chat template comes from |
 //! | [`target`] | who judges rounds: the engine on the CPU or a device, or the gateway to an engine elsewhere |
 //! | [`metrics`] | what is counted, for `/metrics` |
 //! | [`session`] | drives one session: state machine, target, time limits |
@@ -21,6 +22,7 @@
 //! sessions to share one run of the target, and sends what the state machine makes of the judgement.
 
 pub mod app;
+pub mod chat;
 pub mod cli;
 pub mod edge;
 pub mod metrics;

@@ -8,7 +8,6 @@
 //! | module | what it does |
 //! |---|---|
 //! | `request` | reads a request and refuses what it cannot do |
-//! | `template` | makes a prompt of a conversation |
 //! | `generation` | one generation, token by token |
 //! | `text` | text of tokens, up to a stop sequence |
 //! | `answer` | the objects and chunks that are answered |
@@ -30,6 +29,7 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use outrider_codec::frame::Request;
+use outrider_models::EncodeError;
 use serde_json::{Value, json};
 use tokio::task;
 
@@ -45,13 +45,11 @@ mod error;
 mod generation;
 mod request;
 mod served;
-mod template;
 mod text;
 
 pub use self::{
     error::ApiError,
     served::{Elsewhere, Served},
-    template::{ChatTemplate, Message, TemplateError},
 };
 
 /// Tokens that a completion has if the request does not say, as with OpenAI.
@@ -103,12 +101,10 @@ async fn chat_completions(
 ) -> Result<Response, ApiError> {
     let Chat { messages, common } = Chat::parse(&body?)?;
     check_model(&shared.state.served, common.model.as_deref())?;
-    let text = shared.state.served.template.render(&messages).map_err(|error| {
-        // The template's own words, such as that roles must alternate, say more than where in it they stand.
-        let reason = error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned);
-        ApiError::invalid(format!("The model's chat template refuses this conversation: {reason}")).param("messages")
-    })?;
-    let tokens = encode(&shared, text).await?;
+    let tokens = apart(&shared, move |served| {
+        served.template.encode(&served.tokenizer, served.bos_token_id, &messages, now() as i64)
+    });
+    let tokens = tokens.await?.map_err(|error| ApiError::invalid(sentence(&error)).param("messages"))?;
     answer(&shared, caller, Shape::Chat, tokens, common).await
 }
 
@@ -124,18 +120,39 @@ fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
     }
 }
 
-/// The ids of a prompt. Long ones take long: not on a thread that serves others.
+/// The ids of a prompt.
 async fn encode(shared: &Shared, text: String) -> Result<Vec<u32>, ApiError> {
-    let (tokenizer, bos) = (Arc::clone(&shared.state.served.tokenizer), shared.state.served.bos_token_id);
-    let encoded = task::spawn_blocking(move || {
-        let (beginning, ids) = (tokenizer.encode_prompt(bos, "")?, tokenizer.encode(&text)?);
-        // Chat templates spell the first token out.
+    let ids = apart(shared, move |served| {
+        let (beginning, ids) =
+            (served.tokenizer.encode_prompt(served.bos_token_id, "")?, served.tokenizer.encode(&text)?);
+        // Who writes a conversation by hand spells the first token out.
         let begins = ids.starts_with(&beginning);
-        Ok::<_, outrider_models::EncodeError>(if begins { ids } else { [beginning, ids].concat() })
+        Ok::<_, EncodeError>(if begins { ids } else { [beginning, ids].concat() })
     });
-    let ids = encoded.await.map_err(|_| ApiError::internal("The tokenizer failed."))?;
-    let ids = ids.map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;
+    let ids = ids.await?.map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;
     if ids.is_empty() { Err(ApiError::invalid("The prompt is empty.").param("prompt")) } else { Ok(ids) }
+}
+
+/// Makes ids of a text. Long ones take long: not on a thread that serves others.
+async fn apart<T: Send + 'static>(
+    shared: &Shared,
+    encode: impl FnOnce(&Served) -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let served = shared.state.served.clone();
+    task::spawn_blocking(move || encode(&served)).await.map_err(|_| ApiError::internal("The tokenizer failed."))
+}
+
+/// An error as a sentence.
+fn sentence(error: &impl ToString) -> String {
+    let text = error.to_string();
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + letters.as_str()
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// Generates, and answers in one piece or in many.
@@ -167,7 +184,7 @@ async fn answer(
         max_new_tokens: common.max_tokens.unwrap_or(default),
         tokens,
     };
-    let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let created = now();
     let id = random()?;
     let answer = Answer { shape, id, created, model: state.served.name.clone(), prompt_tokens };
     let mut writing = Writing::begin(shared, caller, request, common.stop).await?;

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `family` | what describes a model: shape and constants, the one list of its weights |
 //! | `container` | files with weights, read as streams |
+//! | `chat` | conversations to prompts |
 //! | `forward` | KV caches, the blocks, logits |
 //! | `kernels` | products, attention and norms on vectors; threads |
 //!
@@ -48,6 +49,7 @@
 //!   used.
 //! - Speed with long contexts: caches are f32.
 
+mod chat;
 mod container;
 mod error;
 mod family;
@@ -56,6 +58,7 @@ mod kernels;
 pub mod threads;
 mod tokenizer;
 
+pub use chat::{ChatError, ChatSource, ChatTemplate, Message};
 pub use container::{
     element::ElementType,
     gguf_vocabulary::GgufVocabulary,

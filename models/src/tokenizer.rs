@@ -102,6 +102,14 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
+    /// The texts of special tokens: those that mark what a text is, and give no text themselves.
+    #[must_use]
+    pub fn special_tokens(&self) -> Vec<String> {
+        let added = self.inner.get_added_tokens_decoder();
+        let texts = added.values().filter(|token| token.special).map(|token| token.content.clone());
+        texts.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     /// An incremental decoder, at the beginning of a text.
     #[must_use]
     pub fn decode_stream(&self) -> TextStream {

@@ -6,14 +6,14 @@ use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
     app::{self, Access, AppState, Caps},
     edge::{Generated, NativeEdge, Transport},
-    openai::{ChatTemplate, Served},
+    openai::Served,
     pair::{PairPaths, draft_info, target_info},
     session::Limits,
     sessions::Sessions,
     target::{Target, engine::Engine},
 };
 use outrider_codec::frame::{ErrorCode, Frame, Hello, Welcome};
-use outrider_models::{Model, Tokenizer};
+use outrider_models::{ChatSource, ChatTemplate, Model, Tokenizer};
 use outrider_speculation::session::{
     cloud::TargetInfo,
     edge::{DraftInfo, Settings},
@@ -93,7 +93,7 @@ impl Server {
             elsewhere: vec!["another=http://127.0.0.1:1/".parse().unwrap()],
             bos_token_id: pair.draft().unwrap().config().first_token(),
             tokenizer: Arc::new(pair.tokenizer().unwrap()),
-            template: ChatTemplate::Plain,
+            template: Arc::new(ChatTemplate::new(ChatSource::default()).unwrap()),
         };
         let (stop, stopping) = watch::channel(false);
         let state = AppState {

@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use futures_channel::oneshot;
 use futures_util::FutureExt;
-use outrider_models::{Model, TextStream, Tokenizer};
+use outrider_models::{ChatTemplate, Model, TextStream, Tokenizer};
 use outrider_speculation::{
     policy::heads::Heads,
     session::{
@@ -18,8 +18,8 @@ use crate::{
     error::Failure,
     link::Links,
     options::{
-        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, SavedObject,
-        ServerInfo, Summary, TokenEvent, to_js,
+        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, Prompt,
+        SavedObject, ServerInfo, Summary, TokenEvent, to_js,
     },
     platform::{Browser, CachedDraft, Connection},
 };
@@ -31,6 +31,7 @@ pub struct Edge {
     tokenizer: Tokenizer,
     weight_bytes: usize,
     heads: Option<Arc<Heads>>,
+    chat: ChatTemplate,
     links: Links,
     /// Taken out while a generation runs.
     connection: RefCell<Option<Connection>>,
@@ -170,12 +171,19 @@ impl Edge {
 
 impl Edge {
     /// `weight_bytes` is the length of the model's file.
-    pub(crate) fn assemble(model: Model, tokenizer: Tokenizer, weight_bytes: usize, heads: Option<Heads>) -> Self {
+    pub(crate) fn assemble(
+        model: Model,
+        tokenizer: Tokenizer,
+        weight_bytes: usize,
+        heads: Option<Heads>,
+        chat: ChatTemplate,
+    ) -> Self {
         Self {
             model: Rc::new(model),
             tokenizer,
             weight_bytes,
             heads: heads.map(Arc::new),
+            chat,
             links: Links::unlimited(),
             connection: RefCell::new(None),
             stop: Rc::default(),
@@ -192,9 +200,19 @@ impl Edge {
         }
     }
 
-    fn prompt(&self, text: &str) -> Result<Vec<u32>, Failure> {
-        Ok(self.tokenizer.encode_prompt(self.model.config().first_token(), text)?)
+    fn prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, Failure> {
+        let first = self.model.config().first_token();
+        Ok(match prompt {
+            Prompt::Text(text) => self.tokenizer.encode_prompt(first, text)?,
+            Prompt::Conversation(messages) => self.chat.encode(&self.tokenizer, first, messages, local_time())?,
+        })
     }
+}
+
+/// Seconds since 1970 as if the user's time zone were UTC: templates tell the user's date.
+fn local_time() -> i64 {
+    let now = js_sys::Date::new_0();
+    (now.get_time() / 1e3 - now.get_timezone_offset() * 60.0) as i64
 }
 
 /// Calls a listener. One that throws has its own console; the generation goes on.

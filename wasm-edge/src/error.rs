@@ -1,7 +1,7 @@
 //! Errors with a stable `code`, thrown as JavaScript `Error`s that carry it as a property.
 
 use outrider_codec::frame::ErrorFrame;
-use outrider_models::{EncodeError, LoadError, ModelError};
+use outrider_models::{ChatError, EncodeError, LoadError, ModelError};
 use outrider_speculation::session::edge::{EdgeError, StartError};
 use wasm_bindgen::JsValue;
 
@@ -45,6 +45,12 @@ impl From<ModelError> for Failure {
 
 impl From<EncodeError> for Failure {
     fn from(error: EncodeError) -> Self {
+        Self::new("invalid-parameters", error.to_string())
+    }
+}
+
+impl From<ChatError> for Failure {
+    fn from(error: ChatError) -> Self {
         Self::new("invalid-parameters", error.to_string())
     }
 }

@@ -1,6 +1,6 @@
 //! From a download's chunks to a drafting edge, without the file in between.
 
-use outrider_models::{GgufLoader, Tokenizer};
+use outrider_models::{ChatSource, ChatTemplate, GgufLoader, Tokenizer};
 use wasm_bindgen::prelude::*;
 
 use crate::{edge::Edge, error::Failure, heads};
@@ -36,11 +36,17 @@ impl EdgeLoader {
     }
 
     /// The edge, if all bytes of the model have been pushed: with its tokenizer (`tokenizer.json`) and, if there are
-    /// any, the heads that were trained on its hidden states (`heads.safetensors`).
+    /// any, the heads that were trained on its hidden states (`heads.safetensors`) and what makes prompts of
+    /// conversations (`chat.json`).
     ///
-    /// Throws an `Error` whose `code` is `corrupt-model`, `corrupt-tokenizer`, `tokenizer-mismatch`, `corrupt-heads` or
-    /// `heads-mismatch`.
-    pub fn finish(self, tokenizer_json: &[u8], heads_safetensors: Option<Vec<u8>>) -> Result<Edge, JsValue> {
+    /// Throws an `Error` whose `code` is `corrupt-model`, `corrupt-tokenizer`, `tokenizer-mismatch`, `corrupt-heads`,
+    /// `heads-mismatch` or `corrupt-chat`.
+    pub fn finish(
+        self,
+        tokenizer_json: &[u8],
+        heads_safetensors: Option<Vec<u8>>,
+        chat_json: Option<Vec<u8>>,
+    ) -> Result<Edge, JsValue> {
         let model = self.draft.finish().map_err(Failure::from)?;
         let tokenizer = Tokenizer::from_bytes(tokenizer_json).map_err(|error| Failure::tokenizer(&error))?;
         if tokenizer.vocab_size() > model.config().vocab_size {
@@ -55,6 +61,11 @@ impl EdgeLoader {
             .into());
         }
         let heads = heads_safetensors.map(|bytes| heads::read(&bytes, &model, &tokenizer)).transpose()?;
-        Ok(Edge::assemble(model, tokenizer, self.bytes, heads))
+        let chat = match chat_json {
+            Some(json) => ChatTemplate::from_json(&json),
+            None => ChatTemplate::new(ChatSource::default()),
+        };
+        let chat = chat.map_err(|error| Failure::new("corrupt-chat", error.to_string()))?;
+        Ok(Edge::assemble(model, tokenizer, self.bytes, heads, chat))
     }
 }

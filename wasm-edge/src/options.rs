@@ -1,6 +1,7 @@
 //! The plain objects that cross to JavaScript; `web/src/outrider/edge.ts` declares them there.
 
 use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
+use outrider_models::Message;
 use outrider_speculation::{
     policy::heads::Heads,
     session::{
@@ -18,7 +19,7 @@ use crate::error::Failure;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GenerateRequest {
-    pub prompt: String,
+    pub prompt: Prompt,
     mode: RequestMode,
     max_new_tokens: u32,
     temperature: f32,
@@ -30,6 +31,15 @@ pub struct GenerateRequest {
     compare_schemes: bool,
     #[serde(flatten)]
     drafting: DraftingOptions,
+}
+
+/// What is gone on from.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Prompt {
+    Text(String),
+    /// The assistant's next message is wanted.
+    Conversation(Vec<Message>),
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -20,7 +20,7 @@ fn load(draft: &[u8], tokenizer: &[u8], heads: Option<Vec<u8>>) -> Result<Edge, 
     for chunk in draft.chunks(30_001) {
         loader.push(chunk)?;
     }
-    loader.finish(tokenizer, heads)
+    loader.finish(tokenizer, heads, None)
 }
 
 fn edge() -> Edge {
@@ -55,6 +55,11 @@ fn corrupt_files_are_told_apart() {
     assert_eq!(code(load(b"<!doctype html>", TOKENIZER, None)), "corrupt-model");
     assert_eq!(code(load(b"", TOKENIZER, None)), "corrupt-model");
     assert_eq!(code(load(DRAFT, b"{}", None)), "corrupt-tokenizer");
+    for chat in [&b"<!doctype html>"[..], br#"{"template": "{% if %}"}"#] {
+        let mut loader = EdgeLoader::new(None);
+        loader.push(DRAFT).expect("it is a model");
+        assert_eq!(code(loader.finish(TOKENIZER, None, Some(chat.to_vec()))), "corrupt-chat");
+    }
 }
 
 #[wasm_bindgen_test]
@@ -82,7 +87,7 @@ fn memory_grows_by_little_more_than_the_file() {
 
         let mut loader = EdgeLoader::new(Some(total as f64));
         chunks().for_each(|chunk| loader.push(chunk).expect("the file is well formed"));
-        let info = loader.finish(TOKENIZER, None).expect("it is a model").info().expect("it is plain");
+        let info = loader.finish(TOKENIZER, None, None).expect("it is a model").info().expect("it is plain");
         assert_eq!(property(&info, "weightBytes"), total as f64);
         assert!(grown() < 1.3, "{:.3} × the file's size", grown());
 

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use super::{
     access::{Access, Caller},
     places::{Full, NoPlace, Place, Places},
+    weights::Weights,
 };
 use crate::{
     openai::Served,
@@ -35,11 +36,11 @@ pub struct AppState {
     /// What the API needs besides.
     pub served: Served,
     /// The draft model for browsers.
-    pub draft_gguf: Bytes,
+    pub draft_gguf: Weights,
     /// Its tokenizer.
     pub tokenizer_json: Bytes,
     /// Its trained heads, if it has any.
-    pub heads_safetensors: Option<Bytes>,
+    pub heads_safetensors: Option<Weights>,
     /// Becomes true when the server stops.
     pub stopping: watch::Receiver<bool>,
 }

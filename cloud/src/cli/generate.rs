@@ -1,5 +1,9 @@
 //! `outrider generate`.
 
+mod chat;
+
+use std::path::PathBuf;
+
 use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, TextStream};
@@ -34,8 +38,21 @@ use crate::{
 /// Generate text, drafting natively for a server
 #[derive(Debug, Args)]
 pub struct Generate {
-    /// Text to go on from
-    prompt: String,
+    /// Text to go on from; with --chat what is said first
+    #[arg(required_unless_present = "chat")]
+    prompt: Option<String>,
+    /// Answer as in a conversation, first the prompt, then every line of standard input
+    ///
+    /// The model's chat template makes prompts of it. Both ends keep what they have read, so that only what is new is
+    /// read again. Special tokens in a message stay text.
+    #[arg(long, conflicts_with_all = ["explain", "json"])]
+    chat: bool,
+    /// What the conversation is to be like: a message of the system's before all others
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    system: Option<String>,
+    /// Jinja template that makes a prompt of a conversation; the model's own if not given, or else a plain form
+    #[arg(long, value_name = "PATH", requires = "chat")]
+    chat_template: Option<PathBuf>,
     /// Server to draft for
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
     server: String,
@@ -125,13 +142,21 @@ impl Generate {
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
-        let prompt = tokenizer.encode_prompt(draft.config().first_token(), &self.prompt)?;
-
         let mut edge = if self.local {
             NativeEdge::greet(&draft, info, self.local(&tokenizer)?).await?
         } else {
             NativeEdge::connect(&draft, info, &self.server, self.token.as_deref(), Retry::default()).await?
         };
+        if self.chat {
+            let model = self.pair.target.as_deref().or(self.pair.draft.as_deref());
+            let template = crate::chat::find(self.chat_template.as_deref(), model, draft.config(), &tokenizer)?;
+            let opening = chat::Opening { template, system: self.system, said: self.prompt };
+            chat::converse(opening, &mut edge, (&draft, &tokenizer), &settings).await?;
+            edge.close().await;
+            return Ok(());
+        }
+        let said = self.prompt.as_deref().unwrap_or_default();
+        let prompt = tokenizer.encode_prompt(draft.config().first_token(), said)?;
         let (mut stream, mut text) = (TextStream::new(), String::new());
         let (mut token_ids, mut rounds) = (Vec::new(), Vec::new());
         let generated = edge
@@ -173,7 +198,7 @@ impl Generate {
                     Some(_) => "speculative",
                     None => "ahead",
                 },
-                prompt: &self.prompt,
+                prompt: said,
                 prompt_token_ids: &prompt,
                 token_ids: &token_ids,
                 text: &text,

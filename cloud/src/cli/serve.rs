@@ -24,7 +24,8 @@ use super::{
 };
 use crate::{
     app::{self, AppState},
-    openai::{ChatTemplate, Elsewhere, Served},
+    chat,
+    openai::{Elsewhere, Served},
     pair::{self, PairPaths},
     session::Limits,
     sessions::Sessions,
@@ -164,14 +165,14 @@ impl Serve {
         if let Some(most) = self.caps.max_context {
             info.context_length = info.context_length.min(most);
         }
-        let template = ChatTemplate::find(self.chat_template.as_deref(), &self.pair, &config, &tokenizer)?;
+        let template = chat::find(self.chat_template.as_deref(), self.pair.target.as_deref(), &config, &tokenizer)?;
         let served = Served {
             name: self.model_name.unwrap_or_else(|| pair::name(self.pair.target.as_deref(), "outrider-target")),
             draft_name: pair::name(self.pair.draft.as_deref(), "outrider-draft"),
             elsewhere: self.elsewhere,
             bos_token_id: config.first_token(),
             tokenizer: Arc::new(tokenizer),
-            template,
+            template: Arc::new(template),
         };
         let (stop, stopping) = watch::channel(false);
         let state = AppState {

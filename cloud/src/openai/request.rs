@@ -3,9 +3,10 @@
 use std::ops::RangeInclusive;
 
 use outrider_codec::frame::SamplingParameters;
+use outrider_models::Message;
 use serde_json::{Map, Value, json};
 
-use super::{ApiError, Message};
+use super::ApiError;
 
 /// The most stop sequences, as with OpenAI.
 const MOST_STOPS: usize = 4;

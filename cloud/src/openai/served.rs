@@ -2,9 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use outrider_models::Tokenizer;
-
-use super::ChatTemplate;
+use outrider_models::{ChatTemplate, Tokenizer};
 
 /// The target, as the API needs to know it.
 #[derive(Clone)]
@@ -20,7 +18,7 @@ pub struct Served {
     /// Its tokenizer.
     pub tokenizer: Arc<Tokenizer>,
     /// How a conversation becomes a prompt.
-    pub template: ChatTemplate,
+    pub template: Arc<ChatTemplate>,
 }
 
 /// Another server.

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod batching;
+mod chat;
 #[path = "../container/mod.rs"]
 mod container;
 mod corruption;

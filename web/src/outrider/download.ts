@@ -11,9 +11,29 @@ export interface Sink {
   push(chunk: Uint8Array): void;
 }
 
+/** What is kept of a file from one visit to the next. */
+export interface Kept {
+  /** What the server calls the version that is kept; null: none is. */
+  readonly etag: string | null;
+  /** The length of the whole file; null if it is not known. */
+  readonly total: number | null;
+  /** How many bytes are there, from the first on. */
+  readonly length: number;
+  /** Reads from a position on; gives how many bytes there were. */
+  read(at: number, into: Uint8Array): number;
+  /** Forgets what there is; what is appended is of this version. */
+  begin(etag: string | null, total: number | null): void;
+  append(chunk: Uint8Array): void;
+  close(): void;
+}
+
+/** Bytes that are read from what is kept at a time. */
+const KEPT_CHUNK = 1 << 20;
+
 /**
  * Fetches a file into `sink`, telling how far it is. A transfer that breaks is taken up where it broke if the server
- * can (`Range` with `If-Range`, so that bytes of two versions never mix), else from the start.
+ * can (`Range` with `If-Range`, so that bytes of two versions never mix), else from the start. What is `kept` is not
+ * fetched, if the server says that it is the same version; what comes is kept.
  *
  * Memory: one chunk. What the sink throws ends the download and is thrown on.
  * @throws {@link OutriderError} `download-failed`
@@ -23,19 +43,52 @@ export async function downloadInto(
   sink: Sink,
   onProgress: (loadedBytes: number, totalBytes: number | null) => void = () => {},
   request: typeof fetch = (...args) => fetch(...args),
+  kept: Kept | null = null,
 ): Promise<void> {
-  let length = 0;
-  let total: number | null = null;
-  let validator: string | null = null;
+  let length = kept?.length ?? 0;
+  let total: number | null = kept?.total ?? null;
+  let validator: string | null = kept?.etag ?? null;
+  /** Bytes that are kept and that the sink has not had. */
+  let unread = length;
   let cause: unknown;
+  const keeping = (action: (kept: Kept) => void): void => {
+    try {
+      if (kept) action(kept);
+    } catch {
+      // Nothing is kept on a full disk; the download goes on.
+      kept = null;
+    }
+  };
+  const readKept = async (): Promise<void> => {
+    if (!kept || unread === 0) return;
+    await refusing(() => sink.begin(total));
+    for (let at = 0; at < unread;) {
+      const chunk = new Uint8Array(Math.min(KEPT_CHUNK, unread - at));
+      const read = kept.read(at, chunk);
+      if (read === 0) {
+        [length, unread, validator] = [0, 0, null];
+        throw new Error('what was kept has gone');
+      }
+      await refusing(() => sink.push(chunk.subarray(0, read)));
+      at += read;
+      onProgress(at, total);
+    }
+    unread = 0;
+  };
 
   for (const pause of PAUSES_MS) {
     if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
     const resuming: boolean = length > 0 && validator !== null;
+    const whole: boolean = resuming && length === total;
     try {
       const response: Response = await request(url, {
-        headers: resuming ? { Range: `bytes=${length}-`, 'If-Range': validator ?? '' } : {},
+        headers: whole
+          ? { 'If-None-Match': validator ?? '' }
+          : resuming
+            ? { Range: `bytes=${length}-`, 'If-Range': validator ?? '' }
+            : {},
       });
+      if (whole && response.status === 304) return await readKept();
       if (!response.ok) {
         throw new OutriderError(
           'download-failed',
@@ -43,17 +96,22 @@ export async function downloadInto(
           { cause: response.status },
         );
       }
-      if (!resuming || response.status !== 206) {
-        length = 0;
+      if (resuming && response.status === 206) {
+        await readKept();
+      } else {
+        [length, unread] = [0, 0];
         total = lengthOf(response);
         // A weak validator does not promise equal bytes.
         validator = response.headers.get('etag') ?? response.headers.get('last-modified');
         if (validator?.startsWith('W/')) validator = null;
+        const etag = response.headers.has('etag') ? validator : null;
+        keeping((kept) => kept.begin(etag, total));
         await refusing(() => sink.begin(total));
       }
       onProgress(length, total);
       await drain(response, async (chunk) => {
         await refusing(() => sink.push(chunk));
+        keeping((kept) => kept.append(chunk));
         length += chunk.length;
         onProgress(length, total);
       });
@@ -67,6 +125,22 @@ export async function downloadInto(
   }
   const detail = cause instanceof Error ? cause.message : String(cause);
   throw new OutriderError('download-failed', `${url} could not be fetched: ${detail}`, { cause });
+}
+
+/** Reads a file of the user's into `sink`, telling how far it is. Memory: one chunk. */
+export async function readInto(
+  file: Blob,
+  sink: Sink,
+  onProgress: (loadedBytes: number, totalBytes: number | null) => void = () => {},
+): Promise<void> {
+  await sink.begin(file.size);
+  let length = 0;
+  await drain(new Response(file), (chunk) => {
+    sink.push(chunk);
+    length += chunk.length;
+    onProgress(length, file.size);
+    return Promise.resolve();
+  });
 }
 
 /**

@@ -234,12 +234,21 @@ export interface Continuation {
 /** A number for every option; null where that is left to the others. */
 export type RequestNumbers = Required<Omit<NumberOptions, UnsetOption>> & Record<UnsetOption, number | null>;
 
+/** A message of a conversation. */
+export interface Message {
+  role: 'system' | 'user' | 'assistant';
+  content: string;
+}
+
+/** What is gone on from: a text, or a conversation whose next message is the assistant's. */
+export type Prompt = string | readonly Message[];
+
 /** A complete generation request; `GenerateOptions` documents the fields. The number of a policy that has none is null. */
 export type GenerateRequest = RequestNumbers &
   Choices &
   Record<PolicyOption, string> &
   Record<keyof ParameterOptions, number | null> & {
-    prompt: string;
+    prompt: Prompt;
     mode: Mode;
     adaptiveMode: boolean;
     compareSchemes: boolean;
@@ -264,8 +273,11 @@ export interface Edge {
 /** Takes a GGUF file in pieces, straight to where its weights stay. */
 export interface EdgeLoader {
   push(chunk: Uint8Array): void;
-  /** Makes an engine, with a `tokenizer.json` and, if there is one, a `heads.safetensors`. The loader is spent. */
-  finish(tokenizer: Uint8Array, heads?: Uint8Array): Edge;
+  /**
+   * Makes an engine, with a `tokenizer.json` and, if there are any, a `heads.safetensors` and a `chat.json`. The loader is
+   * spent.
+   */
+  finish(tokenizer: Uint8Array, heads?: Uint8Array, chat?: Uint8Array): Edge;
   /** Gives back what an unfinished loader holds. */
   free(): void;
 }

@@ -9,6 +9,7 @@
  * | `corrupt-tokenizer` | the tokenizer file is damaged |
  * | `tokenizer-mismatch` | draft and server do not share one vocabulary |
  * | `corrupt-heads`, `heads-mismatch` | the file of trained heads is damaged, or belongs to another draft |
+ * | `corrupt-chat` | the chat template cannot be used |
  * | `wasm-failed` | this browser could not start the WebAssembly engine |
  * | `out-of-memory` | the draft does not fit into the memory the browser grants |
  * | `connection-failed`, `connection-lost` | no server at the address; the server went away |
@@ -34,6 +35,7 @@ export type OutriderErrorCode =
   | 'tokenizer-mismatch'
   | 'corrupt-heads'
   | 'heads-mismatch'
+  | 'corrupt-chat'
   | 'wasm-failed'
   | 'out-of-memory'
   | 'connection-failed'

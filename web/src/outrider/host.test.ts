@@ -30,6 +30,7 @@ async function loaded(
     await sink.begin(3);
     sink.push(new Uint8Array([1, 2, 3]));
   },
+  chat: Uint8Array | null = null,
 ) {
   const posts: FromWorker[] = [];
   const connect = vi.fn<Edge['connect']>(() => Promise.resolve(session));
@@ -77,9 +78,9 @@ async function loaded(
       }),
     download: () => Promise.resolve(new Uint8Array()),
     downloadInto,
-    downloadOptional: () => Promise.resolve(heads),
+    downloadOptional: (url: string) => Promise.resolve({ h: heads, c: chat }[url] ?? null),
   });
-  const sources = { draft: 'd', tokenizer: 't', heads: 'h', session: 'ws://s', token: 'a-token' };
+  const sources = { draft: 'd', tokenizer: 't', heads: 'h', chat: 'c', session: 'ws://s', token: 'a-token' };
   host.receive({
     type: 'load',
     engine: { build: 'auto', threads: 1 },
@@ -89,7 +90,7 @@ async function loaded(
     claim,
   });
   await vi.waitFor(() => expect(posts.at(-1)?.type).toMatch(/^load/));
-  return { host, posts, edge, connect, exit, finish, loaders };
+  return { host, posts, edge, connect, exit, finish, loaders, sources };
 }
 
 const answer = (posts: FromWorker[]) =>
@@ -110,12 +111,36 @@ test('loading tells its stages and applies the link before it connects', async (
   expect(connect).toHaveBeenCalledWith('ws://s', 'a-token', claim);
 });
 
-test('heads reach the engine if there are any, and the page learns what can be chosen', async () => {
+test('heads and chat template reach the engine if there are any', async () => {
   const { posts, finish } = await loaded({});
-  expect(finish).toHaveBeenCalledWith(new Uint8Array(), undefined);
+  expect(finish).toHaveBeenCalledWith(new Uint8Array(), undefined, undefined);
   expect(posts.at(-1)).toMatchObject({ type: 'loaded', engine: engineInfo });
   const heads = new Uint8Array([1]);
-  expect((await loaded({}, heads)).finish).toHaveBeenCalledWith(new Uint8Array(), heads);
+  expect((await loaded({}, heads)).finish).toHaveBeenCalledWith(new Uint8Array(), heads, undefined);
+  const chat = new Uint8Array([2]);
+  const spoken = await loaded({}, null, undefined, chat);
+  expect(spoken.finish).toHaveBeenCalledWith(new Uint8Array(), undefined, chat);
+});
+
+test('a draft and a tokenizer may be files of the user', async () => {
+  const { sources, host, finish, loaders, posts } = await loaded({});
+  const files = {
+    ...sources,
+    draft: new Blob([new Uint8Array([7, 8])]),
+    tokenizer: new Blob(['{}']),
+    heads: null,
+  };
+  posts.length = 0;
+  const options = {
+    engine: { build: 'auto', threads: 1 },
+    link: openLink,
+    connectTimeoutMs: 1000,
+    claim: null,
+  } as const;
+  host.receive({ type: 'load', ...options, sources: files });
+  await vi.waitFor(() => expect(posts.at(-1)?.type).toBe('loaded'));
+  expect(loaders.at(-1)).toMatchObject({ totalBytes: 2, chunks: [[7, 8]] });
+  expect(finish).toHaveBeenLastCalledWith(new TextEncoder().encode('{}'), undefined, undefined);
 });
 
 test('the draft goes into the engine as it comes; a download that starts over starts a new loader', async () => {

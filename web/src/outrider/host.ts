@@ -1,4 +1,5 @@
 import type { EngineRequest } from './builds.js';
+import { readInto } from './download.js';
 import type { Sink } from './download.js';
 import type {
   Claim,
@@ -90,16 +91,17 @@ export class EdgeHost {
     try {
       const loading = this.#around.loadEngine(request);
       const draft = new DraftSink(loading);
-      const [engine, tokenizer, heads] = await Promise.all([
+      const [engine, tokenizer, heads, chat] = await Promise.all([
         loading,
-        this.#around.download(sources.tokenizer),
-        this.#around.downloadOptional(sources.heads),
-        this.#around.downloadInto(sources.draft, draft, (loadedBytes, totalBytes) => {
+        bytesOf(sources.tokenizer, this.#around),
+        sources.heads === null ? null : this.#around.downloadOptional(sources.heads),
+        this.#around.downloadOptional(sources.chat),
+        into(sources.draft, draft, this.#around, (loadedBytes, totalBytes) => {
           post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
         }),
       ]);
       post({ type: 'progress', progress: { stage: 'prepare' } });
-      const edge = draft.finish(tokenizer, heads);
+      const edge = draft.finish(tokenizer, heads, chat);
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
@@ -188,6 +190,21 @@ export class EdgeHost {
   }
 }
 
+async function bytesOf(source: string | Blob, around: Surroundings): Promise<Uint8Array> {
+  return typeof source === 'string' ? around.download(source) : new Uint8Array(await source.arrayBuffer());
+}
+
+function into(
+  source: string | Blob,
+  sink: Sink,
+  around: Surroundings,
+  onProgress: (loaded: number, total: number | null) => void,
+): Promise<void> {
+  return typeof source === 'string'
+    ? around.downloadInto(source, sink, onProgress)
+    : readInto(source, sink, onProgress);
+}
+
 /** Pushes a draft model into the engine while it is being downloaded. */
 class DraftSink implements Sink {
   readonly #engine: Promise<Engine>;
@@ -208,9 +225,9 @@ class DraftSink implements Sink {
     this.#loader?.push(chunk);
   }
 
-  finish(tokenizer: Uint8Array, heads: Uint8Array | null): Edge {
+  finish(tokenizer: Uint8Array, heads: Uint8Array | null, chat: Uint8Array | null): Edge {
     if (!this.#loader) throw new OutriderError('internal', 'the draft model has not been downloaded');
-    return this.#loader.finish(tokenizer, heads ?? undefined);
+    return this.#loader.finish(tokenizer, heads ?? undefined, chat ?? undefined);
   }
 }
 

@@ -14,12 +14,14 @@ import type {
 } from './edge.js';
 import type { PlainError } from './errors.js';
 
-/** Addresses of what the worker loads and connects to. */
+/** Addresses of what the worker loads and connects to, or files of the user's. */
 export interface Sources {
-  draft: string;
-  tokenizer: string;
+  draft: string | Blob;
+  tokenizer: string | Blob;
+  /** May not be there; null: there is nothing to look for. */
+  heads: string | null;
   /** May not be there. */
-  heads: string;
+  chat: string;
   session: string;
   /** What the server wants to be shown, if anything. */
   token?: string;

@@ -83,6 +83,15 @@ test('bounds hold, and those that are excluded are', () => {
   }
 });
 
+test('a prompt is a text or a conversation', () => {
+  const resolved = (prompt: unknown) => resolveRequest(prompt as string, {}, generationRanges, heads).prompt;
+  const messages = [{ role: 'user', content: 'Hello' }];
+  expect(resolved(messages)).toBe(messages);
+  for (const wrong of [[], null, 7, [{ role: 'tool', content: '' }], [{ role: 'user' }], ['Hello']]) {
+    expect(() => resolved(wrong)).toThrow(expect.objectContaining({ code: 'invalid-option' }));
+  }
+});
+
 test('a name that is none lists those there are', () => {
   expect(() => resolve({ scheme: 'sqs' as Scheme })).toThrow(
     "scheme must be one of 'auto', 'ahead', 'dense', 'qs', 'k-sqs', 'c-sqs', 'tk-slt', 'dssd', 'coupled', not 'sqs'",

@@ -1,6 +1,15 @@
 import { names } from './choices.js';
 import type { NameOptions, NumberOptions, ParameterOptions } from './choices.js';
-import type { GenerateRequest, Link, Mode, ModelInfo, RequestNumbers, SessionInfo } from './edge.js';
+import type {
+  GenerateRequest,
+  Link,
+  Message,
+  Mode,
+  ModelInfo,
+  Prompt,
+  RequestNumbers,
+  SessionInfo,
+} from './edge.js';
 import { OutriderError } from './errors.js';
 import { policyNamed, reasonAgainstPolicy } from './policies.js';
 import type { Heads } from './policies.js';
@@ -62,13 +71,24 @@ export function reasonAgainst(value: number, range: Range): string | null {
   return null;
 }
 
+function checkPrompt(prompt: Prompt): void {
+  if (typeof prompt === 'string') return;
+  const roles = ['system', 'user', 'assistant'];
+  const isMessage = (message: Message): boolean =>
+    roles.includes(message?.role) && typeof message.content === 'string';
+  if (Array.isArray(prompt) && prompt.length > 0 && prompt.every(isMessage)) return;
+  const wanted = 'a text, or messages with a role (system, user or assistant) and content';
+  throw new OutriderError('invalid-option', `prompt must be ${wanted}`);
+}
+
 /** Fills the defaults in. @throws {@link OutriderError} `invalid-option` */
 export function resolveRequest(
-  prompt: string,
+  prompt: Prompt,
   options: GenerateOptions,
   ranges: Readonly<Record<NumberOption, Range>>,
   heads: Heads,
 ): GenerateRequest {
+  checkPrompt(prompt);
   const mode = options.mode ?? 'speculative';
   if (mode !== 'speculative' && mode !== 'cloud-only') {
     throw new OutriderError('invalid-option', `mode must be 'speculative' or 'cloud-only', not '${mode}'`);

@@ -76,6 +76,7 @@ test('addresses follow the server, and each can be given', async () => {
       draft: 'https://example.org/pair/draft.gguf',
       tokenizer: 'https://example.org/pair/tokenizer.json',
       heads: 'https://example.org/pair/heads.safetensors',
+      chat: 'https://example.org/pair/chat.json',
       session: 'wss://example.org/session',
     },
   });
@@ -86,6 +87,7 @@ test('addresses follow the server, and each can be given', async () => {
       tokenizer: 'http://host:8787/base/pair/tokenizer.json',
       // Beside the draft that they were trained for, wherever that is.
       heads: 'https://example.org/page/heads.safetensors',
+      chat: 'http://host:8787/base/pair/chat.json',
       session: 'ws://host:8787/base/session',
     },
   });

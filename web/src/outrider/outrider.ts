@@ -1,6 +1,6 @@
 import { builds } from './builds.js';
 import type { Build, EngineInfo, EngineRequest } from './builds.js';
-import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, SessionInfo } from './edge.js';
+import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { PlainError } from './errors.js';
 import { emptySummary, Generation } from './generation.js';
@@ -8,6 +8,7 @@ import type { SuspendedGeneration } from './generation.js';
 import type { FromWorker, LoadProgress, Sources, ToWorker } from './messages.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
+import { forgetFiles } from './store.js';
 import { policies } from './tables.js';
 import type { NumberOption, Policies, Range } from './tables.js';
 
@@ -15,15 +16,23 @@ import type { NumberOption, Policies, Range } from './tables.js';
 export interface LoadOptions {
   /** Base address of the server; the page's own origin if not given. */
   server?: string | URL;
-  /** Address of the draft model, a GGUF file; `pair/draft.gguf` below `server` if not given. */
-  draft?: string | URL;
-  /** Address of its `tokenizer.json`; `pair/tokenizer.json` below `server` if not given. */
-  tokenizer?: string | URL;
   /**
-   * Address of the heads that were trained for the draft model; `heads.safetensors` beside it if not given. Where the
-   * server answers 404 there are none.
+   * The draft model, a GGUF file: its address, or a file that the user has picked; `pair/draft.gguf` below `server` if not
+   * given.
+   */
+  draft?: string | URL | Blob;
+  /** Its `tokenizer.json`, likewise; `pair/tokenizer.json` below `server` if not given. */
+  tokenizer?: string | URL | Blob;
+  /**
+   * Address of the heads that were trained for the draft model; `heads.safetensors` beside its address if not given. Where
+   * the server answers 404 there are none.
    */
   heads?: string | URL;
+  /**
+   * Address of what makes prompts of conversations, `{ template, bos_token, eos_token }` as JSON with a Jinja template;
+   * `chat.json` beside the tokenizer if not given. Where the server answers 404 a plain form is taken.
+   */
+  chat?: string | URL;
   /** A bearer token, if the server wants one for its sessions. Whoever sees the page can see it. */
   token?: string;
   /**
@@ -126,6 +135,11 @@ export class Outrider {
     }
   }
 
+  /** Forgets the draft models that earlier visits have kept in the origin's private file system. */
+  static async forgetModels(): Promise<void> {
+    await forgetFiles();
+  }
+
   /** The build of the engine that runs, and its threads. */
   get engine(): EngineInfo {
     return this.#engine;
@@ -152,11 +166,12 @@ export class Outrider {
   }
 
   /**
-   * Starts to generate. One generation at a time.
+   * Starts to generate: the continuation of a text, or the assistant's next message in a conversation, of which the
+   * server's model has its own form. One generation at a time; what an earlier one has read is not read again.
    * @throws {@link OutriderError} at once: `invalid-option`, `busy`, `closed`. Anything later reaches whoever
    * iterates the generation or awaits its summary.
    */
-  generate(prompt: string, options: GenerateOptions = {}): Generation {
+  generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
     if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
     if (this.#running) throw new OutriderError('busy', 'a generation is already running');
     const request = resolveRequest(prompt, options, this.ranges, this.#model.heads);
@@ -360,12 +375,20 @@ function sourcesOf(options: LoadOptions): Sources {
   if (token !== undefined && !/^[\w-]+$/.test(token)) {
     throw new OutriderError('invalid-option', 'token has letters, digits, - and _ only');
   }
-  const draft = new URL(options.draft ?? 'pair/draft.gguf', options.draft ? location.href : server);
+  // A relative address is below the server, or beside the page if the page gave it.
+  const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
+    given instanceof Blob ? given : new URL(given ?? otherwise, given ? location.href : server).href;
+  const draft = source(options.draft, 'pair/draft.gguf');
+  const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
+  const beside = (given: string | URL | undefined, name: string, file: string | Blob): string | null => {
+    if (given) return new URL(given, location.href).href;
+    return typeof file === 'string' ? new URL(name, file).href : null;
+  };
   return {
-    draft: draft.href,
-    tokenizer: new URL(options.tokenizer ?? 'pair/tokenizer.json', options.tokenizer ? location.href : server)
-      .href,
-    heads: new URL(options.heads ?? 'heads.safetensors', options.heads ? location.href : draft).href,
+    draft,
+    tokenizer,
+    heads: beside(options.heads, 'heads.safetensors', draft),
+    chat: beside(options.chat, 'chat.json', tokenizer) ?? new URL('pair/chat.json', server).href,
     session: session.href,
     ...(token !== undefined && { token }),
   };

@@ -10,6 +10,7 @@ import { runThread, startEngine } from './engine.js';
 import type { EngineModule, FromThread, RunningEngine, ThreadStart } from './engine.js';
 import { describe } from './errors.js';
 import { EdgeHost } from './host.js';
+import { keptFile } from './store.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
 /** What is used of DedicatedWorkerGlobalScope; its full types exclude the page's. */
@@ -63,7 +64,14 @@ const host = new EdgeHost({
     return engine;
   },
   download,
-  downloadInto,
+  downloadInto: async (url, sink, onProgress) => {
+    const kept = await keptFile(url);
+    try {
+      await downloadInto(url, sink, onProgress, undefined, kept);
+    } finally {
+      kept?.close();
+    }
+  },
   downloadOptional,
 });
 

@@ -7,11 +7,13 @@ import type {
   LoadProgress,
   Mode,
   NumberOption,
+  Prompt,
   Round,
   Summary,
   SuspendedGeneration,
 } from '../outrider/index.js';
 import { ChoicesView } from './choices-view.js';
+import { Conversation, shown } from './conversation.js';
 import { CountersView } from './counters-view.js';
 import { element } from './elements.js';
 import { FieldsView } from './fields-view.js';
@@ -46,6 +48,8 @@ const generateButton = element('generate', HTMLButtonElement);
 const stopButton = element('stop', HTMLButtonElement);
 const cloudOnlyButton = element('cloud-only', HTMLButtonElement);
 const raceButton = element('race', HTMLButtonElement);
+const chat = element('chat', HTMLInputElement);
+const draftFile = element('draft-file', HTMLInputElement);
 const retryButton = element('retry', HTMLButtonElement);
 const alert = element('alert', HTMLElement);
 const status = element('status', HTMLElement);
@@ -79,6 +83,7 @@ const link = new LinkView(settings.link, (changed) => {
 let outrider: Outrider | null = null;
 let generation: Generation | null = null;
 let hasText = false;
+const conversation = new Conversation();
 /** What a page before this one was at. */
 let suspended = kept();
 
@@ -121,7 +126,8 @@ function complain(sentence: string): void {
   alert.textContent = sentence;
 }
 
-async function load(): Promise<void> {
+/** @param draft a model of the user's in place of the server's */
+async function load(draft?: File): Promise<void> {
   complain('');
   retryButton.hidden = true;
   setState('loading');
@@ -132,6 +138,7 @@ async function load(): Promise<void> {
       onProgress: showProgress,
       onConnection: showConnection,
       ...(suspended && { resume: suspended }),
+      ...(draft && { draft }),
       build,
       ...(threads !== null && { threads }),
       ...(settings.token !== null && { token: settings.token }),
@@ -221,7 +228,7 @@ function showConnection(event: ConnectionEvent): void {
 
 /** What a run is asked for. */
 interface Task {
-  prompt: string;
+  prompt: Prompt;
   mode: Mode;
   values: Partial<Record<NumberOption, number>>;
   choices: Choices;
@@ -250,9 +257,18 @@ async function start(mode: Mode, before: SuspendedGeneration | null = null): Pro
   if (!values) return;
   const chosen = mode === 'speculative' ? policies.read() : null;
   if (chosen && 'reason' in chosen) return complain(chosen.reason);
-  const prompted = before?.request.prompt ?? prompt.value;
+  const prompted = before?.request.prompt ?? nextPrompt();
   const task = { prompt: prompted, mode, values, choices: choices.choices, policies: chosen, compares: true };
-  await run(task, () => {}, before);
+  const summary = await run(task, () => {}, before);
+  if (!summary || typeof prompted === 'string') return;
+  conversation.answered(prompted, summary.text);
+  chat.checked = true;
+  prompt.value = '';
+}
+
+/** What is gone on from: the prompt, or the conversation with it. */
+function nextPrompt(): Prompt {
+  return chat.checked ? conversation.with(prompt.value) : prompt.value;
 }
 
 /** Runs the lanes one after the other: at once they would take the processor from each other. */
@@ -261,7 +277,7 @@ async function race(): Promise<void> {
   const values = readNumbers();
   if (!values) return;
   // The form may change while they run.
-  const prompted = prompt.value;
+  const prompted = nextPrompt();
   const linkAtFirst = link.link;
   raceView.begin(values.maxNewTokens ?? 1);
   for (const { name, mode, scheme } of lanes) {
@@ -319,7 +335,7 @@ async function run(
     maxInFlight: values.maxInFlight ?? 1,
     isAhead: ahead,
   };
-  text.begin(task.prompt);
+  text.begin(shown(task.prompt));
   counters.show(null, mode, chosen);
   if (chosenPolicies) {
     uplink.begin(chosen);
@@ -430,8 +446,14 @@ element('compose', HTMLFormElement).addEventListener('submit', (event) => {
 cloudOnlyButton.addEventListener('click', () => void start('cloud-only'));
 raceButton.addEventListener('click', () => void race());
 stopButton.addEventListener('click', () => generation?.stop());
-retryButton.addEventListener('click', () => void load());
+retryButton.addEventListener('click', () => void load(draftFile.files?.[0]));
+draftFile.addEventListener('change', () => {
+  outrider?.close();
+  outrider = null;
+  void load(draftFile.files?.[0]);
+});
 prompt.addEventListener('input', remember);
+chat.addEventListener('change', () => conversation.forget());
 document.addEventListener('keydown', (event) => {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();

@@ -1,0 +1,167 @@
+//! Where a model's chat template comes from.
+//!
+//! It is looked for, in this order, in `--chat-template`, in `chat_template.jinja` and `tokenizer_config.json` beside a
+//! model in a folder, and in the metadata of a GGUF file. Where there is none, a plain form has to do.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use outrider_models::{ChatError, ChatSource, ChatTemplate, ModelConfig, Tokenizer};
+use serde::Deserialize;
+
+/// Why there is no template.
+#[derive(Debug, thiserror::Error)]
+pub enum TemplateError {
+    /// It cannot be read.
+    #[error("the chat template {path} cannot be read: {error}")]
+    Read {
+        /// Where from.
+        path: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// It is no Jinja.
+    #[error("{place}: {error}")]
+    Syntax {
+        /// Where from.
+        place: String,
+        /// Why not.
+        error: ChatError,
+    },
+    /// `tokenizer_config.json` is not what it should be.
+    #[error("{path} cannot be read: {error}")]
+    Config {
+        /// Where it is.
+        path: String,
+        /// Why not.
+        error: serde_json::Error,
+    },
+}
+
+/// What is wanted of a `tokenizer_config.json`.
+#[derive(Debug, Default, Deserialize)]
+struct TokenizerConfig {
+    chat_template: Option<Templates>,
+    bos_token: Option<Special>,
+    eos_token: Option<Special>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Templates {
+    One(String),
+    Named(Vec<Named>),
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: String,
+    template: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Special {
+    Text(String),
+    Described { content: String },
+}
+
+impl Special {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) | Self::Described { content: text } => text,
+        }
+    }
+}
+
+/// The template at `path`, or else the own one of the model in the file or folder `model`, whose configuration this is,
+/// or else the plain form.
+///
+/// # Errors
+/// [`TemplateError`] if there is one that cannot be used.
+pub fn find(
+    path: Option<&Path>,
+    model: Option<&Path>,
+    config: &ModelConfig,
+    tokenizer: &Tokenizer,
+) -> Result<ChatTemplate, TemplateError> {
+    let folder = model.and_then(folder);
+    let beside = match &folder {
+        Some(folder) => tokenizer_config(&folder.join("tokenizer_config.json"))?,
+        None => TokenizerConfig::default(),
+    };
+    let file = path.map(Path::to_owned).or_else(|| {
+        let file = folder.as_ref()?.join("chat_template.jinja");
+        file.is_file().then_some(file)
+    });
+    let (place, template) = match (file, beside.chat_template, &config.chat_template) {
+        (Some(file), ..) => {
+            let path = file.display().to_string();
+            let read = fs::read_to_string(&file);
+            (path.clone(), Some(read.map_err(|error| TemplateError::Read { path, error })?))
+        }
+        (None, Some(Templates::One(source)), _) => ("tokenizer_config.json".to_owned(), Some(source)),
+        (None, Some(Templates::Named(all)), _) => {
+            let default = all.into_iter().find(|named| named.name == "default");
+            ("tokenizer_config.json".to_owned(), default.map(|named| named.template))
+        }
+        (None, None, own) => ("the model".to_owned(), own.clone()),
+    };
+    let token = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
+    let bos_token = beside.bos_token.map_or_else(|| token(config.bos_token_id), Special::text);
+    let eos_token = beside.eos_token.map_or_else(|| token(config.eos_token_ids.first().copied()), Special::text);
+    let compiled = ChatTemplate::new(ChatSource { template, bos_token, eos_token });
+    compiled.map_err(|error| TemplateError::Syntax { place, error })
+}
+
+/// Where a model's other files are.
+fn folder(model: &Path) -> Option<PathBuf> {
+    if model.is_dir() {
+        return Some(model.to_owned());
+    }
+    let is_safetensors = model.extension().is_some_and(|extension| extension == "safetensors");
+    is_safetensors.then(|| model.parent().map(Path::to_owned)).flatten()
+}
+
+fn tokenizer_config(path: &Path) -> Result<TokenizerConfig, TemplateError> {
+    match fs::read(path) {
+        Ok(json) => serde_json::from_slice(&json)
+            .map_err(|error| TemplateError::Config { path: path.display().to_string(), error }),
+        Err(_) => Ok(TokenizerConfig::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pair::PairPaths;
+
+    #[test]
+    fn a_folder_says_how_its_model_is_spoken_to() {
+        let folder = std::env::temp_dir().join(format!("outrider-template-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let built_in = PairPaths::default();
+        let (config, tokenizer) = (built_in.target().unwrap().config().clone(), built_in.tokenizer().unwrap());
+        let rendered = |path: Option<&Path>, config: &ModelConfig| {
+            let template = find(path, Some(&folder), config, &tokenizer)?;
+            Ok::<_, TemplateError>(template.render(&[], 0).unwrap())
+        };
+        assert_eq!(rendered(None, &config).unwrap(), "Assistant:");
+        let own = ModelConfig { chat_template: Some("gguf".to_owned()), ..config.clone() };
+        assert_eq!(rendered(None, &own).unwrap(), "gguf");
+        let json = r#"{"bos_token": {"content": "<s>"}, "chat_template": [{"name": "default", "template": "{{ bos_token }}json"}]}"#;
+        fs::write(folder.join("tokenizer_config.json"), json).unwrap();
+        assert_eq!(rendered(None, &own).unwrap(), "<s>json");
+        fs::write(folder.join("chat_template.jinja"), "file").unwrap();
+        assert_eq!(rendered(None, &own).unwrap(), "file");
+        fs::write(folder.join("given"), "given").unwrap();
+        assert_eq!(rendered(Some(&folder.join("given")), &own).unwrap(), "given");
+        fs::write(folder.join("given"), "{% if %}").unwrap();
+        assert!(matches!(rendered(Some(&folder.join("given")), &own), Err(TemplateError::Syntax { .. })));
+        fs::write(folder.join("tokenizer_config.json"), "{").unwrap();
+        assert!(matches!(rendered(None, &own), Err(TemplateError::Config { .. })));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,113 @@
+import { expect, test } from 'vitest';
+import { downloadInto } from './download.js';
+import { KeptFile } from './store.js';
+import type { Handle } from './store.js';
+
+const file = new TextEncoder().encode('the whole file');
+
+/** A file in memory, of so many bytes at most. */
+function disk(most = 10_000): Handle & { bytes: Uint8Array } {
+  return {
+    bytes: new Uint8Array(0),
+    read(into, { at }) {
+      const part = this.bytes.subarray(at, at + into.length);
+      into.set(part);
+      return part.length;
+    },
+    write(bytes, { at }) {
+      const fits = bytes.subarray(0, Math.max(0, most - at));
+      const grown = new Uint8Array(Math.max(this.bytes.length, at + fits.length));
+      grown.set(this.bytes);
+      grown.set(fits, at);
+      this.bytes = grown;
+      return fits.length;
+    },
+    truncate(size) {
+      this.bytes = this.bytes.slice(0, size);
+    },
+    getSize() {
+      return this.bytes.length;
+    },
+    flush() {},
+    close() {},
+  };
+}
+
+/** Answers as servers of files do; the first answer ends after so many bytes. */
+function server(etag: string | null, breakAfter?: number) {
+  const asked: Record<string, string>[] = [];
+  const request = (_: unknown, init?: RequestInit): Promise<Response> => {
+    const headers = new Headers(init?.headers);
+    asked.push(Object.fromEntries(headers));
+    if (etag !== null && headers.get('if-none-match') === etag) {
+      return Promise.resolve(new Response(null, { status: 304 }));
+    }
+    const ranged = headers.get('if-range') === etag ? /bytes=(\d+)-/.exec(headers.get('range') ?? '') : null;
+    const start = Number(ranged?.[1] ?? 0);
+    const end = asked.length === 1 && breakAfter !== undefined ? start + breakAfter : undefined;
+    const body = new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(file.slice(start, end));
+        if (end === undefined) controller.close();
+        else controller.error(new Error('cut'));
+      },
+    });
+    return Promise.resolve(
+      new Response(body, {
+        status: ranged ? 206 : 200,
+        headers: { 'content-length': String(file.length - start), ...(etag !== null && { etag }) },
+      }),
+    );
+  };
+  return { asked, request: request as typeof fetch };
+}
+
+async function load(handle: Handle, request: typeof fetch): Promise<string> {
+  let text = '';
+  const sink = {
+    begin: () => void (text = ''),
+    push: (chunk: Uint8Array) => void (text += new TextDecoder().decode(chunk)),
+  };
+  await downloadInto('/f', sink, undefined, request, new KeptFile(handle));
+  return text;
+}
+
+test('a file that is kept is not fetched again', async () => {
+  const handle = disk();
+  expect(await load(handle, server('"1"').request)).toBe('the whole file');
+  const { asked, request } = server('"1"');
+  expect(await load(handle, request)).toBe('the whole file');
+  expect(asked).toEqual([{ 'if-none-match': '"1"' }]);
+});
+
+test('another version takes the place of the one that is kept', async () => {
+  const handle = disk();
+  await load(handle, server('"1"').request);
+  expect(await load(handle, server('"2"').request)).toBe('the whole file');
+  expect(new KeptFile(handle)).toMatchObject({ etag: '"2"', length: file.length, total: file.length });
+});
+
+test('a page that was closed in between goes on where it was', async () => {
+  const handle = disk();
+  const kept = new KeptFile(handle);
+  kept.begin('"1"', file.length);
+  kept.append(file.subarray(0, 5));
+  const { asked, request } = server('"1"');
+  expect(await load(handle, request)).toBe('the whole file');
+  expect(asked).toEqual([{ range: 'bytes=5-', 'if-range': '"1"' }]);
+  expect(new KeptFile(handle)).toMatchObject({ length: file.length });
+});
+
+test('what has no version, a full disk and a damaged file are no hindrance', async () => {
+  const nameless = disk();
+  expect(await load(nameless, server(null).request)).toBe('the whole file');
+  expect(new KeptFile(nameless)).toMatchObject({ etag: null, length: 0 });
+  const full = disk(515);
+  expect(await load(full, server('"1"').request)).toBe('the whole file');
+  const damaged = disk();
+  damaged.bytes = new Uint8Array(700).fill(0x7b);
+  expect(await load(damaged, server('"1"').request)).toBe('the whole file');
+  const cut = disk();
+  await load(cut, server('"1"').request);
+  expect(await load(cut, server('"1"', 3).request)).toBe('the whole file');
+});
