@@ -16,17 +16,24 @@ const ALONE: &str = "alone";
 const NO_HARM: f64 = 0.97;
 const NEARLY_BEST: f64 = 0.95;
 
-/// Ways to write a text over one link; the server alone comes first.
+/// What a way did over one link.
 struct Way {
     name: String,
     /// Tokens a second, over the prompts.
     rate: Samples,
     /// How many times faster than the server alone it wrote the same texts.
     speedup: Estimate,
-    passes_per_token: f64,
-    /// Guesses that came in time, of the tokens.
+    counts: Counts,
+}
+
+/// What was counted, of some texts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    tokens: f64,
+    passes: f64,
+    /// Guesses that came in time.
     in_time: f64,
-    bits_up_per_token: f64,
+    bits_up: f64,
 }
 
 impl Way {
@@ -36,7 +43,6 @@ impl Way {
         let sum = |key: &str| runs.iter().filter_map(|run| run[key].as_f64()).sum::<f64>();
         let rates: Vec<f64> =
             runs.iter().filter_map(|run| Some(run["tokens"].as_f64()? / run["elapsedMs"].as_f64()? * 1e3)).collect();
-        let tokens = sum("tokens");
         let took = |way: &Value| array(&way["runs"]).filter_map(|run| run["elapsedMs"].as_f64()).collect::<Vec<_>>();
         let pairs: Vec<_> = took(alone).into_iter().zip(took(way)).collect();
         let Some(rate) = Samples::of(&rates) else { return Ok(None) };
@@ -44,15 +50,13 @@ impl Way {
             name: way["name"].as_str().ok_or("a way has no name")?.to_owned(),
             rate,
             speedup: Estimate::of(&pairs),
-            passes_per_token: sum("serverPasses") / tokens,
-            in_time: sum("inTime") / tokens,
-            bits_up_per_token: sum("uplinkBits") / tokens,
+            counts: Counts {
+                tokens: sum("tokens"),
+                passes: sum("serverPasses"),
+                in_time: sum("inTime"),
+                bits_up: sum("uplinkBits"),
+            },
         }))
-    }
-
-    /// With its standard error, where there is one.
-    fn times_alone(&self) -> String {
-        if self.name == ALONE { "1.00".to_owned() } else { format!("{:.2}", self.speedup) }
     }
 }
 
@@ -62,8 +66,8 @@ pub fn report(apart: &Value, real_draft: &Value, shared: &Value) -> Result<Strin
         "Drafting ahead of a text that the server writes; the page drafts in Chromium, the link is emulated. The server is \
          held to one core and the browser to another, as if they were two machines. Targets of 135M and 1.1B are the \
          built-in one grown: they cost what such models do and write the small one's text, with its acceptance rate. \
-         Every way wrote the same text. Tokens/s: median and range over 3 to 12 texts of 64 tokens, taken in turns; × \
-         the server alone over the same link, with its standard error. Plans: what `ahead` chooses among, each for a \
+         Every way wrote the same text. Tokens/s: median and range over 3 to 12 texts of 64 tokens, taken in turns; of \
+         the other ways how many times faster than the server alone over the same link, with its standard error. Plans: what `ahead` chooses among, each for a \
          whole text. A way that waits and took twice as long as the server alone is tried once over each longer round \
          trip, and not over slower rates.\n",
     );
@@ -86,34 +90,40 @@ pub fn report(apart: &Value, real_draft: &Value, shared: &Value) -> Result<Strin
     Ok(text)
 }
 
-/// A target's links, and in how many of them it goes as it should.
+/// A target's links, in how many of them it goes as it should, and what each way takes of the ends.
 fn table(text: &mut String, target: &Value) -> Result<(), Failure> {
     let name = target["name"].as_str().ok_or("a target has no name")?;
+    let names: Vec<&str> = array(&target["links"][0]["ways"]).filter_map(|way| way["name"].as_str()).collect();
+    let others = names.iter().filter(|name| **name != ALONE);
+    let titles: Vec<&str> = others.clone().copied().collect();
     writeln!(
         text,
-        "\n## {name}\n\n| round trip, ms | Mbit/s | way | tokens/s | × alone | passes / token | in time / token | \
-         bits up / token |\n|--:|--:|---|--:|--:|--:|--:|--:|"
+        "\n## {name}\n\n| round trip, ms | Mbit/s | alone, tokens/s | {} |\n|--:|--:|--:|{}",
+        titles.join(" | "),
+        "--:|".repeat(titles.len()),
     )?;
+    let mut counts = vec![Counts::default(); names.len()];
     let (mut links, mut harmless, mut harmful, mut best) = (0, 0, 0, 0);
     for link in array(&target["links"]) {
         let alone = &link["ways"][0];
         let ways =
             array(&link["ways"]).filter_map(|way| Way::read(way, alone).transpose()).collect::<Result<Vec<_>, _>>()?;
-        for way in &ways {
-            writeln!(
-                text,
-                "| {} | {} | {} | {} | {} | {:.2} | {} | {:.0} |",
-                link["roundTripMs"],
-                link["megabits"],
-                way.name,
-                way.rate,
-                way.times_alone(),
-                way.passes_per_token,
-                digits(way.in_time),
-                way.bits_up_per_token,
-            )?;
+        let called = |name: &str| ways.iter().find(|way| way.name == name);
+        let cells = others.clone().map(|name| match called(name) {
+            Some(way) => format!("{:.2}", way.speedup),
+            None => "–".to_owned(),
+        });
+        let rate = called(ALONE).ok_or("the server alone was not measured")?.rate;
+        let cells = cells.collect::<Vec<_>>().join(" | ");
+        writeln!(text, "| {} | {} | {rate} | {cells} |", link["roundTripMs"], link["megabits"])?;
+        for (counts, name) in counts.iter_mut().zip(&names) {
+            let Some(way) = called(name) else { continue };
+            counts.tokens += way.counts.tokens;
+            counts.passes += way.counts.passes;
+            counts.in_time += way.counts.in_time;
+            counts.bits_up += way.counts.bits_up;
         }
-        let ahead = ways.iter().find(|way| way.name == "ahead").ok_or("drafting ahead was not measured")?.speedup;
+        let ahead = called("ahead").ok_or("drafting ahead was not measured")?.speedup;
         let plans = ways.iter().filter(|way| way.name.starts_with("plan")).map(|way| way.speedup.value);
         links += 1;
         harmless += u32::from(ahead.value >= NO_HARM);
@@ -124,7 +134,11 @@ fn table(text: &mut String, target: &Value) -> Result<(), Failure> {
         text,
         "\n`ahead` reaches {NO_HARM} of the server alone over {harmless} of {links} links and is below by more than twice \
          its error over {harmful}; it reaches {NEARLY_BEST} of the best of its plans, no guesses among them, over \
-         {best}. (The best of several measured numbers is too large by their errors.)"
+         {best}. (The best of several measured numbers is too large by their errors.)\n\n\
+         | over all of these links | passes / token | in time / token | bits up / token |\n|---|--:|--:|--:|"
     )?;
+    for (Counts { tokens, passes, in_time, bits_up }, name) in counts.iter().zip(&names) {
+        writeln!(text, "| {name} | {:.2} | {} | {:.0} |", passes / tokens, digits(in_time / tokens), bits_up / tokens)?;
+    }
     Ok(())
 }
