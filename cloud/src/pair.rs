@@ -100,8 +100,8 @@ pub enum PairError {
         /// Its token.
         there: String,
     },
-    /// The tokenizer has more tokens than the model.
-    #[error("the tokenizer has {tokenizer} tokens, the {what} only {model}: they do not belong together")]
+    /// The tokenizer has more tokens than the model, or the model was not [cut](PairPaths::draft_with) to them.
+    #[error("the tokenizer has {tokenizer} tokens, the {what} {model}: they do not belong together")]
     Vocabulary {
         /// Which model.
         what: &'static str,
@@ -158,9 +158,18 @@ impl PairPaths {
         }
     }
 
-    /// The draft model.
+    /// The draft model as its file has it.
     pub fn draft(&self) -> Result<Model, PairError> {
         open("draft model", self.draft.as_deref(), DRAFT)
+    }
+
+    /// The draft model with the tokens of a tokenizer, and no more: how a draft and a target of tables of other lengths
+    /// have one vocabulary.
+    pub fn draft_with(&self, tokenizer: &Tokenizer) -> Result<Model, PairError> {
+        let mut draft = self.draft()?;
+        let rows = draft.config().vocab_size;
+        fit("draft model", self.draft.as_deref(), rows, tokenizer, |tokens| draft.cut_vocabulary(tokens))?;
+        Ok(draft)
     }
 
     /// The address of the target, if it is an engine elsewhere.
@@ -168,12 +177,28 @@ impl PairPaths {
         self.target.as_ref()?.to_str()?.strip_prefix("openai:")
     }
 
-    /// The target model.
+    /// The target model as its file has it.
     pub fn target(&self) -> Result<Model, PairError> {
         if let Some(address) = self.engine_address() {
             return Err(PairError::Elsewhere { address: address.to_owned() });
         }
         open("target model", self.target.as_deref(), TARGET)
+    }
+
+    /// The target model with the tokens of a tokenizer, and no more.
+    pub fn target_with(&self, tokenizer: &Tokenizer) -> Result<Model, PairError> {
+        let mut target = self.target()?;
+        let rows = target.config().vocab_size;
+        fit("target model", self.target.as_deref(), rows, tokenizer, |tokens| target.cut_vocabulary(tokens))?;
+        Ok(target)
+    }
+
+    /// [`stored_target`](Self::stored_target) with the tokens of a tokenizer, and no more.
+    pub fn stored_target_with(&self, tokenizer: &Tokenizer) -> Result<StoredModel, PairError> {
+        let mut target = self.stored_target()?;
+        let rows = target.config.vocab_size;
+        fit("target model", self.target.as_deref(), rows, tokenizer, |tokens| target.config.cut_vocabulary(tokens))?;
+        Ok(target)
     }
 
     /// The target model as its file has it, for another device than this processor.
@@ -282,9 +307,25 @@ pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
     Ok(Arc::new(Heads { gate: head(&file.gate)?, stop: head(&file.stop)?, threshold: file.metadata.tau }))
 }
 
+/// Leaves a model of so many rows the tokens of a tokenizer, by `cut`.
+fn fit(
+    what: &'static str,
+    path: Option<&Path>,
+    rows: usize,
+    tokenizer: &Tokenizer,
+    cut: impl FnOnce(usize) -> Result<(), LoadError>,
+) -> Result<(), PairError> {
+    let tokens = tokenizer.vocab_size();
+    if tokens > rows {
+        return Err(PairError::Vocabulary { what, model: rows, tokenizer: tokens });
+    }
+    cut(tokens).map_err(|error| failure(what, path, error))
+}
+
+/// Sessions compare distributions over the tokens: a row more at one end is another distribution.
 fn check_vocabulary(what: &'static str, model: usize, tokenizer: &Tokenizer) -> Result<(), PairError> {
     let tokenizer = tokenizer.vocab_size();
-    if tokenizer > model { Err(PairError::Vocabulary { what, model, tokenizer }) } else { Ok(()) }
+    if tokenizer == model { Ok(()) } else { Err(PairError::Vocabulary { what, model, tokenizer }) }
 }
 
 /// The tokenizer that is taken, once there is one.

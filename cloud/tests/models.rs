@@ -1,14 +1,19 @@
 //! Models that users name on the command line: what is read, and what is refused in which words.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-#[expect(dead_code, reason = "other tests start servers")]
+#[expect(dead_code, reason = "other tests stop servers and start them again")]
 mod process;
+
+#[path = "../../tests/src/padded.rs"]
+mod padded;
 
 use std::{fs, path::PathBuf};
 
-use process::{complaint, outrider, stdout};
+use padded::padded;
+use process::{Server, complaint, outrider, stdout};
 use serde_json::Value;
 
+const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const PROMPT: &str = "Once upon a time";
 
@@ -74,6 +79,27 @@ fn a_model_without_its_tokenizer_is_refused() {
         serde_json::from_str::<Value>(&stdout(&run)).unwrap()["tokenIds"].clone()
     };
     assert_eq!(ids(&whole, &[]), ids(&nameless, &["--tokenizer", tokenizer]));
+}
+
+/// Rows behind the last token, not as many at both ends, change nothing: in one process and over a socket.
+#[test]
+fn a_padded_pair_writes_the_text_of_the_pair() {
+    let ids = |place: &[&str], pair: [&PathBuf; 2]| -> Value {
+        let [draft, target] = pair.map(|path| path.to_str().unwrap());
+        let arguments =
+            ["generate", "--json", "--max-tokens", "24", "--scheme", "k-sqs", "--draft", draft, "--target", target];
+        let run = outrider(&[&arguments[..], place, &[PROMPT]].concat());
+        serde_json::from_str::<Value>(&stdout(&run)).unwrap()["tokenIds"].clone()
+    };
+    let plain = [&scratch("plain-draft.gguf", DRAFT), &scratch("plain-target.gguf", TARGET)];
+    let padded =
+        [&scratch("padded-draft.gguf", &padded(DRAFT, 24)), &scratch("padded-target.gguf", &padded(TARGET, 64))];
+    let expected = ids(&["--local"], plain);
+    assert_eq!(ids(&["--local"], padded), expected);
+    let [draft, target] = padded.map(|path| path.to_str().unwrap());
+    let server = Server::start(&["--draft", draft, "--target", target]);
+    assert_eq!(ids(&["--server", &server.url], padded), expected);
+    assert_eq!(ids(&["--server", &server.url], plain), expected, "who connects may have other rows");
 }
 
 /// What browsers are to load is read before anyone is told that it is served.

@@ -41,7 +41,7 @@ impl EdgeLoader {
     /// Throws an `Error` whose `code` is `corrupt-model`, `corrupt-tokenizer`, `tokenizer-mismatch`, `corrupt-heads` or
     /// `heads-mismatch`.
     pub fn finish(self, tokenizer_json: &[u8], heads_safetensors: Option<Vec<u8>>) -> Result<Edge, JsValue> {
-        let model = self.draft.finish().map_err(Failure::from)?;
+        let mut model = self.draft.finish().map_err(Failure::from)?;
         let tokenizer = Tokenizer::from_bytes(tokenizer_json).map_err(|error| Failure::tokenizer(&error))?;
         if tokenizer.vocab_size() > model.config().vocab_size {
             return Err(Failure::new(
@@ -54,6 +54,8 @@ impl EdgeLoader {
             )
             .into());
         }
+        // Its table may have more rows than the target's.
+        model.cut_vocabulary(tokenizer.vocab_size()).map_err(Failure::from)?;
         let heads = heads_safetensors.map(|bytes| heads::read(&bytes, &model, &tokenizer)).transpose()?;
         Ok(Edge::assemble(model, tokenizer, self.bytes, heads))
     }

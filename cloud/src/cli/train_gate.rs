@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::output::{CommandError, print};
 use crate::{
-    pair::{self, PairPaths},
+    pair::PairPaths,
     training::{self, Progress, Report, Settings, roc::Rates},
 };
 
@@ -91,8 +91,8 @@ impl TrainGate {
             );
         }
         let prompts = self.prompts.as_deref().map(read_prompts).transpose()?;
-        let (draft, target, tokenizer) = (self.pair.draft()?, self.pair.target()?, self.pair.tokenizer()?);
-        pair::draft_info(&draft, &tokenizer)?;
+        let tokenizer = self.pair.tokenizer()?;
+        let (draft, target) = (self.pair.draft_with(&tokenizer)?, self.pair.target_with(&tokenizer)?);
         let settings = Settings {
             texts: self.texts,
             length: self.length,
