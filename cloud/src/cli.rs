@@ -80,9 +80,9 @@ pub fn main() -> ExitCode {
                 Command::Generate(generate) => generate.run().await,
                 Command::Rules(rules) => rules.run(),
                 Command::Theory(theory) => theory.run(),
-                Command::Reproduce(reproduce) => reproduce.run(),
-                Command::TrainGate(train_gate) => train_gate.run(),
-                Command::Bench(bench) => bench.run(),
+                Command::Reproduce(reproduce) => reproduce.run().await,
+                Command::TrainGate(train_gate) => train_gate.run().await,
+                Command::Bench(bench) => bench.run().await,
             }
         })
     });

@@ -2,6 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`hub`] | models by their names on Hugging Face's hub |
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
 //! | [`target`] | who judges rounds: the engine on the CPU or a device, or the gateway to an engine elsewhere |
 //! | [`metrics`] | what is counted, for `/metrics` |
@@ -23,6 +24,7 @@
 pub mod app;
 pub mod cli;
 pub mod edge;
+pub mod hub;
 pub mod metrics;
 pub mod openai;
 pub mod pair;

@@ -17,6 +17,8 @@ use outrider_speculation::{
     session::{cloud::TargetInfo, edge::DraftInfo},
 };
 
+use crate::hub::{self, HubError, HubName};
+
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const HEADS: &[u8] = include_bytes!("../../pair/draft/gate.safetensors");
 const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
@@ -25,11 +27,15 @@ const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 /// Files in place of those in the binary. Draft and target must share the tokenizer.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct PairPaths {
-    /// Draft model: a GGUF file, or (for `generate` only) a folder with config.json and model.safetensors
+    /// Draft model: a GGUF file, hf:OWNER/NAME[:FILE] on Hugging Face's hub, or (for `generate` only) a folder with
+    /// config.json and model.safetensors
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
-    /// Target model: a GGUF file, a folder with config.json and model.safetensors, or (for `serve` only) openai:URL
+    /// Target model: a GGUF file, a folder with config.json and model.safetensors, hf:OWNER/NAME[:FILE], or (for `serve`
+    /// only) openai:URL
     ///
+    /// hf:OWNER/NAME[:FILE] is downloaded to the cache that Hugging Face's tools use; HF_TOKEN, HF_HOME, HF_ENDPOINT and
+    /// HF_HUB_OFFLINE say what they say to these.
     /// openai:http://HOST:PORT is an engine that serves prompt log-probabilities, such as vLLM; it needs --tokenizer.
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
@@ -113,6 +119,19 @@ pub enum PairError {
 }
 
 impl PairPaths {
+    /// Puts the places of models in the cache where their names on the hub are, and downloads what is missing.
+    ///
+    /// # Errors
+    /// If a name is none, or its model cannot be had.
+    pub async fn fetch(&mut self) -> Result<(), HubError> {
+        for path in [&mut self.draft, &mut self.target].into_iter().flatten() {
+            if let Some(name) = HubName::of(path)? {
+                *path = name.fetch().await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The tokenizer of both.
     ///
     /// # Errors
@@ -279,6 +298,9 @@ pub fn name(path: Option<&Path>, built_in: &str) -> String {
     // All safetensors of the hub have the same name.
     let is_nameless = path.file_name().is_some_and(|name| name == "model.safetensors");
     let named = if is_nameless { path.parent().unwrap_or(path) } else { path };
+    if let Some(name) = hub::name_of_snapshot(named) {
+        return name;
+    }
     let name = if named.is_dir() { named.file_name() } else { named.file_stem() };
     name.map_or_else(|| built_in.to_owned(), |name| name.to_string_lossy().into_owned())
 }

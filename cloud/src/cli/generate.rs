@@ -117,9 +117,10 @@ impl Explanation {
 }
 
 impl Generate {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
         outrider_models::check_instruction_set()?;
         let settings = self.settings.settings(self.cloud_only, self.explain)?;
+        self.pair.fetch().await?;
         let tokenizer = self.pair.tokenizer()?;
         let draft = self.pair.draft_with(&tokenizer)?;
         let mut info = pair::draft_info(&draft, &tokenizer)?;

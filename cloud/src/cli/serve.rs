@@ -139,7 +139,7 @@ impl Serve {
         self.log_format
     }
 
-    pub(super) async fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
         if self.print_config {
             print(&self.configuration);
             return Ok(());
@@ -155,6 +155,7 @@ impl Serve {
         let listener = TcpListener::bind(self.listen)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
+        self.pair.fetch().await?;
         let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
         let draft_gguf = self.pair.draft_gguf()?.into_owned().into();
         let draft = self.pair.draft_with(&tokenizer)?;

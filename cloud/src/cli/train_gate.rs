@@ -82,7 +82,7 @@ pub struct TrainGate {
 }
 
 impl TrainGate {
-    pub(super) fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
         // Before minutes of work, not after.
         let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
@@ -91,6 +91,7 @@ impl TrainGate {
             );
         }
         let prompts = self.prompts.as_deref().map(read_prompts).transpose()?;
+        self.pair.fetch().await?;
         let tokenizer = self.pair.tokenizer()?;
         let (draft, target) = (self.pair.draft_with(&tokenizer)?, self.pair.target_with(&tokenizer)?);
         let settings = Settings {
