@@ -15,7 +15,7 @@
 //! | [`reproduce`] | the papers' tables and figures, by experiments |
 //! | [`random_models`] | models of real shapes, to time passes of |
 //! | [`training`] | trains the heads that score a draft's hidden state |
-//! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `reproduce`, `train-gate`, `bench` |
+//! | [`cli`] | the `outrider` command: `serve`, `generate`, `check`, `theory`, `reproduce`, `train-gate`, `bench` |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
 //! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other

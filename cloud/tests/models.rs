@@ -114,3 +114,44 @@ fn a_server_checks_the_draft_that_it_gives_out() {
     let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--draft", folder, "--tokenizer", tokenizer]);
     assert!(line.contains("no GGUF file, which is what browsers load"), "{line}");
 }
+
+/// What `outrider check` finds of the built-in pair, and of files that make none.
+#[test]
+fn a_pair_is_checked_before_it_is_served() {
+    let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/draft/draft-q8_0.gguf");
+    let given = ["check", "--draft", draft, "--tokens", "64", "--draft-ms", "2", "--pass-ms", "40"];
+    let report: Value = serde_json::from_str(&stdout(&outrider(&[&given[..], &["--json"]].concat()))).unwrap();
+    assert_eq!(
+        (&report["tokens"], &report["draft"]["rows"], &report["target"]["rows"]),
+        (&4096.into(), &4096.into(), &4096.into())
+    );
+    assert_eq!(report["draft"]["weightBytes"], fs::metadata(draft).unwrap().len());
+    assert_eq!(report["target"]["weightBytes"], TARGET.len());
+    let rate = report["measured"]["acceptanceRate"].as_f64().unwrap();
+    assert!((0.3..0.99).contains(&rate), "{rate}");
+    assert!(report["measured"]["passMs"].as_f64().unwrap() > 0.0 && report["tab"]["longestText"] == 512, "{report}");
+    let predictions = report["predictions"].as_array().unwrap();
+    let speedups: Vec<f64> = predictions.iter().map(|row| row["speedup"].as_f64().unwrap()).collect();
+    assert!(speedups.len() == 6 && speedups[0] > 1.3 && speedups.iter().all(|&speedup| speedup > 0.98), "{speedups:?}");
+    assert!(speedups[0] > speedups[5], "{speedups:?}");
+    let worth = report["worthUpToMs"].as_u64().unwrap();
+    assert!((20..1000).contains(&worth), "{worth}");
+    let text = stdout(&outrider(&given));
+    for said in
+        ["they pair", "KV cache of 1000 tokens", "a tab can hold the draft       yes", "worth it up to", "x alone"]
+    {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    // A draft that is slower than the target is no help.
+    let slow = ["check", "--tokens", "32", "--draft-ms", "400", "--pass-ms", "40"];
+    assert!(stdout(&outrider(&slow)).contains("not worth it"));
+    // One model drafting for itself is always right.
+    let target = scratch("itself.gguf", TARGET);
+    let target = target.to_str().unwrap();
+    let itself = ["check", "--json", "--tokens", "32", "--draft", target, "--target", target];
+    let report: Value = serde_json::from_str(&stdout(&outrider(&itself))).unwrap();
+    assert!(report["measured"]["acceptanceRate"].as_f64().unwrap() > 0.999, "{report}");
+    let renamed = altered_target("renamed-check.gguf", "<|endoftext|>", "<|EndOfText|>");
+    let line = complaint(&["check", "--target", renamed.to_str().unwrap()]);
+    assert!(line.contains("do not belong together"), "{line}");
+}
