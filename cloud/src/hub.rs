@@ -84,7 +84,10 @@ pub enum HubError {
         files: Vec<String>,
     },
     /// Nothing in it can be read.
-    #[error("the model {repository} has {} that can be read: wanted is model.safetensors, in one file or several, or GGUF", what(.file.as_deref()))]
+    #[error(
+        "the model {repository} has {} that can be read: wanted is model.safetensors, in one file or several, or GGUF",
+        what(.file.as_deref())
+    )]
     NoFile {
         /// Which.
         repository: String,
@@ -169,7 +172,7 @@ impl HubName {
         let names = match self.listed(&repository).await {
             Ok(names) => names,
             Err(HubError::Failed { error, .. }) if cached.is_some() => {
-                tracing::warn!(repository = self.repository, %error, "the hub does not answer: what is in the cache is taken");
+                tracing::warn!(repository = self.repository, %error, "the hub does not answer: the cache is taken");
                 return cached.ok_or_else(|| self.failed(error));
             }
             Err(error) => return Err(error),

@@ -31,11 +31,11 @@ pub struct PairPaths {
     /// config.json and model.safetensors
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
-    /// Target model: a GGUF file, a folder with config.json and model.safetensors, hf:OWNER/NAME[:FILE], or (for `serve`
-    /// only) openai:URL
+    /// Target model: a GGUF file, a folder with config.json and model.safetensors, hf:OWNER/NAME[:FILE], or (for
+    /// `serve` only) openai:URL
     ///
-    /// hf:OWNER/NAME[:FILE] is downloaded to the cache that Hugging Face's tools use; HF_TOKEN, HF_HOME, HF_ENDPOINT and
-    /// HF_HUB_OFFLINE say what they say to these.
+    /// hf:OWNER/NAME[:FILE] is downloaded to the cache that Hugging Face's tools use; HF_TOKEN, HF_HOME, HF_ENDPOINT
+    /// and HF_HUB_OFFLINE say what they say to these.
     /// openai:http://HOST:PORT is an engine that serves prompt log-probabilities, such as vLLM; it needs --tokenizer.
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
