@@ -32,8 +32,8 @@ mod report;
 
 /// Tell whether a draft and a target make a pair, what they need, and at which round trips drafting pays
 ///
-/// Nothing is served. Both models read a text, which shows how often drafts are accepted, and are timed on this machine;
-/// from that the speed of sessions is predicted, beside that of the server alone.
+/// Nothing is served. Both models read a text, which shows how often drafts are accepted, and are timed on this
+/// machine; from that the speed of sessions is predicted, beside that of the server alone.
 #[derive(Debug, Args)]
 pub struct Check {
     #[command(flatten)]
