@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod bench;
+mod check;
 mod config;
 mod drafting;
 mod explain;
@@ -35,6 +36,7 @@ Try it:
   outrider generate --local \"Once upon a time\"     both ends in this process
   outrider generate --local --cloud-only \"Once\"    the large model alone, for comparison
   outrider generate --local --explain \"Once\"       what the papers' formulas predict, beside what was measured
+  outrider check --draft A.gguf --target B.gguf    whether two models make a pair, and what it gains
   outrider rules                                   the acceptance rules, gates and stop rules
   outrider theory                                  the papers' tables, from their closed forms
   outrider reproduce                               the papers' tables and figures, by experiments
@@ -52,6 +54,7 @@ struct Cli {
 enum Command {
     Serve(Box<serve::Serve>),
     Generate(generate::Generate),
+    Check(check::Check),
     Rules(rules::Rules),
     Theory(theory::Theory),
     Reproduce(reproduce::Reproduce),
@@ -78,11 +81,12 @@ pub fn main() -> ExitCode {
             match cli.command {
                 Command::Serve(serve) => serve.run().await,
                 Command::Generate(generate) => generate.run().await,
+                Command::Check(check) => check.run().await,
                 Command::Rules(rules) => rules.run(),
                 Command::Theory(theory) => theory.run(),
-                Command::Reproduce(reproduce) => reproduce.run(),
-                Command::TrainGate(train_gate) => train_gate.run(),
-                Command::Bench(bench) => bench.run(),
+                Command::Reproduce(reproduce) => reproduce.run().await,
+                Command::TrainGate(train_gate) => train_gate.run().await,
+                Command::Bench(bench) => bench.run().await,
             }
         })
     });

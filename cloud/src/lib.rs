@@ -2,6 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`hub`] | models by their names on Hugging Face's hub |
 //! | [`pair`] | where the draft, the target and their tokenizer come from |
 //! | [`chat`] | where a model's chat template comes from |
 //! | [`target`] | who judges rounds: the engine on the CPU or a device, or the gateway to an engine elsewhere |
@@ -15,7 +16,7 @@
 //! | [`reproduce`] | the papers' tables and figures, by experiments |
 //! | [`random_models`] | models of real shapes, to time passes of |
 //! | [`training`] | trains the heads that score a draft's hidden state |
-//! | [`cli`] | the `outrider` command: `serve`, `generate`, `theory`, `reproduce`, `train-gate`, `bench` |
+//! | [`cli`] | the `outrider` command: `serve`, `generate`, `check`, `theory`, `reproduce`, `train-gate`, `bench` |
 //!
 //! A round on the server: [`app`] turns WebSocket messages into bytes, [`session`] gives them to the state machine of
 //! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other
@@ -25,6 +26,7 @@ pub mod app;
 pub mod chat;
 pub mod cli;
 pub mod edge;
+pub mod hub;
 pub mod metrics;
 pub mod openai;
 pub mod pair;

@@ -17,6 +17,8 @@ use outrider_speculation::{
     session::{cloud::TargetInfo, edge::DraftInfo},
 };
 
+use crate::hub::{self, HubError, HubName};
+
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const HEADS: &[u8] = include_bytes!("../../pair/draft/gate.safetensors");
 const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
@@ -25,11 +27,15 @@ const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 /// Files in place of those in the binary. Draft and target must share the tokenizer.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct PairPaths {
-    /// Draft model: a GGUF file, or (for `generate` only) a folder with config.json and model.safetensors
+    /// Draft model: a GGUF file, hf:OWNER/NAME[:FILE] on Hugging Face's hub, or (for `generate` only) a folder with
+    /// config.json and model.safetensors
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
-    /// Target model: a GGUF file, a folder with config.json and model.safetensors, or (for `serve` only) openai:URL
+    /// Target model: a GGUF file, a folder with config.json and model.safetensors, hf:OWNER/NAME[:FILE], or (for
+    /// `serve` only) openai:URL
     ///
+    /// hf:OWNER/NAME[:FILE] is downloaded to the cache that Hugging Face's tools use; HF_TOKEN, HF_HOME, HF_ENDPOINT
+    /// and HF_HUB_OFFLINE say what they say to these.
     /// openai:http://HOST:PORT is an engine that serves prompt log-probabilities, such as vLLM; it needs --tokenizer.
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
@@ -100,8 +106,8 @@ pub enum PairError {
         /// Its token.
         there: String,
     },
-    /// The tokenizer has more tokens than the model.
-    #[error("the tokenizer has {tokenizer} tokens, the {what} only {model}: they do not belong together")]
+    /// The tokenizer has more tokens than the model, or the model was not [cut](PairPaths::draft_with) to them.
+    #[error("the tokenizer has {tokenizer} tokens, the {what} {model}: they do not belong together")]
     Vocabulary {
         /// Which model.
         what: &'static str,
@@ -113,6 +119,19 @@ pub enum PairError {
 }
 
 impl PairPaths {
+    /// Puts the places of models in the cache where their names on the hub are, and downloads what is missing.
+    ///
+    /// # Errors
+    /// If a name is none, or its model cannot be had.
+    pub async fn fetch(&mut self) -> Result<(), HubError> {
+        for path in [&mut self.draft, &mut self.target].into_iter().flatten() {
+            if let Some(name) = HubName::of(path)? {
+                *path = name.fetch().await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The tokenizer of both.
     ///
     /// # Errors
@@ -158,9 +177,18 @@ impl PairPaths {
         }
     }
 
-    /// The draft model.
+    /// The draft model as its file has it.
     pub fn draft(&self) -> Result<Model, PairError> {
         open("draft model", self.draft.as_deref(), DRAFT)
+    }
+
+    /// The draft model with the tokens of a tokenizer, and no more: how a draft and a target of tables of other lengths
+    /// have one vocabulary.
+    pub fn draft_with(&self, tokenizer: &Tokenizer) -> Result<Model, PairError> {
+        let mut draft = self.draft()?;
+        let rows = draft.config().vocab_size;
+        fit("draft model", self.draft.as_deref(), rows, tokenizer, |tokens| draft.cut_vocabulary(tokens))?;
+        Ok(draft)
     }
 
     /// The address of the target, if it is an engine elsewhere.
@@ -168,12 +196,28 @@ impl PairPaths {
         self.target.as_ref()?.to_str()?.strip_prefix("openai:")
     }
 
-    /// The target model.
+    /// The target model as its file has it.
     pub fn target(&self) -> Result<Model, PairError> {
         if let Some(address) = self.engine_address() {
             return Err(PairError::Elsewhere { address: address.to_owned() });
         }
         open("target model", self.target.as_deref(), TARGET)
+    }
+
+    /// The target model with the tokens of a tokenizer, and no more.
+    pub fn target_with(&self, tokenizer: &Tokenizer) -> Result<Model, PairError> {
+        let mut target = self.target()?;
+        let rows = target.config().vocab_size;
+        fit("target model", self.target.as_deref(), rows, tokenizer, |tokens| target.cut_vocabulary(tokens))?;
+        Ok(target)
+    }
+
+    /// [`stored_target`](Self::stored_target) with the tokens of a tokenizer, and no more.
+    pub fn stored_target_with(&self, tokenizer: &Tokenizer) -> Result<StoredModel, PairError> {
+        let mut target = self.stored_target()?;
+        let rows = target.config.vocab_size;
+        fit("target model", self.target.as_deref(), rows, tokenizer, |tokens| target.config.cut_vocabulary(tokens))?;
+        Ok(target)
     }
 
     /// The target model as its file has it, for another device than this processor.
@@ -254,6 +298,9 @@ pub fn name(path: Option<&Path>, built_in: &str) -> String {
     // All safetensors of the hub have the same name.
     let is_nameless = path.file_name().is_some_and(|name| name == "model.safetensors");
     let named = if is_nameless { path.parent().unwrap_or(path) } else { path };
+    if let Some(name) = hub::name_of_snapshot(named) {
+        return name;
+    }
     let name = if named.is_dir() { named.file_name() } else { named.file_stem() };
     name.map_or_else(|| built_in.to_owned(), |name| name.to_string_lossy().into_owned())
 }
@@ -282,9 +329,25 @@ pub fn heads(file: &HeadsFile) -> Result<Arc<Heads>, HeadError> {
     Ok(Arc::new(Heads { gate: head(&file.gate)?, stop: head(&file.stop)?, threshold: file.metadata.tau }))
 }
 
+/// Leaves a model of so many rows the tokens of a tokenizer, by `cut`.
+fn fit(
+    what: &'static str,
+    path: Option<&Path>,
+    rows: usize,
+    tokenizer: &Tokenizer,
+    cut: impl FnOnce(usize) -> Result<(), LoadError>,
+) -> Result<(), PairError> {
+    let tokens = tokenizer.vocab_size();
+    if tokens > rows {
+        return Err(PairError::Vocabulary { what, model: rows, tokenizer: tokens });
+    }
+    cut(tokens).map_err(|error| failure(what, path, error))
+}
+
+/// Sessions compare distributions over the tokens: a row more at one end is another distribution.
 fn check_vocabulary(what: &'static str, model: usize, tokenizer: &Tokenizer) -> Result<(), PairError> {
     let tokenizer = tokenizer.vocab_size();
-    if tokenizer > model { Err(PairError::Vocabulary { what, model, tokenizer }) } else { Ok(()) }
+    if tokenizer == model { Ok(()) } else { Err(PairError::Vocabulary { what, model, tokenizer }) }
 }
 
 /// The tokenizer that is taken, once there is one.

@@ -22,12 +22,16 @@ fn scratch(name: &str, bytes: &[u8]) -> PathBuf {
 #[test]
 fn help_teaches_every_command() {
     let help = stdout(&outrider(&["--help"]));
-    assert!(help.contains("serve") && help.contains("generate"), "{help}");
+    assert!(help.contains("serve") && help.contains("generate") && help.contains("check"), "{help}");
     let help = stdout(&outrider(&["generate", "--help"]));
     for option in ["--local", "--json", "--temperature", "--support-size", "--bit-budget", "[default: 128]"] {
         assert!(help.contains(option), "{option} in {help}");
     }
     assert!(stdout(&outrider(&["serve", "--help"])).contains("--listen"));
+    let help = stdout(&outrider(&["check", "--help"]));
+    for option in ["--draft", "--target", "--text", "--round-trips", "--draft-ms", "--json"] {
+        assert!(help.contains(option), "{option} in {help}");
+    }
     let help = stdout(&outrider(&["theory", "--help"]));
     for symbol in ["--json", "alpha ", "gamma ", "S_inf ", "AS2 ", "T_comm ", "eta_TP ", "E[N] "] {
         assert!(help.contains(symbol), "{symbol} in {help}");

@@ -1,14 +1,19 @@
 //! Models that users name on the command line: what is read, and what is refused in which words.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-#[expect(dead_code, reason = "other tests start servers")]
+#[expect(dead_code, reason = "other tests stop servers and start them again")]
 mod process;
+
+#[path = "../../tests/src/padded.rs"]
+mod padded;
 
 use std::{fs, path::PathBuf};
 
-use process::{complaint, outrider, stdout};
+use padded::padded;
+use process::{Server, complaint, outrider, stdout};
 use serde_json::Value;
 
+const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const TARGET: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 const PROMPT: &str = "Once upon a time";
 
@@ -76,6 +81,27 @@ fn a_model_without_its_tokenizer_is_refused() {
     assert_eq!(ids(&whole, &[]), ids(&nameless, &["--tokenizer", tokenizer]));
 }
 
+/// Rows behind the last token, not as many at both ends, change nothing: in one process and over a socket.
+#[test]
+fn a_padded_pair_writes_the_text_of_the_pair() {
+    let ids = |place: &[&str], pair: [&PathBuf; 2]| -> Value {
+        let [draft, target] = pair.map(|path| path.to_str().unwrap());
+        let arguments =
+            ["generate", "--json", "--max-tokens", "24", "--scheme", "k-sqs", "--draft", draft, "--target", target];
+        let run = outrider(&[&arguments[..], place, &[PROMPT]].concat());
+        serde_json::from_str::<Value>(&stdout(&run)).unwrap()["tokenIds"].clone()
+    };
+    let plain = [&scratch("plain-draft.gguf", DRAFT), &scratch("plain-target.gguf", TARGET)];
+    let padded =
+        [&scratch("padded-draft.gguf", &padded(DRAFT, 24)), &scratch("padded-target.gguf", &padded(TARGET, 64))];
+    let expected = ids(&["--local"], plain);
+    assert_eq!(ids(&["--local"], padded), expected);
+    let [draft, target] = padded.map(|path| path.to_str().unwrap());
+    let server = Server::start(&["--draft", draft, "--target", target]);
+    assert_eq!(ids(&["--server", &server.url], padded), expected);
+    assert_eq!(ids(&["--server", &server.url], plain), expected, "who connects may have other rows");
+}
+
 /// What browsers are to load is read before anyone is told that it is served.
 #[test]
 fn a_server_checks_the_draft_that_it_gives_out() {
@@ -87,4 +113,45 @@ fn a_server_checks_the_draft_that_it_gives_out() {
     let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tokenizer.json");
     let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--draft", folder, "--tokenizer", tokenizer]);
     assert!(line.contains("no GGUF file, which is what browsers load"), "{line}");
+}
+
+/// What `outrider check` finds of the built-in pair, and of files that make none.
+#[test]
+fn a_pair_is_checked_before_it_is_served() {
+    let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/draft/draft-q8_0.gguf");
+    let given = ["check", "--draft", draft, "--tokens", "64", "--draft-ms", "2", "--pass-ms", "40"];
+    let report: Value = serde_json::from_str(&stdout(&outrider(&[&given[..], &["--json"]].concat()))).unwrap();
+    assert_eq!(
+        (&report["tokens"], &report["draft"]["rows"], &report["target"]["rows"]),
+        (&4096.into(), &4096.into(), &4096.into())
+    );
+    assert_eq!(report["draft"]["weightBytes"], fs::metadata(draft).unwrap().len());
+    assert_eq!(report["target"]["weightBytes"], TARGET.len());
+    let rate = report["measured"]["acceptanceRate"].as_f64().unwrap();
+    assert!((0.3..0.99).contains(&rate), "{rate}");
+    assert!(report["measured"]["passMs"].as_f64().unwrap() > 0.0 && report["tab"]["longestText"] == 512, "{report}");
+    let predictions = report["predictions"].as_array().unwrap();
+    let speedups: Vec<f64> = predictions.iter().map(|row| row["speedup"].as_f64().unwrap()).collect();
+    assert!(speedups.len() == 6 && speedups[0] > 1.3 && speedups.iter().all(|&speedup| speedup > 0.98), "{speedups:?}");
+    assert!(speedups[0] > speedups[5], "{speedups:?}");
+    let worth = report["worthUpToMs"].as_u64().unwrap();
+    assert!((20..1000).contains(&worth), "{worth}");
+    let text = stdout(&outrider(&given));
+    for said in
+        ["they pair", "KV cache of 1000 tokens", "a tab can hold the draft       yes", "worth it up to", "x alone"]
+    {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    // A draft that is slower than the target is no help.
+    let slow = ["check", "--tokens", "32", "--draft-ms", "400", "--pass-ms", "40"];
+    assert!(stdout(&outrider(&slow)).contains("not worth it"));
+    // One model drafting for itself is always right.
+    let target = scratch("itself.gguf", TARGET);
+    let target = target.to_str().unwrap();
+    let itself = ["check", "--json", "--tokens", "32", "--draft", target, "--target", target];
+    let report: Value = serde_json::from_str(&stdout(&outrider(&itself))).unwrap();
+    assert!(report["measured"]["acceptanceRate"].as_f64().unwrap() > 0.999, "{report}");
+    let renamed = altered_target("renamed-check.gguf", "<|endoftext|>", "<|EndOfText|>");
+    let line = complaint(&["check", "--target", renamed.to_str().unwrap()]);
+    assert!(line.contains("do not belong together"), "{line}");
 }

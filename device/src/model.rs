@@ -182,7 +182,10 @@ impl DeviceModel {
             hidden = (&hidden + layer.feed_forward(&normed)?)?;
         }
         let normed = rms_norm(&hidden, &self.norm, epsilon)?;
-        Ok(BatchRows { logits: Some(self.head.multiply(&normed)?), ends })
+        let (logits, tokens) = (self.head.multiply(&normed)?, self.config.vocab_size);
+        // The head may have rows behind the last token.
+        let logits = if logits.dim(1)? > tokens { logits.narrow(1, 0, tokens)?.contiguous()? } else { logits };
+        Ok(BatchRows { logits: Some(logits), ends })
     }
 
     /// Where the forward pass's keys and values go, an index for each of their elements:

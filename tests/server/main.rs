@@ -9,6 +9,7 @@ mod gateway;
 mod hostile;
 mod metrics;
 mod openai;
+mod padded;
 mod resume_sockets;
 mod socket_exactness;
 mod unread;

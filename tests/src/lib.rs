@@ -10,6 +10,7 @@
 //! | [`closed_forms`] | what every rule makes of a position |
 //! | [`texts`] | the distribution of short texts, and texts of sessions and of loops of rounds |
 //! | [`blocks`] | two small models with random weights, and a server of one |
+//! | [`padded`] | the pair's files with rows behind the last token |
 //! | [`proxy`] | a TCP proxy that cuts |
 //! | [`schemes`], [`samplings`] | every uplink scheme; sampling parameters |
 //! | [`http`] | HTTP by hand |
@@ -22,6 +23,7 @@ pub mod cuts;
 pub mod goodness;
 pub mod http;
 pub mod in_process;
+pub mod padded;
 pub mod proxy;
 pub mod samplings;
 pub mod schemes;

@@ -47,7 +47,7 @@ impl EdgeLoader {
         heads_safetensors: Option<Vec<u8>>,
         chat_json: Option<Vec<u8>>,
     ) -> Result<Edge, JsValue> {
-        let model = self.draft.finish().map_err(Failure::from)?;
+        let mut model = self.draft.finish().map_err(Failure::from)?;
         let tokenizer = Tokenizer::from_bytes(tokenizer_json).map_err(|error| Failure::tokenizer(&error))?;
         if tokenizer.vocab_size() > model.config().vocab_size {
             return Err(Failure::new(
@@ -60,6 +60,8 @@ impl EdgeLoader {
             )
             .into());
         }
+        // Its table may have more rows than the target's.
+        model.cut_vocabulary(tokenizer.vocab_size()).map_err(Failure::from)?;
         let heads = heads_safetensors.map(|bytes| heads::read(&bytes, &model, &tokenizer)).transpose()?;
         let chat = match chat_json {
             Some(json) => ChatTemplate::from_json(&json),

@@ -21,9 +21,9 @@ enum What {
 }
 
 impl Bench {
-    pub(super) fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(self) -> Result<(), CommandError> {
         match self.what {
-            What::Verify(verify) => verify.run(),
+            What::Verify(verify) => verify.run().await,
         }
     }
 }

@@ -134,11 +134,12 @@ impl Explanation {
 }
 
 impl Generate {
-    pub(super) async fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
         outrider_models::check_instruction_set()?;
         let settings = self.settings.settings(self.cloud_only, self.explain)?;
+        self.pair.fetch().await?;
         let tokenizer = self.pair.tokenizer()?;
-        let draft = self.pair.draft()?;
+        let draft = self.pair.draft_with(&tokenizer)?;
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
         info.heads = heads.as_ref().map(pair::heads).transpose()?;
@@ -219,7 +220,7 @@ impl Generate {
     }
 
     fn local(&self, tokenizer: &outrider_models::Tokenizer) -> Result<Transport, CommandError> {
-        let target = self.pair.target()?;
+        let target = self.pair.target_with(tokenizer)?;
         let info = pair::target_info(&target, tokenizer, outrider_codec::frame::MAX_DRAFT_TOKENS)?;
         let engine = Engine::start(target, 1)?;
         Transport::local(&engine, info).ok_or_else(|| "the engine has no free slot".into())

@@ -47,12 +47,13 @@ pub struct Reproduce {
 }
 
 impl Reproduce {
-    pub(super) fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
         if self.paper.is_none() && !self.all {
             print(&list());
             return Ok(());
         }
         let chosen = self.chosen()?;
+        self.pair.fetch().await?;
         fs::create_dir_all(&self.out).map_err(|error| format!("{} cannot be made: {error}", self.out.display()))?;
         let (mut laboratory, count) = (None, chosen.len());
         for (index, item) in chosen.into_iter().enumerate() {

@@ -140,7 +140,7 @@ impl Serve {
         self.log_format
     }
 
-    pub(super) async fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
         if self.print_config {
             print(&self.configuration);
             return Ok(());
@@ -156,10 +156,10 @@ impl Serve {
         let listener = TcpListener::bind(self.listen)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
+        self.pair.fetch().await?;
         let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
         let draft_gguf = self.pair.draft_gguf()?.into_owned().into();
-        let draft = self.pair.draft()?;
-        pair::draft_info(&draft, &tokenizer)?;
+        let draft = self.pair.draft_with(&tokenizer)?;
         let (target, mut info, config) = self.target(&tokenizer, draft).await?;
         info.max_in_flight = self.max_in_flight;
         if let Some(most) = self.caps.max_context {
@@ -239,13 +239,13 @@ impl Serve {
             kv_memory: self.kv_memory,
         };
         let (config, engine) = if self.device == DeviceName::Cpu {
-            let model = self.pair.target()?;
+            let model = self.pair.target_with(tokenizer)?;
             (model.config().clone(), Engine::start_with(CpuTarget::from(model), settings)?)
         } else {
-            let model = self.pair.stored_target()?;
+            let model = self.pair.stored_target_with(tokenizer)?;
             (model.config.clone(), self.device.bring(model, self.kv_memory, settings)??)
         };
-        let engine = self.with_own_draft(engine.judging(self.guesses), draft, &config, settings)?;
+        let engine = self.with_own_draft(engine.judging(self.guesses), draft, settings)?;
         let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         let (context, longest) = (info.context_length, engine.longest_text() as u32);
         if longest < context {
@@ -256,18 +256,8 @@ impl Serve {
     }
 
     /// The target with the draft model beside it, if it is to draft.
-    fn with_own_draft(
-        &self,
-        target: Engine,
-        draft: Model,
-        config: &ModelConfig,
-        settings: EngineSettings,
-    ) -> Result<Engine, CommandError> {
+    fn with_own_draft(&self, target: Engine, draft: Model, settings: EngineSettings) -> Result<Engine, CommandError> {
         if self.own_draft == OwnDraftPolicy::Off {
-            return Ok(target);
-        }
-        if draft.config().vocab_size != config.vocab_size {
-            tracing::warn!("the server drafts nothing itself: the draft model has another vocabulary than the target");
             return Ok(target);
         }
         Ok(target.with_own_draft(Engine::start_with(CpuTarget::from(draft), settings)?, self.own_draft))

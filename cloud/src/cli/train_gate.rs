@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::output::{CommandError, print};
 use crate::{
-    pair::{self, PairPaths},
+    pair::PairPaths,
     training::{self, Progress, Report, Settings, roc::Rates},
 };
 
@@ -82,7 +82,7 @@ pub struct TrainGate {
 }
 
 impl TrainGate {
-    pub(super) fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
         // Before minutes of work, not after.
         let folder = self.out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
@@ -91,8 +91,9 @@ impl TrainGate {
             );
         }
         let prompts = self.prompts.as_deref().map(read_prompts).transpose()?;
-        let (draft, target, tokenizer) = (self.pair.draft()?, self.pair.target()?, self.pair.tokenizer()?);
-        pair::draft_info(&draft, &tokenizer)?;
+        self.pair.fetch().await?;
+        let tokenizer = self.pair.tokenizer()?;
+        let (draft, target) = (self.pair.draft_with(&tokenizer)?, self.pair.target_with(&tokenizer)?);
         let settings = Settings {
             texts: self.texts,
             length: self.length,

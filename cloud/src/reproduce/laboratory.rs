@@ -90,7 +90,8 @@ impl Laboratory {
     /// # Errors
     /// If the pair cannot be loaded.
     pub fn open(paths: &PairPaths, prompts: usize, say: fn(&str)) -> Result<Self, Failure> {
-        let (pair, target) = (Pair::open(paths)?, paths.target()?);
+        let pair = Pair::open(paths)?;
+        let target = paths.target_with(&pair.tokenizer)?;
         let (runtime, paths) = (Handle::current(), paths.clone());
         Ok(Self { pair, target, runtime, prompts, say, times: None, paths, kept: HashMap::new() })
     }

@@ -68,9 +68,10 @@ impl Pair {
     /// # Errors
     /// If a file is not what it should be, or the two do not belong together.
     pub fn open(paths: &PairPaths) -> Result<Self, Failure> {
-        let (draft, tokenizer) = (paths.draft()?, paths.tokenizer()?);
+        let tokenizer = paths.tokenizer()?;
+        let (draft, target) = (paths.draft_with(&tokenizer)?, paths.target_with(&tokenizer)?);
         let heads = paths.heads(&draft, &tokenizer)?.as_ref().map(pair::heads).transpose()?;
-        Ok(Self { heads, ..Self::of(draft, paths.target()?, tokenizer)? })
+        Ok(Self { heads, ..Self::of(draft, target, tokenizer)? })
     }
 
     /// The same of models that are loaded, without heads.

@@ -5,7 +5,8 @@ use crate::error::LoadError;
 /// The shape and constants of a model of the Llama architecture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
-    /// Number of token ids; a row of logits is this long.
+    /// Number of token ids; a row of logits is this long, whatever rows a file has beyond
+    /// ([`cut_vocabulary`](Self::cut_vocabulary)).
     pub vocab_size: usize,
     /// Width of the residual stream.
     pub hidden_size: usize,
@@ -89,6 +90,19 @@ impl ModelConfig {
     #[must_use]
     pub fn first_token(&self) -> Option<u32> {
         self.bos_token_id.filter(|_| self.adds_bos)
+    }
+
+    /// Leaves the first `tokens` ids of the vocabulary: those that a tokenizer has. Tables are padded to round numbers of
+    /// rows, and not alike in all sizes of a model; a row behind the last token is one that nobody ever wrote.
+    ///
+    /// # Errors
+    /// If there are fewer rows than that, or a special token is behind the last.
+    pub fn cut_vocabulary(&mut self, tokens: usize) -> Result<(), LoadError> {
+        if tokens > self.vocab_size {
+            return Err(invalid("vocab_size", self.vocab_size, "as many rows as the tokenizer has tokens"));
+        }
+        self.vocab_size = tokens;
+        self.validate()
     }
 
     /// Checks what the loaders cannot see from tensor shapes.

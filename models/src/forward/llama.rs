@@ -7,7 +7,7 @@ use super::{
     rope::{Angles, Rope},
 };
 use crate::{
-    error::ModelError,
+    error::{LoadError, ModelError},
     family::{
         config::ModelConfig,
         weights::{LayerWeights, ModelWeights},
@@ -36,6 +36,14 @@ impl Model {
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
+    }
+
+    /// [`ModelConfig::cut_vocabulary`]. Logits that are left keep their bits.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn cut_vocabulary(&mut self, tokens: usize) -> Result<(), LoadError> {
+        self.config.cut_vocabulary(tokens)
     }
 
     /// An empty cache for a sequence of this model.
@@ -73,6 +81,7 @@ impl Model {
             Ok(())
         })?;
         let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
+        scratch.cut_logits(vocab_size);
         let rows = LogitsRef::new(&scratch.logits, vocab_size, &scratch.final_hidden, hidden_size);
         Ok(BatchLogits { rows, ends: &scratch.ends })
     }
@@ -158,6 +167,18 @@ impl Scratch {
         self.normed.truncate(self.wanted.len() * width);
     }
 
+    /// Keeps only the first `width` logits of each wanted row.
+    fn cut_logits(&mut self, width: usize) {
+        let rows = self.wanted.len();
+        let computed = self.logits.len() / rows.max(1);
+        if computed > width {
+            for row in 0..rows {
+                self.logits.copy_within(row * computed..row * computed + width, row * width);
+            }
+            self.logits.truncate(rows * width);
+        }
+    }
+
     fn angles(&mut self, rope: &Rope) {
         rope.angles(self.spans.iter().map(|span| span.visible - 1), &mut self.angles);
     }
@@ -171,8 +192,8 @@ struct Pass<'p, 'b> {
 }
 
 impl Pass<'_, '_> {
-    /// Stages keys and values in the caches; leaves the wanted logits, `[wanted, vocab_size]`, and the normed hidden
-    /// states that the head makes them from, `[wanted, hidden_size]`.
+    /// Stages keys and values in the caches; leaves the wanted logits, `[wanted, rows of the head]`, and the normed
+    /// hidden states that the head makes them from, `[wanted, hidden_size]`.
     fn run(mut self) {
         let model = self.model;
         self.scratch.logits.clear();

@@ -43,6 +43,11 @@ impl Default for AcceptanceRate {
 }
 
 impl AcceptanceRate {
+    /// A rate from 0 to 1 that was measured otherwise.
+    pub fn of(rate: f64) -> Self {
+        Self(rate.clamp(0.0, 1.0))
+    }
+
     /// So many drafts were accepted one after the other, and perhaps one rejected behind them.
     pub fn observe(&mut self, accepted: usize, rejected: bool) {
         for outcome in core::iter::repeat_n(1.0, accepted).chain(rejected.then_some(0.0)) {

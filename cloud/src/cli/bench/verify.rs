@@ -63,8 +63,9 @@ const SESSION_ROWS: usize = 5;
 const COMPARED: usize = 160;
 
 impl Verify {
-    pub(super) fn run(self) -> Result<(), CommandError> {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
         self.device.check()?;
+        self.pair.fetch().await?;
         let models = match (self.models.as_slice(), &self.device) {
             ([], DeviceName::Cuda(_)) => {
                 vec![Choice::Pair, Choice::SmallBf16, Choice::SmallQ8, Choice::LargeBf16, Choice::LargeQ8]

@@ -1,0 +1,254 @@
+//! `outrider check`: whether two models make a pair, what they need, and what drafting gains.
+//!
+//! Both read a text, and at each of its tokens their distributions say how often drafts are accepted. With the times of
+//! a pass and of a draft, and a round trip, [`Conditions`] foretells what a session comes to: the same simulation by
+//! which sessions choose how to draft.
+
+use std::{
+    fs,
+    hint::black_box,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use clap::Args;
+use outrider_codec::frame::SamplingParameters;
+use outrider_models::{Chunk, KvCache, Model, Scratch};
+use outrider_speculation::{
+    judge::coupled::agreement,
+    policy::{
+        ahead::{Conditions, Plan},
+        goodput::AcceptanceRate,
+    },
+    sample,
+    session::options::numbers::{TEMPERATURE, TOP_P},
+};
+
+use self::report::{End, LONGEST, Measured, Prediction, Report, Tab, WORTH};
+use super::output::{CommandError, print};
+use crate::pair::{self, PairPaths};
+
+mod report;
+
+/// Tell whether a draft and a target make a pair, what they need, and at which round trips drafting pays
+///
+/// Nothing is served. Both models read a text, which shows how often drafts are accepted, and are timed on this
+/// machine; from that the speed of sessions is predicted, beside that of the server alone.
+#[derive(Debug, Args)]
+pub struct Check {
+    #[command(flatten)]
+    pair: PairPaths,
+    /// Text of the kind that is to be written; a tale if not given
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+    /// Tokens of it that are read
+    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(16..))]
+    tokens: u32,
+    #[arg(long, value_name = "T", help = TEMPERATURE.explanation, default_value_t = TEMPERATURE.default as f32)]
+    temperature: f32,
+    #[arg(long, value_name = "p", help = TOP_P.explanation, default_value_t = TOP_P.default as f32)]
+    top_p: f32,
+    /// Round trips to predict for, in milliseconds
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [2, 20, 50, 80, 150, 300])]
+    round_trips: Vec<u16>,
+    /// Milliseconds of a draft in the browser, which the page shows; as long as here if not given
+    #[arg(long, value_name = "MS")]
+    draft_ms: Option<f64>,
+    /// Milliseconds of a pass of the server; as long as here if not given
+    #[arg(long, value_name = "MS")]
+    pass_ms: Option<f64>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The text that is read if no other is given.
+const TALE: &str = include_str!("../reproduce/tale.txt");
+/// Of which something can be said.
+const LEAST_TOKENS: usize = 8;
+/// Tokens that a model reads at a time.
+const PIECE: usize = 32;
+/// Timed passes; the median counts.
+const REPEATS: usize = 9;
+/// Tokens of the texts whose speed is predicted.
+const SIMULATED: usize = 1024;
+
+impl Check {
+    pub(super) async fn run(mut self) -> Result<(), CommandError> {
+        outrider_models::check_instruction_set()?;
+        self.pair.fetch().await?;
+        let report = self.report()?;
+        print(&if self.json { format!("{}\n", serde_json::to_string(&report)?) } else { report.to_string() });
+        Ok(())
+    }
+
+    fn report(&self) -> Result<Report, CommandError> {
+        let tokenizer = self.pair.tokenizer()?;
+        let (mut draft, mut target) = (self.pair.draft()?, self.pair.target()?);
+        let PairPaths { draft: draft_path, target: target_path, .. } = &self.pair;
+        let ends = (
+            End::new(
+                pair::name(draft_path.as_deref(), "outrider-draft"),
+                &draft,
+                match draft_path {
+                    Some(path) => weight_bytes(path)?,
+                    None => self.pair.draft_gguf()?.len() as u64,
+                },
+            ),
+            End::new(
+                pair::name(target_path.as_deref(), "outrider-target"),
+                &target,
+                match target_path {
+                    Some(path) => weight_bytes(path)?,
+                    None => self.pair.target_gguf()?.len() as u64,
+                },
+            ),
+        );
+        for model in [&mut draft, &mut target] {
+            model.cut_vocabulary(tokenizer.vocab_size())?;
+        }
+        // What sessions ask of each.
+        pair::draft_info(&draft, &tokenizer)?;
+        pair::target_info(&target, &tokenizer, 1)?;
+        let context = draft.config().context_length.min(target.config().context_length);
+
+        let text = match &self.text {
+            Some(path) => {
+                fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?
+            }
+            None => TALE.to_owned(),
+        };
+        let mut tokens = tokenizer.encode_prompt(draft.config().first_token(), text.trim())?;
+        tokens.truncate((self.tokens as usize).min(context - 1));
+        if tokens.len() < LEAST_TOKENS {
+            return Err(format!(
+                "the text has {} tokens: {LEAST_TOKENS} are the least that say anything",
+                tokens.len()
+            )
+            .into());
+        }
+        let sampling = SamplingParameters { temperature: self.temperature, top_k: 0, top_p: self.top_p };
+        let (mut reader, mut judge) = (Reader::new(&draft), Reader::new(&target));
+        let acceptance = acceptance(&mut reader, &mut judge, &tokens, &sampling)?;
+        let (draft_here, pass_here) = (reader.time_of_a_token()?, judge.time_of_a_token()?);
+        let measured = Measured {
+            threads: outrider_models::threads::count(),
+            instruction_set: outrider_models::instruction_set(),
+            draft_ms: draft_here * 1e3,
+            pass_ms: pass_here * 1e3,
+            acceptance_rate: acceptance,
+            tokens: tokens.len(),
+            temperature: self.temperature,
+            top_p: self.top_p,
+        };
+        let conditions = |round_trip_ms: u16| Conditions {
+            pass: self.pass_ms.map_or(pass_here, |ms| ms / 1e3),
+            draft: self.draft_ms.map_or(draft_here, |ms| ms / 1e3),
+            round_trip: f64::from(round_trip_ms) / 1e3,
+            acceptance: AcceptanceRate::of(acceptance),
+        };
+        Ok(Report {
+            tab: Tab::new(&ends.0, context, self.pair.draft.as_deref().is_none_or(is_gguf)),
+            draft: ends.0,
+            target: ends.1,
+            tokens: tokenizer.vocab_size(),
+            measured,
+            draft_ms: conditions(0).draft * 1e3,
+            pass_ms: conditions(0).pass * 1e3,
+            predictions: self.round_trips.iter().map(|&ms| predict(ms, &conditions(ms))).collect(),
+            worth_up_to_ms: (0..=LONGEST).take_while(|&ms| predict(ms, &conditions(ms)).speedup >= WORTH).last(),
+        })
+    }
+}
+
+/// A model with what it has read.
+struct Reader<'m> {
+    model: &'m Model,
+    cache: KvCache,
+    scratch: Scratch,
+}
+
+impl<'m> Reader<'m> {
+    fn new(model: &'m Model) -> Self {
+        Self { model, cache: model.new_cache(), scratch: Scratch::default() }
+    }
+
+    /// The distribution after each of these tokens.
+    fn read(&mut self, tokens: &[u32], sampling: &SamplingParameters) -> Result<Vec<Vec<f64>>, CommandError> {
+        let positions: Vec<usize> = (0..tokens.len()).collect();
+        let chunk = Chunk { cache: &mut self.cache, tokens, positions: &positions };
+        let logits = self.model.forward_with(&mut [chunk], &mut self.scratch)?;
+        let rows = logits.chunk(0);
+        rows.iter().map(|row| Ok(sample::transform(row, sampling)?)).collect()
+    }
+
+    /// Seconds of a pass that reads one token and gives the logits after it: the median of some.
+    fn time_of_a_token(&mut self) -> Result<f64, CommandError> {
+        let held = self.cache.len();
+        let mut times = Vec::new();
+        // The first one is not like the others.
+        for _ in 0..=REPEATS {
+            self.cache.truncate(held);
+            let chunk = Chunk { cache: &mut self.cache, tokens: &[0], positions: &[0] };
+            let began = Instant::now();
+            black_box(self.model.forward_with(&mut [chunk], &mut self.scratch)?.len());
+            times.push(began.elapsed().as_secs_f64());
+        }
+        times.remove(0);
+        times.sort_by(f64::total_cmp);
+        Ok(times[times.len() / 2])
+    }
+}
+
+/// The share of drafts that are accepted: how often both ends choose the same token with the same noise, in the mean
+/// over the text.
+fn acceptance(
+    draft: &mut Reader<'_>,
+    target: &mut Reader<'_>,
+    tokens: &[u32],
+    sampling: &SamplingParameters,
+) -> Result<f64, CommandError> {
+    let mut agreed = 0.0;
+    for piece in tokens.chunks(PIECE) {
+        let (q, p) = (draft.read(piece, sampling)?, target.read(piece, sampling)?);
+        agreed += q.iter().zip(&p).map(|(q, p)| agreement(q, p)).sum::<f64>();
+    }
+    Ok(agreed / tokens.len() as f64)
+}
+
+/// The fastest way to write over a link, as sessions find it.
+fn predict(round_trip_ms: u16, conditions: &Conditions) -> Prediction {
+    let (patient, rounds) = (conditions.patient().0, conditions.rounds().0);
+    let ways = [("guesses, nobody waits", Plan::AT_ONCE), ("guesses, passes wait", patient), ("in turn", rounds)];
+    let fastest = ways
+        .map(|(way, plan)| (way, plan, conditions.speed(plan, SIMULATED)))
+        .into_iter()
+        .reduce(|best, next| if next.2 > best.2 { next } else { best });
+    let (way, plan, speedup) = fastest.unwrap_or(("alone", Plan::AT_ONCE, 1.0));
+    Prediction {
+        round_trip_ms,
+        tokens_per_second: speedup / conditions.pass,
+        speedup,
+        way: if plan.group == 1 { way.to_owned() } else { format!("{way}, groups of {}", plan.group) },
+    }
+}
+
+/// Bytes of a model's weights in its files.
+fn weight_bytes(path: &Path) -> Result<u64, CommandError> {
+    if !path.is_dir() {
+        return Ok(fs::metadata(path)?.len());
+    }
+    let mut bytes = 0;
+    for entry in fs::read_dir(path)? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|extension| extension == "safetensors") {
+            // Through links, as the hub's cache has them.
+            bytes += fs::metadata(file)?.len();
+        }
+    }
+    Ok(bytes)
+}
+
+fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gguf")
+}

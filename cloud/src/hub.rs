@@ -1,0 +1,361 @@
+//! Models by their names on Hugging Face's hub: `hf:owner/name`, or `hf:owner/name:file`.
+//!
+//! Files are kept in the cache that Hugging Face's own tools use (`$HF_HOME/hub`), so that what one of them has
+//! downloaded no other downloads again; a download that was cut off is resumed. The environment says the rest, as it
+//! does for those tools: `HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
+
+use std::{
+    env, fs,
+    io::{IsTerminal, stderr},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use hf_hub::{
+    Cache, Repo,
+    api::{
+        RepoInfo,
+        tokio::{Api, ApiBuilder, ApiError, ApiRepo},
+    },
+};
+use reqwest::StatusCode;
+
+/// What a path begins with that is a name on the hub.
+pub const PREFIX: &str = "hf:";
+
+/// Bytes after which a download that is cut off is resumed.
+const CHUNK_BYTES: usize = 8 << 20;
+
+/// What is said beside the weights of a checkpoint. All but the first may be absent.
+const BESIDE: [&str; 7] = [
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "special_tokens_map.json",
+    "model.safetensors.index.json",
+];
+
+/// A model's name on the hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubName {
+    /// `owner/name`.
+    repository: String,
+    /// One of its files; without it, the checkpoint or the only GGUF file.
+    file: Option<String>,
+}
+
+/// Why a model of the hub cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    /// The name is none.
+    #[error("{name:?} names no model of the hub: write hf:OWNER/NAME, or hf:OWNER/NAME:FILE for one of its files")]
+    Name {
+        /// What was given.
+        name: String,
+    },
+    /// There is no such repository that this token may see.
+    #[error(
+        "there is no model {repository} at {endpoint}; if it is private, set HF_TOKEN to a token of somebody who may read it"
+    )]
+    NoRepository {
+        /// Which.
+        repository: String,
+        /// Where it was looked for.
+        endpoint: String,
+    },
+    /// Its owner lets in whom they know.
+    #[error(
+        "the model {repository} is gated: accept its terms at {endpoint}/{repository}, then set HF_TOKEN to a token of yours"
+    )]
+    Gated {
+        /// Which.
+        repository: String,
+        /// Where it is.
+        endpoint: String,
+    },
+    /// There is a choice.
+    #[error("the model {repository} has several GGUF files: name one, as hf:{repository}:{}", .files.join(", or :"))]
+    Choice {
+        /// Which.
+        repository: String,
+        /// The files.
+        files: Vec<String>,
+    },
+    /// Nothing in it can be read.
+    #[error(
+        "the model {repository} has {} that can be read: wanted is model.safetensors, in one file or several, or GGUF",
+        what(.file.as_deref())
+    )]
+    NoFile {
+        /// Which.
+        repository: String,
+        /// The file that was asked for.
+        file: Option<String>,
+    },
+    /// It is not in the cache, and nobody may be asked.
+    #[error("the model {repository} is not in the cache {cache}, and HF_HUB_OFFLINE forbids to download it")]
+    Offline {
+        /// Which.
+        repository: String,
+        /// Where it was looked for.
+        cache: String,
+    },
+    /// A request failed.
+    #[error("the model {repository} cannot be downloaded from {endpoint}: {error}")]
+    Failed {
+        /// Which.
+        repository: String,
+        /// Where from.
+        endpoint: String,
+        /// Why not.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+fn what(file: Option<&str>) -> String {
+    file.map_or_else(|| "no file".to_owned(), |file| format!("no file {file}"))
+}
+
+impl FromStr for HubName {
+    type Err = HubError;
+
+    /// Of what stands behind `hf:`.
+    fn from_str(name: &str) -> Result<Self, HubError> {
+        let (repository, file) = match name.split_once(':') {
+            Some((repository, file)) => (repository, Some(file)),
+            None => (name, None),
+        };
+        let is_plain = |part: &str| {
+            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            !part.is_empty() && !part.starts_with('.') && part.bytes().all(is_known)
+        };
+        let is_sound = repository.split('/').count() == 2
+            && repository.split('/').all(is_plain)
+            && file.is_none_or(|file| file.split('/').all(is_plain));
+        match is_sound {
+            true => Ok(Self { repository: repository.to_owned(), file: file.map(str::to_owned) }),
+            false => Err(HubError::Name { name: format!("{PREFIX}{name}") }),
+        }
+    }
+}
+
+impl HubName {
+    /// The name that a path is, if it is one.
+    ///
+    /// # Errors
+    /// If it begins as one and is none.
+    pub fn of(path: &Path) -> Result<Option<Self>, HubError> {
+        path.to_str().and_then(|path| path.strip_prefix(PREFIX)).map(str::parse).transpose()
+    }
+
+    /// Where the model is in the cache: a folder, or a file. What is not there is downloaded.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    pub async fn fetch(&self) -> Result<PathBuf, HubError> {
+        let cache = Cache::from_env();
+        let folder = cache.path().display().to_string();
+        let cached = self.cached(&cache);
+        if is_offline() {
+            return cached.ok_or(HubError::Offline { repository: self.repository.clone(), cache: folder });
+        }
+        // A file that was named and is there needs nobody's answer.
+        if let Some(path) = &cached
+            && self.file.as_deref().is_some_and(is_gguf)
+        {
+            return Ok(path.clone());
+        }
+        let api = api(cache).map_err(|error| self.failed(error))?;
+        let repository = api.repo(self.repo());
+        let names = match self.listed(&repository).await {
+            Ok(names) => names,
+            Err(HubError::Failed { error, .. }) if cached.is_some() => {
+                tracing::warn!(repository = self.repository, %error, "the hub does not answer: the cache is taken");
+                return cached.ok_or_else(|| self.failed(error));
+            }
+            Err(error) => return Err(error),
+        };
+        let wanted = self.wanted(&names)?;
+        let mut last = PathBuf::new();
+        for file in &wanted {
+            last = repository.get(file).await.map_err(|error| self.refused(error))?;
+        }
+        Ok(self.opened(last))
+    }
+
+    fn repo(&self) -> Repo {
+        Repo::model(self.repository.clone())
+    }
+
+    /// The model in the cache, if it is there as it was last seen.
+    fn cached(&self, cache: &Cache) -> Option<PathBuf> {
+        let folder = cache.path().join(self.repo().folder_name());
+        let commit = fs::read_to_string(folder.join("refs").join("main")).ok()?;
+        let snapshot = folder.join("snapshots").join(commit.trim());
+        let names: Vec<String> = match &self.file {
+            Some(file) => snapshot.join(file).exists().then(|| file.clone()).into_iter().collect(),
+            None => Vec::new(),
+        };
+        let entries = fs::read_dir(&snapshot).ok()?.flatten();
+        let names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).chain(names).collect();
+        Some(self.opened(snapshot.join(self.wanted(&names).ok()?.last()?)))
+    }
+
+    /// The files of the repository.
+    async fn listed(&self, repository: &ApiRepo) -> Result<Vec<String>, HubError> {
+        let response = repository.info_request().send().await.map_err(|error| self.failed(error))?;
+        match response.status() {
+            StatusCode::FORBIDDEN => return Err(self.gated()),
+            // The hub does not tell strangers what there is.
+            StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => {
+                let (repository, endpoint) = (self.repository.clone(), endpoint());
+                return Err(HubError::NoRepository { repository, endpoint });
+            }
+            _ => {}
+        }
+        let response = response.error_for_status().map_err(|error| self.failed(error))?;
+        let info: RepoInfo = response.json().await.map_err(|error| self.failed(error))?;
+        Ok(info.siblings.into_iter().map(|file| file.rfilename).collect())
+    }
+
+    /// The files of a repository that make the model, the one that says where it is last.
+    fn wanted(&self, names: &[String]) -> Result<Vec<String>, HubError> {
+        let repository = || self.repository.clone();
+        let has = |name: &str| names.iter().any(|found| found == name);
+        let ending = |end: &'static str| names.iter().filter(move |name| name.ends_with(end)).cloned();
+        let weights: Vec<String> = match &self.file {
+            Some(file) if has(file) => vec![file.clone()],
+            Some(file) => return Err(HubError::NoFile { repository: repository(), file: Some(file.clone()) }),
+            None if has("model.safetensors") => vec!["model.safetensors".to_owned()],
+            None => {
+                let shards = ending(".safetensors").filter(|name| name.starts_with("model-"));
+                shards.collect()
+            }
+        };
+        if weights.is_empty() {
+            let mut files: Vec<String> = ending(".gguf").collect();
+            files.sort();
+            return match files.len() {
+                0 => Err(HubError::NoFile { repository: repository(), file: None }),
+                1 => Ok(files),
+                _ => Err(HubError::Choice { repository: repository(), files }),
+            };
+        }
+        if weights.iter().all(|file| is_gguf(file)) {
+            return Ok(weights);
+        }
+        let beside = BESIDE.iter().filter(|&&name| has(name)).map(|&name| name.to_owned());
+        Ok(beside.chain(weights).collect())
+    }
+
+    /// What is opened of a model whose last file is here: that file, or the checkpoint that it is part of.
+    fn opened(&self, last: PathBuf) -> PathBuf {
+        let is_whole = self.file.is_some() || last.extension().is_some_and(|extension| extension == "gguf");
+        if is_whole { last } else { last.parent().map(Path::to_owned).unwrap_or(last) }
+    }
+
+    /// What a download's failure means.
+    fn refused(&self, error: ApiError) -> HubError {
+        let status = match &error {
+            ApiError::RequestError(error) => error.status(),
+            _ => None,
+        };
+        match status {
+            Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => self.gated(),
+            _ => self.failed(error),
+        }
+    }
+
+    fn gated(&self) -> HubError {
+        HubError::Gated { repository: self.repository.clone(), endpoint: endpoint() }
+    }
+
+    fn failed(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> HubError {
+        HubError::Failed { repository: self.repository.clone(), endpoint: endpoint(), error: error.into() }
+    }
+}
+
+/// What a model in the cache is called: as its repository. `None` for folders elsewhere.
+pub fn name_of_snapshot(folder: &Path) -> Option<String> {
+    let snapshots = folder.parent()?;
+    let repository = snapshots.parent()?.file_name()?.to_str()?.strip_prefix("models--")?;
+    let name = repository.rsplit("--").next()?;
+    (snapshots.file_name()? == "snapshots").then(|| name.to_owned())
+}
+
+fn is_gguf(file: &str) -> bool {
+    file.ends_with(".gguf")
+}
+
+fn api(cache: Cache) -> Result<Api, ApiError> {
+    let token = env::var("HF_TOKEN").ok().filter(|token| !token.is_empty()).or_else(|| cache.token());
+    ApiBuilder::from_cache(cache)
+        .with_endpoint(endpoint())
+        .with_token(token)
+        .with_chunk_size(Some(CHUNK_BYTES))
+        .with_progress(stderr().is_terminal())
+        .build()
+}
+
+/// Where the hub is.
+fn endpoint() -> String {
+    let given = env::var("HF_ENDPOINT").ok().filter(|endpoint| !endpoint.is_empty());
+    given.map_or_else(|| "https://huggingface.co".to_owned(), |endpoint| endpoint.trim_end_matches('/').to_owned())
+}
+
+/// Whether nobody may be asked, as Hugging Face's tools read it.
+fn is_offline() -> bool {
+    let set = env::var("HF_HUB_OFFLINE").unwrap_or_default().to_ascii_uppercase();
+    ["1", "ON", "YES", "TRUE"].contains(&&*set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(name: &str, files: &[&str]) -> Result<Vec<String>, HubError> {
+        let files: Vec<String> = files.iter().map(|&file| file.to_owned()).collect();
+        name.parse::<HubName>().unwrap().wanted(&files)
+    }
+
+    #[test]
+    fn names_are_an_owner_a_name_and_perhaps_a_file() {
+        let name = HubName::of(Path::new("hf:Qwen/Qwen2.5-0.5B:folder/a_b-c.gguf")).unwrap().unwrap();
+        assert_eq!((&*name.repository, name.file.as_deref()), ("Qwen/Qwen2.5-0.5B", Some("folder/a_b-c.gguf")));
+        assert_eq!(HubName::of(Path::new("models/draft.gguf")).unwrap(), None);
+        for wrong in ["", "gpt2", "a/b/c", "a/..", "../b", "a/b:", "a/b:../c", "a/b:/etc/passwd", "a /b", "a/b?c"] {
+            let error = HubName::of(Path::new(&format!("hf:{wrong}"))).unwrap_err();
+            assert!(error.to_string().contains("hf:OWNER/NAME"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_repository_gives_its_checkpoint_or_its_only_file() {
+        let beside = ["README.md", "config.json", "tokenizer.json", "model.safetensors.index.json"];
+        let files = |more: &[&'static str]| [&beside[..], more].concat();
+        let of = |more: &[&'static str]| wanted("a/b", &files(more)).unwrap();
+        let known = &beside[1..];
+        assert_eq!(of(&["model.safetensors", "b.gguf"]), [known, &["model.safetensors"]].concat());
+        let shards = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
+        assert_eq!(of(&[shards[0], shards[1], "consolidated.safetensors"]), [known, &shards].concat());
+        assert_eq!(of(&["b-q8_0.gguf", "pytorch_model.bin"]), ["b-q8_0.gguf"]);
+        assert_eq!(wanted("a/b:y.gguf", &["x.gguf", "y.gguf"]).unwrap(), ["y.gguf"]);
+        let error = wanted("a/b", &["y.gguf", "x.gguf"]).unwrap_err().to_string();
+        assert!(error.ends_with("name one, as hf:a/b:x.gguf, or :y.gguf"), "{error}");
+        let error = wanted("a/b:z.gguf", &["x.gguf"]).unwrap_err().to_string();
+        assert!(error.contains("a/b has no file z.gguf that can be read"), "{error}");
+        let error = wanted("a/b", &["pytorch_model.bin"]).unwrap_err().to_string();
+        assert!(error.contains("a/b has no file that can be read"), "{error}");
+    }
+
+    #[test]
+    fn a_snapshot_is_called_as_its_repository() {
+        let of = |path: &str| name_of_snapshot(Path::new(path));
+        assert_eq!(of("/hub/models--Qwen--Qwen2.5-0.5B/snapshots/0123abcd").as_deref(), Some("Qwen2.5-0.5B"));
+        assert_eq!(of("/models/Qwen2.5-0.5B"), None);
+        assert_eq!(of("model"), None);
+    }
+}
