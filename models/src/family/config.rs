@@ -92,8 +92,8 @@ impl ModelConfig {
         self.bos_token_id.filter(|_| self.adds_bos)
     }
 
-    /// Leaves the first `tokens` ids of the vocabulary: those that a tokenizer has. Tables are padded to round numbers of
-    /// rows, and not alike in all sizes of a model; a row behind the last token is one that nobody ever wrote.
+    /// Leaves the first `tokens` ids of the vocabulary: those that a tokenizer has. Tables are padded to round numbers
+    /// of rows, and not alike in all sizes of a model; a row behind the last token is one that nobody ever wrote.
     ///
     /// # Errors
     /// If there are fewer rows than that, or a special token is behind the last.
