@@ -63,13 +63,14 @@ impl Way {
 /// What is told of the measurements: on cores apart, with a draft of a real size, and on shared cores.
 pub fn report(apart: &Value, real_draft: &Value, shared: &Value) -> Result<String, Failure> {
     let mut text = String::from(
-        "Drafting ahead of a text that the server writes; the page drafts in Chromium, the link is emulated. The server is \
-         held to one core and the browser to another, as if they were two machines. Targets of 135M and 1.1B are the \
-         built-in one grown: they cost what such models do and write the small one's text, with its acceptance rate. \
-         Every way wrote the same text. Tokens/s: median and range over 3 to 12 texts of 64 tokens, taken in turns; of \
-         the other ways how many times faster than the server alone over the same link, with its standard error. Plans: what `ahead` chooses among, each for a \
-         whole text. A way that waits and took twice as long as the server alone is tried once over each longer round \
-         trip, and not over slower rates.\n",
+        "Drafting ahead of a text that the server writes; the page drafts in Chromium, the link is emulated. The \
+         server is held to one core and the browser to another, as if they were two machines. Targets of 135M and \
+         1.1B are the built-in one grown: they cost what such models do and write the small one's text, with its \
+         acceptance rate. Every way wrote the same text. Tokens/s: median and range over 3 to 12 texts of 64 \
+         tokens, taken in turns; of the other ways how many times faster than the server alone over the same link, \
+         with its standard error. Plans: what `ahead` chooses among, each for a whole text. A way that waits and \
+         took twice as long as the server alone is tried once over each longer round trip, and not over slower \
+         rates.\n",
     );
     for target in array(&apart["targets"]) {
         table(&mut text, target)?;
