@@ -26,13 +26,13 @@ test('a conversation goes on where it was, and what was read is not read again',
   await prompt.fill(story);
   const before = await tokensRead(ownServer.url);
   await demo.run();
-  await expect(page.locator('#output')).toContainText('You: Once upon a time');
+  await expect(page.locator('#output')).toContainText(/You: Once upon a time[^]*Model:\s+\S/);
   await expect(prompt).toHaveValue('');
   const first = (await tokensRead(ownServer.url)) - before;
 
   await prompt.fill('And then?');
   await demo.run();
-  await expect(page.locator('#output')).toContainText(/You: And then\?\s+Model: \S/);
+  await expect(page.locator('#output')).toContainText(/You: And then\?\s+Model:\s+\S/);
   const second = (await tokensRead(ownServer.url)) - before - first;
   expect(second).toBeLessThan(first / 2);
 
