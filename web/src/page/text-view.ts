@@ -46,6 +46,8 @@ export class TextView {
     this.#tallies = { ...noTallies };
     this.#text = make('p', { class: 'text' }, make('span', { class: 'given', title: 'the prompt' }, prompt));
     this.#output.replaceChildren(this.#text);
+    // Of a long conversation what comes now is wanted.
+    this.#output.scrollTop = this.#output.scrollHeight;
     this.#output.setAttribute('aria-busy', 'true');
     this.#strip.replaceChildren();
     for (const count of this.#counts.values()) count.textContent = '';
