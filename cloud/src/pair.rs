@@ -26,6 +26,7 @@ const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 
 /// Files in place of those in the binary. Draft and target must share the tokenizer.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[allow(rustdoc::broken_intra_doc_links, reason = "users read it: what stands in brackets may be left out")]
 pub struct PairPaths {
     /// Draft model: a GGUF file, hf:OWNER/NAME[:FILE] on Hugging Face's hub, or (for `generate` only) a folder with
     /// config.json and model.safetensors

@@ -42,6 +42,8 @@ Usage: cargo xtask <command>
       capacity [quick] how many sessions one core of a 1.1B target serves, alone, drafting itself and with guesses;
                        half an hour
       codec            bits and time per token of the codes, here and in Chromium
+      dssd [quick]     DSSD's Tables 2 and 3 with Chromium at the edge and models that cost what 135M and 1.1B do; a
+                       quarter of an hour, 1.3 GB of disk
       edge [quick]     decoding in Chromium beside wllama's and candle's, on random weights in the shapes of drafts,
                        which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
       link [quick]     the page against the server alone in Chromium, over emulated rates and round trips, with targets
