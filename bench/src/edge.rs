@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     passes::Failure,
-    shapes::{self, LLAMA_68M, QWEN, SMOLLM2, STORIES, Shape},
+    shapes::{self, LLAMA_68M, QWEN, SMOLLM2, STORIES, Shape, Storage},
 };
 
 /// What people draft with.
@@ -39,7 +39,7 @@ fn prepare(folder: &Path, shapes: &[Shape]) -> Result<(), Failure> {
     let shapes = shapes::chosen(shapes)?;
     let mut models = vec![pair()?];
     for shape in shapes {
-        for format in [ElementType::Q8_0, ElementType::Q4_0] {
+        for format in [Storage::All(ElementType::Q8_0), Storage::All(ElementType::Q4_0), Storage::Q4KM] {
             let path = shape.write(format, &folder.join("models"))?;
             models.push(model(shape.name, format.name(), &path, shape.streamed(format), shapes::CONTEXT)?);
         }

@@ -16,6 +16,7 @@ mod measure;
 mod native;
 mod passes;
 mod path;
+mod published;
 mod report;
 mod rules;
 mod samples;
@@ -41,6 +42,7 @@ fn main() -> Result<(), Failure> {
         "grow" => grow::run(arguments),
         "link" => link::run(arguments),
         "native" => native::run(arguments),
+        "published" => published::run(arguments),
         "rules" => rules::run(arguments),
         "sampling" => sampling::run(arguments),
         "schemes" => schemes::run(arguments),

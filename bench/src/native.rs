@@ -29,7 +29,7 @@ use crate::{
         report::{ENGINES, Measured, PASSES, Report},
     },
     passes::Failure,
-    shapes::{self, SMOLLM2, Shape, TINYLLAMA},
+    shapes::{self, SMOLLM2, Shape, Storage, TINYLLAMA},
 };
 
 const THREADS: [usize; 2] = [1, 2];
@@ -67,7 +67,9 @@ impl Bench {
         let shapes = shapes::chosen(if self.quick { &[SMOLLM2] } else { &[SMOLLM2, TINYLLAMA] })?;
         let mut report = Report::new();
         for shape in shapes {
-            for format in [ElementType::Q8_0, ElementType::Q4_0] {
+            for format in
+                [Storage::All(ElementType::Q8_0), Storage::All(ElementType::Q4_0), Storage::Q4KM, Storage::Q5KM]
+            {
                 let model = shape.write(format, &self.folder.join("models"))?;
                 for threads in THREADS {
                     println!("{} {}, {threads} threads", shape.name, format.name());
@@ -79,7 +81,7 @@ impl Bench {
     }
 
     /// Loads the model in every engine, which then take turns.
-    fn measure(&self, shape: &Shape, format: ElementType, model: &Path, threads: usize) -> Result<Measured, Failure> {
+    fn measure(&self, shape: &Shape, format: Storage, model: &Path, threads: usize) -> Result<Measured, Failure> {
         let mut measured = Measured::new(shape, format, threads);
         let mut engines = Vec::new();
         for name in ENGINES {
@@ -88,7 +90,7 @@ impl Bench {
         for round in 0..if self.quick { QUICK_ROUNDS } else { ROUNDS } {
             measured.bandwidth.push(self.bandwidth.measure(threads));
             for (pass, times) in PASSES.into_iter().zip(&mut measured.times) {
-                let work = shape.streamed(ElementType::F32) / 4 * pass.rows as u64;
+                let work = shape.multiplications() * pass.rows as u64;
                 let turn = (TURN * threads as u64 / work).clamp(1, MOST_TIMES);
                 // A prompt takes as long as all else together.
                 if pass.cached == 0 && round % 2 == 1 {

@@ -17,8 +17,66 @@ use crate::gguf_writer::{self, Metadata, Tensor};
 pub const CONTEXT: u32 = 2048;
 /// Unknown, beginning and end of text, before the 256 bytes.
 const SPECIAL_TOKENS: [&str; 3] = ["<unk>", "<s>", "</s>"];
-/// Bytes that are drawn at a time; whole blocks of every format.
-const DRAW: usize = 32 * 18 * 17 * 210;
+/// Bytes that are drawn at a time, at most.
+const DRAW: usize = 2 << 20;
+
+/// How the matrices of a file are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// All alike.
+    All(ElementType),
+    /// llama.cpp's mixture of this name: Q4_K, with Q6_K for the head and where it matters most; rows that are no whole
+    /// blocks of 256 in Q5_0 and Q8_0.
+    Q4KM,
+    /// The same with Q5_K for Q4_K and Q5_1 for Q5_0.
+    Q5KM,
+}
+
+impl Storage {
+    /// What files and tables call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All(element) => element.name(),
+            Self::Q4KM => "Q4_K_M",
+            Self::Q5KM => "Q5_K_M",
+        }
+    }
+
+    /// The type of a matrix with rows of `inputs`. `matters` says where a mixture takes six bits.
+    pub fn element(self, inputs: u64, matters: bool) -> ElementType {
+        let whole = inputs.is_multiple_of(256);
+        match self {
+            Self::All(element) => element,
+            Self::Q4KM | Self::Q5KM if matters => {
+                if whole {
+                    ElementType::Q6_K
+                } else {
+                    ElementType::Q8_0
+                }
+            }
+            Self::Q4KM => {
+                if whole {
+                    ElementType::Q4_K
+                } else {
+                    ElementType::Q5_0
+                }
+            }
+            Self::Q5KM => {
+                if whole {
+                    ElementType::Q5_K
+                } else {
+                    ElementType::Q5_1
+                }
+            }
+        }
+    }
+}
+
+/// Whether a mixture takes six bits for values and for what leads back from the feed-forward part of this layer.
+pub fn takes_more_bits(layer: u64, layers: u64) -> bool {
+    let eighth = layers / 8;
+    layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2
+}
 
 /// A shape of the Llama architecture.
 #[derive(Debug, Clone, Copy)]
@@ -74,9 +132,9 @@ const fn shape(
 
 impl Shape {
     /// The file of this shape in `folder`, written if it is not there.
-    pub fn write(&self, element: ElementType, folder: &Path) -> io::Result<PathBuf> {
-        let path = folder.join(format!("{}-{}.gguf", self.name, element.name()));
-        let (metadata, tensors) = (self.metadata(), self.tensors(element));
+    pub fn write(&self, storage: Storage, folder: &Path) -> io::Result<PathBuf> {
+        let path = folder.join(format!("{}-{}.gguf", self.name, storage.name()));
+        let (metadata, tensors) = (self.metadata(), self.tensors(storage));
         let size = gguf_writer::file_size(&metadata, &tensors);
         if fs::metadata(&path).is_ok_and(|found| found.len() == size) {
             return Ok(path);
@@ -85,57 +143,68 @@ impl Shape {
         // Under its name only when it is whole.
         let unfinished = path.with_extension("part");
         let mut out = BufWriter::new(File::create(&unfinished)?);
-        let mut random = RandomWeights::new(element, size).ok_or(io::ErrorKind::Unsupported)?;
-        gguf_writer::write(&mut out, &metadata, &tensors, |tensor, out| fill(&mut random, tensor, out))?;
+        let mut seed = size;
+        gguf_writer::write(&mut out, &metadata, &tensors, |tensor, out| {
+            seed += 1;
+            fill(seed, tensor, out)
+        })?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         fs::rename(unfinished, &path)?;
         Ok(path)
     }
 
-    /// Whether rows are whole blocks of `element`.
-    pub fn has(&self, element: ElementType) -> bool {
-        let elements = element.block_len() as u64;
-        self.hidden.is_multiple_of(elements) && self.feed_forward.is_multiple_of(elements)
-    }
-
     /// Bytes of weights that a pass reads at least: all but an embedding table that is not the head, of which a pass
     /// reads a few rows.
-    pub fn streamed(&self, element: ElementType) -> u64 {
-        let read = |tensor: &&Tensor| self.tied || tensor.name != "token_embd.weight";
-        self.tensors(element).iter().filter(read).map(Tensor::bytes).sum()
+    pub fn streamed(&self, storage: Storage) -> u64 {
+        self.read(storage).iter().map(Tensor::bytes).sum()
+    }
+
+    /// Multiplications for one token, attention apart.
+    pub fn multiplications(&self) -> u64 {
+        self.read(Storage::All(ElementType::F32)).iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum()
+    }
+
+    fn read(&self, storage: Storage) -> Vec<Tensor> {
+        let mut tensors = self.tensors(storage);
+        tensors.retain(|tensor| self.tied || tensor.name != "token_embd.weight");
+        tensors
     }
 
     /// Bytes of the file.
-    pub fn file_bytes(&self, element: ElementType) -> u64 {
-        gguf_writer::file_size(&self.metadata(), &self.tensors(element))
+    pub fn file_bytes(&self, storage: Storage) -> u64 {
+        gguf_writer::file_size(&self.metadata(), &self.tensors(storage))
     }
 
     fn head_dim(&self) -> u64 {
         self.hidden / self.heads
     }
 
-    fn tensors(&self, element: ElementType) -> Vec<Tensor> {
-        let matrix = |name: String, outputs, inputs| Tensor { name, shape: vec![outputs, inputs], element };
+    fn tensors(&self, storage: Storage) -> Vec<Tensor> {
+        let typed = |name: String, outputs, inputs, matters| {
+            let element = storage.element(inputs, matters);
+            Tensor { name, shape: vec![outputs, inputs], element }
+        };
+        let matrix = |name: String, outputs, inputs| typed(name, outputs, inputs, false);
         let norm = |name: String| Tensor { name, shape: vec![self.hidden], element: ElementType::F32 };
-        let mut tensors = vec![matrix("token_embd.weight".to_owned(), self.vocabulary, self.hidden)];
+        let mut tensors = vec![typed("token_embd.weight".to_owned(), self.vocabulary, self.hidden, self.tied)];
         for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            let kv = self.kv_heads * self.head_dim();
+            let (kv, more) = (self.kv_heads * self.head_dim(), takes_more_bits(layer, self.layers));
             tensors.extend([
                 norm(name("attn_norm")),
                 matrix(name("attn_q"), self.hidden, self.hidden),
                 matrix(name("attn_k"), kv, self.hidden),
-                matrix(name("attn_v"), kv, self.hidden),
+                typed(name("attn_v"), kv, self.hidden, more),
                 matrix(name("attn_output"), self.hidden, self.hidden),
                 norm(name("ffn_norm")),
                 matrix(name("ffn_gate"), self.feed_forward, self.hidden),
                 matrix(name("ffn_up"), self.feed_forward, self.hidden),
-                matrix(name("ffn_down"), self.hidden, self.feed_forward),
+                typed(name("ffn_down"), self.hidden, self.feed_forward, more),
             ]);
         }
         tensors.push(norm("output_norm.weight".to_owned()));
         if !self.tied {
-            tensors.push(matrix("output.weight".to_owned(), self.vocabulary, self.hidden));
+            tensors.push(typed("output.weight".to_owned(), self.vocabulary, self.hidden, true));
         }
         tensors
     }
@@ -197,12 +266,13 @@ fn word(mut number: u64) -> String {
 }
 
 /// Writes a tensor's data: ones for norms, random blocks for matrices.
-fn fill(random: &mut RandomWeights, tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
+pub fn fill(seed: u64, tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
     let mut left = tensor.bytes() as usize;
     let &[_, inputs] = tensor.shape.as_slice() else {
         return out.write_all(&1f32.to_le_bytes().repeat(left / 4));
     };
-    let mut bytes = vec![0; DRAW];
+    let mut random = RandomWeights::new(tensor.element, seed).ok_or(io::ErrorKind::Unsupported)?;
+    let mut bytes = vec![0; DRAW / tensor.element.block_bytes() * tensor.element.block_bytes()];
     while left > 0 {
         let piece = &mut bytes[..left.min(DRAW)];
         random.fill(inputs as usize, piece);

@@ -201,7 +201,9 @@ impl HubName {
         let entries = fs::read_dir(&snapshot).ok()?.flatten();
         let names: Vec<String> =
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).chain(names).collect();
-        Some(self.opened(snapshot.join(self.wanted(&names).ok()?.last()?)))
+        let wanted = self.wanted(&names).ok()?;
+        let is_whole = wanted.iter().all(|file| snapshot.join(file).exists());
+        is_whole.then(|| Some(self.opened(snapshot.join(wanted.last()?))))?
     }
 
     /// The files of the repository.
@@ -227,7 +229,7 @@ impl HubName {
         let has = |name: &str| names.iter().any(|found| found == name);
         let ending = |end: &'static str| names.iter().filter(move |name| name.ends_with(end)).cloned();
         let weights: Vec<String> = match &self.file {
-            Some(file) if has(file) => vec![file.clone()],
+            Some(file) if has(file) => parts(file),
             Some(file) => return Err(HubError::NoFile { repository: repository(), file: Some(file.clone()) }),
             None if has("model.safetensors") => vec!["model.safetensors".to_owned()],
             None => {
@@ -241,6 +243,7 @@ impl HubName {
             return match files.len() {
                 0 => Err(HubError::NoFile { repository: repository(), file: None }),
                 1 => Ok(files),
+                _ if parts(&files[0]).iter().rev().eq(&files) => Ok(parts(&files[0])),
                 _ => Err(HubError::Choice { repository: repository(), files }),
             };
         }
@@ -284,6 +287,16 @@ pub fn name_of_snapshot(folder: &Path) -> Option<String> {
     let repository = snapshots.parent()?.file_name()?.to_str()?.strip_prefix("models--")?;
     let name = repository.rsplit("--").next()?;
     (snapshots.file_name()? == "snapshots").then(|| name.to_owned())
+}
+
+/// All files of a GGUF model that is perhaps split, of which `file` is one; the first, by which it is opened, is last.
+fn parts(file: &str) -> Vec<String> {
+    let folder = file.rfind('/').map_or("", |slash| &file[..=slash]);
+    let names = outrider_models::gguf_part_names(Path::new(file)).unwrap_or_default();
+    match names.is_empty() {
+        true => vec![file.to_owned()],
+        false => names.iter().rev().map(|name| format!("{folder}{name}")).collect(),
+    }
 }
 
 fn is_gguf(file: &str) -> bool {
@@ -343,6 +356,10 @@ mod tests {
         assert_eq!(of(&[shards[0], shards[1], "consolidated.safetensors"]), [known, &shards].concat());
         assert_eq!(of(&["b-q8_0.gguf", "pytorch_model.bin"]), ["b-q8_0.gguf"]);
         assert_eq!(wanted("a/b:y.gguf", &["x.gguf", "y.gguf"]).unwrap(), ["y.gguf"]);
+        let split = ["q/c-00001-of-00002.gguf", "q/c-00002-of-00002.gguf"];
+        let both = [split[1], split[0]];
+        assert_eq!(wanted("a/b:q/c-00002-of-00002.gguf", &split).unwrap(), both);
+        assert_eq!(wanted("a/b", &["c-00001-of-00002.gguf", "c-00002-of-00002.gguf"]).unwrap().len(), 2);
         let error = wanted("a/b", &["y.gguf", "x.gguf"]).unwrap_err().to_string();
         assert!(error.ends_with("name one, as hf:a/b:x.gguf, or :y.gguf"), "{error}");
         let error = wanted("a/b:z.gguf", &["x.gguf"]).unwrap_err().to_string();

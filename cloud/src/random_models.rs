@@ -1,6 +1,6 @@
 //! Models of real shapes with random weights: what a forward pass costs depends on the shape alone.
 
-use outrider_models::{ElementType, ModelConfig, ModelWeights, RandomWeights, RopeLayout, RopeScaling, StoredModel};
+use outrider_models::{Block, ElementType, ModelConfig, ModelWeights, RandomWeights, StoredModel};
 
 /// Of a Llama.
 #[derive(Debug, Clone, Copy)]
@@ -45,10 +45,8 @@ impl Shape {
             kv_heads,
             head_dim: hidden / heads,
             context_length: 2048,
-            rms_norm_eps: 1e-5,
-            rope_theta: 10_000.0,
-            rope_scaling: RopeScaling::None,
-            rope_layout: RopeLayout::HalfSplit,
+            norm_epsilon: 1e-5,
+            block: Block::default(),
             bos_token_id: None,
             adds_bos: false,
             eos_token_ids: Vec::new(),

@@ -31,6 +31,15 @@ pub(crate) struct Span<'c> {
     pub(crate) visible: Vec<usize>,
 }
 
+/// What scores go through.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scores {
+    /// Products of queries and keys are multiplied by it.
+    pub(crate) scale: f32,
+    /// c of c·tanh(s/c).
+    pub(crate) softcap: Option<f32>,
+}
+
 /// Which rows attend to what; one for all layers of a forward pass.
 pub(crate) struct Layout {
     groups: Vec<Group>,
@@ -51,6 +60,8 @@ struct Group {
     pool_rows: Tensor,
     /// 0 where a query sees a key, −∞ where not: `[sessions, 1, queries, keys]`.
     mask: Tensor,
+    /// The same in layers with a window.
+    local_mask: Option<Tensor>,
 }
 
 impl Layout {
@@ -84,11 +95,12 @@ impl Layout {
         Ok(Self { groups, restore, head_dim: config.head_dim })
     }
 
-    /// softmax(queries · keysᵀ / √d) · values: `[rows × heads, d]` to the same, in f32. `pool` is a layer's.
-    pub(crate) fn attend(&self, queries: &Tensor, pool: &Tensor) -> Result<Tensor> {
-        let queries = (queries * (1.0 / (self.head_dim as f64).sqrt()))?.to_dtype(pool.dtype())?;
+    /// softmax(scale · queries · keysᵀ) · values: `[rows × heads, d]` to the same, in f32. `pool` is a layer's, and
+    /// `is_local` whether it has the window.
+    pub(crate) fn attend(&self, queries: &Tensor, pool: &Tensor, scores: Scores, is_local: bool) -> Result<Tensor> {
+        let queries = (queries * f64::from(scores.scale))?.to_dtype(pool.dtype())?;
         let pool = pool.reshape((pool.elem_count() / self.head_dim, self.head_dim))?;
-        let contexts = self.groups.iter().map(|group| group.attend(&queries, &pool));
+        let contexts = self.groups.iter().map(|group| group.attend(&queries, &pool, scores.softcap, is_local));
         let contexts = contexts.collect::<Result<Vec<_>>>()?;
         let all = match contexts.as_slice() {
             [one] => one.clone(),
@@ -108,7 +120,10 @@ impl Group {
         let (sessions, heads, kv_heads) = (spans.len(), config.heads, config.kv_heads);
         let mut query_rows = Vec::with_capacity(sessions * heads * queries);
         let mut pool_rows = Vec::with_capacity(2 * sessions * kv_heads * keys);
+        let window = config.block.window.as_ref().map(|window| window.tokens);
         let mut mask = Vec::with_capacity(sessions * queries * keys);
+        let mut local_mask = Vec::new();
+        let hidden = |is_hidden: bool| if is_hidden { f32::NEG_INFINITY } else { 0.0 };
         for (first_row, span) in spans {
             let count = span.visible.len();
             // What pads is the session's own, so that nobody's numbers reach another.
@@ -118,7 +133,10 @@ impl Group {
             }
             for query in 0..queries {
                 let visible = span.visible[padded(query)];
-                mask.extend((0..keys).map(|key| if key < visible { 0.0 } else { f32::NEG_INFINITY }));
+                mask.extend((0..keys).map(|key| hidden(key >= visible)));
+                if let Some(window) = window {
+                    local_mask.extend((0..keys).map(|key| hidden(key >= visible || key + window < visible)));
+                }
             }
         }
         for part in 0..2 {
@@ -139,11 +157,15 @@ impl Group {
             query_rows: Tensor::new(query_rows, device)?,
             pool_rows: Tensor::new(pool_rows, device)?,
             mask: Tensor::from_vec(mask, (sessions, 1, queries, keys), device)?,
+            local_mask: match window {
+                Some(_) => Some(Tensor::from_vec(local_mask, (sessions, 1, queries, keys), device)?),
+                None => None,
+            },
         })
     }
 
     /// `[sessions × heads × queries, d]` in f32.
-    fn attend(&self, queries: &Tensor, pool: &Tensor) -> Result<Tensor> {
+    fn attend(&self, queries: &Tensor, pool: &Tensor, softcap: Option<f32>, is_local: bool) -> Result<Tensor> {
         let Self { sessions, heads, kv_heads, .. } = *self;
         let (batch, grouped) = (sessions * kv_heads, heads / kv_heads * self.queries);
         let head_dim = queries.dim(1)?;
@@ -151,9 +173,16 @@ impl Group {
         let (keys, values) = (gathered.narrow(0, 0, batch)?, gathered.narrow(0, batch, batch)?);
         let queries = queries.index_select(&self.query_rows, 0)?.reshape((batch, grouped, head_dim))?;
         let scores = queries.matmul(&keys.transpose(1, 2)?)?.to_dtype(DType::F32)?;
-        let scores = scores.reshape((sessions, heads, self.queries, self.keys))?.broadcast_add(&self.mask)?;
+        let scores = if let Some(cap) = softcap { soft_cap(&scores, cap)? } else { scores };
+        let mask = if is_local { self.local_mask.as_ref().unwrap_or(&self.mask) } else { &self.mask };
+        let scores = scores.reshape((sessions, heads, self.queries, self.keys))?.broadcast_add(mask)?;
         let weights = softmax_last_dim(&scores)?.reshape((batch, grouped, self.keys))?.to_dtype(pool.dtype())?;
         let context = weights.matmul(&values)?.to_dtype(DType::F32)?;
         context.reshape((batch * grouped, head_dim))
     }
+}
+
+/// cap · tanh(x / cap)
+pub(crate) fn soft_cap(x: &Tensor, cap: f32) -> Result<Tensor> {
+    (x * (1.0 / f64::from(cap)))?.tanh()? * f64::from(cap)
 }

@@ -1,4 +1,4 @@
-//! **The target on a device.** The Llama architecture on candle tensors, for GPUs; the same code runs on candle's CPU
+//! **The target on a device.** Models on candle tensors, for GPUs; the same code runs on candle's CPU
 //! device, where it is tested.
 //!
 //! | module | what it does |

@@ -1,14 +1,17 @@
-//! The Llama architecture over a packed, ragged batch, on tensors.
+//! A model over a packed, ragged batch, on tensors: what its [`Block`](outrider_models::Block) says, interpreted.
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{
-    ops::rms_norm,
+    ops::{layer_norm, rms_norm},
     rotary_emb::{rope, rope_i},
 };
-use outrider_models::{Chunk, KvCache, LayerWeights, ModelConfig, RopeLayout, StoredMatrix, StoredModel, feed};
+use outrider_models::{
+    Activation, Chunk, FeedForward, KvCache, LayerWeights, ModelConfig, Norm, Position, RopeLayout, Rotary,
+    StoredMatrix, StoredModel, Turn, feed,
+};
 
 use crate::{
-    attention::{Layout, Span},
+    attention::{Layout, Scores, Span, soft_cap},
     cache::{DeviceCache, DevicePages, Pool, slot},
     error::DeviceError,
     matrix::{Matrix, Projections},
@@ -19,23 +22,50 @@ use crate::{
 pub struct DeviceModel {
     config: ModelConfig,
     embedding: Matrix,
+    positions: Option<Matrix>,
     layers: Vec<Layer>,
-    norm: Tensor,
+    norm: Scales,
     head: Matrix,
-    /// Radians per position, `[1, head_dim / 2]`.
-    frequencies: Tensor,
+    /// Of all layers but those that have others.
+    global: Option<Frequencies>,
+    local: Option<Frequencies>,
     pool: Pool,
     device: Device,
 }
 
 #[derive(Debug)]
 struct Layer {
-    attention_norm: Tensor,
+    attention_norm: Option<Scales>,
     query_key_value: Projections,
+    /// Of queries, keys and values.
+    biases: [Option<Tensor>; 3],
+    /// Of queries and of keys.
+    head_norms: [Option<Tensor>; 2],
     attention_output: Matrix,
-    feed_forward_norm: Tensor,
-    gate_up: Projections,
+    attention_output_bias: Option<Tensor>,
+    after_attention_norm: Option<Tensor>,
+    feed_forward_norm: Option<Scales>,
+    /// Gate, if there is one, and up.
+    widening: Projections,
+    widening_biases: Vec<Option<Tensor>>,
     down: Matrix,
+    down_bias: Option<Tensor>,
+    after_feed_forward_norm: Option<Tensor>,
+}
+
+/// A norm's scales, and what it adds.
+#[derive(Debug)]
+struct Scales {
+    scales: Tensor,
+    biases: Option<Tensor>,
+}
+
+/// A turning.
+#[derive(Debug)]
+struct Frequencies {
+    /// Radians per position, `[1, turned / 2]`.
+    radians: Tensor,
+    rotary: Rotary,
 }
 
 /// Rows of next-token logits on the device, of all chunks of a batch.
@@ -96,13 +126,24 @@ impl DeviceModel {
         };
         let layers = weights.layers.into_iter().map(|layer| Layer::load(layer, device));
         let layers = layers.collect::<Result<Vec<_>, _>>()?;
-        let frequencies = config.rope_frequencies();
-        let frequencies = Tensor::from_vec(frequencies, (1, config.head_dim / 2), device)?;
+        let frequencies = |rotary: &Rotary| -> Result<Frequencies, DeviceError> {
+            let radians = rotary.frequencies(config.head_dim);
+            let radians = Tensor::from_vec(radians, (1, rotary.turned(config.head_dim) / 2), device)?;
+            Ok(Frequencies { radians, rotary: rotary.clone() })
+        };
+        let (global, local) = match &config.block.position {
+            Position::Rotary { global, local, .. } => {
+                (Some(frequencies(global)?), local.as_ref().map(frequencies).transpose()?)
+            }
+            Position::Learned { .. } => (None, None),
+        };
+        let positions = weights.positions.map(|table| Matrix::load("the table of positions", table, device));
+        let positions = positions.transpose()?;
         let stored = layers.first().map_or(DType::F32, |layer| layer.query_key_value.activation_type());
         let dtype = if device.is_cpu() { DType::F32 } else { stored };
         let pool = Pool::new(&config, dtype, kv_bytes, device)?;
-        let norm = Tensor::new(weights.norm, device)?;
-        Ok(Self { config, embedding, layers, norm, head, frequencies, pool, device: device.clone() })
+        let norm = Scales::load(weights.norm, weights.norm_bias, device)?;
+        Ok(Self { config, embedding, positions, layers, norm, head, global, local, pool, device: device.clone() })
     }
 
     /// Shape and constants.
@@ -155,12 +196,13 @@ impl DeviceModel {
             }
         };
         let slots = self.slots(batch)?;
-        let mut hidden = self.embedding.embed(&Tensor::new(tokens, &self.device)?)?;
-        let epsilon = self.config.rms_norm_eps;
+        let mut hidden = self.embed(tokens, &all)?;
+        let ModelConfig { heads, kv_heads, head_dim, ref block, norm_epsilon: epsilon, .. } = self.config;
         for (index, (layer, pool)) in self.layers.iter().zip(&self.pool.layers).enumerate() {
-            let normed = rms_norm(&hidden, &layer.attention_norm, epsilon)?;
+            let normed = self.normed(&layer.attention_norm, &hidden)?;
             let [mut query, key, value] = layer.query_key_value(&normed)?;
-            let key = self.turn(&key, self.config.kv_heads, &all)?.reshape(value.dims())?;
+            let key = head_norm(key, &layer.head_norms[1], epsilon)?;
+            let key = self.turn(index, &key, kv_heads, &all)?.reshape(value.dims())?;
             pool.scatter_set(&slots, &Tensor::cat(&[key, value], 1)?.to_dtype(pool.dtype())?, 0)?;
             let mut rows = &all;
             if index + 1 == self.layers.len() {
@@ -174,18 +216,53 @@ impl DeviceModel {
                     }
                 }
             }
-            let query = self.turn(&query, self.config.heads, rows)?;
-            let context = rows.layout.attend(&query, pool)?;
-            let context = context.reshape((hidden.dim(0)?, self.config.heads * self.config.head_dim))?;
-            hidden = (hidden + layer.attention_output.multiply(&context)?)?;
-            let normed = rms_norm(&hidden, &layer.feed_forward_norm, epsilon)?;
-            hidden = (&hidden + layer.feed_forward(&normed)?)?;
+            let query = head_norm(query, &layer.head_norms[0], epsilon)?;
+            let query = self.turn(index, &query, heads, rows)?;
+            let scores = Scores { scale: self.config.score_scale(), softcap: block.score_softcap };
+            let context = rows.layout.attend(&query, pool, scores, block.window(index).is_some())?;
+            let context = context.reshape((hidden.dim(0)?, heads * head_dim))?;
+            let attended = add_bias(layer.attention_output.multiply(&context)?, &layer.attention_output_bias)?;
+            hidden = self.add(hidden, attended, &layer.after_attention_norm)?;
+            let normed = self.normed(&layer.feed_forward_norm, &hidden)?;
+            let fed = layer.feed_forward(&normed, block.feed_forward)?;
+            hidden = self.add(hidden, fed, &layer.after_feed_forward_norm)?;
         }
-        let normed = rms_norm(&hidden, &self.norm, epsilon)?;
+        let normed = self.norm.apply(&hidden, block.norm, epsilon)?;
         let (logits, tokens) = (self.head.multiply(&normed)?, self.config.vocab_size);
         // The head may have rows behind the last token.
         let logits = if logits.dim(1)? > tokens { logits.narrow(1, 0, tokens)?.contiguous()? } else { logits };
+        let logits = scaled(logits, block.logit_scale)?;
+        let logits = if let Some(cap) = block.logit_softcap { soft_cap(&logits, cap)? } else { logits };
         Ok(BatchRows { logits: Some(logits), ends })
+    }
+
+    fn embed(&self, tokens: Vec<u32>, rows: &Rows) -> Result<Tensor, DeviceError> {
+        let hidden = self.embedding.embed(&Tensor::new(tokens, &self.device)?)?;
+        let hidden = scaled(hidden, self.config.block.embedding_scale)?;
+        match (&self.positions, &self.config.block.position) {
+            (Some(table), Position::Learned { offset }) => {
+                let places: Vec<u32> = rows.places.iter().map(|place| (place + offset) as u32).collect();
+                Ok((hidden + table.embed(&Tensor::new(places, &self.device)?)?)?)
+            }
+            _ => Ok(hidden),
+        }
+    }
+
+    /// What goes into a part: the norm of `hidden`, or `hidden` itself.
+    fn normed(&self, norm: &Option<Scales>, hidden: &Tensor) -> candle_core::Result<Tensor> {
+        match norm {
+            Some(norm) => norm.apply(hidden, self.config.block.norm, self.config.norm_epsilon),
+            None => Ok(hidden.clone()),
+        }
+    }
+
+    /// hidden + scale · norm(part)
+    fn add(&self, hidden: Tensor, part: Tensor, norm: &Option<Tensor>) -> candle_core::Result<Tensor> {
+        let part = match norm {
+            Some(scales) => rms_norm(&part, scales, self.config.norm_epsilon)?,
+            None => part,
+        };
+        hidden + scaled(part, self.config.block.residual_scale)?
     }
 
     /// Where the forward pass's keys and values go, an index for each of their elements:
@@ -202,15 +279,28 @@ impl DeviceModel {
         Ok(Tensor::from_vec(slots, (count, 1), &self.device)?.broadcast_as((count, width))?.contiguous()?)
     }
 
-    /// Turns every head by its row's position: `[rows, heads × head_dim]` to `[rows × heads, head_dim]`.
-    fn turn(&self, x: &Tensor, heads: usize, rows: &Rows) -> Result<Tensor, DeviceError> {
+    /// Turns every head by its row's position, as the layer does: `[rows, heads × head_dim]` to
+    /// `[rows × heads, head_dim]`.
+    fn turn(&self, layer: usize, x: &Tensor, heads: usize, rows: &Rows) -> Result<Tensor, DeviceError> {
         let head_dim = self.config.head_dim;
+        let flat = (rows.count * heads, head_dim);
+        let turning = self.config.block.turn(layer).and_then(|turn| match turn {
+            Turn::Global => Some((self.global.as_ref()?, rows.global.as_ref()?)),
+            Turn::Local => Some((self.local.as_ref()?, rows.local.as_ref()?)),
+        });
+        let Some((Frequencies { rotary, .. }, Angles { cos, sin })) = turning else { return Ok(x.reshape(flat)?) };
         let x = x.reshape((rows.count, heads, 1, head_dim))?;
-        let turned = match self.config.rope_layout {
-            RopeLayout::Interleaved => rope_i(&x, &rows.cos, &rows.sin)?,
-            RopeLayout::HalfSplit => rope(&x, &rows.cos, &rows.sin)?,
+        let turned = rotary.turned(head_dim);
+        let part = if turned < head_dim { x.narrow(3, 0, turned)?.contiguous()? } else { x.clone() };
+        let part = match rotary.layout {
+            RopeLayout::Interleaved => rope_i(&part, cos, sin)?,
+            RopeLayout::HalfSplit => rope(&part, cos, sin)?,
         };
-        Ok(turned.reshape((rows.count * heads, head_dim))?)
+        let whole = match turned < head_dim {
+            true => Tensor::cat(&[part, x.narrow(3, turned, head_dim - turned)?], 3)?,
+            false => part,
+        };
+        Ok(whole.reshape(flat)?)
     }
 }
 
@@ -224,10 +314,24 @@ enum Last {
 /// Rows of a forward pass: their positions in the texts, and what they attend to.
 struct Rows {
     count: usize,
-    /// `[rows, 1, head_dim / 2]`.
+    places: Vec<usize>,
+    global: Option<Angles>,
+    local: Option<Angles>,
+    layout: Layout,
+}
+
+/// `[rows, 1, turned / 2]` each.
+struct Angles {
     cos: Tensor,
     sin: Tensor,
-    layout: Layout,
+}
+
+impl Angles {
+    fn new(frequencies: &Frequencies, positions: &Tensor) -> candle_core::Result<Self> {
+        let angles = positions.broadcast_mul(&frequencies.radians)?.unsqueeze(1)?;
+        let magnitude = frequencies.rotary.magnitude;
+        Ok(Self { cos: scaled(angles.cos()?, magnitude)?, sin: scaled(angles.sin()?, magnitude)? })
+    }
 }
 
 impl Rows {
@@ -243,42 +347,108 @@ impl Rows {
             Span { cache, visible: chosen(chunk).into_iter().map(|index| held + index + 1).collect() }
         };
         let spans: Vec<Span<'_>> = batch.iter().map(span).collect();
-        let positions: Vec<f32> =
-            spans.iter().flat_map(|span| span.visible.iter().map(|&visible| (visible - 1) as f32)).collect();
-        let count = positions.len();
-        let angles = Tensor::from_vec(positions, (count, 1), &model.device)?.broadcast_mul(&model.frequencies)?;
-        let angles = angles.unsqueeze(1)?;
+        let places: Vec<usize> = spans.iter().flat_map(|span| span.visible.iter().map(|seen| seen - 1)).collect();
+        let count = places.len();
+        let positions: Vec<f32> = places.iter().map(|&place| place as f32).collect();
+        let positions = Tensor::from_vec(positions, (count, 1), &model.device)?;
+        let angles = |frequencies: &Frequencies| Angles::new(frequencies, &positions);
+        let global = model.global.as_ref().map(angles).transpose()?;
+        let local = model.local.as_ref().map(angles).transpose()?;
         let layout = Layout::new(&spans, &model.config, &model.device)?;
-        Ok(Self { count, cos: angles.cos()?, sin: angles.sin()?, layout })
+        Ok(Self { count, places, global, local, layout })
+    }
+}
+
+impl Scales {
+    fn load(scales: Vec<f32>, biases: Option<Vec<f32>>, device: &Device) -> Result<Self, DeviceError> {
+        Ok(Self { scales: Tensor::new(scales, device)?, biases: vector(biases, device)? })
+    }
+
+    fn apply(&self, x: &Tensor, norm: Norm, epsilon: f32) -> candle_core::Result<Tensor> {
+        match (norm, &self.biases) {
+            (Norm::Layer, Some(biases)) => layer_norm(x, &self.scales, biases, epsilon),
+            _ => rms_norm(x, &self.scales, epsilon),
+        }
+    }
+}
+
+fn vector(values: Option<Vec<f32>>, device: &Device) -> candle_core::Result<Option<Tensor>> {
+    values.map(|values| Tensor::new(values, device)).transpose()
+}
+
+fn add_bias(x: Tensor, bias: &Option<Tensor>) -> candle_core::Result<Tensor> {
+    match bias {
+        Some(bias) => x.broadcast_add(bias),
+        None => Ok(x),
+    }
+}
+
+fn scaled(x: Tensor, scale: f32) -> candle_core::Result<Tensor> {
+    if scale == 1.0 { Ok(x) } else { x * f64::from(scale) }
+}
+
+/// RMSNorm of rows of as many elements as there are scales.
+fn head_norm(x: Tensor, scales: &Option<Tensor>, epsilon: f32) -> candle_core::Result<Tensor> {
+    let Some(scales) = scales else { return Ok(x) };
+    let width = scales.elem_count();
+    rms_norm(&x.reshape((x.elem_count() / width, width))?, scales, epsilon)?.reshape(x.shape())
+}
+
+fn activate(x: &Tensor, activation: Activation) -> candle_core::Result<Tensor> {
+    match activation {
+        Activation::Silu => x.silu(),
+        Activation::GeluTanh => x.gelu(),
+        Activation::Relu => x.relu(),
     }
 }
 
 impl Layer {
     fn load(layer: LayerWeights<StoredMatrix>, device: &Device) -> Result<Self, DeviceError> {
+        let scales = |scales: Option<Vec<f32>>, biases| -> Result<Option<Scales>, DeviceError> {
+            scales.map(|scales| Scales::load(scales, biases, device)).transpose()
+        };
+        let vector = |values| vector(values, device);
+        let widening_biases = match layer.gate.is_some() {
+            true => vec![vector(layer.gate_bias)?, vector(layer.up_bias)?],
+            false => vec![vector(layer.up_bias)?],
+        };
+        let widening: Vec<StoredMatrix> = layer.gate.into_iter().chain([layer.up]).collect();
         Ok(Self {
-            attention_norm: Tensor::new(layer.attention_norm, device)?,
+            attention_norm: scales(layer.attention_norm, layer.attention_norm_bias)?,
             query_key_value: Projections::load(
                 "a block's query, key and value",
                 vec![layer.query, layer.key, layer.value],
                 device,
             )?,
+            biases: [vector(layer.query_bias)?, vector(layer.key_bias)?, vector(layer.value_bias)?],
+            head_norms: [vector(layer.query_norm)?, vector(layer.key_norm)?],
             attention_output: Matrix::load("a block's attention output", layer.attention_output, device)?,
-            feed_forward_norm: Tensor::new(layer.feed_forward_norm, device)?,
-            gate_up: Projections::load("a block's gate and up", vec![layer.gate, layer.up], device)?,
+            attention_output_bias: vector(layer.attention_output_bias)?,
+            after_attention_norm: vector(layer.after_attention_norm)?,
+            feed_forward_norm: scales(layer.feed_forward_norm, layer.feed_forward_norm_bias)?,
+            widening: Projections::load("a block's gate and up", widening, device)?,
+            widening_biases,
             down: Matrix::load("a block's down", layer.down, device)?,
+            down_bias: vector(layer.down_bias)?,
+            after_feed_forward_norm: vector(layer.after_feed_forward_norm)?,
         })
     }
 
     fn query_key_value(&self, normed: &Tensor) -> Result<[Tensor; 3], DeviceError> {
         let products = self.query_key_value.multiply(normed)?;
-        products.try_into().map_err(|_| candle_core::Error::Msg("three projections".to_owned()).into())
+        let biased = products.into_iter().zip(&self.biases).map(|(product, bias)| add_bias(product, bias));
+        let biased = biased.collect::<candle_core::Result<Vec<_>>>()?;
+        biased.try_into().map_err(|_| candle_core::Error::Msg("three projections".to_owned()).into())
     }
 
-    fn feed_forward(&self, normed: &Tensor) -> candle_core::Result<Tensor> {
-        let mut gated = self.gate_up.multiply(normed)?.into_iter();
-        let (Some(gate), Some(up)) = (gated.next(), gated.next()) else {
-            candle_core::bail!("two projections");
+    fn feed_forward(&self, normed: &Tensor, kind: FeedForward) -> candle_core::Result<Tensor> {
+        let wide = self.widening.multiply(normed)?.into_iter().zip(&self.widening_biases);
+        let wide = wide.map(|(wide, bias)| add_bias(wide, bias)).collect::<candle_core::Result<Vec<_>>>()?;
+        let inner = match (kind, wide.as_slice()) {
+            (FeedForward::Gated(activation), [gate, up]) => (activate(gate, activation)? * up)?,
+            (FeedForward::Plain(activation), [up]) => activate(up, activation)?,
+            _ => candle_core::bail!("a gate where none is, or none where one is"),
         };
-        self.down.multiply(&(gate.silu()? * up)?)
+        add_bias(self.down.multiply(&inner)?, &self.down_bias)
     }
 }

@@ -45,11 +45,19 @@ pub enum LoadError {
     /// A GGUF file for processors of the other byte order.
     #[error("a big-endian GGUF file; little-endian ones are read")]
     BigEndian,
-    /// One of the files that a model is split into.
-    #[error("a part of a GGUF file that is split into {parts}; `gguf-split --merge` makes one of them")]
+    /// One of the files that a model is split into, under a name that does not tell the others'.
+    #[error(
+        "a part of a GGUF file that is split into {parts}; named NAME-00001-of-{parts:05}.gguf and so on they are read together, and `gguf-split --merge` makes one of them"
+    )]
     SplitGguf {
         /// How many there are.
         parts: u64,
+    },
+    /// One of the files that a GGUF model is split into is not there.
+    #[error("{name}, a part of this model, is not beside it")]
+    MissingPart {
+        /// The file.
+        name: String,
     },
     /// Bytes between two tensors, or behind the last, that belong to none: what is stored is not what is declared.
     #[error("{bytes} bytes behind tensor {name} belong to no tensor: its type or shape is not as declared")]
@@ -147,6 +155,14 @@ pub enum LoadError {
         /// The feature.
         what: &'static str,
         /// The value found.
+        found: String,
+    },
+    /// A setting that nobody here knows. Refused rather than ignored: it may change what is to be computed.
+    #[error("setting {key} = {found} is not known here; ignoring it could give wrong logits")]
+    UnknownSetting {
+        /// GGUF metadata key or name of the field in `config.json`.
+        key: String,
+        /// Its value.
         found: String,
     },
     /// `config.json` is not JSON, or not of the expected form.

@@ -1,4 +1,4 @@
-//! Logits: language models of the Llama architecture with rollback, and their tokenizers.
+//! Logits: language models with rollback, and their tokenizers.
 //!
 //! Outrider runs this code twice, as the draft model in a browser worker (wasm32) and as the target model
 //! in a server. Both need what general model code does not give: logits for *every* position of a short run of
@@ -14,7 +14,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | `family` | what describes a model: shape and constants, the one list of its weights |
+//! | `family` | what describes a model: shape and constants, what its blocks compute, the one list of its weights; families |
 //! | `container` | files with weights, read as streams |
 //! | `chat` | conversations to prompts |
 //! | `forward` | KV caches, the blocks, logits |
@@ -39,8 +39,7 @@
 //! - **Any bytes** given to a loader give a model or a typed error; allocations are bounded by the input's size.
 //! - **Memory** is at most 1.3 × the file, while it loads and after, plus caches and the [`Scratch`]; a forward pass
 //!   that is no larger than one before allocates nothing but a cache's next page.
-//! - **Nothing is ignored silently**: rope scalings, biases, experts or tensors that the code does not compute
-//!   are refused.
+//! - **Nothing is ignored silently**: settings that nobody here knows and tensors that nobody uses are refused by their names.
 //!
 //! # Not guaranteed
 //!
@@ -59,6 +58,8 @@ pub mod threads;
 mod tokenizer;
 
 pub use chat::{ChatError, ChatSource, ChatTemplate, Message};
+#[cfg(not(target_arch = "wasm32"))]
+pub use container::gguf_parts::gguf_part_names;
 pub use container::{
     element::ElementType,
     gguf_vocabulary::GgufVocabulary,
@@ -68,14 +69,16 @@ pub use container::{
 };
 pub use error::{EncodeError, LoadError, ModelError};
 pub use family::{
-    config::{ModelConfig, RopeLayout, RopeScaling},
+    block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, Turn, Window},
+    config::ModelConfig,
+    rotary::{RopeLayout, RopeScaling, Rotary},
     weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
 };
 pub use forward::{
     cache::{Chunk, HostPages, KvCache, PageSource, feed},
-    llama::{Model, Scratch},
     loader::{GgufLoader, SafetensorsLoader},
     logits::{BatchLogits, Logits, LogitsRef},
+    model::{Model, Scratch},
 };
 pub use kernels::attention::PAGE_TOKENS;
 pub use tokenizer::{TextStream, Tokenizer};

@@ -9,8 +9,12 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
+use container::{F32, Shape};
 use outrider_models::{Chunk, LoadError, Model};
 use serde_json::{Value, json};
+
+#[allow(dead_code, reason = "others use the rest")]
+mod container;
 
 const CONFIG: &[u8] = include_bytes!("golden/grouped.config.json");
 const WEIGHTS: &[u8] = include_bytes!("golden/grouped.safetensors");
@@ -108,6 +112,49 @@ fn weights_may_be_in_several_files() {
     let mut elsewhere = files;
     elsewhere[4].1 = br#"{"weight_map": {"model.norm.weight": "../model.safetensors"}}"#.to_vec();
     assert!(matches!(refused(&elsewhere), LoadError::MissingShard { .. }));
+}
+
+/// As `gguf-split` cuts it: settings in the first file, tensors in all.
+#[test]
+fn a_gguf_model_may_be_in_several_files() {
+    const SHAPE: Shape = Shape { vocab: 48, hidden: 32, inner: 64, layers: 2, heads: 4 };
+    let whole = Model::from_gguf(&mut &*SHAPE.gguf(F32).finish()).unwrap();
+    let mut parts = SHAPE.gguf(F32).split(3);
+    for (number, part) in parts.iter_mut().enumerate() {
+        part.entry("split.count", 2, &3u16.to_le_bytes()).entry("split.no", 2, &(number as u16).to_le_bytes());
+    }
+    let files: Vec<(String, Vec<u8>)> = parts
+        .iter()
+        .enumerate()
+        .map(|(number, part)| (format!("a-{:05}-of-00003.gguf", number + 1), part.finish()))
+        .collect();
+    let folder = |files: &[(String, Vec<u8>)]| {
+        Folder::with(&files.iter().map(|(name, bytes)| (&**name, &**bytes)).collect::<Vec<_>>())
+    };
+    let there = folder(&files);
+    // Any of them names the model.
+    for (name, _) in &files {
+        assert_eq!(logits(&Model::open(&there.0.join(name)).unwrap()), logits(&whole), "{name}");
+    }
+    let refused = |files: &[(String, Vec<u8>)]| Model::open(&folder(files).0.join(&files[0].0)).err().unwrap();
+    let mut fewer = files.clone();
+    fewer.remove(1);
+    assert!(matches!(refused(&fewer), LoadError::MissingPart { name } if name == "a-00002-of-00003.gguf"));
+    let mut twice = files.clone();
+    twice[2].1 = twice[1].1.clone();
+    assert!(matches!(refused(&twice), LoadError::Duplicate { .. }));
+    let mut cut = files.clone();
+    let half = cut[1].1.len() / 2;
+    cut[1].1.truncate(half);
+    assert!(matches!(refused(&cut), LoadError::Truncated { .. } | LoadError::Overlap { .. }));
+    let mut swapped = files.clone();
+    swapped.swap(0, 1);
+    (swapped[0].0, swapped[1].0) = (files[0].0.clone(), files[1].0.clone());
+    assert!(matches!(refused(&swapped), LoadError::InvalidSetting { key, .. } if key == "split.count"));
+    // One alone, under a name that says nothing.
+    let alone = folder(&[("b.gguf".to_owned(), files[0].1.clone())]);
+    let error = Model::open(&alone.0.join("b.gguf")).err().unwrap();
+    assert!(matches!(error, LoadError::SplitGguf { parts: 3 }), "{error}");
 }
 
 fn logits(model: &Model) -> Vec<Vec<f32>> {

@@ -61,6 +61,8 @@ Usage: cargo xtask <command>
       --grow-target S  135M or 1.1B, in --element E: f16, q8_0 (default) or q4_0
       --grow-draft S   the same of the draft
       --verify         compare texts and times with the small ones and with random weights: some minutes
+      --published      files as they are published, of Qwen2.5-0.5B's and 1.5B's shapes with random weights: sharded
+                       safetensors and Q4_K_M, 5 GB in target/pair/published
 
   check                formatting, clippy (native and wasm), docs, licences and sources, spelling
       --cuda           instead: clippy on the server with CUDA, whose compiler comes from PyPI (1 GB of disk), and its

@@ -18,12 +18,14 @@ pub struct Pair {
     grown: Vec<(&'static str, String)>,
     element: String,
     verify: bool,
+    /// Whether pairs as they are published are wanted, at real size with random weights.
+    published: bool,
 }
 
 impl Pair {
     /// Reads the arguments behind `pair`.
     pub fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Self> {
-        let mut pair = Self { grown: Vec::new(), element: ELEMENT.to_owned(), verify: false };
+        let mut pair = Self { grown: Vec::new(), element: ELEMENT.to_owned(), verify: false, published: false };
         while let Some(argument) = arguments.next() {
             let argument = argument.to_string_lossy().into_owned();
             let mut value = || {
@@ -35,12 +37,17 @@ impl Pair {
                 "--grow-draft" => pair.grown.push(("draft", value()?)),
                 "--element" => pair.element = value()?,
                 "--verify" => pair.verify = true,
+                "--published" => pair.published = true,
                 _ => bail!(
-                    "`pair` takes --grow-target SIZE, --grow-draft SIZE, --element E and --verify, not {argument}"
+                    "`pair` takes --grow-target SIZE, --grow-draft SIZE, --element E, --verify and --published, not \
+                     {argument}"
                 ),
             }
         }
-        ensure!(!pair.grown.is_empty(), "`pair` needs --grow-target SIZE or --grow-draft SIZE: 135M or 1.1B");
+        ensure!(
+            pair.published || !pair.grown.is_empty(),
+            "`pair` needs --grow-target SIZE or --grow-draft SIZE, 135M or 1.1B, or --published"
+        );
         Ok(pair)
     }
 
@@ -55,13 +62,17 @@ impl Pair {
             }
             process::run(program.args([role, size.as_str(), &self.element]))?;
         }
+        if self.published {
+            process::run(workspace.command(&program).arg("published").arg(folder.join("published")))?;
+        }
         Ok(())
     }
 }
 
 /// The file of a grown model, written if it is not there.
 pub fn grow(workspace: &Workspace, role: &'static str, size: &str) -> Result<PathBuf> {
-    let pair = Pair { grown: vec![(role, size.to_owned())], element: ELEMENT.to_owned(), verify: false };
+    let pair =
+        Pair { grown: vec![(role, size.to_owned())], element: ELEMENT.to_owned(), verify: false, published: false };
     pair.run(workspace)?;
     Ok(folder(workspace).join(format!("{size}-{role}-{ELEMENT}.gguf")))
 }

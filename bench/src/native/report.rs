@@ -2,7 +2,6 @@
 
 use std::{fmt::Write, path::Path};
 
-use outrider_models::ElementType;
 use outrider_report::chart::{self, Chart};
 use serde_json::{Value, json};
 
@@ -10,7 +9,7 @@ use crate::{
     passes::{Failure, Pass},
     report,
     samples::{Samples, digits},
-    shapes::Shape,
+    shapes::{Shape, Storage},
 };
 
 /// In the order of the tables' columns and the charts' bars.
@@ -44,7 +43,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    pub fn new(shape: &Shape, format: ElementType, threads: usize) -> Self {
+    pub fn new(shape: &Shape, format: Storage, threads: usize) -> Self {
         Self {
             model: format!("{} {}", shape.name, format.name()),
             threads,

@@ -17,6 +17,8 @@ use crate::error::LoadError;
 /// Memory that a tensor gets ahead of its bytes if the length of the file is not known, unless it has already
 /// proved to be longer: a file that lies costs no more than this, one that does not is rarely moved.
 const UNPROVED_BYTES: u64 = 64 << 20;
+/// Bytes of columns that are taken together.
+const COLUMNS_STRIP: usize = 64 << 10;
 /// Elements of a vector that are widened together.
 const VECTOR_STRIP: usize = 4096;
 
@@ -25,7 +27,7 @@ pub(super) struct Filling<B: MatrixBuilder> {
     /// In the order of the file; those before `next` are done or under way.
     plan: Vec<Planned>,
     next: usize,
-    /// The tensor of `plan[next - 1]`, while its bytes come.
+    /// The tensor of `plan[next - 1]`, and of those before it that are columns of the same, while its bytes come.
     tensor: Option<Tensor<B>>,
     /// The beginning of a strip that was cut.
     strip: Vec<u8>,
@@ -39,6 +41,8 @@ pub(super) struct Filling<B: MatrixBuilder> {
 /// A tensor whose bytes come.
 struct Tensor<B> {
     builder: Builder<B>,
+    /// How many weights of the plan it has.
+    weights: usize,
     /// Bytes that have been handed on.
     done: u64,
     /// Bytes that there is memory for, `done` included.
@@ -47,7 +51,16 @@ struct Tensor<B> {
 
 enum Builder<B> {
     Matrix(B),
-    Vector { element: ElementType, len: usize, values: Vec<f32> },
+    Vector {
+        element: ElementType,
+        len: usize,
+        values: Vec<f32>,
+    },
+    /// Weights that are columns: known only once all rows are there.
+    Columns {
+        size: usize,
+        bytes: Vec<u8>,
+    },
 }
 
 impl<B: MatrixBuilder> Filling<B> {
@@ -73,14 +86,17 @@ impl<B: MatrixBuilder> Filling<B> {
                 if input.is_empty() {
                     return Ok(());
                 }
-                self.tensor = Some(Tensor::new(&self.plan[self.next])?);
-                self.next += 1;
+                let same = |other: &&Planned| other.start == planned.start && other.name == planned.name;
+                let weights = self.plan[self.next..].iter().take_while(same).count();
+                self.tensor = Some(Tensor::new(planned, weights)?);
+                self.next += weights;
                 continue;
             };
             let planned = &self.plan[self.next - 1];
             let needed = tensor.strip_bytes();
             if needed == 0 {
-                tensor.finish(planned.number, &mut self.parts);
+                let weights = &self.plan[self.next - tensor.weights..self.next];
+                tensor.finish(weights, &mut self.parts)?;
                 continue;
             }
             if self.strip.is_empty() && input.len() >= needed {
@@ -126,20 +142,15 @@ fn take<'i>(position: &mut u64, input: &mut &'i [u8], count: usize) -> &'i [u8] 
 }
 
 impl<B: MatrixBuilder> Tensor<B> {
-    fn new(planned: &Planned) -> Result<Self, LoadError> {
-        let element = planned.element;
-        let builder =
-            match planned.shape {
-                Shape::Matrix { outputs, inputs } => {
-                    let builder = B::new(element, outputs, inputs);
-                    Builder::Matrix(builder.ok_or_else(|| LoadError::TensorType {
-                        name: planned.name.clone(),
-                        dtype: element.to_string(),
-                    })?)
-                }
-                Shape::Vector { len } => Builder::Vector { element, len, values: Vec::new() },
-            };
-        Ok(Self { builder, done: 0, room: 0 })
+    fn new(planned: &Planned, weights: usize) -> Result<Self, LoadError> {
+        let builder = match planned.shape {
+            Shape::Matrix { outputs, inputs } => Builder::Matrix(matrix(planned, outputs, inputs)?),
+            Shape::Columns { inputs, stored, .. } => {
+                Builder::Columns { size: inputs * planned.element.row_bytes(stored), bytes: Vec::new() }
+            }
+            Shape::Vector { len, .. } => Builder::Vector { element: planned.element, len, values: Vec::new() },
+        };
+        Ok(Self { builder, weights, done: 0, room: 0 })
     }
 
     /// Bytes of the next strip; 0 if there is none.
@@ -147,6 +158,7 @@ impl<B: MatrixBuilder> Tensor<B> {
         match &self.builder {
             Builder::Matrix(builder) => builder.strip_bytes(),
             Builder::Vector { element, len, values } => element.row_bytes((len - values.len()).min(VECTOR_STRIP)),
+            Builder::Columns { size, bytes } => (size - bytes.len()).min(COLUMNS_STRIP),
         }
     }
 
@@ -168,6 +180,9 @@ impl<B: MatrixBuilder> Tensor<B> {
             Builder::Vector { len, values, .. } => {
                 values.try_reserve_exact(strips.saturating_mul(VECTOR_STRIP).min(*len - values.len()))
             }
+            Builder::Columns { size, bytes } => {
+                bytes.try_reserve_exact(strips.saturating_mul(COLUMNS_STRIP).min(*size - bytes.len()))
+            }
         };
         reserved
             .map_err(|_| LoadError::OutOfMemory { what: format!("tensor {}", planned.name), needed: planned.size })?;
@@ -179,6 +194,7 @@ impl<B: MatrixBuilder> Tensor<B> {
         self.done += bytes.len() as u64;
         match &mut self.builder {
             Builder::Matrix(builder) => builder.push_strip(bytes),
+            Builder::Columns { bytes: columns, .. } => columns.extend_from_slice(bytes),
             Builder::Vector { element, values, .. } => match element {
                 ElementType::F16 => {
                     values.extend(bytes.as_chunks().0.iter().map(|&x| f16::from_le_bytes(x).to_f32()));
@@ -192,14 +208,56 @@ impl<B: MatrixBuilder> Tensor<B> {
         }
     }
 
-    fn finish(self, number: usize, parts: &mut Parts<B::Matrix>) {
+    /// Puts the tensor's `weights` aside.
+    fn finish(self, weights: &[Planned], parts: &mut Parts<B::Matrix>) -> Result<(), LoadError> {
         match self.builder {
             Builder::Matrix(builder) => {
-                parts.matrices.insert(number, builder.finish());
+                parts.matrices.insert(weights[0].number, builder.finish());
             }
-            Builder::Vector { values, .. } => {
-                parts.vectors.insert(number, values);
+            Builder::Vector { mut values, .. } => {
+                if let Shape::Vector { plus, .. } = weights[0].shape {
+                    values.iter_mut().for_each(|value| *value += plus);
+                }
+                parts.vectors.insert(weights[0].number, values);
+            }
+            Builder::Columns { bytes, .. } => {
+                for planned in weights {
+                    parts.matrices.insert(planned.number, transposed::<B>(planned, &bytes)?);
+                }
             }
         }
+        Ok(())
     }
+}
+
+/// A matrix of which nothing has come.
+fn matrix<B: MatrixBuilder>(planned: &Planned, outputs: usize, inputs: usize) -> Result<B, LoadError> {
+    let Planned { element, name, .. } = planned;
+    let unknown = || LoadError::TensorType { name: name.clone(), dtype: element.to_string() };
+    B::new(*element, outputs, inputs).ok_or_else(unknown)
+}
+
+/// The matrix whose outputs are columns of `bytes`.
+fn transposed<B: MatrixBuilder>(planned: &Planned, bytes: &[u8]) -> Result<B::Matrix, LoadError> {
+    let Shape::Columns { outputs, inputs, first, stored } = planned.shape else {
+        unreachable!("weights of one tensor are all columns of it");
+    };
+    let width = planned.element.row_bytes(1);
+    let failed = |_| LoadError::OutOfMemory { what: format!("tensor {}", planned.name), needed: planned.size };
+    let mut rows = Vec::new();
+    rows.try_reserve_exact(outputs * inputs * width).map_err(failed)?;
+    for output in first..first + outputs {
+        for row in bytes.chunks_exact(stored * width) {
+            rows.extend_from_slice(&row[output * width..][..width]);
+        }
+    }
+    let mut builder = matrix::<B>(planned, outputs, inputs)?;
+    builder.try_reserve(usize::MAX).map_err(failed)?;
+    let mut rest = rows.as_slice();
+    while builder.strip_bytes() > 0 {
+        let (strip, behind) = rest.split_at(builder.strip_bytes());
+        builder.push_strip(strip);
+        rest = behind;
+    }
+    Ok(builder.finish())
 }

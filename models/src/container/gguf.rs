@@ -27,9 +27,10 @@ use super::{
 use crate::{
     error::LoadError,
     family::{
-        config::{ModelConfig, RopeScaling},
+        config::ModelConfig,
         gguf_settings::{CHAT_TEMPLATE, Metadata, Value},
-        weights::WeightName,
+        rotary::RopeScaling,
+        weights::{Container, WeightName},
     },
 };
 
@@ -305,7 +306,7 @@ impl GgufHeader {
         let code = fields.u32("tensor type")?;
         let element = ElementType::from_gguf_code(code).ok_or_else(|| format!("GGUF code {code}"));
         let start = fields.u64("tensor offset")?;
-        if self.tensors.insert(name.clone(), Entry { shape, element, start }).is_some() {
+        if self.tensors.insert(name.clone(), Entry { shape, element, start, taken: 0 }).is_some() {
             return Err(LoadError::Duplicate { name }.into());
         }
         self.tensors_left -= 1;
@@ -327,16 +328,19 @@ impl GgufHeader {
 
     /// Makes sure that tensors follow each other with nothing but filling between them: bytes that are left over mean
     /// that a tensor is not of the type that it is said to be, and would be read wrongly.
-    fn refuse_gaps(&self, plan: &[Planned]) -> Result<(), LoadError> {
+    /// `ends` are where the files of the model end, if that is known; one ends without filling, and the next begins with
+    /// a directory.
+    fn refuse_gaps(&self, plan: &[Planned], ends: &[u64]) -> Result<(), LoadError> {
         let alignment = self.alignment()?;
         let mut order: Vec<&Planned> = plan.iter().collect();
         order.sort_by_key(|tensor| tensor.start);
-        let nexts = order.iter().skip(1).map(|tensor| Some(tensor.start)).chain([self.total_bytes]);
+        let nexts = order.iter().skip(1).map(|tensor| Some(tensor.start)).chain([None]);
         let mut end = 0;
         for (tensor, next) in order.iter().zip(nexts) {
             // Those that overlap are refused later.
             end = end.max(tensor.start.saturating_add(tensor.size));
-            let bytes = next.map_or(0, |next| next.saturating_sub(end));
+            let file_end = ends.iter().copied().find(|&file_end| file_end >= end);
+            let bytes = next.into_iter().chain(file_end).min().map_or(0, |next| next.saturating_sub(end));
             if bytes >= alignment {
                 return Err(LoadError::Gap { name: tensor.name.clone(), bytes });
             }
@@ -383,24 +387,9 @@ impl Header for GgufHeader {
         }
     }
 
-    fn plan(mut self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        let shape_of = |name: &str| self.tensors.get(name).map(|entry| entry.shape.as_slice());
-        if let Some(&Value::Unsigned(parts)) = self.metadata.get("split.count")
-            && parts > 1
-        {
-            return Err(LoadError::SplitGguf { parts });
-        }
-        let config = ModelConfig::from_gguf(&self.metadata, shape_of)?;
-        let factors = WeightName::ROPE_FACTORS;
-        let stored = self.tensors.contains_key(&factors.gguf());
-        if stored && config.rope_scaling != RopeScaling::None {
-            let found = format!("{} beside rope.scaling", factors.gguf());
-            return Err(LoadError::Unsupported { what: "two rope scalings", found });
-        }
-        let tensors = std::mem::take(&mut self.tensors);
-        let plan = Directory::new(tensors, WeightName::gguf).plan(&config, stored.then_some(factors))?;
-        self.refuse_gaps(&plan)?;
-        Ok((config, plan))
+    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+        let ends: Vec<u64> = self.total_bytes.into_iter().collect();
+        self.plan_until(&ends)
     }
 
     fn truncated(&self) -> LoadError {
@@ -411,6 +400,60 @@ impl Header for GgufHeader {
         let skipped = self.skipping.as_ref().map(|(claim, _)| claim);
         let magic = Claim { what: "magic".to_owned(), offset: 0, needed: 4 };
         array.or(skipped).or(self.lacks.as_ref()).unwrap_or(&magic).truncated(end)
+    }
+}
+
+/// What a complete header makes of the model.
+impl GgufHeader {
+    /// Says that this is the first of `parts` files, whose others are going to be there.
+    pub(super) fn join(&mut self, parts: usize) -> Result<(), LoadError> {
+        let (count, number) = (self.metadata.remove("split.count"), self.metadata.remove("split.no"));
+        match (count, number) {
+            (Some(Value::Unsigned(count)), None | Some(Value::Unsigned(0))) if count == parts as u64 => Ok(()),
+            (count, _) => Err(LoadError::InvalidSetting {
+                key: "split.count".to_owned(),
+                found: count.map_or("absent".to_owned(), |count| count.to_string()),
+                expected: "the number of files that the file's name says, in the first of them",
+            }),
+        }
+    }
+
+    /// Takes the tensors of another file of the model, behind `before` bytes.
+    pub(super) fn adopt(&mut self, other: Self, before: u64) -> Result<(), LoadError> {
+        for (name, mut entry) in other.tensors {
+            entry.start = entry.start.saturating_add(before);
+            if self.tensors.insert(name.clone(), entry).is_some() {
+                return Err(LoadError::Duplicate { name });
+            }
+        }
+        Ok(())
+    }
+
+    /// [`Header::plan`] of files that end there.
+    pub(super) fn plan_until(mut self, ends: &[u64]) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+        let shape_of = |name: &str| self.tensors.get(name).map(|entry| entry.shape.as_slice());
+        if let Some(&Value::Unsigned(parts)) = self.metadata.get("split.count")
+            && parts > 1
+        {
+            return Err(LoadError::SplitGguf { parts });
+        }
+        let (family, mut config) = ModelConfig::from_gguf(&self.metadata, shape_of)?;
+        let directory = Directory::new(std::mem::take(&mut self.tensors), family, Container::Gguf);
+        let factors = WeightName::ROPE_FACTORS;
+        let stored = match config.rotary_mut() {
+            Some(rotary) if directory.has(&factors) => {
+                if rotary.scaling != RopeScaling::None {
+                    let found = format!("{} beside rope.scaling", factors.of(family, Container::Gguf));
+                    return Err(LoadError::Unsupported { what: "two rope scalings", found });
+                }
+                let dimensions = rotary.dimensions;
+                Some((factors, dimensions.unwrap_or(config.head_dim) / 2))
+            }
+            _ => None,
+        };
+        let plan = directory.plan(&config, stored)?;
+        self.refuse_gaps(&plan, ends)?;
+        Ok((config, plan))
     }
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `element` | how elements of weights are stored |
 //! | `gguf`, `gguf_fields` | what a GGUF file says before its tensors |
+//! | `gguf_parts` | GGUF models in several files |
 //! | `gguf_vocabulary` | the vocabulary of a GGUF file, and the tokenizer that it makes |
 //! | `safetensors` | what a Hugging Face checkpoint says before its tensors |
 //! | `plan` | which bytes become which weight |
@@ -22,6 +23,8 @@ pub(crate) mod element;
 mod filling;
 pub(crate) mod gguf;
 mod gguf_fields;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) mod gguf_parts;
 pub(crate) mod gguf_vocabulary;
 pub(crate) mod heads;
 pub(crate) mod parts;

@@ -6,8 +6,9 @@ use super::element::ElementType;
 use crate::{
     error::LoadError,
     family::{
-        config::ModelConfig,
-        weights::{ModelWeights, WeightName, WeightSource},
+        Family,
+        config::{LARGEST_DIMENSION, ModelConfig},
+        weights::{Container, ModelWeights, WeightName, WeightSource},
     },
 };
 
@@ -20,15 +21,19 @@ pub(super) struct Entry {
     pub(super) element: Result<ElementType, String>,
     /// Where the data begins, in bytes from the beginning of the file.
     pub(super) start: u64,
+    /// Outputs that have become weights, of a tensor that several are stored in.
+    pub(super) taken: usize,
 }
 
 /// What a weight looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Shape {
     /// Stays in the type it is stored in.
     Matrix { outputs: usize, inputs: usize },
-    /// Widened to f32.
-    Vector { len: usize },
+    /// The same, stored as `[inputs, stored]`, of whose columns it has some, from `first` on.
+    Columns { outputs: usize, inputs: usize, first: usize, stored: usize },
+    /// Widened to f32, with `plus` added to each.
+    Vector { len: usize, plus: f32 },
 }
 
 /// A weight to be loaded.
@@ -39,17 +44,17 @@ pub(crate) struct Planned {
     pub(super) name: String,
     pub(super) shape: Shape,
     pub(super) element: ElementType,
-    /// In bytes from the beginning of the file.
+    /// In bytes from the beginning of the file. Weights that are columns of one tensor begin alike.
     pub(super) start: u64,
-    /// Number of bytes.
+    /// Number of bytes; of columns, those of the whole tensor.
     pub(super) size: u64,
 }
 
 /// The tensors of a file, and those that a model has asked for.
 pub(super) struct Directory {
     tensors: HashMap<String, Entry>,
-    /// The container's names.
-    name: fn(&WeightName) -> String,
+    family: &'static Family,
+    container: Container,
     plan: Vec<Planned>,
 }
 
@@ -62,15 +67,25 @@ impl WeightSource for Directory {
     }
 
     fn vector(&mut self, name: WeightName, [len]: [usize; 1]) -> Result<Vec<f32>, LoadError> {
-        self.take(name, Shape::Vector { len })?;
+        let stored_less_one = self.container == Container::HuggingFace && self.family.norms_less_one;
+        let plus = if stored_less_one && name.is_scale_of_norm() { 1.0 } else { 0.0 };
+        self.take(name, Shape::Vector { len, plus })?;
         // Nothing of it has come.
         Ok(Vec::new())
     }
 }
 
 impl Directory {
-    pub(super) fn new(tensors: HashMap<String, Entry>, name: fn(&WeightName) -> String) -> Self {
-        Self { tensors, name, plan: Vec::new() }
+    pub(super) fn new(tensors: HashMap<String, Entry>, family: &'static Family, container: Container) -> Self {
+        let mut directory = Self { tensors, family, container, plan: Vec::new() };
+        let unused = |name: &str| family.unused.iter().any(|ending| name.ends_with(ending));
+        directory.tensors.retain(|name, _| !unused(name));
+        directory
+    }
+
+    /// Whether the file has this weight.
+    pub(super) fn has(&self, name: &WeightName) -> bool {
+        self.tensors.contains_key(&self.stored_name(name))
     }
 
     /// What a model of this shape asks for, and behind that its rotary factors if they are stored. No tensor may be
@@ -78,11 +93,11 @@ impl Directory {
     pub(super) fn plan(
         mut self,
         config: &ModelConfig,
-        rope_factors: Option<WeightName>,
+        rope_factors: Option<(WeightName, usize)>,
     ) -> Result<Vec<Planned>, LoadError> {
         ModelWeights::gather(config, &mut self)?;
-        if let Some(factors) = rope_factors {
-            self.take(factors, Shape::Vector { len: config.head_dim / 2 })?;
+        if let Some((name, len)) = rope_factors {
+            self.take(name, Shape::Vector { len, plus: 0.0 })?;
         }
         match self.tensors.into_keys().min() {
             None => Ok(self.plan),
@@ -90,32 +105,67 @@ impl Directory {
         }
     }
 
-    /// Plans the tensor of this name, if it is there and can be the weight that is wanted.
-    fn take(&mut self, name: WeightName, shape: Shape) -> Result<(), LoadError> {
-        let name = (self.name)(&name);
-        let Some(entry) = self.tensors.remove(&name) else {
+    /// What the file calls a weight. Checkpoints that were saved without their output head have names without the
+    /// first part, as transformers understands too.
+    fn stored_name(&self, name: &WeightName) -> String {
+        let full = name.of(self.family, self.container);
+        match full.split_once('.') {
+            Some((_, rest)) if !self.tensors.contains_key(&full) && self.tensors.contains_key(rest) => rest.to_owned(),
+            _ => full,
+        }
+    }
+
+    /// Plans the tensor of this name, or those of its outputs that follow the ones taken before, if it is there and
+    /// can be the weight that is wanted.
+    fn take(&mut self, weight: WeightName, shape: Shape) -> Result<(), LoadError> {
+        let name = self.stored_name(&weight);
+        let Some(entry) = self.tensors.get_mut(&name) else {
             return Err(LoadError::MissingTensor { name });
         };
-        let expected = match shape {
-            Shape::Matrix { outputs, inputs } => vec![outputs, inputs],
-            Shape::Vector { len } => vec![len],
+        let is_shared = self.family.shares(&weight, self.container);
+        let is_transposed = self.container == Container::HuggingFace && self.family.is_transposed(&weight);
+        let mut expected = match shape {
+            Shape::Matrix { outputs, inputs } if is_transposed => vec![inputs, outputs],
+            Shape::Matrix { outputs, inputs } | Shape::Columns { outputs, inputs, .. } => vec![outputs, inputs],
+            Shape::Vector { len, .. } => vec![len],
         };
-        if !entry.shape.iter().copied().eq(expected.iter().map(|&n| n as u64)) {
-            return Err(LoadError::TensorShape { name, expected, found: entry.shape });
+        let along = usize::from(is_transposed && expected.len() == 2);
+        let outputs = expected[along];
+        let stored = entry.shape.get(along).copied().unwrap_or(0);
+        if is_shared && stored >= (entry.taken + outputs) as u64 && stored <= LARGEST_DIMENSION as u64 {
+            expected[along] = stored as usize;
         }
-        let element = match entry.element {
-            Ok(element) if matches!(shape, Shape::Matrix { .. }) || element.block_len() == 1 => element,
+        if !entry.shape.iter().copied().eq(expected.iter().map(|&n| n as u64)) {
+            return Err(LoadError::TensorShape { name, expected, found: entry.shape.clone() });
+        }
+        let element = match &entry.element {
+            Ok(element) if matches!(shape, Shape::Matrix { .. }) || element.block_len() == 1 => *element,
             Ok(element) => return Err(LoadError::TensorType { name, dtype: element.to_string() }),
-            Err(dtype) => return Err(LoadError::TensorType { name, dtype }),
+            Err(dtype) => return Err(LoadError::TensorType { name, dtype: dtype.clone() }),
         };
         let columns = expected.last().copied().unwrap_or(0);
         if !columns.is_multiple_of(element.block_len()) {
             return Err(LoadError::PartialBlock { name, columns, block: element.block_len() });
         }
+        let first = entry.taken;
+        entry.taken += outputs;
         // Dimensions are at most 2²⁴, so a matrix has at most 2⁵⁰ bytes.
-        let rows = expected.iter().rev().skip(1).map(|&n| n as u64).product::<u64>();
-        let size = rows * element.row_bytes(columns) as u64;
-        self.plan.push(Planned { number: self.plan.len(), name, shape, element, start: entry.start, size });
+        let bytes = |outputs: usize, inputs: usize| outputs as u64 * element.row_bytes(inputs) as u64;
+        let (shape, start, size) = match shape {
+            Shape::Matrix { outputs, inputs } if is_transposed => {
+                let stored = expected[1];
+                let shape = Shape::Columns { outputs, inputs, first, stored };
+                (shape, entry.start, bytes(inputs, stored))
+            }
+            Shape::Matrix { outputs, inputs } | Shape::Columns { outputs, inputs, .. } => {
+                (shape, entry.start.saturating_add(bytes(first, inputs)), bytes(outputs, inputs))
+            }
+            Shape::Vector { len, .. } => (shape, entry.start.saturating_add(bytes(first, 1)), bytes(len, 1)),
+        };
+        if entry.taken == expected[along] {
+            self.tensors.remove(&name);
+        }
+        self.plan.push(Planned { number: self.plan.len(), name, shape, element, start, size });
         Ok(())
     }
 }
@@ -125,9 +175,12 @@ impl Directory {
 /// Refuses tensors that overlap, and those that end behind `total_bytes`, the file's length if it is known.
 pub(super) fn in_file_order(mut plan: Vec<Planned>, total_bytes: Option<u64>) -> Result<Vec<Planned>, LoadError> {
     plan.sort_by_key(|tensor| tensor.start);
-    let mut end = 0;
+    let (mut end, mut before) = (0, None);
     for tensor in &plan {
         let Planned { name, start, size, .. } = tensor;
+        if before.replace(name) == Some(name) && matches!(tensor.shape, Shape::Columns { .. }) {
+            continue;
+        }
         if *start < end {
             return Err(LoadError::Overlap { name: name.clone(), offset: *start, end });
         }

@@ -8,7 +8,7 @@ use super::{element::ElementType, stored::StoredMatrix};
 use crate::family::weights::{WeightName, WeightSource};
 
 /// Draws weights under which activations keep their size: matrices of standard deviation `0.5 / √inputs`, norms of
-/// ones.
+/// ones, biases of zeros.
 #[derive(Debug, Clone)]
 pub struct RandomWeights {
     element: ElementType,
@@ -63,8 +63,8 @@ impl WeightSource for RandomWeights {
         Ok(StoredMatrix { element, outputs, inputs, bytes })
     }
 
-    fn vector(&mut self, _: WeightName, [len]: [usize; 1]) -> Result<Vec<f32>, Infallible> {
-        Ok(vec![1.0; len])
+    fn vector(&mut self, name: WeightName, [len]: [usize; 1]) -> Result<Vec<f32>, Infallible> {
+        Ok(vec![if name.is_scale_of_norm() { 1.0 } else { 0.0 }; len])
     }
 }
 

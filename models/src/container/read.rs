@@ -9,9 +9,12 @@ use std::{
     path::Path,
 };
 
-#[cfg(not(target_arch = "wasm32"))]
-use super::safetensors::Shards;
 use super::{gguf::GgufHeader, parts::MatrixBuilder, safetensors::SafetensorsHeader, stream::Stream};
+#[cfg(not(target_arch = "wasm32"))]
+use super::{
+    gguf_parts::{GgufParts, gguf_part_names},
+    safetensors::Shards,
+};
 use crate::{
     error::LoadError,
     family::{config::ModelConfig, weights::ModelWeights},
@@ -41,6 +44,9 @@ pub(crate) fn open<B: MatrixBuilder>(path: &Path) -> Result<Loaded<B>, LoadError
         _ if path.is_dir() => path.join("model.safetensors"),
         Some("safetensors") => path.to_owned(),
         Some("gguf") => {
+            if let Some(names) = gguf_part_names(path).filter(|names| names.len() > 1) {
+                return read_parts::<B>(path, &names);
+            }
             let mut file = File::open(path)?;
             let total_bytes = Some(file.metadata()?.len());
             return read_gguf::<B>(&mut file, total_bytes);
@@ -63,6 +69,37 @@ pub(crate) fn open<B: MatrixBuilder>(path: &Path) -> Result<Loaded<B>, LoadError
     };
     config.amend(folder)?;
     Ok((config, weights))
+}
+
+/// Loads a GGUF model from its files, of which `path` is one.
+#[cfg(not(target_arch = "wasm32"))]
+fn read_parts<B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<B>, LoadError> {
+    let mut files = Vec::new();
+    for name in names {
+        let absent = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => LoadError::MissingPart { name: name.clone() },
+            _ => error.into(),
+        };
+        let file = File::open(path.with_file_name(name)).map_err(absent)?;
+        let bytes = file.metadata()?.len();
+        files.push((file, bytes));
+    }
+    let mut parts: Option<GgufParts> = None;
+    for (file, bytes) in &mut files {
+        let mut reader = BufReader::new(&*file);
+        match &mut parts {
+            None => parts = Some(GgufParts::new(&mut reader, *bytes, names.len())?),
+            Some(parts) => parts.add(&mut reader, *bytes)?,
+        }
+        file.rewind()?;
+    }
+    let Some(parts) = parts else { return Err(LoadError::UnknownFormat { path: path.display().to_string() }) };
+    let total_bytes = Some(parts.total_bytes());
+    let mut stream: Stream<_, B> = Stream::new(parts, total_bytes);
+    for (file, bytes) in files {
+        read_to_end(&mut file.take(bytes), |piece| stream.push(piece))?;
+    }
+    stream.finish()
 }
 
 /// What says in which files the weights of a checkpoint are.

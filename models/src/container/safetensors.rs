@@ -17,7 +17,11 @@ use super::{
 };
 use crate::{
     error::LoadError,
-    family::{config::ModelConfig, weights::WeightName},
+    family::{
+        Family,
+        config::ModelConfig,
+        weights::{Container, WeightName},
+    },
 };
 
 /// Bytes of the header's length.
@@ -25,8 +29,9 @@ const LENGTH_BYTES: usize = 8;
 /// Longest header, in bytes: the limit of the reference implementation.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// What a `LlamaForCausalLM` checkpoint says before its tensors.
+/// What a checkpoint says before its tensors.
 pub(crate) struct SafetensorsHeader {
+    family: &'static Family,
     config: ModelConfig,
     total_bytes: Option<u64>,
     /// The length and the JSON text, as far as they have come.
@@ -36,8 +41,8 @@ pub(crate) struct SafetensorsHeader {
 impl SafetensorsHeader {
     /// `total_bytes` is the length of the safetensors file, if it is known.
     pub(crate) fn new(config_json: &[u8], total_bytes: Option<u64>) -> Result<Self, LoadError> {
-        let config = ModelConfig::from_hugging_face(config_json)?;
-        Ok(Self { config, total_bytes, bytes: Vec::new() })
+        let (family, config) = ModelConfig::from_hugging_face(config_json)?;
+        Ok(Self { family, config, total_bytes, bytes: Vec::new() })
     }
 
     /// What the header lists, once all of it is there.
@@ -89,7 +94,7 @@ impl Header for SafetensorsHeader {
 
     fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
         let tensors = self.tensors()?;
-        plan(self.config, tensors)
+        plan(self.family, self.config, tensors)
     }
 
     fn truncated(&self) -> LoadError {
@@ -101,20 +106,21 @@ impl Header for SafetensorsHeader {
 
 /// Which bytes are which weight.
 fn plan(
+    family: &'static Family,
     mut config: ModelConfig,
-    mut tensors: HashMap<String, Entry>,
+    tensors: HashMap<String, Entry>,
 ) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+    let directory = Directory::new(tensors, family, Container::HuggingFace);
     // A head that is stored is used, as the reference implementation does: it need not be the table.
-    config.tied_embeddings &= !tensors.contains_key(&WeightName::HEAD.hugging_face());
-    // Old checkpoints store the rotary frequencies, which follow from the configuration.
-    tensors.retain(|name, _| !name.ends_with(".rotary_emb.inv_freq"));
-    let plan = Directory::new(tensors, WeightName::hugging_face).plan(&config, None)?;
+    config.tied_embeddings &= !directory.has(&WeightName::HEAD);
+    let plan = directory.plan(&config, None)?;
     Ok((config, plan))
 }
 
 /// The files of a checkpoint that is stored in several, as if they were one behind the other.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) struct Shards {
+    family: &'static Family,
     config: ModelConfig,
     tensors: HashMap<String, Entry>,
     /// Bytes of those so far.
@@ -125,13 +131,14 @@ pub(crate) struct Shards {
 impl Shards {
     /// None yet.
     pub(crate) fn new(config_json: &[u8]) -> Result<Self, LoadError> {
-        let config = ModelConfig::from_hugging_face(config_json)?;
-        Ok(Self { config, tensors: HashMap::new(), total_bytes: 0 })
+        let (family, config) = ModelConfig::from_hugging_face(config_json)?;
+        Ok(Self { family, config, tensors: HashMap::new(), total_bytes: 0 })
     }
 
     /// Adds what the next one says before its tensors, of which it has so many bytes.
     pub(crate) fn add(&mut self, shard: &mut impl std::io::Read, bytes: u64) -> Result<(), LoadError> {
-        let mut header = SafetensorsHeader { config: self.config.clone(), total_bytes: Some(bytes), bytes: Vec::new() };
+        let (family, config) = (self.family, self.config.clone());
+        let mut header = SafetensorsHeader { family, config, total_bytes: Some(bytes), bytes: Vec::new() };
         let mut piece = [0; 4096];
         loop {
             let count = shard.read(&mut piece)?;
@@ -169,7 +176,7 @@ impl Header for Shards {
     }
 
     fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        plan(self.config, self.tensors)
+        plan(self.family, self.config, self.tensors)
     }
 
     fn truncated(&self) -> LoadError {
@@ -185,5 +192,5 @@ fn entry(info: &TensorInfo, data_start: u64) -> Entry {
         other => Err(format!("{other:?}")),
     };
     let shape = info.shape.iter().map(|&n| n as u64).collect();
-    Entry { shape, element, start: data_start + info.data_offsets.0 as u64 }
+    Entry { shape, element, start: data_start + info.data_offsets.0 as u64, taken: 0 }
 }

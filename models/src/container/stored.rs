@@ -52,7 +52,7 @@ impl StoredModel {
         Ok(Self { config, weights })
     }
 
-    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end.
+    /// Loads a GGUF file, from the reader's position to its end.
     ///
     /// # Errors
     /// As for [`Model::from_gguf`](crate::Model::from_gguf).
@@ -61,7 +61,7 @@ impl StoredModel {
         Ok(Self { config, weights })
     }
 
-    /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `config.json` and `model.safetensors`.
+    /// Loads a Hugging Face checkpoint from the bytes of `config.json` and `model.safetensors`.
     ///
     /// # Errors
     /// As for [`Model::from_safetensors`](crate::Model::from_safetensors).

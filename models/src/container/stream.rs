@@ -7,10 +7,7 @@ use super::{
 };
 use crate::{
     error::LoadError,
-    family::{
-        config::{ModelConfig, RopeScaling},
-        weights::ModelWeights,
-    },
+    family::{config::ModelConfig, weights::ModelWeights},
 };
 
 /// The part of a container before its tensors.
@@ -86,8 +83,7 @@ impl<H: Header, B: MatrixBuilder> Stream<H, B> {
         let weights = ModelWeights::gather(&config, &mut parts)?;
         // What is left are the divisors of the rotary frequencies.
         if let Some((_, factors)) = parts.vectors.pop_first() {
-            config.rope_scaling = RopeScaling::PerFrequency { factors };
-            config.validate()?;
+            config.stretch(factors)?;
         }
         Ok((config, weights))
     }

@@ -1,8 +1,12 @@
 //! The shape and constants of a model.
 
+use super::{
+    block::{Block, Position},
+    rotary::{RopeScaling, Rotary},
+};
 use crate::error::LoadError;
 
-/// The shape and constants of a model of the Llama architecture.
+/// The shape and constants of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
     /// Number of token ids; a row of logits is this long, whatever rows a file has beyond
@@ -22,14 +26,10 @@ pub struct ModelConfig {
     pub head_dim: usize,
     /// Largest number of tokens in a sequence.
     pub context_length: usize,
-    /// ε of RMSNorm.
-    pub rms_norm_eps: f32,
-    /// Base of the rotary embedding's frequencies.
-    pub rope_theta: f32,
-    /// How the frequencies are stretched for long contexts.
-    pub rope_scaling: RopeScaling,
-    /// Which elements of a head are rotated together.
-    pub rope_layout: RopeLayout,
+    /// ε of its norms.
+    pub norm_epsilon: f32,
+    /// What its blocks compute.
+    pub block: Block,
     /// Token that begins a sequence, if the model has one.
     pub bos_token_id: Option<u32>,
     /// Whether a prompt begins with it where the tokenizer has no template that says so.
@@ -42,49 +42,7 @@ pub struct ModelConfig {
     pub chat_template: Option<String>,
 }
 
-/// How rotary frequencies deviate from θ^(−2i/d).
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum RopeScaling {
-    /// Not at all.
-    None,
-    /// All are divided by one factor.
-    Linear {
-        /// The divisor.
-        factor: f32,
-    },
-    /// Each is divided by its own factor; `head_dim / 2` of them. Llama 3's scaling in either container.
-    PerFrequency {
-        /// The divisors, highest frequency first.
-        factors: Vec<f32>,
-    },
-}
-
-/// Which two elements of a head form the plane that is rotated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RopeLayout {
-    /// Elements 2i and 2i + 1: GGUF files of architecture `llama`, whose q and k rows are permuted for it.
-    Interleaved,
-    /// Elements i and i + head_dim / 2: Hugging Face checkpoints.
-    HalfSplit,
-}
-
 impl ModelConfig {
-    /// Radians by which a position turns each pair of a head's elements, `head_dim / 2` of them, the highest first.
-    #[must_use]
-    pub fn rope_frequencies(&self) -> Vec<f32> {
-        let frequency = |i: usize| {
-            let exponent = 2.0 * i as f64 / self.head_dim as f64;
-            let frequency = libm::pow(f64::from(self.rope_theta), -exponent) as f32;
-            match &self.rope_scaling {
-                RopeScaling::None => frequency,
-                RopeScaling::Linear { factor } => frequency / factor,
-                RopeScaling::PerFrequency { factors } => frequency / factors[i],
-            }
-        };
-        (0..self.head_dim / 2).map(frequency).collect()
-    }
-
     /// The token that begins a prompt, if one does: what [`Tokenizer::encode_prompt`](crate::Tokenizer::encode_prompt)
     /// wants.
     #[must_use]
@@ -126,32 +84,79 @@ impl ModelConfig {
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(invalid("kv_heads", self.kv_heads, "a divisor of heads"));
         }
-        if !self.head_dim.is_multiple_of(2) {
-            return Err(invalid("head_dim", self.head_dim, "even"));
-        }
         if self.heads.checked_mul(self.head_dim).is_none_or(|width| width > LARGEST_DIMENSION) {
             return Err(invalid("head_dim", self.head_dim, "heads × head_dim at most 2²⁴"));
         }
-        if !(self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0) {
-            return Err(invalid("rms_norm_eps", self.rms_norm_eps, "finite and positive"));
+        if !(self.norm_epsilon.is_finite() && self.norm_epsilon > 0.0) {
+            return Err(invalid("rms_norm_eps", self.norm_epsilon, "finite and positive"));
         }
-        if !(self.rope_theta.is_finite() && self.rope_theta > 0.0) {
-            return Err(invalid("rope_theta", self.rope_theta, "finite and positive"));
-        }
-        let factors: &[f32] = match &self.rope_scaling {
-            RopeScaling::None => &[],
-            RopeScaling::Linear { factor } => std::slice::from_ref(factor),
-            RopeScaling::PerFrequency { factors } => factors,
-        };
-        if let Some(factor) = factors.iter().find(|f| !(f.is_finite() && **f > 0.0)) {
-            return Err(invalid("rope_scaling", factor, "factors that are finite and positive"));
-        }
+        self.validate_block()?;
         for &id in self.eos_token_ids.iter().chain(&self.bos_token_id) {
             if id as usize >= self.vocab_size {
                 return Err(invalid("special token id", id, "below vocab_size"));
             }
         }
         Ok(())
+    }
+
+    fn validate_block(&self) -> Result<(), LoadError> {
+        let block = &self.block;
+        let factors = [
+            ("score scale", Some(self.score_scale())),
+            ("embedding scale", Some(block.embedding_scale)),
+            ("residual scale", Some(block.residual_scale)),
+            ("logit scale", Some(block.logit_scale)),
+            ("score softcap", block.score_softcap),
+            ("logit softcap", block.logit_softcap),
+        ];
+        for (key, factor) in factors {
+            if let Some(factor) = factor.filter(|factor| !(factor.is_finite() && *factor > 0.0)) {
+                return Err(invalid(key, factor, "finite and positive"));
+            }
+        }
+        if block.window.as_ref().is_some_and(|window| window.tokens == 0) {
+            return Err(invalid("sliding_window", 0, "at least one token"));
+        }
+        match &block.position {
+            Position::Learned { offset } if *offset > LARGEST_DIMENSION => {
+                Err(invalid("offset", offset, "a small one"))
+            }
+            Position::Learned { .. } => Ok(()),
+            Position::Rotary { global, local, .. } => {
+                global.validate(self.head_dim)?;
+                local.iter().try_for_each(|local| local.validate(self.head_dim))
+            }
+        }
+    }
+
+    /// What products of queries and keys are multiplied by.
+    #[must_use]
+    pub fn score_scale(&self) -> f32 {
+        self.block.score_scale.unwrap_or_else(|| 1.0 / (self.head_dim as f32).sqrt())
+    }
+
+    /// How queries and keys are turned in all layers but a few, if they are.
+    pub(crate) fn rotary_mut(&mut self) -> Option<&mut Rotary> {
+        match &mut self.block.position {
+            Position::Rotary { global, .. } => Some(global),
+            Position::Learned { .. } => None,
+        }
+    }
+
+    /// Stretches the rotary frequencies by divisors that a file has among its tensors.
+    pub(crate) fn stretch(&mut self, factors: Vec<f32>) -> Result<(), LoadError> {
+        if let Some(rotary) = self.rotary_mut() {
+            rotary.scaling = RopeScaling::PerFrequency { factors };
+        }
+        self.validate()
+    }
+
+    /// Rows of the table of learned positions; none without one.
+    pub(crate) fn position_rows(&self) -> Option<usize> {
+        match self.block.position {
+            Position::Learned { offset } => Some(self.context_length + offset),
+            Position::Rotary { .. } => None,
+        }
     }
 
     /// Elements of all heads' queries.
@@ -166,7 +171,7 @@ impl ModelConfig {
 }
 
 /// No dimension of a real model comes near it; a guard against arithmetic and allocation on nonsense.
-pub(super) const LARGEST_DIMENSION: usize = 1 << 24;
+pub(crate) const LARGEST_DIMENSION: usize = 1 << 24;
 
 pub(crate) fn invalid(key: &str, found: impl ToString, expected: &'static str) -> LoadError {
     LoadError::InvalidSetting { key: key.to_owned(), found: found.to_string(), expected }

@@ -13,7 +13,7 @@ use std::io::Read;
 
 use super::{
     linear::{Linear, LinearBuilder},
-    llama::Model,
+    model::Model,
 };
 #[cfg(not(target_arch = "wasm32"))]
 use crate::container::read;
@@ -29,7 +29,7 @@ use crate::{
     error::LoadError,
 };
 
-/// Loads a GGUF file of architecture `llama` from its bytes as they come.
+/// Loads a GGUF file from its bytes as they come.
 ///
 /// ```no_run
 /// # fn chunks() -> Vec<Vec<u8>> { Vec::new() }
@@ -70,7 +70,7 @@ impl GgufLoader {
     }
 }
 
-/// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `model.safetensors` as they come.
+/// Loads a Hugging Face checkpoint from the bytes of `model.safetensors` as they come.
 pub struct SafetensorsLoader(Stream<SafetensorsHeader, LinearBuilder>);
 
 impl SafetensorsLoader {
@@ -102,7 +102,7 @@ impl SafetensorsLoader {
 }
 
 impl Model {
-    /// Loads a GGUF file of architecture `llama`, from the reader's position to its end, as a
+    /// Loads a GGUF file, from the reader's position to its end, as a
     /// [`GgufLoader`](crate::GgufLoader) that does not know its length.
     ///
     /// Weights: F32, F16, BF16 and the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K; norms F32, F16
@@ -116,7 +116,7 @@ impl Model {
         Ok(Self::new(config, weights))
     }
 
-    /// Loads a Hugging Face `LlamaForCausalLM` from the bytes of `config.json` and `model.safetensors`.
+    /// Loads a Hugging Face checkpoint from the bytes of `config.json` and `model.safetensors`.
     ///
     /// Weights: F32, F16 or BF16; products are computed in f32.
     ///

@@ -5,13 +5,13 @@
 //! | `cache` | KV caches with rollback, on any backend, and the chunks of a batch |
 //! | `linear` | multiplies rows with weights, quantized or not |
 //! | `rope` | turns queries and keys by position |
-//! | `llama` | the blocks, over the rows of all sequences |
+//! | `model` | the blocks, over the rows of all sequences |
 //! | `logits` | rows of logits with their hidden states |
 //! | `loader` | a model from bytes as they come |
 
 pub(crate) mod cache;
 mod linear;
-pub(crate) mod llama;
 pub(crate) mod loader;
 pub(crate) mod logits;
+pub(crate) mod model;
 mod rope;

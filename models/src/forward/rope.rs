@@ -1,16 +1,18 @@
 //! Rotary position embedding: each pair of elements of a head is a point in a plane, turned by an angle
 //! proportional to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
 
-use crate::family::config::{ModelConfig, RopeLayout};
+use crate::family::rotary::{RopeLayout, Rotary};
 
-/// The frequencies of a model.
+/// A turning, with its frequencies.
 pub(crate) struct Rope {
-    /// Radians per position, `head_dim / 2` of them.
+    /// Radians per position, half as many as elements are turned.
     frequencies: Vec<f32>,
     layout: RopeLayout,
+    magnitude: f32,
+    head_dim: usize,
 }
 
-/// Cosines and sines for a list of positions, `[positions, head_dim / 2]` each.
+/// Cosines and sines for a list of positions, `[positions, turned / 2]` each.
 #[derive(Debug, Default)]
 pub(crate) struct Angles {
     cos: Vec<f32>,
@@ -18,8 +20,9 @@ pub(crate) struct Angles {
 }
 
 impl Rope {
-    pub(crate) fn new(config: &ModelConfig) -> Self {
-        Self { frequencies: config.rope_frequencies(), layout: config.rope_layout }
+    pub(crate) fn new(rotary: &Rotary, head_dim: usize) -> Self {
+        let &Rotary { layout, magnitude, .. } = rotary;
+        Self { frequencies: rotary.frequencies(head_dim), layout, magnitude, head_dim }
     }
 
     /// Angles are formed in f32, as the reference implementation does; sines and cosines come from one library, so
@@ -30,8 +33,8 @@ impl Rope {
         for position in positions {
             for frequency in &self.frequencies {
                 let (sin, cos) = libm::sincosf(position as f32 * frequency);
-                angles.cos.push(cos);
-                angles.sin.push(sin);
+                angles.cos.push(cos * self.magnitude);
+                angles.sin.push(sin * self.magnitude);
             }
         }
     }
@@ -40,8 +43,9 @@ impl Rope {
     pub(crate) fn rotate(&self, x: &mut [f32], heads: usize, angles: &Angles) {
         let half = self.frequencies.len();
         let turns = angles.cos.chunks_exact(half).zip(angles.sin.chunks_exact(half));
-        for (row, (cos, sin)) in x.chunks_exact_mut(heads * 2 * half).zip(turns) {
-            for head in row.chunks_exact_mut(2 * half) {
+        for (row, (cos, sin)) in x.chunks_exact_mut(heads * self.head_dim).zip(turns) {
+            for head in row.chunks_exact_mut(self.head_dim) {
+                let head = &mut head[..2 * half];
                 match self.layout {
                     RopeLayout::Interleaved => {
                         let (pairs, _) = head.as_chunks_mut::<2>();

@@ -5,9 +5,11 @@
 //! <https://arxiv.org/abs/1805.02867>.) A row goes through the pages in order, and through a page in an order that does
 //! not depend on the row: its result depends on its own query and the cache alone.
 
+use std::ops::Range;
+
 use super::{
     pool,
-    vector::{exp, maximum, scale_by, sum},
+    vector::{exp, maximum, scale_by, soft_cap, sum},
 };
 
 /// The number of tokens in a page of a [`KvCache`](crate::KvCache): lanes of the products with keys.
@@ -33,16 +35,28 @@ impl Running {
     /// Nothing seen yet.
     const START: Self = Self { highest: f32::NEG_INFINITY, total: 0.0 };
 
-    /// Adds the first `visible` tokens of a page, at least one. `query`, scaled by 1/√head_dim, and `context`:
-    /// `[head_dim]`; `keys`: `[head_dim, PAGE_TOKENS]`; `values`: `[PAGE_TOKENS, head_dim]`.
-    fn add_page(&mut self, query: &[f32], keys: &[f32], values: &[f32], visible: usize, context: &mut [f32]) {
+    /// Adds some tokens of a page, at least one. `query`, scaled, and `context`: `[head_dim]`; `keys`:
+    /// `[head_dim, PAGE_TOKENS]`; `values`: `[PAGE_TOKENS, head_dim]`.
+    fn add_page(
+        &mut self,
+        query: &[f32],
+        (keys, values): (&[f32], &[f32]),
+        seen: Range<usize>,
+        softcap: Option<f32>,
+        context: &mut [f32],
+    ) {
         let mut weights = scores(query, keys);
-        weights[visible..].fill(f32::NEG_INFINITY);
+        if let Some(cap) = softcap {
+            soft_cap(&mut weights, cap);
+        }
+        weights[..seen.start].fill(f32::NEG_INFINITY);
+        weights[seen.end..].fill(f32::NEG_INFINITY);
         let highest = self.highest.max(maximum(&weights));
         for weight in &mut weights {
             *weight = exp(*weight - highest);
         }
-        weights[visible..].fill(0.0);
+        weights[..seen.start].fill(0.0);
+        weights[seen.end..].fill(0.0);
         if highest > self.highest {
             // e^(−∞ − m) is tiny instead of zero, but what it scales is zero at the start.
             let scale = exp(self.highest - highest);
@@ -51,7 +65,7 @@ impl Running {
             self.highest = highest;
         }
         self.total += sum(&weights);
-        weighted_sum(&weights[..visible], values, context);
+        weighted_sum(&weights[..seen.end], values, context);
     }
 
     /// Turns the weighted sum into the weighted mean.
@@ -67,15 +81,21 @@ pub(crate) struct RowSpan {
     pub(crate) visible: usize,
 }
 
-/// The heads of a model. `heads / kv_heads` query heads in a row share a head of keys and values.
+/// The heads of a layer. `heads / kv_heads` query heads in a row share a head of keys and values.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
+    /// What scores are multiplied by.
+    pub(crate) scale: f32,
+    /// c of c·tanh(s/c), which scores go through.
+    pub(crate) softcap: Option<f32>,
+    /// How many tokens a row sees at most, itself included.
+    pub(crate) window: Option<usize>,
 }
 
-/// `out[row] = softmax(q·Kᵀ / √head_dim) · V` for each head of each row.
+/// `out[row] = softmax(scale · q·Kᵀ) · V` for each head of each row.
 ///
 /// `queries`, `out`: `[rows, heads, head_dim]`; `queries` are scaled in place. `page(sequence, index, kv_head)` gives
 /// keys, `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`. Rows of a sequence are neighbours. `groups`
@@ -88,7 +108,7 @@ pub(crate) fn attend<'c>(
     groups: &mut Vec<[usize; 2]>,
     out: &mut [f32],
 ) {
-    scale_by(queries, 1.0 / (heads.head_dim as f32).sqrt());
+    scale_by(queries, heads.scale);
     groups.clear();
     let mut first = 0;
     while first < spans.len() {
@@ -110,13 +130,16 @@ pub(crate) fn attend<'c>(
         let context = |row: usize| unsafe { std::slice::from_raw_parts_mut(out.start().add(at(row)), heads.head_dim) };
         (first..end).for_each(|row| context(row).fill(0.0));
         let visible = spans[first..end].iter().map(|span| span.visible).max().unwrap_or(0);
-        for index in 0..visible.div_ceil(PAGE_TOKENS) {
+        let begins = |row: usize| heads.window.map_or(0, |window| spans[row].visible.saturating_sub(window));
+        let unseen = (first..end).map(begins).min().unwrap_or(0);
+        for index in unseen / PAGE_TOKENS..visible.div_ceil(PAGE_TOKENS) {
             let (keys, values) = page(spans[first].sequence, index, kv_head);
             for (running, row) in running.iter_mut().zip(first..end) {
-                let visible = spans[row].visible.saturating_sub(index * PAGE_TOKENS).min(PAGE_TOKENS);
-                if visible > 0 {
+                let within = |tokens: usize| tokens.saturating_sub(index * PAGE_TOKENS).min(PAGE_TOKENS);
+                let seen = within(begins(row))..within(spans[row].visible);
+                if !seen.is_empty() {
                     let query = &queries[at(row)..][..heads.head_dim];
-                    running.add_page(query, keys, values, visible, context(row));
+                    running.add_page(query, (keys, values), seen, heads.softcap, context(row));
                 }
             }
         }

@@ -8,8 +8,8 @@
 //!             │         └─ products    the arithmetic of each format, written once over …
 //!             │              └─ lanes       … what an instruction set offers: avx512, avx2, wasm, portable, …
 //!             └─ widened     types that have no kernels of their own
-//! llama  ─▶ attention   a few query rows over pages of keys and values
-//!           vector      norms, the gate of SwiGLU, the exponential
+//! model  ─▶ attention   a few query rows over pages of keys and values
+//!           vector      norms, activations, the exponential
 //!           pool        threads: awake within a forward pass, asleep between
 //! ```
 //!
@@ -47,4 +47,6 @@ mod vector;
 mod wasm;
 pub(crate) mod widened;
 
-pub(crate) use vector::{add_assign, gated_silu, rms_norm};
+pub(crate) use vector::{
+    activate, add_assign, add_to_rows, gated, layer_norm, rms_norm, rms_norm_in_place, scale_by, soft_cap,
+};

@@ -1,4 +1,6 @@
-//! Vector operations: dot product, exponential, softmax, RMSNorm, SwiGLU's gate.
+//! Vector operations: dot product, exponential, norms, activations.
+
+use crate::family::block::Activation;
 
 /// Σ aᵢ·bᵢ, summed in `LANES` interleaved partial sums that are then added pairwise.
 ///
@@ -95,23 +97,102 @@ pub(crate) fn exp(x: f32) -> f32 {
     series * power
 }
 
-/// `out = x / √(mean(x²) + epsilon) · weight` for each row of `x`, `[rows, weight.len()]`.
-pub(crate) fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32, out: &mut Vec<f32>) {
+/// `out = x / √(mean(x²) + epsilon) · scales` for each row of `x`, `[rows, scales.len()]`.
+pub(crate) fn rms_norm(x: &[f32], scales: &[f32], epsilon: f32, out: &mut Vec<f32>) {
     out.resize(x.len(), 0.0);
-    for (row, out) in x.chunks_exact(weight.len()).zip(out.chunks_exact_mut(weight.len())) {
-        let mean_square = dot::<8>(row, row) / row.len() as f32;
-        let scale = 1.0 / (mean_square + epsilon).sqrt();
-        for ((out, x), weight) in out.iter_mut().zip(row).zip(weight) {
-            *out = x * scale * weight;
+    for (row, out) in x.chunks_exact(scales.len()).zip(out.chunks_exact_mut(scales.len())) {
+        let factor = rms_factor(row, epsilon);
+        for ((out, x), scale) in out.iter_mut().zip(row).zip(scales) {
+            *out = x * factor * scale;
         }
     }
 }
 
-/// `gate = silu(gate) · up`, the gate of SwiGLU, with silu(x) = x / (1 + e⁻ˣ).
-pub(crate) fn gated_silu(gate: &mut [f32], up: &[f32]) {
-    for (gate, up) in gate.iter_mut().zip(up) {
-        *gate = *gate / (1.0 + exp(-*gate)) * up;
+/// [`rms_norm`] where it stands.
+pub(crate) fn rms_norm_in_place(x: &mut [f32], scales: &[f32], epsilon: f32) {
+    for row in x.chunks_exact_mut(scales.len()) {
+        let factor = rms_factor(row, epsilon);
+        for (x, scale) in row.iter_mut().zip(scales) {
+            *x = *x * factor * scale;
+        }
     }
+}
+
+fn rms_factor(row: &[f32], epsilon: f32) -> f32 {
+    let mean_square = dot::<8>(row, row) / row.len() as f32;
+    1.0 / (mean_square + epsilon).sqrt()
+}
+
+/// `out = (x − mean(x)) / √(var(x) + epsilon) · scales + biases` for each row of `x`, `[rows, scales.len()]`.
+pub(crate) fn layer_norm(x: &[f32], scales: &[f32], biases: &[f32], epsilon: f32, out: &mut Vec<f32>) {
+    out.resize(x.len(), 0.0);
+    for (row, out) in x.chunks_exact(scales.len()).zip(out.chunks_exact_mut(scales.len())) {
+        let mean = total(row) / row.len() as f32;
+        for (out, x) in out.iter_mut().zip(row) {
+            *out = x - mean;
+        }
+        let factor = rms_factor(out, epsilon);
+        for ((out, scale), bias) in out.iter_mut().zip(scales).zip(biases) {
+            *out = *out * factor * scale + bias;
+        }
+    }
+}
+
+/// Σ xᵢ in eight interleaved partial sums.
+fn total(x: &[f32]) -> f32 {
+    let (blocks, rest) = x.as_chunks::<8>();
+    let mut lanes = [0.0f32; 8];
+    for block in blocks {
+        for lane in 0..8 {
+            lanes[lane] += block[lane];
+        }
+    }
+    sum(&lanes) + rest.iter().sum::<f32>()
+}
+
+/// `row += biases` for each row of `x`, `[rows, biases.len()]`.
+pub(crate) fn add_to_rows(x: &mut [f32], biases: &[f32]) {
+    x.chunks_exact_mut(biases.len()).for_each(|row| add_assign(row, biases));
+}
+
+/// `x = cap · tanh(x / cap)`.
+pub(crate) fn soft_cap(x: &mut [f32], cap: f32) {
+    for x in x {
+        *x = cap * (1.0 - 2.0 / (exp(2.0 * (*x / cap)) + 1.0));
+    }
+}
+
+/// `gate = activation(gate) · up`.
+pub(crate) fn gated(activation: Activation, gate: &mut [f32], up: &[f32]) {
+    let gates = gate.iter_mut().zip(up);
+    match activation {
+        Activation::Silu => gates.for_each(|(gate, up)| *gate = silu(*gate) * up),
+        Activation::GeluTanh => gates.for_each(|(gate, up)| *gate = gelu_tanh(*gate) * up),
+        Activation::Relu => gates.for_each(|(gate, up)| *gate = gate.max(0.0) * up),
+    }
+}
+
+/// `x = activation(x)`.
+pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
+    match activation {
+        Activation::Silu => x.iter_mut().for_each(|x| *x = silu(*x)),
+        Activation::GeluTanh => x.iter_mut().for_each(|x| *x = gelu_tanh(*x)),
+        Activation::Relu => x.iter_mut().for_each(|x| *x = x.max(0.0)),
+    }
+}
+
+/// x / (1 + e⁻ˣ)
+#[inline]
+fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
+}
+
+/// ½x·(1 + tanh(y)) = x / (1 + e⁻²ʸ) with y = √(2/π)·(x + 0.044715x³).
+#[inline]
+fn gelu_tanh(x: f32) -> f32 {
+    // −2·√(2/π)
+    const FACTOR: f32 = -1.595_769_1;
+    x / (1.0 + exp(FACTOR * (x + 0.044_715 * x * x * x)))
 }
 
 #[cfg(test)]
@@ -149,7 +230,7 @@ mod tests {
     #[test]
     fn silu_of_large_magnitudes_stays_finite() {
         let mut gate = [-200.0, -1.0, 0.0, 1.0, 200.0];
-        gated_silu(&mut gate, &[1.0; 5]);
+        gated(Activation::Silu, &mut gate, &[1.0; 5]);
         assert!(gate[0].abs() < 1e-30 && gate[2] == 0.0 && gate[4] == 200.0);
         assert!((gate[1] + 0.268_941_43).abs() < 1e-6 && (gate[3] - 0.731_058_6).abs() < 1e-6);
     }

@@ -58,6 +58,28 @@ impl Gguf {
         self
     }
 
+    /// The same tensors in so many files; all metadata in the first.
+    pub fn split(self, parts: usize) -> Vec<Self> {
+        let each = self.directory.len().div_ceil(parts);
+        let offset = |entry: &[u8]| u64::from_le_bytes(entry[entry.len() - 8..].try_into().unwrap()) as usize;
+        let mut starts: Vec<usize> = self.directory.iter().map(|entry| offset(entry)).collect();
+        starts.push(self.data.len());
+        let mut files = Vec::new();
+        for first in (0..self.directory.len()).step_by(each) {
+            let end = self.directory.len().min(first + each);
+            let mut file = Self::new();
+            file.data = self.data[starts[first]..starts[end]].to_vec();
+            for entry in &self.directory[first..end] {
+                let moved = (offset(entry) - starts[first]) as u64;
+                file.directory.push([&entry[..entry.len() - 8], &moved.to_le_bytes()].concat());
+            }
+            files.push(file);
+        }
+        files[0].metadata = self.metadata;
+        files[0].metadata_count = self.metadata_count;
+        files
+    }
+
     /// The file. Its directory is in the reverse order of the data.
     pub fn finish(&self) -> Vec<u8> {
         let directory = self.directory.iter().rev().flatten().copied().collect::<Vec<u8>>();

@@ -134,7 +134,7 @@ fn settings_that_make_no_sense() {
         ("llama.feed_forward_length", 64, [0, 63, 65, u32::MAX]),
         ("llama.vocab_size", 64, [0, 63, 65, u32::MAX]),
         ("llama.attention.key_length", 16, [0, 15, 17, u32::MAX]),
-        ("llama.rope.dimension_count", 16, [0, 8, 15, u32::MAX]),
+        ("llama.rope.dimension_count", 16, [0, 15, 18, u32::MAX]),
     ] {
         for value in values {
             let bytes = altered(&setting(key, 4, &u32_of(valid)), &setting(key, 4, &u32_of(value)));
@@ -150,8 +150,8 @@ fn settings_that_make_no_sense() {
             assert!(matches!(error(&bytes), LoadError::InvalidSetting { .. }), "{key} = {value}");
         }
     }
-    let other = altered(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0qwen2");
-    assert!(matches!(error(&other), LoadError::Unsupported { what: "architecture", found } if found == "qwen2"));
+    let other = altered(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0mamba");
+    assert!(matches!(error(&other), LoadError::Unsupported { what: "architecture", found } if found == "mamba"));
 }
 
 #[test]
@@ -199,13 +199,12 @@ fn checkpoints_that_are_not_as_they_should_be() {
         assert!(matches!(error, LoadError::Safetensors(_) | LoadError::Truncated { .. }), "{len} bytes: {error}");
     }
     assert!(matches!(error("{", weights), LoadError::Config(_)));
-    assert!(matches!(error("{}", weights), LoadError::Config(_)));
+    assert!(matches!(error("{}", weights), LoadError::MissingSetting { key } if key == "model_type"));
     for (from, to) in [
-        ("\"model_type\": \"llama\"", "\"model_type\": \"qwen2\""),
+        ("\"model_type\": \"llama\"", "\"model_type\": \"mamba\""),
         ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\""),
-        ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"silu\", \"attention_bias\": true"),
         ("\"hidden_act\": \"silu\"", "\"hidden_act\": \"silu\", \"quantization_config\": {\"bits\": 4}"),
-        ("\"rope_type\": \"default\"", "\"rope_type\": \"yarn\""),
+        ("\"rope_type\": \"default\"", "\"rope_type\": \"ntk\""),
         ("\"rope_type\": \"default\"", "\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5"),
     ] {
         assert!(config.contains(from));
@@ -223,6 +222,8 @@ fn checkpoints_that_are_not_as_they_should_be() {
         let error = error(&config.replace(from, to), weights);
         assert!(matches!(error, LoadError::InvalidSetting { .. } | LoadError::Config(_)), "{to}: {error}");
     }
+    let biased = config.replace("\"hidden_act\": \"silu\"", "\"hidden_act\": \"silu\", \"attention_bias\": true");
+    assert!(matches!(error(&biased, weights), LoadError::MissingTensor { .. }));
     let fewer = config.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
     assert!(matches!(error(&fewer, weights), LoadError::UnexpectedTensor { .. }));
     let more = config.replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3");

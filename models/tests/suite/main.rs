@@ -7,8 +7,12 @@
 mod batching;
 mod chat;
 #[path = "../container/mod.rs"]
+#[allow(dead_code, reason = "the tests of folders use the rest")]
 mod container;
 mod corruption;
+#[path = "../families/mod.rs"]
+mod families;
+mod family;
 mod fixture;
 mod golden;
 mod heads;

@@ -1,6 +1,6 @@
 //! However a file is cut into pieces, the same model comes out, or the same error.
 
-use outrider_models::{GgufLoader, LoadError, Model, SafetensorsLoader};
+use outrider_models::{GgufLoader, LoadError, Model, Position, RopeScaling, SafetensorsLoader};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -135,8 +135,9 @@ fn what_is_skipped_may_be_cut_anywhere() {
         assert_eq!(model.config(), expected.config());
         assert!(bits(&model) == bits(&expected), "logits differ");
     });
-    let factors = outrider_models::RopeScaling::PerFrequency { factors: vec![1.0, 2.0, 1.5, 4.0] };
-    assert_eq!(expected.config().rope_scaling, factors);
+    let factors = RopeScaling::PerFrequency { factors: vec![1.0, 2.0, 1.5, 4.0] };
+    let Position::Rotary { global, .. } = &expected.config().block.position else { panic!("it turns") };
+    assert_eq!(global.scaling, factors);
 }
 
 #[test]

@@ -36,6 +36,8 @@ const TIME_ALONE: usize = 384;
 const TRY_AGAIN: usize = 768;
 /// A round trip that is so many times another, and so many seconds off, is another link's.
 const OTHER_LINK: (f64, f64) = (2.0, 0.005);
+/// What a round trip looks as long as while passes hide it, in passes.
+const HIDDEN: f64 = 1.25;
 /// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
 const TIMES: usize = 8;
 
@@ -55,11 +57,21 @@ pub struct Pace {
     link: Option<f64>,
     passes: Shortest,
     drafts: Shortest,
-    /// The link's round trip by the first token of this text, and by guesses: these include what a guess waited for the
-    /// pass under way.
+    /// The link's round trip by the first token of this text, by guesses that the target waited for, and by those that
+    /// nobody waited for: these waited for the pass under way.
     first_trip: Option<f64>,
     trips: Shortest,
+    delays: Shortest,
     acceptance: AcceptanceRate,
+}
+
+/// What is known of the link's round trip, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Trip {
+    Known(f64),
+    /// At most that: a guess that nobody waits for is answered by the pass after the one under way, so that a trip
+    /// shorter than a pass looks as long as one.
+    Within(f64),
 }
 
 /// Nothing is guessed; nobody waits; the target waits for the first guesses behind a wrong one; both take turns.
@@ -163,6 +175,7 @@ impl Pace {
             drafts: Shortest::default(),
             first_trip: None,
             trips: Shortest::default(),
+            delays: Shortest::default(),
             acceptance: AcceptanceRate::default(),
         }
     }
@@ -171,7 +184,7 @@ impl Pace {
     pub fn next_generation(&mut self, fixed: Option<Plan>) {
         self.fixed = fixed;
         self.stretch.pause();
-        (self.first_trip, self.trips) = (None, Shortest::default());
+        (self.first_trip, self.trips, self.delays) = (None, Shortest::default(), Shortest::default());
     }
 
     /// The first token came so long after it was asked for, of a pass that took so long.
@@ -209,7 +222,9 @@ impl Pace {
 
     /// So long after guesses were sent, tokens came of a pass that began when the target had them, and took so long.
     pub fn answered(&mut self, after: Duration, pass: Duration) {
-        self.trips.observe(after.saturating_sub(pass).as_secs_f64());
+        let waits = self.plan().patience > 0.0;
+        let times = if waits { &mut self.trips } else { &mut self.delays };
+        times.observe(after.saturating_sub(pass).as_secs_f64());
     }
 
     /// What was guessed at a position, and what was written there.
@@ -246,10 +261,7 @@ impl Pace {
     /// What is promising, by what is measured now; on another link, everything is tried anew.
     fn reconsider(&mut self) {
         let Some(conditions) = self.conditions() else { return };
-        let link = *self.link.get_or_insert(conditions.round_trip);
-        let (short, long) = (link.min(conditions.round_trip), link.max(conditions.round_trip));
-        if long > OTHER_LINK.0 * short && long > short + OTHER_LINK.1 {
-            self.link = Some(conditions.round_trip);
+        if self.is_other_link() {
             for way in &mut self.ways {
                 *way = Way::new(way.plan);
             }
@@ -266,6 +278,26 @@ impl Pace {
             } else if way != self.current {
                 self.ways[way].plan = None;
             }
+        }
+    }
+
+    /// Whether the ways were tried on another link than this. Keeps this one's round trip, as far as it is known.
+    fn is_other_link(&mut self) -> bool {
+        let is_longer = |trip: f64, than: f64| trip > OTHER_LINK.0 * than && trip > than + OTHER_LINK.1;
+        match (self.link, self.trip()) {
+            (None, Some(Trip::Known(trip))) => {
+                self.link = Some(trip);
+                false
+            }
+            (Some(link), Some(Trip::Known(trip))) if is_longer(trip, link) || is_longer(link, trip) => {
+                self.link = Some(trip);
+                true
+            }
+            (Some(link), Some(Trip::Within(most))) if is_longer(link, most) => {
+                self.link = None;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -318,8 +350,22 @@ impl Pace {
         }
     }
 
+    fn trip(&self) -> Option<Trip> {
+        let most = self.delays.get().into_iter().chain(self.first_trip).reduce(f64::min);
+        let is_hidden = |most: f64| self.passes.get().is_some_and(|pass| most <= HIDDEN * pass);
+        match (self.trips.get(), most) {
+            (Some(trip), most) => Some(Trip::Known(most.map_or(trip, |most| trip.min(most)))),
+            (None, Some(most)) if is_hidden(most) => Some(Trip::Within(most)),
+            (None, most) => most.map(Trip::Known),
+        }
+    }
+
+    /// The link's round trip; one that is hidden is what it was when it was seen last, else none: only who waits sees it.
     fn round_trip(&self) -> Option<f64> {
-        self.trips.get().into_iter().chain(self.first_trip).reduce(f64::min)
+        Some(match self.trip()? {
+            Trip::Known(trip) => trip,
+            Trip::Within(most) => self.link.filter(|link| *link <= most).unwrap_or(0.0),
+        })
     }
 
     /// All that is measured, once all is.
@@ -373,6 +419,25 @@ mod tests {
             let counts = text(&mut pace, 4000, MS, takes);
             assert!(counts[fastest] > 3600, "{counts:?} of 4000, {fastest}");
         }
+    }
+
+    /// Where nobody waits a short trip looks as long as a pass, at which waiting promises little.
+    #[test]
+    fn a_trip_that_passes_hide_is_looked_for() {
+        let mut pace = Pace::new(None);
+        let takes = [40, 36, 24, 24].map(|ms| ms * MS);
+        let (mut now, mut waited) = (Duration::ZERO, 0);
+        for token in 0..2000 {
+            now += takes[pace.current];
+            pace.drafted(10 * MS);
+            pace.passed(40 * MS, 0);
+            pace.compared(token % 10 < 6);
+            let trip = if pace.plan().patience > 0.0 { 2 * MS } else { 40 * MS };
+            pace.answered(trip + 40 * MS, 40 * MS);
+            waited += usize::from(pace.current == PATIENT || pace.current == ROUNDS);
+            pace.written(1, now);
+        }
+        assert!(waited > 1500, "{waited} of 2000");
     }
 
     /// What is thought of a way is its promise at first: luck with a few guesses does not end it.

@@ -1,0 +1,22 @@
+//! Mistral: Llama with a window in every layer, in its first models.
+
+use super::{Defaults, Family, block::Layers, config::ModelConfig, keys::Keys, llama::LLAMA};
+use crate::error::LoadError;
+
+pub(super) const MISTRAL: Family = Family {
+    model_type: "mistral",
+    // Its GGUF files are Llama's.
+    architecture: None,
+    defaults: Defaults { context_length: 131_072, kv_heads: Some(8), ..LLAMA.defaults },
+    hugging_face,
+    ..LLAMA
+};
+
+fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> {
+    keys.only_silu()?;
+    config.take_rotary(keys, 10_000.0, None)?;
+    // Null says none; absent says the first model's.
+    let tokens = if keys.is_null("sliding_window") { None } else { Some(4096) };
+    let tokens = keys.get("sliding_window")?.or(tokens);
+    config.take_window(keys, tokens, Layers::All)
+}

@@ -1,0 +1,63 @@
+//! Qwen 2 and 2.5 (biases of queries, keys and values), Qwen 3 (norms of queries and keys).
+
+use super::{
+    Defaults, Family,
+    block::{HeadNorm, Layers},
+    config::ModelConfig,
+    gguf_settings::Settings,
+    keys::Keys,
+    llama::LLAMA,
+    rotary::RopeLayout,
+};
+use crate::error::LoadError;
+
+pub(super) const QWEN2: Family = Family {
+    model_type: "qwen2",
+    architecture: Some("qwen2"),
+    gguf_layout: RopeLayout::HalfSplit,
+    defaults: Defaults { context_length: 32_768, ..LLAMA.defaults },
+    hugging_face: |keys, config| {
+        config.block.projection_bias = true;
+        shared(keys, config)
+    },
+    gguf: |settings, _| without_window(settings),
+    ..LLAMA
+};
+
+pub(super) const QWEN3: Family = Family {
+    model_type: "qwen3",
+    architecture: Some("qwen3"),
+    defaults: Defaults { context_length: 32_768, head_dim: Some(128), ..LLAMA.defaults },
+    hugging_face: |keys, config| {
+        let bias = keys.flag("attention_bias")?;
+        (config.block.projection_bias, config.block.output_bias) = (bias, bias);
+        config.block.head_norm = HeadNorm::Each;
+        shared(keys, config)
+    },
+    gguf: |settings, config| {
+        config.block.head_norm = HeadNorm::Each;
+        without_window(settings)
+    },
+    ..QWEN2
+};
+
+/// Layers from `max_window_layers` on have a window, where there is one.
+fn shared(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> {
+    keys.only_silu()?;
+    // Positions of pictures, in other models' files.
+    keys.only("use_mrope", &[false.into()])?;
+    config.take_rotary(keys, 10_000.0, None)?;
+    let tokens = keys.get("sliding_window")?;
+    let first = keys.get("max_window_layers")?.unwrap_or(28);
+    let tokens = if keys.flag("use_sliding_window")? { tokens.or(Some(4096)) } else { None };
+    let layers = match tokens {
+        Some(_) => Layers::Listed((0..config.layers).map(|layer| layer >= first).collect()),
+        None => Layers::None,
+    };
+    config.take_window(keys, tokens, layers)
+}
+
+/// No published file has one, and it would not say in which layers.
+fn without_window(settings: &Settings<'_>) -> Result<(), LoadError> {
+    settings.refuse("attention.sliding_window", "sliding window")
+}

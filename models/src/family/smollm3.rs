@@ -1,0 +1,50 @@
+//! SmolLM3: Llama, but every fourth layer does not turn.
+
+use super::{
+    Defaults, Family,
+    block::{Layers, Position},
+    config::{ModelConfig, invalid},
+    keys::Keys,
+    llama::LLAMA,
+};
+use crate::error::LoadError;
+
+/// One of so many layers does not turn, the last of them.
+const PERIOD: usize = 4;
+
+pub(super) const SMOLLM3: Family = Family {
+    model_type: "smollm3",
+    architecture: Some("smollm3"),
+    defaults: Defaults { context_length: 32_768, kv_heads: Some(4), tied: true, ..LLAMA.defaults },
+    hugging_face,
+    gguf: |_, config| {
+        set(config, every(config.layers, PERIOD));
+        Ok(())
+    },
+    ..LLAMA
+};
+
+fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> {
+    (LLAMA.hugging_face)(keys, config)?;
+    config.take_rotary(keys, 2_000_000.0, None)?;
+    let period = keys.get("no_rope_layer_interval")?.unwrap_or(PERIOD).max(1);
+    // Its name notwithstanding, 1 says that the layer turns.
+    let unturned = match keys.get::<Vec<u8>>("no_rope_layers")? {
+        Some(turned) if turned.len() == config.layers => turned.into_iter().map(|turns| turns == 0).collect(),
+        Some(turned) => return Err(invalid("no_rope_layers", turned.len(), "one for each layer")),
+        None => every(config.layers, period),
+    };
+    set(config, unturned);
+    let tokens = if keys.flag("use_sliding_window")? { keys.get("sliding_window")? } else { None };
+    config.take_window(keys, tokens, Layers::None)
+}
+
+fn every(layers: usize, period: usize) -> Vec<bool> {
+    (0..layers).map(|layer| (layer + 1).is_multiple_of(period)).collect()
+}
+
+fn set(config: &mut ModelConfig, layers: Vec<bool>) {
+    if let Position::Rotary { unturned, .. } = &mut config.block.position {
+        *unturned = Layers::Listed(layers);
+    }
+}

@@ -1,0 +1,413 @@
+//! A model over a packed, ragged batch: what its [`Block`](crate::Block) says, interpreted.
+
+use super::{
+    cache::{Chunk, HostPages, KvCache, feed},
+    linear::{Linear, products},
+    logits::{BatchLogits, Logits, LogitsRef},
+    rope::{Angles, Rope},
+};
+use crate::{
+    error::{LoadError, ModelError},
+    family::{
+        block::{FeedForward, Norm, Position, Turn},
+        config::ModelConfig,
+        weights::{LayerWeights, ModelWeights},
+    },
+    kernels::{
+        activate, add_assign, add_to_rows,
+        attention::{Heads, RowSpan, attend},
+        gated, layer_norm, pool, rms_norm, rms_norm_in_place,
+        rounded::Activations,
+        scale_by, soft_cap,
+    },
+    threads,
+};
+
+/// A language model. Weights only; what a sequence has seen is in its [`KvCache`], so that one model serves any number
+/// of sequences.
+pub struct Model {
+    config: ModelConfig,
+    weights: ModelWeights<Linear>,
+    ropes: Turns<Option<Rope>>,
+    pages: HostPages,
+}
+
+/// Something for each of a model's turnings.
+#[derive(Debug, Default)]
+struct Turns<T> {
+    global: T,
+    local: T,
+}
+
+impl<T> Turns<T> {
+    fn of(&self, turn: Turn) -> &T {
+        match turn {
+            Turn::Global => &self.global,
+            Turn::Local => &self.local,
+        }
+    }
+}
+
+impl Model {
+    /// Shape and constants.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// [`ModelConfig::cut_vocabulary`]. Logits that are left keep their bits.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn cut_vocabulary(&mut self, tokens: usize) -> Result<(), LoadError> {
+        self.config.cut_vocabulary(tokens)
+    }
+
+    /// An empty cache for a sequence of this model.
+    #[must_use]
+    pub fn new_cache(&self) -> KvCache {
+        KvCache::new(self.pages.clone())
+    }
+
+    /// Runs the tokens of all chunks through the model together and gives, for each chunk, a row of
+    /// logits and the hidden state it comes from per wanted position.
+    ///
+    /// The tokens of all chunks form one matrix in the linear layers; attention is per sequence. The logits
+    /// of a position are bit-identical however its tokens were grouped into calls, whatever other
+    /// chunks there were, and on every machine. Where no logits are wanted, the last block computes
+    /// keys and values only.
+    ///
+    /// `scratch` is the memory of the forward pass, about `4 × tokens × (6 × hidden + 2 × intermediate)` bytes plus the
+    /// logits; feed long prompts in pieces. A forward pass that is no larger than an earlier one with the same scratch
+    /// allocates nothing, but for a page of a cache now and then.
+    ///
+    /// # Errors
+    /// [`ModelError`] says which chunk is wrong and how. The caches are then as they were.
+    pub fn forward_with<'s>(
+        &self,
+        batch: &mut [Chunk<'_>],
+        scratch: &'s mut Scratch,
+    ) -> Result<BatchLogits<'s>, ModelError> {
+        feed(&self.config, &self.pages, batch, |batch| {
+            scratch.lay_out(batch);
+            let threads = match scratch.tokens.len() * self.multiplications() < PASS_WORTH_SPLITTING {
+                true => 1,
+                false => threads::limit(),
+            };
+            pool::pass(threads, || Pass { model: self, batch, scratch: &mut *scratch }.run());
+            Ok(())
+        })?;
+        let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
+        scratch.cut_logits(vocab_size);
+        let rows = LogitsRef::new(&scratch.logits, vocab_size, &scratch.final_hidden, hidden_size);
+        Ok(BatchLogits { rows, ends: &scratch.ends })
+    }
+
+    /// [`forward_with`](Self::forward_with) in memory of its own.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn forward(&self, batch: &mut [Chunk<'_>]) -> Result<Vec<Logits>, ModelError> {
+        let mut scratch = Scratch::default();
+        let logits = self.forward_with(batch, &mut scratch)?;
+        Ok(logits.iter().map(|chunk| chunk.to_logits()).collect())
+    }
+
+    pub(crate) fn new(config: ModelConfig, weights: ModelWeights<Linear>) -> Self {
+        let rope = |rotary| Rope::new(rotary, config.head_dim);
+        let ropes = match &config.block.position {
+            Position::Rotary { global, local, .. } => {
+                Turns { global: Some(rope(global)), local: local.as_ref().map(rope) }
+            }
+            Position::Learned { .. } => Turns::default(),
+        };
+        let pages = HostPages::new(&config);
+        Self { config, weights, ropes, pages }
+    }
+
+    /// Multiplications for one token, attention apart.
+    fn multiplications(&self) -> usize {
+        self.weights.multiplied().map(Linear::multiplications).sum()
+    }
+}
+
+/// Multiplications of a forward pass below which waking other threads costs more than it gives.
+const PASS_WORTH_SPLITTING: usize = 2 << 20;
+
+/// The memory of forward passes, to be used again and again; any model, any batch.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    // The rows of the packed batch.
+    tokens: Vec<u32>,
+    spans: Vec<RowSpan>,
+    /// Rows whose logits are wanted, ascending.
+    wanted: Vec<usize>,
+    /// For each chunk, where its wanted rows end.
+    ends: Vec<usize>,
+    // Vectors of each row.
+    hidden: Vec<f32>,
+    normed: Vec<f32>,
+    query: Vec<f32>,
+    key: Vec<f32>,
+    value: Vec<f32>,
+    context: Vec<f32>,
+    projected: Vec<f32>,
+    gate: Vec<f32>,
+    up: Vec<f32>,
+    // Of the wanted rows.
+    final_hidden: Vec<f32>,
+    logits: Vec<f32>,
+    // What the products and the attention need besides.
+    activations: Activations,
+    angles: Turns<Angles>,
+    /// Rows of the table of positions.
+    places: Vec<u32>,
+    groups: Vec<[usize; 2]>,
+}
+
+impl Scratch {
+    fn lay_out(&mut self, batch: &[Chunk<'_>]) {
+        self.tokens.clear();
+        self.spans.clear();
+        self.wanted.clear();
+        self.ends.clear();
+        for (sequence, chunk) in batch.iter().enumerate() {
+            let first = self.tokens.len();
+            self.wanted.extend(chunk.positions.iter().map(|position| first + position));
+            self.ends.push(self.wanted.len());
+            self.tokens.extend(chunk.tokens);
+            let visible = (1..=chunk.tokens.len()).map(|new| chunk.cache.len() + new);
+            self.spans.extend(visible.map(|visible| RowSpan { sequence, visible }));
+        }
+    }
+
+    /// Keeps only the wanted rows of the residual stream, and of what has been normed if anything has.
+    fn keep_wanted(&mut self, width: usize) {
+        let normed = if self.normed.len() == self.hidden.len() { Some(&mut self.normed) } else { None };
+        for rows in [Some(&mut self.hidden), normed].into_iter().flatten() {
+            for (to, &from) in self.wanted.iter().enumerate() {
+                rows.copy_within(from * width..(from + 1) * width, to * width);
+            }
+            rows.truncate(self.wanted.len() * width);
+        }
+        for (to, &from) in self.wanted.iter().enumerate() {
+            self.spans[to] = self.spans[from];
+        }
+        self.spans.truncate(self.wanted.len());
+    }
+
+    /// Keeps only the first `width` logits of each wanted row.
+    fn cut_logits(&mut self, width: usize) {
+        let rows = self.wanted.len();
+        let computed = self.logits.len() / rows.max(1);
+        if computed > width {
+            for row in 0..rows {
+                self.logits.copy_within(row * computed..row * computed + width, row * width);
+            }
+            self.logits.truncate(rows * width);
+        }
+    }
+
+    /// Forms the angles of all rows.
+    fn angles(&mut self, ropes: &Turns<Option<Rope>>) {
+        let Self { spans, angles, .. } = self;
+        for (rope, angles) in [(&ropes.global, &mut angles.global), (&ropes.local, &mut angles.local)] {
+            if let Some(rope) = rope {
+                rope.angles(spans.iter().map(|span| span.visible - 1), angles);
+            }
+        }
+    }
+}
+
+/// One forward pass.
+struct Pass<'p, 'b> {
+    model: &'p Model,
+    batch: &'p mut [Chunk<'b>],
+    scratch: &'p mut Scratch,
+}
+
+impl Pass<'_, '_> {
+    /// Stages keys and values in the caches; leaves the wanted logits, `[wanted, rows of the head]`, and the normed
+    /// hidden states that the head makes them from, `[wanted, hidden_size]`.
+    fn run(mut self) {
+        let model = self.model;
+        self.scratch.logits.clear();
+        self.scratch.final_hidden.clear();
+        if self.scratch.tokens.is_empty() {
+            return;
+        }
+        self.embed();
+        self.scratch.angles(&model.ropes);
+        let last = model.weights.layers.len() - 1;
+        for (index, layer) in model.weights.layers.iter().enumerate() {
+            // In the last block, only rows that lead to logits matter beyond their keys and values.
+            let partial = index == last && self.scratch.wanted.len() < self.scratch.spans.len();
+            let Scratch { hidden, normed, query, key, value, activations, .. } = &mut *self.scratch;
+            let input = model.normed_before(&layer.attention_norm, &layer.attention_norm_bias, hidden, normed);
+            if partial {
+                products(input, activations, [(&layer.key, key), (&layer.value, value)]);
+            } else {
+                products(input, activations, [(&layer.query, query), (&layer.key, key), (&layer.value, value)]);
+            }
+            self.stage_keys_and_values(index, layer);
+            if partial {
+                if self.scratch.wanted.is_empty() {
+                    return;
+                }
+                self.scratch.keep_wanted(model.config.hidden_size);
+                self.scratch.angles(&model.ropes);
+                let Scratch { hidden, normed, query, activations, .. } = &mut *self.scratch;
+                let input = if layer.attention_norm.is_some() { normed } else { hidden };
+                products(input, activations, [(&layer.query, query)]);
+            }
+            self.attention(index, layer);
+            self.feed_forward(layer);
+        }
+        self.logits();
+    }
+
+    fn embed(&mut self) {
+        let Self { model, scratch, .. } = self;
+        let block = &model.config.block;
+        model.weights.embedding.embed(&scratch.tokens, &mut scratch.hidden);
+        if block.embedding_scale != 1.0 {
+            scale_by(&mut scratch.hidden, block.embedding_scale);
+        }
+        if let (Some(table), Position::Learned { offset }) = (&model.weights.positions, &block.position) {
+            let Scratch { hidden, projected, places, spans, .. } = &mut **scratch;
+            places.clear();
+            places.extend(spans.iter().map(|span| (span.visible - 1 + offset) as u32));
+            table.embed(places, projected);
+            add_assign(hidden, projected);
+        }
+    }
+
+    fn stage_keys_and_values(&mut self, index: usize, layer: &LayerWeights<Linear>) {
+        let ModelConfig { kv_heads, head_dim, norm_epsilon, .. } = self.model.config;
+        let Scratch { key, value, angles, .. } = &mut *self.scratch;
+        add_bias(key, &layer.key_bias);
+        add_bias(value, &layer.value_bias);
+        if let Some(scales) = &layer.key_norm {
+            rms_norm_in_place(key, scales, norm_epsilon);
+        }
+        self.model.turn(index, key, kv_heads, angles);
+        let width = kv_heads * head_dim;
+        let (mut keys, mut values) = (key.as_slice(), value.as_slice());
+        for chunk in self.batch.iter_mut() {
+            let (own_keys, other_keys) = keys.split_at(chunk.tokens.len() * width);
+            let (own_values, other_values) = values.split_at(chunk.tokens.len() * width);
+            chunk.cache.stage(index, own_keys, own_values);
+            (keys, values) = (other_keys, other_values);
+        }
+    }
+
+    /// `hidden += attention(query)`.
+    fn attention(&mut self, index: usize, layer: &LayerWeights<Linear>) {
+        let ModelConfig { heads, kv_heads, head_dim, norm_epsilon, ref block, .. } = self.model.config;
+        let Scratch { query, spans, context, projected, activations, angles, groups, .. } = &mut *self.scratch;
+        add_bias(query, &layer.query_bias);
+        if let Some(scales) = &layer.query_norm {
+            rms_norm_in_place(query, scales, norm_epsilon);
+        }
+        self.model.turn(index, query, heads, angles);
+        context.resize(query.len(), 0.0);
+        let (scale, softcap, window) = (self.model.config.score_scale(), block.score_softcap, block.window(index));
+        let heads = Heads { heads, kv_heads, head_dim, scale, softcap, window };
+        let batch = &*self.batch;
+        let page = |sequence: usize, page: usize, kv_head: usize| batch[sequence].cache.page(page, index, kv_head);
+        attend(heads, query, spans, page, groups, context);
+        products(context, activations, [(&layer.attention_output, projected)]);
+        add_bias(projected, &layer.attention_output_bias);
+        self.add_projected(&layer.after_attention_norm);
+    }
+
+    /// `hidden += feed_forward(norm(hidden))`.
+    fn feed_forward(&mut self, layer: &LayerWeights<Linear>) {
+        let model = self.model;
+        let Scratch { hidden, normed, projected, gate, up, activations, .. } = &mut *self.scratch;
+        let input = model.normed_before(&layer.feed_forward_norm, &layer.feed_forward_norm_bias, hidden, normed);
+        match (&layer.gate, model.config.block.feed_forward) {
+            (Some(gates), FeedForward::Gated(activation) | FeedForward::Plain(activation)) => {
+                products(input, activations, [(gates, gate), (&layer.up, up)]);
+                add_bias(gate, &layer.gate_bias);
+                add_bias(up, &layer.up_bias);
+                gated(activation, gate, up);
+                products(gate, activations, [(&layer.down, projected)]);
+            }
+            (None, FeedForward::Gated(activation) | FeedForward::Plain(activation)) => {
+                products(input, activations, [(&layer.up, up)]);
+                add_bias(up, &layer.up_bias);
+                activate(activation, up);
+                products(up, activations, [(&layer.down, projected)]);
+            }
+        }
+        add_bias(projected, &layer.down_bias);
+        self.add_projected(&layer.after_feed_forward_norm);
+    }
+
+    /// `hidden += scale · norm(projected)`.
+    fn add_projected(&mut self, norm: &Option<Vec<f32>>) {
+        let ModelConfig { norm_epsilon, ref block, .. } = self.model.config;
+        let Scratch { hidden, projected, .. } = &mut *self.scratch;
+        if let Some(scales) = norm {
+            rms_norm_in_place(projected, scales, norm_epsilon);
+        }
+        if block.residual_scale != 1.0 {
+            scale_by(projected, block.residual_scale);
+        }
+        add_assign(hidden, projected);
+    }
+
+    fn logits(&mut self) {
+        let Self { model, scratch, .. } = self;
+        let Scratch { hidden, final_hidden, activations, logits, .. } = &mut **scratch;
+        model.norm(&model.weights.norm, &model.weights.norm_bias, hidden, final_hidden);
+        let head = model.weights.head.as_ref().unwrap_or(&model.weights.embedding);
+        products(final_hidden, activations, [(head, logits)]);
+        let block = &model.config.block;
+        if block.logit_scale != 1.0 {
+            scale_by(logits, block.logit_scale);
+        }
+        if let Some(cap) = block.logit_softcap {
+            soft_cap(logits, cap);
+        }
+    }
+}
+
+impl Model {
+    /// What goes into a part: the norm of `hidden`, in `normed`, or `hidden` itself.
+    fn normed_before<'v>(
+        &self,
+        scales: &Option<Vec<f32>>,
+        biases: &Option<Vec<f32>>,
+        hidden: &'v [f32],
+        normed: &'v mut Vec<f32>,
+    ) -> &'v [f32] {
+        let Some(scales) = scales else { return hidden };
+        self.norm(scales, biases, hidden, normed);
+        normed
+    }
+
+    fn norm(&self, scales: &[f32], biases: &Option<Vec<f32>>, x: &[f32], out: &mut Vec<f32>) {
+        let epsilon = self.config.norm_epsilon;
+        match (self.config.block.norm, biases) {
+            (Norm::Layer, Some(biases)) => layer_norm(x, scales, biases, epsilon, out),
+            _ => rms_norm(x, scales, epsilon, out),
+        }
+    }
+
+    /// Turns every head of every row by its position, as the layer does.
+    fn turn(&self, layer: usize, x: &mut [f32], heads: usize, angles: &Turns<Angles>) {
+        let turn = self.config.block.turn(layer);
+        if let Some((turn, rope)) = turn.and_then(|turn| Some((turn, self.ropes.of(turn).as_ref()?))) {
+            rope.rotate(x, heads, angles.of(turn));
+        }
+    }
+}
+
+/// `row += bias` for each row, if there is one.
+fn add_bias(x: &mut [f32], bias: &Option<Vec<f32>>) {
+    if let Some(bias) = bias {
+        add_to_rows(x, bias);
+    }
+}

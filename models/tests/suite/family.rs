@@ -1,0 +1,148 @@
+//! Every family, container by container, against transformers.
+
+use std::collections::BTreeMap;
+
+use outrider_models::{Chunk, LoadError, Model};
+use serde_json::json;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use crate::{
+    families::{Golden, goldens},
+    fixture::logits_at_all,
+    tolerance::{argmax, compare},
+};
+
+/// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
+const TOLERANCE: f32 = 1e-4;
+
+fn checkpoint(golden: &Golden) -> Model {
+    let (config, weights) = golden.checkpoint();
+    Model::from_safetensors(&config, &weights).unwrap()
+}
+
+/// Both containers of a model, as far as there are two.
+fn containers(golden: &Golden) -> Vec<(&'static str, Model)> {
+    let gguf = golden.gguf().map(|bytes| ("GGUF", Model::from_gguf(&mut &*bytes).unwrap()));
+    [("safetensors", checkpoint(golden))].into_iter().chain(gguf).collect()
+}
+
+/// The table of the greatest errors; `cargo test -p outrider-models families -- --nocapture` prints it.
+#[test]
+fn every_family_has_the_logits_of_transformers() {
+    let mut table: BTreeMap<(String, &str), (usize, f32)> = BTreeMap::new();
+    for (index, golden) in goldens().iter().enumerate() {
+        for (container, model) in containers(golden) {
+            let rows = logits_at_all(&model, &mut model.new_cache(), &golden.tokens);
+            for (row, expected) in golden.rows.iter().zip(&golden.logits) {
+                let error = compare(&rows[*row], expected, TOLERANCE);
+                let error = error.unwrap_or_else(|e| panic!("{} {index} {container} row {row}: {e}", golden.family));
+                let (count, greatest) = table.entry((golden.family.clone(), container)).or_default();
+                (*count, *greatest) = (*count + 1, greatest.max(error));
+            }
+        }
+    }
+    println!("| family | container | rows | greatest relative error |\n|---|---|--:|--:|");
+    for ((family, container), (count, error)) in &table {
+        println!("| {family} | {container} | {count} | {error:.1e} |");
+    }
+    let with_gguf = table.keys().filter(|(_, container)| *container == "GGUF").count();
+    assert_eq!((table.len() - with_gguf, with_gguf), (15, 13), "families in safetensors and in GGUF");
+}
+
+#[test]
+fn greedy_texts_are_those_of_transformers() {
+    for (index, golden) in goldens().iter().enumerate() {
+        for (container, model) in containers(golden) {
+            let mut cache = model.new_cache();
+            let mut next = golden.tokens.clone();
+            for expected in &golden.greedy {
+                let rows = logits_at_all(&model, &mut cache, &next);
+                let token = argmax(rows.last().unwrap()) as u32;
+                assert_eq!(token, *expected, "{} {index} {container} after {}", golden.family, cache.len());
+                next = vec![token];
+            }
+        }
+    }
+}
+
+/// Windows, learned positions and everything else that depends on where a token is: in one piece, in pieces, beside
+/// others and after a rollback, bit for bit.
+#[test]
+fn no_family_depends_on_how_its_tokens_come() {
+    for golden in goldens() {
+        let model = checkpoint(&golden);
+        let tokens = [&golden.tokens[..], &golden.greedy].concat();
+        let expected = logits_at_all(&model, &mut model.new_cache(), &tokens);
+        let (mut pieces, mut other) = (model.new_cache(), model.new_cache());
+        logits_at_all(&model, &mut other, &tokens[5..41]);
+        let mut rows = Vec::new();
+        for (turn, piece) in tokens.chunks(7).enumerate() {
+            // What is rolled back leaves no trace.
+            let before = pieces.len();
+            logits_at_all(&model, &mut pieces, &golden.tokens[..3]);
+            pieces.truncate(before);
+            let positions: Vec<usize> = (0..piece.len()).collect();
+            let last = [tokens[turn]];
+            let mut batch = [
+                Chunk { cache: &mut other, tokens: &last, positions: &[0] },
+                Chunk { cache: &mut pieces, tokens: piece, positions: &positions },
+            ];
+            let logits = model.forward(&mut batch).unwrap();
+            rows.extend(logits[1].iter().map(<[f32]>::to_vec));
+        }
+        assert_eq!(rows, expected, "{}", golden.family);
+        // Only the last row wanted: the last block computes that one alone.
+        let mut cache = model.new_cache();
+        let chunk = Chunk { cache: &mut cache, tokens: &tokens, positions: &[tokens.len() - 1] };
+        assert_eq!(model.forward(&mut [chunk]).unwrap()[0].row(0), *expected.last().unwrap(), "{}", golden.family);
+    }
+}
+
+/// What nobody here knows may change what is to be computed.
+#[test]
+fn unknown_settings_are_refused_by_name() {
+    for golden in goldens() {
+        let (_, weights) = golden.checkpoint();
+        let with = |changes| Model::from_safetensors(&golden.config_with(changes), &weights);
+        let found = with(&[("new_kind_of_attention", json!(true))]).err().unwrap();
+        let is_named = matches!(&found, LoadError::UnknownSetting { key, .. } if key == "new_kind_of_attention");
+        assert!(is_named, "{}: {found}", golden.family);
+        // What says nothing, or nothing of the computation, is passed over.
+        with(&[("new_kind_of_attention", json!(null)), ("torch_dtype", json!("bfloat16"))]).unwrap();
+    }
+    let llama = &goldens()[0];
+    let mut bytes = llama.gguf().unwrap();
+    let key = b"llama.rope.freq_base";
+    let at = bytes.windows(key.len()).position(|window| window == key).unwrap();
+    bytes[at..at + key.len()].copy_from_slice(b"llama.rope.freq_bass");
+    let found = Model::from_gguf(&mut &*bytes).err().unwrap();
+    let is_named = matches!(&found, LoadError::UnknownSetting { key, .. } if key == "llama.rope.freq_bass");
+    assert!(is_named, "{found}");
+}
+
+/// Deviations that are told and not computed.
+#[test]
+fn what_is_not_computed_is_refused() {
+    let refused = [
+        ("llama", "hidden_act", json!("gelu")),
+        ("llama", "rope_parameters", json!({"rope_type": "proportional", "factor": 2.0})),
+        ("qwen2", "layer_types", json!(["linear_attention", "full_attention", "full_attention"])),
+        ("gemma2", "use_bidirectional_attention", json!(true)),
+        ("gemma", "hidden_act", json!("relu")),
+        ("stablelm", "use_parallel_residual", json!(true)),
+        ("stablelm", "qk_layernorm", json!(true)),
+        ("gpt2", "scale_attn_by_inverse_layer_idx", json!(true)),
+        ("gpt2", "activation_function", json!("gelu")),
+        ("gpt_neo", "attention_types", json!([[["global", "strided"], 2]])),
+        ("opt", "do_layer_norm_before", json!(false)),
+        ("opt", "word_embed_proj_dim", json!(16)),
+    ];
+    for (family, key, value) in refused {
+        let all = goldens();
+        let golden = all.iter().find(|golden| golden.family == family).unwrap();
+        let (_, weights) = golden.checkpoint();
+        let found = Model::from_safetensors(&golden.config_with(&[(key, value)]), &weights).err();
+        assert!(matches!(found, Some(LoadError::Unsupported { .. })), "{family} {key}: {found:?}");
+    }
+}
