@@ -18,7 +18,7 @@ pub const CONTEXT: u32 = 2048;
 /// Unknown, beginning and end of text, before the 256 bytes.
 const SPECIAL_TOKENS: [&str; 3] = ["<unk>", "<s>", "</s>"];
 /// Bytes that are drawn at a time; whole blocks of every format.
-const DRAW: usize = 32 * 18 * 17 * 210;
+const DRAW: usize = 16 * 9 * 17 * 35 * 11;
 
 /// A shape of the Llama architecture.
 #[derive(Debug, Clone, Copy)]

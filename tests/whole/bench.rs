@@ -11,7 +11,7 @@ use crate::{
     shapes::{SHAPES, SMOLLM2, Shape, TINYLLAMA},
 };
 
-const FORMATS: [ElementType; 6] = RandomWeights::ELEMENTS;
+const FORMATS: [ElementType; 9] = RandomWeights::ELEMENTS;
 
 /// Every kind of tensor, rows that are blocks of every format; the embedding table ends between two alignments.
 const SMALL: Shape = Shape {
