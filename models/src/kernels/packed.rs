@@ -12,6 +12,13 @@ use super::{
 /// Bytes of a vector of values: a byte for each of sixteen outputs and four inputs.
 const VECTOR: usize = 4 * LANES;
 
+/// `values`, from where the compiler should not begin before it is done with what comes first: as in [`quads`], what it
+/// mixes does not fit into registers.
+#[inline(always)]
+fn apart<S: Lanes>(values: *const u8) -> *const u8 {
+    if S::UNROLL { values } else { std::hint::black_box(values) }
+}
+
 /// The `index`-th vector of values.
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
@@ -62,6 +69,7 @@ impl Unpack for FiveBits {
         // SAFETY: promised by the caller.
         unsafe {
             if SECOND {
+                let values = apart::<S>(values);
                 let (c, d) = (vector::<S>(values, 2), vector::<S>(values, 3));
                 dot::<S, R>(sums, x, 4, S::field::<0, 31>(d));
                 dot::<S, R>(sums, x, 6, S::or(S::field::<5, 7>(c), S::field::<2, 24>(d)));
@@ -93,7 +101,7 @@ impl Unpack for Fp4 {
     ) {
         // SAFETY: promised by the caller.
         unsafe {
-            for quad in 0..4 {
+            for quad in 0..quads::<S>(4) {
                 let bytes = vector::<S>(values, quad);
                 let (first, codes) = match SECOND {
                     false => (0, S::field::<0, 15>(bytes)),
@@ -232,7 +240,7 @@ unsafe fn q2k_part<S: Lanes, const R: usize, const SCALE: usize>(
 ) {
     // SAFETY: promised by the caller.
     unsafe {
-        let bytes = S::bytes(values);
+        let bytes = S::bytes(apart::<S>(values));
         let mut smalls = [S::smalls(0); R];
         dot::<S, R>(&mut smalls, x, 0, S::field::<0, 3>(bytes));
         dot::<S, R>(&mut smalls, x, 1, S::field::<2, 3>(bytes));
@@ -285,7 +293,7 @@ pub(super) unsafe fn q2k<S: Lanes, const R: usize>(product: &Product, rows: RowG
             let values = product.strip.add(offsets.values);
             let mut parts = [S::splat(0.0); R];
             let mut least = [S::splat(0.0); R];
-            for pair in 0..4 {
+            for pair in 0..quads::<S>(4) {
                 let packed = S::bytes(scales.add(2 * LANES * SCALE_BYTES + pair * VECTOR));
                 let (factors, minima) = (S::field::<0, 15>(packed), S::field::<4, 15>(packed));
                 let (values, block) = (values.add(pair * 4 * VECTOR), 8 * whole + 2 * pair);
@@ -319,7 +327,8 @@ unsafe fn q3k_block<S: Lanes, const R: usize, const FIRST: usize, const SECOND: 
     unsafe {
         let quad_words = S::SMALL_FORM.words() * R;
         let x = rows.quads.add(block * 8 * quad_words);
-        let (a, b, c) = (vector::<S>(values, 0), vector::<S>(values, 1), vector::<S>(values, 2));
+        let values = apart::<S>(values);
+        let (a, b) = (vector::<S>(values, 0), vector::<S>(values, 1));
         let starts = rows.starts.add(2 * block * R);
         let mut smalls = [S::smalls(0); R];
         for (row, smalls) in smalls.iter_mut().enumerate() {
@@ -335,6 +344,8 @@ unsafe fn q3k_block<S: Lanes, const R: usize, const FIRST: usize, const SECOND: 
             *ints = S::finish_scaled(*smalls, factors, *ints);
             *smalls = S::smalls(*starts.add(R + row));
         }
+        let values = apart::<S>(values);
+        let (a, b, c) = (vector::<S>(values, 0), vector::<S>(values, 1), vector::<S>(values, 2));
         dot::<S, R>(&mut smalls, x, 4, S::field::<0, 7>(c));
         dot::<S, R>(&mut smalls, x, 5, S::field::<3, 7>(c));
         dot::<S, R>(&mut smalls, x, 6, S::or(S::field::<6, 3>(a), S::field::<4, 4>(c)));
@@ -358,7 +369,7 @@ pub(super) unsafe fn q3k<S: Lanes, const R: usize>(product: &Product, rows: RowG
             let scales = product.strip.add(offsets.scales);
             let values = product.strip.add(offsets.values);
             let mut parts = [S::splat(0.0); R];
-            for pair in 0..4 {
+            for pair in 0..quads::<S>(4) {
                 let factors = S::bytes(scales.add(LANES * SCALE_BYTES + pair * VECTOR));
                 let (values, block) = (values.add(pair * 6 * VECTOR), 8 * whole + 2 * pair);
                 q3k_block::<S, R, 0, 1>(&mut parts, rows, block, values, factors);

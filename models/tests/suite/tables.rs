@@ -50,7 +50,7 @@ impl Table {
             match self {
                 // f16: 2⁻¹¹ and 2⁻¹⁵, which is subnormal, times 1 to 2, of either sign.
                 Self::Iq4Nl => block[1] = block[1] & 0x83 | 0x10,
-                Self::Iq4Xs => block[1] = block[1] & 0x83,
+                Self::Iq4Xs => block[1] &= 0x83,
                 Self::Mxfp4 => block[0] = 119 + block[0] % 4,
             }
         }
