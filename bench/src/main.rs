@@ -23,7 +23,6 @@ mod samples;
 mod sampling;
 mod schemes;
 mod serve;
-#[expect(dead_code, reason = "the tests compare more formats")]
 mod shapes;
 mod sweep_memory;
 mod timing;

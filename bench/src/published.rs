@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use outrider_models::{ElementType, RandomWeights};
+use outrider_models::ElementType;
 use serde_json::{Map, Value, json};
 
 use crate::{

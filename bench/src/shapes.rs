@@ -47,27 +47,12 @@ impl Storage {
         let whole = inputs.is_multiple_of(256);
         match self {
             Self::All(element) => element,
-            Self::Q4KM | Self::Q5KM if matters => {
-                if whole {
-                    ElementType::Q6_K
-                } else {
-                    ElementType::Q8_0
-                }
-            }
-            Self::Q4KM => {
-                if whole {
-                    ElementType::Q4_K
-                } else {
-                    ElementType::Q5_0
-                }
-            }
-            Self::Q5KM => {
-                if whole {
-                    ElementType::Q5_K
-                } else {
-                    ElementType::Q5_1
-                }
-            }
+            Self::Q4KM | Self::Q5KM if matters && whole => ElementType::Q6_K,
+            Self::Q4KM | Self::Q5KM if matters => ElementType::Q8_0,
+            Self::Q4KM if whole => ElementType::Q4_K,
+            Self::Q4KM => ElementType::Q5_0,
+            Self::Q5KM if whole => ElementType::Q5_K,
+            Self::Q5KM => ElementType::Q5_1,
         }
     }
 }

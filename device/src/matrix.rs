@@ -50,6 +50,9 @@ impl Matrix {
             ElementType::Q4_K => quantized(GgmlDType::Q4K),
             ElementType::Q5_K => quantized(GgmlDType::Q5K),
             ElementType::Q6_K => quantized(GgmlDType::Q6K),
+            ElementType::IQ4_NL | ElementType::IQ4_XS | ElementType::MXFP4 => {
+                Err(candle_core::Error::Msg(format!("{element} has no kernels for devices")))
+            }
         };
         loaded.map_err(|error| DeviceError::Weight { what, needed, error: error.to_string() })
     }

@@ -44,8 +44,6 @@
 //! # Not guaranteed
 //!
 //! - Big-endian machines.
-//! - Speed of Q4_1, Q5_0, Q5_1, Q2_K, Q3_K and Q5_K: they have no kernels of their own and are widened as they are
-//!   used.
 //! - Speed with long contexts: caches are f32.
 
 mod chat;

@@ -55,7 +55,7 @@ fn peak<T>(load: impl FnOnce() -> T) -> (T, usize) {
 }
 
 /// Every type of matrix: name, GGUF code, elements and bytes of a block.
-const ELEMENTS: [(&str, Element); 13] = [
+const ELEMENTS: [(&str, Element); 16] = [
     ("F32", (0, 1, 4)),
     ("F16", (1, 1, 2)),
     ("Q4_0", (2, 32, 18)),
@@ -69,6 +69,9 @@ const ELEMENTS: [(&str, Element); 13] = [
     ("Q5_K", (13, 256, 176)),
     ("Q6_K", (14, 256, 210)),
     ("BF16", (30, 1, 2)),
+    ("IQ4_NL", (20, 32, 18)),
+    ("IQ4_XS", (23, 256, 136)),
+    ("MXFP4", (39, 32, 17)),
 ];
 
 /// 15 million weights: 5 MB as Q2_K, 60 MB as F32.

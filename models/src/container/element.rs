@@ -9,6 +9,10 @@
 //! Q5_0  d f16, 32 × 1 bit, 32 × 4 bits         Q4_K  d, dmin f16, 8 scales and minima of 6 + 6 bits, 256 × 4 bits
 //! Q5_1  d, m f16, 32 × 1 bit, 32 × 4 bits      Q5_K  as Q4_K, and 256 × 1 bit
 //! Q8_0  d f16, 32 × 8 bits                     Q6_K  256 × 4 bits, 256 × 2 bits, 16 scales of 8 bits, d f16
+//!
+//! IQ4_NL  as Q4_0, and its 4 bits name one of sixteen values
+//! IQ4_XS  d f16, 8 scales of 6 bits, 256 × 4 bits, which name the same values
+//! MXFP4   an exponent of 8 bits, 32 × 4 bits: sign, 2 bits of exponent and 1 of fraction
 //! ```
 
 use std::fmt;
@@ -43,6 +47,12 @@ pub enum ElementType {
     Q5_K,
     /// 6 bits, scales in blocks of 256.
     Q6_K,
+    /// 4 bits that name one of sixteen values, one scale for 32.
+    IQ4_NL,
+    /// 4 bits that name one of sixteen values, scales in blocks of 256.
+    IQ4_XS,
+    /// 4-bit floats, one power of two for 32 (OCP Microscaling).
+    MXFP4,
 }
 
 /// What is known of a type.
@@ -60,7 +70,7 @@ const fn row(element: ElementType, name: &'static str, code: u32, block_len: usi
 }
 
 /// Every type, in the order of [`ElementType`].
-const TABLE: [Row; 13] = [
+const TABLE: [Row; 16] = [
     row(ElementType::F32, "F32", 0, 1, 4),
     row(ElementType::F16, "F16", 1, 1, 2),
     row(ElementType::BF16, "BF16", 30, 1, 2),
@@ -74,6 +84,9 @@ const TABLE: [Row; 13] = [
     row(ElementType::Q4_K, "Q4_K", 12, 256, 4 + 12 + 128),
     row(ElementType::Q5_K, "Q5_K", 13, 256, 4 + 12 + 32 + 128),
     row(ElementType::Q6_K, "Q6_K", 14, 256, 128 + 64 + 16 + 2),
+    row(ElementType::IQ4_NL, "IQ4_NL", 20, 32, 2 + 16),
+    row(ElementType::IQ4_XS, "IQ4_XS", 23, 256, 4 + 4 + 128),
+    row(ElementType::MXFP4, "MXFP4", 39, 32, 1 + 16),
 ];
 
 impl ElementType {
@@ -129,17 +142,24 @@ mod tests {
 
     use super::*;
 
-    /// candle's table of the same types is the reference.
+    /// candle's table of the same types is the reference; it ends where the types begin that candle does not have.
     #[test]
     fn blocks_are_as_long_as_candle_has_them() {
         let reference = include!("../../tests/suite/candle_types.rs");
-        assert_eq!(TABLE.len(), reference.len());
-        for (number, (&Row { element, .. }, dtype)) in TABLE.iter().zip(reference).enumerate() {
+        let (known, others) = TABLE.split_at(reference.len());
+        for (number, (&Row { element, .. }, dtype)) in known.iter().zip(reference).enumerate() {
             assert_eq!(element as usize, number);
             assert_eq!(element.name().replace("_K", "K"), format!("{dtype:?}"));
             assert_eq!((element.block_len(), element.block_bytes()), (dtype.block_size(), dtype.type_size()));
             assert_eq!(ElementType::from_gguf_code(element.gguf_code()), Some(element));
             assert_eq!(element.row_bytes(512), 512 / dtype.block_size() * dtype.type_size());
+        }
+        // `ggml.h` and `ggml-common.h`.
+        let expected = [("IQ4_NL", 20, 32, 18), ("IQ4_XS", 23, 256, 136), ("MXFP4", 39, 32, 17)];
+        let found = others.iter().map(|row| (row.name, row.code, row.block_len, row.block_bytes));
+        assert!(found.eq(expected));
+        for (number, row) in TABLE.iter().enumerate() {
+            assert_eq!((row.element as usize, ElementType::from_gguf_code(row.code)), (number, Some(row.element)));
         }
         assert_eq!([4, 5, 9, 15, 29, 31, u32::MAX].map(ElementType::from_gguf_code), [None; 7]);
     }

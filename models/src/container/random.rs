@@ -18,12 +18,16 @@ pub struct RandomWeights {
 
 impl RandomWeights {
     /// The element types that it draws.
-    pub const ELEMENTS: [ElementType; 6] = [
+    pub const ELEMENTS: [ElementType; 10] = [
         ElementType::F16,
         ElementType::BF16,
         ElementType::Q4_0,
+        ElementType::Q4_1,
+        ElementType::Q5_0,
+        ElementType::Q5_1,
         ElementType::Q8_0,
         ElementType::Q4_K,
+        ElementType::Q5_K,
         ElementType::Q6_K,
     ];
 
@@ -89,12 +93,38 @@ fn tame(element: ElementType, block: &mut [u8], deviation: f64) {
                 *pair |= moved(0x0f) | moved(0xf0);
             }
         }
+        // Scale × 0..16 and a minimum that takes the mean of 7.5 scales away.
+        ElementType::Q4_1 => {
+            put(0, deviation / 4.61);
+            put(2, deviation / 4.61 * -7.5);
+        }
+        // The same of 0..32.
+        ElementType::Q5_1 => {
+            put(0, deviation / 9.23);
+            put(2, deviation / 9.23 * -15.5);
+        }
+        // Integers -15 to 15, -16 being moved to 0 as in Q4_0: its fifth bit is set.
+        ElementType::Q5_0 => {
+            put(0, deviation / 8.8);
+            for i in 0..16 {
+                for (mask, bit) in [(0x0f, i), (0xf0, i + 16)] {
+                    if block[6 + i] & mask == 0 {
+                        block[2 + bit / 8] |= 1 << (bit % 8);
+                    }
+                }
+            }
+        }
         // Integers -128..128.
         ElementType::Q8_0 => put(0, deviation / 73.9),
         // scale × 0..64 × 0..16 less minimum × 0..64; the mean is zero where the minimum is 7.5 scales.
         ElementType::Q4_K => {
             put(0, deviation / 293.0);
             put(2, deviation / 293.0 * 7.5);
+        }
+        // The same of 0..32, where the minimum is 15.5 scales.
+        ElementType::Q5_K => {
+            put(0, deviation / 527.0);
+            put(2, deviation / 527.0 * 15.5);
         }
         // scale × -128..128 × -32..32.
         ElementType::Q6_K => put(208, deviation / 1365.0),

@@ -41,7 +41,7 @@ pub(crate) struct Stream<H, B: MatrixBuilder> {
 
 enum Stage<H, B: MatrixBuilder> {
     Header(H),
-    Tensors(ModelConfig, Box<Filling<B>>),
+    Tensors(Box<(ModelConfig, Filling<B>)>),
     /// There was an error.
     Failed,
 }
@@ -60,14 +60,14 @@ impl<H: Header, B: MatrixBuilder> Stream<H, B> {
                     let position = header.position();
                     let (config, plan) = header.plan()?;
                     let plan = in_file_order(plan, self.total_bytes)?;
-                    let mut filling = Box::new(Filling::new(plan, position, self.total_bytes.is_some()));
+                    let mut filling = Filling::new(plan, position, self.total_bytes.is_some());
                     filling.push(bytes)?;
-                    Stage::Tensors(config, filling)
+                    Stage::Tensors(Box::new((config, filling)))
                 }
             },
-            Stage::Tensors(config, mut filling) => {
-                filling.push(bytes)?;
-                Stage::Tensors(config, filling)
+            Stage::Tensors(mut model) => {
+                model.1.push(bytes)?;
+                Stage::Tensors(model)
             }
             Stage::Failed => return Err(LoadError::AfterFailure),
         };
@@ -77,7 +77,7 @@ impl<H: Header, B: MatrixBuilder> Stream<H, B> {
     pub(crate) fn finish(self) -> Result<(ModelConfig, ModelWeights<B::Matrix>), LoadError> {
         let (mut config, mut parts) = match self.stage {
             Stage::Header(header) => return Err(header.truncated()),
-            Stage::Tensors(config, filling) => (config, filling.finish()?),
+            Stage::Tensors(model) => (model.0, model.1.finish()?),
             Stage::Failed => return Err(LoadError::AfterFailure),
         };
         let weights = ModelWeights::gather(&config, &mut parts)?;

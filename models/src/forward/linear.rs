@@ -10,20 +10,14 @@ use crate::{
         matrix::Matrix,
         multiply::{Factor, multiply},
         rounded::Activations,
-        widened::{WidenedFormat, WidenedMatrix},
     },
 };
 
 /// A matrix of weights, `[outputs, inputs]`.
 pub(crate) struct Linear {
-    weights: Weights,
+    weights: Matrix,
     outputs: usize,
     inputs: usize,
-}
-
-enum Weights {
-    Strips(Matrix),
-    Widened(WidenedMatrix),
 }
 
 /// A [`Linear`] that is being loaded: takes the bytes of a container, strip by strip, to where they stay.
@@ -41,23 +35,25 @@ impl MatrixBuilder for LinearBuilder {
     type Matrix = Linear;
 
     fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self> {
-        let strips = |format| Weights::Strips(Matrix::new(format, inputs, Isa::current()));
-        let widened = |format| Weights::Widened(WidenedMatrix::new(format, inputs));
-        let weights = match element {
-            ElementType::F32 => strips(Format::F32),
-            ElementType::F16 => strips(Format::F16),
-            ElementType::BF16 => strips(Format::Bf16),
-            ElementType::Q4_0 => strips(Format::Q4_0),
-            ElementType::Q8_0 => strips(Format::Q8_0),
-            ElementType::Q4_K => strips(Format::Q4K),
-            ElementType::Q6_K => strips(Format::Q6K),
-            ElementType::Q4_1 => widened(WidenedFormat::Q4_1),
-            ElementType::Q5_0 => widened(WidenedFormat::Q5_0),
-            ElementType::Q5_1 => widened(WidenedFormat::Q5_1),
-            ElementType::Q2_K => widened(WidenedFormat::Q2K),
-            ElementType::Q3_K => widened(WidenedFormat::Q3K),
-            ElementType::Q5_K => widened(WidenedFormat::Q5K),
+        let format = match element {
+            ElementType::F32 => Format::F32,
+            ElementType::F16 => Format::F16,
+            ElementType::BF16 => Format::Bf16,
+            ElementType::Q4_0 => Format::Q4_0,
+            ElementType::Q4_1 => Format::Q4_1,
+            ElementType::Q5_0 => Format::Q5_0,
+            ElementType::Q5_1 => Format::Q5_1,
+            ElementType::Q8_0 => Format::Q8_0,
+            ElementType::Q2_K => Format::Q2K,
+            ElementType::Q3_K => Format::Q3K,
+            ElementType::Q4_K => Format::Q4K,
+            ElementType::Q5_K => Format::Q5K,
+            ElementType::Q6_K => Format::Q6K,
+            ElementType::IQ4_NL => Format::Iq4Nl,
+            ElementType::IQ4_XS => Format::Iq4Xs,
+            ElementType::MXFP4 => Format::Mxfp4,
         };
+        let weights = Matrix::new(format, inputs, Isa::current());
         let row_bytes = element.row_bytes(inputs);
         Some(Self { linear: Linear { weights, outputs, inputs }, row_bytes, rows: 0 })
     }
@@ -68,19 +64,13 @@ impl MatrixBuilder for LinearBuilder {
 
     fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError> {
         let rows = strips.saturating_mul(LANES).min(self.linear.outputs - self.rows);
-        match &mut self.linear.weights {
-            Weights::Strips(matrix) => matrix.try_reserve(rows),
-            Weights::Widened(matrix) => matrix.try_reserve(rows),
-        }
+        self.linear.weights.try_reserve(rows)
     }
 
     fn push_strip(&mut self, bytes: &[u8]) {
         debug_assert_eq!(bytes.len(), self.strip_bytes());
         self.rows += LANES.min(self.linear.outputs - self.rows);
-        match &mut self.linear.weights {
-            Weights::Strips(matrix) => matrix.push_strip(bytes),
-            Weights::Widened(matrix) => matrix.push(bytes),
-        }
+        self.linear.weights.push_strip(bytes);
     }
 
     fn finish(self) -> Linear {
@@ -99,10 +89,7 @@ impl Linear {
     pub(crate) fn embed(&self, ids: &[u32], out: &mut Vec<f32>) {
         out.resize(ids.len() * self.inputs, 0.0);
         for (&id, out) in ids.iter().zip(out.chunks_exact_mut(self.inputs)) {
-            match &self.weights {
-                Weights::Strips(matrix) => matrix.widen_row(id as usize, out),
-                Weights::Widened(matrix) => matrix.widen_row(id as usize, out),
-            }
+            self.weights.widen_row(id as usize, out);
         }
     }
 }
@@ -117,10 +104,7 @@ pub(crate) fn products<const N: usize>(
 ) {
     let factors = linears.each_mut().map(|(linear, out)| {
         out.resize(x.len() / linear.inputs * linear.outputs, 0.0);
-        match &linear.weights {
-            Weights::Strips(matrix) => Factor::Strips(matrix, out),
-            Weights::Widened(matrix) => Factor::Widened(matrix, out),
-        }
+        Factor { matrix: &linear.weights, out }
     });
     multiply(x, activations, factors);
 }

@@ -14,12 +14,15 @@ type Pair = [__m256i; 2];
 // SAFETY of every block below: the caller promises the instruction set and valid pointers.
 impl Lanes for Avx2 {
     type Ints = Pair;
-    /// Sixteen partial sums of 16 bits each: |eight quads · 2 · 15 · 127| < 2¹⁵.
+    /// Two partial sums of 16 bits for each output.
     type Smalls = Pair;
     type Floats = [__m256; 2];
     /// Words of two bytes, and their low bytes.
     type Weights = [Pair; 2];
     type Halves = Pair;
+    type Bytes = Pair;
+    /// 16 bits, twice.
+    type Factors = Pair;
 
     const FORM: QuadForm = QuadForm::Words;
     const SMALL_FORM: QuadForm = QuadForm::Bytes;
@@ -79,8 +82,8 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn smalls() -> Self::Smalls {
-        unsafe { [_mm256_setzero_si256(); 2] }
+    unsafe fn smalls(start: i32) -> Self::Smalls {
+        unsafe { [_mm256_set1_epi32(start & 0xffff); 2] }
     }
 
     #[inline(always)]
@@ -92,10 +95,74 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: Self::Smalls, start: i32) -> Self::Ints {
+    unsafe fn finish(sums: Self::Smalls, ints: Self::Ints) -> Self::Ints {
+        unsafe { Self::finish_scaled(sums, [_mm256_set1_epi16(1); 2], ints) }
+    }
+
+    #[inline(always)]
+    unsafe fn finish_scaled(sums: Self::Smalls, factors: Self::Factors, ints: Self::Ints) -> Self::Ints {
+        unsafe { std::array::from_fn(|i| _mm256_add_epi32(_mm256_madd_epi16(sums[i], factors[i]), ints[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(from: *const u8) -> Self::Bytes {
+        unsafe { load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn field<const SHIFT: u32, const MASK: u8>(bytes: Self::Bytes) -> Self::Bytes {
         unsafe {
-            let (ones, start) = (_mm256_set1_epi16(1), _mm256_set1_epi32(start));
-            sums.map(|sum| _mm256_add_epi32(_mm256_madd_epi16(sum, ones), start))
+            let shift = _mm_cvtsi32_si128(const { SHIFT as i32 });
+            let mask = _mm256_set1_epi8(MASK as i8);
+            bytes.map(|b| _mm256_and_si256(if SHIFT == 0 { b } else { _mm256_srl_epi16(b, shift) }, mask))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        unsafe { std::array::from_fn(|i| _mm256_or_si256(a[i], b[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(bytes: Self::Bytes, table: &[i8; 16]) -> Self::Bytes {
+        unsafe {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            bytes.map(|b| _mm256_shuffle_epi8(table, b))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn small(bytes: Self::Bytes) -> Self::Halves {
+        bytes
+    }
+
+    #[inline(always)]
+    unsafe fn weights(bytes: Self::Bytes) -> Self::Weights {
+        unsafe { words(bytes.map(|b| _mm256_xor_si256(b, _mm256_set1_epi32(Self::SIGN_FLIPS as i32)))) }
+    }
+
+    #[inline(always)]
+    unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors {
+        unsafe {
+            // The byte to the upper half of both words.
+            let shuffle = _mm_add_epi8(
+                _mm_set1_epi32(const { u32::from_le_bytes([0x80, BYTE as u8, 0x80, BYTE as u8]) } as i32),
+                _mm_set_epi32(0x0c00_0c00, 0x0800_0800, 0x0400_0400, 0),
+            );
+            let shuffle = _mm256_broadcastsi128_si256(shuffle);
+            bytes.map(|b| _mm256_srai_epi16::<8>(_mm256_shuffle_epi8(b, shuffle)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pair<const ODD: usize>(bytes: Self::Bytes, x: *const i32) -> Self::Ints {
+        unsafe {
+            let x = _mm256_set1_epi32(*x);
+            let words = bytes.map(|b| match ODD {
+                0 => _mm256_and_si256(b, _mm256_set1_epi16(0x00ff)),
+                _ => _mm256_srli_epi16::<8>(b),
+            });
+            words.map(|words| _mm256_madd_epi16(words, x))
         }
     }
 

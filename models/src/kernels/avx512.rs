@@ -15,6 +15,9 @@ impl Lanes for Avx512 {
     type Floats = __m512;
     type Weights = __m512i;
     type Halves = __m512i;
+    type Bytes = __m512i;
+    /// 16 bits, the upper half of each output zero: partial sums fit into 16 bits.
+    type Factors = __m512i;
 
     const FORM: QuadForm = QuadForm::Bytes;
     const SMALL_FORM: QuadForm = QuadForm::Bytes;
@@ -64,8 +67,8 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn smalls() -> Self::Smalls {
-        unsafe { _mm512_setzero_si512() }
+    unsafe fn smalls(start: i32) -> Self::Smalls {
+        unsafe { _mm512_set1_epi32(start) }
     }
 
     #[inline(always)]
@@ -74,8 +77,73 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: Self::Smalls, start: i32) -> Self::Ints {
-        unsafe { _mm512_add_epi32(sums, _mm512_set1_epi32(start)) }
+    unsafe fn finish(sums: Self::Smalls, ints: Self::Ints) -> Self::Ints {
+        unsafe { _mm512_add_epi32(ints, sums) }
+    }
+
+    #[inline(always)]
+    unsafe fn finish_scaled(sums: Self::Smalls, factors: Self::Factors, ints: Self::Ints) -> Self::Ints {
+        unsafe { _mm512_add_epi32(ints, _mm512_madd_epi16(sums, factors)) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(from: *const u8) -> Self::Bytes {
+        unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn field<const SHIFT: u32, const MASK: u8>(bytes: Self::Bytes) -> Self::Bytes {
+        unsafe {
+            let shifted = if SHIFT == 0 { bytes } else { _mm512_srli_epi16::<SHIFT>(bytes) };
+            _mm512_and_si512(shifted, _mm512_set1_epi8(MASK as i8))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        unsafe { _mm512_or_si512(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(bytes: Self::Bytes, table: &[i8; 16]) -> Self::Bytes {
+        unsafe {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, bytes)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn small(bytes: Self::Bytes) -> Self::Halves {
+        bytes
+    }
+
+    #[inline(always)]
+    unsafe fn weights(bytes: Self::Bytes) -> Self::Weights {
+        unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi32(Self::SIGN_FLIPS as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors {
+        unsafe {
+            // The byte to the upper half of a word, zeros elsewhere.
+            let shuffle = _mm_add_epi8(
+                _mm_set1_epi32(const { u32::from_le_bytes([0x80, BYTE as u8, 0x80, 0x80]) } as i32),
+                _mm_set_epi32(0x0c00, 0x0800, 0x0400, 0),
+            );
+            let words = _mm512_shuffle_epi8(bytes, _mm512_broadcast_i32x4(shuffle));
+            _mm512_srai_epi16::<8>(words)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pair<const ODD: usize>(bytes: Self::Bytes, x: *const i32) -> Self::Ints {
+        unsafe {
+            let words = match ODD {
+                0 => _mm512_and_si512(bytes, _mm512_set1_epi16(0x00ff)),
+                _ => _mm512_srli_epi16::<8>(bytes),
+            };
+            _mm512_madd_epi16(words, _mm512_set1_epi32(*x))
+        }
     }
 
     #[inline(always)]

@@ -16,13 +16,29 @@
 //! |---|---|---|---|---|
 //! | `Q8_0` | 32 | 16 d; where they are f16, those of two blocks, then both blocks' values | 512 | 1 (1.06 where scales are f32) |
 //! | `Q4_0` | 32 | the same | 256; the low halves are inputs 0–15, the high ones 16–31 | 1 (1.11) |
+//! | `Q4_1` | 32 | 16 d, 16 −m | 256, as `Q4_0` | 1 (1.2) |
+//! | `Q5_0` | 32 | as `Q4_0` | 320: five bits | 1 (1.09) |
+//! | `Q5_1` | 32 | 16 d, 16 −m | 320: five bits | 1 (1.17) |
+//! | `Q2_K` | 256 | 16 d, 16 dmin, 16 × 16 scales and minima | 1024: two bits | 1 (1.05) |
+//! | `Q3_K` | 256 | 16 d, 16 × 16 scales | 1536: three bits | 1.05 |
 //! | `Q4_K` | 256 | 16 d, 16 dmin, 8 × 16 scales, 8 × 16 minima | 2048 | 1.03 (1.06) |
+//! | `Q5_K` | 256 | the same | 2560: five bits | 1.02 (1.05) |
 //! | `Q6_K` | 256 | 16 d, 16 × 16 scales | twice 512 of high pairs, 1024 of low halves | 1.01 |
+//! | `IQ4_NL` | 32 | as `Q4_0` | 256, as `Q4_0` | 1 (1.11) |
+//! | `IQ4_XS` | 256 | 16 d, 8 × 16 scales | 2048, as `Q4_0` | 1.03 |
+//! | `MXFP4` | 32 | 16 d, f32 | 256, as `Q4_0` | 1.18 |
 //! | F16, BF16, F32 | 1 | | 16 values | 1 |
+//!
+//! `fields` says where two, three and five bits are. The scales of `Q2_K` and `Q3_K` are in quads of parts, as values
+//! are in quads of inputs; a quad of `Q2_K` has its parts in the order 0, 2, 1, 3.
 //!
 //! The last strip of a matrix is filled up with zeros.
 
 use half::{bf16, f16};
+
+use super::fields::{
+    FIVE_BITS, THREE_BITS, TWO_BITS, iq4xs_scale, q3k_numbers, q3k_scale, q5_numbers, q5k_numbers, two_bit_numbers,
+};
 
 /// Outputs of a strip: one lane each.
 pub(crate) const LANES: usize = 16;
@@ -33,17 +49,41 @@ pub(super) const SCALE_BYTES: usize = if cfg!(target_arch = "x86_64") { 2 } else
 /// The boundary on which strips, blocks and their values begin, in bytes.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// Element types that have kernels of their own.
+/// What the half bytes of `IQ4_NL` and `IQ4_XS` stand for (`kvalues_iq4nl` of `ggml-common.h`).
+pub(super) const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// What the half bytes of `MXFP4`, numbers of two bits of exponent and one of fraction, stand for: twice their value.
+pub(super) const FP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// Element types, as kernels tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Blocks of 32: d, 32 signed bytes; w = d·q.
     Q8_0,
     /// Blocks of 32: d, 32 half bytes; w = d·(q − 8).
     Q4_0,
+    /// Blocks of 32: d, m, 32 half bytes; w = d·q + m.
+    Q4_1,
+    /// Blocks of 32: d, 32 high bits, 32 half bytes; w = d·(q − 16).
+    Q5_0,
+    /// Blocks of 32: d, m, 32 high bits, 32 half bytes; w = d·q + m.
+    Q5_1,
+    /// Blocks of 256: sixteen scales s and minima m of 4 bits, 256 values of 2 bits, d, dmin; w = d·s·q − dmin·m.
+    Q2K,
+    /// Blocks of 256: 256 high bits, 256 values of 2 bits, sixteen scales s of 6 bits, d; w = d·(s − 32)·(q − 4).
+    Q3K,
     /// Blocks of 256: d, dmin, eight scales s and minima m of 6 bits, 256 half bytes; w = d·s·q − dmin·m.
     Q4K,
+    /// Blocks of 256: the same with 256 high bits before the half bytes.
+    Q5K,
     /// Blocks of 256: 256 values of 6 bits, sixteen signed scales s, d; w = d·s·(q − 32).
     Q6K,
+    /// Blocks of 32: d, 32 half bytes; w = d·v(q), [`IQ4_VALUES`].
+    Iq4Nl,
+    /// Blocks of 256: d, eight scales s of 6 bits, 256 half bytes; w = d·(s − 32)·v(q), [`IQ4_VALUES`].
+    Iq4Xs,
+    /// Blocks of 32: an exponent e, 32 half bytes; w = 2^(e − 128)·v(q), [`FP4_VALUES`].
+    Mxfp4,
     /// IEEE half precision.
     F16,
     /// The upper half of an f32.
@@ -65,14 +105,39 @@ pub(super) struct BlockOffsets {
 impl Format {
     /// All of them.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 7] = [Self::Q8_0, Self::Q4_0, Self::Q4K, Self::Q6K, Self::F16, Self::Bf16, Self::F32];
+    pub(crate) const ALL: [Self; 16] = [
+        Self::Q8_0,
+        Self::Q4_0,
+        Self::Q4_1,
+        Self::Q5_0,
+        Self::Q5_1,
+        Self::Q2K,
+        Self::Q3K,
+        Self::Q4K,
+        Self::Q5K,
+        Self::Q6K,
+        Self::Iq4Nl,
+        Self::Iq4Xs,
+        Self::Mxfp4,
+        Self::F16,
+        Self::Bf16,
+        Self::F32,
+    ];
 
     /// Weights of a block, and bytes of one in a file.
     pub(crate) const fn block(self) -> (usize, usize) {
         match self {
             Self::Q8_0 => (32, 34),
-            Self::Q4_0 => (32, 18),
+            Self::Q4_0 | Self::Iq4Nl => (32, 18),
+            Self::Mxfp4 => (32, 17),
+            Self::Q4_1 => (32, 20),
+            Self::Q5_0 => (32, 22),
+            Self::Q5_1 => (32, 24),
+            Self::Q2K => (256, 84),
+            Self::Q3K => (256, 110),
+            Self::Iq4Xs => (256, 136),
             Self::Q4K => (256, 144),
+            Self::Q5K => (256, 176),
             Self::Q6K => (256, 210),
             Self::F16 | Self::Bf16 => (1, 2),
             Self::F32 => (1, 4),
@@ -99,7 +164,7 @@ impl Format {
     pub(super) const fn offsets(self, block: usize) -> BlockOffsets {
         let values_bytes = self.values_bytes();
         match self {
-            Self::Q8_0 | Self::Q4_0 => {
+            Self::Q8_0 | Self::Q4_0 | Self::Q5_0 | Self::Iq4Nl => {
                 let span = block / SPAN;
                 let within = block - span * SPAN;
                 let start = span * (ALIGNMENT + SPAN * values_bytes);
@@ -108,27 +173,38 @@ impl Format {
                     values: start + ALIGNMENT + within * values_bytes,
                 }
             }
-            Self::Q4K => {
-                let scales_bytes = LANES * (2 * SCALE_BYTES + 2 * 8);
+            _ => {
+                let scales_bytes = (LANES * self.scale_bytes()).next_multiple_of(ALIGNMENT);
                 let scales = block * (scales_bytes + values_bytes);
                 BlockOffsets { scales, values: scales + scales_bytes }
             }
-            Self::Q6K => {
-                let scales_bytes = (LANES * (SCALE_BYTES + 16)).next_multiple_of(ALIGNMENT);
-                let scales = block * (scales_bytes + values_bytes);
-                BlockOffsets { scales, values: scales + scales_bytes }
-            }
-            Self::F16 | Self::Bf16 | Self::F32 => BlockOffsets { scales: 0, values: block * values_bytes },
+        }
+    }
+
+    /// Bytes of an output's scales in a block.
+    const fn scale_bytes(self) -> usize {
+        match self {
+            Self::Q8_0 | Self::Q4_0 | Self::Q5_0 | Self::Iq4Nl => SCALE_BYTES,
+            Self::Q4_1 | Self::Q5_1 => 2 * SCALE_BYTES,
+            Self::Q2K | Self::Q4K | Self::Q5K => 2 * SCALE_BYTES + 16,
+            Self::Q3K | Self::Q6K => SCALE_BYTES + 16,
+            Self::Iq4Xs => SCALE_BYTES + 8,
+            Self::Mxfp4 => 4,
+            Self::F16 | Self::Bf16 | Self::F32 => 0,
         }
     }
 
     /// Bytes of the values of a block of sixteen outputs.
-    const fn values_bytes(self) -> usize {
+    pub(super) const fn values_bytes(self) -> usize {
         LANES
             * match self {
                 Self::Q8_0 => 32,
-                Self::Q4_0 => 16,
-                Self::Q4K => 128,
+                Self::Q4_0 | Self::Q4_1 | Self::Iq4Nl | Self::Mxfp4 => 16,
+                Self::Q5_0 | Self::Q5_1 => 20,
+                Self::Q2K => 64,
+                Self::Q3K => 96,
+                Self::Q4K | Self::Iq4Xs => 128,
+                Self::Q5K => 160,
                 Self::Q6K => 192,
                 Self::F16 | Self::Bf16 => 2,
                 Self::F32 => 4,
@@ -149,11 +225,45 @@ impl Format {
                         put_scale(scales, lane, [block[0], block[1]]);
                         put_quads(values, 0, lane, &block[2..], sign_flips);
                     }
-                    Self::Q4_0 => {
+                    Self::Q4_0 | Self::Iq4Nl => {
                         put_scale(scales, lane, [block[0], block[1]]);
                         put_quads(values, 0, lane, &block[2..], 0);
                     }
-                    Self::Q4K => {
+                    Self::Q4_1 => {
+                        put_scale(scales, lane, [block[0], block[1]]);
+                        put_scale(scales, LANES + lane, [block[2], block[3] ^ SIGN]);
+                        put_quads(values, 0, lane, &block[4..], 0);
+                    }
+                    Self::Q5_0 => {
+                        put_scale(scales, lane, [block[0], block[1]]);
+                        FIVE_BITS.put(values, lane, &q5_numbers(&block[2..]));
+                    }
+                    Self::Q5_1 => {
+                        put_scale(scales, lane, [block[0], block[1]]);
+                        put_scale(scales, LANES + lane, [block[2], block[3] ^ SIGN]);
+                        FIVE_BITS.put(values, lane, &q5_numbers(&block[4..]));
+                    }
+                    Self::Q2K => {
+                        put_scale(scales, lane, [block[80], block[81]]);
+                        put_scale(scales, LANES + lane, [block[82], block[83]]);
+                        let parts = &mut scales[2 * LANES * SCALE_BYTES..];
+                        for (group, &[a, b, c, d]) in block[..16].as_chunks::<4>().0.iter().enumerate() {
+                            put_quads(parts, group, lane, &[a, c, b, d], 0);
+                        }
+                        for part in 0..8 {
+                            let numbers = two_bit_numbers(&block[16..80], part);
+                            TWO_BITS.put(&mut values[part * 8 * LANES..], lane, &numbers);
+                        }
+                    }
+                    Self::Q3K => {
+                        put_scale(scales, lane, [block[108], block[109]]);
+                        let parts: [u8; 16] = std::array::from_fn(|part| q3k_scale(block, part) as u8);
+                        put_quads(&mut scales[LANES * SCALE_BYTES..], 0, lane, &parts, 0);
+                        for part in 0..8 {
+                            THREE_BITS.put(&mut values[part * 12 * LANES..], lane, &q3k_numbers(block, part));
+                        }
+                    }
+                    Self::Q4K | Self::Q5K => {
                         put_scale(scales, lane, [block[0], block[1]]);
                         put_scale(scales, LANES + lane, [block[2], block[3]]);
                         let parts = &mut scales[2 * LANES * SCALE_BYTES..];
@@ -162,7 +272,24 @@ impl Format {
                             parts[part * LANES + lane] = scale;
                             parts[(8 + part) * LANES + lane] = minimum;
                         }
-                        put_quads(values, 0, lane, &block[16..], 0);
+                        if self == Self::Q4K {
+                            put_quads(values, 0, lane, &block[16..], 0);
+                        } else {
+                            for part in 0..8 {
+                                FIVE_BITS.put(&mut values[part * 20 * LANES..], lane, &q5k_numbers(block, part));
+                            }
+                        }
+                    }
+                    Self::Iq4Xs => {
+                        put_scale(scales, lane, [block[0], block[1]]);
+                        for part in 0..8 {
+                            scales[LANES * SCALE_BYTES + part * LANES + lane] = iq4xs_scale(block, part) as u8;
+                        }
+                        put_quads(values, 0, lane, &block[8..], 0);
+                    }
+                    Self::Mxfp4 => {
+                        scales[4 * lane..][..4].copy_from_slice(&power_of_two(block[0]).to_le_bytes());
+                        put_quads(values, 0, lane, &block[1..], 0);
                     }
                     Self::Q6K => {
                         put_scale(scales, lane, [block[208], block[209]]);
@@ -198,8 +325,71 @@ impl Format {
                 Self::Q4_0 => {
                     let d = scale(scales, lane);
                     for (i, out) in out.iter_mut().enumerate() {
-                        let q = byte(values, 0, lane, i % 16) >> (4 * (i / 16)) & 15;
-                        *out = d * (f32::from(q) - 8.0);
+                        *out = d * (f32::from(half_byte(values, lane, i)) - 8.0);
+                    }
+                }
+                Self::Iq4Nl => {
+                    let d = scale(scales, lane);
+                    for (i, out) in out.iter_mut().enumerate() {
+                        *out = d * f32::from(IQ4_VALUES[usize::from(half_byte(values, lane, i))]);
+                    }
+                }
+                Self::Mxfp4 => {
+                    let d = f32::from_le_bytes(scales.as_chunks::<4>().0[lane]);
+                    for (i, out) in out.iter_mut().enumerate() {
+                        *out = d * f32::from(FP4_VALUES[usize::from(half_byte(values, lane, i))]);
+                    }
+                }
+                Self::Q4_1 => {
+                    let (d, minimum) = (scale(scales, lane), scale(scales, LANES + lane));
+                    for (i, out) in out.iter_mut().enumerate() {
+                        *out = d * f32::from(half_byte(values, lane, i)) - minimum;
+                    }
+                }
+                Self::Q5_0 => {
+                    let d = scale(scales, lane);
+                    put_each(out, &FIVE_BITS.get(values, lane), |q| d * (q - 16.0));
+                }
+                Self::Q5_1 => {
+                    let (d, minimum) = (scale(scales, lane), scale(scales, LANES + lane));
+                    put_each(out, &FIVE_BITS.get(values, lane), |q| d * q - minimum);
+                }
+                Self::Q2K => {
+                    let (d, dmin) = (scale(scales, lane), scale(scales, LANES + lane));
+                    let parts = &scales[2 * LANES * SCALE_BYTES..];
+                    for (part, out) in out.chunks_exact_mut(16).enumerate() {
+                        let packed = byte(parts, part / 4, lane, [0, 2, 1, 3][part % 4]);
+                        let (step, minimum) = (d * f32::from(packed & 15), dmin * f32::from(packed >> 4));
+                        let numbers = TWO_BITS.get(&values[part / 2 * 8 * LANES..], lane);
+                        put_each(out, &numbers[part % 2 * 16..], |q| step * q - minimum);
+                    }
+                }
+                Self::Q3K => {
+                    let d = scale(scales, lane);
+                    for (part, out) in out.chunks_exact_mut(16).enumerate() {
+                        let step = d * f32::from(byte(&scales[LANES * SCALE_BYTES..], 0, lane, part) as i8);
+                        let numbers = THREE_BITS.get(&values[part / 2 * 12 * LANES..], lane);
+                        put_each(out, &numbers[part % 2 * 16..], |q| step * (q - 4.0));
+                    }
+                }
+                Self::Q5K => {
+                    let (d, dmin) = (scale(scales, lane), scale(scales, LANES + lane));
+                    let parts = &scales[2 * LANES * SCALE_BYTES..];
+                    for (part, out) in out.chunks_exact_mut(32).enumerate() {
+                        let step = d * f32::from(parts[part * LANES + lane]);
+                        let minimum = dmin * f32::from(parts[(8 + part) * LANES + lane]);
+                        let numbers = FIVE_BITS.get(&values[part * 20 * LANES..], lane);
+                        put_each(out, &numbers, |q| step * q - minimum);
+                    }
+                }
+                Self::Iq4Xs => {
+                    let d = scale(scales, lane);
+                    for (part, out) in out.chunks_exact_mut(32).enumerate() {
+                        let step = d * f32::from(scales[LANES * SCALE_BYTES + part * LANES + lane] as i8);
+                        for (i, out) in out.iter_mut().enumerate() {
+                            let q = half_byte(&values[part * 16 * LANES..], lane, i);
+                            *out = step * f32::from(IQ4_VALUES[usize::from(q)]);
+                        }
                     }
                 }
                 Self::Q4K => {
@@ -242,6 +432,29 @@ pub(super) fn q4k_part(packed: &[u8], part: usize) -> (u8, u8) {
     }
     let (low, high) = (packed[part + 4], (packed[part - 4] >> 6, packed[part] >> 6));
     (low & 15 | high.0 << 4, low >> 4 | high.1 << 4)
+}
+
+/// The sign of an f16, in its second byte.
+const SIGN: u8 = 0x80;
+
+/// 2^(exponent − 128), as `MXFP4` scales twice its values. Exact: two of them are subnormal.
+fn power_of_two(exponent: u8) -> f32 {
+    f32::from_bits(match exponent {
+        0 | 1 => 0x0020_0000 << exponent,
+        _ => u32::from(exponent - 1) << 23,
+    })
+}
+
+/// Gives each element what `weight` makes of its number.
+fn put_each(out: &mut [f32], numbers: &[u8], weight: impl Fn(f32) -> f32) {
+    for (out, &number) in out.iter_mut().zip(numbers) {
+        *out = weight(number.into());
+    }
+}
+
+/// The `i`-th of 32 half bytes of a lane, as `Q4_0` has them.
+fn half_byte(values: &[u8], lane: usize, i: usize) -> u8 {
+    byte(values, 0, lane, i % 16) >> (4 * (i / 16)) & 15
 }
 
 /// Writes the `index`-th scale, an f16 of the file.

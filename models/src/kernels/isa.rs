@@ -174,11 +174,11 @@ impl Isa {
 #[cfg(target_arch = "aarch64")]
 use super::neon::Neon;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-use super::wasm::{Relaxed, RelaxedDot, dot_is_one_instruction};
-#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-use super::wasm::{Simd128, Wasm};
+use super::wasm_products::{Relaxed, RelaxedDot, dot_is_one_instruction};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use super::{wasm::Wasm, wasm_products::Simd128};
 
 /// A function that has a kernel for each number of rows, compiled for an instruction set.
 macro_rules! runner {

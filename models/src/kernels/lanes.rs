@@ -14,14 +14,18 @@ use super::rounded::QuadForm;
 pub(super) trait Lanes {
     /// Sixteen sums of 32 bits.
     type Ints: Copy;
-    /// Partial sums of products with half bytes: up to eight quads of them.
+    /// Partial sums of products with small numbers.
     type Smalls: Copy;
     /// Sixteen f32.
     type Floats: Copy;
     /// Four weights for each of sixteen outputs.
     type Weights: Copy;
-    /// Four half bytes for each of sixteen outputs.
+    /// Four numbers of up to five bits for each of sixteen outputs.
     type Halves: Copy;
+    /// 64 bytes, four for each of sixteen outputs.
+    type Bytes: Copy;
+    /// A number of eight bits for each of sixteen outputs, to multiply partial sums by.
+    type Factors: Copy;
 
     /// The form of activations that [`dot`](Self::dot) takes.
     const FORM: QuadForm;
@@ -45,12 +49,34 @@ pub(super) trait Lanes {
 
     /// The low halves of 64 bytes, and the high halves.
     unsafe fn halves(weights: *const u8) -> (Self::Halves, Self::Halves);
-    /// Nothing summed yet.
-    unsafe fn smalls() -> Self::Smalls;
-    /// Adds each output's products with the quad at `x`, words `g` apart. At most eight times.
+    /// What sums start from: with q the largest number of n quads, |start| + 254·n·q < 2¹⁵ in units of
+    /// [`SMALL_FORM`](Self::SMALL_FORM), so eight quads of half bytes from 0, four of five bits, or 16 inputs of three
+    /// bits with their bias.
+    unsafe fn smalls(start: i32) -> Self::Smalls;
+    /// Adds each output's products with the quad at `x`, words `g` apart.
     unsafe fn dot_halves(sums: Self::Smalls, weights: Self::Halves, x: *const u32, g: usize) -> Self::Smalls;
-    /// The sums, plus `start`.
-    unsafe fn finish(sums: Self::Smalls, start: i32) -> Self::Ints;
+    /// The sums, added to `ints`.
+    unsafe fn finish(sums: Self::Smalls, ints: Self::Ints) -> Self::Ints;
+    /// The sums times their output's factor, added to `ints`.
+    unsafe fn finish_scaled(sums: Self::Smalls, factors: Self::Factors, ints: Self::Ints) -> Self::Ints;
+
+    /// 64 bytes as they are.
+    unsafe fn bytes(from: *const u8) -> Self::Bytes;
+    /// `byte >> SHIFT & MASK` of each, SHIFT 0 to 7.
+    unsafe fn field<const SHIFT: u32, const MASK: u8>(bytes: Self::Bytes) -> Self::Bytes;
+    /// `a | b`
+    unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
+    /// The entry of `table` that each byte, 0 to 15, names.
+    unsafe fn lookup(bytes: Self::Bytes, table: &[i8; 16]) -> Self::Bytes;
+    /// Numbers of up to five bits.
+    unsafe fn small(bytes: Self::Bytes) -> Self::Halves;
+    /// Signed bytes, packed without [`SIGN_FLIPS`](Self::SIGN_FLIPS).
+    unsafe fn weights(bytes: Self::Bytes) -> Self::Weights;
+    /// The signed byte `BYTE`, 0 to 3, of each output's four.
+    unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors;
+    /// Of each output's four unsigned bytes, the even ones (`ODD` 0) or the odd ones (1), times the two 16-bit numbers
+    /// at `x`, added up. In units of 1, whatever the forms are.
+    unsafe fn dot_pair<const ODD: usize>(bytes: Self::Bytes, x: *const i32) -> Self::Ints;
 
     /// The nearest f32 of each sum.
     unsafe fn to_floats(sums: Self::Ints) -> Self::Floats;

@@ -3,11 +3,11 @@
 //! ```text
 //! linear ─▶ multiply    one or several matrices that share their input; units for the pool
 //!             ├─ rounded     activations to 8 bits, in the order in which kernels read them
-//!             ├─ matrix      weights in strips of sixteen outputs (format: where each byte is)
-//!             │    └─ isa         the one place that chooses an instruction set
-//!             │         └─ products    the arithmetic of each format, written once over …
-//!             │              └─ lanes       … what an instruction set offers: avx512, avx2, wasm, portable, …
-//!             └─ widened     types that have no kernels of their own
+//!             └─ matrix      weights in strips of sixteen outputs (format: where each byte is; fields: each bit)
+//!                  └─ isa         the one place that chooses an instruction set
+//!                       └─ products, packed
+//!                            │           the arithmetic of each format, written once over …
+//!                            └─ lanes       … what an instruction set offers: avx512, avx2, wasm, portable, …
 //! model  ─▶ attention   a few query rows over pages of keys and values
 //!           vector      norms, activations, the exponential
 //!           pool        threads: awake within a forward pass, asleep between
@@ -28,6 +28,7 @@ pub(crate) mod attention;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod fields;
 pub(crate) mod format;
 pub(crate) mod isa;
 mod lanes;
@@ -35,6 +36,7 @@ pub(crate) mod matrix;
 pub(crate) mod multiply;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod packed;
 mod pages;
 pub(crate) mod pool;
 mod portable;
@@ -45,7 +47,8 @@ mod tests;
 mod vector;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
-pub(crate) mod widened;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm_products;
 
 pub(crate) use vector::{
     activate, add_assign, add_to_rows, gated, layer_norm, rms_norm, rms_norm_in_place, scale_by, soft_cap,

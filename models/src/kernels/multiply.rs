@@ -2,11 +2,9 @@
 
 use super::{
     format::LANES,
-    isa::Isa,
     matrix::Matrix,
     pool,
     rounded::{Activations, RoundedRows, Wanted},
-    widened::WidenedMatrix,
 };
 
 /// Bytes of weights that one unit of parallel work reads: enough that taking it costs little, few enough that
@@ -17,21 +15,17 @@ const UNIT_BYTES: usize = 32 << 10;
 const WORTH_SPLITTING: usize = 128 << 10;
 
 /// A matrix and where its products go, `[rows, outputs]`.
-pub(crate) enum Factor<'a> {
-    /// Weights with kernels of their own.
-    Strips(&'a Matrix, &'a mut [f32]),
-    /// Weights that are widened.
-    Widened(&'a WidenedMatrix, &'a mut [f32]),
+pub(crate) struct Factor<'a> {
+    pub(crate) matrix: &'a Matrix,
+    pub(crate) out: &'a mut [f32],
 }
 
 /// `out = x · weightsᵀ` for each of `factors`; `x`: `[rows, inputs]`. `activations` is memory for rounded rows.
 pub(crate) fn multiply<const N: usize>(x: &[f32], activations: &mut Activations, factors: [Factor<'_>; N]) {
     activations.clear();
     for factor in &factors {
-        if let Factor::Strips(matrix, _) = factor
-            && let Some((wanted, group)) = matrix.wanted()
-        {
-            activations.round(x, matrix.inputs(), group, wanted);
+        if let Some((wanted, group)) = factor.matrix.wanted() {
+            activations.round(x, factor.matrix.inputs(), group, wanted);
         }
     }
     let activations = &*activations;
@@ -55,8 +49,10 @@ pub(crate) fn multiply<const N: usize>(x: &[f32], activations: &mut Activations,
 
 /// A product under way.
 struct Work<'a> {
-    matrix: Weights<'a>,
+    matrix: &'a Matrix,
     x: &'a [f32],
+    /// The rows of `x` as the matrix wants them; absent if as they are.
+    rounded: Option<(&'a RoundedRows, Wanted)>,
     rows: usize,
     /// `[rows, outputs]`; each strip writes columns of its own.
     out: *mut f32,
@@ -67,11 +63,6 @@ struct Work<'a> {
     end_unit: usize,
 }
 
-enum Weights<'a> {
-    Strips(&'a Matrix, Option<(&'a RoundedRows, Wanted)>),
-    Widened(&'a WidenedMatrix),
-}
-
 // SAFETY: everything but `out` is shared and read only; through `out`, strips write to disjoint elements of a slice
 // that is borrowed exclusively for as long as this exists.
 #[allow(unsafe_code, reason = "see above")]
@@ -79,24 +70,16 @@ unsafe impl Sync for Work<'_> {}
 
 impl<'a> Work<'a> {
     fn new(factor: Factor<'a>, activations: &'a Activations, x: &'a [f32], first_unit: usize) -> Self {
-        let (matrix, out, outputs, inputs, strip_bytes) = match factor {
-            Factor::Strips(matrix, out) => {
-                let rounded = matrix.wanted().map(|(wanted, _)| (activations.rounded(wanted), wanted));
-                let (outputs, inputs) = (matrix.outputs(), matrix.inputs());
-                (Weights::Strips(matrix, rounded), out, outputs, inputs, matrix.strip_bytes())
-            }
-            Factor::Widened(matrix, out) => {
-                let (outputs, inputs) = (matrix.outputs(), matrix.inputs());
-                (Weights::Widened(matrix), out, outputs, inputs, LANES * inputs * size_of::<f32>())
-            }
-        };
+        let Factor { matrix, out } = factor;
+        let rounded = matrix.wanted().map(|(wanted, _)| (activations.rounded(wanted), wanted));
+        let (outputs, inputs, strip_bytes) = (matrix.outputs(), matrix.inputs(), matrix.strip_bytes());
         let rows = x.len() / inputs;
         assert!(x.len() == rows * inputs && out.len() == rows * outputs, "shapes agree");
         let strips = outputs.div_ceil(LANES);
         let strips_per_unit = (UNIT_BYTES / strip_bytes.max(1)).max(1);
         let end_unit = first_unit + strips.div_ceil(strips_per_unit);
         let out = out.as_mut_ptr();
-        Self { matrix, x, rows, out, strips, strip_bytes, strips_per_unit, first_unit, end_unit }
+        Self { matrix, x, rounded, rows, out, strips, strip_bytes, strips_per_unit, first_unit, end_unit }
     }
 
     /// Computes the strips of one unit. Called once for each.
@@ -106,12 +89,7 @@ impl<'a> Work<'a> {
         // SAFETY: `out` has the shape that `new` has checked; each strip belongs to one unit, each unit runs once.
         #[allow(unsafe_code, reason = "see above")]
         unsafe {
-            match self.matrix {
-                Weights::Strips(matrix, rounded) => matrix.strips(strips, self.x, rounded, self.out),
-                Weights::Widened(matrix) => {
-                    strips.for_each(|strip| matrix.strip(strip, self.x, Isa::current(), self.out));
-                }
-            }
+            self.matrix.strips(strips, self.x, self.rounded, self.out);
         }
     }
 }

@@ -23,6 +23,8 @@ impl Lanes for Neon {
     type Floats = [float32x4_t; 4];
     type Weights = [int8x16_t; 4];
     type Halves = [int8x16_t; 4];
+    type Bytes = [uint8x16_t; 4];
+    type Factors = [int32x4_t; 4];
 
     const FORM: QuadForm = QuadForm::Bytes;
     const SMALL_FORM: QuadForm = QuadForm::Bytes;
@@ -77,8 +79,8 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    unsafe fn smalls() -> Self::Smalls {
-        unsafe { [vdupq_n_s32(0); 4] }
+    unsafe fn smalls(start: i32) -> Self::Smalls {
+        unsafe { [vdupq_n_s32(start); 4] }
     }
 
     #[inline(always)]
@@ -87,8 +89,71 @@ impl Lanes for Neon {
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: Self::Smalls, start: i32) -> Self::Ints {
-        unsafe { sums.map(|sums| vaddq_s32(sums, vdupq_n_s32(start))) }
+    unsafe fn finish(sums: Self::Smalls, ints: Self::Ints) -> Self::Ints {
+        unsafe { std::array::from_fn(|i| vaddq_s32(ints[i], sums[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn finish_scaled(sums: Self::Smalls, factors: Self::Factors, ints: Self::Ints) -> Self::Ints {
+        unsafe { std::array::from_fn(|i| vmlaq_s32(ints[i], sums[i], factors[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(from: *const u8) -> Self::Bytes {
+        unsafe { load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn field<const SHIFT: u32, const MASK: u8>(bytes: Self::Bytes) -> Self::Bytes {
+        unsafe {
+            let shift = vdupq_n_s8(const { -(SHIFT as i8) });
+            bytes.map(|b| vandq_u8(if SHIFT == 0 { b } else { vshlq_u8(b, shift) }, vdupq_n_u8(MASK)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        unsafe { std::array::from_fn(|i| vorrq_u8(a[i], b[i])) }
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(bytes: Self::Bytes, table: &[i8; 16]) -> Self::Bytes {
+        unsafe {
+            let table = vld1q_u8(table.as_ptr().cast());
+            bytes.map(|b| vqtbl1q_u8(table, b))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn small(bytes: Self::Bytes) -> Self::Halves {
+        unsafe { bytes.map(|b| vreinterpretq_s8_u8(b)) }
+    }
+
+    #[inline(always)]
+    unsafe fn weights(bytes: Self::Bytes) -> Self::Weights {
+        unsafe { Self::small(bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors {
+        unsafe {
+            let to_top = vdupq_n_s32(const { 24 - 8 * BYTE as i32 });
+            bytes.map(|b| vshrq_n_s32::<24>(vshlq_s32(vreinterpretq_s32_u8(b), to_top)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pair<const ODD: usize>(bytes: Self::Bytes, x: *const i32) -> Self::Ints {
+        unsafe {
+            let x = vreinterpretq_s16_s32(vld1q_dup_s32(x));
+            bytes.map(|b| {
+                let b = vreinterpretq_u16_u8(b);
+                let words = if ODD == 0 { vandq_u16(b, vdupq_n_u16(0x00ff)) } else { vshrq_n_u16::<8>(b) };
+                let words = vreinterpretq_s16_u16(words);
+                let products = vmull_s16(vget_low_s16(words), vget_low_s16(x));
+                vpaddq_s32(products, vmull_high_s16(words, x))
+            })
+        }
     }
 
     #[inline(always)]

@@ -19,6 +19,8 @@ impl Lanes for Portable {
     type Floats = [f32; LANES];
     type Weights = [i8; 4 * LANES];
     type Halves = [i8; 4 * LANES];
+    type Bytes = [u8; 4 * LANES];
+    type Factors = [i32; LANES];
 
     const FORM: QuadForm = QuadForm::Bytes;
     const SMALL_FORM: QuadForm = QuadForm::Bytes;
@@ -60,8 +62,8 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    unsafe fn smalls() -> Self::Smalls {
-        [0; LANES]
+    unsafe fn smalls(start: i32) -> Self::Smalls {
+        [start; LANES]
     }
 
     #[inline(always)]
@@ -70,8 +72,55 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: Self::Smalls, start: i32) -> Self::Ints {
-        sums.map(|sum| sum + start)
+    unsafe fn finish(sums: Self::Smalls, ints: Self::Ints) -> Self::Ints {
+        std::array::from_fn(|i| ints[i] + sums[i])
+    }
+
+    #[inline(always)]
+    unsafe fn finish_scaled(sums: Self::Smalls, factors: Self::Factors, ints: Self::Ints) -> Self::Ints {
+        std::array::from_fn(|i| ints[i] + sums[i] * factors[i])
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(from: *const u8) -> Self::Bytes {
+        unsafe { from.cast::<Self::Bytes>().read_unaligned() }
+    }
+
+    #[inline(always)]
+    unsafe fn field<const SHIFT: u32, const MASK: u8>(bytes: Self::Bytes) -> Self::Bytes {
+        bytes.map(|byte| byte >> SHIFT & MASK)
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        std::array::from_fn(|i| a[i] | b[i])
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(bytes: Self::Bytes, table: &[i8; 16]) -> Self::Bytes {
+        bytes.map(|byte| table[usize::from(byte & 15)] as u8)
+    }
+
+    #[inline(always)]
+    unsafe fn small(bytes: Self::Bytes) -> Self::Halves {
+        bytes.map(|byte| byte as i8)
+    }
+
+    #[inline(always)]
+    unsafe fn weights(bytes: Self::Bytes) -> Self::Weights {
+        bytes.map(|byte| byte as i8)
+    }
+
+    #[inline(always)]
+    unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors {
+        std::array::from_fn(|i| i32::from(bytes[4 * i + BYTE] as i8))
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pair<const ODD: usize>(bytes: Self::Bytes, x: *const i32) -> Self::Ints {
+        let x = unsafe { *x };
+        let (low, high) = (i32::from(x as i16), x >> 16);
+        std::array::from_fn(|i| i32::from(bytes[4 * i + ODD]) * low + i32::from(bytes[4 * i + 2 + ODD]) * high)
     }
 
     #[inline(always)]

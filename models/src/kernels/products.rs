@@ -3,9 +3,15 @@
 //! The arithmetic, per output and row, is the same in every instruction set and for every number of rows:
 //!
 //! ```text
-//! Q8_0, Q4_0   sum ← 0; for each block b in order:   sum ← sum + float(Σ qᵢ·xᵢ) · (d_b · e_b)
+//! Q8_0, Q4_0, Q5_0, IQ4_NL, MXFP4
+//!              sum ← 0; for each block b in order:   sum ← sum + float(Σ qᵢ·xᵢ) · (d_b · e_b)
 //! Q6_K         the same over blocks of 16, with d_b = d · s_b
-//! Q4_K         the same over blocks of 32, with d_b = d · s_b, then sum ← sum − (dmin · m_b) · (e_b · Σ xᵢ)
+//! IQ4_XS       the same over blocks of 32, with d_b = d · s_b
+//! Q4_K, Q5_K   the same over blocks of 32, with d_b = d · s_b, then sum ← sum − (dmin · m_b) · (e_b · Σ xᵢ)
+//! Q4_1, Q5_1   the same over blocks of 32, then sum ← sum + m_b · (e_b · Σ xᵢ)
+//! Q3_K         for each 256: part ← 0; for each b of its eight blocks of 32, with 16 inputs for each scale s:
+//!              part ← part + float(Σ s·Σ qᵢ·xᵢ) · e_b; then sum ← sum + part · d
+//! Q2_K         the same, and of minima m: least ← least + float(Σ m·Σ xᵢ) · e_b; then sum ← sum − least · dmin
 //! F16 and so   sums of the even inputs and of the odd ones, each in order, then even + odd
 //! ```
 //!
@@ -15,6 +21,7 @@
 use super::{
     format::{Format, LANES, SCALE_BYTES},
     lanes::Lanes,
+    packed::{FiveBits, Fp4, iq4, q2k, q3k, small},
     rounded::RowGroup,
 };
 
@@ -59,7 +66,16 @@ pub(super) unsafe fn product<S: Lanes, const R: usize>(product: &Product) {
             let sums = match strip.rows {
                 Rows::Rounded(rows) => match strip.format {
                     Format::Q8_0 => q8_0::<S, R>(&strip, rows),
-                    Format::Q4_0 => q4_0::<S, R>(&strip, rows),
+                    Format::Q4_0 => q4_0::<S, R, false>(&strip, rows),
+                    Format::Q4_1 => q4_0::<S, R, true>(&strip, rows),
+                    Format::Q5_0 => small::<S, FiveBits, R>(&strip, rows, Format::Q5_0),
+                    Format::Q5_1 => small::<S, FiveBits, R>(&strip, rows, Format::Q5_1),
+                    Format::Q5K => small::<S, FiveBits, R>(&strip, rows, Format::Q5K),
+                    Format::Mxfp4 => small::<S, Fp4, R>(&strip, rows, Format::Mxfp4),
+                    Format::Iq4Nl => iq4::<S, R>(&strip, rows, Format::Iq4Nl),
+                    Format::Iq4Xs => iq4::<S, R>(&strip, rows, Format::Iq4Xs),
+                    Format::Q2K => q2k::<S, R>(&strip, rows),
+                    Format::Q3K => q3k::<S, R>(&strip, rows),
                     Format::Q4K => q4k::<S, R>(&strip, rows),
                     _ => q6k::<S, R>(&strip, rows),
                 },
@@ -91,14 +107,19 @@ pub(super) unsafe fn product<S: Lanes, const R: usize>(product: &Product) {
 
 /// `count`; what the compiler need not know if it should keep a loop.
 #[inline(always)]
-fn quads<S: Lanes>(count: usize) -> usize {
+pub(super) fn quads<S: Lanes>(count: usize) -> usize {
     if S::UNROLL { count } else { std::hint::black_box(count) }
 }
 
 /// sum + float(ints) · (scale · row_scale)
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
-unsafe fn accumulate<S: Lanes>(sum: S::Floats, ints: S::Ints, scale: S::Floats, row_scale: *const f32) -> S::Floats {
+pub(super) unsafe fn accumulate<S: Lanes>(
+    sum: S::Floats,
+    ints: S::Ints,
+    scale: S::Floats,
+    row_scale: *const f32,
+) -> S::Floats {
     // SAFETY: promised by the caller.
     unsafe { S::add(sum, S::mul(S::to_floats(ints), S::mul(scale, S::splat(*row_scale)))) }
 }
@@ -136,17 +157,18 @@ unsafe fn q8_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
 
 #[allow(unsafe_code, reason = "as `product`")]
 #[inline(always)]
-unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S::Floats; R] {
+unsafe fn q4_0<S: Lanes, const R: usize, const MINIMA: bool>(product: &Product, rows: RowGroup) -> [S::Floats; R] {
     // SAFETY: promised by the caller.
     unsafe {
+        let format = if MINIMA { Format::Q4_1 } else { Format::Q4_0 };
         let quad_words = S::SMALL_FORM.words() * R;
         let mut sums = [S::splat(0.0); R];
         let quads = quads::<S>(4);
         for block in 0..product.inputs / 32 {
-            let offsets = Format::Q4_0.offsets(block);
+            let offsets = format.offsets(block);
             let values = product.strip.add(offsets.values);
             let x = rows.quads.add(block * 8 * quad_words);
-            let mut smalls = [S::smalls(); R];
+            let mut smalls = [S::smalls(0); R];
             for quad in 0..quads {
                 let (low, high) = S::halves(values.add(quad * 4 * LANES));
                 for (row, smalls) in smalls.iter_mut().enumerate() {
@@ -156,8 +178,14 @@ unsafe fn q4_0<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [
             }
             let scale = S::scales(product.strip.add(offsets.scales));
             for (row, (sum, smalls)) in sums.iter_mut().zip(smalls).enumerate() {
-                let ints = S::finish(smalls, *rows.starts.add(block * R + row));
+                let ints = S::finish(smalls, S::ints(*rows.starts.add(block * R + row)));
                 *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(block * R + row));
+            }
+            if MINIMA {
+                let minimum = S::scales(product.strip.add(offsets.scales + LANES * SCALE_BYTES));
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = S::sub(*sum, S::mul(minimum, S::splat(*rows.sums.add(block * R + row))));
+                }
             }
         }
         sums
@@ -182,8 +210,8 @@ unsafe fn q4k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
                 let values = product.strip.add(offsets.values + pair * 32 * LANES);
                 let (low_block, high_block) = (block * 8 + 2 * pair, block * 8 + 2 * pair + 1);
                 let x = rows.quads.add(low_block * 8 * quad_words);
-                let mut lows = [S::smalls(); R];
-                let mut highs = [S::smalls(); R];
+                let mut lows = [S::smalls(0); R];
+                let mut highs = [S::smalls(0); R];
                 for quad in 0..quads {
                     let (low, high) = S::halves(values.add(quad * 4 * LANES));
                     for row in 0..R {
@@ -195,7 +223,7 @@ unsafe fn q4k<S: Lanes, const R: usize>(product: &Product, rows: RowGroup) -> [S
                     let scale = S::mul(d, S::unsigned_bytes(parts.add(part % 8 * LANES)));
                     let minimum = S::mul(dmin, S::unsigned_bytes(parts.add((8 + part % 8) * LANES)));
                     for (row, (sum, smalls)) in sums.iter_mut().zip(smalls).enumerate() {
-                        let ints = S::finish(smalls, *rows.starts.add(part * R + row));
+                        let ints = S::finish(smalls, S::ints(*rows.starts.add(part * R + row)));
                         *sum = accumulate::<S>(*sum, ints, scale, rows.scales.add(part * R + row));
                         *sum = S::sub(*sum, S::mul(minimum, S::splat(*rows.sums.add(part * R + row))));
                     }

@@ -46,6 +46,17 @@ impl QuadForm {
     }
 }
 
+/// The sums of activations that a format's minima are multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Minima {
+    /// It has no minima.
+    Absent,
+    /// Scale × sum of each block.
+    Blocks,
+    /// Those of both halves of a block, as integers. They take the place of the starts.
+    Halves,
+}
+
 /// What a format's kernel needs to know of the activations, as an instruction set wants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -54,8 +65,8 @@ pub(crate) struct Wanted {
     pub(super) bias: [i32; 2],
     /// Inputs per integer sum: 32 or 16.
     pub(super) sum_len: usize,
-    /// Whether the block's sum of activations is wanted, for minima.
-    pub(super) minima: bool,
+    /// What minima are multiplied by.
+    pub(super) minima: Minima,
 }
 
 impl Wanted {
@@ -63,11 +74,16 @@ impl Wanted {
     /// half bytes; `sign_flips`: what was xor'ed to signed bytes.
     pub(super) fn of(format: Format, signed: QuadForm, small: QuadForm, sign_flips: u32) -> Option<Self> {
         let flipped = |shift: u32| if sign_flips >> shift & 0x80 == 0 { 0 } else { 128 };
+        let of = |form, bias, sum_len, minima| Self { form, bias, sum_len, minima };
         Some(match format {
-            Format::Q8_0 => Self { form: signed, bias: [flipped(0), flipped(8)], sum_len: 32, minima: false },
-            Format::Q4_0 => Self { form: small, bias: [8, 8], sum_len: 32, minima: false },
-            Format::Q4K => Self { form: small, bias: [0, 0], sum_len: 32, minima: true },
-            Format::Q6K => Self { form: signed, bias: [32, 32], sum_len: 16, minima: false },
+            Format::Q8_0 | Format::Iq4Nl | Format::Iq4Xs => of(signed, [flipped(0), flipped(8)], 32, Minima::Absent),
+            Format::Q6K => of(signed, [32, 32], 16, Minima::Absent),
+            Format::Q4_0 => of(small, [8, 8], 32, Minima::Absent),
+            Format::Q5_0 => of(small, [16, 16], 32, Minima::Absent),
+            Format::Mxfp4 => of(small, [12, 12], 32, Minima::Absent),
+            Format::Q3K => of(small, [4, 4], 16, Minima::Absent),
+            Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => of(small, [0, 0], 32, Minima::Blocks),
+            Format::Q2K => of(small, [0, 0], 32, Minima::Halves),
             Format::F16 | Format::Bf16 | Format::F32 => return None,
         })
     }
@@ -81,7 +97,8 @@ pub(crate) struct RoundedRows {
     quads: Vec<u32>,
     /// Times 1 / unit. shape: [groups][inputs / 32][g]
     scales: Vec<f32>,
-    /// What integer sums start from: minus the sum that the bias adds. shape: [groups][inputs / sum_len][g]
+    /// What integer sums start from: minus the sum that the bias adds; or the sums of both halves of a block, 16 bits
+    /// each. shape: [groups][inputs / sum_len][g]
     starts: Vec<i32>,
     /// scale × sum of the block. shape: [groups][inputs / 32][g], or empty
     sums: Vec<f32>,
@@ -141,7 +158,8 @@ impl RoundedRows {
         self.quads.resize(rows * inputs / 4 * words, 0);
         self.scales.resize(rows * blocks, 0.0);
         self.starts.resize(rows * blocks * starts_per_block, 0);
-        self.sums.resize(if wanted.minima { rows * blocks } else { 0 }, 0.0);
+        let has_sums = wanted.minima == Minima::Blocks;
+        self.sums.resize(if has_sums { rows * blocks } else { 0 }, 0.0);
         let unit = wanted.form.unit();
         for (row, x) in x.chunks_exact(inputs).enumerate() {
             let first = row / group * group;
@@ -158,7 +176,11 @@ impl RoundedRows {
                     let start = -unit * (wanted.bias[0] * even + wanted.bias[1] * odd);
                     starts[(block * starts_per_block + part) * g + slot] = start;
                 }
-                if wanted.minima {
+                if wanted.minima == Minima::Halves {
+                    let [low, high] = [&q[..16], &q[16..]].map(|q| sums(q).iter().sum());
+                    starts[block * g + slot] = pack_words(low, high) as i32;
+                }
+                if has_sums {
                     let [even, odd] = sums(&q);
                     self.sums[first * blocks + block * g + slot] = scale * (even + odd) as f32;
                 }
@@ -188,7 +210,7 @@ impl RoundedRows {
             quads: self.quads[first * inputs / 4 * wanted.form.words()..].as_ptr(),
             scales: self.scales[first * blocks..].as_ptr(),
             starts: self.starts[first * inputs / wanted.sum_len..].as_ptr(),
-            sums: if wanted.minima { self.sums[first * blocks..].as_ptr() } else { std::ptr::null() },
+            sums: if wanted.minima == Minima::Blocks { self.sums[first * blocks..].as_ptr() } else { std::ptr::null() },
         }
     }
 }
@@ -222,7 +244,7 @@ fn pack_bytes(q: [i8; 4]) -> u32 {
     u32::from_le_bytes(q.map(|q| q as u8))
 }
 
-/// Both fit into 16 bits: |256·a − b| ≤ 257 · 127.
+/// Both fit into 16 bits: |256·a − b| ≤ 257 · 127, and sums of 16 activations are smaller.
 fn pack_words(low: i32, high: i32) -> u32 {
     u32::from(low as i16 as u16) | u32::from(high as i16 as u16) << 16
 }

@@ -37,9 +37,12 @@ fn random_rows(format: Format, outputs: usize, inputs: usize, noise: &mut Noise)
         let mut half =
             |at: usize| block[at..at + 2].copy_from_slice(&f16::from_f32(noise.signed() * 0.02).to_le_bytes());
         match format {
-            Format::Q8_0 | Format::Q4_0 | Format::F16 => half(0),
-            Format::Q4K => [0, 2].into_iter().for_each(half),
+            Format::Q8_0 | Format::Q4_0 | Format::Q5_0 | Format::Iq4Nl | Format::Iq4Xs | Format::F16 => half(0),
+            Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K => [0, 2].into_iter().for_each(half),
+            Format::Q2K => [80, 82].into_iter().for_each(half),
+            Format::Q3K => half(108),
             Format::Q6K => half(208),
+            Format::Mxfp4 => block[0] = block[0] % 8 + 118,
             Format::Bf16 => block.copy_from_slice(&bf16::from_f32(noise.signed()).to_le_bytes()),
             Format::F32 => block.copy_from_slice(&noise.signed().to_le_bytes()),
         }
@@ -54,27 +57,76 @@ struct Weight {
     minimum: f32,
 }
 
+/// Scale and minimum of the `part`-th 32 inputs of a `Q4_K` or `Q5_K` block.
+fn q4k_part(packed: &[u8], part: usize) -> (u8, u8) {
+    match part {
+        0..4 => (packed[part] & 63, packed[part + 4] & 63),
+        _ => (packed[part + 4] & 15 | packed[part - 4] >> 6 << 4, packed[part + 4] >> 4 | packed[part] >> 6 << 4),
+    }
+}
+
+/// Scale and minimum of the `part`-th 16 inputs of a `Q2_K` or `Q3_K` block.
+fn sixteenth(format: Format, block: &[u8], part: usize) -> (i32, i32) {
+    if format == Format::Q2K {
+        return (i32::from(block[part] & 15), i32::from(block[part] >> 4));
+    }
+    let low = if part < 8 { block[96 + part] & 15 } else { block[96 + part - 8] >> 4 };
+    (i32::from(low | (block[104 + part % 4] >> (part / 4 * 2) & 3) << 4) - 32, 0)
+}
+
+/// What the half bytes of `IQ4_NL` and `MXFP4` name.
+const IQ4: [i32; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+const FP4: [i32; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
 /// The definition of a block format, one weight at a time.
 fn weight(format: Format, row: &[u8], index: usize) -> Weight {
     let (len, size) = format.block();
     let (block, i) = (&row[index / len * size..][..size], index % len);
     let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
+    // The i-th of 32 half bytes from `at` on: low halves first.
+    let nibble = |at: usize| i32::from(block[at + i % 16] >> (i % 32 / 16 * 4) & 15);
+    let bit = |at: usize, index: usize| i32::from(block[at + index / 8] >> (index % 8) & 1);
     match format {
+        Format::Q4_1 => Weight { q: nibble(4), step: half(0), minimum: -half(2) },
+        Format::Q5_0 => Weight { q: nibble(6) + 16 * bit(2, i) - 16, step: half(0), minimum: 0.0 },
+        Format::Q5_1 => Weight { q: nibble(8) + 16 * bit(4, i), step: half(0), minimum: -half(2) },
+        Format::Iq4Nl => Weight { q: IQ4[nibble(2) as usize], step: half(0), minimum: 0.0 },
+        Format::Mxfp4 => {
+            let step = 2.0f32.powi(i32::from(block[0]) - 128);
+            Weight { q: FP4[nibble(1) as usize], step, minimum: 0.0 }
+        }
+        Format::Iq4Xs => {
+            let part = i / 32;
+            let high = u16::from_le_bytes([block[2], block[3]]) >> (2 * part) & 3;
+            let scale = i32::from(block[4 + part / 2] >> (4 * (part % 2)) & 15) + 16 * i32::from(high) - 32;
+            Weight { q: IQ4[nibble(8 + 16 * part) as usize], step: half(0) * scale as f32, minimum: 0.0 }
+        }
+        Format::Q2K => {
+            let q = block[16 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+            let (scale, minimum) = sixteenth(format, block, i / 16);
+            Weight { q: q.into(), step: half(80) * scale as f32, minimum: half(82) * minimum as f32 }
+        }
+        Format::Q3K => {
+            let low = block[32 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+            let q = i32::from(low) - if block[i % 32] >> (i / 32) & 1 == 0 { 4 } else { 0 };
+            Weight { q, step: half(108) * sixteenth(format, block, i / 16).0 as f32, minimum: 0.0 }
+        }
+        Format::Q5K => {
+            let (scale, minimum) = q4k_part(&block[4..16], i / 32);
+            let byte = block[48 + i / 64 * 32 + i % 32];
+            let low = if i / 32 % 2 == 0 { byte & 15 } else { byte >> 4 };
+            let q = i32::from(low) + 16 * i32::from(block[16 + i % 32] >> (i / 32) & 1);
+            Weight { q, step: half(0) * f32::from(scale), minimum: half(2) * f32::from(minimum) }
+        }
         Format::Q8_0 => Weight { q: i32::from(block[2 + i] as i8), step: half(0), minimum: 0.0 },
         Format::Q4_0 => {
             let q = if i < 16 { block[2 + i] & 15 } else { block[2 + i - 16] >> 4 };
             Weight { q: i32::from(q) - 8, step: half(0), minimum: 0.0 }
         }
         Format::Q4K => {
-            let (part, packed) = (i / 32, &block[4..16]);
-            let (scale, minimum) = match part {
-                0..4 => (packed[part] & 63, packed[part + 4] & 63),
-                _ => {
-                    (packed[part + 4] & 15 | packed[part - 4] >> 6 << 4, packed[part + 4] >> 4 | packed[part] >> 6 << 4)
-                }
-            };
+            let (scale, minimum) = q4k_part(&block[4..16], i / 32);
             let byte = block[16 + i / 64 * 32 + i % 32];
-            let q = if part % 2 == 0 { byte & 15 } else { byte >> 4 };
+            let q = if i / 32 % 2 == 0 { byte & 15 } else { byte >> 4 };
             Weight { q: q.into(), step: half(0) * f32::from(scale), minimum: half(2) * f32::from(minimum) }
         }
         Format::Q6K => {
@@ -99,9 +151,10 @@ fn element(format: Format, row: &[u8], x: &[f32]) -> f32 {
         inputs.fold(0.0f32, |sum, i| sum + weight(format, row, i).step * x[i])
     };
     let per_sum = match format {
-        Format::Q8_0 | Format::Q4_0 | Format::Q4K => 32,
         Format::Q6K => 16,
+        Format::Q2K | Format::Q3K => return element_of_sixteenths(format, row, x),
         Format::F16 | Format::Bf16 | Format::F32 => return dense(0) + dense(1),
+        _ => 32,
     };
     let mut sum = 0.0f32;
     for first in (0..x.len()).step_by(per_sum) {
@@ -115,9 +168,36 @@ fn element(format: Format, row: &[u8], x: &[f32]) -> f32 {
             (step, minimum) = (weight.step, weight.minimum);
         }
         sum += ints as f32 * (step * scale);
-        if format == Format::Q4K {
+        if matches!(format, Format::Q4_1 | Format::Q5_1 | Format::Q4K | Format::Q5K) {
             sum -= minimum * (scale * total as f32);
         }
+    }
+    sum
+}
+
+/// The same for formats with an integer scale for each 16 inputs: one floating-point scale for 256.
+fn element_of_sixteenths(format: Format, row: &[u8], x: &[f32]) -> f32 {
+    let size = format.block().1;
+    let mut sum = 0.0f32;
+    for (whole, x) in x.chunks_exact(256).enumerate() {
+        let block = &row[whole * size..][..size];
+        let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
+        let (d, dmin) = if format == Format::Q2K { (half(80), half(82)) } else { (half(108), 0.0) };
+        let (mut parts, mut least) = (0.0f32, 0.0f32);
+        for (index, x) in x.as_chunks::<32>().0.iter().enumerate() {
+            let (scale, q) = round_block(x);
+            let (mut ints, mut minima) = (0, 0);
+            for (i, q) in q.into_iter().enumerate() {
+                let i = 32 * index + i;
+                let (factor, minimum) = sixteenth(format, block, i / 16);
+                ints += factor * weight(format, row, 256 * whole + i).q * i32::from(q);
+                minima += minimum * i32::from(q);
+            }
+            parts += ints as f32 * scale;
+            least += minima as f32 * scale;
+        }
+        sum += parts * d;
+        sum -= least * dmin;
     }
     sum
 }
@@ -163,7 +243,7 @@ fn every_kernel_gives_the_bits_of_the_definition() {
             for isa in Isa::available() {
                 let matrix = pack(format, &weights, inputs, isa);
                 let mut out = vec![f32::NAN; rows * outputs];
-                multiply(&x, &mut Activations::default(), [Factor::Strips(&matrix, &mut out)]);
+                multiply(&x, &mut Activations::default(), [Factor { matrix: &matrix, out: &mut out }]);
                 for (index, &actual) in out.iter().enumerate() {
                     let row = &weights[index % outputs * format.row_bytes(inputs)..][..format.row_bytes(inputs)];
                     let x = &x[index / outputs * inputs..][..inputs];
@@ -212,7 +292,7 @@ fn products_are_within_their_bound_of_the_real_ones() {
         let x: Vec<f32> = (0..rows * inputs).map(|_| noise.signed()).collect();
         let matrix = pack(format, &weights, inputs, Isa::current());
         let mut out = vec![f32::NAN; rows * outputs];
-        multiply(&x, &mut Activations::default(), [Factor::Strips(&matrix, &mut out)]);
+        multiply(&x, &mut Activations::default(), [Factor { matrix: &matrix, out: &mut out }]);
         let mut row = vec![0.0; inputs];
         for output in 0..outputs {
             matrix.widen_row(output, &mut row);

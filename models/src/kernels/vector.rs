@@ -191,7 +191,7 @@ fn silu(x: f32) -> f32 {
 #[inline]
 fn gelu_tanh(x: f32) -> f32 {
     // −2·√(2/π)
-    const FACTOR: f32 = -1.595_769_1;
+    const FACTOR: f32 = -1.595_769;
     x / (1.0 + exp(FACTOR * (x + 0.044_715 * x * x * x)))
 }
 

@@ -1,266 +1,14 @@
 //! WebAssembly with 128-bit vectors: `simd128`, and what `relaxed-simd` adds to it.
 //!
-//! There is no product of bytes in simd128, only one of 16-bit numbers, so that signed bytes are multiplied as in AVX2:
-//! two to a word ([`QuadForm::Words`]).
-//!
-//! Relaxed SIMD has dot products of signed bytes with bytes of 7 bits. What the 8th bit means, and whether the sum of
-//! two products may saturate, is up to the engine; nothing here depends on it, because no operand has that bit set.
-//! What it does depend on is speed: x86-64 before AVX-VNNI makes the sums of four out of three instructions, of which
-//! one saturates, everybody else has an instruction for it. So a product whose result is up to the engine tells them
-//! apart, see [`dot_is_one_instruction`].
+//! [`wasm_products`](super::wasm_products) says which products there are.
 
 use std::arch::wasm32::*;
 use std::marker::PhantomData;
 
-use super::{format::SCALE_BYTES, lanes::Lanes, rounded::QuadForm};
+use super::{format::SCALE_BYTES, lanes::Lanes, rounded::QuadForm, wasm_products::Products};
 
 /// Four vectors of 128 bits: outputs 0 to 3, 4 to 7 and so on. `P` multiplies bytes.
 pub(super) struct Wasm<P>(PhantomData<P>);
-
-/// Products of four outputs' bytes.
-#[allow(unsafe_code, reason = "raw reads; see `Lanes`")]
-pub(super) trait Products {
-    /// Four weights for each of four outputs.
-    type Weights: Copy;
-    /// A quad of activations, for every output.
-    type Quad: Copy;
-    /// Sums of four outputs.
-    type Ints: Copy;
-    /// The same with half bytes.
-    type SmallQuad: Copy;
-    /// The same with half bytes.
-    type Halves: Copy;
-
-    const FORM: QuadForm;
-    const SMALL_FORM: QuadForm;
-    const SIGN_FLIPS: u32;
-    const ROWS: usize;
-
-    fn ints(start: i32) -> Self::Ints;
-    fn weights(bytes: v128) -> Self::Weights;
-    unsafe fn quad(x: *const u32, g: usize) -> Self::Quad;
-    fn dot(sums: Self::Ints, weights: Self::Weights, x: Self::Quad) -> Self::Ints;
-    fn total(sums: Self::Ints) -> v128;
-
-    fn halves(bytes: v128) -> Self::Halves;
-    unsafe fn small_quad(x: *const u32, g: usize) -> Self::SmallQuad;
-    fn dot_halves(sums: v128, weights: Self::Halves, x: Self::SmallQuad) -> v128;
-    fn finish(sums: v128, start: i32) -> Self::Ints;
-}
-
-/// Products of words alone.
-pub(super) struct Simd128;
-
-#[allow(unsafe_code, reason = "as the trait")]
-impl Products for Simd128 {
-    /// Words of two bytes, and their low bytes.
-    type Weights = [v128; 2];
-    type Quad = [v128; 2];
-    type Ints = v128;
-    type SmallQuad = [v128; 2];
-    type Halves = [v128; 2];
-
-    const FORM: QuadForm = QuadForm::Words;
-    const SMALL_FORM: QuadForm = QuadForm::Words;
-    // The low byte of each word has 128 added.
-    const SIGN_FLIPS: u32 = 0x0080_0080;
-    const ROWS: usize = 2;
-
-    #[inline(always)]
-    fn ints(start: i32) -> v128 {
-        i32x4_splat(start)
-    }
-
-    #[inline(always)]
-    fn weights(bytes: v128) -> [v128; 2] {
-        [bytes, v128_and(bytes, i16x8_splat(0x00ff))]
-    }
-
-    #[inline(always)]
-    unsafe fn quad(x: *const u32, g: usize) -> [v128; 2] {
-        // SAFETY: promised by the caller.
-        unsafe { [v128_load32_splat(x), v128_load32_splat(x.add(g))] }
-    }
-
-    #[inline(always)]
-    fn dot(sums: v128, [word, low]: [v128; 2], [with_word, with_low]: [v128; 2]) -> v128 {
-        i32x4_add(i32x4_add(sums, i32x4_dot_i16x8(word, with_word)), i32x4_dot_i16x8(low, with_low))
-    }
-
-    #[inline(always)]
-    fn total(sums: v128) -> v128 {
-        sums
-    }
-
-    #[inline(always)]
-    fn halves(bytes: v128) -> [v128; 2] {
-        Self::weights(bytes)
-    }
-
-    #[inline(always)]
-    unsafe fn small_quad(x: *const u32, g: usize) -> [v128; 2] {
-        // SAFETY: promised by the caller.
-        unsafe { Self::quad(x, g) }
-    }
-
-    #[inline(always)]
-    fn dot_halves(sums: v128, weights: [v128; 2], x: [v128; 2]) -> v128 {
-        Self::dot(sums, weights, x)
-    }
-
-    #[inline(always)]
-    fn finish(sums: v128, start: i32) -> v128 {
-        i32x4_add(sums, i32x4_splat(start))
-    }
-}
-
-/// Relaxed products of half bytes, added up in 16 bits: |eight quads · 2 · 15 · 127| < 2¹⁵.
-#[cfg(target_feature = "relaxed-simd")]
-pub(super) struct Relaxed;
-
-#[cfg(target_feature = "relaxed-simd")]
-#[allow(unsafe_code, reason = "as the trait")]
-impl Products for Relaxed {
-    type Weights = [v128; 2];
-    type Quad = [v128; 2];
-    type Ints = v128;
-    type SmallQuad = v128;
-    type Halves = v128;
-
-    const FORM: QuadForm = Simd128::FORM;
-    const SMALL_FORM: QuadForm = QuadForm::Bytes;
-    const SIGN_FLIPS: u32 = Simd128::SIGN_FLIPS;
-    const ROWS: usize = 2;
-
-    #[inline(always)]
-    fn ints(start: i32) -> v128 {
-        Simd128::ints(start)
-    }
-
-    #[inline(always)]
-    fn weights(bytes: v128) -> [v128; 2] {
-        Simd128::weights(bytes)
-    }
-
-    #[inline(always)]
-    unsafe fn quad(x: *const u32, g: usize) -> [v128; 2] {
-        // SAFETY: promised by the caller.
-        unsafe { Simd128::quad(x, g) }
-    }
-
-    #[inline(always)]
-    fn dot(sums: v128, weights: [v128; 2], x: [v128; 2]) -> v128 {
-        Simd128::dot(sums, weights, x)
-    }
-
-    #[inline(always)]
-    fn total(sums: v128) -> v128 {
-        sums
-    }
-
-    #[inline(always)]
-    fn halves(bytes: v128) -> v128 {
-        bytes
-    }
-
-    #[inline(always)]
-    unsafe fn small_quad(x: *const u32, _: usize) -> v128 {
-        // SAFETY: promised by the caller.
-        unsafe { v128_load32_splat(x) }
-    }
-
-    #[inline(always)]
-    fn dot_halves(sums: v128, weights: v128, x: v128) -> v128 {
-        i16x8_add(sums, i16x8_relaxed_dot_i8x16_i7x16(x, weights))
-    }
-
-    #[inline(always)]
-    fn finish(sums: v128, start: i32) -> v128 {
-        i32x4_add(i32x4_extadd_pairwise_i16x8(sums), i32x4_splat(start))
-    }
-}
-
-/// Relaxed products throughout: of signed bytes with the positive and with the negative part of activations.
-#[cfg(target_feature = "relaxed-simd")]
-pub(super) struct RelaxedDot;
-
-#[cfg(target_feature = "relaxed-simd")]
-#[allow(unsafe_code, reason = "as the trait")]
-impl Products for RelaxedDot {
-    type Weights = v128;
-    type Quad = [v128; 2];
-    /// What is to be added, and what is to be subtracted.
-    type Ints = [v128; 2];
-    type SmallQuad = v128;
-    type Halves = v128;
-
-    const FORM: QuadForm = QuadForm::Signs;
-    const SMALL_FORM: QuadForm = QuadForm::Bytes;
-    const SIGN_FLIPS: u32 = 0;
-    const ROWS: usize = 2;
-
-    #[inline(always)]
-    fn ints(start: i32) -> [v128; 2] {
-        [i32x4_splat(start), i32x4_splat(0)]
-    }
-
-    #[inline(always)]
-    fn weights(bytes: v128) -> v128 {
-        bytes
-    }
-
-    #[inline(always)]
-    unsafe fn quad(x: *const u32, g: usize) -> [v128; 2] {
-        // SAFETY: promised by the caller.
-        unsafe { [v128_load32_splat(x), v128_load32_splat(x.add(g))] }
-    }
-
-    #[inline(always)]
-    fn dot([plus, minus]: [v128; 2], weights: v128, [x_plus, x_minus]: [v128; 2]) -> [v128; 2] {
-        [
-            i32x4_relaxed_dot_i8x16_i7x16_add(weights, x_plus, plus),
-            i32x4_relaxed_dot_i8x16_i7x16_add(weights, x_minus, minus),
-        ]
-    }
-
-    #[inline(always)]
-    fn total([plus, minus]: [v128; 2]) -> v128 {
-        i32x4_sub(plus, minus)
-    }
-
-    #[inline(always)]
-    fn halves(bytes: v128) -> v128 {
-        bytes
-    }
-
-    #[inline(always)]
-    unsafe fn small_quad(x: *const u32, _: usize) -> v128 {
-        // SAFETY: promised by the caller.
-        unsafe { v128_load32_splat(x) }
-    }
-
-    #[inline(always)]
-    fn dot_halves(sums: v128, weights: v128, x: v128) -> v128 {
-        i32x4_relaxed_dot_i8x16_i7x16_add(x, weights, sums)
-    }
-
-    #[inline(always)]
-    fn finish(sums: v128, start: i32) -> [v128; 2] {
-        [i32x4_add(sums, i32x4_splat(start)), i32x4_splat(0)]
-    }
-}
-
-/// Whether the engine has an instruction for a relaxed dot product of four bytes.
-///
-/// Where it makes it out of several, the sum of two products saturates at 2¹⁵ − 1 once a byte has its 8th bit set. It
-/// does not in the single instructions of AVX-VNNI and of ARM.
-#[cfg(target_feature = "relaxed-simd")]
-pub(super) fn dot_is_one_instruction() -> bool {
-    // `black_box`, so that the engine answers, not the compiler.
-    let (left, right) = std::hint::black_box((i8x16_splat(127), i8x16_splat(-1)));
-    let sums = i32x4_relaxed_dot_i8x16_i7x16_add(left, right, i32x4_splat(0));
-    i32x4_extract_lane::<0>(sums) != 2 * i32::from(i16::MAX)
-}
 
 #[allow(unsafe_code, reason = "raw reads; see `Lanes`")]
 // SAFETY of every block below: the caller promises valid pointers.
@@ -270,6 +18,8 @@ impl<P: Products> Lanes for Wasm<P> {
     type Floats = [v128; 4];
     type Weights = [P::Weights; 4];
     type Halves = [P::Halves; 4];
+    type Bytes = [v128; 4];
+    type Factors = [v128; 4];
 
     const FORM: QuadForm = P::FORM;
     const SMALL_FORM: QuadForm = P::SMALL_FORM;
@@ -317,8 +67,8 @@ impl<P: Products> Lanes for Wasm<P> {
     }
 
     #[inline(always)]
-    unsafe fn smalls() -> Self::Smalls {
-        [i32x4_splat(0); 4]
+    unsafe fn smalls(start: i32) -> Self::Smalls {
+        [P::start(start); 4]
     }
 
     #[inline(always)]
@@ -328,8 +78,55 @@ impl<P: Products> Lanes for Wasm<P> {
     }
 
     #[inline(always)]
-    unsafe fn finish(sums: Self::Smalls, start: i32) -> Self::Ints {
-        sums.map(|sums| P::finish(sums, start))
+    unsafe fn finish(sums: Self::Smalls, ints: Self::Ints) -> Self::Ints {
+        std::array::from_fn(|i| P::finish(sums[i], ints[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn finish_scaled(sums: Self::Smalls, factors: Self::Factors, ints: Self::Ints) -> Self::Ints {
+        std::array::from_fn(|i| P::finish_scaled(sums[i], factors[i], ints[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(from: *const u8) -> Self::Bytes {
+        unsafe { load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn field<const SHIFT: u32, const MASK: u8>(bytes: Self::Bytes) -> Self::Bytes {
+        bytes.map(|b| v128_and(if SHIFT == 0 { b } else { u16x8_shr(b, SHIFT) }, u8x16_splat(MASK)))
+    }
+
+    #[inline(always)]
+    unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
+        std::array::from_fn(|i| v128_or(a[i], b[i]))
+    }
+
+    #[inline(always)]
+    unsafe fn lookup(bytes: Self::Bytes, table: &[i8; 16]) -> Self::Bytes {
+        let table = unsafe { v128_load(table.as_ptr().cast()) };
+        bytes.map(|b| P::swizzle(table, b))
+    }
+
+    #[inline(always)]
+    unsafe fn small(bytes: Self::Bytes) -> Self::Halves {
+        bytes.map(P::halves)
+    }
+
+    #[inline(always)]
+    unsafe fn weights(bytes: Self::Bytes) -> Self::Weights {
+        bytes.map(|b| P::weights(if P::SIGN_FLIPS == 0 { b } else { v128_xor(b, u32x4_splat(P::SIGN_FLIPS)) }))
+    }
+
+    #[inline(always)]
+    unsafe fn factors<const BYTE: usize>(bytes: Self::Bytes) -> Self::Factors {
+        bytes.map(P::factors::<BYTE>)
+    }
+
+    #[inline(always)]
+    unsafe fn dot_pair<const ODD: usize>(bytes: Self::Bytes, x: *const i32) -> Self::Ints {
+        let x = unsafe { v128_load32_splat(x.cast()) };
+        bytes.map(|b| P::dot_pair(if ODD == 0 { v128_and(b, u16x8_splat(0x00ff)) } else { u16x8_shr(b, 8) }, x))
     }
 
     #[inline(always)]

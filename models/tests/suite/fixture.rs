@@ -9,6 +9,8 @@ use candle_core::{
 };
 use outrider_models::{Chunk, KvCache, Model};
 
+use crate::tables::Table;
+
 pub const DRAFT: &[u8] = include_bytes!("../../../pair/draft/draft-q8_0.gguf");
 pub const TARGET: &[u8] = include_bytes!("../../../pair/target/target-f16.gguf");
 pub const TOKENIZER: &[u8] = include_bytes!("../../../pair/tokenizer.json");
@@ -28,15 +30,24 @@ pub fn gguf(bytes: &[u8]) -> Model {
 /// Files of models whose rows are wide enough for every block type and kernel.
 #[cfg(not(target_arch = "wasm32"))]
 pub fn wide_files() -> Vec<Vec<u8>> {
-    use GgmlDType::{BF16, Q4_0, Q4K, Q5K, Q6K, Q8_0};
-    [BF16, Q6K, Q8_0, Q4_0, Q4K, Q5K].into_iter().map(|dtype| random_gguf(dtype, false)).collect()
+    use GgmlDType::{BF16, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+    let dtypes = [BF16, Q6K, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2K, Q3K, Q4K, Q5K];
+    let known = dtypes.into_iter().map(|dtype| random_gguf(dtype, false));
+    known.chain(table_files()).collect()
 }
 
-/// None: making them takes candle, which would take longer to compile for a browser than all else. The kernels' own
-/// tests show there that all types have the bits that they have here.
+/// Those that are made without candle, which would take longer to compile for a browser than all else. The kernels'
+/// own tests show there that all types have the bits that they have here.
 #[cfg(target_arch = "wasm32")]
 pub fn wide_files() -> Vec<Vec<u8>> {
-    Vec::new()
+    table_files().collect()
+}
+
+fn table_files() -> impl Iterator<Item = Vec<u8>> {
+    Table::ALL.into_iter().map(|table| {
+        let [file, _] = table.files();
+        file
+    })
 }
 
 pub fn wide_models() -> Vec<Model> {
