@@ -259,7 +259,8 @@ pub fn fill(seed: u64, tensor: &Tensor, out: &mut impl Write) -> io::Result<()> 
     let mut random = RandomWeights::new(tensor.element, seed).ok_or(io::ErrorKind::Unsupported)?;
     let mut bytes = vec![0; DRAW / tensor.element.block_bytes() * tensor.element.block_bytes()];
     while left > 0 {
-        let piece = &mut bytes[..left.min(DRAW)];
+        let count = left.min(bytes.len());
+        let piece = &mut bytes[..count];
         random.fill(inputs as usize, piece);
         out.write_all(piece)?;
         left -= piece.len();
