@@ -406,6 +406,7 @@ impl Header for GgufHeader {
 /// What a complete header makes of the model.
 impl GgufHeader {
     /// Says that this is the first of `parts` files, whose others are going to be there.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn join(&mut self, parts: usize) -> Result<(), LoadError> {
         let (count, number) = (self.metadata.remove("split.count"), self.metadata.remove("split.no"));
         match (count, number) {
@@ -419,6 +420,7 @@ impl GgufHeader {
     }
 
     /// Takes the tensors of another file of the model, behind `before` bytes.
+    #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn adopt(&mut self, other: Self, before: u64) -> Result<(), LoadError> {
         for (name, mut entry) in other.tensors {
             entry.start = entry.start.saturating_add(before);
