@@ -29,6 +29,7 @@ fn containers(golden: &Golden) -> Vec<(&'static str, Model)> {
 
 /// The table of the greatest errors; `cargo test -p outrider-models families -- --nocapture` prints it.
 #[test]
+#[allow(clippy::print_stdout, reason = "the table is for readers")]
 fn every_family_has_the_logits_of_transformers() {
     let mut table: BTreeMap<(String, &str), (usize, f32)> = BTreeMap::new();
     for (index, golden) in goldens().iter().enumerate() {
