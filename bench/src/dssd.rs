@@ -28,8 +28,9 @@ fn table(measured: &Value) -> Result<String, Failure> {
          core; a target that costs what 1.1B do, on another; the link is emulated. Both are the built-in pair \
          grown: they write its text, with its acceptance rate. T = 1, top-k 10, up to 128 tokens a text. DSD sends \
          every distribution up, 4096 probabilities of 16 bits a draft; DSSD has one of 32 bits come down after a \
-         rejection, of which top-k leaves ten that are not zero: nothing beside the link. Speed-up over the server alone, which streams over the same link; ± is one standard error over \
-         texts. Printed: DSD's and DSSD's by the paper, for 125M → 6.7B and 50272 probabilities.\n\n\
+         rejection, of which top-k leaves ten that are not zero: nothing beside the link. Speed-up over the \
+         server alone, which streams over the same link; ± is one standard error over texts. \
+         Printed: DSD's and DSSD's by the paper, for 125M → 6.7B and 50272 probabilities.\n\n\
          | NTT, ms | Mbit/s | γ | α | alone, tokens/s | DSD: speed-up | DSSD: speed-up | a draft, ms | DSD, kB up / \
          token | DSSD, kB down / token | printed |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n",
     );

@@ -273,3 +273,8 @@ pub enum ModelError {
 #[derive(Debug, thiserror::Error)]
 #[error("encoding failed: {0}")]
 pub struct EncodeError(pub(crate) String);
+
+/// A setting that makes no sense.
+pub(crate) fn invalid(key: &str, found: impl ToString, expected: &'static str) -> LoadError {
+    LoadError::InvalidSetting { key: key.to_owned(), found: found.to_string(), expected }
+}

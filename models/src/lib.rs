@@ -14,7 +14,7 @@
 //!
 //! | room | what is in it |
 //! |---|---|
-//! | `family` | what describes a model: shape and constants, what its blocks compute, the one list of its weights; families |
+//! | `family` | what describes a model: its shape, what its blocks compute, the one list of its weights; families |
 //! | `container` | files with weights, read as streams |
 //! | `chat` | conversations to prompts |
 //! | `forward` | KV caches, the blocks, logits |
@@ -39,7 +39,8 @@
 //! - **Any bytes** given to a loader give a model or a typed error; allocations are bounded by the input's size.
 //! - **Memory** is at most 1.3 × the file, while it loads and after, plus caches and the [`Scratch`]; a forward pass
 //!   that is no larger than one before allocates nothing but a cache's next page.
-//! - **Nothing is ignored silently**: settings that nobody here knows and tensors that nobody uses are refused by their names.
+//! - **Nothing is ignored silently**: settings that nobody here knows and tensors that nobody uses are refused by
+//!   their names.
 //!
 //! # Not guaranteed
 //!

@@ -328,8 +328,8 @@ impl GgufHeader {
 
     /// Makes sure that tensors follow each other with nothing but filling between them: bytes that are left over mean
     /// that a tensor is not of the type that it is said to be, and would be read wrongly.
-    /// `ends` are where the files of the model end, if that is known; one ends without filling, and the next begins with
-    /// a directory.
+    /// `ends` are where the files of the model end, if that is known; one ends without filling, and the next begins
+    /// with a directory.
     fn refuse_gaps(&self, plan: &[Planned], ends: &[u64]) -> Result<(), LoadError> {
         let alignment = self.alignment()?;
         let mut order: Vec<&Planned> = plan.iter().collect();
@@ -445,7 +445,7 @@ impl GgufHeader {
         let stored = match config.rotary_mut() {
             Some(rotary) if directory.has(&factors) => {
                 if rotary.scaling != RopeScaling::None {
-                    let found = format!("{} beside rope.scaling", factors.of(family, Container::Gguf));
+                    let found = format!("{} beside rope.scaling", family.name_of(&factors, Container::Gguf));
                     return Err(LoadError::Unsupported { what: "two rope scalings", found });
                 }
                 let dimensions = rotary.dimensions;

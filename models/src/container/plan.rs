@@ -108,7 +108,7 @@ impl Directory {
     /// What the file calls a weight. Checkpoints that were saved without their output head have names without the
     /// first part, as transformers understands too.
     fn stored_name(&self, name: &WeightName) -> String {
-        let full = name.of(self.family, self.container);
+        let full = self.family.name_of(name, self.container);
         match full.split_once('.') {
             Some((_, rest)) if !self.tensors.contains_key(&full) && self.tensors.contains_key(rest) => rest.to_owned(),
             _ => full,

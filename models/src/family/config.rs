@@ -4,7 +4,7 @@ use super::{
     block::{Block, Position},
     rotary::{RopeScaling, Rotary},
 };
-use crate::error::LoadError;
+use crate::error::{LoadError, invalid};
 
 /// The shape and constants of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -172,7 +172,3 @@ impl ModelConfig {
 
 /// No dimension of a real model comes near it; a guard against arithmetic and allocation on nonsense.
 pub(crate) const LARGEST_DIMENSION: usize = 1 << 24;
-
-pub(crate) fn invalid(key: &str, found: impl ToString, expected: &'static str) -> LoadError {
-    LoadError::InvalidSetting { key: key.to_owned(), found: found.to_string(), expected }
-}

@@ -4,10 +4,10 @@
 use serde_json::json;
 
 use super::{
-    Defaults, Family,
     block::{Activation, Block, FeedForward, HeadNorm, Layers, NormPlaces, Position, Window},
     config::ModelConfig,
     keys::Keys,
+    kind::{Defaults, Family},
     llama::LLAMA,
     rope_parameters::RopeParameters,
     rotary::{RopeLayout, RopeScaling, Rotary},

@@ -1,4 +1,4 @@
-//! The shape and constants in the settings of a GGUF file: what all families have.
+//! The settings of a GGUF file, read by key and type.
 
 use std::{
     cell::RefCell,
@@ -7,13 +7,11 @@ use std::{
 };
 
 use super::{
-    Family,
-    block::{Block, Layers, Norm, Position},
-    config::{ModelConfig, invalid},
-    rotary::{RopeScaling, Rotary, Yarn},
-    weights::{Container, WeightName},
+    block::Norm,
+    config::ModelConfig,
+    rotary::{RopeLayout, RopeScaling, Rotary, Yarn},
 };
-use crate::error::LoadError;
+use crate::error::{LoadError, invalid};
 
 /// Key of the text that makes a prompt of a conversation.
 pub(crate) const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
@@ -46,103 +44,12 @@ impl fmt::Display for Value {
 /// Settings by their keys.
 pub(crate) type Metadata = HashMap<String, Value>;
 
-impl ModelConfig {
-    /// Reads the settings of a GGUF file, of which `shape_of` gives the tensors' shapes by name.
-    pub(crate) fn from_gguf<'f>(
-        settings: &Metadata,
-        shape_of: impl Fn(&str) -> Option<&'f [u64]>,
-    ) -> Result<(&'static Family, Self), LoadError> {
-        let family = match settings.get("general.architecture") {
-            Some(Value::Text(architecture)) => Family::of_architecture(architecture)?,
-            Some(other) => return Err(invalid("general.architecture", other, "text")),
-            None => return Err(LoadError::MissingSetting { key: "general.architecture".to_owned() }),
-        };
-        let has_tensor = |name: &str| shape_of(name).is_some();
-        let settings = &Settings::new(settings, family);
-        settings.refuse("expert_count", "mixture of experts")?;
-        settings.refuse("expert_used_count", "mixture of experts")?;
-        let stored_name = |name: WeightName| name.of(family, Container::Gguf);
-        let embedding = stored_name(WeightName::EMBEDDING);
-        let Some(table) = shape_of(&embedding) else {
-            return Err(LoadError::MissingTensor { name: embedding });
-        };
-        let vocab_size = match (table.first(), settings.integer("vocab_size")?) {
-            (Some(&rows), None) => rows,
-            (Some(&rows), Some(stated)) if rows == stated => rows,
-            (_, stated) => {
-                let expected = "the number of rows of the embedding table";
-                return Err(invalid(&settings.key("vocab_size"), stated.unwrap_or_default(), expected));
-            }
-        };
-        let heads = settings.required("attention.head_count")?;
-        let hidden_size = settings.required("embedding_length")?;
-        let head_dim = match settings.integer("attention.key_length")? {
-            Some(stated) => stated,
-            None => hidden_size.checked_div(heads).unwrap_or(0),
-        };
-        if let Some(found) = settings.integer("attention.value_length")?.filter(|&found| found != head_dim) {
-            let found = format!("{} = {found}", settings.key("attention.value_length"));
-            return Err(LoadError::Unsupported { what: "head shape", found });
-        }
-        let size =
-            |key: &str, value: u64| usize::try_from(value).map_err(|_| invalid(&settings.key(key), value, "a size"));
-        let mut config = Self {
-            vocab_size: size("vocab_size", vocab_size)?,
-            hidden_size: size("embedding_length", hidden_size)?,
-            intermediate_size: size("feed_forward_length", settings.required("feed_forward_length")?)?,
-            layers: size("block_count", settings.required("block_count")?)?,
-            heads: size("attention.head_count", heads)?,
-            kv_heads: size("attention.head_count_kv", settings.integer("attention.head_count_kv")?.unwrap_or(heads))?,
-            head_dim: size("attention.key_length", head_dim)?,
-            context_length: size("context_length", settings.required("context_length")?)?,
-            norm_epsilon: settings.epsilon()?,
-            // Nothing says whether there are biases but the tensors themselves.
-            block: Block {
-                norm: family.norm,
-                projection_bias: has_tensor(&stored_name(WeightName::QUERY_BIAS)),
-                output_bias: has_tensor(&stored_name(WeightName::ATTENTION_OUTPUT_BIAS)),
-                feed_forward_bias: has_tensor(&stored_name(WeightName::DOWN_BIAS)),
-                ..Block::default()
-            },
-            bos_token_id: settings.token("tokenizer.ggml.bos_token_id")?,
-            adds_bos: settings.values.get("tokenizer.ggml.add_bos_token") != Some(&Value::Bool(false)),
-            eos_token_ids: Vec::new(),
-            tied_embeddings: shape_of(&stored_name(WeightName::HEAD)).is_none(),
-            // Longer ones are skipped, like everything that is not needed to run the model.
-            chat_template: match settings.values.get(CHAT_TEMPLATE) {
-                Some(Value::Text(template)) => Some(template.clone()),
-                _ => None,
-            },
-        };
-        for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
-            let id = settings.token(&format!("tokenizer.ggml.{key}"))?;
-            config.eos_token_ids.extend(id.filter(|id| !config.eos_token_ids.contains(id)));
-        }
-        // Families compute with the shape.
-        config.validate()?;
-        match settings.get("attention.causal") {
-            None | Some(Value::Bool(true)) => {}
-            Some(other) => {
-                return Err(LoadError::Unsupported { what: "attention.causal", found: other.to_string() });
-            }
-        }
-        if family.has_rotary_in_gguf() {
-            config.block.position =
-                Position::Rotary { global: settings.rotary(&config)?, local: None, unturned: Layers::None };
-        }
-        (family.gguf)(settings, &mut config)?;
-        settings.refuse_rest()?;
-        config.validate()?;
-        Ok((family, config))
-    }
-}
-
 /// The metadata of a file of one architecture, read by key and type. Keys are given without the architecture's name
 /// in front; what nobody has asked for is refused.
 pub(super) struct Settings<'m> {
     values: &'m Metadata,
     architecture: &'static str,
-    family: &'static Family,
+    layout: RopeLayout,
     read: RefCell<BTreeSet<String>>,
 }
 
@@ -150,14 +57,19 @@ pub(super) struct Settings<'m> {
 const WITHOUT_EFFECT: [&str; 1] = ["tensor_data_layout"];
 
 impl<'m> Settings<'m> {
-    fn new(values: &'m Metadata, family: &'static Family) -> Self {
-        let architecture = family.architecture.unwrap_or_default();
-        Self { values, architecture, family, read: RefCell::default() }
+    /// Those of an architecture whose elements turn together as `layout` says.
+    pub(super) fn new(values: &'m Metadata, architecture: &'static str, layout: RopeLayout) -> Self {
+        Self { values, architecture, layout, read: RefCell::default() }
     }
 
     /// The whole name of a key.
     pub(super) fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
+    }
+
+    /// The value of a key that all architectures share.
+    pub(super) fn shared(&self, key: &str) -> Option<&'m Value> {
+        self.values.get(key)
     }
 
     /// The value of one of the architecture's own keys.
@@ -206,22 +118,25 @@ impl<'m> Settings<'m> {
         Ok(self.integer("attention.sliding_window")?.filter(|&tokens| tokens > 0).map(|tokens| tokens as usize))
     }
 
-    fn token(&self, key: &str) -> Result<Option<u32>, LoadError> {
+    /// A token by a key that all architectures share.
+    pub(super) fn token(&self, key: &str) -> Result<Option<u32>, LoadError> {
         let Some(id) = self.values.get(key).map(|value| integer(key, value)).transpose()? else {
             return Ok(None);
         };
         u32::try_from(id).map(Some).map_err(|_| invalid(key, id, "a token id"))
     }
 
-    fn epsilon(&self) -> Result<f32, LoadError> {
-        let key = match self.family.norm {
+    /// ε of norms of this kind.
+    pub(super) fn epsilon(&self, norm: Norm) -> Result<f32, LoadError> {
+        let key = match norm {
             Norm::Rms => "attention.layer_norm_rms_epsilon",
             Norm::Layer => "attention.layer_norm_epsilon",
         };
         self.float(key)?.ok_or_else(|| LoadError::MissingSetting { key: self.key(key) })
     }
 
-    fn rotary(&self, config: &ModelConfig) -> Result<Rotary, LoadError> {
+    /// How positions turn.
+    pub(super) fn rotary(&self, config: &ModelConfig) -> Result<Rotary, LoadError> {
         let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         let dimensions = match self.integer("rope.dimension_count")? {
             Some(stated) if stated <= config.head_dim as u64 => stated as usize,
@@ -253,11 +168,11 @@ impl<'m> Settings<'m> {
             }
         };
         let dimensions = (dimensions != config.head_dim).then_some(dimensions);
-        Ok(Rotary { theta, scaling, layout: self.family.gguf_layout, dimensions, magnitude })
+        Ok(Rotary { theta, scaling, layout: self.layout, dimensions, magnitude })
     }
 
     /// Refuses settings of the architecture that nobody has asked for.
-    fn refuse_rest(&self) -> Result<(), LoadError> {
+    pub(super) fn refuse_rest(&self) -> Result<(), LoadError> {
         let read = self.read.borrow();
         let own = |key: &&String| {
             let rest = key.strip_prefix(self.architecture).and_then(|rest| rest.strip_prefix('.'));

@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use super::{
-    Defaults, Family,
     block::{Activation, Block, FeedForward, Layers, Norm, Position, Window},
-    config::{ModelConfig, invalid},
+    config::ModelConfig,
     keys::Keys,
+    kind::{Defaults, Family},
     llama::LLAMA,
 };
-use crate::error::LoadError;
+use crate::error::{LoadError, invalid};
 
 pub(super) const GPT_NEO: Family = Family {
     model_type: "gpt_neo",

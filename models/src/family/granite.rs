@@ -1,6 +1,6 @@
 //! Granite: Llama with four factors.
 
-use super::{Family, config::ModelConfig, keys::Keys, llama::LLAMA};
+use super::{config::ModelConfig, keys::Keys, kind::Family, llama::LLAMA};
 use crate::error::LoadError;
 
 pub(super) const GRANITE: Family = Family {

@@ -4,13 +4,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Defaults, Family,
     block::{Block, Layers, Position, Window},
-    config::{ModelConfig, invalid},
+    config::ModelConfig,
     keys::{Keys, unsupported},
+    kind::{Defaults, Family},
     rope_parameters::{RopeParameters, Start, Turning},
 };
-use crate::error::LoadError;
+use crate::error::{LoadError, invalid};
 
 impl ModelConfig {
     /// Reads a `config.json`.

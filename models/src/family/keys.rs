@@ -8,8 +8,7 @@ use std::{cell::RefCell, collections::BTreeSet};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::config::invalid;
-use crate::error::LoadError;
+use crate::error::{LoadError, invalid};
 
 /// Settings that change no logits: names and versions, how to train, how to sample, what other heads and tools need.
 const WITHOUT_EFFECT: &[&str] = &[

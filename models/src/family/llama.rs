@@ -1,11 +1,11 @@
 //! Llama 1 to 3.3, and what was trained in its shape: SmolLM 1 and 2, Yi, Vicuna.
 
 use super::{
-    Defaults, Family,
     block::{Block, Layers, Norm, Window},
     config::ModelConfig,
     gguf_settings::Settings,
     keys::Keys,
+    kind::{Defaults, Family},
     rotary::RopeLayout,
 };
 use crate::error::LoadError;

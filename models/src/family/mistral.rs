@@ -1,6 +1,12 @@
 //! Mistral: Llama with a window in every layer, in its first models.
 
-use super::{Defaults, Family, block::Layers, config::ModelConfig, keys::Keys, llama::LLAMA};
+use super::{
+    block::Layers,
+    config::ModelConfig,
+    keys::Keys,
+    kind::{Defaults, Family},
+    llama::LLAMA,
+};
 use crate::error::LoadError;
 
 pub(super) const MISTRAL: Family = Family {

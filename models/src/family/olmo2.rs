@@ -1,10 +1,10 @@
 //! OLMo 2: norms behind the parts instead of before them, and of all queries' and all keys' heads together.
 
 use super::{
-    Defaults, Family,
     block::{HeadNorm, NormPlaces},
     config::ModelConfig,
     keys::Keys,
+    kind::{Defaults, Family},
     llama::LLAMA,
     rotary::RopeLayout,
 };

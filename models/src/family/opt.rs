@@ -4,10 +4,10 @@
 use serde_json::json;
 
 use super::{
-    Defaults, Family,
     block::{Activation, Block, FeedForward, Norm, Position},
     config::ModelConfig,
     keys::Keys,
+    kind::{Defaults, Family},
     llama::LLAMA,
 };
 use crate::error::LoadError;

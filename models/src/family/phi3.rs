@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::{
-    Defaults, Family,
     block::{Layers, Window},
     config::ModelConfig,
     keys::Keys,
+    kind::{Defaults, Family},
     llama::LLAMA,
     rope_parameters::long_magnitude,
     rotary::RopeLayout,

@@ -1,11 +1,11 @@
 //! Qwen 2 and 2.5 (biases of queries, keys and values), Qwen 3 (norms of queries and keys).
 
 use super::{
-    Defaults, Family,
     block::{HeadNorm, Layers},
     config::ModelConfig,
     gguf_settings::Settings,
     keys::Keys,
+    kind::{Defaults, Family},
     llama::LLAMA,
     rotary::RopeLayout,
 };

@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    config::{LARGEST_DIMENSION, invalid},
+    config::LARGEST_DIMENSION,
     keys::Keys,
     rotary::{Llama3Scaling, RopeScaling, Rotary, Yarn},
 };
-use crate::error::LoadError;
+use crate::error::{LoadError, invalid};
 
 /// `rope_parameters`, or `rope_scaling` as it was called before.
 #[derive(Debug, Clone, Default, Deserialize, PartialEq)]

@@ -1,7 +1,6 @@
 //! Rotary positions: which elements of a head turn, and how fast.
 
-use super::config::invalid;
-use crate::error::LoadError;
+use crate::error::{LoadError, invalid};
 
 /// How queries and keys are turned by position.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,13 +1,13 @@
 //! SmolLM3: Llama, but every fourth layer does not turn.
 
 use super::{
-    Defaults, Family,
     block::{Layers, Position},
-    config::{ModelConfig, invalid},
+    config::ModelConfig,
     keys::Keys,
+    kind::{Defaults, Family},
     llama::LLAMA,
 };
-use crate::error::LoadError;
+use crate::error::{LoadError, invalid};
 
 /// One of so many layers does not turn, the last of them.
 const PERIOD: usize = 4;

@@ -2,7 +2,14 @@
 
 use serde_json::json;
 
-use super::{Defaults, Family, block::Norm, config::ModelConfig, keys::Keys, llama::LLAMA, rotary::RopeLayout};
+use super::{
+    block::Norm,
+    config::ModelConfig,
+    keys::Keys,
+    kind::{Defaults, Family},
+    llama::LLAMA,
+    rotary::RopeLayout,
+};
 use crate::error::LoadError;
 
 pub(super) const STABLELM: Family = Family {

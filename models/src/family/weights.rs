@@ -5,7 +5,6 @@
 //! number of a block.
 
 use super::{
-    Family,
     block::{FeedForward, HeadNorm, Norm},
     config::ModelConfig,
 };
@@ -229,14 +228,12 @@ impl WeightName {
     /// not need.
     pub(crate) const ROPE_FACTORS: Self = name("rope_factors", "rope_freqs.weight", "rope_scaling");
 
-    /// The name in a file of this family.
-    pub(crate) fn of(&self, family: &Family, container: Container) -> String {
-        let renamed = family.names.iter().find(|(field, ..)| *field == self.field);
-        let (gguf, hugging_face) = renamed.map_or((self.gguf, self.hugging_face), |(_, gguf, own)| (*gguf, *own));
-        let name = match container {
-            Container::Gguf => gguf,
-            Container::HuggingFace => hugging_face,
-        };
+    /// The name in a file: the family's `own`, if it has one.
+    pub(super) fn spelled(&self, own: Option<&'static str>, container: Container) -> String {
+        let name = own.unwrap_or(match container {
+            Container::Gguf => self.gguf,
+            Container::HuggingFace => self.hugging_face,
+        });
         name.replace("{}", &self.block.to_string())
     }
 

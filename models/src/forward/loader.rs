@@ -106,7 +106,8 @@ impl Model {
     /// [`GgufLoader`](crate::GgufLoader) that does not know its length.
     ///
     /// Weights: F32, F16, BF16 and the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS and
-    /// MXFP4; norms F32, F16 or BF16. They go straight to where they stay; beyond them, memory is one piece of the file.
+    /// MXFP4; norms F32, F16 or BF16. They go straight to where they stay; beyond them, memory is one piece of the
+    /// file.
     ///
     /// # Errors
     /// Any file gives a model or a [`LoadError`], never a panic, and nothing is allocated that the file

@@ -18,7 +18,8 @@
 //! Unpacking takes a shift and a mask for most of them, where a plane of fifth bits would take two more instructions
 //! each. Quads 0 to 3 are inputs 0 to 15.
 
-use super::format::LANES;
+/// Outputs of a strip: one lane each.
+pub(crate) const LANES: usize = 16;
 
 /// Numbers of 32 inputs.
 pub(super) type Numbers = [u8; 32];

@@ -36,12 +36,10 @@
 
 use half::{bf16, f16};
 
+pub(crate) use super::fields::LANES;
 use super::fields::{
     FIVE_BITS, THREE_BITS, TWO_BITS, iq4xs_scale, q3k_numbers, q3k_scale, q5_numbers, q5k_numbers, two_bit_numbers,
 };
-
-/// Outputs of a strip: one lane each.
-pub(crate) const LANES: usize = 16;
 
 /// Bytes of a block's scale in memory. Where the processor widens f16 in one instruction they stay f16.
 pub(super) const SCALE_BYTES: usize = if cfg!(target_arch = "x86_64") { 2 } else { 4 };

@@ -5,7 +5,7 @@
 //!             ├─ rounded     activations to 8 bits, in the order in which kernels read them
 //!             └─ matrix      weights in strips of sixteen outputs (format: where each byte is; fields: each bit)
 //!                  └─ isa         the one place that chooses an instruction set
-//!                       └─ products, packed
+//!                       └─ products, packed (operands: what they are of)
 //!                            │           the arithmetic of each format, written once over …
 //!                            └─ lanes       … what an instruction set offers: avx512, avx2, wasm, portable, …
 //! model  ─▶ attention   a few query rows over pages of keys and values
@@ -36,6 +36,7 @@ pub(crate) mod matrix;
 pub(crate) mod multiply;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod operands;
 mod packed;
 mod pages;
 pub(crate) mod pool;

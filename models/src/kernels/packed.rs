@@ -5,7 +5,7 @@
 use super::{
     format::{FP4_VALUES, Format, IQ4_VALUES, LANES, SCALE_BYTES},
     lanes::Lanes,
-    products::{Product, accumulate, quads},
+    operands::{Product, accumulate, quads},
     rounded::RowGroup,
 };
 

@@ -21,6 +21,7 @@ mod limits;
 mod published;
 mod stored;
 mod streaming;
+mod table_types;
 mod tables;
 mod tokenizer;
 mod tolerance;

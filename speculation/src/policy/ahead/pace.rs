@@ -360,7 +360,8 @@ impl Pace {
         }
     }
 
-    /// The link's round trip; one that is hidden is what it was when it was seen last, else none: only who waits sees it.
+    /// The link's round trip; one that is hidden is what it was when it was seen last, else nothing: only who waits
+    /// sees it.
     fn round_trip(&self) -> Option<f64> {
         Some(match self.trip()? {
             Trip::Known(trip) => trip,

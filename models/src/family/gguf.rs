@@ -1,0 +1,101 @@
+//! The shape and constants in the settings of a GGUF file: what all families have.
+
+use super::{
+    block::{Block, Layers, Position},
+    config::ModelConfig,
+    gguf_settings::{CHAT_TEMPLATE, Metadata, Settings, Value},
+    kind::Family,
+    weights::{Container, WeightName},
+};
+use crate::error::{LoadError, invalid};
+
+impl ModelConfig {
+    /// Reads the settings of a GGUF file, of which `shape_of` gives the tensors' shapes by name.
+    pub(crate) fn from_gguf<'f>(
+        settings: &Metadata,
+        shape_of: impl Fn(&str) -> Option<&'f [u64]>,
+    ) -> Result<(&'static Family, Self), LoadError> {
+        let family = match settings.get("general.architecture") {
+            Some(Value::Text(architecture)) => Family::of_architecture(architecture)?,
+            Some(other) => return Err(invalid("general.architecture", other, "text")),
+            None => return Err(LoadError::MissingSetting { key: "general.architecture".to_owned() }),
+        };
+        let has_tensor = |name: &str| shape_of(name).is_some();
+        let settings = &Settings::new(settings, family.architecture.unwrap_or_default(), family.gguf_layout);
+        settings.refuse("expert_count", "mixture of experts")?;
+        settings.refuse("expert_used_count", "mixture of experts")?;
+        let stored_name = |name: WeightName| family.name_of(&name, Container::Gguf);
+        let embedding = stored_name(WeightName::EMBEDDING);
+        let Some(table) = shape_of(&embedding) else {
+            return Err(LoadError::MissingTensor { name: embedding });
+        };
+        let vocab_size = match (table.first(), settings.integer("vocab_size")?) {
+            (Some(&rows), None) => rows,
+            (Some(&rows), Some(stated)) if rows == stated => rows,
+            (_, stated) => {
+                let expected = "the number of rows of the embedding table";
+                return Err(invalid(&settings.key("vocab_size"), stated.unwrap_or_default(), expected));
+            }
+        };
+        let heads = settings.required("attention.head_count")?;
+        let hidden_size = settings.required("embedding_length")?;
+        let head_dim = match settings.integer("attention.key_length")? {
+            Some(stated) => stated,
+            None => hidden_size.checked_div(heads).unwrap_or(0),
+        };
+        if let Some(found) = settings.integer("attention.value_length")?.filter(|&found| found != head_dim) {
+            let found = format!("{} = {found}", settings.key("attention.value_length"));
+            return Err(LoadError::Unsupported { what: "head shape", found });
+        }
+        let size =
+            |key: &str, value: u64| usize::try_from(value).map_err(|_| invalid(&settings.key(key), value, "a size"));
+        let mut config = Self {
+            vocab_size: size("vocab_size", vocab_size)?,
+            hidden_size: size("embedding_length", hidden_size)?,
+            intermediate_size: size("feed_forward_length", settings.required("feed_forward_length")?)?,
+            layers: size("block_count", settings.required("block_count")?)?,
+            heads: size("attention.head_count", heads)?,
+            kv_heads: size("attention.head_count_kv", settings.integer("attention.head_count_kv")?.unwrap_or(heads))?,
+            head_dim: size("attention.key_length", head_dim)?,
+            context_length: size("context_length", settings.required("context_length")?)?,
+            norm_epsilon: settings.epsilon(family.norm)?,
+            // Nothing says whether there are biases but the tensors themselves.
+            block: Block {
+                norm: family.norm,
+                projection_bias: has_tensor(&stored_name(WeightName::QUERY_BIAS)),
+                output_bias: has_tensor(&stored_name(WeightName::ATTENTION_OUTPUT_BIAS)),
+                feed_forward_bias: has_tensor(&stored_name(WeightName::DOWN_BIAS)),
+                ..Block::default()
+            },
+            bos_token_id: settings.token("tokenizer.ggml.bos_token_id")?,
+            adds_bos: settings.shared("tokenizer.ggml.add_bos_token") != Some(&Value::Bool(false)),
+            eos_token_ids: Vec::new(),
+            tied_embeddings: shape_of(&stored_name(WeightName::HEAD)).is_none(),
+            // Longer ones are skipped, like everything that is not needed to run the model.
+            chat_template: match settings.shared(CHAT_TEMPLATE) {
+                Some(Value::Text(template)) => Some(template.clone()),
+                _ => None,
+            },
+        };
+        for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
+            let id = settings.token(&format!("tokenizer.ggml.{key}"))?;
+            config.eos_token_ids.extend(id.filter(|id| !config.eos_token_ids.contains(id)));
+        }
+        // Families compute with the shape.
+        config.validate()?;
+        match settings.get("attention.causal") {
+            None | Some(Value::Bool(true)) => {}
+            Some(other) => {
+                return Err(LoadError::Unsupported { what: "attention.causal", found: other.to_string() });
+            }
+        }
+        if family.has_rotary_in_gguf() {
+            config.block.position =
+                Position::Rotary { global: settings.rotary(&config)?, local: None, unturned: Layers::None };
+        }
+        (family.gguf)(settings, &mut config)?;
+        settings.refuse_rest()?;
+        config.validate()?;
+        Ok((family, config))
+    }
+}

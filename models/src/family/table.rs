@@ -1,0 +1,37 @@
+//! All families.
+
+use super::{gemma, gpt_neo, gpt2, granite, kind::Family, llama, mistral, olmo2, opt, phi3, qwen, smollm3, stablelm};
+use crate::error::LoadError;
+
+/// All families.
+const FAMILIES: [&Family; 15] = [
+    &llama::LLAMA,
+    &mistral::MISTRAL,
+    &qwen::QWEN2,
+    &qwen::QWEN3,
+    &gemma::GEMMA,
+    &gemma::GEMMA2,
+    &gemma::GEMMA3,
+    &phi3::PHI3,
+    &smollm3::SMOLLM3,
+    &olmo2::OLMO2,
+    &granite::GRANITE,
+    &stablelm::STABLELM,
+    &gpt2::GPT2,
+    &gpt_neo::GPT_NEO,
+    &opt::OPT,
+];
+
+impl Family {
+    /// The family of a `config.json`.
+    pub(super) fn of_model_type(model_type: &str) -> Result<&'static Self, LoadError> {
+        let known = FAMILIES.into_iter().find(|family| family.model_type == model_type);
+        known.ok_or_else(|| LoadError::Unsupported { what: "model_type", found: model_type.to_owned() })
+    }
+
+    /// The family of a GGUF file.
+    pub(super) fn of_architecture(architecture: &str) -> Result<&'static Self, LoadError> {
+        let known = FAMILIES.into_iter().find(|family| family.architecture == Some(architecture));
+        known.ok_or_else(|| LoadError::Unsupported { what: "architecture", found: architecture.to_owned() })
+    }
+}
