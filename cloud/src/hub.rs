@@ -203,7 +203,7 @@ impl HubName {
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).chain(names).collect();
         let wanted = self.wanted(&names).ok()?;
         let is_whole = wanted.iter().all(|file| snapshot.join(file).exists());
-        is_whole.then(|| Some(self.opened(snapshot.join(wanted.last()?))))?
+        wanted.last().filter(|_| is_whole).map(|last| self.opened(snapshot.join(last)))
     }
 
     /// The files of the repository.

@@ -251,13 +251,5 @@ fn transposed<B: MatrixBuilder>(planned: &Planned, bytes: &[u8]) -> Result<B::Ma
             rows.extend_from_slice(&row[output * width..][..width]);
         }
     }
-    let mut builder = matrix::<B>(planned, outputs, inputs)?;
-    builder.try_reserve(usize::MAX).map_err(failed)?;
-    let mut rest = rows.as_slice();
-    while builder.strip_bytes() > 0 {
-        let (strip, behind) = rest.split_at(builder.strip_bytes());
-        builder.push_strip(strip);
-        rest = behind;
-    }
-    Ok(builder.finish())
+    matrix::<B>(planned, outputs, inputs)?.of(&rows).map_err(failed)
 }

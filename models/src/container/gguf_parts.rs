@@ -7,7 +7,7 @@ use std::{io::Read, path::Path};
 use super::{
     gguf::GgufHeader,
     plan::Planned,
-    stream::{Header, Progress},
+    stream::{Header, Progress, read_header},
 };
 use crate::{error::LoadError, family::config::ModelConfig};
 
@@ -36,15 +36,8 @@ pub fn gguf_part_names(path: &Path) -> Option<Vec<String>> {
 /// Reads what a file of `bytes` says before its tensors.
 fn header(part: &mut impl Read, bytes: u64) -> Result<GgufHeader, LoadError> {
     let mut header = GgufHeader::new(Some(bytes));
-    let mut piece = [0; 4096];
-    loop {
-        let count = part.read(&mut piece)?;
-        match header.push(&mut &piece[..count])? {
-            Progress::Complete => return Ok(header),
-            Progress::Incomplete if count == 0 => return Err(header.truncated()),
-            Progress::Incomplete => {}
-        }
-    }
+    read_header(&mut header, part)?;
+    Ok(header)
 }
 
 impl GgufParts {

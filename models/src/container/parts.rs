@@ -13,6 +13,20 @@ pub(crate) trait MatrixBuilder: Sized {
     /// What comes of it.
     type Matrix;
 
+    /// The matrix, of all its bytes.
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory.
+    fn of(mut self, mut bytes: &[u8]) -> Result<Self::Matrix, TryReserveError> {
+        self.try_reserve(usize::MAX)?;
+        while self.strip_bytes() > 0 {
+            let (strip, behind) = bytes.split_at(self.strip_bytes());
+            self.push_strip(strip);
+            bytes = behind;
+        }
+        Ok(self.finish())
+    }
+
     /// A matrix of which nothing is there yet. Rows of `inputs` elements are whole blocks of `element`, and neither
     /// dimension is zero or above 2²⁴. None if nothing can be done with this element type.
     fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self>;

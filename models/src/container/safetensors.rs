@@ -10,6 +10,8 @@ use safetensors::{
     tensor::{Metadata, TensorInfo},
 };
 
+#[cfg(not(target_arch = "wasm32"))]
+use super::stream::read_header;
 use super::{
     element::ElementType,
     plan::{Directory, Entry, Planned},
@@ -139,15 +141,7 @@ impl Shards {
     pub(crate) fn add(&mut self, shard: &mut impl std::io::Read, bytes: u64) -> Result<(), LoadError> {
         let (family, config) = (self.family, self.config.clone());
         let mut header = SafetensorsHeader { family, config, total_bytes: Some(bytes), bytes: Vec::new() };
-        let mut piece = [0; 4096];
-        loop {
-            let count = shard.read(&mut piece)?;
-            match header.push(&mut &piece[..count])? {
-                Progress::Complete => break,
-                Progress::Incomplete if count == 0 => return Err(header.truncated()),
-                Progress::Incomplete => {}
-            }
-        }
+        read_header(&mut header, shard)?;
         for (name, mut entry) in header.tensors()? {
             entry.start += self.total_bytes;
             if self.tensors.insert(name.clone(), entry).is_some() {

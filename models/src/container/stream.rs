@@ -26,6 +26,20 @@ pub(crate) trait Header: Sized {
     fn truncated(&self) -> LoadError;
 }
 
+/// Pushes what a file has before its tensors; it is read a little further than that.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn read_header(header: &mut impl Header, file: &mut impl std::io::Read) -> Result<(), LoadError> {
+    let mut piece = [0; 4096];
+    loop {
+        let count = file.read(&mut piece)?;
+        match header.push(&mut &piece[..count])? {
+            Progress::Complete => return Ok(()),
+            Progress::Incomplete if count == 0 => return Err(header.truncated()),
+            Progress::Incomplete => {}
+        }
+    }
+}
+
 /// Whether all is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {

@@ -58,7 +58,6 @@ pub(super) const GEMMA2: Family = Family {
         if config.layers == LAYERS_OF_27B[0] {
             config.block.score_scale = Some(1.0 / (config.hidden_size as f32 / config.heads as f32).sqrt());
         }
-        settings.get("attention.scale");
         let layers = Layers::AllBut { period: 2, but: 1 };
         config.block.window = settings.window()?.map(|tokens| Window { tokens, layers });
         Ok(())

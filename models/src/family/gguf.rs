@@ -89,10 +89,8 @@ impl ModelConfig {
                 return Err(LoadError::Unsupported { what: "attention.causal", found: other.to_string() });
             }
         }
-        if family.has_rotary_in_gguf() {
-            config.block.position =
-                Position::Rotary { global: settings.rotary(&config)?, local: None, unturned: Layers::None };
-        }
+        config.block.position =
+            Position::Rotary { global: settings.rotary(&config)?, local: None, unturned: Layers::None };
         (family.gguf)(settings, &mut config)?;
         settings.refuse_rest()?;
         config.validate()?;

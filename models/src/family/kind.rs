@@ -73,11 +73,6 @@ impl Family {
         own.is_some_and(|own| self.names.iter().filter(|names| name(names) == own).count() > 1)
     }
 
-    /// Whether its GGUF files say how positions turn.
-    pub(super) fn has_rotary_in_gguf(&self) -> bool {
-        !self.names.iter().any(|(field, ..)| *field == "positions")
-    }
-
     /// Whether a checkpoint has this matrix as `[inputs, outputs]`.
     pub(crate) fn is_transposed(&self, weight: &WeightName) -> bool {
         self.transposed && weight.is_of_block()

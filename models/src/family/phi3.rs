@@ -50,6 +50,9 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
     keys.only_silu()?;
     keys.only("attention_bias", &[json!(false)])?;
     keys.only("mlp_bias", &[json!(false)])?;
+    keys.only("lm_head_bias", &[json!(false)])?;
+    keys.only("full_attn_mod", &[json!(1)])?;
+    keys.only("interpolate_factor", &[json!(1)])?;
     keys.only("embd_layer", &[])?;
     config.take_rotary(keys, 10_000.0, Some(1.0))?;
     config.take_window(keys, keys.get("sliding_window")?, Layers::All)

@@ -34,9 +34,12 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
         Some(turned) => return Err(invalid("no_rope_layers", turned.len(), "one for each layer")),
         None => every(config.layers, period),
     };
-    set(config, unturned);
+    set(config, unturned.clone());
     let tokens = if keys.flag("use_sliding_window")? { keys.get("sliding_window")? } else { None };
-    config.take_window(keys, tokens, Layers::None)
+    // Published files have it; nothing reads it.
+    keys.get::<usize>("max_window_layers")?;
+    // Where the types of layers are not said, those without rotary positions have the window.
+    config.take_window(keys, tokens, Layers::Listed(unturned))
 }
 
 fn every(layers: usize, period: usize) -> Vec<bool> {

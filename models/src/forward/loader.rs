@@ -154,14 +154,7 @@ impl StoredModel {
 fn linear(matrix: StoredMatrix) -> Result<Linear, LoadError> {
     let StoredMatrix { element, outputs, inputs, bytes } = matrix;
     let name = || "of a stored model".to_owned();
-    let mut builder = LinearBuilder::new(element, outputs, inputs)
+    let builder = LinearBuilder::new(element, outputs, inputs)
         .ok_or_else(|| LoadError::TensorType { name: name(), dtype: element.to_string() })?;
-    builder.try_reserve(usize::MAX).map_err(|_| LoadError::OutOfMemory { what: name(), needed: bytes.len() as u64 })?;
-    let mut rest = bytes.as_slice();
-    while builder.strip_bytes() > 0 {
-        let (strip, behind) = rest.split_at(builder.strip_bytes());
-        builder.push_strip(strip);
-        rest = behind;
-    }
-    Ok(builder.finish())
+    builder.of(&bytes).map_err(|_| LoadError::OutOfMemory { what: name(), needed: bytes.len() as u64 })
 }

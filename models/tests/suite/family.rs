@@ -147,3 +147,37 @@ fn what_is_not_computed_is_refused() {
         assert!(matches!(found, Some(LoadError::Unsupported { .. })), "{family} {key}: {found:?}");
     }
 }
+
+/// Settings that published files of a family have and that change nothing.
+#[test]
+fn settings_of_published_files_are_understood() {
+    for (family, key, value) in [
+        ("smollm3", "max_window_layers", json!(28)),
+        ("phi3", "lm_head_bias", json!(false)),
+        ("phi3", "full_attn_mod", json!(1)),
+        ("phi3", "interpolate_factor", json!(1)),
+        ("gpt2", "output_past", json!(true)),
+        ("gpt2", "_num_labels", json!(1)),
+        ("qwen2", "use_mrope", json!(false)),
+    ] {
+        let all = goldens();
+        let golden = all.iter().find(|golden| golden.family == family).unwrap();
+        let (_, weights) = golden.checkpoint();
+        let model = Model::from_safetensors(&golden.config_with(&[(key, value)]), &weights);
+        let model = model.unwrap_or_else(|error| panic!("{family} {key}: {error}"));
+        let rows = logits_at_all(&model, &mut model.new_cache(), &golden.tokens);
+        compare(rows.last().unwrap(), golden.logits.last().unwrap(), TOLERANCE).unwrap();
+    }
+}
+
+/// `SmolLM3Config` gives the window to the layers without rotary positions, unless it is told their types.
+#[test]
+fn a_window_without_types_of_layers_is_smollm3s() {
+    let all = goldens();
+    let golden = all.iter().find(|golden| golden.family == "smollm3").unwrap();
+    let (_, weights) = golden.checkpoint();
+    let changes = [("use_sliding_window", json!(true)), ("sliding_window", json!(9)), ("layer_types", json!(null))];
+    let model = Model::from_safetensors(&golden.config_with(&changes), &weights).unwrap();
+    let windows: Vec<_> = (0..5).map(|layer| model.config().block.window(layer)).collect();
+    assert_eq!(windows, [None, None, None, Some(9), None]);
+}
