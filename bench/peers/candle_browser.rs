@@ -7,17 +7,17 @@ use std::io::Cursor;
 use js_sys::{Function, Reflect, global};
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
 
-use crate::{passes::Pass, quantized_llama::QuantizedLlama};
+use crate::{passes::Pass, quantized::Quantized};
 
 #[path = "../src/passes.rs"]
 mod passes;
-mod quantized_llama;
+mod quantized;
 
 /// A model, first as the bytes of its file.
 #[wasm_bindgen]
 pub struct Bench {
     file: Vec<u8>,
-    engine: Option<QuantizedLlama>,
+    engine: Option<Quantized>,
     text: Vec<u32>,
 }
 
@@ -38,7 +38,7 @@ impl Bench {
     /// Makes the model.
     pub fn finish(&mut self) -> Result<(), JsValue> {
         let mut file = Cursor::new(std::mem::take(&mut self.file));
-        let engine = QuantizedLlama::read(&mut file).map_err(message)?;
+        let engine = Quantized::read(&mut file).map_err(message)?;
         self.text = passes::text(engine.vocabulary);
         self.engine = Some(engine);
         Ok(())

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::{
     passes::Failure,
-    shapes::{self, LLAMA_68M, QWEN, SMOLLM2, STORIES, Shape, Storage},
+    shapes::{self, GEMMA, LLAMA_68M, QWEN, SMOLLM2, STORIES, Shape, Storage},
 };
 
 /// What people draft with.
-const DRAFTS: [Shape; 4] = [STORIES, LLAMA_68M, SMOLLM2, QWEN];
+const DRAFTS: [Shape; 5] = [STORIES, LLAMA_68M, SMOLLM2, GEMMA, QWEN];
 
 /// Tokens of the pair's context.
 const PAIR_CONTEXT: u32 = 512;

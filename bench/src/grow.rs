@@ -143,7 +143,7 @@ impl Growth {
         let pair = PairPaths::default();
         let bytes = match role {
             "target" => pair.target_gguf()?.into_owned(),
-            "draft" => pair.draft_gguf()?.into_owned(),
+            "draft" => pair.draft_file()?.into_owned(),
             _ => return Err(format!("a target or a draft grows, not {role}").into()),
         };
         let mut file = Cursor::new(bytes);

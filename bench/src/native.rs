@@ -29,7 +29,7 @@ use crate::{
         report::{ENGINES, Measured, PASSES, Report},
     },
     passes::Failure,
-    shapes::{self, SMOLLM2, Shape, Storage, TINYLLAMA},
+    shapes::{self, GEMMA, QWEN, SMOLLM2, Shape, Storage, TINYLLAMA},
 };
 
 const THREADS: [usize; 2] = [1, 2];
@@ -64,7 +64,7 @@ impl Bench {
     }
 
     fn run(&self) -> Result<(), Failure> {
-        let shapes = shapes::chosen(if self.quick { &[SMOLLM2] } else { &[SMOLLM2, TINYLLAMA] })?;
+        let shapes = shapes::chosen(if self.quick { &[SMOLLM2] } else { &[SMOLLM2, GEMMA, QWEN, TINYLLAMA] })?;
         let mut report = Report::new();
         for shape in shapes {
             for format in

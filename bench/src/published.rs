@@ -15,12 +15,12 @@ use outrider_models::ElementType;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    gguf_writer::{self, Metadata, Tensor},
+    gguf_writer::Tensor,
     passes::Failure,
-    shapes::{Storage, takes_more_bits},
+    shapes::{self, LARGER_QWEN, QWEN, Shape, Storage},
 };
 
-/// Tokens of the vocabulary; tables have more rows, which stand for none.
+/// Tokens of the vocabulary but the special ones; tables have more rows, which stand for none.
 const ORDINARY: usize = 151_643;
 const SPECIAL: [&str; 22] = [
     "<|endoftext|>",
@@ -46,203 +46,131 @@ const SPECIAL: [&str; 22] = [
     "<|repo_name|>",
     "<|file_sep|>",
 ];
-const ROWS: u64 = 151_936;
 const CONTEXT: u32 = 32_768;
 const TEMPLATE: &str = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n\
                         {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 /// Bytes of a shard, at most about.
 const SHARD: u64 = 1 << 30;
 
-/// A shape of Qwen2.5.
-struct Qwen {
-    name: &'static str,
-    hidden: u64,
-    layers: u64,
-    heads: u64,
-    kv_heads: u64,
-    feed_forward: u64,
-}
-
-const DRAFT: Qwen = Qwen { name: "Qwen2.5-0.5B", hidden: 896, layers: 24, heads: 14, kv_heads: 2, feed_forward: 4864 };
-const TARGET: Qwen =
-    Qwen { name: "Qwen2.5-1.5B", hidden: 1536, layers: 28, heads: 12, kv_heads: 2, feed_forward: 8960 };
-
 /// Runs it with the arguments behind its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let [folder] = *arguments else { return Err("a folder is expected".into()) };
     let folder = Path::new(folder);
-    for model in [DRAFT, TARGET] {
-        model.write_checkpoint(&folder.join(model.name))?;
-        let gguf = folder.join(format!("{}-Q4_K_M.gguf", model.name));
-        model.write_gguf(&gguf)?;
-        println!("{}\n{}", folder.join(model.name).display(), gguf.display());
+    for model in [QWEN, LARGER_QWEN] {
+        let name = format!("Qwen2.5-{}", model.name);
+        let (checkpoint, gguf) = (folder.join(&name), folder.join(format!("{name}-Q4_K_M.gguf")));
+        write_checkpoint(&model, &checkpoint)?;
+        write_gguf(&model, &gguf)?;
+        println!("{}\n{}", checkpoint.display(), gguf.display());
     }
     Ok(())
 }
 
-/// A weight: its field, names in GGUF and in a checkpoint, shape, and whether a mixture takes more bits for it.
-struct Weight {
-    gguf: String,
-    hugging_face: String,
-    shape: Vec<u64>,
-    matters: bool,
+/// `path` as Q4_K_M.
+fn write_gguf(model: &Shape, path: &Path) -> io::Result<()> {
+    let mut metadata = model.settings(CONTEXT);
+    let tokens = tokens();
+    // Normal 1, control 3.
+    let kinds: Vec<i32> = (0..tokens.len()).map(|id| if id < ORDINARY { 1 } else { 3 }).collect();
+    metadata.text("tokenizer.ggml.model", "gpt2");
+    metadata.text("tokenizer.ggml.pre", "qwen2");
+    metadata.texts("tokenizer.ggml.tokens", &tokens);
+    metadata.integers("tokenizer.ggml.token_type", &kinds);
+    metadata.texts("tokenizer.ggml.merges", &[]);
+    metadata.unsigned("tokenizer.ggml.eos_token_id", ORDINARY as u32);
+    metadata.text("tokenizer.chat_template", TEMPLATE);
+    let mut out = BufWriter::new(File::create(path)?);
+    shapes::write(&mut out, &metadata, &model.tensors(Storage::Q4KM), model.hidden)?;
+    out.flush()
 }
 
-impl Qwen {
-    fn weights(&self) -> Vec<Weight> {
-        let weight = |gguf: String, hugging_face: String, shape: &[u64], matters| Weight {
-            gguf,
-            hugging_face,
-            shape: shape.to_vec(),
-            matters,
-        };
-        let Self { hidden, feed_forward, .. } = *self;
-        let kv = self.kv_heads * hidden / self.heads;
-        let table = weight("token_embd.weight".into(), "model.embed_tokens.weight".into(), &[ROWS, hidden], true);
-        let mut weights = vec![table];
-        for layer in 0..self.layers {
-            let more = takes_more_bits(layer, self.layers);
-            let parts: [(&str, &str, &[u64], bool); 12] = [
-                ("attn_norm.weight", "input_layernorm.weight", &[hidden], false),
-                ("attn_q.weight", "self_attn.q_proj.weight", &[hidden, hidden], false),
-                ("attn_q.bias", "self_attn.q_proj.bias", &[hidden], false),
-                ("attn_k.weight", "self_attn.k_proj.weight", &[kv, hidden], false),
-                ("attn_k.bias", "self_attn.k_proj.bias", &[kv], false),
-                ("attn_v.weight", "self_attn.v_proj.weight", &[kv, hidden], more),
-                ("attn_v.bias", "self_attn.v_proj.bias", &[kv], false),
-                ("attn_output.weight", "self_attn.o_proj.weight", &[hidden, hidden], false),
-                ("ffn_norm.weight", "post_attention_layernorm.weight", &[hidden], false),
-                ("ffn_gate.weight", "mlp.gate_proj.weight", &[feed_forward, hidden], false),
-                ("ffn_up.weight", "mlp.up_proj.weight", &[feed_forward, hidden], false),
-                ("ffn_down.weight", "mlp.down_proj.weight", &[hidden, feed_forward], more),
-            ];
-            weights.extend(parts.map(|(gguf, own, shape, matters)| {
-                weight(format!("blk.{layer}.{gguf}"), format!("model.layers.{layer}.{own}"), shape, matters)
-            }));
-        }
-        weights.push(weight("output_norm.weight".into(), "model.norm.weight".into(), &[hidden], false));
-        weights
-    }
+/// The folder of a checkpoint.
+fn write_checkpoint(model: &Shape, folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder)?;
+    let config = json!({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu",
+        "vocab_size": model.vocabulary, "hidden_size": model.hidden, "intermediate_size": model.feed_forward,
+        "num_hidden_layers": model.layers, "num_attention_heads": model.heads,
+        "num_key_value_heads": model.kv_heads, "max_position_embeddings": CONTEXT, "max_window_layers": 24,
+        "rms_norm_eps": 1e-6, "rope_theta": 1_000_000.0, "sliding_window": CONTEXT, "use_sliding_window": false,
+        "tie_word_embeddings": true, "bos_token_id": ORDINARY, "eos_token_id": ORDINARY,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "torch_dtype": "bfloat16",
+        "transformers_version": "4.43.1", "use_cache": true, "use_mrope": false
+    });
+    fs::write(folder.join("config.json"), serde_json::to_vec_pretty(&config)?)?;
+    fs::write(folder.join("tokenizer.json"), serde_json::to_vec(&tokenizer())?)?;
+    let tokenizer_config = json!({
+        "add_bos_token": false, "tokenizer_class": "Qwen2Tokenizer", "chat_template": TEMPLATE,
+        "eos_token": "<|endoftext|>"
+    });
+    fs::write(folder.join("tokenizer_config.json"), serde_json::to_vec(&tokenizer_config)?)?;
+    write_shards(model, folder)
+}
 
-    fn tensors(&self, storage: Storage, vectors: ElementType, name: impl Fn(&Weight) -> String) -> Vec<Tensor> {
-        let tensor = |weight: &Weight| {
-            let element = match weight.shape.as_slice() {
-                [_, inputs] => storage.element(*inputs, weight.matters),
-                _ => vectors,
-            };
-            Tensor { name: name(weight), shape: weight.shape.clone(), element }
-        };
-        self.weights().iter().map(tensor).collect()
-    }
-
-    fn write_gguf(&self, path: &Path) -> io::Result<()> {
-        let mut metadata = Metadata::default();
-        metadata.text("general.architecture", "qwen2");
-        metadata.text("general.name", self.name);
-        for (key, value) in [
-            ("context_length", u64::from(CONTEXT)),
-            ("embedding_length", self.hidden),
-            ("block_count", self.layers),
-            ("feed_forward_length", self.feed_forward),
-            ("attention.head_count", self.heads),
-            ("attention.head_count_kv", self.kv_heads),
-        ] {
-            metadata.unsigned(&format!("qwen2.{key}"), value as u32);
+/// What a checkpoint calls a tensor of GGUF's.
+fn name_in_checkpoint(name: &str) -> String {
+    const PARTS: [(&str, &str); 9] = [
+        ("attn_norm", "input_layernorm"),
+        ("attn_q", "self_attn.q_proj"),
+        ("attn_k", "self_attn.k_proj"),
+        ("attn_v", "self_attn.v_proj"),
+        ("attn_output", "self_attn.o_proj"),
+        ("ffn_norm", "post_attention_layernorm"),
+        ("ffn_gate", "mlp.gate_proj"),
+        ("ffn_up", "mlp.up_proj"),
+        ("ffn_down", "mlp.down_proj"),
+    ];
+    match name.split('.').collect::<Vec<_>>()[..] {
+        ["blk", layer, part, kind] => {
+            let part = PARTS.iter().find(|(gguf, _)| *gguf == part).map_or(part, |(_, own)| own);
+            format!("model.layers.{layer}.{part}.{kind}")
         }
-        metadata.float("qwen2.attention.layer_norm_rms_epsilon", 1e-6);
-        metadata.float("qwen2.rope.freq_base", 1_000_000.0);
-        let tokens = tokens();
-        // Normal 1, control 3.
-        let kinds: Vec<i32> = (0..tokens.len()).map(|id| if id < ORDINARY { 1 } else { 3 }).collect();
-        metadata.text("tokenizer.ggml.model", "gpt2");
-        metadata.text("tokenizer.ggml.pre", "qwen2");
-        metadata.texts("tokenizer.ggml.tokens", &tokens);
-        metadata.integers("tokenizer.ggml.token_type", &kinds);
-        metadata.texts("tokenizer.ggml.merges", &[]);
-        metadata.unsigned("tokenizer.ggml.eos_token_id", ORDINARY as u32);
-        metadata.text("tokenizer.chat_template", TEMPLATE);
-        let tensors = self.tensors(Storage::Q4KM, ElementType::F32, |weight| weight.gguf.clone());
-        let mut out = BufWriter::new(File::create(path)?);
-        let mut seed = self.hidden;
-        gguf_writer::write(&mut out, &metadata, &tensors, |tensor, out| {
+        ["token_embd", kind] => format!("model.embed_tokens.{kind}"),
+        _ => "model.norm.weight".to_owned(),
+    }
+}
+
+/// `model-0000n-of-0000m.safetensors` and their index.
+fn write_shards(model: &Shape, folder: &Path) -> Result<(), Failure> {
+    let stored = |tensor: Tensor| Tensor {
+        name: name_in_checkpoint(&tensor.name),
+        element: ElementType::BF16,
+        shape: tensor.shape,
+    };
+    let mut shards: Vec<Vec<Tensor>> = vec![Vec::new()];
+    let mut bytes = 0;
+    for tensor in model.tensors(Storage::All(ElementType::BF16)).into_iter().map(stored) {
+        if bytes + tensor.bytes() > SHARD && bytes > 0 {
+            shards.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += tensor.bytes();
+        shards.last_mut().ok_or("a shard")?.push(tensor);
+    }
+    let (mut map, mut seed) = (Map::new(), model.hidden);
+    for (index, shard) in shards.iter().enumerate() {
+        let name = format!("model-{:05}-of-{:05}.safetensors", index + 1, shards.len());
+        let (mut header, mut at) = (Map::new(), 0);
+        for tensor in shard {
+            let end = at + tensor.bytes();
+            let entry = json!({"dtype": "BF16", "shape": tensor.shape, "data_offsets": [at, end]});
+            header.insert(tensor.name.clone(), entry);
+            map.insert(tensor.name.clone(), name.clone().into());
+            at = end;
+        }
+        let header = serde_json::to_vec(&header)?;
+        let mut out = BufWriter::new(File::create(folder.join(&name))?);
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
+        for tensor in shard {
             seed += 1;
-            fill(seed, tensor, out)
-        })?;
-        out.flush()
-    }
-
-    fn write_checkpoint(&self, folder: &Path) -> Result<(), Failure> {
-        fs::create_dir_all(folder)?;
-        let config = json!({
-            "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu",
-            "vocab_size": ROWS, "hidden_size": self.hidden, "intermediate_size": self.feed_forward,
-            "num_hidden_layers": self.layers, "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads, "max_position_embeddings": CONTEXT, "max_window_layers": 24,
-            "rms_norm_eps": 1e-6, "rope_theta": 1_000_000.0, "sliding_window": CONTEXT, "use_sliding_window": false,
-            "tie_word_embeddings": true, "bos_token_id": ORDINARY, "eos_token_id": ORDINARY,
-            "attention_dropout": 0.0, "initializer_range": 0.02, "torch_dtype": "bfloat16",
-            "transformers_version": "4.43.1", "use_cache": true, "use_mrope": false
-        });
-        fs::write(folder.join("config.json"), serde_json::to_vec_pretty(&config)?)?;
-        fs::write(folder.join("tokenizer.json"), serde_json::to_vec(&tokenizer())?)?;
-        let tokenizer_config = json!({
-            "add_bos_token": false, "tokenizer_class": "Qwen2Tokenizer", "chat_template": TEMPLATE,
-            "eos_token": "<|endoftext|>"
-        });
-        fs::write(folder.join("tokenizer_config.json"), serde_json::to_vec(&tokenizer_config)?)?;
-        self.write_shards(folder)
-    }
-
-    /// `model-0000n-of-0000m.safetensors` and their index.
-    fn write_shards(&self, folder: &Path) -> Result<(), Failure> {
-        let tensors =
-            self.tensors(Storage::All(ElementType::BF16), ElementType::BF16, |weight| weight.hugging_face.clone());
-        let mut shards: Vec<Vec<&Tensor>> = vec![Vec::new()];
-        let mut bytes = 0;
-        for tensor in &tensors {
-            if bytes + tensor.bytes() > SHARD && bytes > 0 {
-                shards.push(Vec::new());
-                bytes = 0;
-            }
-            bytes += tensor.bytes();
-            shards.last_mut().ok_or("a shard")?.push(tensor);
+            shapes::fill(seed, tensor, &mut out)?;
         }
-        let (mut map, mut seed) = (Map::new(), self.hidden);
-        for (index, shard) in shards.iter().enumerate() {
-            let name = format!("model-{:05}-of-{:05}.safetensors", index + 1, shards.len());
-            let (mut header, mut at) = (Map::new(), 0);
-            for tensor in shard {
-                let end = at + tensor.bytes();
-                let entry = json!({"dtype": "BF16", "shape": tensor.shape, "data_offsets": [at, end]});
-                header.insert(tensor.name.clone(), entry);
-                map.insert(tensor.name.clone(), name.clone().into());
-                at = end;
-            }
-            let header = serde_json::to_vec(&header)?;
-            let mut out = BufWriter::new(File::create(folder.join(&name))?);
-            out.write_all(&(header.len() as u64).to_le_bytes())?;
-            out.write_all(&header)?;
-            for tensor in shard {
-                seed += 1;
-                fill(seed, tensor, &mut out)?;
-            }
-            out.flush()?;
-        }
-        let index = json!({"metadata": {}, "weight_map": map});
-        fs::write(folder.join("model.safetensors.index.json"), serde_json::to_vec(&index)?)?;
-        Ok(())
+        out.flush()?;
     }
-}
-
-/// Ones for norms, zeros for biases, random blocks for matrices.
-fn fill(seed: u64, tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
-    if tensor.shape.len() == 2 {
-        return crate::shapes::fill(seed, tensor, out);
-    }
-    let value = if tensor.name.ends_with("bias") { 0.0f32 } else { 1.0 };
-    // The upper half of an f32 is a BF16.
-    let bytes = if tensor.element == ElementType::BF16 { &value.to_le_bytes()[2..] } else { &value.to_le_bytes()[..] };
-    out.write_all(&bytes.repeat(tensor.shape.iter().product::<u64>() as usize))
+    let index = json!({"metadata": {}, "weight_map": map});
+    fs::write(folder.join("model.safetensors.index.json"), serde_json::to_vec(&index)?)?;
+    Ok(())
 }
 
 /// All bytes as byte-level BPE writes them, made-up words, special tokens.

@@ -58,20 +58,45 @@ impl Storage {
 }
 
 /// Whether a mixture takes six bits for values and for what leads back from the feed-forward part of this layer.
-pub fn takes_more_bits(layer: u64, layers: u64) -> bool {
+fn takes_more_bits(layer: u64, layers: u64) -> bool {
     let eighth = layers / 8;
     layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2
 }
 
-/// A shape of the Llama architecture.
+/// What a model's layers have beside the matrices that all have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    /// Nothing.
+    Llama,
+    /// Biases of queries, keys and values.
+    Qwen2,
+    /// Norms of queries and keys, and behind both parts of a layer.
+    Gemma3,
+}
+
+impl Architecture {
+    /// What GGUF calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::Gemma3 => "gemma3",
+        }
+    }
+}
+
+/// The shape of a model.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     /// As tables and file names have it.
     pub name: &'static str,
+    pub architecture: Architecture,
     pub hidden: u64,
     pub layers: u64,
     pub heads: u64,
     pub kv_heads: u64,
+    /// Elements of a head.
+    pub head_dim: u64,
     pub feed_forward: u64,
     pub vocabulary: u64,
     /// Whether the output head is the embedding table.
@@ -84,12 +109,22 @@ pub const STORIES: Shape = shape("15M", 288, 6, (6, 6), 768, (32_000, true));
 pub const LLAMA_68M: Shape = shape("68M", 768, 2, (12, 12), 3072, (32_000, false));
 /// SmolLM2-135M.
 pub const SMOLLM2: Shape = shape("135M", 576, 30, (9, 3), 1536, (49_152, true));
-/// The matrices of Qwen2.5-0.5B, without its biases.
-pub const QWEN: Shape = shape("0.5B", 896, 24, (14, 2), 4864, (151_936, true));
+/// Qwen2.5-0.5B.
+pub const QWEN: Shape =
+    Shape { architecture: Architecture::Qwen2, ..shape("0.5B", 896, 24, (14, 2), 4864, (151_936, true)) };
+/// Qwen2.5-1.5B.
+pub const LARGER_QWEN: Shape =
+    Shape { architecture: Architecture::Qwen2, ..shape("1.5B", 1536, 28, (12, 2), 8960, (151_936, true)) };
+/// Gemma 3 270M.
+pub const GEMMA: Shape = Shape {
+    architecture: Architecture::Gemma3,
+    head_dim: 256,
+    ..shape("270M", 640, 18, (4, 1), 2048, (262_144, true))
+};
 /// TinyLlama-1.1B.
 pub const TINYLLAMA: Shape = shape("1.1B", 2048, 22, (32, 4), 5632, (32_000, false));
 /// Every shape, the smallest first.
-pub const SHAPES: [Shape; 5] = [STORIES, LLAMA_68M, SMOLLM2, QWEN, TINYLLAMA];
+pub const SHAPES: [Shape; 7] = [STORIES, LLAMA_68M, SMOLLM2, GEMMA, QWEN, TINYLLAMA, LARGER_QWEN];
 
 /// The shapes that `BENCH_MODELS` names, as in `15M,135M`, or else `usual`.
 pub fn chosen(usual: &[Shape]) -> Result<Vec<Shape>, String> {
@@ -112,7 +147,8 @@ const fn shape(
     feed_forward: u64,
     (vocabulary, tied): (u64, bool),
 ) -> Shape {
-    Shape { name, hidden, layers, heads, kv_heads, feed_forward, vocabulary, tied }
+    let (architecture, head_dim) = (Architecture::Llama, hidden / heads);
+    Shape { name, architecture, hidden, layers, heads, kv_heads, head_dim, feed_forward, vocabulary, tied }
 }
 
 impl Shape {
@@ -128,11 +164,7 @@ impl Shape {
         // Under its name only when it is whole.
         let unfinished = path.with_extension("part");
         let mut out = BufWriter::new(File::create(&unfinished)?);
-        let mut seed = size;
-        gguf_writer::write(&mut out, &metadata, &tensors, |tensor, out| {
-            seed += 1;
-            fill(seed, tensor, out)
-        })?;
+        write(&mut out, &metadata, &tensors, size)?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         fs::rename(unfinished, &path)?;
         Ok(path)
@@ -160,27 +192,39 @@ impl Shape {
         gguf_writer::file_size(&self.metadata(), &self.tensors(storage))
     }
 
-    fn head_dim(&self) -> u64 {
-        self.hidden / self.heads
-    }
-
-    fn tensors(&self, storage: Storage) -> Vec<Tensor> {
+    /// Every tensor, under GGUF's names.
+    pub fn tensors(&self, storage: Storage) -> Vec<Tensor> {
         let typed = |name: String, outputs, inputs, matters| {
             let element = storage.element(inputs, matters);
             Tensor { name, shape: vec![outputs, inputs], element }
         };
         let matrix = |name: String, outputs, inputs| typed(name, outputs, inputs, false);
-        let norm = |name: String| Tensor { name, shape: vec![self.hidden], element: ElementType::F32 };
+        let vector = |name: String, len| Tensor { name, shape: vec![len], element: ElementType::F32 };
+        let norm = |name: String| vector(name, self.hidden);
+        let (queries, kv) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let mut tensors = vec![typed("token_embd.weight".to_owned(), self.vocabulary, self.hidden, self.tied)];
         for layer in 0..self.layers {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            let (kv, more) = (self.kv_heads * self.head_dim(), takes_more_bits(layer, self.layers));
+            let more = takes_more_bits(layer, self.layers);
+            match self.architecture {
+                Architecture::Llama => {}
+                Architecture::Qwen2 => tensors.extend(
+                    [("q", queries), ("k", kv), ("v", kv)]
+                        .map(|(part, len)| vector(format!("blk.{layer}.attn_{part}.bias"), len)),
+                ),
+                Architecture::Gemma3 => tensors.extend([
+                    vector(name("attn_q_norm"), self.head_dim),
+                    vector(name("attn_k_norm"), self.head_dim),
+                    norm(name("post_attention_norm")),
+                    norm(name("post_ffw_norm")),
+                ]),
+            }
             tensors.extend([
                 norm(name("attn_norm")),
-                matrix(name("attn_q"), self.hidden, self.hidden),
+                matrix(name("attn_q"), queries, self.hidden),
                 matrix(name("attn_k"), kv, self.hidden),
                 typed(name("attn_v"), kv, self.hidden, more),
-                matrix(name("attn_output"), self.hidden, self.hidden),
+                matrix(name("attn_output"), self.hidden, queries),
                 norm(name("ffn_norm")),
                 matrix(name("ffn_gate"), self.feed_forward, self.hidden),
                 matrix(name("ffn_up"), self.feed_forward, self.hidden),
@@ -195,23 +239,40 @@ impl Shape {
     }
 
     fn metadata(&self) -> Metadata {
+        let mut metadata = self.settings(CONTEXT);
+        self.add_tokenizer(&mut metadata);
+        metadata
+    }
+
+    /// All that a file says of a model with so long a context but its tokenizer.
+    pub fn settings(&self, context: u32) -> Metadata {
         let mut metadata = Metadata::default();
-        metadata.text("general.architecture", "llama");
+        let architecture = self.architecture.name();
+        metadata.text("general.architecture", architecture);
         metadata.text("general.name", self.name);
         for (key, value) in [
-            ("context_length", u64::from(CONTEXT)),
+            ("context_length", u64::from(context)),
             ("embedding_length", self.hidden),
             ("block_count", self.layers),
             ("feed_forward_length", self.feed_forward),
-            ("rope.dimension_count", self.head_dim()),
+            ("rope.dimension_count", self.head_dim),
             ("attention.head_count", self.heads),
             ("attention.head_count_kv", self.kv_heads),
+            ("attention.key_length", self.head_dim),
+            ("attention.value_length", self.head_dim),
             ("vocab_size", self.vocabulary),
         ] {
-            metadata.unsigned(&format!("llama.{key}"), value as u32);
+            metadata.unsigned(&format!("{architecture}.{key}"), value as u32);
         }
-        metadata.float("llama.attention.layer_norm_rms_epsilon", 1e-5);
-        self.add_tokenizer(&mut metadata);
+        let (theta, epsilon) = match self.architecture {
+            Architecture::Llama => (10_000.0, 1e-5),
+            Architecture::Qwen2 | Architecture::Gemma3 => (1_000_000.0, 1e-6),
+        };
+        metadata.float(&format!("{architecture}.rope.freq_base"), theta);
+        metadata.float(&format!("{architecture}.attention.layer_norm_rms_epsilon"), epsilon);
+        if self.architecture == Architecture::Gemma3 {
+            metadata.unsigned("gemma3.attention.sliding_window", 512);
+        }
         metadata
     }
 
@@ -250,11 +311,23 @@ fn word(mut number: u64) -> String {
     word
 }
 
-/// Writes a tensor's data: ones for norms, random blocks for matrices.
+/// Writes a file whose matrices are drawn by `seed`.
+pub fn write<W: Write>(out: &mut W, metadata: &Metadata, tensors: &[Tensor], mut seed: u64) -> io::Result<()> {
+    gguf_writer::write(out, metadata, tensors, |tensor, out| {
+        seed += 1;
+        fill(seed, tensor, out)
+    })
+}
+
+/// Writes a tensor's data: ones for norms, zeros for biases, random blocks for matrices.
 pub fn fill(seed: u64, tensor: &Tensor, out: &mut impl Write) -> io::Result<()> {
     let mut left = tensor.bytes() as usize;
     let &[_, inputs] = tensor.shape.as_slice() else {
-        return out.write_all(&1f32.to_le_bytes().repeat(left / 4));
+        let value = if tensor.name.ends_with("bias") { 0.0 } else { 1f32 };
+        // The upper half of an f32 is a BF16.
+        let bytes = value.to_le_bytes();
+        let bytes = &bytes[bytes.len() - tensor.element.block_bytes()..];
+        return out.write_all(&bytes.repeat(left / bytes.len()));
     };
     let mut random = RandomWeights::new(tensor.element, seed).ok_or(io::ErrorKind::Unsupported)?;
     let mut bytes = vec![0; DRAW / tensor.element.block_bytes() * tensor.element.block_bytes()];

@@ -3,7 +3,7 @@
 //! | route | what | origins | token |
 //! |---|---|---|---|
 //! | `/` | the page (a folder) | | |
-//! | `/pair/draft.gguf`, `/pair/tokenizer.json` | the draft model for the browser | checked | |
+//! | `/pair/draft`, `/pair/tokenizer.json` | the draft model for the browser | checked | |
 //! | `/pair/heads.safetensors` | its trained heads, if it has any | checked | |
 //! | `/pair/chat.json` | how the target is spoken to: its chat template, if it has one | checked | |
 //! | `/session` | the WebSocket | checked | wanted |
@@ -118,7 +118,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
     let admit = || middleware::from_fn_with_state(Arc::clone(&shared), admit::admit);
 
     let model = Router::new()
-        .route("/pair/draft.gguf", get(draft_gguf))
+        .route("/pair/draft", get(draft))
         .route("/pair/tokenizer.json", get(tokenizer_json))
         .route("/pair/heads.safetensors", get(heads_safetensors))
         .route("/pair/chat.json", get(chat_json))
@@ -149,8 +149,8 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .with_state(shared)
 }
 
-async fn draft_gguf(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
-    shared.state.draft_gguf.answer(&headers)
+async fn draft(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    shared.state.draft.answer(&headers)
 }
 
 async fn tokenizer_json(State(shared): State<Arc<Shared>>) -> impl IntoResponse {

@@ -11,6 +11,7 @@ use std::{
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
 use outrider_models::{
     GgufVocabulary, HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer,
+    checkpoint_in_one_file, gguf_part_names,
 };
 use outrider_speculation::{
     policy::heads::{Head, HeadError, Heads},
@@ -28,8 +29,8 @@ const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 #[derive(Debug, Clone, Default, clap::Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "users read it: what stands in brackets may be left out")]
 pub struct PairPaths {
-    /// Draft model: a GGUF file, hf:OWNER/NAME[:FILE] on Hugging Face's hub, or (for `generate` only) a folder with
-    /// config.json and model.safetensors
+    /// Draft model: a GGUF file, a folder with config.json and model.safetensors, or hf:OWNER/NAME[:FILE] on Hugging
+    /// Face's hub
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
     /// Target model: a GGUF file, a folder with config.json and model.safetensors, hf:OWNER/NAME[:FILE], or (for
@@ -71,7 +72,7 @@ pub enum PairError {
     },
     /// Browsers load one file that has everything in it.
     #[error(
-        "the draft model {path} is no GGUF file, which is what browsers load: `generate` can use it, `serve` cannot"
+        "the draft model {path} is in several GGUF files, and browsers load one: `gguf-split --merge` makes it; `generate` can use them as they are"
     )]
     DraftForBrowsers {
         /// Where it is.
@@ -262,12 +263,18 @@ impl PairPaths {
         read(self.target.as_deref(), TARGET).map_err(|error| failure("target model", self.target.as_deref(), error))
     }
 
-    /// The bytes of the draft model, for the browser.
-    pub fn draft_gguf(&self) -> Result<Cow<'static, [u8]>, PairError> {
-        if let Some(path) = self.draft.as_deref().filter(|path| path.extension().is_none_or(|kind| kind != "gguf")) {
-            return Err(PairError::DraftForBrowsers { path: place(Some(path)) });
-        }
-        read(self.draft.as_deref(), DRAFT).map_err(|error| failure("draft model", self.draft.as_deref(), error))
+    /// The bytes of the draft model as one file, for the browser: GGUF as it is, a checkpoint as
+    /// [`checkpoint_in_one_file`] makes it.
+    pub fn draft_file(&self) -> Result<Cow<'static, [u8]>, PairError> {
+        let path = self.draft.as_deref();
+        let bytes = match path.filter(|path| path.extension().is_none_or(|kind| kind != "gguf")) {
+            Some(path) => checkpoint_in_one_file(path).map(Cow::Owned),
+            None if path.and_then(gguf_part_names).is_some_and(|names| names.len() > 1) => {
+                return Err(PairError::DraftForBrowsers { path: place(path) });
+            }
+            None => read(path, DRAFT),
+        };
+        bytes.map_err(|error| failure("draft model", path, error))
     }
 }
 

@@ -109,10 +109,13 @@ fn a_server_checks_the_draft_that_it_gives_out() {
     let draft = scratch("noise.gguf", &noise);
     let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--draft", draft.to_str().unwrap()]);
     assert!(line.contains("draft model") && line.contains("not a GGUF file"), "{line}");
-    let folder = env!("CARGO_TARGET_TMPDIR");
     let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../pair/tokenizer.json");
-    let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--draft", folder, "--tokenizer", tokenizer]);
-    assert!(line.contains("no GGUF file, which is what browsers load"), "{line}");
+    let refused =
+        |draft: &str| complaint(&["serve", "--listen", "127.0.0.1:0", "--draft", draft, "--tokenizer", tokenizer]);
+    let line = refused(env!("CARGO_TARGET_TMPDIR"));
+    assert!(line.contains("no model.safetensors with a config.json"), "{line}");
+    let line = refused(scratch("cut-00001-of-00002.gguf", DRAFT).to_str().unwrap());
+    assert!(line.contains("in several GGUF files, and browsers load one"), "{line}");
 }
 
 /// What `outrider check` finds of the built-in pair, and of files that make none.

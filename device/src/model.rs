@@ -7,7 +7,7 @@ use candle_nn::{
 };
 use outrider_models::{
     Activation, Chunk, FeedForward, KvCache, LayerWeights, ModelConfig, Norm, Position, RopeLayout, Rotary,
-    StoredMatrix, StoredModel, Turn, feed,
+    RotaryScope, StoredMatrix, StoredModel, feed,
 };
 
 use crate::{
@@ -60,10 +60,10 @@ struct Scales {
     biases: Option<Tensor>,
 }
 
-/// A turning.
+/// The frequencies of a rotary embedding.
 #[derive(Debug)]
 struct Frequencies {
-    /// Radians per position, `[1, turned / 2]`.
+    /// Radians per position, `[1, rotated / 2]`.
     radians: Tensor,
     rotary: Rotary,
 }
@@ -128,7 +128,7 @@ impl DeviceModel {
         let layers = layers.collect::<Result<Vec<_>, _>>()?;
         let frequencies = |rotary: &Rotary| -> Result<Frequencies, DeviceError> {
             let radians = rotary.frequencies(config.head_dim);
-            let radians = Tensor::from_vec(radians, (1, rotary.turned(config.head_dim) / 2), device)?;
+            let radians = Tensor::from_vec(radians, (1, rotary.rotated(config.head_dim) / 2), device)?;
             Ok(Frequencies { radians, rotary: rotary.clone() })
         };
         let (global, local) = match &config.block.position {
@@ -202,7 +202,7 @@ impl DeviceModel {
             let normed = self.normed(&layer.attention_norm, &hidden)?;
             let [mut query, key, value] = layer.query_key_value(&normed)?;
             let key = head_norm(key, &layer.head_norms[1], epsilon)?;
-            let key = self.turn(index, &key, kv_heads, &all)?.reshape(value.dims())?;
+            let key = self.rotate(index, &key, kv_heads, &all)?.reshape(value.dims())?;
             pool.scatter_set(&slots, &Tensor::cat(&[key, value], 1)?.to_dtype(pool.dtype())?, 0)?;
             let mut rows = &all;
             if index + 1 == self.layers.len() {
@@ -217,7 +217,7 @@ impl DeviceModel {
                 }
             }
             let query = head_norm(query, &layer.head_norms[0], epsilon)?;
-            let query = self.turn(index, &query, heads, rows)?;
+            let query = self.rotate(index, &query, heads, rows)?;
             let scores = Scores { scale: self.config.score_scale(), softcap: block.score_softcap };
             let context = rows.layout.attend(&query, pool, scores, block.window(index).is_some())?;
             let context = context.reshape((hidden.dim(0)?, heads * head_dim))?;
@@ -279,25 +279,25 @@ impl DeviceModel {
         Ok(Tensor::from_vec(slots, (count, 1), &self.device)?.broadcast_as((count, width))?.contiguous()?)
     }
 
-    /// Turns every head by its row's position, as the layer does: `[rows, heads × head_dim]` to
+    /// Rotates every head by its row's position, as the layer does: `[rows, heads × head_dim]` to
     /// `[rows × heads, head_dim]`.
-    fn turn(&self, layer: usize, x: &Tensor, heads: usize, rows: &Rows) -> Result<Tensor, DeviceError> {
+    fn rotate(&self, layer: usize, x: &Tensor, heads: usize, rows: &Rows) -> Result<Tensor, DeviceError> {
         let head_dim = self.config.head_dim;
         let flat = (rows.count * heads, head_dim);
-        let turning = self.config.block.turn(layer).and_then(|turn| match turn {
-            Turn::Global => Some((self.global.as_ref()?, rows.global.as_ref()?)),
-            Turn::Local => Some((self.local.as_ref()?, rows.local.as_ref()?)),
+        let rotary = self.config.block.rotary_scope(layer).and_then(|scope| match scope {
+            RotaryScope::Global => Some((self.global.as_ref()?, rows.global.as_ref()?)),
+            RotaryScope::Local => Some((self.local.as_ref()?, rows.local.as_ref()?)),
         });
-        let Some((Frequencies { rotary, .. }, Angles { cos, sin })) = turning else { return Ok(x.reshape(flat)?) };
+        let Some((Frequencies { rotary, .. }, Angles { cos, sin })) = rotary else { return Ok(x.reshape(flat)?) };
         let x = x.reshape((rows.count, heads, 1, head_dim))?;
-        let turned = rotary.turned(head_dim);
-        let part = if turned < head_dim { x.narrow(3, 0, turned)?.contiguous()? } else { x.clone() };
+        let rotated = rotary.rotated(head_dim);
+        let part = if rotated < head_dim { x.narrow(3, 0, rotated)?.contiguous()? } else { x.clone() };
         let part = match rotary.layout {
             RopeLayout::Interleaved => rope_i(&part, cos, sin)?,
             RopeLayout::HalfSplit => rope(&part, cos, sin)?,
         };
-        let whole = match turned < head_dim {
-            true => Tensor::cat(&[part, x.narrow(3, turned, head_dim - turned)?], 3)?,
+        let whole = match rotated < head_dim {
+            true => Tensor::cat(&[part, x.narrow(3, rotated, head_dim - rotated)?], 3)?,
             false => part,
         };
         Ok(whole.reshape(flat)?)
@@ -320,7 +320,7 @@ struct Rows {
     layout: Layout,
 }
 
-/// `[rows, 1, turned / 2]` each.
+/// `[rows, 1, rotated / 2]` each.
 struct Angles {
     cos: Tensor,
     sin: Tensor,

@@ -24,6 +24,9 @@ pub enum LoadError {
         /// What is there.
         found: String,
     },
+    /// A safetensors file alone, which was not made of a whole checkpoint.
+    #[error("a safetensors file that does not say what its model is: it needs its config.json")]
+    NoSettings,
     /// The index of a checkpoint names a file that is not beside it.
     #[error("model.safetensors.index.json names {name}, which is not beside it")]
     MissingShard {

@@ -58,7 +58,7 @@ mod tokenizer;
 
 pub use chat::{ChatError, ChatSource, ChatTemplate, Message};
 #[cfg(not(target_arch = "wasm32"))]
-pub use container::gguf_parts::gguf_part_names;
+pub use container::{checkpoint::checkpoint_in_one_file, gguf_parts::gguf_part_names};
 pub use container::{
     element::ElementType,
     gguf_vocabulary::GgufVocabulary,
@@ -68,14 +68,14 @@ pub use container::{
 };
 pub use error::{EncodeError, LoadError, ModelError};
 pub use family::{
-    block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, Turn, Window},
+    block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window},
     config::ModelConfig,
     rotary::{RopeLayout, RopeScaling, Rotary},
     weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
 };
 pub use forward::{
     cache::{Chunk, HostPages, KvCache, PageSource, feed},
-    loader::{GgufLoader, SafetensorsLoader},
+    loader::{ModelLoader, SafetensorsLoader},
     logits::{BatchLogits, Logits, LogitsRef},
     model::{Model, Scratch},
 };

@@ -10,7 +10,7 @@ use std::{
 };
 
 use container::{F32, Shape};
-use outrider_models::{Chunk, LoadError, Model};
+use outrider_models::{Chunk, LoadError, Model, ModelLoader, checkpoint_in_one_file};
 use serde_json::{Value, json};
 
 #[allow(dead_code, reason = "others use the rest")]
@@ -67,10 +67,8 @@ fn what_begins_a_prompt_is_said_beside_the_config() {
     assert_eq!(Folder::checkpoint("README.md", "").config().first_token(), Some(0), "nothing else is known");
 }
 
-/// A checkpoint cut into files by its tensors is the same model.
-#[test]
-fn weights_may_be_in_several_files() {
-    let whole = Folder::checkpoint("README.md", "");
+/// A checkpoint cut into three files by its tensors: settings, weights, and the index.
+fn sharded_files() -> Vec<(String, Vec<u8>)> {
     let header_end = 8 + u64::from_le_bytes(WEIGHTS[..8].try_into().unwrap()) as usize;
     let header: serde_json::Map<String, Value> = serde_json::from_slice(&WEIGHTS[8..header_end]).unwrap();
     let tensors: Vec<_> = header.iter().filter(|(name, _)| *name != "__metadata__").collect();
@@ -93,6 +91,12 @@ fn weights_may_be_in_several_files() {
     assert_eq!(files.len(), 4);
     let index = serde_json::to_vec(&json!({ "weight_map": map })).unwrap();
     files.push(("model.safetensors.index.json".to_owned(), index));
+    files
+}
+
+#[test]
+fn weights_may_be_in_several_files() {
+    let (whole, files) = (Folder::checkpoint("README.md", ""), sharded_files());
     let folder = |files: &[(String, Vec<u8>)]| {
         Folder::with(&files.iter().map(|(name, bytes)| (&**name, &**bytes)).collect::<Vec<_>>())
     };
@@ -112,6 +116,50 @@ fn weights_may_be_in_several_files() {
     let mut elsewhere = files;
     elsewhere[4].1 = br#"{"weight_map": {"model.norm.weight": "../model.safetensors"}}"#.to_vec();
     assert!(matches!(refused(&elsewhere), LoadError::MissingShard { .. }));
+}
+
+/// What downloads it as one stream has the same model, its settings too.
+#[test]
+fn a_checkpoint_becomes_one_file() {
+    let beside: [(&str, &[u8]); 2] = [
+        ("generation_config.json", b"{\"eos_token_id\": [3, 4]}"),
+        ("tokenizer_config.json", b"{\"add_bos_token\": false}"),
+    ];
+    let whole = [&[("config.json", CONFIG), ("model.safetensors", WEIGHTS)], &beside[..]].concat();
+    let folder = Folder::with(&whole);
+    let expected = Model::open(&folder.0).unwrap();
+    let file = checkpoint_in_one_file(&folder.0).unwrap();
+    let load = |bytes: &[u8], total: Option<u64>| {
+        let mut loader = ModelLoader::new(total);
+        bytes.chunks(1000).try_for_each(|piece| loader.push(piece))?;
+        loader.finish()
+    };
+    let sharded = Folder::with(
+        &[&sharded_files()[..], &beside.map(|(name, bytes)| (name.to_owned(), bytes.to_vec()))]
+            .concat()
+            .iter()
+            .map(|(name, bytes)| (&**name, &**bytes))
+            .collect::<Vec<_>>(),
+    );
+    for bytes in [&file, &checkpoint_in_one_file(&sharded.0).unwrap()] {
+        for total in [None, Some(bytes.len() as u64)] {
+            let model = load(bytes, total).unwrap();
+            assert_eq!(model.config(), expected.config());
+            assert_eq!(logits(&model), logits(&expected));
+        }
+        // It is a whole model by itself, and made of itself the same.
+        let alone = Folder::with(&[("alone.safetensors", bytes)]);
+        let path = alone.0.join("alone.safetensors");
+        assert_eq!(logits(&Model::open(&path).unwrap()), logits(&expected));
+        assert_eq!(&checkpoint_in_one_file(&path).unwrap(), bytes);
+    }
+    assert_eq!((expected.config().eos_token_ids.as_slice(), expected.config().first_token()), (&[3, 4][..], None));
+
+    assert!(matches!(load(WEIGHTS, None), Err(LoadError::NoSettings)));
+    assert!(matches!(load(&file, Some(file.len() as u64 - 1)), Err(LoadError::Safetensors(_))));
+    assert!(matches!(load(&file[..file.len() - 1], None), Err(LoadError::Truncated { .. })));
+    let binary = Folder::with(&[("config.json", b"\xff"), ("model.safetensors", WEIGHTS)]);
+    assert!(matches!(checkpoint_in_one_file(&binary.0), Err(LoadError::NotUtf8 { .. })));
 }
 
 /// As `gguf-split` cuts it: settings in the first file, tensors in all.
@@ -171,11 +219,13 @@ fn a_folder_without_a_checkpoint_says_what_it_has() {
         (&["config.json", "model-00001-of-00002.safetensors"][..], "no model.safetensors.index.json"),
         (&["config.json", "pytorch_model.bin"], "pytorch_model.bin"),
         (&["model-Q8_0.gguf"], "model-Q8_0.gguf, which can be named itself"),
-        (&["model.safetensors"], "no config.json beside model.safetensors"),
         (&[], "neither"),
     ] {
         let folder = Folder::with(&files.iter().map(|name| (*name, none)).collect::<Vec<_>>());
         let error = Model::open(&folder.0).err().unwrap();
         assert!(matches!(error, LoadError::IncompleteFolder { .. }) && error.to_string().contains(said), "{error}");
     }
+    let folder = Folder::with(&[("model.safetensors", WEIGHTS)]);
+    let error = Model::open(&folder.0).err().unwrap().to_string();
+    assert!(error.contains("no config.json beside model.safetensors"), "{error}");
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use container::{Element, Gguf, Shape};
-use outrider_models::{Chunk, GgufLoader, LoadError, Model, SafetensorsLoader, Scratch};
+use outrider_models::{Chunk, LoadError, Model, ModelLoader, SafetensorsLoader, Scratch};
 
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod container;
@@ -133,7 +133,7 @@ fn loading_takes_little_more_than_the_file_and_decoding_nothing() {
         check(name, file.len(), peak(|| Model::from_gguf(&mut Cursor::new(&file))));
         // As a browser has it: the length is known, chunks come from elsewhere.
         let load = || {
-            let mut loader = GgufLoader::new(Some(file.len() as u64));
+            let mut loader = ModelLoader::new(Some(file.len() as u64));
             file.chunks(65_537).try_for_each(|chunk| loader.push(chunk))?;
             loader.finish()
         };
@@ -160,7 +160,7 @@ fn lies_are_cheap() {
         file.resize(1 << 20, 0);
         for (total, limit) in [(None, limit), (Some(file.len() as u64), 1 << 16)] {
             let (outcome, peak) = peak(|| {
-                let mut loader = GgufLoader::new(total);
+                let mut loader = ModelLoader::new(total);
                 file.chunks(5000).try_for_each(|chunk| loader.push(chunk))?;
                 loader.finish()
             });

@@ -28,7 +28,7 @@ const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 16, lattice_resolution: 100, code: Code::Adaptive };
 
 fn draft_file(rows: usize) -> Vec<u8> {
-    padded(&PairPaths::default().draft_gguf().unwrap(), rows)
+    padded(&PairPaths::default().draft_file().unwrap(), rows)
 }
 
 fn target_file(rows: usize) -> Vec<u8> {

@@ -104,7 +104,7 @@ impl Server {
             caps,
             access,
             served,
-            draft_gguf: pair.draft_gguf().unwrap().into_owned().into(),
+            draft: pair.draft_file().unwrap().into_owned().into(),
             tokenizer_json: pair.tokenizer_with_json().unwrap().1.into_owned().into(),
             heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| bytes.into_owned().into()),
             stopping,

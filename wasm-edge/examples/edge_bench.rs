@@ -1,7 +1,7 @@
 //! Outrider's side of `cargo xtask bench edge`: a model that is loaded and timed, and the speed of reading memory.
 #![cfg(target_arch = "wasm32")]
 
-use outrider_models::{GgufLoader, threads};
+use outrider_models::{ModelLoader, threads};
 use wasm_bindgen::prelude::*;
 use web_time::Instant;
 
@@ -17,7 +17,7 @@ mod sweep_memory;
 /// A model, first as the bytes of its file.
 #[wasm_bindgen]
 pub struct Bench {
-    loader: Option<GgufLoader>,
+    loader: Option<ModelLoader>,
     decoder: Option<Decoder>,
     text: Vec<u32>,
 }
@@ -28,7 +28,7 @@ impl Bench {
     #[wasm_bindgen(constructor)]
     pub fn new(total_bytes: f64) -> Self {
         console_error_panic_hook::set_once();
-        Self { loader: Some(GgufLoader::new(Some(total_bytes as u64))), decoder: None, text: Vec::new() }
+        Self { loader: Some(ModelLoader::new(Some(total_bytes as u64))), decoder: None, text: Vec::new() }
     }
 
     /// Takes the next bytes of the file.

@@ -29,7 +29,11 @@ impl Failure {
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         let code = match error {
-            LoadError::Unsupported { .. } | LoadError::TensorType { .. } => "unsupported-model",
+            LoadError::Unsupported { .. }
+            | LoadError::UnknownSetting { .. }
+            | LoadError::TensorType { .. }
+            | LoadError::NoSettings
+            | LoadError::SplitGguf { .. } => "unsupported-model",
             LoadError::OutOfMemory { .. } => "out-of-memory",
             _ => "corrupt-model",
         };

@@ -1,17 +1,17 @@
 //! From a download's chunks to a drafting edge, without the file in between.
 
-use outrider_models::{ChatSource, ChatTemplate, GgufLoader, Tokenizer};
+use outrider_models::{ChatSource, ChatTemplate, ModelLoader, Tokenizer};
 use wasm_bindgen::prelude::*;
 
 use crate::{edge::Edge, error::Failure, heads};
 
-/// A draft model (GGUF) whose bytes are being pushed as they come.
+/// A draft model whose bytes are being pushed as they come: one file, GGUF or a checkpoint that has its settings within.
 ///
 /// Weights go straight to where they stay in this module's memory: JavaScript never holds the file, and beyond the
 /// weights there is one chunk and sixteen rows of a matrix. To start over, make another.
 #[wasm_bindgen]
 pub struct EdgeLoader {
-    draft: GgufLoader,
+    draft: ModelLoader,
     bytes: usize,
 }
 
@@ -22,7 +22,7 @@ impl EdgeLoader {
     #[must_use]
     pub fn new(total_bytes: Option<f64>) -> Self {
         console_error_panic_hook::set_once();
-        Self { draft: GgufLoader::new(total_bytes.map(|bytes| bytes as u64)), bytes: 0 }
+        Self { draft: ModelLoader::new(total_bytes.map(|bytes| bytes as u64)), bytes: 0 }
     }
 
     /// Takes the next bytes of the file.

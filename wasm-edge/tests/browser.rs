@@ -5,7 +5,7 @@
 use std::iter;
 
 use outrider_edge::{Edge, EdgeLoader};
-use outrider_models::{Chunk, GgufLoader, HeadsFile, HeadsMetadata, LinearHead, Model, Tokenizer};
+use outrider_models::{Chunk, HeadsFile, HeadsMetadata, LinearHead, Model, ModelLoader, Tokenizer};
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_test::{wasm_bindgen_test, wasm_bindgen_test_configure};
 
@@ -91,7 +91,7 @@ fn memory_grows_by_little_more_than_the_file() {
         assert_eq!(property(&info, "weightBytes"), total as f64);
         assert!(grown() < 1.3, "{:.3} × the file's size", grown());
 
-        let mut loader = GgufLoader::new(None);
+        let mut loader = ModelLoader::new(None);
         chunks().for_each(|chunk| loader.push(chunk).expect("the file is well formed"));
         let model = loader.finish().expect("it is a model");
         let mut cache = model.new_cache();

@@ -43,7 +43,7 @@ test('a draft model large enough to be split over threads drafts the same with o
 }) => {
   // The server's own model as the draft: its greedy drafts are the server's greedy tokens, so that all are accepted.
   const { page } = demo;
-  await page.route('**/pair/draft.gguf', (route) => route.fulfill({ path: target }));
+  await page.route('**/pair/draft', (route) => route.fulfill({ path: target }));
   await page.route('**/pair/heads.safetensors', (route) => route.fulfill({ status: 404 }));
   for (const build of ['simd128-threads', 'relaxed-threads']) {
     for (const threads of [1, 2]) {

@@ -32,19 +32,19 @@ test('a server that restarted while nobody generated is not even noticed', async
 
 test('a damaged draft model is called that, and can be tried again', async ({ demo, server }) => {
   const { page } = demo;
-  await page.route('**/pair/draft.gguf', (route) => route.fulfill({ body: Buffer.alloc(100_000, 0x5a) }));
+  await page.route('**/pair/draft', (route) => route.fulfill({ body: Buffer.alloc(100_000, 0x5a) }));
   await page.goto(server.url);
   await expect(demo.alert).toHaveText(/The draft model file is damaged\./, { timeout: 30_000 });
   await expect(demo.main).toHaveAttribute('data-state', 'failed');
 
-  await page.unroute('**/pair/draft.gguf');
+  await page.unroute('**/pair/draft');
   await page.getByRole('button', { name: 'Try again' }).click();
   await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
   await expect(demo.alert).toHaveText('');
 });
 
 test('a draft model that is not there is a sentence', async ({ demo, server }) => {
-  await demo.page.route('**/pair/draft.gguf', (route) => route.fulfill({ status: 404 }));
+  await demo.page.route('**/pair/draft', (route) => route.fulfill({ status: 404 }));
   await demo.page.goto(server.url);
   await expect(demo.alert).toHaveText(/The draft model could not be downloaded\./, { timeout: 30_000 });
 });

@@ -10,7 +10,7 @@ export async function gateFile(
   other: { vocabSize?: number } = {},
 ): Promise<Buffer> {
   const [draft, tokenizer] = await Promise.all([
-    fetch(`${server.url}/pair/draft.gguf`).then((answer) => answer.arrayBuffer()),
+    fetch(`${server.url}/pair/draft`).then((answer) => answer.arrayBuffer()),
     fetch(`${server.url}/pair/tokenizer.json`).then((answer) => answer.json() as Promise<Tokenizer>),
   ]);
   const width = hiddenSize(Buffer.from(draft));

@@ -1,5 +1,7 @@
 import { fileURLToPath } from 'node:url';
+import { writeCheckpoint } from './checkpoint.js';
 import { expect, test } from './fixtures.js';
+import { Server } from './server.js';
 
 const target = fileURLToPath(new URL('../../pair/target/target-f16.gguf', import.meta.url));
 
@@ -12,10 +14,43 @@ test('a model that the user picks drafts in place of the server’s', async ({ d
   expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.95);
 });
 
+test('a model at an address that the user gives drafts in place of the server’s', async ({ demo, server }) => {
+  const address = 'https://models.example/target.gguf';
+  await demo.page.route(address, (route) =>
+    route.fulfill({ path: target, headers: { 'access-control-allow-origin': '*' } }),
+  );
+  await demo.open(server, { scheme: 'k-sqs', temperature: 0, maxNewTokens: 32 });
+  const field = demo.page.getByLabel('or one at an address');
+  await field.fill(address);
+  await field.press('Tab');
+  await expect(demo.page.locator('#load-text')).toHaveText(/Draft ready: \d\d\.?\d* MB/, { timeout: 60_000 });
+  await demo.run();
+  expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.95);
+});
+
+test('a draft in several safetensors files drafts, and the text is the target’s', async ({ demo, server }) => {
+  const folder = test.info().outputPath('draft');
+  await writeCheckpoint(folder);
+  const tokenizer = fileURLToPath(new URL('../../pair/tokenizer.json', import.meta.url));
+  const checkpoint = await Server.start(['--draft', folder, '--tokenizer', tokenizer]);
+  try {
+    const texts: string[] = [];
+    for (const from of [server, checkpoint]) {
+      await demo.open(from, { scheme: 'coupled', temperature: 0, maxNewTokens: 24 });
+      await demo.run();
+      texts.push((await demo.tokens()).map(({ text }) => text).join(''));
+    }
+    expect(await demo.counter('acceptanceRate')).toBeLessThan(0.5);
+    expect(texts[1]).toBe(texts[0]);
+  } finally {
+    await checkpoint.kill();
+  }
+});
+
 test('a draft model that was loaded before is not fetched again', async ({ demo, server }) => {
   const statuses: number[] = [];
   demo.page.on('response', (response) => {
-    if (response.url().endsWith('/pair/draft.gguf')) statuses.push(response.status());
+    if (response.url().endsWith('/pair/draft')) statuses.push(response.status());
   });
   await demo.open(server, { maxNewTokens: 8 });
   await demo.open(server, { maxNewTokens: 8 });

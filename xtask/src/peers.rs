@@ -85,7 +85,7 @@ impl<'a> Peers<'a> {
         Ok(program)
     }
 
-    /// Our program around candle's `quantized_llama`, built for this processor.
+    /// Our program around candle's quantized models, built for this processor.
     pub fn candle_native(&self) -> Result<PathBuf> {
         let target = self.folder.join("candle");
         let mut command = self.workspace.cargo("build");
@@ -96,7 +96,7 @@ impl<'a> Peers<'a> {
         Ok(target.join("release").join("candle_native"))
     }
 
-    /// candle's `quantized_llama` for the browser, as candle_browser.js and candle_browser_bg.wasm in `folder`.
+    /// candle's quantized models for the browser, as candle_browser.js and candle_browser_bg.wasm in `folder`.
     pub fn candle_browser(&self, folder: &Path) -> Result<()> {
         let compiler = Compiler::find_or_install(self.workspace)?;
         let bindgen = tools::wasm_bindgen(self.workspace)?;

@@ -36,7 +36,7 @@ pub struct AppState {
     /// What the API needs besides.
     pub served: Served,
     /// The draft model for browsers.
-    pub draft_gguf: Weights,
+    pub draft: Weights,
     /// Its tokenizer.
     pub tokenizer_json: Bytes,
     /// Its trained heads, if it has any.

@@ -92,7 +92,7 @@ impl Check {
                 &draft,
                 match draft_path {
                     Some(path) => weight_bytes(path)?,
-                    None => self.pair.draft_gguf()?.len() as u64,
+                    None => self.pair.draft_file()?.len() as u64,
                 },
             ),
             End::new(

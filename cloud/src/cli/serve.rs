@@ -158,7 +158,7 @@ impl Serve {
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
         self.pair.fetch().await?;
         let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
-        let draft_gguf = self.pair.draft_gguf()?.into_owned().into();
+        let draft_file = self.pair.draft_file()?.into_owned().into();
         let draft = self.pair.draft_with(&tokenizer)?;
         let (target, mut info, config) = self.target(&tokenizer, draft).await?;
         info.max_in_flight = self.max_in_flight;
@@ -189,7 +189,7 @@ impl Serve {
             caps: self.caps.caps(),
             access,
             served,
-            draft_gguf,
+            draft: draft_file,
             tokenizer_json: tokenizer_json.into_owned().into(),
             heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| bytes.into_owned().into()),
             stopping,

@@ -10,6 +10,8 @@
 //! | `gguf_parts` | GGUF models in several files |
 //! | `gguf_vocabulary` | the vocabulary of a GGUF file, and the tokenizer that it makes |
 //! | `safetensors` | what a Hugging Face checkpoint says before its tensors |
+//! | `checkpoint` | the files of one, and how they become one file |
+//! | `file` | a file of which only its bytes say what it is |
 //! | `plan` | which bytes become which weight |
 //! | `parts` | weights on their way: what takes the bytes, what has been loaded |
 //! | `filling` | bytes to where they stay |
@@ -19,7 +21,10 @@
 //! | `random` | random weights, for measurements |
 //! | `heads` | the file of linear heads on a draft's hidden state |
 
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) mod checkpoint;
 pub(crate) mod element;
+pub(crate) mod file;
 mod filling;
 pub(crate) mod gguf;
 mod gguf_fields;

@@ -1,7 +1,8 @@
 //! Hugging Face checkpoints: `config.json` and `model.safetensors`.
 //!
 //! The container (<https://huggingface.co/docs/safetensors>) is the length of its header as a little-endian u64, the
-//! header as JSON, and the tensors' data without gaps.
+//! header as JSON, and the tensors' data without gaps. The header may have texts of any name: a checkpoint
+//! [in one file](super::checkpoint) has there what else lies in a folder of its own.
 
 use std::collections::HashMap;
 
@@ -31,10 +32,13 @@ const LENGTH_BYTES: usize = 8;
 /// Longest header, in bytes: the limit of the reference implementation.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// What a checkpoint says before its tensors.
+/// A model's settings.
+type Described = (&'static Family, ModelConfig);
+
+/// What a file says before its tensors.
 pub(crate) struct SafetensorsHeader {
-    family: &'static Family,
-    config: ModelConfig,
+    /// By the `config.json` beside it; without, it has one within.
+    described: Option<Described>,
     total_bytes: Option<u64>,
     /// The length and the JSON text, as far as they have come.
     bytes: Vec<u8>,
@@ -43,20 +47,24 @@ pub(crate) struct SafetensorsHeader {
 impl SafetensorsHeader {
     /// `total_bytes` is the length of the safetensors file, if it is known.
     pub(crate) fn new(config_json: &[u8], total_bytes: Option<u64>) -> Result<Self, LoadError> {
-        let (family, config) = ModelConfig::from_hugging_face(config_json)?;
-        Ok(Self { family, config, total_bytes, bytes: Vec::new() })
+        let described = Some(ModelConfig::from_hugging_face(config_json)?);
+        Ok(Self { described, ..Self::with_settings_within(total_bytes) })
     }
 
-    /// What the header lists, once all of it is there.
-    fn tensors(&self) -> Result<HashMap<String, Entry>, LoadError> {
-        let data_start = self.position();
+    /// The same of a checkpoint in one file.
+    pub(crate) fn with_settings_within(total_bytes: Option<u64>) -> Self {
+        Self { described: None, total_bytes, bytes: Vec::new() }
+    }
+
+    /// The header, once all of it is there.
+    pub(super) fn metadata(&self) -> Result<Metadata, LoadError> {
         let json = self.bytes.get(LENGTH_BYTES..).unwrap_or_default();
         // Makes sure that the tensors follow each other, and that each is as long as its shape says.
         let metadata: Metadata = serde_json::from_slice(json).map_err(SafeTensorError::InvalidHeaderDeserialization)?;
-        if self.total_bytes.is_some_and(|total| data_start + metadata.data_len() as u64 != total) {
+        if self.total_bytes.is_some_and(|total| self.position() + metadata.data_len() as u64 != total) {
             return Err(SafeTensorError::MetadataIncompleteBuffer.into());
         }
-        Ok(metadata.tensors().into_iter().map(|(name, info)| (name, entry(info, data_start))).collect())
+        Ok(metadata)
     }
 
     /// Where the header ends, once its length is there.
@@ -95,8 +103,12 @@ impl Header for SafetensorsHeader {
     }
 
     fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        let tensors = self.tensors()?;
-        plan(self.family, self.config, tensors)
+        let metadata = self.metadata()?;
+        let described = match self.described {
+            Some(described) => described,
+            None => described_within(&metadata)?,
+        };
+        plan(described, entries(&metadata, self.bytes.len() as u64).collect())
     }
 
     fn truncated(&self) -> LoadError {
@@ -106,10 +118,19 @@ impl Header for SafetensorsHeader {
     }
 }
 
+/// What the texts of a header say.
+fn described_within(metadata: &Metadata) -> Result<Described, LoadError> {
+    let texts = metadata.metadata().as_ref();
+    let text = |name: &str| Ok(texts.and_then(|texts| texts.get(name)).map(|text| text.clone().into_bytes()));
+    let config = text("config.json")?.ok_or(LoadError::NoSettings)?;
+    let (family, mut config) = ModelConfig::from_hugging_face(&config)?;
+    config.amend(text)?;
+    Ok((family, config))
+}
+
 /// Which bytes are which weight.
 fn plan(
-    family: &'static Family,
-    mut config: ModelConfig,
+    (family, mut config): Described,
     tensors: HashMap<String, Entry>,
 ) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
     let directory = Directory::new(tensors, family, Container::HuggingFace);
@@ -119,11 +140,10 @@ fn plan(
     Ok((config, plan))
 }
 
-/// The files of a checkpoint that is stored in several, as if they were one behind the other.
+/// The files of a checkpoint, as if they were one behind the other.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) struct Shards {
-    family: &'static Family,
-    config: ModelConfig,
+    described: Described,
     tensors: HashMap<String, Entry>,
     /// Bytes of those so far.
     total_bytes: u64,
@@ -133,16 +153,15 @@ pub(crate) struct Shards {
 impl Shards {
     /// None yet.
     pub(crate) fn new(config_json: &[u8]) -> Result<Self, LoadError> {
-        let (family, config) = ModelConfig::from_hugging_face(config_json)?;
-        Ok(Self { family, config, tensors: HashMap::new(), total_bytes: 0 })
+        let described = ModelConfig::from_hugging_face(config_json)?;
+        Ok(Self { described, tensors: HashMap::new(), total_bytes: 0 })
     }
 
     /// Adds what the next one says before its tensors, of which it has so many bytes.
     pub(crate) fn add(&mut self, shard: &mut impl std::io::Read, bytes: u64) -> Result<(), LoadError> {
-        let (family, config) = (self.family, self.config.clone());
-        let mut header = SafetensorsHeader { family, config, total_bytes: Some(bytes), bytes: Vec::new() };
+        let mut header = SafetensorsHeader::with_settings_within(Some(bytes));
         read_header(&mut header, shard)?;
-        for (name, mut entry) in header.tensors()? {
+        for (name, mut entry) in entries(&header.metadata()?, header.position()) {
             entry.start += self.total_bytes;
             if self.tensors.insert(name.clone(), entry).is_some() {
                 return Err(LoadError::Duplicate { name });
@@ -170,12 +189,17 @@ impl Header for Shards {
     }
 
     fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        plan(self.family, self.config, self.tensors)
+        plan(self.described, self.tensors)
     }
 
     fn truncated(&self) -> LoadError {
         LoadError::Truncated { what: "checkpoint".to_owned(), offset: 0, needed: self.total_bytes, remaining: 0 }
     }
+}
+
+/// The tensors that a header lists, whose data begin at a byte.
+fn entries(metadata: &Metadata, data_start: u64) -> impl Iterator<Item = (String, Entry)> {
+    metadata.tensors().into_iter().map(move |(name, info)| (name, entry(info, data_start)))
 }
 
 fn entry(info: &TensorInfo, data_start: u64) -> Entry {

@@ -1,7 +1,5 @@
 //! What the files beside a checkpoint's `config.json` say.
 
-use std::{fs, io, path::Path};
-
 use serde::Deserialize;
 
 use super::{config::ModelConfig, hugging_face::OneOrMany};
@@ -9,15 +7,16 @@ use crate::error::LoadError;
 
 impl ModelConfig {
     /// Takes what the other files of a checkpoint's folder say, as transformers does: the tokens that end a text in
-    /// `generation_config.json`, and in `tokenizer_config.json` whether a prompt begins with a token.
-    pub(crate) fn amend(&mut self, folder: &Path) -> Result<(), LoadError> {
-        if let Some(json) = read(&folder.join("generation_config.json"))? {
+    /// `generation_config.json`, and in `tokenizer_config.json` whether a prompt begins with a token. `file` gives
+    /// the bytes of those that are there.
+    pub(crate) fn amend(&mut self, file: impl Fn(&str) -> Result<Option<Vec<u8>>, LoadError>) -> Result<(), LoadError> {
+        if let Some(json) = file("generation_config.json")? {
             let GenerationConfig { eos_token_id } = serde_json::from_slice(&json)?;
             if let Some(ids) = eos_token_id {
                 self.eos_token_ids = ids.tokens()?;
             }
         }
-        if let Some(json) = read(&folder.join("tokenizer_config.json"))? {
+        if let Some(json) = file("tokenizer_config.json")? {
             let TokenizerConfig { add_bos_token, tokenizer_class } = serde_json::from_slice(&json)?;
             self.adds_bos = add_bos_token.unwrap_or_else(|| begins(tokenizer_class.as_deref()));
         }
@@ -29,15 +28,6 @@ impl ModelConfig {
 /// its template says, which `Tokenizer` knows.
 fn begins(class: Option<&str>) -> bool {
     class.is_none_or(|class| ["Llama", "Gemma", "PreTrained"].iter().any(|known| class.starts_with(known)))
-}
-
-/// The bytes of a file, if it is there.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, LoadError> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[derive(Deserialize)]

@@ -10,7 +10,7 @@ pub struct Block {
     pub norm: Norm,
     /// Where a block has them.
     pub norms: NormPlaces,
-    /// Norm of queries and keys before they are turned.
+    /// Norm of queries and keys before they are rotated.
     pub head_norm: HeadNorm,
     /// Whether queries, keys and values have biases.
     pub projection_bias: bool,
@@ -92,14 +92,14 @@ pub enum Activation {
 /// How a token's place in the text is told.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Position {
-    /// Queries and keys are turned.
+    /// Queries and keys are rotated.
     Rotary {
         /// In all layers but those below.
         global: Rotary,
         /// In [local](Window) layers, if otherwise.
         local: Option<Rotary>,
-        /// Layers that are not turned.
-        unturned: Layers,
+        /// Layers without (NoPE).
+        nope: Layers,
     },
     /// A learned vector is added to each embedding.
     Learned {
@@ -163,7 +163,7 @@ impl Default for Block {
             output_bias: false,
             feed_forward: FeedForward::Gated(Activation::Silu),
             feed_forward_bias: false,
-            position: Position::Rotary { global: Rotary::default(), local: None, unturned: Layers::None },
+            position: Position::Rotary { global: Rotary::default(), local: None, nope: Layers::None },
             score_scale: None,
             score_softcap: None,
             window: None,
@@ -176,14 +176,14 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Which turning a layer has, if any.
+    /// Which rotary embedding a layer has, if any.
     #[must_use]
-    pub fn turn(&self, layer: usize) -> Option<Turn> {
-        let Position::Rotary { local, unturned, .. } = &self.position else { return None };
+    pub fn rotary_scope(&self, layer: usize) -> Option<RotaryScope> {
+        let Position::Rotary { local, nope, .. } = &self.position else { return None };
         match () {
-            () if unturned.contains(layer) => None,
-            () if local.is_some() && self.is_local(layer) => Some(Turn::Local),
-            () => Some(Turn::Global),
+            () if nope.contains(layer) => None,
+            () if local.is_some() && self.is_local(layer) => Some(RotaryScope::Local),
+            () => Some(RotaryScope::Global),
         }
     }
 
@@ -208,9 +208,9 @@ impl Block {
     }
 }
 
-/// One of a model's turnings.
+/// Whose rotary embedding it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum RotaryScope {
     /// [`Position::Rotary::global`].
     Global,
     /// [`Position::Rotary::local`].

@@ -135,7 +135,7 @@ impl ModelConfig {
         self.block.score_scale.unwrap_or_else(|| 1.0 / (self.head_dim as f32).sqrt())
     }
 
-    /// How queries and keys are turned in all layers but a few, if they are.
+    /// How queries and keys are rotated in all layers but a few, if they are.
     pub(crate) fn rotary_mut(&mut self) -> Option<&mut Rotary> {
         match &mut self.block.position {
             Position::Rotary { global, .. } => Some(global),

@@ -78,8 +78,8 @@ pub(super) const GEMMA3: Family = Family {
         let period = period.unwrap_or(6).max(1);
         let layers = Layers::AllBut { period, but: period - 1 };
         config.take_window(keys, keys.get("sliding_window")?.or(Some(4096)), layers)?;
-        let [global, local] = turnings(keys, config)?;
-        config.block.position = Position::Rotary { global, local: Some(local), unturned: Layers::None };
+        let [global, local] = rotaries(keys, config)?;
+        config.block.position = Position::Rotary { global, local: Some(local), nope: Layers::None };
         Ok(())
     },
     gguf: |settings, config| {
@@ -141,9 +141,9 @@ fn around(keys: &Keys, config: &mut ModelConfig, caps: [Option<f32>; 2]) -> Resu
     Ok(())
 }
 
-/// Gemma 3's turnings: of layers that see all, and of those with a window. New files give both by the name of the
+/// Gemma 3's rotary embeddings: of layers that see all, and of those with a window. New files give both by the name of the
 /// layer's type, old ones one scaling and two bases.
-fn turnings(keys: &Keys, config: &ModelConfig) -> Result<[Rotary; 2], LoadError> {
+fn rotaries(keys: &Keys, config: &ModelConfig) -> Result<[Rotary; 2], LoadError> {
     const BASES: [f32; 2] = [1_000_000.0, 10_000.0];
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -152,7 +152,7 @@ fn turnings(keys: &Keys, config: &ModelConfig) -> Result<[Rotary; 2], LoadError>
         sliding_attention: Option<RopeParameters>,
     }
     let rotary = |parameters: RopeParameters, theta: f32| -> Result<Rotary, LoadError> {
-        Ok(config.turning(&parameters, theta, None)?.rotary)
+        Ok(config.rotary(&parameters, theta, None)?.rotary)
     };
     let bases = [keys.get("rope_theta")?, keys.get("rope_local_base_freq")?];
     let [full, sliding] = match keys.get::<ByType>("rope_parameters")? {

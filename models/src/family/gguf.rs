@@ -89,8 +89,7 @@ impl ModelConfig {
                 return Err(LoadError::Unsupported { what: "attention.causal", found: other.to_string() });
             }
         }
-        config.block.position =
-            Position::Rotary { global: settings.rotary(&config)?, local: None, unturned: Layers::None };
+        config.block.position = Position::Rotary { global: settings.rotary(&config)?, local: None, nope: Layers::None };
         (family.gguf)(settings, &mut config)?;
         settings.refuse_rest()?;
         config.validate()?;

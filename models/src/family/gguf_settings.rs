@@ -57,7 +57,7 @@ pub(super) struct Settings<'m> {
 const WITHOUT_EFFECT: [&str; 1] = ["tensor_data_layout"];
 
 impl<'m> Settings<'m> {
-    /// Those of an architecture whose elements turn together as `layout` says.
+    /// Those of an architecture whose elements are rotated together as `layout` says.
     pub(super) fn new(values: &'m Metadata, architecture: &'static str, layout: RopeLayout) -> Self {
         Self { values, architecture, layout, read: RefCell::default() }
     }
@@ -135,7 +135,7 @@ impl<'m> Settings<'m> {
         self.float(key)?.ok_or_else(|| LoadError::MissingSetting { key: self.key(key) })
     }
 
-    /// How positions turn.
+    /// The rotary embedding.
     pub(super) fn rotary(&self, config: &ModelConfig) -> Result<Rotary, LoadError> {
         let theta = self.float("rope.freq_base")?.unwrap_or(10_000.0);
         let dimensions = match self.integer("rope.dimension_count")? {

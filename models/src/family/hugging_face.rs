@@ -8,7 +8,7 @@ use super::{
     config::ModelConfig,
     keys::{Keys, unsupported},
     kind::{Defaults, Family},
-    rope_parameters::{RopeParameters, Start, Turning},
+    rope_parameters::{RopeParameters, RotaryWithContext, Start},
 };
 use crate::error::{LoadError, invalid};
 
@@ -56,24 +56,24 @@ impl ModelConfig {
         Ok((family, config))
     }
 
-    /// Takes how positions turn, as `rope_parameters` says it for all layers. `part` of each head is turned where it is
+    /// Takes the rotary embedding, as `rope_parameters` says it for all layers. `part` of each head is rotated where it is
     /// not said; without one, all of it always is.
     pub(super) fn take_rotary(&mut self, keys: &Keys, theta: f32, part: Option<f32>) -> Result<(), LoadError> {
-        let turning = self.turning(&keys.rope_parameters()?, theta, part)?;
-        self.context_length = turning.context_length;
-        self.block.position = Position::Rotary { global: turning.rotary, local: None, unturned: Layers::None };
+        let described = self.rotary(&keys.rope_parameters()?, theta, part)?;
+        self.context_length = described.context_length;
+        self.block.position = Position::Rotary { global: described.rotary, local: None, nope: Layers::None };
         Ok(())
     }
 
-    /// The turning that parameters describe for this model.
-    pub(super) fn turning(
+    /// The rotary embedding that parameters describe for this model.
+    pub(super) fn rotary(
         &self,
         parameters: &RopeParameters,
         theta: f32,
         part: Option<f32>,
-    ) -> Result<Turning, LoadError> {
+    ) -> Result<RotaryWithContext, LoadError> {
         let &Self { head_dim, context_length, .. } = self;
-        parameters.turning(&Start { theta, head_dim, context_length, part })
+        parameters.rotary(&Start { theta, head_dim, context_length, part })
     }
 
     /// Takes a window of `tokens`, which the layers have that `layer_types` names, else `otherwise`.

@@ -17,7 +17,7 @@ pub(crate) struct Family {
     pub(super) model_type: &'static str,
     /// `general.architecture` in GGUF files, if there are such.
     pub(super) architecture: Option<&'static str>,
-    /// What GGUF files have it turn together; checkpoints always halves.
+    /// What GGUF files have it rotate together; checkpoints always halves.
     pub(super) gguf_layout: RopeLayout,
     /// What its norms compute.
     pub(super) norm: Norm,

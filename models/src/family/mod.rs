@@ -13,7 +13,6 @@
 //!
 //! `docs/adding.md` shows how to add a family.
 
-#[cfg(not(target_arch = "wasm32"))]
 mod beside;
 pub(crate) mod block;
 pub(crate) mod config;

@@ -1,4 +1,4 @@
-//! How a `config.json` says that positions turn.
+//! How a `config.json` describes its rotary embedding.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -34,23 +34,23 @@ pub(super) struct RopeParameters {
     others: Map<String, Value>,
 }
 
-/// A turning, and how long a text it is for where that is less than the model says.
-pub(super) struct Turning {
+/// A rotary embedding, and how long a text it is for where that is less than the model says.
+pub(super) struct RotaryWithContext {
     pub(super) rotary: Rotary,
     pub(super) context_length: usize,
 }
 
-/// What a family's turning starts from.
+/// What a family's rotary embedding starts from.
 pub(super) struct Start {
     pub(super) theta: f32,
     pub(super) head_dim: usize,
     pub(super) context_length: usize,
-    /// Part of a head that is turned, unless it is said. None if the family always turns all of it.
+    /// Part of a head that is rotated, unless it is said. None if the family always rotates all of it.
     pub(super) part: Option<f32>,
 }
 
 impl Keys {
-    /// How positions turn, which may be said in two places. Where they differ, one would be ignored.
+    /// What they are, which may be said in two places. Where they differ, one would be ignored.
     pub(super) fn rope_parameters(&self) -> Result<RopeParameters, LoadError> {
         let refuse = |found: String| Err(LoadError::Unsupported { what: "rotary settings that differ:", found });
         let parameters: Option<RopeParameters> = self.get("rope_parameters")?;
@@ -99,8 +99,8 @@ impl RopeParameters {
         Ok(self.kind()? == other.kind()? && plain(self) == plain(other) && same_theta)
     }
 
-    /// The turning that they describe.
-    pub(super) fn turning(&self, start: &Start) -> Result<Turning, LoadError> {
+    /// The rotary embedding that they describe.
+    pub(super) fn rotary(&self, start: &Start) -> Result<RotaryWithContext, LoadError> {
         if let Some((key, value)) = self.others.iter().find(|(_, value)| !value.is_null()) {
             let key = format!("rope_parameters.{key}");
             return Err(LoadError::UnknownSetting { key, found: value.to_string() });
@@ -166,7 +166,7 @@ impl RopeParameters {
         };
         let dimensions = (dimensions != start.head_dim).then_some(dimensions);
         let rotary = Rotary { theta, scaling, dimensions, magnitude, ..Rotary::default() };
-        Ok(Turning { rotary, context_length })
+        Ok(RotaryWithContext { rotary, context_length })
     }
 }
 

@@ -1,17 +1,17 @@
-//! Rotary positions: which elements of a head turn, and how fast.
+//! Rotary positions: which elements of a head are rotated, and how fast.
 
 use crate::error::{LoadError, invalid};
 
-/// How queries and keys are turned by position.
+/// How queries and keys are rotated by position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rotary {
     /// Base of the frequencies.
     pub theta: f32,
     /// How they are stretched for long contexts.
     pub scaling: RopeScaling,
-    /// Which elements of a head are turned together.
+    /// Which elements of a head are rotated together.
     pub layout: RopeLayout,
-    /// How many of a head's elements are turned, the first ones; even. All if absent.
+    /// How many of a head's elements are rotated, the first ones; even. All if absent.
     pub dimensions: Option<usize>,
     /// What sines and cosines are multiplied by.
     pub magnitude: f32,
@@ -28,7 +28,7 @@ pub enum RopeScaling {
         /// The divisor.
         factor: f32,
     },
-    /// Each is divided by its own factor; half as many as elements are turned.
+    /// Each is divided by its own factor; half as many as elements are rotated.
     PerFrequency {
         /// The divisors, highest frequency first.
         factors: Vec<f32>,
@@ -40,7 +40,7 @@ pub enum RopeScaling {
 pub enum RopeLayout {
     /// Elements 2i and 2i + 1: GGUF files of some architectures, whose q and k rows are permuted for it.
     Interleaved,
-    /// Elements i and i + half of those that are turned: Hugging Face checkpoints.
+    /// Elements i and i + half of those that are rotated: Hugging Face checkpoints.
     HalfSplit,
 }
 
@@ -57,16 +57,16 @@ impl Default for Rotary {
 }
 
 impl Rotary {
-    /// Elements of a head that are turned.
+    /// Elements of a head that are rotated.
     #[must_use]
-    pub fn turned(&self, head_dim: usize) -> usize {
+    pub fn rotated(&self, head_dim: usize) -> usize {
         self.dimensions.unwrap_or(head_dim)
     }
 
-    /// Radians by which a position turns each pair of a head's elements, the highest first.
+    /// Radians by which a position rotates each pair of a head's elements, the highest first.
     #[must_use]
     pub fn frequencies(&self, head_dim: usize) -> Vec<f32> {
-        let dimensions = self.turned(head_dim);
+        let dimensions = self.rotated(head_dim);
         let frequency = |i: usize| {
             let exponent = 2.0 * i as f64 / dimensions as f64;
             let frequency = libm::pow(f64::from(self.theta), -exponent) as f32;
@@ -80,9 +80,9 @@ impl Rotary {
     }
 
     pub(super) fn validate(&self, head_dim: usize) -> Result<(), LoadError> {
-        let turned = self.turned(head_dim);
-        if turned == 0 || turned > head_dim || !turned.is_multiple_of(2) {
-            return Err(invalid("rotary dimensions", turned, "even, at most head_dim"));
+        let rotated = self.rotated(head_dim);
+        if rotated == 0 || rotated > head_dim || !rotated.is_multiple_of(2) {
+            return Err(invalid("rotary dimensions", rotated, "even, at most head_dim"));
         }
         for (key, value) in [("rope_theta", self.theta), ("rotary attention factor", self.magnitude)] {
             if !(value.is_finite() && value > 0.0) {
@@ -98,8 +98,8 @@ impl Rotary {
             return Err(invalid("rope_scaling", factor, "factors that are finite and positive"));
         }
         match &self.scaling {
-            RopeScaling::PerFrequency { factors } if factors.len() != turned / 2 => {
-                Err(invalid("rope_scaling", factors.len(), "half as many factors as elements are turned"))
+            RopeScaling::PerFrequency { factors } if factors.len() != rotated / 2 => {
+                Err(invalid("rope_scaling", factors.len(), "half as many factors as elements are rotated"))
             }
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! SmolLM3: Llama, but every fourth layer does not turn.
+//! SmolLM3: Llama, but every fourth layer is without positions (NoPE).
 
 use super::{
     block::{Layers, Position},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::error::{LoadError, invalid};
 
-/// One of so many layers does not turn, the last of them.
+/// One of so many layers has no positions, the last of them.
 const PERIOD: usize = 4;
 
 pub(super) const SMOLLM3: Family = Family {
@@ -28,18 +28,18 @@ fn hugging_face(keys: &Keys, config: &mut ModelConfig) -> Result<(), LoadError> 
     (LLAMA.hugging_face)(keys, config)?;
     config.take_rotary(keys, 2_000_000.0, None)?;
     let period = keys.get("no_rope_layer_interval")?.unwrap_or(PERIOD).max(1);
-    // Its name notwithstanding, 1 says that the layer turns.
-    let unturned = match keys.get::<Vec<u8>>("no_rope_layers")? {
-        Some(turned) if turned.len() == config.layers => turned.into_iter().map(|turns| turns == 0).collect(),
-        Some(turned) => return Err(invalid("no_rope_layers", turned.len(), "one for each layer")),
+    // Its name notwithstanding, 1 says that the layer has positions.
+    let nope = match keys.get::<Vec<u8>>("no_rope_layers")? {
+        Some(rotated) if rotated.len() == config.layers => rotated.into_iter().map(|is| is == 0).collect(),
+        Some(rotated) => return Err(invalid("no_rope_layers", rotated.len(), "one for each layer")),
         None => every(config.layers, period),
     };
-    set(config, unturned.clone());
+    set(config, nope.clone());
     let tokens = if keys.flag("use_sliding_window")? { keys.get("sliding_window")? } else { None };
     // Published files have it; nothing reads it.
     keys.get::<usize>("max_window_layers")?;
     // Where the types of layers are not said, those without rotary positions have the window.
-    config.take_window(keys, tokens, Layers::Listed(unturned))
+    config.take_window(keys, tokens, Layers::Listed(nope))
 }
 
 fn every(layers: usize, period: usize) -> Vec<bool> {
@@ -47,7 +47,7 @@ fn every(layers: usize, period: usize) -> Vec<bool> {
 }
 
 fn set(config: &mut ModelConfig, layers: Vec<bool>) {
-    if let Position::Rotary { unturned, .. } = &mut config.block.position {
-        *unturned = Layers::Listed(layers);
+    if let Position::Rotary { nope, .. } = &mut config.block.position {
+        *nope = Layers::Listed(layers);
     }
 }

@@ -1,4 +1,4 @@
-//! StableLM 2: LayerNorm, a part of each head is turned.
+//! StableLM 2: LayerNorm, a part of each head is rotated.
 
 use serde_json::json;
 

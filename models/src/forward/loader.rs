@@ -19,7 +19,7 @@ use super::{
 use crate::container::read;
 use crate::{
     container::{
-        gguf::GgufHeader,
+        file::FileHeader,
         parts::MatrixBuilder,
         read::{read_gguf, read_safetensors},
         safetensors::SafetensorsHeader,
@@ -29,12 +29,13 @@ use crate::{
     error::LoadError,
 };
 
-/// Loads a GGUF file from its bytes as they come.
+/// Loads a model from the bytes of one file as they come: GGUF, or a whole checkpoint as
+/// [`checkpoint_in_one_file`](crate::checkpoint_in_one_file) makes it.
 ///
 /// ```no_run
 /// # fn chunks() -> Vec<Vec<u8>> { Vec::new() }
 /// # fn main() -> Result<(), outrider_models::LoadError> {
-/// let mut loader = outrider_models::GgufLoader::new(Some(1_116_032));
+/// let mut loader = outrider_models::ModelLoader::new(Some(1_116_032));
 /// for chunk in chunks() {
 ///     loader.push(&chunk)?;
 /// }
@@ -42,14 +43,14 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub struct GgufLoader(Stream<GgufHeader, LinearBuilder>);
+pub struct ModelLoader(Stream<FileHeader, LinearBuilder>);
 
-impl GgufLoader {
+impl ModelLoader {
     /// Starts with nothing. `total_bytes` is the length of the file, if it is known: a bound for what the file may
     /// claim.
     #[must_use]
     pub fn new(total_bytes: Option<u64>) -> Self {
-        Self(Stream::new(GgufHeader::new(total_bytes), total_bytes))
+        Self(Stream::new(FileHeader::new(total_bytes), total_bytes))
     }
 
     /// Takes the next bytes of the file, any number of them.
@@ -70,7 +71,7 @@ impl GgufLoader {
     }
 }
 
-/// Loads a Hugging Face checkpoint from the bytes of `model.safetensors` as they come.
+/// Loads a Hugging Face checkpoint from the bytes of `model.safetensors` as they come, its settings being at hand.
 pub struct SafetensorsLoader(Stream<SafetensorsHeader, LinearBuilder>);
 
 impl SafetensorsLoader {
@@ -86,7 +87,7 @@ impl SafetensorsLoader {
     /// Takes the next bytes of `model.safetensors`, any number of them.
     ///
     /// # Errors
-    /// As for [`GgufLoader::push`].
+    /// As for [`ModelLoader::push`].
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
         self.0.push(bytes)
     }
@@ -103,7 +104,7 @@ impl SafetensorsLoader {
 
 impl Model {
     /// Loads a GGUF file, from the reader's position to its end, as a
-    /// [`GgufLoader`](crate::GgufLoader) that does not know its length.
+    /// [`ModelLoader`](crate::ModelLoader) that does not know its length.
     ///
     /// Weights: F32, F16, BF16 and the block types Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS and
     /// MXFP4; norms F32, F16 or BF16. They go straight to where they stay; beyond them, memory is one piece of the
@@ -130,7 +131,7 @@ impl Model {
     }
 
     /// Opens a `.gguf` file, a `.safetensors` file with `config.json` next to it, or a folder that holds
-    /// `model.safetensors` and `config.json`.
+    /// `model.safetensors` (or what its index names) and `config.json`.
     ///
     /// # Errors
     /// As for [`from_gguf`](Self::from_gguf), and [`LoadError::UnknownFormat`] for other paths.

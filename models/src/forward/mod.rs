@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `cache` | KV caches with rollback, on any backend, and the chunks of a batch |
 //! | `linear` | multiplies rows with weights, quantized or not |
-//! | `rope` | turns queries and keys by position |
+//! | `rope` | rotates queries and keys by position |
 //! | `model` | the blocks, over the rows of all sequences |
 //! | `logits` | rows of logits with their hidden states |
 //! | `loader` | a model from bytes as they come |

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     error::{LoadError, ModelError},
     family::{
-        block::{FeedForward, Norm, Position, Turn},
+        block::{FeedForward, Norm, Position, RotaryScope},
         config::ModelConfig,
         weights::{LayerWeights, ModelWeights},
     },
@@ -28,22 +28,22 @@ use crate::{
 pub struct Model {
     config: ModelConfig,
     weights: ModelWeights<Linear>,
-    ropes: Turns<Option<Rope>>,
+    ropes: PerRotary<Option<Rope>>,
     pages: HostPages,
 }
 
-/// Something for each of a model's turnings.
+/// Something for each of a model's rotary embeddings.
 #[derive(Debug, Default)]
-struct Turns<T> {
+struct PerRotary<T> {
     global: T,
     local: T,
 }
 
-impl<T> Turns<T> {
-    fn of(&self, turn: Turn) -> &T {
-        match turn {
-            Turn::Global => &self.global,
-            Turn::Local => &self.local,
+impl<T> PerRotary<T> {
+    fn of(&self, scope: RotaryScope) -> &T {
+        match scope {
+            RotaryScope::Global => &self.global,
+            RotaryScope::Local => &self.local,
         }
     }
 }
@@ -117,9 +117,9 @@ impl Model {
         let rope = |rotary| Rope::new(rotary, config.head_dim);
         let ropes = match &config.block.position {
             Position::Rotary { global, local, .. } => {
-                Turns { global: Some(rope(global)), local: local.as_ref().map(rope) }
+                PerRotary { global: Some(rope(global)), local: local.as_ref().map(rope) }
             }
-            Position::Learned { .. } => Turns::default(),
+            Position::Learned { .. } => PerRotary::default(),
         };
         let pages = HostPages::new(&config);
         Self { config, weights, ropes, pages }
@@ -159,7 +159,7 @@ pub struct Scratch {
     logits: Vec<f32>,
     // What the products and the attention need besides.
     activations: Activations,
-    angles: Turns<Angles>,
+    angles: PerRotary<Angles>,
     /// Rows of the table of positions.
     places: Vec<u32>,
     groups: Vec<[usize; 2]>,
@@ -209,7 +209,7 @@ impl Scratch {
     }
 
     /// Forms the angles of all rows.
-    fn angles(&mut self, ropes: &Turns<Option<Rope>>) {
+    fn angles(&mut self, ropes: &PerRotary<Option<Rope>>) {
         let Self { spans, angles, .. } = self;
         for (rope, angles) in [(&ropes.global, &mut angles.global), (&ropes.local, &mut angles.local)] {
             if let Some(rope) = rope {
@@ -290,7 +290,7 @@ impl Pass<'_, '_> {
         if let Some(scales) = &layer.key_norm {
             rms_norm_in_place(key, scales, norm_epsilon);
         }
-        self.model.turn(index, key, kv_heads, angles);
+        self.model.rotate(index, key, kv_heads, angles);
         let width = kv_heads * head_dim;
         let (mut keys, mut values) = (key.as_slice(), value.as_slice());
         for chunk in self.batch.iter_mut() {
@@ -309,7 +309,7 @@ impl Pass<'_, '_> {
         if let Some(scales) = &layer.query_norm {
             rms_norm_in_place(query, scales, norm_epsilon);
         }
-        self.model.turn(index, query, heads, angles);
+        self.model.rotate(index, query, heads, angles);
         context.resize(query.len(), 0.0);
         let (scale, softcap, window) = (self.model.config.score_scale(), block.score_softcap, block.window(index));
         let heads = Heads { heads, kv_heads, head_dim, scale, softcap, window };
@@ -326,15 +326,16 @@ impl Pass<'_, '_> {
         let model = self.model;
         let Scratch { hidden, normed, projected, gate, up, activations, .. } = &mut *self.scratch;
         let input = model.normed_before(&layer.feed_forward_norm, &layer.feed_forward_norm_bias, hidden, normed);
-        match (&layer.gate, model.config.block.feed_forward) {
-            (Some(gates), FeedForward::Gated(activation) | FeedForward::Plain(activation)) => {
+        let (FeedForward::Gated(activation) | FeedForward::Plain(activation)) = model.config.block.feed_forward;
+        match &layer.gate {
+            Some(gates) => {
                 products(input, activations, [(gates, gate), (&layer.up, up)]);
                 add_bias(gate, &layer.gate_bias);
                 add_bias(up, &layer.up_bias);
                 gated(activation, gate, up);
                 products(gate, activations, [(&layer.down, projected)]);
             }
-            (None, FeedForward::Gated(activation) | FeedForward::Plain(activation)) => {
+            None => {
                 products(input, activations, [(&layer.up, up)]);
                 add_bias(up, &layer.up_bias);
                 activate(activation, up);
@@ -396,11 +397,11 @@ impl Model {
         }
     }
 
-    /// Turns every head of every row by its position, as the layer does.
-    fn turn(&self, layer: usize, x: &mut [f32], heads: usize, angles: &Turns<Angles>) {
-        let turn = self.config.block.turn(layer);
-        if let Some((turn, rope)) = turn.and_then(|turn| Some((turn, self.ropes.of(turn).as_ref()?))) {
-            rope.rotate(x, heads, angles.of(turn));
+    /// Rotates every head of every row by its position, as the layer does.
+    fn rotate(&self, layer: usize, x: &mut [f32], heads: usize, angles: &PerRotary<Angles>) {
+        let scope = self.config.block.rotary_scope(layer);
+        if let Some((scope, rope)) = scope.and_then(|scope| Some((scope, self.ropes.of(scope).as_ref()?))) {
+            rope.rotate(x, heads, angles.of(scope));
         }
     }
 }

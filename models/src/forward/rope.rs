@@ -1,18 +1,18 @@
-//! Rotary position embedding: each pair of elements of a head is a point in a plane, turned by an angle
+//! Rotary position embedding: each pair of elements of a head is a point in a plane, rotated by an angle
 //! proportional to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
 
 use crate::family::rotary::{RopeLayout, Rotary};
 
-/// A turning, with its frequencies.
+/// A rotary embedding, with its frequencies.
 pub(crate) struct Rope {
-    /// Radians per position, half as many as elements are turned.
+    /// Radians per position, half as many as elements are rotated.
     frequencies: Vec<f32>,
     layout: RopeLayout,
     magnitude: f32,
     head_dim: usize,
 }
 
-/// Cosines and sines for a list of positions, `[positions, turned / 2]` each.
+/// Cosines and sines for a list of positions, `[positions, rotated / 2]` each.
 #[derive(Debug, Default)]
 pub(crate) struct Angles {
     cos: Vec<f32>,
@@ -39,11 +39,11 @@ impl Rope {
         }
     }
 
-    /// Turns every head of every row of `x`, `[rows, heads, head_dim]`; row i by the i-th of `angles`.
+    /// Rotates every head of every row of `x`, `[rows, heads, head_dim]`; row i by the i-th of `angles`.
     pub(crate) fn rotate(&self, x: &mut [f32], heads: usize, angles: &Angles) {
         let half = self.frequencies.len();
-        let turns = angles.cos.chunks_exact(half).zip(angles.sin.chunks_exact(half));
-        for (row, (cos, sin)) in x.chunks_exact_mut(heads * self.head_dim).zip(turns) {
+        let angles = angles.cos.chunks_exact(half).zip(angles.sin.chunks_exact(half));
+        for (row, (cos, sin)) in x.chunks_exact_mut(heads * self.head_dim).zip(angles) {
             for head in row.chunks_exact_mut(self.head_dim) {
                 let head = &mut head[..2 * half];
                 match self.layout {

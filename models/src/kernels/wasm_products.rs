@@ -127,7 +127,7 @@ impl Products for Simd128 {
 
     #[inline(always)]
     fn factors<const BYTE: usize>(bytes: v128) -> v128 {
-        i32x4_shr(i8x16_swizzle(bytes, spread([16, 16, 16, BYTE as u8])), 24)
+        i32x4_shr(i8x16_swizzle(bytes, const { spread([16, 16, 16, BYTE as u8]) }), 24)
     }
 
     #[inline(always)]
@@ -215,7 +215,7 @@ impl Products for Relaxed {
     #[inline(always)]
     fn factors<const BYTE: usize>(bytes: v128) -> v128 {
         // For both partial sums.
-        i16x8_shr(i8x16_swizzle(bytes, spread([16, BYTE as u8, 16, BYTE as u8])), 8)
+        i16x8_shr(i8x16_swizzle(bytes, const { spread([16, BYTE as u8, 16, BYTE as u8]) }), 8)
     }
 
     #[inline(always)]
@@ -301,7 +301,7 @@ impl Products for RelaxedDot {
     #[inline(always)]
     fn factors<const BYTE: usize>(bytes: v128) -> v128 {
         // Sums fit into 16 bits, and their upper halves are multiplied by zero.
-        i16x8_shr(i8x16_swizzle(bytes, spread([16, BYTE as u8, 16, 16])), 8)
+        i16x8_shr(i8x16_swizzle(bytes, const { spread([16, BYTE as u8, 16, 16]) }), 8)
     }
 
     #[inline(always)]
@@ -328,9 +328,16 @@ pub(super) fn dot_is_one_instruction() -> bool {
 }
 
 /// Indices that bring bytes of each output's four to where `bytes` says; 16 is zero.
-#[inline(always)]
-fn spread(bytes: [u8; 4]) -> v128 {
-    let of = |output: u8| bytes.map(|byte| if byte < 4 { 4 * output + byte } else { 0x80 });
-    let [a, b, c, d] = [0, 1, 2, 3].map(|output| u32::from_le_bytes(of(output)));
-    u32x4(a, b, c, d)
+///
+/// Only as a constant: computed where it is used it costs more than the product.
+const fn spread(bytes: [u8; 4]) -> v128 {
+    let mut indices = [0; 4];
+    let mut at = 0;
+    while at < 16 {
+        let byte = bytes[at % 4];
+        let index = if byte < 4 { 4 * (at / 4) as u32 + byte as u32 } else { 0x80 };
+        indices[at / 4] |= index << (8 * (at % 4));
+        at += 1;
+    }
+    u32x4(indices[0], indices[1], indices[2], indices[3])
 }

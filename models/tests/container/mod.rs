@@ -221,3 +221,14 @@ fn noise(bytes: u64, seed: &mut u64) -> Vec<u8> {
 fn small_numbers(count: u64, seed: &mut u64) -> Vec<u8> {
     (0..count).flat_map(|_| (random(seed) as f32 / 1e10 - 0.1).to_le_bytes()).collect()
 }
+
+/// A safetensors file with a `config.json` among its header's texts.
+pub fn with_settings(config: &[u8], file: &[u8]) -> Vec<u8> {
+    let (length, rest) = file.split_first_chunk().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*length) as usize);
+    let mut header: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(header).unwrap();
+    let config = str::from_utf8(config).unwrap();
+    header.insert("__metadata__".to_owned(), serde_json::json!({ "config.json": config }));
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes()[..], &header, data].concat()
+}

@@ -122,12 +122,12 @@ impl Golden {
                 self.number("query_pre_attn_scalar", 256.0) != f64::from(head_dim)
                     || self.config["layer_types"][0] == "full_attention"
             }
-            // Every fourth layer does not turn, and nothing can say otherwise.
+            // Every fourth layer is without positions, and nothing can say otherwise.
             "smollm3" => {
-                let turned: Option<Vec<usize>> = serde_json::from_value(self.config["no_rope_layers"].clone()).ok();
+                let rotated: Option<Vec<usize>> = serde_json::from_value(self.config["no_rope_layers"].clone()).ok();
                 let usual = |(layer, turns): (usize, usize)| turns == usize::from((layer + 1) % 4 != 0);
                 let period = self.config["no_rope_layer_interval"].as_u64().unwrap_or(4);
-                turned.map_or(period != 4, |turned| !turned.into_iter().enumerate().all(usual))
+                rotated.map_or(period != 4, |rotated| !rotated.into_iter().enumerate().all(usual))
             }
             _ => false,
         };

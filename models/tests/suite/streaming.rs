@@ -1,6 +1,6 @@
 //! However a file is cut into pieces, the same model comes out, or the same error.
 
-use outrider_models::{GgufLoader, LoadError, Model, Position, RopeScaling, SafetensorsLoader};
+use outrider_models::{LoadError, Model, ModelLoader, Position, RopeScaling, SafetensorsLoader};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -30,7 +30,7 @@ macro_rules! loaders {
         }
     )* };
 }
-loaders!(GgufLoader, SafetensorsLoader);
+loaders!(ModelLoader, SafetensorsLoader);
 
 /// Pushes `bytes` in pieces whose lengths `piece` gives.
 fn load(mut loader: impl Push, mut bytes: &[u8], mut piece: impl FnMut() -> usize) -> Result<Model, LoadError> {
@@ -69,7 +69,7 @@ fn every_split_gives_the_same_model() {
         let expected = gguf(&file);
         for total in [None, Some(file.len() as u64)] {
             cuts(&file, |piece| {
-                let model = load(GgufLoader::new(total), &file, piece).unwrap();
+                let model = load(ModelLoader::new(total), &file, piece).unwrap();
                 assert_eq!(model.config(), expected.config());
                 assert!(bits(&model) == bits(&expected), "logits differ");
             });
@@ -94,6 +94,26 @@ fn every_split_of_a_checkpoint_gives_the_same_model() {
                 assert!(bits(&model) == bits(&expected), "logits differ");
             });
         }
+    }
+}
+
+/// A checkpoint that has its settings within, as browsers load it.
+#[test]
+fn every_split_of_one_file_gives_the_same_model() {
+    let (config, weights) = TINY.safetensors("F32");
+    let expected = Model::from_safetensors(&config, &weights).unwrap();
+    let file = container::with_settings(&config, &weights);
+    for total in [None, Some(file.len() as u64)] {
+        cuts(&file, |piece| {
+            let model = load(ModelLoader::new(total), &file, piece).unwrap();
+            assert!(bits(&model) == bits(&expected), "logits differ");
+        });
+        let error = load(ModelLoader::new(None), &weights, || 1000).err().unwrap();
+        assert!(matches!(error, LoadError::NoSettings), "{error}");
+    }
+    for len in 0..20 {
+        let error = load(ModelLoader::new(None), &file[..len], || 3).err().unwrap();
+        assert!(matches!(error, LoadError::Truncated { .. } | LoadError::NotGguf { .. }), "{len} bytes: {error}");
     }
 }
 
@@ -131,7 +151,7 @@ fn what_is_skipped_may_be_cut_anywhere() {
     let file = with_everything();
     let expected = gguf(&file);
     cuts(&file, |piece| {
-        let model = load(GgufLoader::new(Some(file.len() as u64)), &file, piece).unwrap();
+        let model = load(ModelLoader::new(Some(file.len() as u64)), &file, piece).unwrap();
         assert_eq!(model.config(), expected.config());
         assert!(bits(&model) == bits(&expected), "logits differ");
     });
@@ -148,7 +168,7 @@ fn errors_do_not_depend_on_the_split() {
     for _ in 0..400 {
         let mut file = file.clone();
         file[random(&mut seed) as usize % 70_000] ^= 1 << (random(&mut seed) % 8);
-        let outcome = |piece: &mut dyn FnMut() -> usize| match load(GgufLoader::new(None), &file, piece) {
+        let outcome = |piece: &mut dyn FnMut() -> usize| match load(ModelLoader::new(None), &file, piece) {
             Ok(_) => String::new(),
             Err(error) => format!("{error:?}"),
         };
@@ -170,17 +190,17 @@ fn a_file_is_refused_before_its_weights_come() {
         file
     };
     for (from, to) in [("blk.1.ffn_up", "blk.1.ffn_UP"), ("blk.1.ffn_up", "blk.0.ffn_up"), ("llama", "qwen2")] {
-        let mut loader = GgufLoader::new(None);
+        let mut loader = ModelLoader::new(None);
         loader.push(&altered(from.as_bytes(), to.as_bytes())[..header]).unwrap_err();
         // And it stays refused.
         assert!(matches!(loader.push(&file), Err(LoadError::AfterFailure)));
         assert!(matches!(loader.finish(), Err(LoadError::AfterFailure)));
     }
     // A tensor that ends behind the end of the file, by one byte.
-    let mut loader = GgufLoader::new(Some(file.len() as u64 - 1));
+    let mut loader = ModelLoader::new(Some(file.len() as u64 - 1));
     let error = loader.push(&file[..header]).unwrap_err();
     assert!(matches!(error, LoadError::Truncated { needed: 128, remaining: 127, .. }), "{error}");
-    GgufLoader::new(Some(file.len() as u64)).push(&file[..header]).unwrap();
+    ModelLoader::new(Some(file.len() as u64)).push(&file[..header]).unwrap();
 }
 
 #[test]
@@ -195,9 +215,9 @@ fn claims_beyond_a_known_end_are_refused_at_once() {
         [b"GGUF\x03\0\0\0".as_slice(), &100u64.to_le_bytes(), &0u64.to_le_bytes()].concat(),
         [b"GGUF\x03\0\0\0".as_slice(), &0u64.to_le_bytes(), &200u64.to_le_bytes()].concat(),
     ] {
-        let error = GgufLoader::new(Some(2000)).push(&file).unwrap_err();
+        let error = ModelLoader::new(Some(2000)).push(&file).unwrap_err();
         assert!(matches!(error, LoadError::Truncated { .. }), "{error}");
-        GgufLoader::new(None).push(&file).unwrap();
+        ModelLoader::new(None).push(&file).unwrap();
     }
 }
 
@@ -206,7 +226,7 @@ fn tensors_must_not_overlap() {
     let mut file = TINY.gguf(container::F32);
     // Within the embedding table, which comes first.
     file.placed("rope_freqs.weight", &[4], 0, 32);
-    let error = load(GgufLoader::new(None), &file.finish(), || usize::MAX).err().unwrap();
+    let error = load(ModelLoader::new(None), &file.finish(), || usize::MAX).err().unwrap();
     assert!(matches!(&error, LoadError::Overlap { name, .. } if name == "rope_freqs.weight"), "{error}");
 }
 
@@ -215,7 +235,7 @@ fn nothing_but_filling_lies_between_tensors() {
     for bytes in [0, 31, 32, 96] {
         let mut file = TINY.gguf(container::F32);
         file.gap(bytes).tensor("rope_freqs.weight", &[4], 0, &[1.0f32; 4].map(f32::to_le_bytes).concat());
-        let loaded = load(GgufLoader::new(None), &file.finish(), || usize::MAX);
+        let loaded = load(ModelLoader::new(None), &file.finish(), || usize::MAX);
         match loaded.err() {
             None => assert!(bytes < 32, "{bytes} bytes were passed over"),
             Some(error) => assert!(matches!(error, LoadError::Gap { .. }) && bytes >= 32, "{bytes}: {error}"),
@@ -246,7 +266,7 @@ fn a_chat_template_is_kept_unless_it_is_too_long_to_be_one() {
         let mut file = TINY.gguf(container::F32);
         file.text("tokenizer.chat_template", &template).text("tokenizer.other", &template);
         cuts(&file.finish(), |piece| {
-            let model = load(GgufLoader::new(None), &file.finish(), piece).unwrap();
+            let model = load(ModelLoader::new(None), &file.finish(), piece).unwrap();
             assert_eq!(model.config().chat_template.as_deref(), kept.then_some(template.as_str()));
         });
     }

@@ -270,7 +270,7 @@ export interface Edge {
   close(): void;
 }
 
-/** Takes a GGUF file in pieces, straight to where its weights stay. */
+/** Takes a model file in pieces, straight to where its weights stay. */
 export interface EdgeLoader {
   push(chunk: Uint8Array): void;
   /**

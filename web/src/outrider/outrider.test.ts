@@ -73,7 +73,7 @@ test('addresses follow the server, and each can be given', async () => {
   await Outrider.load();
   expect(FakeWorker.last.sent[0]).toMatchObject({
     sources: {
-      draft: 'https://example.org/pair/draft.gguf',
+      draft: 'https://example.org/pair/draft',
       tokenizer: 'https://example.org/pair/tokenizer.json',
       heads: 'https://example.org/pair/heads.safetensors',
       chat: 'https://example.org/pair/chat.json',

@@ -17,8 +17,8 @@ export interface LoadOptions {
   /** Base address of the server; the page's own origin if not given. */
   server?: string | URL;
   /**
-   * The draft model, a GGUF file: its address, or a file that the user has picked; `pair/draft.gguf` below `server` if not
-   * given.
+   * The draft model, a GGUF file or safetensors that have their `config.json` within: its address, or a file that the
+   * user has picked; `pair/draft` below `server` if not given.
    */
   draft?: string | URL | Blob;
   /** Its `tokenizer.json`, likewise; `pair/tokenizer.json` below `server` if not given. */
@@ -378,7 +378,7 @@ function sourcesOf(options: LoadOptions): Sources {
   // A relative address is below the server, or beside the page if the page gave it.
   const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
     given instanceof Blob ? given : new URL(given ?? otherwise, given ? location.href : server).href;
-  const draft = source(options.draft, 'pair/draft.gguf');
+  const draft = source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
   const beside = (given: string | URL | undefined, name: string, file: string | Blob): string | null => {
     if (given) return new URL(given, location.href).href;

@@ -20,6 +20,7 @@ import { FieldsView } from './fields-view.js';
 import { formatBytes } from './format.js';
 import { showGuarantee } from './guarantee-view.js';
 import { LinkView } from './link-view.js';
+import { onOwnDraft, ownDraft } from './own-draft-view.js';
 import { PoliciesView } from './policies-view.js';
 import { defaultPolicies, guaranteeOf, optionsFrom } from './policies.js';
 import type { ChosenPolicies } from './policies.js';
@@ -49,7 +50,6 @@ const stopButton = element('stop', HTMLButtonElement);
 const cloudOnlyButton = element('cloud-only', HTMLButtonElement);
 const raceButton = element('race', HTMLButtonElement);
 const chat = element('chat', HTMLInputElement);
-const draftFile = element('draft-file', HTMLInputElement);
 const retryButton = element('retry', HTMLButtonElement);
 const alert = element('alert', HTMLElement);
 const status = element('status', HTMLElement);
@@ -126,8 +126,14 @@ function complain(sentence: string): void {
   alert.textContent = sentence;
 }
 
-/** @param draft a model of the user's in place of the server's */
-async function load(draft?: File): Promise<void> {
+/** What is being loaded; another choice gives it up. */
+let loading = new AbortController();
+
+async function load(): Promise<void> {
+  loading.abort();
+  loading = new AbortController();
+  const { signal } = loading;
+  const draft = ownDraft();
   complain('');
   retryButton.hidden = true;
   setState('loading');
@@ -135,6 +141,7 @@ async function load(draft?: File): Promise<void> {
     const { build, threads } = settings.engine;
     outrider = await Outrider.load({
       link: link.link,
+      signal,
       onProgress: showProgress,
       onConnection: showConnection,
       ...(suspended && { resume: suspended }),
@@ -156,6 +163,7 @@ async function load(draft?: File): Promise<void> {
     if (suspended) void start(suspended.request.mode, suspended);
     suspended = null;
   } catch (error) {
+    if (signal.aborted) return;
     showLoad('Not ready', null);
     complain(sentenceFor(error));
     retryButton.hidden = false;
@@ -446,11 +454,11 @@ element('compose', HTMLFormElement).addEventListener('submit', (event) => {
 cloudOnlyButton.addEventListener('click', () => void start('cloud-only'));
 raceButton.addEventListener('click', () => void race());
 stopButton.addEventListener('click', () => generation?.stop());
-retryButton.addEventListener('click', () => void load(draftFile.files?.[0]));
-draftFile.addEventListener('change', () => {
+retryButton.addEventListener('click', () => void load());
+onOwnDraft(() => {
   outrider?.close();
   outrider = null;
-  void load(draftFile.files?.[0]);
+  void load();
 });
 prompt.addEventListener('input', remember);
 chat.addEventListener('change', () => conversation.forget());

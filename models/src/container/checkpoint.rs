@@ -1,0 +1,172 @@
+//! The files of a Hugging Face checkpoint: where they are, and how they become one.
+//!
+//! A checkpoint is a folder: settings in `config.json` and beside it, weights in `model.safetensors` or in several files
+//! that an index names. Who downloads a model as one stream of bytes gets it [in one file](checkpoint_in_one_file):
+//! safetensors whose metadata has the settings' texts under the names of their files.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs::{self, File},
+    io::{self, BufReader, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use safetensors::tensor::Metadata;
+
+use super::{
+    safetensors::{SafetensorsHeader, Shards},
+    stream::{Header, read_header},
+};
+use crate::error::LoadError;
+
+/// The files that say how a model computes, what ends its texts, and what begins its prompts.
+const TEXTS: [&str; 3] = ["config.json", "generation_config.json", "tokenizer_config.json"];
+/// What says in which files the weights are.
+const INDEX: &str = "model.safetensors.index.json";
+/// What a safetensors header's length is a multiple of.
+const ALIGNMENT: usize = 8;
+
+/// A checkpoint whose weights are there.
+pub(super) struct Checkpoint {
+    folder: PathBuf,
+    weights: Vec<PathBuf>,
+}
+
+impl Checkpoint {
+    /// The one in the folder `path`, or whose only file of weights that is.
+    pub(super) fn at(path: &Path) -> Result<Self, LoadError> {
+        let is_safetensors = path.extension().is_some_and(|extension| extension == "safetensors");
+        if !is_safetensors && !path.is_dir() {
+            return Err(LoadError::UnknownFormat { path: path.display().to_string() });
+        }
+        let (folder, whole) = match path.is_dir() {
+            true => (path, path.join("model.safetensors")),
+            false => (path.parent().unwrap_or(Path::new("")), path.to_owned()),
+        };
+        let index = folder.join(INDEX);
+        let weights = if whole.exists() {
+            vec![whole]
+        } else if path.is_dir() && index.exists() {
+            shard_names(&fs::read(index)?)?.into_iter().map(|name| shard(folder, name)).collect::<Result<_, _>>()?
+        } else {
+            return Err(incomplete(folder));
+        };
+        Ok(Self { folder: folder.to_owned(), weights })
+    }
+
+    /// The bytes of a file beside the weights, if it is there.
+    pub(super) fn beside(&self, name: &str) -> Result<Option<Vec<u8>>, LoadError> {
+        match fs::read(self.folder.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What the files of weights say before their tensors, and those files; none if there is no `config.json`, without
+    /// which that says nothing.
+    pub(super) fn open(&self) -> Result<Option<(Shards, Vec<(File, u64)>)>, LoadError> {
+        let Some(config_json) = self.beside("config.json")? else { return Ok(None) };
+        let (mut shards, mut files) = (Shards::new(&config_json)?, Vec::new());
+        for path in &self.weights {
+            let mut file = File::open(path)?;
+            let bytes = file.metadata()?.len();
+            shards.add(&mut BufReader::new(&mut file), bytes)?;
+            file.rewind()?;
+            files.push((file, bytes));
+        }
+        Ok(Some((shards, files)))
+    }
+
+    /// The only file of weights.
+    pub(super) fn only_file(&self) -> Result<File, LoadError> {
+        match &self.weights[..] {
+            [path] => Ok(File::open(path)?),
+            _ => Err(self.without_settings()),
+        }
+    }
+
+    /// Says that there is no `config.json`.
+    pub(super) fn without_settings(&self) -> LoadError {
+        incomplete(&self.folder)
+    }
+}
+
+/// The bytes of a file that has all of a checkpoint which [`Model::open`](crate::Model::open) opens, as a
+/// [`ModelLoader`](crate::ModelLoader) takes them.
+///
+/// # Errors
+/// As for [`Model::open`](crate::Model::open), as far as names and headers go.
+pub fn checkpoint_in_one_file(path: &Path) -> Result<Vec<u8>, LoadError> {
+    let checkpoint = Checkpoint::at(path)?;
+    let mut texts = HashMap::new();
+    for name in TEXTS {
+        if let Some(bytes) = checkpoint.beside(name)? {
+            let wrong = |_| LoadError::NotUtf8 { what: name.to_owned(), offset: 0 };
+            texts.insert(name.to_owned(), String::from_utf8(bytes).map_err(wrong)?);
+        }
+    }
+    if !texts.contains_key("config.json") {
+        let mut bytes = Vec::new();
+        checkpoint.only_file()?.read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    let (mut tensors, mut data) = (Vec::new(), Vec::new());
+    for path in &checkpoint.weights {
+        let mut file = File::open(path)?;
+        let mut header = SafetensorsHeader::with_settings_within(Some(file.metadata()?.len()));
+        read_header(&mut header, &mut BufReader::new(&mut file))?;
+        let metadata = header.metadata()?;
+        // In the order of their data, as the container wants them.
+        for name in metadata.offset_keys() {
+            let Some(info) = metadata.info(&name) else { continue };
+            let mut info = info.clone();
+            info.data_offsets.0 += data.len();
+            info.data_offsets.1 += data.len();
+            tensors.push((name, info));
+        }
+        file.seek(SeekFrom::Start(header.position()))?;
+        file.read_to_end(&mut data)?;
+    }
+    let mut json = serde_json::to_vec(&Metadata::new(Some(texts), tensors)?)?;
+    json.resize(json.len().next_multiple_of(ALIGNMENT), b' ');
+    Ok([&(json.len() as u64).to_le_bytes()[..], &json, &data].concat())
+}
+
+/// The names of the files that an index names.
+fn shard_names(index: &[u8]) -> Result<BTreeSet<String>, LoadError> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: HashMap<String, String>,
+    }
+    let Index { weight_map } = serde_json::from_slice(index)?;
+    Ok(weight_map.into_values().collect())
+}
+
+/// An index that is not trusted names files of its folder only.
+fn shard(folder: &Path, name: String) -> Result<PathBuf, LoadError> {
+    let path = folder.join(&name);
+    let is_plain = Path::new(&name).file_name().is_some_and(|plain| plain == &*name);
+    if is_plain && path.is_file() { Ok(path) } else { Err(LoadError::MissingShard { name }) }
+}
+
+/// Says what a folder has in place of a checkpoint.
+fn incomplete(folder: &Path) -> LoadError {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    let ending = |ending: &str| names.iter().find(|name| name.ends_with(ending));
+    let is_shard = |name: &&String| name.ends_with(".safetensors") && name.contains("-of-");
+    let found = if let Some(shard) = names.iter().find(is_shard) {
+        format!("it has {shard}, but no {INDEX}, which says what is in which file")
+    } else if let Some(gguf) = ending(".gguf") {
+        format!("it has {gguf}, which can be named itself")
+    } else if let Some(weights) = ending(".bin").or(ending(".pth")).or(ending(".pt")) {
+        format!("it has {weights}, a pickled file, which is not read; convert it to safetensors")
+    } else if names.iter().any(|name| name == "model.safetensors") {
+        "there is no config.json beside model.safetensors".to_owned()
+    } else {
+        "it has neither of them".to_owned()
+    };
+    LoadError::IncompleteFolder { path: folder.display().to_string(), found }
+}

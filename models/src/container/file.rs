@@ -1,0 +1,95 @@
+//! A file of which only its bytes say what it is: GGUF, or a checkpoint in one file.
+
+use super::{
+    gguf::GgufHeader,
+    plan::Planned,
+    safetensors::SafetensorsHeader,
+    stream::{Header, Progress},
+};
+use crate::{error::LoadError, family::config::ModelConfig};
+
+/// Bytes that tell the two apart: the length of a safetensors header as a u64, and the brace that it begins with. The
+/// four letters that GGUF begins with would be a header of more than a gigabyte.
+const TELLING_BYTES: usize = 9;
+
+/// What a file says before its tensors.
+pub(crate) enum FileHeader {
+    /// Its first bytes.
+    Unknown {
+        beginning: Vec<u8>,
+        total_bytes: Option<u64>,
+    },
+    Gguf(GgufHeader),
+    Safetensors(SafetensorsHeader),
+}
+
+impl FileHeader {
+    /// `total_bytes` is the file's length, if it is known.
+    pub(crate) fn new(total_bytes: Option<u64>) -> Self {
+        Self::Unknown { beginning: Vec::new(), total_bytes }
+    }
+
+    /// What a file that begins so is read as: what is neither fails as GGUF.
+    fn told_by(beginning: &[u8], total_bytes: Option<u64>) -> Self {
+        match beginning.get(TELLING_BYTES - 1) {
+            Some(b'{') if !beginning.starts_with(b"GGUF") => {
+                Self::Safetensors(SafetensorsHeader::with_settings_within(total_bytes))
+            }
+            _ => Self::Gguf(GgufHeader::new(total_bytes)),
+        }
+    }
+}
+
+impl Header for FileHeader {
+    fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError> {
+        match self {
+            Self::Gguf(header) => header.push(input),
+            Self::Safetensors(header) => header.push(input),
+            Self::Unknown { beginning, total_bytes } => {
+                let (more, rest) = input.split_at((TELLING_BYTES - beginning.len()).min(input.len()));
+                beginning.extend_from_slice(more);
+                *input = rest;
+                if beginning.len() < TELLING_BYTES {
+                    return Ok(Progress::Incomplete);
+                }
+                let (mut known, beginning) = (Self::told_by(beginning, *total_bytes), std::mem::take(beginning));
+                let progress = known.push(&mut &beginning[..])?;
+                *self = known;
+                match progress {
+                    Progress::Complete => Ok(progress),
+                    Progress::Incomplete => self.push(input),
+                }
+            }
+        }
+    }
+
+    fn position(&self) -> u64 {
+        match self {
+            Self::Unknown { beginning, .. } => beginning.len() as u64,
+            Self::Gguf(header) => header.position(),
+            Self::Safetensors(header) => header.position(),
+        }
+    }
+
+    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+        match self {
+            Self::Unknown { .. } => Err(self.truncated()),
+            Self::Gguf(header) => header.plan(),
+            Self::Safetensors(header) => header.plan(),
+        }
+    }
+
+    fn truncated(&self) -> LoadError {
+        match self {
+            Self::Unknown { beginning, total_bytes } => {
+                let mut header = Self::told_by(beginning, *total_bytes);
+                match header.push(&mut &beginning[..]) {
+                    Ok(_) => header.truncated(),
+                    Err(error) => error,
+                }
+            }
+            Self::Gguf(header) => header.truncated(),
+            Self::Safetensors(header) => header.truncated(),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+// A draft of random weights as the hub has models: settings, an index, and weights in two safetensors files.
+
+import { mkdir, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+
+const config = {
+  model_type: 'llama',
+  hidden_act: 'silu',
+  vocab_size: 4096,
+  hidden_size: 32,
+  intermediate_size: 48,
+  num_hidden_layers: 1,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  max_position_embeddings: 512,
+  rms_norm_eps: 1e-5,
+  tie_word_embeddings: true,
+};
+
+const { hidden_size: width, intermediate_size: inner } = config;
+const layer = (name: string): string => `model.layers.0.${name}.weight`;
+/** Names and shapes, by file. */
+const files: Record<string, Record<string, number[]>> = {
+  'model-00001-of-00002.safetensors': {
+    'model.embed_tokens.weight': [config.vocab_size, width],
+    [layer('input_layernorm')]: [width],
+    [layer('self_attn.q_proj')]: [width, width],
+    [layer('self_attn.k_proj')]: [width / 2, width],
+  },
+  'model-00002-of-00002.safetensors': {
+    [layer('self_attn.v_proj')]: [width / 2, width],
+    [layer('self_attn.o_proj')]: [width, width],
+    [layer('post_attention_layernorm')]: [width],
+    [layer('mlp.gate_proj')]: [inner, width],
+    [layer('mlp.up_proj')]: [inner, width],
+    [layer('mlp.down_proj')]: [width, inner],
+    'model.norm.weight': [width],
+  },
+};
+
+/** Writes it into a folder. */
+export async function writeCheckpoint(folder: string): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  const map = Object.entries(files).flatMap(([file, tensors]) =>
+    Object.keys(tensors).map((name) => [name, file] as const),
+  );
+  await writeFile(path.join(folder, 'config.json'), JSON.stringify(config));
+  await writeFile(
+    path.join(folder, 'model.safetensors.index.json'),
+    JSON.stringify({ weight_map: Object.fromEntries(map) }),
+  );
+  for (const [file, tensors] of Object.entries(files)) {
+    await writeFile(path.join(folder, file), safetensors(tensors));
+  }
+}
+
+/** BF16 numbers between 2⁻⁷ and 2⁻⁵ of either sign; any will do. */
+function safetensors(tensors: Record<string, number[]>): Buffer {
+  const header: Record<string, unknown> = {};
+  let end = 0;
+  for (const [name, shape] of Object.entries(tensors)) {
+    const begin = end;
+    end += 2 * shape.reduce((product, size) => product * size, 1);
+    header[name] = { dtype: 'BF16', shape, data_offsets: [begin, end] };
+  }
+  const data = Buffer.alloc(end);
+  let seed = 1;
+  for (let at = 0; at < end; at += 2) {
+    seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0;
+    data.writeUInt16LE(((seed >>> 31) << 15) | 0x3c00 | ((seed >>> 16) & 0xff), at);
+  }
+  const json = Buffer.from(JSON.stringify(header));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(json.length));
+  return Buffer.concat([length, json, data]);
+}

@@ -1,0 +1,24 @@
+// A draft model of the user's in place of the server's: a file, or an address.
+
+import { element } from './elements.js';
+
+const file = element('draft-file', HTMLInputElement);
+const address = element('draft-address', HTMLInputElement);
+
+/** The model that was chosen last; nothing if it is the server's. */
+export function ownDraft(): File | URL | undefined {
+  return file.files?.[0] ?? (URL.canParse(address.value) ? new URL(address.value) : undefined);
+}
+
+/** Calls back when another model is chosen: one of the two fields holds it, the other is emptied. */
+export function onOwnDraft(changed: () => void): void {
+  file.addEventListener('change', () => {
+    address.value = '';
+    changed();
+  });
+  address.addEventListener('change', () => {
+    if (!address.reportValidity()) return;
+    file.value = '';
+    changed();
+  });
+}
