@@ -1,5 +1,5 @@
-//! candle's `quantized_llama` and `quantized_gemma3` as an engine. They give the last row's logits only, whatever is asked
-//! for. Its `quantized_qwen2` can neither be copied nor cut back: there are no passes of it.
+//! candle's `quantized_llama` and `quantized_gemma3` as an engine. They give the last row's logits only, whatever is
+//! asked for. Its `quantized_qwen2` can neither be copied nor cut back: there are no passes of it.
 
 use std::io::{Read, Seek};
 

@@ -1,8 +1,9 @@
 //! The files of a Hugging Face checkpoint: where they are, and how they become one.
 //!
-//! A checkpoint is a folder: settings in `config.json` and beside it, weights in `model.safetensors` or in several files
-//! that an index names. Who downloads a model as one stream of bytes gets it [in one file](checkpoint_in_one_file):
-//! safetensors whose metadata has the settings' texts under the names of their files.
+//! A checkpoint is a folder: settings in `config.json` and beside it, weights in `model.safetensors` or in several
+//! files that an index names. Who downloads a model as one stream of bytes gets it
+//! [in one file](checkpoint_in_one_file): safetensors whose metadata has the settings' texts under the names of their
+//! files.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,7 +15,7 @@ use std::{
 use safetensors::tensor::Metadata;
 
 use super::{
-    safetensors::{SafetensorsHeader, Shards},
+    safetensors::SafetensorsHeader,
     stream::{Header, read_header},
 };
 use crate::error::LoadError;
@@ -63,19 +64,14 @@ impl Checkpoint {
         }
     }
 
-    /// What the files of weights say before their tensors, and those files; none if there is no `config.json`, without
-    /// which that says nothing.
-    pub(super) fn open(&self) -> Result<Option<(Shards, Vec<(File, u64)>)>, LoadError> {
-        let Some(config_json) = self.beside("config.json")? else { return Ok(None) };
-        let (mut shards, mut files) = (Shards::new(&config_json)?, Vec::new());
-        for path in &self.weights {
-            let mut file = File::open(path)?;
+    /// The files of weights, and how many bytes each has.
+    pub(super) fn files(&self) -> Result<Vec<(File, u64)>, LoadError> {
+        let open = |path: &PathBuf| {
+            let file = File::open(path)?;
             let bytes = file.metadata()?.len();
-            shards.add(&mut BufReader::new(&mut file), bytes)?;
-            file.rewind()?;
-            files.push((file, bytes));
-        }
-        Ok(Some((shards, files)))
+            Ok((file, bytes))
+        };
+        self.weights.iter().map(open).collect()
     }
 
     /// The only file of weights.
@@ -112,9 +108,8 @@ pub fn checkpoint_in_one_file(path: &Path) -> Result<Vec<u8>, LoadError> {
         return Ok(bytes);
     }
     let (mut tensors, mut data) = (Vec::new(), Vec::new());
-    for path in &checkpoint.weights {
-        let mut file = File::open(path)?;
-        let mut header = SafetensorsHeader::with_settings_within(Some(file.metadata()?.len()));
+    for (mut file, bytes) in checkpoint.files()? {
+        let mut header = SafetensorsHeader::with_settings_within(Some(bytes));
         read_header(&mut header, &mut BufReader::new(&mut file))?;
         let metadata = header.metadata()?;
         // In the order of their data, as the container wants them.

@@ -12,6 +12,7 @@ use std::{
 use super::{
     checkpoint::Checkpoint,
     gguf_parts::{GgufParts, gguf_part_names},
+    safetensors::Shards,
 };
 use super::{
     gguf::GgufHeader,
@@ -55,7 +56,7 @@ pub(crate) fn open<B: MatrixBuilder>(path: &Path) -> Result<Loaded<B>, LoadError
 /// Loads a checkpoint from its files, one after the other.
 #[cfg(not(target_arch = "wasm32"))]
 fn read_checkpoint<B: MatrixBuilder>(checkpoint: &Checkpoint) -> Result<Loaded<B>, LoadError> {
-    let Some((shards, files)) = checkpoint.open()? else {
+    let Some(config_json) = checkpoint.beside("config.json")? else {
         let mut file = checkpoint.only_file()?;
         let total_bytes = Some(file.metadata()?.len());
         let loaded = read::<B>(SafetensorsHeader::with_settings_within(total_bytes), &mut file, total_bytes);
@@ -64,6 +65,11 @@ fn read_checkpoint<B: MatrixBuilder>(checkpoint: &Checkpoint) -> Result<Loaded<B
             error => error,
         });
     };
+    let (mut shards, mut files) = (Shards::new(&config_json)?, checkpoint.files()?);
+    for (file, bytes) in &mut files {
+        shards.add(&mut BufReader::new(&mut *file), *bytes)?;
+        file.rewind()?;
+    }
     let total_bytes = Some(shards.total_bytes());
     let mut stream: Stream<_, B> = Stream::new(shards, total_bytes);
     for (file, bytes) in files {
