@@ -141,8 +141,8 @@ fn around(keys: &Keys, config: &mut ModelConfig, caps: [Option<f32>; 2]) -> Resu
     Ok(())
 }
 
-/// Gemma 3's rotary embeddings: of layers that see all, and of those with a window. New files give both by the name of the
-/// layer's type, old ones one scaling and two bases.
+/// Gemma 3's rotary embeddings: of layers that see all, and of those with a window. New files give both by the name of
+/// the layer's type, old ones one scaling and two bases.
 fn rotaries(keys: &Keys, config: &ModelConfig) -> Result<[Rotary; 2], LoadError> {
     const BASES: [f32; 2] = [1_000_000.0, 10_000.0];
     #[derive(serde::Deserialize)]

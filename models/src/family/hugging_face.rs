@@ -56,8 +56,8 @@ impl ModelConfig {
         Ok((family, config))
     }
 
-    /// Takes the rotary embedding, as `rope_parameters` says it for all layers. `part` of each head is rotated where it is
-    /// not said; without one, all of it always is.
+    /// Takes the rotary embedding, as `rope_parameters` says it for all layers. `part` of each head is rotated where it
+    /// is not said; without one, all of it always is.
     pub(super) fn take_rotary(&mut self, keys: &Keys, theta: f32, part: Option<f32>) -> Result<(), LoadError> {
         let described = self.rotary(&keys.rope_parameters()?, theta, part)?;
         self.context_length = described.context_length;
