@@ -1,7 +1,9 @@
 //! Where a model's chat template comes from.
 //!
 //! It is looked for, in this order, in `--chat-template`, in `chat_template.jinja` and `tokenizer_config.json` beside a
-//! model in a folder, and in the metadata of a GGUF file. Where there is none, a plain form has to do.
+//! model in a folder, and in the metadata of a GGUF file. Where there is none, a plain form has to do. A model in a
+//! folder may have another one for conversations with tools: `additional_chat_templates/tool_use.jinja` beside the
+//! former file, or `tool_use` in the latter.
 
 use std::{
     fs, io,
@@ -61,6 +63,19 @@ struct Named {
     template: String,
 }
 
+impl Templates {
+    /// The one for all conversations, and that for those with tools.
+    fn default_and_tool_use(self) -> (Option<String>, Option<String>) {
+        match self {
+            Self::One(template) => (Some(template), None),
+            Self::Named(all) => {
+                let named = |name| all.iter().find(|named| named.name == name).map(|named| named.template.clone());
+                (named("default"), named("tool_use"))
+            }
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Special {
@@ -92,28 +107,28 @@ pub fn find(
         Some(folder) => tokenizer_config(&folder.join("tokenizer_config.json"))?,
         None => TokenizerConfig::default(),
     };
-    let file = path.map(Path::to_owned).or_else(|| {
-        let file = folder.as_ref()?.join("chat_template.jinja");
-        file.is_file().then_some(file)
-    });
-    let (place, template) = match (file, beside.chat_template, &config.chat_template) {
-        (Some(file), ..) => {
-            let path = file.display().to_string();
-            let read = fs::read_to_string(&file);
-            (path.clone(), Some(read.map_err(|error| TemplateError::Read { path, error })?))
+    let in_folder = |name: &str| folder.as_ref().map(|folder| folder.join(name)).filter(|file| file.is_file());
+    let (place, template, tool_use) = match (path, in_folder("chat_template.jinja"), beside.chat_template) {
+        (Some(file), ..) => (file.display().to_string(), Some(read(file)?), None),
+        (None, Some(file), _) => {
+            let tool_use = in_folder("additional_chat_templates/tool_use.jinja");
+            (file.display().to_string(), Some(read(&file)?), tool_use.as_deref().map(read).transpose()?)
         }
-        (None, Some(Templates::One(source)), _) => ("tokenizer_config.json".to_owned(), Some(source)),
-        (None, Some(Templates::Named(all)), _) => {
-            let default = all.into_iter().find(|named| named.name == "default");
-            ("tokenizer_config.json".to_owned(), default.map(|named| named.template))
+        (None, None, Some(templates)) => {
+            let (template, tool_use) = templates.default_and_tool_use();
+            ("tokenizer_config.json".to_owned(), template, tool_use)
         }
-        (None, None, own) => ("the model".to_owned(), own.clone()),
+        (None, None, None) => ("the model".to_owned(), config.chat_template.clone(), None),
     };
     let token = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
     let bos_token = beside.bos_token.map_or_else(|| token(config.bos_token_id), Special::text);
     let eos_token = beside.eos_token.map_or_else(|| token(config.eos_token_ids.first().copied()), Special::text);
-    let compiled = ChatTemplate::new(ChatSource { template, bos_token, eos_token });
+    let compiled = ChatTemplate::new(ChatSource { template, tool_use, bos_token, eos_token });
     compiled.map_err(|error| TemplateError::Syntax { place, error })
+}
+
+fn read(file: &Path) -> Result<String, TemplateError> {
+    fs::read_to_string(file).map_err(|error| TemplateError::Read { path: file.display().to_string(), error })
 }
 
 /// Where a model's other files are.
@@ -135,6 +150,8 @@ fn tokenizer_config(path: &Path) -> Result<TokenizerConfig, TemplateError> {
 
 #[cfg(test)]
 mod tests {
+    use outrider_models::Conversation;
+
     use super::*;
     use crate::pair::PairPaths;
 
@@ -146,16 +163,28 @@ mod tests {
         let (config, tokenizer) = (built_in.target().unwrap().config().clone(), built_in.tokenizer().unwrap());
         let rendered = |path: Option<&Path>, config: &ModelConfig| {
             let template = find(path, Some(&folder), config, &tokenizer)?;
-            Ok::<_, TemplateError>(template.render(&[], 0).unwrap())
+            Ok::<_, TemplateError>(template.render(&Conversation::default(), 0).unwrap())
+        };
+        let with_tools = || {
+            let tools = vec![serde_json::Map::new()];
+            let template = find(None, Some(&folder), &config, &tokenizer).unwrap();
+            template.render(&Conversation { tools, ..Conversation::default() }, 0)
         };
         assert_eq!(rendered(None, &config).unwrap(), "Assistant:");
         let own = ModelConfig { chat_template: Some("gguf".to_owned()), ..config.clone() };
         assert_eq!(rendered(None, &own).unwrap(), "gguf");
-        let json = r#"{"bos_token": {"content": "<s>"}, "chat_template": [{"name": "default", "template": "{{ bos_token }}json"}]}"#;
+        let json = r#"{"bos_token": {"content": "<s>"}, "chat_template": [
+            {"name": "tool_use", "template": "{{ tools }}"}, {"name": "default", "template": "{{ bos_token }}json"}
+        ]}"#;
         fs::write(folder.join("tokenizer_config.json"), json).unwrap();
         assert_eq!(rendered(None, &own).unwrap(), "<s>json");
+        assert_eq!(with_tools().unwrap(), "[{}]");
         fs::write(folder.join("chat_template.jinja"), "file").unwrap();
         assert_eq!(rendered(None, &own).unwrap(), "file");
+        assert!(matches!(with_tools(), Err(ChatError::Tools)));
+        fs::create_dir_all(folder.join("additional_chat_templates")).unwrap();
+        fs::write(folder.join("additional_chat_templates/tool_use.jinja"), "with {{ tools }}").unwrap();
+        assert_eq!((rendered(None, &own).unwrap(), with_tools().unwrap()), ("file".to_owned(), "with [{}]".to_owned()));
         fs::write(folder.join("given"), "given").unwrap();
         assert_eq!(rendered(Some(&folder.join("given")), &own).unwrap(), "given");
         fs::write(folder.join("given"), "{% if %}").unwrap();

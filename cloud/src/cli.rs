@@ -53,7 +53,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Serve>),
-    Generate(generate::Generate),
+    Generate(Box<generate::Generate>),
     Check(check::Check),
     Rules(rules::Rules),
     Theory(theory::Theory),

@@ -27,12 +27,13 @@ pub const PREFIX: &str = "hf:";
 const CHUNK_BYTES: usize = 8 << 20;
 
 /// What is said beside the weights of a checkpoint. All but the first may be absent.
-const BESIDE: [&str; 7] = [
+const BESIDE: [&str; 8] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "chat_template.jinja",
+    "additional_chat_templates/tool_use.jinja",
     "special_tokens_map.json",
     "model.safetensors.index.json",
 ];

@@ -8,7 +8,9 @@
 //! | module | what it does |
 //! |---|---|
 //! | `request` | reads a request and refuses what it cannot do |
-//! | `generation` | one generation, token by token |
+//! | `conversation` | reads messages and tools |
+//! | `fields` | parameters by their names |
+//! | `generation` | one generation, token by token: text and calls of tools |
 //! | `text` | text of tokens, up to a stop sequence |
 //! | `answer` | the objects and chunks that are answered |
 //! | `served` | the target, as the API needs to know it |
@@ -29,19 +31,22 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use outrider_codec::frame::Request;
-use outrider_models::EncodeError;
+use outrider_models::{CallReader, ChatError, EncodeError, Piece};
 use serde_json::{Value, json};
 use tokio::task;
 
 use self::{
     answer::{Answer, Shape},
+    error::sentence,
     generation::Writing,
     request::{Chat, Common, Completion, Prompt},
 };
 use crate::app::{Caller, Shared};
 
 mod answer;
+mod conversation;
 mod error;
+mod fields;
 mod generation;
 mod request;
 mod served;
@@ -91,7 +96,7 @@ async fn completions(
         Prompt::Tokens(tokens) => tokens,
         Prompt::Text(text) => encode(&shared, text).await?,
     };
-    answer(&shared, caller, Shape::Completion, tokens, common).await
+    answer(&shared, caller, Shape::Completion, tokens, common, None).await
 }
 
 async fn chat_completions(
@@ -99,13 +104,18 @@ async fn chat_completions(
     Extension(caller): Extension<Caller>,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    let Chat { messages, common } = Chat::parse(&body?)?;
-    check_model(&shared.state.served, common.model.as_deref())?;
+    let Chat { conversation, common } = Chat::parse(&body?)?;
+    let served = &shared.state.served;
+    check_model(served, common.model.as_deref())?;
+    let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
     let tokens = apart(&shared, move |served| {
-        served.template.encode(&served.tokenizer, served.bos_token_id, &messages, now() as i64)
+        served.template.encode(&served.tokenizer, served.bos_token_id, &conversation, now() as i64)
     });
-    let tokens = tokens.await?.map_err(|error| ApiError::invalid(sentence(&error)).param("messages"))?;
-    answer(&shared, caller, Shape::Chat, tokens, common).await
+    let tokens = tokens.await?.map_err(|error| {
+        let param = if matches!(error, ChatError::Tools) { "tools" } else { "messages" };
+        ApiError::invalid(sentence(&error)).param(param)
+    })?;
+    answer(&shared, caller, Shape::Chat, tokens, common, calls).await
 }
 
 fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
@@ -142,14 +152,6 @@ async fn apart<T: Send + 'static>(
     task::spawn_blocking(move || encode(&served)).await.map_err(|_| ApiError::internal("The tokenizer failed."))
 }
 
-/// An error as a sentence.
-fn sentence(error: &impl ToString) -> String {
-    let text = error.to_string();
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    first + letters.as_str()
-}
-
 /// Seconds since 1970.
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
@@ -162,6 +164,7 @@ async fn answer(
     shape: Shape,
     tokens: Vec<u32>,
     common: Common,
+    calls: Option<CallReader>,
 ) -> Result<Response, ApiError> {
     let state = &shared.state;
     let context = state.target.context_length as usize;
@@ -187,19 +190,19 @@ async fn answer(
     let created = now();
     let id = random()?;
     let answer = Answer { shape, id, created, model: state.served.name.clone(), prompt_tokens };
-    let mut writing = Writing::begin(shared, caller, request, common.stop).await?;
+    let mut writing = Writing::begin(shared, caller, request, common.stop, calls).await?;
     Ok(if common.stream {
         Sse::new(events(answer, writing, common.include_usage)).keep_alive(KeepAlive::default()).into_response()
     } else {
-        let mut text = String::new();
+        let mut pieces = Vec::new();
         let finish = loop {
-            let (piece, finish) = writing.next().await?;
-            text.push_str(&piece);
+            let (more, finish) = writing.next().await?;
+            pieces.extend(more);
             if let Some(finish) = finish {
                 break finish;
             }
         };
-        Json(answer.whole(&text, finish, writing.tokens())).into_response()
+        Json(answer.whole(pieces, finish, writing.tokens())).into_response()
     })
 }
 
@@ -211,19 +214,27 @@ fn events(
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let event = |value: &Value| Event::default().data(value.to_string());
     let waiting: VecDeque<Event> = answer.opening(include_usage).iter().map(event).collect();
-    stream::unfold((answer, Some(writing), waiting), move |(answer, mut writing, mut waiting)| async move {
+    let state = (answer, Some(writing), waiting, 0);
+    stream::unfold(state, move |(answer, mut writing, mut waiting, mut calls)| async move {
         loop {
             if let Some(event) = waiting.pop_front() {
-                return Some((Ok(event), (answer, writing, waiting)));
+                return Some((Ok(event), (answer, writing, waiting, calls)));
             }
             let written = writing.as_mut()?;
             match written.next().await {
-                Ok((text, finish)) => {
-                    if !text.is_empty() {
-                        waiting.push_back(event(&answer.chunk(&text, None, include_usage)));
+                Ok((pieces, finish)) => {
+                    for piece in pieces {
+                        let chunk = match piece {
+                            Piece::Text(text) => answer.text_chunk(&text, include_usage),
+                            Piece::Call(call) => {
+                                calls += 1;
+                                answer.call_chunk(calls - 1, &call, include_usage)
+                            }
+                        };
+                        waiting.push_back(event(&chunk));
                     }
                     if let Some(finish) = finish {
-                        waiting.push_back(event(&answer.chunk("", Some(finish), include_usage)));
+                        waiting.push_back(event(&answer.last_chunk(finish, include_usage)));
                         if include_usage {
                             waiting.push_back(event(&answer.usage_chunk(written.tokens())));
                         }

@@ -424,6 +424,11 @@ fn settings_that_cannot_be_get_a_sentence() {
     let template = scratch("template.jinja", b"{% for %}");
     let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--chat-template", template.to_str().unwrap()]);
     assert!(line.contains("template.jinja"), "{line}");
+    for (json, part) in [("[1]", "tools.json"), ("[{\"type\": \"function\"}]", "no place for tools")] {
+        let tools = scratch("tools.json", json.as_bytes());
+        let line = complaint(&["generate", "--local", "--chat", "--tools", tools.to_str().unwrap(), PROMPT]);
+        assert!(line.contains(part), "{line}");
+    }
     for command in [&["serve"][..], &["generate", "--local", PROMPT]] {
         let output =
             Command::new(env!("CARGO_BIN_EXE_outrider")).args(command).env("OUTRIDER_ISA", "sse9").output().unwrap();

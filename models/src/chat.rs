@@ -12,35 +12,39 @@
 //! Assistant:
 //! ```
 //!
-//! What people say stays text: a special token spelled out in a message does not become that token.
+//! What people say stays text: a special token spelled out in a message, a tool or its result does not become that token.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `conversation` | messages and tools, as a template sees them |
+//! | `python` | what templates have of Python |
+//! | `calls` | reads calls of tools in what a model writes |
 
 use std::fmt::Write;
 
-use chrono::DateTime;
-use minijinja::{
-    Environment, Error, ErrorKind, Output, State, Value, context,
-    value::{Kwargs, ValueKind},
-};
-use minijinja_contrib::pycompat;
+use minijinja::{Environment, Error, Value, context};
 use serde::{Deserialize, Serialize};
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
+use self::conversation::CUT;
 use crate::{error::EncodeError, tokenizer::Tokenizer};
 
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// `system`, `user` or `assistant`.
-    pub role: String,
-    /// What it says.
-    pub content: String,
-}
+mod calls;
+mod conversation;
+mod python;
+
+pub use self::{
+    calls::{Call, CallReader, Piece},
+    conversation::{Conversation, Message, MessageError, Tool},
+};
 
 /// How a model is spoken to; as JSON it is what a browser needs to know of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ChatSource {
     /// A Jinja template; without one the plain form is taken.
     pub template: Option<String>,
+    /// Another that is taken where there are tools, if the model has one of its own for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_use: Option<String>,
     /// The text of the token that begins a sequence.
     #[serde(default)]
     pub bos_token: String,
@@ -53,7 +57,8 @@ pub struct ChatSource {
 #[derive(Debug)]
 pub struct ChatTemplate {
     source: ChatSource,
-    environment: Option<Environment<'static>>,
+    /// Has the templates that `source` has.
+    environment: Environment<'static>,
 }
 
 /// Why a conversation makes no prompt.
@@ -65,13 +70,19 @@ pub enum ChatError {
     /// The template's own words, such as that roles must alternate.
     #[error("the model's chat template refuses this conversation: {0}")]
     Refused(String),
+    /// There are tools, of which the prompt would say nothing.
+    #[error("the model's chat template has no place for tools")]
+    Tools,
     /// The tokenizer cannot express it.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
-/// Where a text is cut before it is encoded, so that no token lies across: a code point that is no character.
-const CUT: char = '\u{fdd0}';
+/// The names of the two templates.
+const DEFAULT: &str = "default";
+const TOOL_USE: &str = "tool_use";
+/// What a template has that teaches a model to put its calls between tags.
+const CALL_TAG: &str = "<tool_call>";
 
 impl ChatTemplate {
     /// Compiles a template.
@@ -79,26 +90,15 @@ impl ChatTemplate {
     /// # Errors
     /// [`ChatError::Template`] if it is no Jinja.
     pub fn new(source: ChatSource) -> Result<Self, ChatError> {
-        let Some(template) = &source.template else { return Ok(Self { source, environment: None }) };
         let mut environment = Environment::new();
-        // As in transformers, for which templates are written.
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
-        environment.set_unknown_method_callback(pycompat::unknown_method_callback);
-        environment.set_formatter(|out: &mut Output<'_>, _: &State<'_, '_>, value: &Value| {
-            let mut text = String::new();
-            print(&mut text, value, false);
-            out.write_str(&text).map_err(Error::from)
-        });
-        environment.add_filter("tojson", to_json);
-        environment.add_function("raise_exception", |reason: String| -> Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, reason))
-        });
-        environment.add_function("strftime_now", strftime_now);
-        environment
-            .add_template_owned("chat", without_generation(template))
-            .map_err(|error| ChatError::Template(error.to_string()))?;
-        Ok(Self { source, environment: Some(environment) })
+        python::add_to(&mut environment);
+        for (name, template) in [(DEFAULT, &source.template), (TOOL_USE, &source.tool_use)] {
+            let Some(template) = template else { continue };
+            environment
+                .add_template_owned(name, without_generation(template))
+                .map_err(|error| ChatError::Template(error.to_string()))?;
+        }
+        Ok(Self { source, environment })
     }
 
     /// Compiles what a server hands out.
@@ -119,37 +119,57 @@ impl ChatTemplate {
     /// the date.
     ///
     /// # Errors
-    /// [`ChatError::Refused`] if the template refuses the conversation.
-    pub fn render(&self, messages: &[Message], now: i64) -> Result<String, ChatError> {
-        let Some(environment) = &self.environment else { return Ok(plain(messages)) };
+    /// [`ChatError::Refused`] if the template refuses the conversation, [`ChatError::Tools`] if there are tools of which
+    /// it says nothing.
+    pub fn render(&self, conversation: &Conversation, now: i64) -> Result<String, ChatError> {
+        let Conversation { messages, tools } = conversation;
+        let Some((name, _)) = self.template(!tools.is_empty()) else {
+            let about_tools = !tools.is_empty() || messages.iter().any(Message::is_about_tools);
+            return if about_tools { Err(ChatError::Tools) } else { Ok(plain(messages)) };
+        };
         let ChatSource { bos_token, eos_token, .. } = &self.source;
         let none = Value::from(());
-        let rendered = environment.get_template("chat").and_then(|template| {
+        let render = |tools: Option<&Vec<Tool>>| {
+            let template = self.environment.get_template(name)?;
             template.render(context! {
-                messages, bos_token, eos_token, now,
-                add_generation_prompt => true, tools => none, documents => none,
+                messages, tools, bos_token, eos_token, now,
+                add_generation_prompt => true, documents => none,
             })
-        });
-        // The reason that a template gives says more than where in it that stands.
-        rendered
-            .map_err(|error| ChatError::Refused(error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned)))
+        };
+        if tools.is_empty() {
+            return render(None).map_err(|error| refused(&error));
+        }
+        let text = render(Some(tools)).map_err(|error| refused(&error))?;
+        // Most templates that know nothing of tools leave them out.
+        if render(None).is_ok_and(|without| without == text) { Err(ChatError::Tools) } else { Ok(text) }
+    }
+
+    /// What finds calls of these tools in an answer. The form that it expects is the one that the template teaches.
+    #[must_use]
+    pub fn call_reader(&self, tools: &[Tool]) -> CallReader {
+        let tagged = self.template(true).is_some_and(|(_, template)| template.contains(CALL_TAG));
+        CallReader::new(tools, tagged)
+    }
+
+    /// The name and text of the template for conversations with tools or without, if there is one.
+    fn template(&self, with_tools: bool) -> Option<(&'static str, &str)> {
+        let tool_use = self.source.tool_use.as_deref().filter(|_| with_tools).map(|template| (TOOL_USE, template));
+        tool_use.or_else(|| Some((DEFAULT, self.source.template.as_deref()?)))
     }
 
     /// The ids of the same, behind what begins a prompt of a model whose first token is `first`, unless the template
     /// writes that itself.
     ///
     /// # Errors
-    /// [`ChatError`] if the template refuses the conversation, or the tokenizer the text.
+    /// As for [`render`](Self::render), and if the tokenizer cannot express the text.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
         first: Option<u32>,
-        messages: &[Message],
+        conversation: &Conversation,
         now: i64,
     ) -> Result<Vec<u32>, ChatError> {
-        let special = tokenizer.special_tokens();
-        let apart = |message: &Message| Message { content: cut(&message.content, &special), ..message.clone() };
-        let text = self.render(&messages.iter().map(apart).collect::<Vec<_>>(), now)?;
+        let text = self.render(&conversation.with_cuts(&tokenizer.special_tokens()), now)?;
         let mut ids = Vec::new();
         for piece in text.split(CUT) {
             ids.extend(tokenizer.encode(piece)?);
@@ -159,26 +179,20 @@ impl ChatTemplate {
     }
 }
 
-/// With a cut in each special token, which then is none.
-fn cut(text: &str, special: &[String]) -> String {
-    let mut text = text.replace(CUT, "");
-    for token in special {
-        let mut rest = token.chars();
-        if let Some(first) = rest.next().filter(|_| text.contains(token.as_str())) {
-            text = text.replace(token.as_str(), &format!("{first}{CUT}{}", rest.as_str()));
-        }
-    }
-    text
+/// The reason that a template gives says more than where in it that stands.
+fn refused(error: &Error) -> ChatError {
+    ChatError::Refused(error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned))
 }
 
 fn plain(messages: &[Message]) -> String {
     let mut prompt = String::new();
-    for Message { role, content } in messages {
-        let role = match role.as_str() {
+    for message in messages {
+        let role = match message.role() {
             "system" => "System",
             "assistant" => "Assistant",
             _ => "User",
         };
+        let content = message.content().unwrap_or_default();
         // Writing to a String cannot fail.
         let _ = write!(prompt, "{role}: {content}\n\n");
     }
@@ -204,116 +218,28 @@ fn without_generation(template: &str) -> String {
     out + rest
 }
 
-/// As Python prints: at the top strings are as they are, within lists they are quoted.
-fn print(out: &mut String, value: &Value, quoted: bool) {
-    let mut list = |open: char, close: char, write: &dyn Fn(&mut String, Value)| {
-        out.push(open);
-        for (index, item) in value.try_iter().into_iter().flatten().enumerate() {
-            if index > 0 {
-                out.push_str(", ");
-            }
-            write(out, item);
-        }
-        out.push(close);
-    };
-    match value.kind() {
-        ValueKind::Undefined => {}
-        ValueKind::None => out.push_str("None"),
-        ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
-        ValueKind::String if quoted => quote(out, value.as_str().unwrap_or_default()),
-        ValueKind::Seq => list('[', ']', &|out, item| print(out, &item, true)),
-        ValueKind::Map => list('{', '}', &|out, key| {
-            print(out, &key, true);
-            out.push_str(": ");
-            print(out, &value.get_item(&key).unwrap_or_default(), true);
-        }),
-        _ => {
-            let _ = write!(out, "{value}");
-        }
-    }
-}
-
-/// Python's `repr` of a string.
-fn quote(out: &mut String, text: &str) {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    out.push(quote);
-    for c in text.chars() {
-        match c {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\\' => out.push_str("\\\\"),
-            c if c == quote => out.extend(['\\', c]),
-            c => out.push(c),
-        }
-    }
-    out.push(quote);
-}
-
-/// Python's `json.dumps` with `ensure_ascii=False`, which is transformers' `tojson`: spaces behind commas and colons,
-/// and nothing is escaped for HTML.
-fn to_json(value: &Value, named: Kwargs) -> Result<String, Error> {
-    struct Spaced;
-    impl Formatter for Spaced {
-        fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W, first: bool) -> std::io::Result<()> {
-            if first { Ok(()) } else { out.write_all(b", ") }
-        }
-        fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, out: &mut W, first: bool) -> std::io::Result<()> {
-            if first { Ok(()) } else { out.write_all(b", ") }
-        }
-        fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W) -> std::io::Result<()> {
-            out.write_all(b": ")
-        }
-    }
-    let indent: Option<usize> = named.get("indent")?;
-    // It is never otherwise.
-    let _: Option<bool> = named.get("ensure_ascii")?;
-    named.assert_all_used()?;
-    let mut json = Vec::new();
-    let written = match indent.map(|indent| " ".repeat(indent)) {
-        Some(spaces) => {
-            let formatter = PrettyFormatter::with_indent(spaces.as_bytes());
-            value.serialize(&mut Serializer::with_formatter(&mut json, formatter))
-        }
-        None => value.serialize(&mut Serializer::with_formatter(&mut json, Spaced)),
-    };
-    written.map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
-    Ok(String::from_utf8(json).unwrap_or_default())
-}
-
-/// The date and time that the conversation is said to be at.
-fn strftime_now(state: &State<'_, '_>, format: String) -> Result<String, Error> {
-    let now = state.lookup("now").and_then(|now| i64::try_from(now).ok()).unwrap_or_default();
-    let wrong = || Error::new(ErrorKind::InvalidOperation, format!("{format:?} is no format of a date"));
-    let date = DateTime::from_timestamp(now, 0).ok_or_else(wrong)?;
-    let mut text = String::new();
-    write!(text, "{}", date.format(&format)).map_err(|_| wrong())?;
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     use super::*;
+    use serde_json::json;
 
-    fn message(role: &str, content: &str) -> Message {
-        Message { role: role.to_owned(), content: content.to_owned() }
+    fn conversation() -> Conversation {
+        let messages = [("system", " Be brief. "), ("user", "Hello"), ("assistant", "Hi"), ("user", "Why?")];
+        let messages = messages.map(|(role, content)| Message::new(role, content)).to_vec();
+        Conversation { messages, ..Conversation::default() }
     }
 
-    fn conversation() -> Vec<Message> {
-        vec![
-            message("system", " Be brief. "),
-            message("user", "Hello"),
-            message("assistant", "Hi"),
-            message("user", "Why?"),
-        ]
+    fn tools(name: &str) -> Vec<Tool> {
+        let tool = json!({ "type": "function", "function": { "name": name, "description": "What it does." } });
+        vec![tool.as_object().unwrap().clone()]
     }
 
     fn compiled(source: &str) -> Result<ChatTemplate, ChatError> {
         let (bos_token, eos_token) = ("<s>".to_owned(), "</s>".to_owned());
-        ChatTemplate::new(ChatSource { template: Some(source.to_owned()), bos_token, eos_token })
+        ChatTemplate::new(ChatSource { template: Some(source.to_owned()), tool_use: None, bos_token, eos_token })
     }
 
     #[test]
@@ -345,36 +271,71 @@ mod tests {
         let template = compiled(source).unwrap();
         let prompt = template.render(&conversation(), 0).unwrap();
         assert_eq!(prompt, "<s><<Be brief.>>\n[USER] Hello</s>\n[ASSISTANT] Hi</s>\n[USER] Why?\n[ASSISTANT]");
-        let error = template.render(&conversation()[2..], 0).unwrap_err();
+        let messages = conversation().messages.split_off(2);
+        let error = template.render(&Conversation { messages, tools: Vec::new() }, 0).unwrap_err();
         assert!(matches!(&error, ChatError::Refused(why) if why == "roles must alternate"), "{error}");
         assert!(matches!(compiled("{% if %}"), Err(ChatError::Template(_))));
     }
 
-    /// What CPython 3.12 and Jinja 3.1 print, `tojson` being transformers'.
     #[test]
-    fn values_are_printed_as_python_prints_them() {
-        for (source, expected) in [
-            ("{{ ['a', \"it's\", 1, 2.5, true, none] }}", "['a', \"it's\", 1, 2.5, True, None]"),
-            ("{{ {'k': ['v'], 'n': {}} }}", "{'k': ['v'], 'n': {}}"),
-            ("{{ ['a\\nb', '\\\\'] }}{{ missing }}|{{ 'plain' }}", "['a\\nb', '\\\\']|plain"),
-            ("{{ messages[1] | tojson }}", "{\"role\": \"user\", \"content\": \"Hello\"}"),
-            ("{{ {'a': [1, '<é>']} | tojson }}", "{\"a\": [1, \"<é>\"]}"),
-            ("{{ {'a': [1]} | tojson(indent=2) }}", "{\n  \"a\": [\n    1\n  ]\n}"),
-            ("{{ strftime_now('%d %b %Y') }}", "23 Nov 2026"),
-            ("{% if tools %}tools{% else %}none{% endif %}", "none"),
-        ] {
-            assert_eq!(compiled(source).unwrap().render(&conversation(), 1_795_392_000).unwrap(), expected, "{source}");
+    fn tools_are_shown_or_refused() {
+        let with_tools = Conversation { tools: tools("f"), ..conversation() };
+        let shows = compiled("{% if tools %}{{ tools[0].function.name }}{% else %}none{% endif %}").unwrap();
+        assert_eq!(shows.render(&with_tools, 0).unwrap(), "f");
+        assert_eq!(shows.render(&conversation(), 0).unwrap(), "none");
+        let is_refused = |template: &ChatTemplate, conversation: &Conversation| {
+            matches!(template.render(conversation, 0), Err(ChatError::Tools))
+        };
+        for source in ["{{ messages[0].content }}", "{% if tools %}{% endif %}a"] {
+            assert!(is_refused(&compiled(source).unwrap(), &with_tools), "{source}");
+            assert!(compiled(source).unwrap().render(&conversation(), 0).is_ok(), "{source}");
         }
-        assert!(matches!(compiled("{{ strftime_now('%!') }}").unwrap().render(&[], 0), Err(ChatError::Refused(_))));
+        let needs = compiled("{{ tools[0].function.name ~ '!' if tools else raise_exception('tools!') }}").unwrap();
+        assert_eq!(needs.render(&with_tools, 0).unwrap(), "f!");
+        let plain = ChatTemplate::new(ChatSource::default()).unwrap();
+        assert!(is_refused(&plain, &with_tools));
+        let result = Conversation { messages: vec![Message::new("tool", "4")], tools: Vec::new() };
+        assert!(is_refused(&plain, &result));
+    }
+
+    #[test]
+    fn a_template_of_its_own_is_for_tools_alone() {
+        let tool_use = Some("{{ tools | length }} <tool_call>".to_owned());
+        let with_tools = Conversation { tools: tools("f"), ..conversation() };
+        for (template, without) in [(Some("default"), "default"), (None, "System")] {
+            let source = ChatSource {
+                template: template.map(ToOwned::to_owned),
+                tool_use: tool_use.clone(),
+                ..ChatSource::default()
+            };
+            let json = serde_json::to_vec(&source).unwrap();
+            let chat = ChatTemplate::from_json(&json).unwrap();
+            assert_eq!(chat.render(&with_tools, 0).unwrap(), "1 <tool_call>");
+            assert!(chat.render(&conversation(), 0).unwrap().starts_with(without));
+        }
+        let broken = ChatSource { tool_use: Some("{% if %}".to_owned()), ..ChatSource::default() };
+        assert!(matches!(ChatTemplate::new(broken), Err(ChatError::Template(_))));
+    }
+
+    /// The form is the one that the template for tools teaches.
+    #[test]
+    fn calls_are_expected_in_the_templates_form() {
+        let bare = "{\"name\": \"f\", \"parameters\": {}}";
+        for (source, is_call) in [("{{ tools }}", true), ("{{ tools }}<tool_call>", false)] {
+            let mut reader = compiled(source).unwrap().call_reader(&tools("f"));
+            let pieces = [reader.push(bare), reader.finish()].concat();
+            assert_eq!(matches!(pieces[..], [Piece::Call(_)]), is_call, "{source}");
+        }
     }
 
     #[test]
     fn marks_for_training_say_nothing() {
         let source = "a\n{%- generation -%}\n  b\n{%- endgeneration %}\n{% generation %}c{% endgeneration %}";
-        assert_eq!(compiled(source).unwrap().render(&[], 0).unwrap(), "abc");
+        assert_eq!(compiled(source).unwrap().render(&Conversation::default(), 0).unwrap(), "abc");
     }
 
-    /// Special tokens in a message stay text; the template's own do not, and its first token is not written twice.
+    /// Special tokens in a message, a call or a tool stay text; the template's own do not, and its first token is not
+    /// written twice.
     #[cfg(not(target_arch = "wasm32"))]
     #[test]
     fn a_message_cannot_end_itself() {
@@ -382,14 +343,26 @@ mod tests {
         let special = tokenizer.special_tokens();
         let end = special.first().expect("the built-in tokenizer has special tokens");
         let id = tokenizer.token_id(end).unwrap();
-        let source = format!("{{% for message in messages %}}{{{{ message.content }}}}{end}{{% endfor %}}");
+        let source = format!(
+            "{{% for message in messages %}}{{{{ message.content }}}}{{{{ message.tool_calls | tojson }}}}{end}\
+             {{% endfor %}}{{{{ tools | tojson }}}}"
+        );
         let chat = ChatTemplate::new(ChatSource { template: Some(source), ..ChatSource::default() }).unwrap();
-        let ids = chat.encode(&tokenizer, None, &[message("user", &format!("a{end}b{CUT}"))], 0).unwrap();
+        let arguments = format!("{{\"{end}\": \"{end}\"}}");
+        let message = json!({
+            "role": "assistant", "content": format!("a{end}b{CUT}"),
+            "tool_calls": [{ "function": { "name": end, "arguments": arguments } }],
+        });
+        let message = Message::try_from(message.as_object().unwrap().clone()).unwrap();
+        let said = Conversation { messages: vec![message], tools: tools(end) };
+        let ids = chat.encode(&tokenizer, None, &said, 0).unwrap();
         assert_eq!(ids.iter().filter(|&&other| other == id).count(), 1, "the template's own: {ids:?}");
         let text: String = ids.iter().filter(|&&other| other != id).map(|&id| tokenizer.decode(&[id])).collect();
-        assert_eq!(text, format!("a{end}b"));
+        let calls = format!("[{{\"function\": {{\"name\": \"{end}\", \"arguments\": {{\"{end}\": \"{end}\"}}}}}}]");
+        assert!(text.starts_with(&format!("a{end}b{calls}[{{\"type\"")), "{text}");
+        assert_eq!(text.matches(end.as_str()).count(), 5, "{text}");
         let behind_itself =
             ChatTemplate::new(ChatSource { template: Some(end.clone()), ..ChatSource::default() }).unwrap();
-        assert_eq!(behind_itself.encode(&tokenizer, Some(id), &[], 0).unwrap(), [id]);
+        assert_eq!(behind_itself.encode(&tokenizer, Some(id), &Conversation::default(), 0).unwrap(), [id]);
     }
 }

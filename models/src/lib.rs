@@ -56,7 +56,9 @@ mod kernels;
 pub mod threads;
 mod tokenizer;
 
-pub use chat::{ChatError, ChatSource, ChatTemplate, Message};
+pub use chat::{
+    Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece, Tool,
+};
 #[cfg(not(target_arch = "wasm32"))]
 pub use container::{checkpoint::checkpoint_in_one_file, gguf_parts::gguf_part_names};
 pub use container::{

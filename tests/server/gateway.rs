@@ -1,6 +1,6 @@
 //! Any engine as the target: through the gateway and two real sockets, in front of an engine whose p is known.
 
-mod mock;
+pub(crate) mod mock;
 mod toy_edge;
 
 use std::time::Duration;

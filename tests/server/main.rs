@@ -12,4 +12,5 @@ mod openai;
 mod padded;
 mod resume_sockets;
 mod socket_exactness;
+mod tools;
 mod unread;

@@ -150,7 +150,7 @@ async fn what_cannot_be_done_is_refused_in_the_apis_shape() {
         (COMPLETIONS, json!({ "prompt": vec![0; 512] }), 400, json!("context_length_exceeded"), "512"),
         (COMPLETIONS, json!({ "prompt": [4096] }), 400, Value::Null, "outside the vocabulary of 4096"),
         (COMPLETIONS, json!({ "prompt": "a".repeat(5000) }), 413, json!("body_too_long"), "--max-body"),
-        (CHAT, json!({ "messages": [{ "role": "tool", "content": "a" }] }), 400, Value::Null, "tool"),
+        (CHAT, json!({ "messages": [{ "role": "tool", "content": "a" }] }), 400, Value::Null, "tool_call_id"),
         (CHAT, json!([1]), 400, Value::Null, "JSON object"),
     ] {
         let answer = ask(&server, path, body.clone()).await;

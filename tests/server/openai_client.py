@@ -50,6 +50,16 @@ def main(base_url: str) -> None:
         pieces = [chunk.choices[0].delta.content or "" for chunk in stream]
     assert "".join(pieces) == answer.choices[0].message.content and len(pieces) > 4
 
+    # The built-in pair's form of a conversation has no place for tools.
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+    assert client.chat.completions.create(**chat, tools=[tool], tool_choice="none").choices == answer.choices
+    try:
+        client.chat.completions.create(**chat, tools=[tool])
+    except openai.BadRequestError as refused:
+        assert refused.param == "tools", refused
+    else:
+        raise AssertionError("tools were dropped")
+
     # A client that goes away in the middle.
     with client.chat.completions.create(model=model, messages=messages, stream=True) as stream:
         next(iter(stream))

@@ -50,13 +50,22 @@ pub struct Options {
     pub access: Access,
     /// With which it speaks TLS, if it does.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// How its target is spoken to.
+    pub chat: ChatSource,
 }
 
 impl Default for Options {
     fn default() -> Self {
         // All tests come from one address.
         let caps = Caps { sessions_per_address: 0, frames_per_second: 0, ..Caps::default() };
-        Self { sessions: 8, limits: Limits::default(), caps, access: Access::default(), tls: None }
+        Self {
+            sessions: 8,
+            limits: Limits::default(),
+            caps,
+            access: Access::default(),
+            tls: None,
+            chat: ChatSource::default(),
+        }
     }
 }
 
@@ -84,8 +93,9 @@ impl Server {
         Self::serve(engine, info, Options { limits, ..Options::default() })
     }
 
-    fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
-        let Options { limits, caps, access, tls, .. } = options;
+    /// The same with whatever else can be set; the slots are the engine's.
+    pub fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
+        let Options { limits, caps, access, tls, chat, .. } = options;
         let pair = PairPaths::default();
         let served = Served {
             name: "pair".to_owned(),
@@ -93,7 +103,7 @@ impl Server {
             elsewhere: vec!["another=http://127.0.0.1:1/".parse().unwrap()],
             bos_token_id: pair.draft().unwrap().config().first_token(),
             tokenizer: Arc::new(pair.tokenizer().unwrap()),
-            template: Arc::new(ChatTemplate::new(ChatSource::default()).unwrap()),
+            template: Arc::new(ChatTemplate::new(chat).unwrap()),
         };
         let (stop, stopping) = watch::channel(false);
         let state = AppState {

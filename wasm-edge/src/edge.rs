@@ -18,8 +18,8 @@ use crate::{
     error::Failure,
     link::Links,
     options::{
-        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, Prompt,
-        SavedObject, ServerInfo, Summary, TokenEvent, to_js,
+        ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, SavedObject,
+        ServerInfo, Start, Summary, TokenEvent, to_js,
     },
     platform::{Browser, CachedDraft, Connection},
 };
@@ -94,7 +94,7 @@ impl Edge {
         let Continuation { attempts, committed } = Continuation::from_js(continuation)?;
         let mut settings = request.settings()?;
         settings.max_new_tokens = settings.max_new_tokens.saturating_sub(committed.len() as u32);
-        let prompt = self.prompt(&request.prompt)?;
+        let prompt = self.prompt(&request.start())?;
         let start = [&prompt[..], &committed].concat();
         let mut connection = self
             .connection
@@ -200,11 +200,11 @@ impl Edge {
         }
     }
 
-    fn prompt(&self, prompt: &Prompt) -> Result<Vec<u32>, Failure> {
+    fn prompt(&self, start: &Start) -> Result<Vec<u32>, Failure> {
         let first = self.model.config().first_token();
-        Ok(match prompt {
-            Prompt::Text(text) => self.tokenizer.encode_prompt(first, text)?,
-            Prompt::Conversation(messages) => self.chat.encode(&self.tokenizer, first, messages, local_time())?,
+        Ok(match start {
+            Start::Text(text) => self.tokenizer.encode_prompt(first, text)?,
+            Start::Conversation(said) => self.chat.encode(&self.tokenizer, first, said, local_time())?,
         })
     }
 }

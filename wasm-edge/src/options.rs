@@ -1,7 +1,7 @@
 //! The plain objects that cross to JavaScript; `web/src/outrider/edge.ts` declares them there.
 
 use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
-use outrider_models::Message;
+use outrider_models::{Conversation, Message, Tool};
 use outrider_speculation::{
     policy::heads::Heads,
     session::{
@@ -19,7 +19,10 @@ use crate::error::Failure;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GenerateRequest {
-    pub prompt: Prompt,
+    prompt: Prompt,
+    /// What the assistant may call in a conversation.
+    #[serde(default)]
+    tools: Vec<Tool>,
     mode: RequestMode,
     max_new_tokens: u32,
     temperature: f32,
@@ -33,13 +36,20 @@ pub struct GenerateRequest {
     drafting: DraftingOptions,
 }
 
-/// What is gone on from.
+/// What is gone on from, as it comes.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub enum Prompt {
+enum Prompt {
+    Text(String),
+    Messages(Vec<Message>),
+}
+
+/// What is gone on from.
+#[derive(Debug)]
+pub enum Start {
     Text(String),
     /// The assistant's next message is wanted.
-    Conversation(Vec<Message>),
+    Conversation(Conversation),
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -53,6 +63,15 @@ impl GenerateRequest {
     pub fn from_js(value: JsValue) -> Result<Self, Failure> {
         serde_wasm_bindgen::from_value(value)
             .map_err(|error| Failure::new("invalid-parameters", format!("the request cannot be read: {error}")))
+    }
+
+    pub fn start(&self) -> Start {
+        match &self.prompt {
+            Prompt::Text(text) => Start::Text(text.clone()),
+            Prompt::Messages(messages) => {
+                Start::Conversation(Conversation { messages: messages.clone(), tools: self.tools.clone() })
+            }
+        }
     }
 
     pub fn settings(&self) -> Result<Settings, Failure> {

@@ -53,6 +53,11 @@ pub struct Generate {
     /// Jinja template that makes a prompt of a conversation; the model's own if not given, or else a plain form
     #[arg(long, value_name = "PATH", requires = "chat")]
     chat_template: Option<PathBuf>,
+    /// JSON file with a list of functions that the model is told of, as OpenAI's API has them in `tools`
+    ///
+    /// What it calls is printed as it writes it; nothing is called.
+    #[arg(long, value_name = "FILE", requires = "chat")]
+    tools: Option<PathBuf>,
     /// Server to draft for
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8787/session", conflicts_with = "local")]
     server: String,
@@ -137,6 +142,7 @@ impl Generate {
     pub(super) async fn run(mut self) -> Result<(), CommandError> {
         outrider_models::check_instruction_set()?;
         let settings = self.settings.settings(self.cloud_only, self.explain)?;
+        let tools = self.tools.as_deref().map(chat::tools).transpose()?.unwrap_or_default();
         self.pair.fetch().await?;
         let tokenizer = self.pair.tokenizer()?;
         let draft = self.pair.draft_with(&tokenizer)?;
@@ -151,7 +157,7 @@ impl Generate {
         if self.chat {
             let model = self.pair.target.as_deref().or(self.pair.draft.as_deref());
             let template = crate::chat::find(self.chat_template.as_deref(), model, draft.config(), &tokenizer)?;
-            let opening = chat::Opening { template, system: self.system, said: self.prompt };
+            let opening = chat::Opening { template, system: self.system, tools, said: self.prompt };
             chat::converse(opening, &mut edge, (&draft, &tokenizer), &settings).await?;
             edge.close().await;
             return Ok(());

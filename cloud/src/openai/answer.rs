@@ -1,5 +1,6 @@
 //! The objects and chunks that are answered.
 
+use outrider_models::{Call, Piece};
 use serde_json::{Value, json};
 
 /// Which of the two is asked for.
@@ -32,11 +33,22 @@ pub(super) struct Answer {
 
 impl Answer {
     /// The answer in one piece.
-    pub(super) fn whole(&self, text: &str, finish: &str, tokens: u32) -> Value {
+    pub(super) fn whole(&self, pieces: Vec<Piece>, finish: &str, tokens: u32) -> Value {
+        let (mut text, mut calls) = (String::new(), Vec::new());
+        for piece in pieces {
+            match piece {
+                Piece::Text(more) => text.push_str(&more),
+                Piece::Call(call) => calls.push(self.call(calls.len(), &call)),
+            }
+        }
         let choice = match self.shape {
             Shape::Completion => choice("text", &json!(text), Some(finish)),
             Shape::Chat => {
-                let message = json!({ "role": "assistant", "content": text, "refusal": null });
+                let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
+                let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+                if !calls.is_empty() {
+                    message["tool_calls"] = Value::Array(calls);
+                }
                 choice("message", &message, Some(finish))
             }
         };
@@ -56,14 +68,43 @@ impl Answer {
         }
     }
 
-    /// A piece of the text, or its end.
-    pub(super) fn chunk(&self, text: &str, finish: Option<&str>, with_usage: bool) -> Value {
+    /// A piece of the text.
+    pub(super) fn text_chunk(&self, text: &str, with_usage: bool) -> Value {
         let choice = match self.shape {
-            Shape::Completion => choice("text", &json!(text), finish),
-            Shape::Chat if finish.is_some() => choice("delta", &json!({}), finish),
-            Shape::Chat => choice("delta", &json!({ "content": text }), finish),
+            Shape::Completion => choice("text", &json!(text), None),
+            Shape::Chat => choice("delta", &json!({ "content": text }), None),
         };
         self.part(choice, with_usage)
+    }
+
+    /// A call, the `index`-th of the answer.
+    pub(super) fn call_chunk(&self, index: usize, call: &Call, with_usage: bool) -> Value {
+        let mut call = self.call(index, call);
+        call["index"] = json!(index);
+        self.part(choice("delta", &json!({ "tool_calls": [call] }), None), with_usage)
+    }
+
+    /// The end.
+    pub(super) fn last_chunk(&self, finish: &str, with_usage: bool) -> Value {
+        let choice = match self.shape {
+            Shape::Completion => choice("text", &json!(""), Some(finish)),
+            Shape::Chat => choice("delta", &json!({}), Some(finish)),
+        };
+        self.part(choice, with_usage)
+    }
+
+    /// Its id has nine letters and digits, as Mistral's templates want it. Those of an answer differ.
+    fn call(&self, index: usize, call: &Call) -> Value {
+        const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+        let mut number = self.id.wrapping_add(index as u64);
+        let mut digit = || {
+            let digit = DIGITS[(number % 36) as usize];
+            number /= 36;
+            char::from(digit)
+        };
+        let id: String = (0..9).map(|_| digit()).collect();
+        let arguments = Value::Object(call.arguments.clone()).to_string();
+        json!({ "id": id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
     }
 
     /// The last chunk where usage is asked for.

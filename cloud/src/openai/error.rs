@@ -109,3 +109,11 @@ impl From<ErrorFrame> for ApiError {
         }
     }
 }
+
+/// An error as a sentence.
+pub(super) fn sentence(error: &impl ToString) -> String {
+    let text = error.to_string();
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + letters.as_str()
+}

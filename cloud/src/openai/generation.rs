@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use futures_channel::mpsc;
 use futures_util::StreamExt;
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Frame, Hello, Request};
-use outrider_models::Tokenizer;
+use outrider_models::{CallReader, Piece, Tokenizer};
 
 use super::{ApiError, text::Assembler};
 use crate::{
@@ -68,11 +68,14 @@ impl Generation {
     }
 }
 
-/// A generation as text.
+/// A generation as text and calls.
 pub(super) struct Writing {
     /// None once it is over.
     generation: Option<Generation>,
     assembler: Assembler,
+    /// Where there are tools to call.
+    calls: Option<CallReader>,
+    has_called: bool,
     tokenizer: Arc<Tokenizer>,
     tokens: u32,
 }
@@ -83,10 +86,13 @@ impl Writing {
         caller: Caller,
         request: Request,
         stop: Vec<String>,
+        calls: Option<CallReader>,
     ) -> Result<Self, ApiError> {
         Ok(Self {
             generation: Some(Generation::begin(shared, caller, request).await?),
             assembler: Assembler::new(stop),
+            calls,
+            has_called: false,
             tokenizer: Arc::clone(&shared.state.served.tokenizer),
             tokens: 0,
         })
@@ -97,9 +103,9 @@ impl Writing {
         self.tokens
     }
 
-    /// What the next token adds to the text, if anything, and why it is the last one, if it is.
-    pub(super) async fn next(&mut self) -> Result<(String, Option<&'static str>), ApiError> {
-        let Some(generation) = &mut self.generation else { return Ok((String::new(), Some("stop"))) };
+    /// What the next token adds to what is written, if anything, and why it is the last one, if it is.
+    pub(super) async fn next(&mut self) -> Result<(Vec<Piece>, Option<&'static str>), ApiError> {
+        let Some(generation) = &mut self.generation else { return Ok((Vec::new(), Some("stop"))) };
         let (token, finish) = match generation.next().await {
             Ok(next) => next,
             Err(error) => {
@@ -120,10 +126,23 @@ impl Writing {
             Some(Finish::Length | Finish::Context) => Some("length"),
             None => None,
         };
+        let pieces = match &mut self.calls {
+            Some(calls) => {
+                let mut pieces = calls.push(&text);
+                if reason.is_some() {
+                    pieces.extend(calls.finish());
+                }
+                pieces
+            }
+            None if text.is_empty() => Vec::new(),
+            None => vec![Piece::Text(text)],
+        };
+        self.has_called |= pieces.iter().any(|piece| matches!(piece, Piece::Call(_)));
         if reason.is_some() {
             // The engine need not go on with what nobody reads.
             self.generation = None;
         }
-        Ok((text, reason))
+        let reason = reason.map(|reason| if self.has_called && reason == "stop" { "tool_calls" } else { reason });
+        Ok((pieces, reason))
     }
 }

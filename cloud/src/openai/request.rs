@@ -1,12 +1,14 @@
 //! Reads requests. Every parameter is read by its name; one that nobody has read is refused.
 
-use std::ops::RangeInclusive;
-
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::Message;
-use serde_json::{Map, Value, json};
+use outrider_models::Conversation;
+use serde_json::{Value, json};
 
-use super::ApiError;
+use super::{
+    conversation,
+    error::ApiError,
+    fields::{Fields, wrong},
+};
 
 /// The most stop sequences, as with OpenAI.
 const MOST_STOPS: usize = 4;
@@ -26,7 +28,7 @@ pub(super) struct Completion {
 /// A request for `/v1/chat/completions`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Chat {
-    pub(super) messages: Vec<Message>,
+    pub(super) conversation: Conversation,
     pub(super) common: Common,
 }
 
@@ -66,13 +68,10 @@ impl Completion {
 impl Chat {
     pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
-        let messages = messages(fields.take("messages"))?;
+        let conversation = conversation::read(&mut fields)?;
         for (name, neutral) in [
             ("top_logprobs", json!(0)),
-            ("tools", json!([])),
-            ("tool_choice", json!("none")),
             ("functions", json!([])),
-            ("parallel_tool_calls", json!(false)),
             ("modalities", json!(["text"])),
             ("response_format", json!({ "type": "text" })),
         ] {
@@ -80,7 +79,7 @@ impl Chat {
         }
         let older = fields.integer("max_tokens", 1..=u32::MAX.into())?;
         let max_tokens = fields.integer("max_completion_tokens", 1..=u32::MAX.into())?.or(older);
-        Ok(Self { messages, common: Common::read(fields, max_tokens)? })
+        Ok(Self { conversation, common: Common::read(fields, max_tokens)? })
     }
 }
 
@@ -132,85 +131,6 @@ impl Common {
     }
 }
 
-/// The parameters that have not been read yet. `null` is as good as nothing.
-struct Fields {
-    map: Map<String, Value>,
-    /// What their names are within.
-    within: &'static str,
-}
-
-impl Fields {
-    fn parse(body: &[u8]) -> Result<Self, ApiError> {
-        match serde_json::from_slice(body) {
-            Ok(Value::Object(map)) => Ok(Self { map, within: "" }),
-            Ok(_) => Err(ApiError::invalid("The body is no JSON object.")),
-            Err(error) => Err(ApiError::invalid(format!("The body is no JSON: {error}."))),
-        }
-    }
-
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.map.remove(name).filter(|value| !value.is_null())
-    }
-
-    fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(wrong(name, "a text")),
-        }
-    }
-
-    fn truth(&mut self, name: &str) -> Result<bool, ApiError> {
-        self.take(name).map_or(Ok(false), |value| value.as_bool().ok_or_else(|| wrong(name, "true or false")))
-    }
-
-    fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, ApiError> {
-        let Some(value) = self.take(name) else { return Ok(None) };
-        let number = value.as_f64().filter(|number| range.contains(number));
-        // All of them begin at zero, some without it.
-        let start = if *range.start() > 0.0 { "above 0" } else { "from 0" };
-        number.map(Some).ok_or_else(|| wrong(name, &format!("a number {start} up to {}", range.end())))
-    }
-
-    fn integer(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
-        let Some(value) = self.take(name) else { return Ok(None) };
-        let number = value.as_u64().filter(|number| range.contains(number));
-        number
-            .map(Some)
-            .ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
-    }
-
-    /// Refuses a parameter that is not implemented, unless it has a value that changes nothing.
-    fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
-        let equals = |value: &Value, other: &Value| match (value.as_f64(), other.as_f64()) {
-            (Some(value), Some(other)) => value == other,
-            _ => value == other,
-        };
-        match self.take(name) {
-            Some(value) if !neutral.iter().any(|other| equals(&value, other)) => {
-                let only: Vec<String> = neutral.iter().map(ToString::to_string).collect();
-                let text = format!("{}{name} is not supported here other than as {}.", self.within, only.join(" or "));
-                Err(ApiError::invalid(text).param(name).code("unsupported_parameter"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn finish(self) -> Result<(), ApiError> {
-        match self.map.iter().find(|(_, value)| !value.is_null()) {
-            Some((name, _)) => {
-                let text = format!("{}{name} is not supported here.", self.within);
-                Err(ApiError::invalid(text).param(name).code("unsupported_parameter"))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-fn wrong(name: &str, expected: &str) -> ApiError {
-    ApiError::invalid(format!("{name} must be {expected}.")).param(name)
-}
-
 fn prompt(value: Option<Value>) -> Result<Prompt, ApiError> {
     let expected = "a text, or a list of token ids; one prompt a request";
     match value {
@@ -230,45 +150,6 @@ fn ids_of(list: &[Value]) -> Result<Prompt, ApiError> {
     let ids: Option<Vec<u32>> = ids.collect();
     let ids = ids.filter(|ids| !ids.is_empty());
     ids.map(Prompt::Tokens).ok_or_else(|| wrong("prompt", "a text, or a list of token ids; one prompt a request"))
-}
-
-fn messages(value: Option<Value>) -> Result<Vec<Message>, ApiError> {
-    let Some(Value::Array(list)) = value else { return Err(wrong("messages", "a list of messages")) };
-    if list.is_empty() {
-        return Err(wrong("messages", "a list of at least one message"));
-    }
-    list.into_iter().map(message).collect()
-}
-
-fn message(value: Value) -> Result<Message, ApiError> {
-    let refuse = |what: String| ApiError::invalid(what).param("messages");
-    let Value::Object(map) = value else { return Err(wrong("messages", "a list of objects")) };
-    let mut fields = Fields { map, within: "messages: " };
-    let role = match fields.text("role")?.as_deref() {
-        // The newer name of the same.
-        Some("system" | "developer") => "system",
-        Some("user") => "user",
-        Some("assistant") => "assistant",
-        role => return Err(refuse(format!("The role of a message is system, user or assistant, not {role:?}."))),
-    };
-    let content = match fields.take("content") {
-        Some(Value::String(text)) => text,
-        Some(Value::Array(parts)) => {
-            let texts = parts.iter().map(|part| match (part["type"].as_str(), part["text"].as_str()) {
-                (Some("text"), Some(text)) => Ok(text),
-                (kind, _) => Err(refuse(format!("A message can hold text only, not {}.", kind.unwrap_or("that")))),
-            });
-            texts.collect::<Result<String, _>>()?
-        }
-        _ => return Err(refuse("The content of a message must be text.".to_owned())),
-    };
-    fields.neutral("tool_calls", &[json!([])])?;
-    // Of an answer that is sent back: what it was refused or said with.
-    for name in ["refusal", "annotations", "audio"] {
-        fields.take(name);
-    }
-    fields.finish()?;
-    Ok(Message { role: role.to_owned(), content })
 }
 
 fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
@@ -351,33 +232,6 @@ mod tests {
         }
         for body in ["", "[]", "{\"prompt\": \"a\"", "{\"prompt\": \"\u{1}\"}"] {
             assert!(Completion::parse(body.as_bytes()).is_err(), "{body}");
-        }
-    }
-
-    #[test]
-    fn conversations_are_text_by_role() {
-        let chat = |messages: Value| {
-            Chat::parse(json!({ "messages": messages, "max_completion_tokens": 3 }).to_string().as_bytes())
-        };
-        let read = chat(json!([
-            { "role": "developer", "content": "Be brief." },
-            { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] },
-            { "role": "assistant", "content": "c", "refusal": null },
-        ]))
-        .unwrap();
-        let seen: Vec<(&str, &str)> = read.messages.iter().map(|m| (&*m.role, &*m.content)).collect();
-        assert_eq!(seen, [("system", "Be brief."), ("user", "ab"), ("assistant", "c")]);
-        assert_eq!(read.common.max_tokens, Some(3));
-        for messages in [
-            json!([]),
-            json!("hello"),
-            json!([{ "role": "tool", "content": "a" }]),
-            json!([{ "role": "user" }]),
-            json!([{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }]),
-            json!([{ "role": "assistant", "content": "", "tool_calls": [{}] }]),
-            json!([{ "role": "user", "content": "a", "weight": 1 }]),
-        ] {
-            assert!(chat(messages.clone()).is_err(), "{messages}");
         }
     }
 }

@@ -46,6 +46,215 @@ TEMPLATES = {
     "refusing": "{% if messages | length > 1 %}{{ raise_exception('one message only') }}{% endif %}{{ messages[0].content }}",
     "macro": "{% macro show(m) %}<{{ m.role }}>{{ m.content }}{% endmacro %}{% for m in messages -%}\n  {{ show(m) }}\n{%- endfor +%}\n end",
 }
+# What models that call tools are taught by. The conversations below are theirs.
+TOOL_TEMPLATES = {
+    # Hermes and Qwen 2.5: signatures between tags, a line each, in the system's message; calls and results between tags.
+    "tagged": """{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}
+        {{- messages[0].content + '\\n\\n' }}
+    {%- endif %}
+    {{- 'You may call functions. Their signatures:\\n<tools>' }}
+    {%- for tool in tools %}
+        {{- '\\n' }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- '\\n</tools>\\nA call is a JSON object between tags:\\n<tool_call>\\n{\"name\": ..., \"arguments\": ...}\\n</tool_call><|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' or (message.role == 'system' and not loop.first) or (message.role == 'assistant' and not message.tool_calls) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>assistant' }}
+        {%- if message.content %}
+            {{- '\\n' + message.content }}
+        {%- endif %}
+        {%- for tool_call in message.tool_calls %}
+            {%- if tool_call.function is defined %}
+                {%- set tool_call = tool_call.function %}
+            {%- endif %}
+            {{- '\\n<tool_call>\\n{\"name\": \"' }}
+            {{- tool_call.name }}
+            {{- '\", \"arguments\": ' }}
+            {{- tool_call.arguments | tojson }}
+            {{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'tool' %}
+        {%- if loop.index0 == 0 or messages[loop.index0 - 1].role != 'tool' %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+        {{- '\\n<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}
+            {{- '<|im_end|>\\n' }}
+        {%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+""",
+    # Llama 3.1: signatures with indents in the first user's message, one call a message and nothing else in it.
+    "headers": """{{- bos_token }}
+{%- if custom_tools is defined %}
+    {%- set tools = custom_tools %}
+{%- endif %}
+{%- if not tools_in_user_message is defined %}
+    {%- set tools_in_user_message = true %}
+{%- endif %}
+{%- if not tools is defined %}
+    {%- set tools = none %}
+{%- endif %}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content'] | trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = '' %}
+{%- endif %}
+{{- '<|header|>system<|/header|>\\n\\n' }}
+{%- if tools is not none %}
+    {{- 'Environment: tools\\n' }}
+{%- endif %}
+{{- 'Today: ' + strftime_now('%d %b %Y') + '\\n\\n' }}
+{%- if tools is not none and not tools_in_user_message %}
+    {%- for t in tools %}
+        {{- t | tojson(indent=4) }}
+    {%- endfor %}
+{%- endif %}
+{{- system_message + '<|end|>' }}
+{%- if tools_in_user_message and not tools is none %}
+    {%- if messages | length != 0 %}
+        {%- set first_user_message = messages[0]['content'] | trim %}
+        {%- set messages = messages[1:] %}
+    {%- else %}
+        {{- raise_exception('There is no user message to put the tools into.') }}
+    {%- endif %}
+    {{- '<|header|>user<|/header|>\\n\\nAnswer by {\"name\": function, \"parameters\": arguments}.\\n\\n' }}
+    {%- for t in tools %}
+        {{- t | tojson(indent=4) }}
+        {{- '\\n\\n' }}
+    {%- endfor %}
+    {{- first_user_message + '<|end|>' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if not (message.role == 'ipython' or message.role == 'tool' or 'tool_calls' in message) %}
+        {{- '<|header|>' + message['role'] + '<|/header|>\\n\\n' + message['content'] | trim + '<|end|>' }}
+    {%- elif 'tool_calls' in message %}
+        {%- if not message.tool_calls | length == 1 %}
+            {{- raise_exception('One call a message.') }}
+        {%- endif %}
+        {%- set tool_call = message.tool_calls[0].function %}
+        {{- '<|header|>assistant<|/header|>\\n\\n{\"name\": \"' + tool_call.name + '\", \"parameters\": ' }}
+        {{- tool_call.arguments | tojson }}
+        {{- '}<|end|>' }}
+    {%- else %}
+        {{- '<|header|>ipython<|/header|>\\n\\n' }}
+        {%- if message.content is mapping or message.content is iterable %}
+            {{- message.content | tojson }}
+        {%- else %}
+            {{- message.content }}
+        {%- endif %}
+        {{- '<|end|>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|header|>assistant<|/header|>\\n\\n' }}
+{%- endif %}
+""",
+    # Mistral: signatures rewritten before the last user's message, calls and results as JSON with ids.
+    "marks": """{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content'] %}
+    {%- set loop_messages = messages[1:] %}
+{%- else %}
+    {%- set loop_messages = messages %}
+{%- endif %}
+{%- if not tools is defined %}
+    {%- set tools = none %}
+{%- endif %}
+{%- set user_messages = loop_messages | selectattr('role', 'equalto', 'user') | list %}
+{%- set ns = namespace(index=0) %}
+{%- for message in loop_messages %}
+    {%- if not (message.role == 'tool' or (message.tool_calls is defined and message.tool_calls is not none)) %}
+        {%- if (message['role'] == 'user') != (ns.index % 2 == 0) %}
+            {{- raise_exception('user and assistant must alternate') }}
+        {%- endif %}
+        {%- set ns.index = ns.index + 1 %}
+    {%- endif %}
+{%- endfor %}
+{{- bos_token }}
+{%- for message in loop_messages %}
+    {%- if message['role'] == 'user' %}
+        {%- if tools is not none and (message == user_messages[-1]) %}
+            {{- '[AVAILABLE_TOOLS] [' }}
+            {%- for tool in tools %}
+                {%- set tool = tool.function %}
+                {{- '{\"type\": \"function\", \"function\": {' }}
+                {%- for key, val in tool.items() if key != 'return' %}
+                    {%- if val is string %}
+                        {{- '\"' + key + '\": \"' + val + '\"' }}
+                    {%- else %}
+                        {{- '\"' + key + '\": ' + val | tojson }}
+                    {%- endif %}
+                    {%- if not loop.last %}
+                        {{- ', ' }}
+                    {%- endif %}
+                {%- endfor %}
+                {{- '}}' }}
+                {%- if not loop.last %}
+                    {{- ', ' }}
+                {%- else %}
+                    {{- ']' }}
+                {%- endif %}
+            {%- endfor %}
+            {{- '[/AVAILABLE_TOOLS]' }}
+        {%- endif %}
+        {%- if loop.last and system_message is defined %}
+            {{- '[INST] ' + system_message + '\\n\\n' + message['content'] + '[/INST]' }}
+        {%- else %}
+            {{- '[INST] ' + message['content'] + '[/INST]' }}
+        {%- endif %}
+    {%- elif message.tool_calls is defined and message.tool_calls is not none %}
+        {{- '[TOOL_CALLS] [' }}
+        {%- for tool_call in message.tool_calls %}
+            {%- set out = tool_call.function | tojson %}
+            {{- out[:-1] }}
+            {%- if not tool_call.id is defined or tool_call.id | length != 9 %}
+                {{- raise_exception('The id of a call has nine characters.') }}
+            {%- endif %}
+            {{- ', \"id\": \"' + tool_call.id + '\"}' }}
+            {%- if not loop.last %}
+                {{- ', ' }}
+            {%- else %}
+                {{- ']' + eos_token }}
+            {%- endif %}
+        {%- endfor %}
+    {%- elif message['role'] == 'assistant' %}
+        {{- ' ' + message['content'] | trim + eos_token }}
+    {%- elif message['role'] == 'tool' %}
+        {%- if message.content is defined and message.content.content is defined %}
+            {%- set content = message.content.content %}
+        {%- else %}
+            {%- set content = message.content %}
+        {%- endif %}
+        {{- '[TOOL_RESULTS] {\"content\": ' + content | string + ', \"call_id\": \"' + message.tool_call_id + '\"}[/TOOL_RESULTS]' }}
+    {%- endif %}
+{%- endfor %}
+""",
+    # What a template can see of messages and tools at all.
+    "seen": """{% for message in messages %}
+{{ loop.index }} {{ message.keys() | list }} {{ message.content is none }} {{ message.content is defined }} {{ message.name | default('-') }}
+{% for call in message.tool_calls or [] %}
+{{ call.function.name }}({% for key, value in call.function.arguments.items() %}{{ key }}={{ value }}{{ ', ' if not loop.last }}{% endfor %})
+{{ call.function.arguments is mapping }} {{ call }} {{ call.function.arguments | tojson(sort_keys=true) }}
+{% endfor %}
+{% endfor %}
+{{ tools is none }} {{ tools }} {{ tools | tojson(separators=(',', ':')) }} {{ messages | tojson(indent=2) }}
+{% for tool in tools or [] %}
+{{ tool['function']['name'] }}: {{ tool.function.parameters.properties | items | map('first') | join(' ') }} {{ tool.function.get('strict', 'lax') }}
+{% endfor %}""",
+}
 CONVERSATIONS = [
     [{"role": "user", "content": "Hello there"}],
     [
@@ -55,6 +264,53 @@ CONVERSATIONS = [
         {"role": "user", "content": "and <b> then"},
     ],
     [{"role": "assistant", "content": "I begin"}, {"role": "user", "content": "no"}],
+]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "description": "The weather of a place <now>, or \"later\" – it's free.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "place": {"type": "string", "description": "Where,\nin words"},
+                    "days": {"type": "integer", "minimum": 0, "maximum": 14, "default": None},
+                    "accuracy": {"type": "number", "exclusiveMinimum": 1e-05, "maximum": 1.0, "multipleOf": 0.25},
+                    "units": {"enum": ["°C", "°F"], "default": "°C"},
+                    "nested": {"type": "array", "items": {}, "examples": [[], [1, [2e16]], {"z": True, "a": False}]},
+                },
+                "required": ["place"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
+]
+CALL = {
+    "id": "call12345",
+    "type": "function",
+    "function": {"name": "weather", "arguments": {"place": "Zürich \"HB\"", "days": 2, "accuracy": 0.5, "also": [None, True]}},
+}
+OTHER_CALL = {"id": "call12346", "type": "function", "function": {"name": "now", "arguments": {}}}
+RESULT = {"role": "tool", "tool_call_id": "call12345", "name": "weather", "content": "{\"rain\": \"<b>no</b>\"}"}
+TOOL_CONVERSATIONS = [
+    [{"role": "system", "content": "Be brief."}, {"role": "user", "content": " Will it rain? "}],
+    [
+        {"role": "user", "content": "Will it rain?"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        RESULT,
+    ],
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Will it rain?"},
+        {"role": "assistant", "content": "I look it up.", "tool_calls": [CALL, OTHER_CALL]},
+        RESULT,
+        {"role": "tool", "tool_call_id": "call12346", "content": "noon"},
+        {"role": "assistant", "content": "No."},
+        {"role": "user", "content": "Thanks."},
+    ],
+    [{"tool_calls": [{"name": "now", "arguments": {}, "function": {"name": "now", "arguments": {"b": 1, "a": 2}}}], "role": "assistant"}],
 ]
 NOW = datetime.datetime(2026, 11, 23, 12, 0, 0)
 
@@ -68,17 +324,28 @@ class Fixed(datetime.datetime):
 chat.datetime = Fixed
 
 cases = []
+
+
+def add(name, template, messages, tools):
+    case = {"name": name, "template": template, "messages": messages}
+    if tools is not None:
+        case["tools"] = tools
+    try:
+        case["expected"] = chat._compile_jinja_template(template).render(
+            messages=messages, tools=tools, documents=None, add_generation_prompt=True, bos_token="<s>", eos_token="</s>"
+        )
+    except Exception as error:
+        case["refused"] = str(error)
+    cases.append(case)
+
+
 for name, template in TEMPLATES.items():
-    compiled = chat._compile_jinja_template(template)
     for messages in CONVERSATIONS:
-        case = {"name": name, "template": template, "messages": messages}
-        try:
-            case["expected"] = compiled.render(
-                messages=messages, tools=None, documents=None, add_generation_prompt=True, bos_token="<s>", eos_token="</s>"
-            )
-        except Exception as error:
-            case["refused"] = str(error)
-        cases.append(case)
+        add(name, template, messages, None)
+for name, template in TOOL_TEMPLATES.items():
+    for messages in TOOL_CONVERSATIONS:
+        for tools in (None, TOOLS):
+            add(name, template, messages, tools)
 path = pathlib.Path(__file__).parent / "chat.json"
 seconds = int(NOW.replace(tzinfo=datetime.timezone.utc).timestamp())
 path.write_text(json.dumps({"now": seconds, "cases": cases}, indent=1, ensure_ascii=False) + "\n")

@@ -1,7 +1,8 @@
 //! Conversations as transformers renders them: `golden/chat.json`, which `golden/make_chat.py` makes.
 
-use outrider_models::{ChatError, ChatSource, ChatTemplate, Message};
+use outrider_models::{ChatError, ChatSource, ChatTemplate, Conversation, Message};
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
@@ -15,22 +16,61 @@ struct Golden {
 struct Case {
     name: String,
     template: String,
-    messages: Vec<Message>,
+    #[serde(flatten)]
+    conversation: Conversation,
     expected: Option<String>,
     refused: Option<String>,
 }
 
+impl Case {
+    fn render(&self, conversation: &Conversation, now: i64) -> Result<String, ChatError> {
+        let (bos_token, eos_token) = ("<s>".to_owned(), "</s>".to_owned());
+        let source = ChatSource { template: Some(self.template.clone()), tool_use: None, bos_token, eos_token };
+        ChatTemplate::new(source).unwrap().render(conversation, now)
+    }
+}
+
+fn golden() -> Golden {
+    serde_json::from_str(include_str!("../golden/chat.json")).unwrap()
+}
+
 #[test]
 fn templates_render_as_transformers_renders_them() {
-    let golden: Golden = serde_json::from_str(include_str!("../golden/chat.json")).unwrap();
-    assert!(golden.cases.len() >= 24);
-    for Case { name, template, messages, expected, refused } in golden.cases {
-        let (bos_token, eos_token) = ("<s>".to_owned(), "</s>".to_owned());
-        let chat = ChatTemplate::new(ChatSource { template: Some(template), bos_token, eos_token }).unwrap();
-        match (chat.render(&messages, golden.now), expected, refused) {
-            (Ok(text), Some(expected), _) => assert_eq!(text, expected, "{name}"),
-            (Err(ChatError::Refused(why)), None, Some(reason)) => assert_eq!(why, reason, "{name}"),
+    let golden = golden();
+    assert!(golden.cases.len() >= 56);
+    assert!(golden.cases.iter().filter(|case| !case.conversation.tools.is_empty()).count() >= 16);
+    for case in &golden.cases {
+        let Case { name, expected, refused, .. } = case;
+        match (case.render(&case.conversation, golden.now), expected, refused) {
+            (Ok(text), Some(expected), _) => assert_eq!(&text, expected, "{name}"),
+            (Err(ChatError::Refused(why)), None, Some(reason)) => assert_eq!(&why, reason, "{name}"),
             (found, expected, refused) => panic!("{name}: {found:?} in place of {expected:?} or {refused:?}"),
         }
     }
+}
+
+/// Clients of OpenAI's API send content as parts and arguments as text: templates see no difference.
+#[test]
+fn conversations_of_openais_clients_render_the_same() {
+    let golden = golden();
+    let mut changed = 0;
+    for case in &golden.cases {
+        let Conversation { messages, tools } = case.conversation.clone();
+        let as_sent = |message: Message| {
+            let mut fields = Map::from(message);
+            if let Some(Value::String(text)) = fields.get("content") {
+                let (begin, end) = text.split_at(text.floor_char_boundary(text.len() / 2));
+                fields["content"] = json!([{ "type": "text", "text": begin }, { "type": "text", "text": end }]);
+            }
+            for call in fields.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+                call["function"]["arguments"] = json!(call["function"]["arguments"].to_string());
+                changed += 1;
+            }
+            Message::try_from(fields).unwrap()
+        };
+        let sent = Conversation { messages: messages.into_iter().map(as_sent).collect(), tools };
+        assert_eq!(sent, case.conversation);
+        assert_eq!(case.render(&sent, golden.now).ok(), case.expected, "{}", case.name);
+    }
+    assert!(changed > 0);
 }

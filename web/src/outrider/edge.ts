@@ -234,10 +234,45 @@ export interface Continuation {
 /** A number for every option; null where that is left to the others. */
 export type RequestNumbers = Required<Omit<NumberOptions, UnsetOption>> & Record<UnsetOption, number | null>;
 
-/** A message of a conversation. */
+/** A message of a conversation. Templates see it as it is, in JSON: what is not there is undefined to them. */
 export interface Message {
-  role: 'system' | 'user' | 'assistant';
-  content: string;
+  role: 'system' | 'user' | 'assistant' | 'tool';
+  /** Text, also in parts; null or nothing where the assistant only calls tools. */
+  content?: string | readonly TextPart[] | null;
+  /** What the assistant calls. */
+  tool_calls?: readonly ToolCall[];
+  /** The call that a message of a tool is the result of. */
+  tool_call_id?: string;
+  /** The tool of a result. */
+  name?: string;
+}
+
+/** A part of a content; a model sees all of them as one text. */
+export interface TextPart {
+  type: 'text';
+  text: string;
+}
+
+/** A call of a tool, as OpenAI's API has it. */
+export interface ToolCall {
+  id?: string;
+  type?: 'function';
+  function: {
+    name: string;
+    /** An object, or its JSON. */
+    arguments: string | Readonly<Record<string, unknown>>;
+  };
+}
+
+/** What the assistant may call, as OpenAI's API has it. */
+export interface Tool {
+  type: 'function';
+  function: {
+    name: string;
+    description?: string;
+    /** A JSON schema. */
+    parameters?: Readonly<Record<string, unknown>>;
+  };
 }
 
 /** What is gone on from: a text, or a conversation whose next message is the assistant's. */
@@ -249,6 +284,7 @@ export type GenerateRequest = RequestNumbers &
   Record<PolicyOption, string> &
   Record<keyof ParameterOptions, number | null> & {
     prompt: Prompt;
+    tools: readonly Tool[];
     mode: Mode;
     adaptiveMode: boolean;
     compareSchemes: boolean;

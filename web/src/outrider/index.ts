@@ -24,7 +24,10 @@ export type {
   SessionInfo,
   Statistics,
   Summary,
+  TextPart,
   Token,
+  Tool,
+  ToolCall,
 } from './edge.js';
 export { OutriderError } from './errors.js';
 export type { OutriderErrorCode } from './errors.js';

@@ -11,6 +11,7 @@ import {
   schemes,
 } from './tables.js';
 import type { NumberOption } from './tables.js';
+import type { Prompt, Tool } from './edge.js';
 import type { Scheme } from './choices.js';
 
 const heads = { gate: false, stop: false };
@@ -25,7 +26,7 @@ test('every default is inside its range', () => {
 
 test('a request has every field, whatever the scheme', () => {
   const fields = [
-    ...['prompt', 'mode'],
+    ...['prompt', 'tools', 'mode'],
     ...Object.keys(generationDefaults),
     ...Object.keys(choiceDefaults),
     ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),
@@ -35,7 +36,7 @@ test('a request has every field, whatever the scheme', () => {
     const request = resolve({ scheme });
     expect(Object.keys(request).sort()).toEqual(fields);
     expect(request).toMatchObject({
-      ...{ prompt: 'p', mode: 'speculative' },
+      ...{ prompt: 'p', tools: [], mode: 'speculative' },
       ...generationDefaults,
       ...choiceDefaults,
       scheme,
@@ -85,11 +86,55 @@ test('bounds hold, and those that are excluded are', () => {
 
 test('a prompt is a text or a conversation', () => {
   const resolved = (prompt: unknown) => resolveRequest(prompt as string, {}, generationRanges, heads).prompt;
-  const messages = [{ role: 'user', content: 'Hello' }];
-  expect(resolved(messages)).toBe(messages);
-  for (const wrong of [[], null, 7, [{ role: 'tool', content: '' }], [{ role: 'user' }], ['Hello']]) {
+  const call = { id: '1', type: 'function', function: { name: 'f', arguments: { b: 1, a: '2' } } };
+  const messages = [
+    { role: 'user', content: 'Hello' },
+    { role: 'user', content: [{ type: 'text', text: 'Hello' }] },
+    { role: 'assistant', content: null, tool_calls: [call] },
+    { tool_calls: [{ function: { name: 'f', arguments: '{}' } }], role: 'assistant' },
+    { role: 'assistant', content: 'Hi', tool_calls: null },
+    { role: 'tool', tool_call_id: '1', name: 'f', content: '4' },
+  ];
+  expect(JSON.stringify(resolved(messages))).toBe(JSON.stringify(messages));
+  // As in JSON: what is undefined is not there.
+  expect(resolved([{ role: 'user', content: 'a', name: undefined }])).toStrictEqual([
+    { role: 'user', content: 'a' },
+  ]);
+  const circle: unknown[] = [];
+  circle.push(circle);
+  const withCalls = (calls: unknown) => [{ role: 'assistant', content: '', tool_calls: calls }];
+  for (const wrong of [
+    ...[[], null, 7, circle, ['Hello']],
+    ...[[{ role: 'critic', content: '' }], [{ role: 'user' }], [{ role: 'user', content: null }]],
+    ...[
+      [{ role: 'user', content: [{ type: 'image_url' }] }],
+      [{ role: 'user', content: '', tool_calls: [call] }],
+    ],
+    ...[withCalls([]), withCalls({}), withCalls(['f']), withCalls([{ function: { name: 'f' } }])],
+  ]) {
     expect(() => resolved(wrong)).toThrow(expect.objectContaining({ code: 'invalid-option' }));
   }
+});
+
+test('tools are JSON, and for conversations', () => {
+  const conversation = [{ role: 'user', content: 'Hello' }] as const;
+  const resolved = (tools: unknown, prompt: Prompt = conversation) =>
+    resolveRequest(prompt, { tools: tools as Tool[] }, generationRanges, heads).tools;
+  const tool = { type: 'function', function: { parameters: { type: 'object' }, name: 'f' } };
+  expect(JSON.stringify(resolved([tool]))).toBe(JSON.stringify([tool]));
+  expect(resolved([])).toEqual([]);
+  expect(resolved([], 'Once')).toEqual([]);
+  for (const wrong of [
+    {},
+    'f',
+    ['f'],
+    [{ type: 'function' }],
+    [{ function: { name: 'f' } }],
+    [{ ...tool, size: 1n }],
+  ]) {
+    expect(() => resolved(wrong)).toThrow(expect.objectContaining({ code: 'invalid-option' }));
+  }
+  expect(() => resolved([tool], 'Once')).toThrow('tools need a conversation');
 });
 
 test('a name that is none lists those there are', () => {

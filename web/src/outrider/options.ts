@@ -9,6 +9,7 @@ import type {
   Prompt,
   RequestNumbers,
   SessionInfo,
+  Tool,
 } from './edge.js';
 import { OutriderError } from './errors.js';
 import { policyNamed, reasonAgainstPolicy } from './policies.js';
@@ -33,6 +34,11 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    * That needs rounds: `scheme: 'auto'` then has them.
    */
   compareSchemes?: boolean;
+  /**
+   * What the assistant may call in a conversation. The model's chat template shows it to the model; one that has no place
+   * for tools is an error. What the model calls is in its text, in the model's own form: `<tool_call>…</tool_call>` mostly.
+   */
+  tools?: readonly Tool[];
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
   signal?: AbortSignal;
 }
@@ -71,14 +77,58 @@ export function reasonAgainst(value: number, range: Range): string | null {
   return null;
 }
 
-function checkPrompt(prompt: Prompt): void {
-  if (typeof prompt === 'string') return;
-  const roles = ['system', 'user', 'assistant'];
-  const isMessage = (message: Message): boolean =>
-    roles.includes(message?.role) && typeof message.content === 'string';
-  if (Array.isArray(prompt) && prompt.length > 0 && prompt.every(isMessage)) return;
-  const wanted = 'a text, or messages with a role (system, user or assistant) and content';
+/** What is left of a value in JSON. */
+function inJson<T>(value: T): T {
+  try {
+    return JSON.parse(JSON.stringify(value)) as T;
+  } catch {
+    throw new OutriderError('invalid-option', 'messages and tools must be JSON');
+  }
+}
+
+const isText = (value: unknown): boolean => typeof value === 'string';
+
+const isObject = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+function isContent(content: Message['content']): boolean {
+  return isText(content) || (Array.isArray(content) && content.every((part) => isText(part?.text)));
+}
+
+function isCalls(calls: Message['tool_calls']): boolean {
+  const isCall = (call: NonNullable<typeof calls>[number]): boolean =>
+    isText(call?.function?.name) && (isText(call.function.arguments) || isObject(call.function.arguments));
+  return Array.isArray(calls) && calls.length > 0 && calls.every(isCall);
+}
+
+function isMessage(message: Message): boolean {
+  if (!isObject(message)) return false;
+  const { role, content = null, tool_calls: calls = null } = message;
+  if (role === 'assistant' && calls !== null)
+    return isCalls(calls) && (content === null || isContent(content));
+  return ['system', 'user', 'assistant', 'tool'].includes(role) && calls === null && isContent(content);
+}
+
+function resolvePrompt(prompt: Prompt): Prompt {
+  if (typeof prompt === 'string') return prompt;
+  const messages = inJson(prompt);
+  if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) return messages;
+  const wanted =
+    'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
   throw new OutriderError('invalid-option', `prompt must be ${wanted}`);
+}
+
+function resolveTools(tools: readonly Tool[], prompt: Prompt): readonly Tool[] {
+  const resolved = inJson(tools);
+  const isTool = (tool: Tool): boolean => tool?.type === 'function' && isText(tool.function?.name);
+  if (!Array.isArray(resolved) || !resolved.every(isTool)) {
+    const wanted = "a list of { type: 'function', function: { name, description, parameters } }";
+    throw new OutriderError('invalid-option', `tools must be ${wanted}`);
+  }
+  if (resolved.length > 0 && typeof prompt === 'string') {
+    throw new OutriderError('invalid-option', 'tools need a conversation, not a text');
+  }
+  return resolved;
 }
 
 /** Fills the defaults in. @throws {@link OutriderError} `invalid-option` */
@@ -88,7 +138,8 @@ export function resolveRequest(
   ranges: Readonly<Record<NumberOption, Range>>,
   heads: Heads,
 ): GenerateRequest {
-  checkPrompt(prompt);
+  const resolved = resolvePrompt(prompt);
+  const tools = resolveTools(options.tools ?? [], resolved);
   const mode = options.mode ?? 'speculative';
   if (mode !== 'speculative' && mode !== 'cloud-only') {
     throw new OutriderError('invalid-option', `mode must be 'speculative' or 'cloud-only', not '${mode}'`);
@@ -141,7 +192,8 @@ export function resolveRequest(
     throw new OutriderError('invalid-option', `maxInFlight must be 1 with gate '${gate.name}'`);
   }
   return {
-    prompt,
+    prompt: resolved,
+    tools,
     mode,
     ...numbers,
     ...(choices as Choices),

@@ -29,7 +29,7 @@ export interface LoadOptions {
    */
   heads?: string | URL;
   /**
-   * Address of what makes prompts of conversations, `{ template, bos_token, eos_token }` as JSON with a Jinja template;
+   * Address of what makes prompts of conversations, `{ template, tool_use, bos_token, eos_token }` as JSON with Jinja templates;
    * `chat.json` beside the tokenizer if not given. Where the server answers 404 a plain form is taken.
    */
   chat?: string | URL;

@@ -4,6 +4,7 @@ const speakers: Readonly<Record<Message['role'], string>> = {
   system: 'System',
   user: 'You',
   assistant: 'Model',
+  tool: 'Tool',
 };
 
 /** What was said and answered so far. No DOM. */
@@ -28,6 +29,11 @@ export class Conversation {
 /** A prompt as the page shows it, up to where the answer begins. */
 export function shown(prompt: Prompt): string {
   if (typeof prompt === 'string') return prompt;
-  const said = prompt.map(({ role, content }) => `${speakers[role]}: ${content}\n\n`);
+  const said = prompt.map(({ role, content }) => `${speakers[role]}: ${text(content)}\n\n`);
   return `${said.join('')}${speakers.assistant}: `;
+}
+
+function text(content: Message['content']): string {
+  if (typeof content === 'string') return content;
+  return content?.map((part) => part.text).join('') ?? '';
 }

@@ -1,11 +1,13 @@
 //! `outrider generate --chat`: a conversation, message by message.
 
 use std::{
+    fs,
     io::{self, IsTerminal},
+    path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use outrider_models::{ChatTemplate, Message, Model, TextStream, Tokenizer};
+use outrider_models::{ChatTemplate, Conversation, Message, Model, TextStream, Tokenizer, Tool};
 use outrider_speculation::session::edge::Settings;
 
 use crate::{
@@ -19,8 +21,17 @@ pub(super) struct Opening {
     pub(super) template: ChatTemplate,
     /// What it is to be like.
     pub(super) system: Option<String>,
+    /// What the model is told that it may call.
+    pub(super) tools: Vec<Tool>,
     /// What is said first.
     pub(super) said: Option<String>,
+}
+
+/// The tools that a file lists.
+pub(super) fn tools(file: &Path) -> Result<Vec<Tool>, CommandError> {
+    let wrong = |error: &dyn std::fmt::Display| format!("--tools {}: {error}", file.display());
+    let json = fs::read(file).map_err(|error| wrong(&error))?;
+    Ok(serde_json::from_slice(&json).map_err(|error| wrong(&error))?)
 }
 
 /// Answers what is said first, then every line of standard input, until it ends. Both ends keep what they have read: an
@@ -31,17 +42,17 @@ pub(super) async fn converse(
     (draft, tokenizer): (&Model, &Tokenizer),
     settings: &Settings,
 ) -> Result<(), CommandError> {
-    let Opening { template, system, mut said } = opening;
-    let message = |role: &str, content: &str| Message { role: role.to_owned(), content: content.to_owned() };
-    let mut messages: Vec<Message> = system.iter().map(|text| message("system", text)).collect();
+    let Opening { template, system, tools, mut said } = opening;
+    let messages = system.iter().map(|text| Message::new("system", text)).collect();
+    let mut conversation = Conversation { messages, tools };
     loop {
         let Some(text) = said.take().map_or_else(ask, |text| Ok(Some(text)))? else { return Ok(()) };
         if text.trim().is_empty() {
             continue;
         }
-        messages.push(message("user", &text));
+        conversation.messages.push(Message::new("user", &text));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64);
-        let prompt = template.encode(tokenizer, draft.config().first_token(), &messages, now)?;
+        let prompt = template.encode(tokenizer, draft.config().first_token(), &conversation, now)?;
         let (mut stream, mut answer) = (TextStream::new(), String::new());
         let mut write = |piece: &str| {
             print(piece);
@@ -53,7 +64,7 @@ pub(super) async fn converse(
         let report = generated.await?.statistics.report();
         write(&stream.finish());
         print(&format!("\n[{} tokens, {:.1} tokens/s]\n", report.tokens, report.tokens_per_second));
-        messages.push(message("assistant", answer.trim()));
+        conversation.messages.push(Message::new("assistant", answer.trim()));
     }
 }
 

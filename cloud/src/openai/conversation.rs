@@ -1,0 +1,270 @@
+//! Reads conversations: messages, and the tools that the model may call.
+
+use std::collections::BTreeSet;
+
+use outrider_models::{Conversation, Message, Tool};
+use serde_json::{Map, Value, json};
+
+use super::{
+    error::{ApiError, sentence},
+    fields::{Fields, wrong},
+};
+
+/// The longest name of a tool, as with OpenAI.
+const LONGEST_NAME: usize = 64;
+
+/// Takes what a request says of its conversation.
+pub(super) fn read(fields: &mut Fields) -> Result<Conversation, ApiError> {
+    let messages = messages(fields.take("messages"))?;
+    let mut tools = tools(fields.take("tools"))?;
+    if fields.map.get("tool_choice") == Some(&json!("none")) {
+        tools.clear();
+    }
+    // What would force a call, or one call only, needs decoding by a grammar.
+    fields.neutral("tool_choice", &[json!("auto"), json!("none")])?;
+    let one_or_more = [json!(true), json!(false)];
+    fields.neutral("parallel_tool_calls", if tools.is_empty() { &one_or_more } else { &one_or_more[..1] })?;
+    Ok(Conversation { messages, tools })
+}
+
+fn messages(value: Option<Value>) -> Result<Vec<Message>, ApiError> {
+    let Some(Value::Array(list)) = value else { return Err(wrong("messages", "a list of messages")) };
+    if list.is_empty() {
+        return Err(wrong("messages", "a list of at least one message"));
+    }
+    list.into_iter().map(message).collect()
+}
+
+fn refuse(what: impl Into<String>) -> ApiError {
+    ApiError::invalid(what).param("messages")
+}
+
+fn message(value: Value) -> Result<Message, ApiError> {
+    let Value::Object(map) = value else { return Err(wrong("messages", "a list of objects")) };
+    let mut fields = Fields { map, within: "messages: " };
+    let role = match fields.text("role")?.as_deref() {
+        // The newer name of the same.
+        Some("system" | "developer") => "system",
+        Some("user") => "user",
+        Some("assistant") => "assistant",
+        Some("tool") => "tool",
+        role => {
+            return Err(refuse(format!("The role of a message is system, user, assistant or tool, not {role:?}.")));
+        }
+    };
+    let mut message = Map::from_iter([("role".to_owned(), json!(role))]);
+    let mut put = |name: &str, value: Value| message.insert(name.to_owned(), value);
+    // An answer that is nothing but calls comes back with null.
+    let content = fields.map.shift_remove("content");
+    let says_nothing = content.as_ref().is_none_or(Value::is_null);
+    if let Some(content) = content {
+        put("content", content);
+    }
+    let mut calls = Vec::new();
+    if role == "assistant" {
+        calls = match fields.take("tool_calls") {
+            None => Vec::new(),
+            Some(Value::Array(calls)) => calls.into_iter().map(call).collect::<Result<_, _>>()?,
+            Some(_) => return Err(refuse("tool_calls must be a list of calls.")),
+        };
+    }
+    if role == "tool" {
+        let id = fields.text("tool_call_id")?;
+        put("tool_call_id", json!(id.ok_or_else(|| refuse("A message of a tool has the tool_call_id of its call."))?));
+        fields.text("name")?.map(|name| put("name", json!(name)));
+    }
+    if says_nothing && calls.is_empty() {
+        return Err(refuse("The content of a message must be text."));
+    }
+    if !calls.is_empty() {
+        put("tool_calls", Value::Array(calls));
+    }
+    // Of an answer that is sent back: what it was refused or said with.
+    for name in ["refusal", "annotations", "audio"] {
+        fields.take(name);
+    }
+    fields.finish()?;
+    Message::try_from(message).map_err(|error| refuse(sentence(&error) + "."))
+}
+
+/// A call that an answer had, in the order of keys in which models see calls.
+fn call(value: Value) -> Result<Value, ApiError> {
+    let wrong = || {
+        let form = r#"{"id", "type": "function", "function": {"name", "arguments"}}"#;
+        refuse(format!("Each of tool_calls must be {form}, all of them texts."))
+    };
+    let (Some(id), Some(function)) = (value["id"].as_str(), value["function"].as_object()) else { return Err(wrong()) };
+    let text = |name: &str| function.get(name).and_then(Value::as_str);
+    match (value["type"].as_str().unwrap_or("function"), text("name"), text("arguments")) {
+        ("function", Some(name), Some(arguments)) => {
+            // As other servers read it: nothing is no argument.
+            let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
+            Ok(json!({ "id": id, "type": "function", "function": { "name": name, "arguments": arguments } }))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn tools(value: Option<Value>) -> Result<Vec<Tool>, ApiError> {
+    let list = match value {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(_) => return Err(wrong("tools", "a list of functions")),
+    };
+    let mut names = BTreeSet::new();
+    list.into_iter().map(|value| tool(value, &mut names)).collect()
+}
+
+/// A tool as it was given, but for what says that its arguments need not follow its schema to the letter.
+fn tool(value: Value, names: &mut BTreeSet<String>) -> Result<Tool, ApiError> {
+    let refuse = |what: &str| ApiError::invalid(what).param("tools");
+    let Value::Object(mut tool) = value else { return Err(wrong("tools", "a list of objects")) };
+    let is_function = tool.get("type").and_then(Value::as_str) == Some("function");
+    let function = tool.get_mut("function").and_then(Value::as_object_mut).filter(|_| is_function);
+    let Some(function) = function else {
+        return Err(refuse(r#"Each of tools must be {"type": "function", "function": {"name", …}}."#));
+    };
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
+    if !(1..=LONGEST_NAME).contains(&name.len()) || !name.bytes().all(is_letter) {
+        return Err(refuse("The name of a tool has 1 to 64 letters, digits, dots, - and _."));
+    }
+    if !names.insert(name.to_owned()) {
+        return Err(refuse("Two tools have the same name."));
+    }
+    if !matches!(function.get("description"), None | Some(Value::Null | Value::String(_))) {
+        return Err(refuse("The description of a tool must be a text."));
+    }
+    if !matches!(function.get("parameters"), None | Some(Value::Null | Value::Object(_))) {
+        return Err(refuse("The parameters of a tool must be a JSON schema."));
+    }
+    match function.shift_remove("strict") {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(tool),
+        Some(_) => {
+            let text = "tools: strict is not supported here other than as false: nothing forces the model.";
+            Err(refuse(text).code("unsupported_parameter"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(request: Value) -> Result<Conversation, Value> {
+        let mut fields = Fields::parse(request.to_string().as_bytes()).unwrap();
+        let read = read(&mut fields).and_then(|read| fields.finish().map(|()| read));
+        read.map_err(|error| error.body()["error"].clone())
+    }
+
+    fn weather() -> Value {
+        json!({ "type": "function", "function": { "parameters": { "type": "object" }, "name": "weather" } })
+    }
+
+    fn call(arguments: &str) -> Value {
+        json!({ "function": { "arguments": arguments, "name": "weather" }, "id": "1", "type": "function", "index": 0 })
+    }
+
+    #[test]
+    fn conversations_are_text_by_role() {
+        let read = parse(json!({ "messages": [
+            { "content": "Be brief.", "role": "developer" },
+            { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] },
+            { "role": "assistant", "content": "c", "refusal": null, "tool_calls": [], "function_call": null },
+            { "role": "assistant", "content": null, "tool_calls": [call("{\"b\": 1, \"a\": 2}"), call("")] },
+            { "role": "tool", "tool_call_id": "1", "name": "weather", "content": [{ "type": "text", "text": "d" }] },
+        ] }));
+        let call = |arguments| {
+            format!(r#"{{"id":"1","type":"function","function":{{"name":"weather","arguments":{arguments}}}}}"#)
+        };
+        let seen = [
+            r#"{"role":"system","content":"Be brief."}"#,
+            r#"{"role":"user","content":"ab"}"#,
+            r#"{"role":"assistant","content":"c"}"#,
+            &format!(
+                r#"{{"role":"assistant","content":null,"tool_calls":[{},{}]}}"#,
+                call(r#"{"b":1,"a":2}"#),
+                call("{}")
+            ),
+            r#"{"role":"tool","content":"d","tool_call_id":"1","name":"weather"}"#,
+        ];
+        let messages: Vec<String> =
+            read.unwrap().messages.iter().map(|message| serde_json::to_string(message).unwrap()).collect();
+        assert_eq!(messages, seen);
+        let with_calls = |calls: Value| json!([{ "role": "assistant", "content": "", "tool_calls": calls }]);
+        for messages in [
+            json!([]),
+            json!("hello"),
+            json!(["hello"]),
+            json!([{ "role": "critic", "content": "a" }]),
+            json!([{ "role": "user" }]),
+            json!([{ "role": "user", "content": 1 }]),
+            json!([{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }]),
+            json!([{ "role": "user", "content": "a", "weight": 1 }]),
+            json!([{ "role": "user", "content": "a", "tool_call_id": "1" }]),
+            json!([{ "role": "user", "content": "a", "tool_calls": [self::call("{}")] }]),
+            json!([{ "role": "assistant", "content": null, "tool_calls": [] }]),
+            json!([{ "role": "tool", "content": "a" }]),
+            json!([{ "role": "tool", "tool_call_id": "1" }]),
+            json!([{ "role": "tool", "tool_call_id": 1, "content": "a" }]),
+            with_calls(json!({})),
+            with_calls(json!([{}])),
+            with_calls(json!(["weather"])),
+            with_calls(json!([{ "id": "1", "type": "custom", "function": { "name": "f", "arguments": "" } }])),
+            with_calls(json!([{ "id": "1", "type": "function", "function": { "name": "f", "arguments": {} } }])),
+            with_calls(json!([{ "id": 1, "type": "function", "function": { "name": "f", "arguments": "" } }])),
+        ] {
+            let error = parse(json!({ "messages": messages })).unwrap_err();
+            assert!(error["message"].as_str().unwrap().ends_with('.') && error["param"].is_string(), "{error}");
+        }
+    }
+
+    #[test]
+    fn tools_are_shown_as_they_were_given_unless_none_may_be_called() {
+        let with = |extra: Value| {
+            let mut request = json!({ "messages": [{ "role": "user", "content": "a" }] });
+            request.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            parse(request).map(|read| serde_json::to_string(&read.tools).unwrap())
+        };
+        let strict = |strict: Value| {
+            let mut tool = weather();
+            tool["function"]["strict"] = strict;
+            tool
+        };
+        let shown = json!([weather()]).to_string();
+        for extra in [
+            json!({ "tools": [weather()] }),
+            json!({ "tools": [strict(json!(false))], "tool_choice": "auto", "parallel_tool_calls": true }),
+        ] {
+            assert_eq!(with(extra).unwrap(), shown);
+        }
+        for extra in [
+            json!({ "tools": [] }),
+            json!({ "tools": null, "tool_choice": "auto", "parallel_tool_calls": false }),
+            json!({ "tools": [weather()], "tool_choice": "none", "parallel_tool_calls": false }),
+        ] {
+            assert_eq!(with(extra).unwrap(), "[]");
+        }
+        let tool = |function: Value| json!({ "tools": [{ "type": "function", "function": function }] });
+        for (extra, param) in [
+            (json!({ "tools": {} }), "tools"),
+            (json!({ "tools": ["weather"] }), "tools"),
+            (json!({ "tools": [{ "function": { "name": "f" } }] }), "tools"),
+            (json!({ "tools": [{ "type": "web_search" }] }), "tools"),
+            (json!({ "tools": [{ "type": "function", "function": "f" }] }), "tools"),
+            (json!({ "tools": [weather(), weather()] }), "tools"),
+            (json!({ "tools": [strict(json!(true))] }), "tools"),
+            (tool(json!({})), "tools"),
+            (tool(json!({ "name": "what is it" })), "tools"),
+            (tool(json!({ "name": "f".repeat(65) })), "tools"),
+            (tool(json!({ "name": "f", "description": 1 })), "tools"),
+            (tool(json!({ "name": "f", "parameters": [] })), "tools"),
+            (json!({ "tools": [weather()], "tool_choice": "required" }), "tool_choice"),
+            (json!({ "tool_choice": { "type": "function", "function": { "name": "weather" } } }), "tool_choice"),
+            (json!({ "tools": [weather()], "parallel_tool_calls": false }), "parallel_tool_calls"),
+        ] {
+            let error = with(extra.clone()).unwrap_err();
+            assert_eq!(error["param"], param, "{extra} {error}");
+        }
+    }
+}

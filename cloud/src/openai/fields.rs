@@ -1,0 +1,87 @@
+//! The fields of a request. Each is read by its name; one that nobody has read is refused.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+
+/// The parameters that have not been read yet. `null` is as good as nothing.
+pub(super) struct Fields {
+    pub(super) map: Map<String, Value>,
+    /// What their names are within.
+    pub(super) within: &'static str,
+}
+
+impl Fields {
+    pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        match serde_json::from_slice(body) {
+            Ok(Value::Object(map)) => Ok(Self { map, within: "" }),
+            Ok(_) => Err(ApiError::invalid("The body is no JSON object.")),
+            Err(error) => Err(ApiError::invalid(format!("The body is no JSON: {error}."))),
+        }
+    }
+
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.map.remove(name).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, ApiError> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(wrong(name, "a text")),
+        }
+    }
+
+    pub(super) fn truth(&mut self, name: &str) -> Result<bool, ApiError> {
+        self.take(name).map_or(Ok(false), |value| value.as_bool().ok_or_else(|| wrong(name, "true or false")))
+    }
+
+    pub(super) fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let number = value.as_f64().filter(|number| range.contains(number));
+        // All of them begin at zero, some without it.
+        let start = if *range.start() > 0.0 { "above 0" } else { "from 0" };
+        number.map(Some).ok_or_else(|| wrong(name, &format!("a number {start} up to {}", range.end())))
+    }
+
+    pub(super) fn integer(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
+        let Some(value) = self.take(name) else { return Ok(None) };
+        let number = value.as_u64().filter(|number| range.contains(number));
+        number
+            .map(Some)
+            .ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
+    }
+
+    /// Refuses a parameter that is not implemented, unless it has a value that changes nothing.
+    pub(super) fn neutral(&mut self, name: &str, neutral: &[Value]) -> Result<(), ApiError> {
+        let equals = |value: &Value, other: &Value| match (value.as_f64(), other.as_f64()) {
+            (Some(value), Some(other)) => value == other,
+            _ => value == other,
+        };
+        match self.take(name) {
+            Some(value) if !neutral.iter().any(|other| equals(&value, other)) => {
+                let only: Vec<String> = neutral.iter().map(ToString::to_string).collect();
+                let text = format!("{}{name} is not supported here other than as {}.", self.within, only.join(" or "));
+                Err(ApiError::invalid(text).param(name).code("unsupported_parameter"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<(), ApiError> {
+        match self.map.iter().find(|(_, value)| !value.is_null()) {
+            Some((name, _)) => {
+                let text = format!("{}{name} is not supported here.", self.within);
+                Err(ApiError::invalid(text).param(name).code("unsupported_parameter"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// A parameter is something else than it must be.
+pub(super) fn wrong(name: &str, expected: &str) -> ApiError {
+    ApiError::invalid(format!("{name} must be {expected}.")).param(name)
+}

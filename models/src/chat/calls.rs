@@ -1,0 +1,278 @@
+//! Calls of tools in the text that a model writes.
+//!
+//! Two forms are read:
+//!
+//! - `<tool_call>` and `</tool_call>` around `{"name": …, "arguments": {…}}`, anywhere in the text, as Hermes and Qwen
+//!   write it;
+//! - a text that is nothing but `{"name": …, "parameters": {…}}`, as Llama 3.1 writes it, or a list of such objects, as
+//!   Mistral does. This is read where the template does not teach the first form, and where all names are tools'.
+//!
+//! Whatever else is written stays text, in the same words; only white space beside a call is dropped. Text is given as
+//! soon as it is known to be no call, and what was given is never taken back.
+
+use serde_json::{Deserializer, Map, Value, from_str};
+
+use super::conversation::Tool;
+
+const OPEN: &str = "<tool_call>";
+const CLOSE: &str = "</tool_call>";
+/// A mark that Mistral's models write before the second form. Where it is a special token it gives no text.
+const LIST: &str = "[TOOL_CALLS]";
+
+/// A call of a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// What is called.
+    pub name: String,
+    /// What it is called with.
+    pub arguments: Map<String, Value>,
+}
+
+/// A piece of what was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// Text, not empty.
+    Text(String),
+    /// A complete call.
+    Call(Call),
+}
+
+/// Reads calls out of a text that comes in pieces.
+#[derive(Debug)]
+pub struct CallReader {
+    /// The names that a text which is nothing but calls may call.
+    names: Vec<String>,
+    /// Whether the whole text may still be such.
+    may_be_bare: bool,
+    /// Not given yet.
+    held: String,
+    /// Whether nothing but white space has come since a call.
+    is_behind_call: bool,
+}
+
+impl CallReader {
+    /// For a model whose template has these tools and teaches the form with tags, or does not.
+    pub(super) fn new(tools: &[Tool], tagged: bool) -> Self {
+        let names = tools.iter().filter_map(|tool| tool.get("function")?["name"].as_str());
+        let names = names.map(ToOwned::to_owned).collect();
+        Self { names, may_be_bare: !tagged, held: String::new(), is_behind_call: false }
+    }
+
+    /// What is certain with this text.
+    pub fn push(&mut self, text: &str) -> Vec<Piece> {
+        self.held.push_str(text);
+        let begin = self.held.trim_start();
+        self.may_be_bare &= begin.is_empty() || begin.starts_with(['{', '[']);
+        let mut pieces = Vec::new();
+        if !self.may_be_bare {
+            self.read(&mut pieces);
+            let open = self.held.find(OPEN).unwrap_or_else(|| self.held.len() - overlap(&self.held, OPEN));
+            let end = self.held[..open].trim_end().len();
+            self.give(end, &mut pieces);
+        }
+        pieces
+    }
+
+    /// The rest, at the end of the text.
+    pub fn finish(&mut self) -> Vec<Piece> {
+        if self.may_be_bare
+            && let Some(calls) = self.bare()
+        {
+            self.held.clear();
+            return calls.into_iter().map(Piece::Call).collect();
+        }
+        let mut pieces = Vec::new();
+        self.read(&mut pieces);
+        self.give(self.held.len(), &mut pieces);
+        pieces
+    }
+
+    /// Takes complete calls and the text before them.
+    fn read(&mut self, pieces: &mut Vec<Piece>) {
+        while let Some(open) = self.held.find(OPEN) {
+            let body = &self.held[open + OPEN.len()..];
+            // It may stand in a string, too, but without it the call is not complete.
+            if !body.contains(CLOSE) {
+                return;
+            }
+            match tagged(body) {
+                Tagged::Call(call, length) => {
+                    let before = self.held[..open].trim_end().len();
+                    self.give(before, pieces);
+                    self.held.drain(..open - before + OPEN.len() + length);
+                    pieces.push(Piece::Call(call));
+                    self.is_behind_call = true;
+                }
+                Tagged::Incomplete => return,
+                // The tag is text like any other.
+                Tagged::Malformed => self.give(open + OPEN.len(), pieces),
+            }
+        }
+    }
+
+    /// Gives this much of what is held.
+    fn give(&mut self, length: usize, pieces: &mut Vec<Piece>) {
+        let given: String = self.held.drain(..length).collect();
+        let text = if self.is_behind_call { given.trim_start() } else { &given };
+        if !text.is_empty() {
+            self.is_behind_call = false;
+            pieces.push(Piece::Text(text.to_owned()));
+        }
+    }
+
+    /// The calls, if the whole text is nothing else.
+    fn bare(&self) -> Option<Vec<Call>> {
+        let text = self.held.trim();
+        let calls = match from_str(text.strip_prefix(LIST).unwrap_or(text)).ok()? {
+            Value::Array(calls) => calls.into_iter().map(call).collect::<Option<Vec<_>>>()?,
+            one => vec![call(one)?],
+        };
+        let is_known = |call: &Call| self.names.contains(&call.name);
+        (!calls.is_empty() && calls.iter().all(is_known)).then_some(calls)
+    }
+}
+
+/// What stands behind an opening tag.
+enum Tagged {
+    /// A call, and the length of what it takes, closing tag included.
+    Call(Call, usize),
+    Incomplete,
+    Malformed,
+}
+
+fn tagged(body: &str) -> Tagged {
+    let mut values = Deserializer::from_str(body).into_iter::<Value>();
+    let value = match values.next() {
+        Some(Ok(value)) => value,
+        Some(Err(error)) if error.is_eof() => return Tagged::Incomplete,
+        _ => return Tagged::Malformed,
+    };
+    let rest = body[values.byte_offset()..].trim_start();
+    match (call(value), rest.strip_prefix(CLOSE)) {
+        (Some(call), Some(behind)) => Tagged::Call(call, body.len() - behind.len()),
+        (Some(_), None) if CLOSE.starts_with(rest) => Tagged::Incomplete,
+        _ => Tagged::Malformed,
+    }
+}
+
+fn call(value: Value) -> Option<Call> {
+    let Value::Object(mut call) = value else { return None };
+    let arguments = call.shift_remove("arguments").or_else(|| call.shift_remove("parameters"));
+    match (call.shift_remove("name"), arguments) {
+        (Some(Value::String(name)), Some(Value::Object(arguments))) if !name.is_empty() => {
+            Some(Call { name, arguments })
+        }
+        _ => None,
+    }
+}
+
+/// The length of the longest end of `text` that `tag` begins with. Tags are ASCII.
+fn overlap(text: &str, tag: &str) -> usize {
+    (1..tag.len()).rev().find(|&length| text.ends_with(&tag[..length])).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::*;
+
+    /// The text and the calls, wherever the text is cut, in the order of what was given.
+    fn read(text: &str, tagged: bool) -> (Vec<String>, Vec<String>) {
+        let tools = [json!({ "type": "function", "function": { "name": "f" } }).as_object().unwrap().clone()];
+        let read = |pieces: &[&str]| {
+            let mut reader = CallReader::new(&tools, tagged);
+            let mut given: Vec<Piece> = pieces.iter().flat_map(|piece| reader.push(piece)).collect();
+            given.extend(reader.finish());
+            let (mut texts, mut calls) = (vec![String::new()], Vec::new());
+            for piece in given {
+                match piece {
+                    Piece::Text(text) => texts.last_mut().unwrap().push_str(&text),
+                    Piece::Call(Call { name, arguments }) => {
+                        calls.push(format!("{name} {}", json!(arguments)));
+                        texts.push(String::new());
+                    }
+                }
+            }
+            (texts, calls)
+        };
+        let whole = read(&[text]);
+        let characters: Vec<String> = text.chars().map(String::from).collect();
+        assert_eq!(read(&characters.iter().map(String::as_str).collect::<Vec<_>>()), whole, "{text}");
+        for (cut, _) in text.char_indices() {
+            assert_eq!(read(&[&text[..cut], &text[cut..]]), whole, "{text}");
+        }
+        whole
+    }
+
+    #[test]
+    fn calls_between_tags_are_read_anywhere() {
+        for tagged in [true, false] {
+            let text = "Let me see. \n\n<tool_call>\n{\"name\": \"é\", \"arguments\": {\"b\": \"<x>\", \"a\": [1]}}\n</tool_call>\n\
+                <tool_call>{\"arguments\":{},\"name\":\"f\"}</tool_call>  then ";
+            let (texts, calls) = read(text, tagged);
+            assert_eq!(texts, ["Let me see.", "", "then "]);
+            assert_eq!(calls, ["é {\"b\":\"<x>\",\"a\":[1]}", "f {}"]);
+            let in_a_string =
+                "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"</tool_call><tool_call>\"}}\n</tool_call>";
+            assert_eq!(read(in_a_string, tagged).1, ["f {\"a\":\"</tool_call><tool_call>\"}"]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_call_stays_text() {
+        for text in [
+            "",
+            " a \n",
+            "a <tool",
+            "<tool_call>",
+            "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n",
+            "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_cal",
+            "<tool_call>{\"name\": \"f\", \"arguments\": \"{}\"}</tool_call>",
+            "<tool_call>{\"name\": \"\", \"arguments\": {}}</tool_call> \n",
+            "<tool_call>{\"name\": \"f\"}</tool_call>\n\n<tool_call>f()</tool_call>",
+            "<tool_call>{\"name\": \"f\", \"arguments\": {}} and</tool_call>",
+            "<tool_call>{\"name\": \"f, \"arguments\": {}}</tool_call>",
+            "{\"name\": \"g\", \"parameters\": {}}",
+            "{\"name\": \"f\", \"parameters\": {}} or",
+            "[]",
+            "[TOOL_CALLS]",
+            " [{\"name\": \"f\", \"arguments\": {}}, 1]",
+            "{\"a\": 1}",
+        ] {
+            for tagged in [true, false] {
+                assert_eq!(read(text, tagged), (vec![text.to_owned()], Vec::new()));
+            }
+        }
+        let around =
+            read("<tool_call>no <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call></tool_call>", true);
+        assert_eq!(around, (vec!["<tool_call>no".to_owned(), "</tool_call>".to_owned()], vec!["f {}".to_owned()]));
+    }
+
+    #[test]
+    fn a_text_of_nothing_but_calls_needs_no_tags() {
+        let one = "\n{\"name\": \"f\", \"parameters\": {\"a\": {\"b\": null}}}";
+        assert_eq!(read(one, false).1, ["f {\"a\":{\"b\":null}}"]);
+        let object = "{\"name\": \"f\", \"arguments\": {}}";
+        for list in [format!("[{object},{object}]"), format!("[TOOL_CALLS] [{object}, {object}] ")] {
+            assert_eq!(read(&list, false), (vec![String::new(); 3], vec!["f {}".to_owned(); 2]));
+            assert_eq!(read(&list, true), (vec![list], Vec::new()), "the template teaches another form");
+        }
+    }
+
+    #[test]
+    fn text_is_given_as_it_comes() {
+        let mut reader = CallReader::new(&[], true);
+        let text = |text: &str| vec![Piece::Text(text.to_owned())];
+        assert_eq!(reader.push("I will "), text("I will"));
+        assert_eq!(reader.push("a < b"), text(" a < b"));
+        assert_eq!(reader.push(" <tool_"), []);
+        assert_eq!(reader.push("box>"), text(" <tool_box>"));
+        let mut other = CallReader::new(&[], false);
+        assert_eq!(other.push("{\"a\""), []);
+        assert_eq!(other.push("}"), []);
+        assert_eq!(other.finish(), text("{\"a\"}"));
+    }
+}

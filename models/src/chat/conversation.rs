@@ -1,0 +1,240 @@
+//! Conversations: messages, and the tools that the model may call.
+//!
+//! A message is an object of JSON, and a template sees it as it was given: a key that is not there is undefined, and
+//! keys stay in order. Two things are put as templates expect them, which clients of OpenAI's API send otherwise, as
+//! other servers do it: a content of text parts becomes one text, and the arguments of a call, if they are the text of
+//! a JSON object, become that object.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// What a model may call, as JSON: `{"type": "function", "function": {"name", "description", "parameters"}}`, where
+/// `parameters` is a JSON schema. Templates see it as it was given.
+pub type Tool = Map<String, Value>;
+
+/// A conversation whose next message is the assistant's.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Conversation {
+    /// What was said so far.
+    pub messages: Vec<Message>,
+    /// What the assistant may call. Without any, a template sees none.
+    #[serde(default)]
+    pub tools: Vec<Tool>,
+}
+
+/// One message of a conversation: its `role`, mostly a `content`, and what else a template reads, such as the
+/// assistant's `tool_calls`, or `tool_call_id` and `name` of a tool's result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Map<String, Value>", into = "Map<String, Value>")]
+pub struct Message {
+    /// `role` is a text. `content` is a text, null or absent. Each entry of `tool_calls` is an object.
+    fields: Map<String, Value>,
+}
+
+/// Why an object is no message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Nobody says it.
+    #[error("a message must have a role")]
+    Role,
+    /// It says something else than text.
+    #[error("the content of a message must be text")]
+    Content,
+    /// A part of it is something else than text.
+    #[error("a message can hold text only, not {0}")]
+    Part(String),
+    /// Its calls are none.
+    #[error("tool_calls must be a list of objects")]
+    Calls,
+}
+
+impl Message {
+    /// A message of text.
+    #[must_use]
+    pub fn new(role: &str, content: &str) -> Self {
+        let fields = [("role", role), ("content", content)];
+        Self { fields: fields.into_iter().map(|(name, text)| (name.to_owned(), json!(text))).collect() }
+    }
+
+    /// Who says it: `system`, `user`, `assistant` or `tool`, as a rule.
+    #[must_use]
+    pub fn role(&self) -> &str {
+        self.fields.get("role").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// What it says, if it is text.
+    #[must_use]
+    pub fn content(&self) -> Option<&str> {
+        self.fields.get("content").and_then(Value::as_str)
+    }
+
+    /// Whether it calls tools or is what one of them gave.
+    #[must_use]
+    pub fn is_about_tools(&self) -> bool {
+        let calls = self.fields.get("tool_calls").and_then(Value::as_array);
+        self.role() == "tool" || calls.is_some_and(|calls| !calls.is_empty())
+    }
+}
+
+impl TryFrom<Map<String, Value>> for Message {
+    type Error = MessageError;
+
+    fn try_from(mut fields: Map<String, Value>) -> Result<Self, MessageError> {
+        if !fields.get("role").is_some_and(Value::is_string) {
+            return Err(MessageError::Role);
+        }
+        match fields.get_mut("content") {
+            None | Some(Value::Null | Value::String(_)) => {}
+            Some(content) => *content = Value::String(joined(content)?),
+        }
+        match fields.get_mut("tool_calls") {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(calls)) => {
+                for call in calls {
+                    let Value::Object(call) = call else { return Err(MessageError::Calls) };
+                    read_arguments(call);
+                }
+            }
+            Some(_) => return Err(MessageError::Calls),
+        }
+        Ok(Self { fields })
+    }
+}
+
+impl From<Message> for Map<String, Value> {
+    fn from(message: Message) -> Self {
+        message.fields
+    }
+}
+
+/// The text of parts, `{"type": "text", "text"}`.
+fn joined(content: &Value) -> Result<String, MessageError> {
+    let Value::Array(parts) = content else { return Err(MessageError::Content) };
+    let text = |part: &Value| match (part["type"].as_str(), part["text"].as_str()) {
+        (Some("text"), Some(text)) => Ok(text.to_owned()),
+        (kind, _) => Err(MessageError::Part(kind.unwrap_or("that").to_owned())),
+    };
+    parts.iter().map(text).collect()
+}
+
+/// Older conversations have what is called in the call itself, not in its `function`.
+fn read_arguments(call: &mut Map<String, Value>) {
+    let called = match call.get_mut("function") {
+        Some(Value::Object(function)) => function,
+        _ => call,
+    };
+    if let Some(arguments) = called.get_mut("arguments")
+        && let Value::String(text) = arguments
+        && let Ok(object @ Value::Object(_)) = serde_json::from_str(text)
+    {
+        *arguments = object;
+    }
+}
+
+/// Where a text is cut before it is encoded, so that no token lies across: a code point that is no character.
+pub(super) const CUT: char = '\u{fdd0}';
+
+impl Conversation {
+    /// The same with a cut in each of these tokens, which then is none, whoever spelled it and wherever.
+    pub(super) fn with_cuts(&self, special: &[String]) -> Self {
+        let messages = self.messages.iter().map(|message| Message { fields: cut_map(&message.fields, special) });
+        let tools = self.tools.iter().map(|tool| cut_map(tool, special));
+        Self { messages: messages.collect(), tools: tools.collect() }
+    }
+}
+
+fn cut_map(map: &Map<String, Value>, special: &[String]) -> Map<String, Value> {
+    map.iter().map(|(key, value)| (cut(key, special), cut_value(value, special))).collect()
+}
+
+fn cut_value(value: &Value, special: &[String]) -> Value {
+    match value {
+        Value::String(text) => Value::String(cut(text, special)),
+        Value::Array(list) => list.iter().map(|value| cut_value(value, special)).collect(),
+        Value::Object(map) => Value::Object(cut_map(map, special)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+fn cut(text: &str, special: &[String]) -> String {
+    let mut text = text.replace(CUT, "");
+    for token in special {
+        let mut rest = token.chars();
+        if let Some(first) = rest.next().filter(|_| text.contains(token.as_str())) {
+            text = text.replace(token.as_str(), &format!("{first}{CUT}{}", rest.as_str()));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::*;
+
+    fn read(json: Value) -> Result<Message, MessageError> {
+        Message::try_from(json.as_object().unwrap().clone())
+    }
+
+    #[test]
+    fn a_message_stays_as_it_was_given() {
+        let json = json!({ "name": "n", "role": "tool", "content": null, "tool_call_id": "1", "tool_calls": null });
+        let message = read(json.clone()).unwrap();
+        assert_eq!(serde_json::to_string(&message).unwrap(), json.to_string(), "in its order, too");
+        assert_eq!((message.role(), message.content(), message.is_about_tools()), ("tool", None, true));
+        assert!(!Message::new("assistant", "a").is_about_tools());
+    }
+
+    #[test]
+    fn what_clients_send_otherwise_is_put_as_templates_expect_it() {
+        let text = |text: &str| json!({ "type": "text", "text": text });
+        assert_eq!(read(json!({ "role": "user", "content": [text("a"), text("b")] })).unwrap().content(), Some("ab"));
+        for (given, seen) in [
+            (json!("{\"b\": 1, \"a\": 2}"), "{\"b\":1,\"a\":2}"),
+            (json!({ "b": 1, "a": 2 }), "{\"b\":1,\"a\":2}"),
+            (json!("not JSON"), "\"not JSON\""),
+            (json!("[1]"), "\"[1]\""),
+        ] {
+            let function = json!({ "name": "f", "arguments": given });
+            for call in [function.clone(), json!({ "id": "1", "function": function })] {
+                let read = read(json!({ "role": "assistant", "tool_calls": [call] })).unwrap();
+                let calls = serde_json::to_string(&read.fields["tool_calls"]).unwrap();
+                assert!(read.is_about_tools() && calls.contains(&format!("\"arguments\":{seen}")), "{calls}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for (json, error) in [
+            (json!({ "content": "a" }), MessageError::Role),
+            (json!({ "role": 1, "content": "a" }), MessageError::Role),
+            (json!({ "role": "user", "content": 1 }), MessageError::Content),
+            (json!({ "role": "user", "content": ["a"] }), MessageError::Part("that".to_owned())),
+            (
+                json!({ "role": "user", "content": [{ "type": "image_url" }] }),
+                MessageError::Part("image_url".to_owned()),
+            ),
+            (json!({ "role": "assistant", "tool_calls": {} }), MessageError::Calls),
+            (json!({ "role": "assistant", "tool_calls": ["f"] }), MessageError::Calls),
+        ] {
+            assert_eq!(read(json).unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn special_tokens_are_cut_wherever_they_are_spelled() {
+        let special = ["<end>".to_owned()];
+        let message = read(json!({
+            "role": "assistant", "content": "a<end>", "<end>": [{ "<end>": "<end>" }],
+            "tool_calls": [{ "function": { "name": "<end>", "arguments": "{\"\\u003cend>\": \"<end>\"}" } }],
+        }));
+        let tools = vec![json!({ "description": "<e\u{fdd0}nd>" }).as_object().unwrap().clone()];
+        let cut = Conversation { messages: vec![message.unwrap()], tools }.with_cuts(&special);
+        let text = serde_json::to_string(&cut).unwrap();
+        assert!(!text.contains("<end>"), "{text}");
+        assert_eq!(text.matches(&format!("<{CUT}end>")).count(), 8, "{text}");
+    }
+}
