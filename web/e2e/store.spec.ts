@@ -14,7 +14,10 @@ test('a model that the user picks drafts in place of the server’s', async ({ d
   expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.95);
 });
 
-test('a model at an address that the user gives drafts in place of the server’s', async ({ demo, server }) => {
+test('a model at an address that the user gives drafts in place of the server’s', async ({
+  demo,
+  server,
+}) => {
   const address = 'https://models.example/target.gguf';
   await demo.page.route(address, (route) =>
     route.fulfill({ path: target, headers: { 'access-control-allow-origin': '*' } }),
@@ -28,7 +31,10 @@ test('a model at an address that the user gives drafts in place of the server’
   expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.95);
 });
 
-test('a draft in several safetensors files drafts, and the text is the target’s', async ({ demo, server }) => {
+test('a draft in several safetensors files drafts, and the text is the target’s', async ({
+  demo,
+  server,
+}) => {
   const folder = test.info().outputPath('draft');
   await writeCheckpoint(folder);
   const tokenizer = fileURLToPath(new URL('../../pair/tokenizer.json', import.meta.url));
