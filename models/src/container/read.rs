@@ -15,41 +15,38 @@ use super::{
     gguf_parts::{GgufParts, gguf_part_names},
     safetensors::Shards,
 };
-use crate::{
-    error::LoadError,
-    family::{config::ModelConfig, weights::ModelWeights},
-};
+use crate::{error::LoadError, family::description::Description};
 
 /// Bytes that are read from a file before they are pushed.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A model's shape, and its weights as a kind of builder leaves them.
-pub(crate) type Loaded<B> = (ModelConfig, ModelWeights<<B as MatrixBuilder>::Matrix>);
+/// A model's description, and its weights as a kind of builder leaves them.
+pub(crate) type Loaded<D, B> = (D, <D as Description>::Weights<<B as MatrixBuilder>::Matrix>);
 
 /// Loads a GGUF file from the reader's position to its end. `total_bytes` is its length, if it is known.
-pub(crate) fn read_gguf<B: MatrixBuilder>(
+pub(crate) fn read_gguf<D: Description, B: MatrixBuilder>(
     reader: &mut impl Read,
     total_bytes: Option<u64>,
-) -> Result<Loaded<B>, LoadError> {
-    let mut stream: Stream<_, B> = Stream::new(GgufHeader::new(total_bytes), total_bytes);
+) -> Result<Loaded<D, B>, LoadError> {
+    let mut stream: Stream<D, _, B> = Stream::new(GgufHeader::new(total_bytes), total_bytes);
     read_to_end(reader, |piece| stream.push(piece))?;
     stream.finish()
 }
 
-/// Opens what a path names, as [`Model::open`] says.
+/// Opens what a path names, as [`Model::open`](crate::Model::open) says.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn open<B: MatrixBuilder>(path: &Path) -> Result<Loaded<B>, LoadError> {
+pub(crate) fn open<D: Description, B: MatrixBuilder>(path: &Path) -> Result<Loaded<D, B>, LoadError> {
     let extension = path.extension().and_then(|extension| extension.to_str());
     let weights = match extension {
         _ if path.is_dir() => path.join("model.safetensors"),
         Some("safetensors") => path.to_owned(),
         Some("gguf") => {
             if let Some(names) = gguf_part_names(path).filter(|names| names.len() > 1) {
-                return read_parts::<B>(path, &names);
+                return read_parts::<D, B>(path, &names);
             }
             let mut file = File::open(path)?;
             let total_bytes = Some(file.metadata()?.len());
-            return read_gguf::<B>(&mut file, total_bytes);
+            return read_gguf::<D, B>(&mut file, total_bytes);
         }
         _ => return Err(LoadError::UnknownFormat { path: path.display().to_string() }),
     };
@@ -60,20 +57,20 @@ pub(crate) fn open<B: MatrixBuilder>(path: &Path) -> Result<Loaded<B>, LoadError
     };
     let config = fs::read(folder.join("config.json")).map_err(absent)?;
     let index = folder.join(INDEX);
-    let (mut config, weights) = if path.is_dir() && !weights.exists() && index.exists() {
-        read_shards::<B>(&config, folder, &fs::read(index)?)?
+    let (mut description, weights) = if path.is_dir() && !weights.exists() && index.exists() {
+        read_shards::<D, B>(&config, folder, &fs::read(index)?)?
     } else {
         let mut file = File::open(&weights).map_err(absent)?;
         let total_bytes = Some(file.metadata()?.len());
-        read_safetensors::<B>(&config, &mut file, total_bytes)?
+        read_safetensors::<D, B>(&config, &mut file, total_bytes)?
     };
-    config.amend(folder)?;
-    Ok((config, weights))
+    description.amend(folder)?;
+    Ok((description, weights))
 }
 
 /// Loads a GGUF model from its files, of which `path` is one.
 #[cfg(not(target_arch = "wasm32"))]
-fn read_parts<B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<B>, LoadError> {
+fn read_parts<D: Description, B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<D, B>, LoadError> {
     let mut files = Vec::new();
     for name in names {
         let absent = |error: io::Error| match error.kind() {
@@ -95,7 +92,7 @@ fn read_parts<B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<
     }
     let Some(parts) = parts else { return Err(LoadError::UnknownFormat { path: path.display().to_string() }) };
     let total_bytes = Some(parts.total_bytes());
-    let mut stream: Stream<_, B> = Stream::new(parts, total_bytes);
+    let mut stream: Stream<D, _, B> = Stream::new(parts, total_bytes);
     for (file, bytes) in files {
         read_to_end(&mut file.take(bytes), |piece| stream.push(piece))?;
     }
@@ -108,14 +105,18 @@ const INDEX: &str = "model.safetensors.index.json";
 
 /// Loads a checkpoint from the files that its index names, one after the other.
 #[cfg(not(target_arch = "wasm32"))]
-fn read_shards<B: MatrixBuilder>(config_json: &[u8], folder: &Path, index: &[u8]) -> Result<Loaded<B>, LoadError> {
+fn read_shards<D: Description, B: MatrixBuilder>(
+    config_json: &[u8],
+    folder: &Path,
+    index: &[u8],
+) -> Result<Loaded<D, B>, LoadError> {
     #[derive(serde::Deserialize)]
     struct Index {
         weight_map: HashMap<String, String>,
     }
     let Index { weight_map } = serde_json::from_slice(index)?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
-    let mut shards = Shards::new(config_json)?;
+    let mut shards: Shards<D> = Shards::new(config_json)?;
     let mut files = Vec::new();
     for name in names {
         // An index that is not trusted names files of its folder only.
@@ -131,7 +132,7 @@ fn read_shards<B: MatrixBuilder>(config_json: &[u8], folder: &Path, index: &[u8]
         files.push(file.take(bytes));
     }
     let total_bytes = Some(shards.total_bytes());
-    let mut stream: Stream<_, B> = Stream::new(shards, total_bytes);
+    let mut stream: Stream<D, _, B> = Stream::new(shards, total_bytes);
     for file in &mut files {
         read_to_end(file, |piece| stream.push(piece))?;
     }
@@ -162,12 +163,13 @@ fn incomplete(folder: &Path) -> LoadError {
 
 /// Loads a checkpoint from its `config.json` and the reader's position to its end. `total_bytes` is the latter's
 /// length, if it is known.
-pub(crate) fn read_safetensors<B: MatrixBuilder>(
+pub(crate) fn read_safetensors<D: Description, B: MatrixBuilder>(
     config_json: &[u8],
     reader: &mut impl Read,
     total_bytes: Option<u64>,
-) -> Result<Loaded<B>, LoadError> {
-    let mut stream: Stream<_, B> = Stream::new(SafetensorsHeader::new(config_json, total_bytes)?, total_bytes);
+) -> Result<Loaded<D, B>, LoadError> {
+    let header: SafetensorsHeader<D> = SafetensorsHeader::new(config_json, total_bytes)?;
+    let mut stream: Stream<D, _, B> = Stream::new(header, total_bytes);
     read_to_end(reader, |piece| stream.push(piece))?;
     stream.finish()
 }

@@ -15,15 +15,11 @@ use super::stream::read_header;
 use super::{
     element::ElementType,
     plan::{Directory, Entry, Planned},
-    stream::{Header, Progress},
+    stream::{Describes, Header, Progress},
 };
 use crate::{
     error::LoadError,
-    family::{
-        Family,
-        config::ModelConfig,
-        weights::{Container, WeightName},
-    },
+    family::{description::Description, spelling::Spelling, weights::Container},
 };
 
 /// Bytes of the header's length.
@@ -32,19 +28,19 @@ const LENGTH_BYTES: usize = 8;
 const LONGEST_HEADER: u64 = 100_000_000;
 
 /// What a checkpoint says before its tensors.
-pub(crate) struct SafetensorsHeader {
-    family: &'static Family,
-    config: ModelConfig,
+pub(crate) struct SafetensorsHeader<D> {
+    spelling: Spelling,
+    description: D,
     total_bytes: Option<u64>,
     /// The length and the JSON text, as far as they have come.
     bytes: Vec<u8>,
 }
 
-impl SafetensorsHeader {
+impl<D: Description> SafetensorsHeader<D> {
     /// `total_bytes` is the length of the safetensors file, if it is known.
     pub(crate) fn new(config_json: &[u8], total_bytes: Option<u64>) -> Result<Self, LoadError> {
-        let (family, config) = ModelConfig::from_hugging_face(config_json)?;
-        Ok(Self { family, config, total_bytes, bytes: Vec::new() })
+        let (spelling, description) = D::of_config_json(config_json)?;
+        Ok(Self { spelling, description, total_bytes, bytes: Vec::new() })
     }
 
     /// What the header lists, once all of it is there.
@@ -75,7 +71,7 @@ impl SafetensorsHeader {
     }
 }
 
-impl Header for SafetensorsHeader {
+impl<D: Description> Header for SafetensorsHeader<D> {
     fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError> {
         if self.fill(input, LENGTH_BYTES) == Progress::Incomplete {
             return Ok(Progress::Incomplete);
@@ -94,11 +90,6 @@ impl Header for SafetensorsHeader {
         self.bytes.len() as u64
     }
 
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        let tensors = self.tensors()?;
-        plan(self.family, self.config, tensors)
-    }
-
     fn truncated(&self) -> LoadError {
         let needed = self.end().unwrap_or(LENGTH_BYTES as u64);
         let remaining = self.position();
@@ -106,41 +97,35 @@ impl Header for SafetensorsHeader {
     }
 }
 
-/// Which bytes are which weight.
-fn plan(
-    family: &'static Family,
-    mut config: ModelConfig,
-    tensors: HashMap<String, Entry>,
-) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-    let directory = Directory::new(tensors, family, Container::HuggingFace);
-    // A head that is stored is used, as the reference implementation does: it need not be the table.
-    config.tied_embeddings &= !directory.has(&WeightName::HEAD);
-    let plan = directory.plan(&config, None)?;
-    Ok((config, plan))
+impl<D: Description> Describes<D> for SafetensorsHeader<D> {
+    fn plan(self) -> Result<(D, Vec<Planned>), LoadError> {
+        let tensors = self.tensors()?;
+        Directory::new(tensors, self.spelling, Container::HuggingFace).plan(self.description)
+    }
 }
 
 /// The files of a checkpoint that is stored in several, as if they were one behind the other.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) struct Shards {
-    family: &'static Family,
-    config: ModelConfig,
+pub(crate) struct Shards<D> {
+    spelling: Spelling,
+    description: D,
     tensors: HashMap<String, Entry>,
     /// Bytes of those so far.
     total_bytes: u64,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-impl Shards {
+impl<D: Description> Shards<D> {
     /// None yet.
     pub(crate) fn new(config_json: &[u8]) -> Result<Self, LoadError> {
-        let (family, config) = ModelConfig::from_hugging_face(config_json)?;
-        Ok(Self { family, config, tensors: HashMap::new(), total_bytes: 0 })
+        let (spelling, description) = D::of_config_json(config_json)?;
+        Ok(Self { spelling, description, tensors: HashMap::new(), total_bytes: 0 })
     }
 
     /// Adds what the next one says before its tensors, of which it has so many bytes.
     pub(crate) fn add(&mut self, shard: &mut impl std::io::Read, bytes: u64) -> Result<(), LoadError> {
-        let (family, config) = (self.family, self.config.clone());
-        let mut header = SafetensorsHeader { family, config, total_bytes: Some(bytes), bytes: Vec::new() };
+        let (spelling, description) = (self.spelling, self.description.clone());
+        let mut header = SafetensorsHeader { spelling, description, total_bytes: Some(bytes), bytes: Vec::new() };
         read_header(&mut header, shard)?;
         for (name, mut entry) in header.tensors()? {
             entry.start += self.total_bytes;
@@ -160,7 +145,7 @@ impl Shards {
 
 /// All headers have been read: what is between tensors, headers too, is passed over.
 #[cfg(not(target_arch = "wasm32"))]
-impl Header for Shards {
+impl<D: Description> Header for Shards<D> {
     fn push(&mut self, _: &mut &[u8]) -> Result<Progress, LoadError> {
         Ok(Progress::Complete)
     }
@@ -169,12 +154,15 @@ impl Header for Shards {
         0
     }
 
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        plan(self.family, self.config, self.tensors)
-    }
-
     fn truncated(&self) -> LoadError {
         LoadError::Truncated { what: "checkpoint".to_owned(), offset: 0, needed: self.total_bytes, remaining: 0 }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl<D: Description> Describes<D> for Shards<D> {
+    fn plan(self) -> Result<(D, Vec<Planned>), LoadError> {
+        Directory::new(self.tensors, self.spelling, Container::HuggingFace).plan(self.description)
     }
 }
 

@@ -9,6 +9,8 @@
 //! | `beside` | what the files beside a `config.json` add |
 //! | `gguf`, `gguf_settings` | what all families have in a GGUF file's settings |
 //! | `kind`, `table` | what a family says of itself, and all of them |
+//! | `description` | what containers are read by |
+//! | `spelling` | how files call weights otherwise |
 //! | `llama`, `qwen`, … | one family each: what it says otherwise, calls otherwise and computes otherwise |
 //!
 //! `docs/adding.md` shows how to add a family.
@@ -17,6 +19,7 @@
 mod beside;
 pub(crate) mod block;
 pub(crate) mod config;
+pub(crate) mod description;
 mod gguf;
 pub(crate) mod gguf_settings;
 mod hugging_face;
@@ -24,6 +27,7 @@ mod keys;
 mod kind;
 mod rope_parameters;
 pub(crate) mod rotary;
+pub(crate) mod spelling;
 mod table;
 pub(crate) mod weights;
 
@@ -39,5 +43,3 @@ mod phi3;
 mod qwen;
 mod smollm3;
 mod stablelm;
-
-pub(crate) use kind::Family;
