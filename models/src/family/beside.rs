@@ -11,11 +11,8 @@ impl ModelConfig {
     /// Takes what the other files of a checkpoint's folder say, as transformers does: the tokens that end a text in
     /// `generation_config.json`, and in `tokenizer_config.json` whether a prompt begins with a token.
     pub(crate) fn amend(&mut self, folder: &Path) -> Result<(), LoadError> {
-        if let Some(json) = read(&folder.join("generation_config.json"))? {
-            let GenerationConfig { eos_token_id } = serde_json::from_slice(&json)?;
-            if let Some(ids) = eos_token_id {
-                self.eos_token_ids = ids.tokens()?;
-            }
+        if let Some(ids) = GenerationConfig::read(folder)?.eos_token_id {
+            self.eos_token_ids = ids.tokens()?;
         }
         if let Some(json) = read(&folder.join("tokenizer_config.json"))? {
             let TokenizerConfig { add_bos_token, tokenizer_class } = serde_json::from_slice(&json)?;
@@ -40,9 +37,21 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, LoadError> {
     }
 }
 
-#[derive(Deserialize)]
-struct GenerationConfig {
-    eos_token_id: Option<OneOrMany>,
+/// What `generation_config.json` says of where texts begin and end.
+#[derive(Deserialize, Default)]
+pub(super) struct GenerationConfig {
+    pub(super) eos_token_id: Option<OneOrMany>,
+    pub(super) decoder_start_token_id: Option<i64>,
+}
+
+impl GenerationConfig {
+    /// That of a folder; empty if there is none.
+    pub(super) fn read(folder: &Path) -> Result<Self, LoadError> {
+        match read(&folder.join("generation_config.json"))? {
+            Some(json) => Ok(serde_json::from_slice(&json)?),
+            None => Ok(Self::default()),
+        }
+    }
 }
 
 #[derive(Deserialize)]

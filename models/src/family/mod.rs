@@ -12,6 +12,7 @@
 //! | `description` | what containers are read by |
 //! | `spelling` | how files call weights otherwise |
 //! | `llama`, `qwen`, … | one family each: what it says otherwise, calls otherwise and computes otherwise |
+//! | `encoder_decoder` | T5: shape, settings and weights of models with an encoder |
 //!
 //! `docs/adding.md` shows how to add a family.
 
@@ -20,6 +21,7 @@ mod beside;
 pub(crate) mod block;
 pub(crate) mod config;
 pub(crate) mod description;
+pub(crate) mod encoder_decoder;
 mod gguf;
 pub(crate) mod gguf_settings;
 mod hugging_face;

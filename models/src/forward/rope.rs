@@ -1,7 +1,10 @@
 //! Rotary position embedding: each pair of elements of a head is a point in a plane, turned by an angle
 //! proportional to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
 
-use crate::family::rotary::{RopeLayout, Rotary};
+use crate::family::{
+    block::Turn,
+    rotary::{RopeLayout, Rotary},
+};
 
 /// A turning, with its frequencies.
 pub(crate) struct Rope {
@@ -17,6 +20,22 @@ pub(crate) struct Rope {
 pub(crate) struct Angles {
     cos: Vec<f32>,
     sin: Vec<f32>,
+}
+
+/// Something for each of a model's turnings.
+#[derive(Debug, Default)]
+pub(super) struct Turns<T> {
+    pub(super) global: T,
+    pub(super) local: T,
+}
+
+impl<T> Turns<T> {
+    pub(super) fn of(&self, turn: Turn) -> &T {
+        match turn {
+            Turn::Global => &self.global,
+            Turn::Local => &self.local,
+        }
+    }
 }
 
 impl Rope {
