@@ -160,6 +160,14 @@ pub enum LoadError {
         /// The value found.
         found: String,
     },
+    /// A model with an encoder, which is no [`Model`](crate::Model).
+    #[error(
+        "{found} is an encoder-decoder: EncoderDecoder::open loads it, Model::open loads models without an encoder"
+    )]
+    EncoderDecoder {
+        /// Its `model_type` or `general.architecture`.
+        found: String,
+    },
     /// A setting that nobody here knows. Refused rather than ignored: it may change what is to be computed.
     #[error("setting {key} = {found} is not known here; ignoring it could give wrong logits")]
     UnknownSetting {
@@ -263,6 +271,18 @@ pub enum ModelError {
         position: usize,
         /// Number of tokens in the chunk.
         tokens: usize,
+    },
+    /// A source without a token: nothing to attend to.
+    #[error("source {source_index} has no tokens")]
+    EmptySource {
+        /// Which of the sources.
+        source_index: usize,
+    },
+    /// The source was encoded by a model of another shape.
+    #[error("chunk {chunk}: the source belongs to a model of another shape")]
+    SourceMismatch {
+        /// Which chunk of the batch.
+        chunk: usize,
     },
     /// The cache was made by a model of another shape.
     #[error("chunk {chunk}: the cache belongs to a model of another shape")]

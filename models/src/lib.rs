@@ -20,6 +20,7 @@
 //! | `forward` | KV caches, the blocks, logits |
 //! | `kernels` | products, attention and norms on vectors; threads |
 //!
+//! An [`EncoderDecoder`] is a model that first reads a [`Source`], with chunks, caches and logits like a [`Model`]'s.
 //! A [`StoredModel`] is the same file without kernels, for who computes elsewhere.
 //! [`Logits`] also has the hidden state that each row comes from. [`HeadsFile`] reads small linear heads that were
 //! trained on it.
@@ -72,14 +73,17 @@ pub use error::{EncodeError, LoadError, ModelError};
 pub use family::{
     block::{Activation, Block, FeedForward, HeadNorm, Layers, Norm, NormPlaces, Position, RotaryScope, Window},
     config::ModelConfig,
+    encoder_decoder::config::EncoderDecoderConfig,
     rotary::{RopeLayout, RopeScaling, Rotary},
     weights::{LayerWeights, ModelWeights, WeightName, WeightSource},
 };
 pub use forward::{
     cache::{Chunk, HostPages, KvCache, PageSource, feed},
+    encoder_decoder::model::{EncoderDecoder, Source, SourceChunk},
     loader::{ModelLoader, SafetensorsLoader},
     logits::{BatchLogits, Logits, LogitsRef},
-    model::{Model, Scratch},
+    model::Model,
+    scratch::Scratch,
 };
 pub use kernels::attention::PAGE_TOKENS;
 pub use tokenizer::{TextStream, Tokenizer};

@@ -10,11 +10,15 @@ use std::{
 };
 
 use container::{F32, Shape};
-use outrider_models::{Chunk, LoadError, Model, ModelLoader, checkpoint_in_one_file};
+use outrider_models::{Chunk, EncoderDecoder, LoadError, Model, ModelLoader, SourceChunk, checkpoint_in_one_file};
 use serde_json::{Value, json};
 
 #[allow(dead_code, reason = "others use the rest")]
 mod container;
+#[allow(dead_code, reason = "others use the rest")]
+mod encoder_decoders;
+#[allow(dead_code, reason = "others use the rest")]
+mod families;
 
 const CONFIG: &[u8] = include_bytes!("golden/grouped.config.json");
 const WEIGHTS: &[u8] = include_bytes!("golden/grouped.safetensors");
@@ -228,4 +232,46 @@ fn a_folder_without_a_checkpoint_says_what_it_has() {
     let folder = Folder::with(&[("model.safetensors", WEIGHTS)]);
     let error = Model::open(&folder.0).err().unwrap().to_string();
     assert!(error.contains("no config.json beside model.safetensors"), "{error}");
+}
+
+/// A model with an encoder, from one file, from several and from GGUF; what begins and ends its texts is said beside.
+#[test]
+fn a_model_with_an_encoder_is_opened_by_its_path() {
+    let golden = &encoder_decoders::goldens()[0];
+    let (config, weights) = (golden.config_with(&[]), golden.weights());
+    let whole = encoder_decoders::safetensors(&weights, "F32");
+    let (first, second) = weights.split_at(weights.len() / 2);
+    let map: serde_json::Map<String, Value> = [("a.safetensors", first), ("b.safetensors", second)]
+        .into_iter()
+        .flat_map(|(file, weights)| weights.iter().map(move |weight| (weight.name.clone(), file.into())))
+        .collect();
+    let index = serde_json::to_vec(&json!({ "weight_map": map })).unwrap();
+    let parts = [first, second].map(|weights| encoder_decoders::safetensors(weights, "F32"));
+    let beside = br#"{"eos_token_id": [1, 2], "decoder_start_token_id": 5}"#;
+    let one = Folder::with(&[("config.json", &config), ("model.safetensors", &whole)]);
+    let several = Folder::with(&[
+        ("config.json", &config),
+        ("model.safetensors.index.json", &index),
+        ("a.safetensors", &parts[0]),
+        ("b.safetensors", &parts[1]),
+        ("generation_config.json", beside),
+    ]);
+    let gguf = Folder::with(&[("t5.gguf", &golden.gguf().unwrap().finish())]);
+    let open = |path: PathBuf| EncoderDecoder::open(&path).unwrap();
+    let models = [open(one.0.clone()), open(several.0.clone()), open(gguf.0.join("t5.gguf"))];
+    let logits = models.each_ref().map(|model| {
+        let (source, mut cache) = (model.encode(&golden.source).unwrap(), model.new_cache());
+        let text = Chunk { cache: &mut cache, tokens: &golden.tokens, positions: &golden.rows };
+        model.forward(&mut [SourceChunk { source: &source, text }]).unwrap().remove(0)
+    });
+    assert!(logits[0] == logits[1] && logits[0] == logits[2]);
+    let special = |model: &EncoderDecoder| (model.config().start_token_id, model.config().eos_token_ids.clone());
+    assert_eq!(special(&models[0]), (0, vec![1]));
+    assert_eq!(special(&models[1]), (5, vec![1, 2]));
+    for path in [one.0.clone(), several.0.clone(), gguf.0.join("t5.gguf")] {
+        assert!(matches!(Model::open(&path).err(), Some(LoadError::EncoderDecoder { .. })));
+    }
+    let llama = Folder::with(&[("config.json", CONFIG), ("model.safetensors", WEIGHTS)]);
+    let found = EncoderDecoder::open(&llama.0).err().unwrap();
+    assert!(matches!(&found, LoadError::Unsupported { found, .. } if found == "llama"), "{found}");
 }

@@ -18,7 +18,7 @@ use super::{
     safetensors::SafetensorsHeader,
     stream::{Header, read_header},
 };
-use crate::error::LoadError;
+use crate::{error::LoadError, family::config::ModelConfig};
 
 /// The files that say how a model computes, what ends its texts, and what begins its prompts.
 const TEXTS: [&str; 3] = ["config.json", "generation_config.json", "tokenizer_config.json"];
@@ -109,7 +109,7 @@ pub fn checkpoint_in_one_file(path: &Path) -> Result<Vec<u8>, LoadError> {
     }
     let (mut tensors, mut data) = (Vec::new(), Vec::new());
     for (mut file, bytes) in checkpoint.files()? {
-        let mut header = SafetensorsHeader::with_settings_within(Some(bytes));
+        let mut header: SafetensorsHeader<ModelConfig> = SafetensorsHeader::with_settings_within(Some(bytes));
         read_header(&mut header, &mut BufReader::new(&mut file))?;
         let metadata = header.metadata()?;
         // In the order of their data, as the container wants them.

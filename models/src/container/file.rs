@@ -4,26 +4,26 @@ use super::{
     gguf::GgufHeader,
     plan::Planned,
     safetensors::SafetensorsHeader,
-    stream::{Header, Progress},
+    stream::{Describes, Header, Progress},
 };
-use crate::{error::LoadError, family::config::ModelConfig};
+use crate::{error::LoadError, family::description::Description};
 
 /// Bytes that tell the two apart: the length of a safetensors header as a u64, and the brace that it begins with. The
 /// four letters that GGUF begins with would be a header of more than a gigabyte.
 const TELLING_BYTES: usize = 9;
 
 /// What a file says before its tensors.
-pub(crate) enum FileHeader {
+pub(crate) enum FileHeader<D> {
     /// Its first bytes.
     Unknown {
         beginning: Vec<u8>,
         total_bytes: Option<u64>,
     },
     Gguf(GgufHeader),
-    Safetensors(SafetensorsHeader),
+    Safetensors(SafetensorsHeader<D>),
 }
 
-impl FileHeader {
+impl<D: Description> FileHeader<D> {
     /// `total_bytes` is the file's length, if it is known.
     pub(crate) fn new(total_bytes: Option<u64>) -> Self {
         Self::Unknown { beginning: Vec::new(), total_bytes }
@@ -40,7 +40,7 @@ impl FileHeader {
     }
 }
 
-impl Header for FileHeader {
+impl<D: Description> Header for FileHeader<D> {
     fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError> {
         match self {
             Self::Gguf(header) => header.push(input),
@@ -71,14 +71,6 @@ impl Header for FileHeader {
         }
     }
 
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        match self {
-            Self::Unknown { .. } => Err(self.truncated()),
-            Self::Gguf(header) => header.plan(),
-            Self::Safetensors(header) => header.plan(),
-        }
-    }
-
     fn truncated(&self) -> LoadError {
         match self {
             Self::Unknown { beginning, total_bytes } => {
@@ -90,6 +82,16 @@ impl Header for FileHeader {
             }
             Self::Gguf(header) => header.truncated(),
             Self::Safetensors(header) => header.truncated(),
+        }
+    }
+}
+
+impl<D: Description> Describes<D> for FileHeader<D> {
+    fn plan(self) -> Result<(D, Vec<Planned>), LoadError> {
+        match self {
+            Self::Unknown { .. } => Err(self.truncated()),
+            Self::Gguf(header) => header.plan(),
+            Self::Safetensors(header) => header.plan(),
         }
     }
 }

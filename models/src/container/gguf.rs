@@ -22,15 +22,14 @@ use super::{
     element::ElementType,
     gguf_fields::{Claim, Fields, Stop, scalar_size},
     plan::{Directory, Entry, Planned},
-    stream::{Header, Progress},
+    stream::{Describes, Header, Progress},
 };
 use crate::{
     error::LoadError,
     family::{
-        config::ModelConfig,
+        description::Description,
         gguf_settings::{CHAT_TEMPLATE, Metadata, Value},
-        rotary::RopeScaling,
-        weights::{Container, WeightName},
+        weights::Container,
     },
 };
 
@@ -387,11 +386,6 @@ impl Header for GgufHeader {
         }
     }
 
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        let ends: Vec<u64> = self.total_bytes.into_iter().collect();
-        self.plan_until(&ends)
-    }
-
     fn truncated(&self) -> LoadError {
         let end = self.position();
         // An array's length says more than the element at which it ends.
@@ -400,6 +394,13 @@ impl Header for GgufHeader {
         let skipped = self.skipping.as_ref().map(|(claim, _)| claim);
         let magic = Claim { what: "magic".to_owned(), offset: 0, needed: 4 };
         array.or(skipped).or(self.lacks.as_ref()).unwrap_or(&magic).truncated(end)
+    }
+}
+
+impl<D: Description> Describes<D> for GgufHeader {
+    fn plan(self) -> Result<(D, Vec<Planned>), LoadError> {
+        let ends: Vec<u64> = self.total_bytes.into_iter().collect();
+        self.plan_until(&ends)
     }
 }
 
@@ -431,31 +432,19 @@ impl GgufHeader {
         Ok(())
     }
 
-    /// [`Header::plan`] of files that end there.
-    pub(super) fn plan_until(mut self, ends: &[u64]) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
+    /// [`Describes::plan`] of files that end there.
+    pub(super) fn plan_until<D: Description>(mut self, ends: &[u64]) -> Result<(D, Vec<Planned>), LoadError> {
         let shape_of = |name: &str| self.tensors.get(name).map(|entry| entry.shape.as_slice());
         if let Some(&Value::Unsigned(parts)) = self.metadata.get("split.count")
             && parts > 1
         {
             return Err(LoadError::SplitGguf { parts });
         }
-        let (family, mut config) = ModelConfig::from_gguf(&self.metadata, shape_of)?;
-        let directory = Directory::new(std::mem::take(&mut self.tensors), family, Container::Gguf);
-        let factors = WeightName::ROPE_FACTORS;
-        let stored = match config.rotary_mut() {
-            Some(rotary) if directory.has(&factors) => {
-                if rotary.scaling != RopeScaling::None {
-                    let found = format!("{} beside rope.scaling", family.name_of(&factors, Container::Gguf));
-                    return Err(LoadError::Unsupported { what: "two rope scalings", found });
-                }
-                let dimensions = rotary.dimensions;
-                Some((factors, dimensions.unwrap_or(config.head_dim) / 2))
-            }
-            _ => None,
-        };
-        let plan = directory.plan(&config, stored)?;
+        let (spelling, description) = D::of_gguf(&self.metadata, &shape_of)?;
+        let directory = Directory::new(std::mem::take(&mut self.tensors), spelling, Container::Gguf);
+        let (description, plan) = directory.plan(description)?;
         self.refuse_gaps(&plan, ends)?;
-        Ok((config, plan))
+        Ok((description, plan))
     }
 }
 

@@ -7,9 +7,9 @@ use std::{io::Read, path::Path};
 use super::{
     gguf::GgufHeader,
     plan::Planned,
-    stream::{Header, Progress, read_header},
+    stream::{Describes, Header, Progress, read_header},
 };
-use crate::{error::LoadError, family::config::ModelConfig};
+use crate::{error::LoadError, family::description::Description};
 
 /// The files of a model, as if they were one behind the other.
 pub(crate) struct GgufParts {
@@ -72,11 +72,13 @@ impl Header for GgufParts {
         0
     }
 
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        self.whole.plan_until(&self.ends)
-    }
-
     fn truncated(&self) -> LoadError {
         LoadError::Truncated { what: "model".to_owned(), offset: 0, needed: self.total_bytes(), remaining: 0 }
+    }
+}
+
+impl<D: Description> Describes<D> for GgufParts {
+    fn plan(self) -> Result<(D, Vec<Planned>), LoadError> {
+        self.whole.plan_until(&self.ends)
     }
 }

@@ -6,9 +6,10 @@ use super::element::ElementType;
 use crate::{
     error::LoadError,
     family::{
-        Family,
-        config::{LARGEST_DIMENSION, ModelConfig},
-        weights::{Container, ModelWeights, WeightName, WeightSource},
+        config::LARGEST_DIMENSION,
+        description::Description,
+        spelling::Spelling,
+        weights::{Container, WeightName, WeightSource},
     },
 };
 
@@ -53,7 +54,7 @@ pub(crate) struct Planned {
 /// The tensors of a file, and those that a model has asked for.
 pub(super) struct Directory {
     tensors: HashMap<String, Entry>,
-    family: &'static Family,
+    spelling: Spelling,
     container: Container,
     plan: Vec<Planned>,
 }
@@ -67,7 +68,7 @@ impl WeightSource for Directory {
     }
 
     fn vector(&mut self, name: WeightName, [len]: [usize; 1]) -> Result<Vec<f32>, LoadError> {
-        let stored_less_one = self.container == Container::HuggingFace && self.family.norms_less_one;
+        let stored_less_one = self.container == Container::HuggingFace && self.spelling.norms_less_one;
         let plus = if stored_less_one && name.is_scale_of_norm() { 1.0 } else { 0.0 };
         self.take(name, Shape::Vector { len, plus })?;
         // Nothing of it has come.
@@ -76,31 +77,29 @@ impl WeightSource for Directory {
 }
 
 impl Directory {
-    pub(super) fn new(tensors: HashMap<String, Entry>, family: &'static Family, container: Container) -> Self {
-        let mut directory = Self { tensors, family, container, plan: Vec::new() };
-        let unused = |name: &str| family.unused.iter().any(|ending| name.ends_with(ending));
-        directory.tensors.retain(|name, _| !unused(name));
-        directory
+    pub(super) fn new(mut tensors: HashMap<String, Entry>, spelling: Spelling, container: Container) -> Self {
+        let unused = |name: &str| spelling.unused.iter().any(|ending| name.ends_with(ending));
+        tensors.retain(|name, _| !unused(name));
+        let stored = spelling.aliases.iter().filter_map(|alias| tensors.remove(*alias));
+        // All are taken out, the first in their order is kept.
+        if let Some(entry) = stored.reduce(|first, _| first) {
+            tensors.insert(spelling.aliases[0].to_owned(), entry);
+        }
+        Self { tensors, spelling, container, plan: Vec::new() }
     }
 
-    /// Whether the file has this weight.
-    pub(super) fn has(&self, name: &WeightName) -> bool {
-        self.tensors.contains_key(&self.stored_name(name))
-    }
-
-    /// What a model of this shape asks for, and behind that its rotary factors if they are stored. No tensor may be
-    /// left over.
-    pub(super) fn plan(
-        mut self,
-        config: &ModelConfig,
-        rope_factors: Option<(WeightName, usize)>,
-    ) -> Result<Vec<Planned>, LoadError> {
-        ModelWeights::gather(config, &mut self)?;
-        if let Some((name, len)) = rope_factors {
+    /// What a model of this description asks for, with what the tensors themselves say of it; behind that its rotary
+    /// factors if they are stored. No tensor may be left over.
+    pub(super) fn plan<D: Description>(mut self, mut description: D) -> Result<(D, Vec<Planned>), LoadError> {
+        let stored =
+            |weight: &WeightName| Some(self.stored_name(weight)).filter(|name| self.tensors.contains_key(name));
+        let setting = description.settle(self.container, &stored)?;
+        description.gather(&mut self)?;
+        if let Some((name, len)) = setting {
             self.take(name, Shape::Vector { len, plus: 0.0 })?;
         }
         match self.tensors.into_keys().min() {
-            None => Ok(self.plan),
+            None => Ok((description, self.plan)),
             Some(name) => Err(LoadError::UnexpectedTensor { name }),
         }
     }
@@ -108,7 +107,7 @@ impl Directory {
     /// What the file calls a weight. Checkpoints that were saved without their output head have names without the
     /// first part, as transformers understands too.
     fn stored_name(&self, name: &WeightName) -> String {
-        let full = self.family.name_of(name, self.container);
+        let full = self.spelling.name_of(name, self.container);
         match full.split_once('.') {
             Some((_, rest)) if !self.tensors.contains_key(&full) && self.tensors.contains_key(rest) => rest.to_owned(),
             _ => full,
@@ -122,8 +121,8 @@ impl Directory {
         let Some(entry) = self.tensors.get_mut(&name) else {
             return Err(LoadError::MissingTensor { name });
         };
-        let is_shared = self.family.shares(&weight, self.container);
-        let is_transposed = self.container == Container::HuggingFace && self.family.is_transposed(&weight);
+        let is_shared = self.spelling.shares(&weight, self.container);
+        let is_transposed = self.container == Container::HuggingFace && self.spelling.is_transposed(&weight);
         let mut expected = match shape {
             Shape::Matrix { outputs, inputs } if is_transposed => vec![inputs, outputs],
             Shape::Matrix { outputs, inputs } | Shape::Columns { outputs, inputs, .. } => vec![outputs, inputs],

@@ -18,48 +18,45 @@ use super::{
     gguf::GgufHeader,
     parts::MatrixBuilder,
     safetensors::SafetensorsHeader,
-    stream::{Header, Stream},
+    stream::{Describes, Stream},
 };
-use crate::{
-    error::LoadError,
-    family::{config::ModelConfig, weights::ModelWeights},
-};
+use crate::{error::LoadError, family::description::Description};
 
 /// Bytes that are read from a file before they are pushed.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// A model's shape, and its weights as a kind of builder leaves them.
-pub(crate) type Loaded<B> = (ModelConfig, ModelWeights<<B as MatrixBuilder>::Matrix>);
+/// A model's description, and its weights as a kind of builder leaves them.
+pub(crate) type Loaded<D, B> = (D, <D as Description>::Weights<<B as MatrixBuilder>::Matrix>);
 
 /// Loads a GGUF file from the reader's position to its end. `total_bytes` is its length, if it is known.
-pub(crate) fn read_gguf<B: MatrixBuilder>(
+pub(crate) fn read_gguf<D: Description, B: MatrixBuilder>(
     reader: &mut impl Read,
     total_bytes: Option<u64>,
-) -> Result<Loaded<B>, LoadError> {
-    read::<B>(GgufHeader::new(total_bytes), reader, total_bytes)
+) -> Result<Loaded<D, B>, LoadError> {
+    read::<D, B>(GgufHeader::new(total_bytes), reader, total_bytes)
 }
 
-/// Opens what a path names, as [`Model::open`] says.
+/// Opens what a path names, as [`Model::open`](crate::Model::open) says.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) fn open<B: MatrixBuilder>(path: &Path) -> Result<Loaded<B>, LoadError> {
+pub(crate) fn open<D: Description, B: MatrixBuilder>(path: &Path) -> Result<Loaded<D, B>, LoadError> {
     if path.extension().is_none_or(|extension| extension != "gguf") || path.is_dir() {
-        return read_checkpoint::<B>(&Checkpoint::at(path)?);
+        return read_checkpoint::<D, B>(&Checkpoint::at(path)?);
     }
     if let Some(names) = gguf_part_names(path).filter(|names| names.len() > 1) {
-        return read_parts::<B>(path, &names);
+        return read_parts::<D, B>(path, &names);
     }
     let mut file = File::open(path)?;
     let total_bytes = Some(file.metadata()?.len());
-    read_gguf::<B>(&mut file, total_bytes)
+    read_gguf::<D, B>(&mut file, total_bytes)
 }
 
 /// Loads a checkpoint from its files, one after the other.
 #[cfg(not(target_arch = "wasm32"))]
-fn read_checkpoint<B: MatrixBuilder>(checkpoint: &Checkpoint) -> Result<Loaded<B>, LoadError> {
+fn read_checkpoint<D: Description, B: MatrixBuilder>(checkpoint: &Checkpoint) -> Result<Loaded<D, B>, LoadError> {
     let Some(config_json) = checkpoint.beside("config.json")? else {
         let mut file = checkpoint.only_file()?;
         let total_bytes = Some(file.metadata()?.len());
-        let loaded = read::<B>(SafetensorsHeader::with_settings_within(total_bytes), &mut file, total_bytes);
+        let loaded = read::<D, B>(SafetensorsHeader::with_settings_within(total_bytes), &mut file, total_bytes);
         return loaded.map_err(|error| match error {
             LoadError::NoSettings => checkpoint.without_settings(),
             error => error,
@@ -71,18 +68,18 @@ fn read_checkpoint<B: MatrixBuilder>(checkpoint: &Checkpoint) -> Result<Loaded<B
         file.rewind()?;
     }
     let total_bytes = Some(shards.total_bytes());
-    let mut stream: Stream<_, B> = Stream::new(shards, total_bytes);
+    let mut stream: Stream<D, _, B> = Stream::new(shards, total_bytes);
     for (file, bytes) in files {
         read_to_end(&mut file.take(bytes), |piece| stream.push(piece))?;
     }
-    let (mut config, weights) = stream.finish()?;
-    config.amend(|name| checkpoint.beside(name))?;
-    Ok((config, weights))
+    let (mut description, weights) = stream.finish()?;
+    description.amend(&|name| checkpoint.beside(name))?;
+    Ok((description, weights))
 }
 
 /// Loads a GGUF model from its files, of which `path` is one.
 #[cfg(not(target_arch = "wasm32"))]
-fn read_parts<B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<B>, LoadError> {
+fn read_parts<D: Description, B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<D, B>, LoadError> {
     let mut files = Vec::new();
     for name in names {
         let absent = |error: io::Error| match error.kind() {
@@ -104,7 +101,7 @@ fn read_parts<B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<
     }
     let Some(parts) = parts else { return Err(LoadError::UnknownFormat { path: path.display().to_string() }) };
     let total_bytes = Some(parts.total_bytes());
-    let mut stream: Stream<_, B> = Stream::new(parts, total_bytes);
+    let mut stream: Stream<D, _, B> = Stream::new(parts, total_bytes);
     for (file, bytes) in files {
         read_to_end(&mut file.take(bytes), |piece| stream.push(piece))?;
     }
@@ -113,21 +110,21 @@ fn read_parts<B: MatrixBuilder>(path: &Path, names: &[String]) -> Result<Loaded<
 
 /// Loads a checkpoint from its `config.json` and the reader's position to its end. `total_bytes` is the latter's
 /// length, if it is known.
-pub(crate) fn read_safetensors<B: MatrixBuilder>(
+pub(crate) fn read_safetensors<D: Description, B: MatrixBuilder>(
     config_json: &[u8],
     reader: &mut impl Read,
     total_bytes: Option<u64>,
-) -> Result<Loaded<B>, LoadError> {
-    read::<B>(SafetensorsHeader::new(config_json, total_bytes)?, reader, total_bytes)
+) -> Result<Loaded<D, B>, LoadError> {
+    read::<D, B>(SafetensorsHeader::new(config_json, total_bytes)?, reader, total_bytes)
 }
 
 /// Loads a file that begins with a header of this kind.
-fn read<B: MatrixBuilder>(
-    header: impl Header,
+fn read<D: Description, B: MatrixBuilder>(
+    header: impl Describes<D>,
     reader: &mut impl Read,
     total_bytes: Option<u64>,
-) -> Result<Loaded<B>, LoadError> {
-    let mut stream: Stream<_, B> = Stream::new(header, total_bytes);
+) -> Result<Loaded<D, B>, LoadError> {
+    let mut stream: Stream<D, _, B> = Stream::new(header, total_bytes);
     read_to_end(reader, |piece| stream.push(piece))?;
     stream.finish()
 }

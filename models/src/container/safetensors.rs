@@ -16,15 +16,11 @@ use super::stream::read_header;
 use super::{
     element::ElementType,
     plan::{Directory, Entry, Planned},
-    stream::{Header, Progress},
+    stream::{Describes, Header, Progress},
 };
 use crate::{
     error::LoadError,
-    family::{
-        Family,
-        config::ModelConfig,
-        weights::{Container, WeightName},
-    },
+    family::{description::Description, spelling::Spelling, weights::Container},
 };
 
 /// Bytes of the header's length.
@@ -32,22 +28,19 @@ const LENGTH_BYTES: usize = 8;
 /// Longest header, in bytes: the limit of the reference implementation.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// A model's settings.
-type Described = (&'static Family, ModelConfig);
-
 /// What a file says before its tensors.
-pub(crate) struct SafetensorsHeader {
+pub(crate) struct SafetensorsHeader<D> {
     /// By the `config.json` beside it; without, it has one within.
-    described: Option<Described>,
+    described: Option<(Spelling, D)>,
     total_bytes: Option<u64>,
     /// The length and the JSON text, as far as they have come.
     bytes: Vec<u8>,
 }
 
-impl SafetensorsHeader {
+impl<D: Description> SafetensorsHeader<D> {
     /// `total_bytes` is the length of the safetensors file, if it is known.
     pub(crate) fn new(config_json: &[u8], total_bytes: Option<u64>) -> Result<Self, LoadError> {
-        let described = Some(ModelConfig::from_hugging_face(config_json)?);
+        let described = Some(D::of_config_json(config_json)?);
         Ok(Self { described, ..Self::with_settings_within(total_bytes) })
     }
 
@@ -83,7 +76,7 @@ impl SafetensorsHeader {
     }
 }
 
-impl Header for SafetensorsHeader {
+impl<D: Description> Header for SafetensorsHeader<D> {
     fn push(&mut self, input: &mut &[u8]) -> Result<Progress, LoadError> {
         if self.fill(input, LENGTH_BYTES) == Progress::Incomplete {
             return Ok(Progress::Incomplete);
@@ -102,15 +95,6 @@ impl Header for SafetensorsHeader {
         self.bytes.len() as u64
     }
 
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        let metadata = self.metadata()?;
-        let described = match self.described {
-            Some(described) => described,
-            None => described_within(&metadata)?,
-        };
-        plan(described, entries(&metadata, self.bytes.len() as u64).collect())
-    }
-
     fn truncated(&self) -> LoadError {
         let needed = self.end().unwrap_or(LENGTH_BYTES as u64);
         let remaining = self.position();
@@ -118,48 +102,48 @@ impl Header for SafetensorsHeader {
     }
 }
 
+impl<D: Description> Describes<D> for SafetensorsHeader<D> {
+    fn plan(self) -> Result<(D, Vec<Planned>), LoadError> {
+        let metadata = self.metadata()?;
+        let (spelling, description) = match self.described {
+            Some(described) => described,
+            None => described_within(&metadata)?,
+        };
+        let tensors = entries(&metadata, self.bytes.len() as u64).collect();
+        Directory::new(tensors, spelling, Container::HuggingFace).plan(description)
+    }
+}
+
 /// What the texts of a header say.
-fn described_within(metadata: &Metadata) -> Result<Described, LoadError> {
+fn described_within<D: Description>(metadata: &Metadata) -> Result<(Spelling, D), LoadError> {
     let texts = metadata.metadata().as_ref();
     let text = |name: &str| Ok(texts.and_then(|texts| texts.get(name)).map(|text| text.clone().into_bytes()));
     let config = text("config.json")?.ok_or(LoadError::NoSettings)?;
-    let (family, mut config) = ModelConfig::from_hugging_face(&config)?;
-    config.amend(text)?;
-    Ok((family, config))
-}
-
-/// Which bytes are which weight.
-fn plan(
-    (family, mut config): Described,
-    tensors: HashMap<String, Entry>,
-) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-    let directory = Directory::new(tensors, family, Container::HuggingFace);
-    // A head that is stored is used, as the reference implementation does: it need not be the table.
-    config.tied_embeddings &= !directory.has(&WeightName::HEAD);
-    let plan = directory.plan(&config, None)?;
-    Ok((config, plan))
+    let (spelling, mut description) = D::of_config_json(&config)?;
+    description.amend(&text)?;
+    Ok((spelling, description))
 }
 
 /// The files of a checkpoint, as if they were one behind the other.
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) struct Shards {
-    described: Described,
+pub(crate) struct Shards<D> {
+    described: (Spelling, D),
     tensors: HashMap<String, Entry>,
     /// Bytes of those so far.
     total_bytes: u64,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-impl Shards {
+impl<D: Description> Shards<D> {
     /// None yet.
     pub(crate) fn new(config_json: &[u8]) -> Result<Self, LoadError> {
-        let described = ModelConfig::from_hugging_face(config_json)?;
+        let described = D::of_config_json(config_json)?;
         Ok(Self { described, tensors: HashMap::new(), total_bytes: 0 })
     }
 
     /// Adds what the next one says before its tensors, of which it has so many bytes.
     pub(crate) fn add(&mut self, shard: &mut impl std::io::Read, bytes: u64) -> Result<(), LoadError> {
-        let mut header = SafetensorsHeader::with_settings_within(Some(bytes));
+        let mut header: SafetensorsHeader<D> = SafetensorsHeader::with_settings_within(Some(bytes));
         read_header(&mut header, shard)?;
         for (name, mut entry) in entries(&header.metadata()?, header.position()) {
             entry.start += self.total_bytes;
@@ -179,7 +163,7 @@ impl Shards {
 
 /// All headers have been read: what is between tensors, headers too, is passed over.
 #[cfg(not(target_arch = "wasm32"))]
-impl Header for Shards {
+impl<D: Description> Header for Shards<D> {
     fn push(&mut self, _: &mut &[u8]) -> Result<Progress, LoadError> {
         Ok(Progress::Complete)
     }
@@ -188,12 +172,16 @@ impl Header for Shards {
         0
     }
 
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError> {
-        plan(self.described, self.tensors)
-    }
-
     fn truncated(&self) -> LoadError {
         LoadError::Truncated { what: "checkpoint".to_owned(), offset: 0, needed: self.total_bytes, remaining: 0 }
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl<D: Description> Describes<D> for Shards<D> {
+    fn plan(self) -> Result<(D, Vec<Planned>), LoadError> {
+        let (spelling, description) = self.described;
+        Directory::new(self.tensors, spelling, Container::HuggingFace).plan(description)
     }
 }
 

@@ -48,7 +48,7 @@ impl StoredModel {
     /// The same.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
-        let (config, weights) = super::read::open::<StoredBuilder>(path)?;
+        let (config, weights) = super::read::open::<ModelConfig, StoredBuilder>(path)?;
         Ok(Self { config, weights })
     }
 
@@ -57,7 +57,7 @@ impl StoredModel {
     /// # Errors
     /// As for [`Model::from_gguf`](crate::Model::from_gguf).
     pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
-        let (config, weights) = read_gguf::<StoredBuilder>(reader, None)?;
+        let (config, weights) = read_gguf::<ModelConfig, StoredBuilder>(reader, None)?;
         Ok(Self { config, weights })
     }
 
@@ -67,7 +67,8 @@ impl StoredModel {
     /// As for [`Model::from_safetensors`](crate::Model::from_safetensors).
     pub fn from_safetensors(config_json: &[u8], weights: &[u8]) -> Result<Self, LoadError> {
         let total_bytes = Some(weights.len() as u64);
-        let (config, weights) = read_safetensors::<StoredBuilder>(config_json, &mut &*weights, total_bytes)?;
+        let (config, weights) =
+            read_safetensors::<ModelConfig, StoredBuilder>(config_json, &mut &*weights, total_bytes)?;
         Ok(Self { config, weights })
     }
 }

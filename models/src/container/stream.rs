@@ -5,10 +5,7 @@ use super::{
     parts::MatrixBuilder,
     plan::{Planned, in_file_order},
 };
-use crate::{
-    error::LoadError,
-    family::{config::ModelConfig, weights::ModelWeights},
-};
+use crate::{error::LoadError, family::description::Description};
 
 /// The part of a container before its tensors.
 pub(crate) trait Header: Sized {
@@ -18,12 +15,15 @@ pub(crate) trait Header: Sized {
     /// Bytes taken so far.
     fn position(&self) -> u64;
 
-    /// What the header says, once it is [`Complete`](Progress::Complete): the model's shape, and where its weights
-    /// are.
-    fn plan(self) -> Result<(ModelConfig, Vec<Planned>), LoadError>;
-
     /// Says what a header that has ended too early lacks.
     fn truncated(&self) -> LoadError;
+}
+
+/// A header that describes a model.
+pub(crate) trait Describes<D>: Header {
+    /// What the header says, once it is [`Complete`](Progress::Complete): the model's description, and where its
+    /// weights are.
+    fn plan(self) -> Result<(D, Vec<Planned>), LoadError>;
 }
 
 /// Pushes what a file has before its tensors; it is read a little further than that.
@@ -48,19 +48,19 @@ pub(crate) enum Progress {
 }
 
 /// A container that is being read.
-pub(crate) struct Stream<H, B: MatrixBuilder> {
-    stage: Stage<H, B>,
+pub(crate) struct Stream<D, H, B: MatrixBuilder> {
+    stage: Stage<D, H, B>,
     total_bytes: Option<u64>,
 }
 
-enum Stage<H, B: MatrixBuilder> {
+enum Stage<D, H, B: MatrixBuilder> {
     Header(H),
-    Tensors(Box<(ModelConfig, Filling<B>)>),
+    Tensors(Box<(D, Filling<B>)>),
     /// There was an error.
     Failed,
 }
 
-impl<H: Header, B: MatrixBuilder> Stream<H, B> {
+impl<D: Description, H: Describes<D>, B: MatrixBuilder> Stream<D, H, B> {
     pub(crate) fn new(header: H, total_bytes: Option<u64>) -> Self {
         Self { stage: Stage::Header(header), total_bytes }
     }
@@ -72,11 +72,11 @@ impl<H: Header, B: MatrixBuilder> Stream<H, B> {
                 Progress::Incomplete => Stage::Header(header),
                 Progress::Complete => {
                     let position = header.position();
-                    let (config, plan) = header.plan()?;
+                    let (description, plan) = header.plan()?;
                     let plan = in_file_order(plan, self.total_bytes)?;
                     let mut filling = Filling::new(plan, position, self.total_bytes.is_some());
                     filling.push(bytes)?;
-                    Stage::Tensors(Box::new((config, filling)))
+                    Stage::Tensors(Box::new((description, filling)))
                 }
             },
             Stage::Tensors(mut model) => {
@@ -88,17 +88,17 @@ impl<H: Header, B: MatrixBuilder> Stream<H, B> {
         Ok(())
     }
 
-    pub(crate) fn finish(self) -> Result<(ModelConfig, ModelWeights<B::Matrix>), LoadError> {
-        let (mut config, mut parts) = match self.stage {
+    pub(crate) fn finish(self) -> Result<(D, D::Weights<B::Matrix>), LoadError> {
+        let (mut description, mut parts) = match self.stage {
             Stage::Header(header) => return Err(header.truncated()),
             Stage::Tensors(model) => (model.0, model.1.finish()?),
             Stage::Failed => return Err(LoadError::AfterFailure),
         };
-        let weights = ModelWeights::gather(&config, &mut parts)?;
+        let weights = description.gather(&mut parts)?;
         // What is left are the divisors of the rotary frequencies.
         if let Some((_, factors)) = parts.vectors.pop_first() {
-            config.stretch(factors)?;
+            description.stretch(factors)?;
         }
-        Ok((config, weights))
+        Ok((description, weights))
     }
 }

@@ -5,6 +5,7 @@ use super::{
     config::ModelConfig,
     gguf_settings::{CHAT_TEMPLATE, Metadata, Settings, Value},
     kind::Family,
+    spelling::Spelling,
     weights::{Container, WeightName},
 };
 use crate::error::{LoadError, invalid};
@@ -14,7 +15,7 @@ impl ModelConfig {
     pub(crate) fn from_gguf<'f>(
         settings: &Metadata,
         shape_of: impl Fn(&str) -> Option<&'f [u64]>,
-    ) -> Result<(&'static Family, Self), LoadError> {
+    ) -> Result<(Spelling, Self), LoadError> {
         let family = match settings.get("general.architecture") {
             Some(Value::Text(architecture)) => Family::of_architecture(architecture)?,
             Some(other) => return Err(invalid("general.architecture", other, "text")),
@@ -24,7 +25,8 @@ impl ModelConfig {
         let settings = &Settings::new(settings, family.architecture.unwrap_or_default(), family.gguf_layout);
         settings.refuse("expert_count", "mixture of experts")?;
         settings.refuse("expert_used_count", "mixture of experts")?;
-        let stored_name = |name: WeightName| family.name_of(&name, Container::Gguf);
+        let spelling = family.spelling();
+        let stored_name = |name: WeightName| spelling.name_of(&name, Container::Gguf);
         let embedding = stored_name(WeightName::EMBEDDING);
         let Some(table) = shape_of(&embedding) else {
             return Err(LoadError::MissingTensor { name: embedding });
@@ -93,6 +95,6 @@ impl ModelConfig {
         (family.gguf)(settings, &mut config)?;
         settings.refuse_rest()?;
         config.validate()?;
-        Ok((family, config))
+        Ok((spelling, config))
     }
 }

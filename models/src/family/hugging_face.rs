@@ -9,12 +9,13 @@ use super::{
     keys::{Keys, unsupported},
     kind::{Defaults, Family},
     rope_parameters::{RopeParameters, RotaryWithContext, Start},
+    spelling::Spelling,
 };
 use crate::error::{LoadError, invalid};
 
 impl ModelConfig {
     /// Reads a `config.json`.
-    pub(crate) fn from_hugging_face(json: &[u8]) -> Result<(&'static Family, Self), LoadError> {
+    pub(crate) fn from_hugging_face(json: &[u8]) -> Result<(Spelling, Self), LoadError> {
         let keys = Keys::new(json)?;
         // What it is comes first: other architectures have other settings.
         let family = Family::of_model_type(&keys.required::<String>("model_type")?)?;
@@ -53,7 +54,7 @@ impl ModelConfig {
         (family.hugging_face)(&keys, &mut config)?;
         keys.refuse_rest()?;
         config.validate()?;
-        Ok((family, config))
+        Ok((family.spelling(), config))
     }
 
     /// Takes the rotary embedding, as `rope_parameters` says it for all layers. `part` of each head is rotated where it

@@ -1,12 +1,7 @@
 //! What a family says of itself.
 
 use super::{
-    block::Norm,
-    config::ModelConfig,
-    gguf_settings::Settings,
-    keys::Keys,
-    rotary::RopeLayout,
-    weights::{Container, WeightName},
+    block::Norm, config::ModelConfig, gguf_settings::Settings, keys::Keys, rotary::RopeLayout, spelling::Spelling,
 };
 use crate::error::LoadError;
 
@@ -27,11 +22,11 @@ pub(crate) struct Family {
     pub(super) defaults: Defaults,
     /// Weights that it calls otherwise than Llama: field of [`weights`], name in GGUF, name in a checkpoint. Fields of
     /// one name are stored in one tensor, one behind the other in this order.
-    pub(crate) names: &'static [(&'static str, &'static str, &'static str)],
+    pub(super) names: &'static [(&'static str, &'static str, &'static str)],
     /// Endings of tensors that files have and nobody needs: masks, and what follows from the settings.
-    pub(crate) unused: &'static [&'static str],
+    pub(super) unused: &'static [&'static str],
     /// Whether checkpoints have norms' scales less one.
-    pub(crate) norms_less_one: bool,
+    pub(super) norms_less_one: bool,
     /// Whether checkpoints have the blocks' matrices as `[inputs, outputs]`.
     pub(super) transposed: bool,
     /// Takes from `config.json` what only this family has.
@@ -53,28 +48,9 @@ pub(super) struct Defaults {
 }
 
 impl Family {
-    /// What a file calls a weight.
-    pub(crate) fn name_of(&self, weight: &WeightName, container: Container) -> String {
-        let renamed = self.names.iter().find(|(field, ..)| weight.fills(field));
-        let own = renamed.map(|&(_, gguf, hugging_face)| match container {
-            Container::Gguf => gguf,
-            Container::HuggingFace => hugging_face,
-        });
-        weight.spelled(own, container)
-    }
-
-    /// Whether the tensor that has this weight has others too.
-    pub(crate) fn shares(&self, weight: &WeightName, container: Container) -> bool {
-        let name = |names: &(&'static str, &'static str, &'static str)| match container {
-            Container::Gguf => names.1,
-            Container::HuggingFace => names.2,
-        };
-        let own = self.names.iter().find(|names| weight.fills(names.0)).map(name);
-        own.is_some_and(|own| self.names.iter().filter(|names| name(names) == own).count() > 1)
-    }
-
-    /// Whether a checkpoint has this matrix as `[inputs, outputs]`.
-    pub(crate) fn is_transposed(&self, weight: &WeightName) -> bool {
-        self.transposed && weight.is_of_block()
+    /// How files call its weights.
+    pub(super) fn spelling(&self) -> Spelling {
+        let &Self { names, unused, norms_less_one, transposed, .. } = self;
+        Spelling { names, aliases: &[], unused, norms_less_one, transposed }
     }
 }

@@ -1,6 +1,9 @@
 //! All families.
 
-use super::{gemma, gpt_neo, gpt2, granite, kind::Family, llama, mistral, olmo2, opt, phi3, qwen, smollm3, stablelm};
+use super::{
+    encoder_decoder::t5::T5 as ENCODER_DECODER, gemma, gpt_neo, gpt2, granite, kind::Family, llama, mistral, olmo2,
+    opt, phi3, qwen, smollm3, stablelm,
+};
 use crate::error::LoadError;
 
 /// All families.
@@ -26,12 +29,21 @@ impl Family {
     /// The family of a `config.json`.
     pub(super) fn of_model_type(model_type: &str) -> Result<&'static Self, LoadError> {
         let known = FAMILIES.into_iter().find(|family| family.model_type == model_type);
-        known.ok_or_else(|| LoadError::Unsupported { what: "model_type", found: model_type.to_owned() })
+        known.ok_or_else(|| not_a_family("model_type", model_type))
     }
 
     /// The family of a GGUF file.
     pub(super) fn of_architecture(architecture: &str) -> Result<&'static Self, LoadError> {
         let known = FAMILIES.into_iter().find(|family| family.architecture == Some(architecture));
-        known.ok_or_else(|| LoadError::Unsupported { what: "architecture", found: architecture.to_owned() })
+        known.ok_or_else(|| not_a_family("architecture", architecture))
+    }
+}
+
+/// Says of a model that is of none of these families what loads it, if anything does.
+fn not_a_family(what: &'static str, name: &str) -> LoadError {
+    let found = name.to_owned();
+    match name {
+        ENCODER_DECODER => LoadError::EncoderDecoder { found },
+        _ => LoadError::Unsupported { what, found },
     }
 }

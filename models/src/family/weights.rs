@@ -228,6 +228,11 @@ impl WeightName {
     /// not need.
     pub(crate) const ROPE_FACTORS: Self = name("rope_factors", "rope_freqs.weight", "rope_scaling");
 
+    /// A weight that no family calls otherwise.
+    pub(super) const fn plain(gguf: &'static str, hugging_face: &'static str, block: usize) -> Self {
+        Self { field: "", gguf, hugging_face, block }
+    }
+
     /// The name in a file: the family's `own`, if it has one.
     pub(super) fn spelled(&self, own: Option<&'static str>, container: Container) -> String {
         let name = own.unwrap_or(match container {

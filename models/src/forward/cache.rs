@@ -2,7 +2,11 @@
 
 use std::fmt::Debug;
 
-use crate::{error::ModelError, family::config::ModelConfig, kernels::attention::PAGE_TOKENS};
+use crate::{
+    error::ModelError,
+    family::config::{LARGEST_DIMENSION, ModelConfig},
+    kernels::attention::PAGE_TOKENS,
+};
 
 /// The memory that a backend's KV caches take pages from. Caches of equal sources can be exchanged.
 pub trait PageSource: Debug + Clone + PartialEq {
@@ -71,6 +75,25 @@ impl<S: PageSource> KvCache<S> {
         tokens.div_ceil(PAGE_TOKENS) * self.source.page_bytes()
     }
 
+    /// Makes sure that there are pages for `added` tokens more.
+    pub(super) fn make_room(&mut self, added: usize) -> Result<(), S::Error> {
+        let pages = (self.len + added).div_ceil(PAGE_TOKENS);
+        match pages.checked_sub(self.pages.len()) {
+            Some(missing @ 1..) => self.source.extend(&mut self.pages, missing),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts `added` tokens more, which have been staged in every layer.
+    pub(super) fn grow(&mut self, added: usize) {
+        self.len += added;
+    }
+
+    /// Whether it takes its pages from such a source.
+    pub(super) fn is_of(&self, source: &S) -> bool {
+        self.source == *source
+    }
+
     /// The pages of the tokens, in order; the last ones may be spare.
     #[must_use]
     pub fn pages(&self) -> &[S::Page] {
@@ -101,26 +124,29 @@ pub fn feed<'a, S: PageSource, T>(
     pass: impl FnOnce(&mut [Chunk<'a, S>]) -> Result<T, S::Error>,
 ) -> Result<T, S::Error> {
     for (index, chunk) in batch.iter().enumerate() {
-        chunk.check(index, config, source)?;
+        chunk.check(index, config.context_length, config.vocab_size, source)?;
     }
-    for Chunk { cache, tokens, .. } in batch.iter_mut() {
-        let pages = (cache.len + tokens.len()).div_ceil(PAGE_TOKENS);
-        if let Some(missing @ 1..) = pages.checked_sub(cache.pages.len()) {
-            cache.source.extend(&mut cache.pages, missing)?;
-        }
+    for chunk in batch.iter_mut() {
+        chunk.cache.make_room(chunk.tokens.len())?;
     }
     let result = pass(batch)?;
     for chunk in batch.iter_mut() {
-        chunk.cache.len += chunk.tokens.len();
+        chunk.cache.grow(chunk.tokens.len());
     }
     Ok(result)
 }
 
 impl<S: PageSource> Chunk<'_, S> {
-    fn check(&self, chunk: usize, config: &ModelConfig, source: &S) -> Result<(), ModelError> {
-        let ModelConfig { context_length, vocab_size, .. } = *config;
+    /// Whether the model can be fed with it.
+    pub(super) fn check(
+        &self,
+        chunk: usize,
+        context_length: usize,
+        vocab_size: usize,
+        source: &S,
+    ) -> Result<(), ModelError> {
         let (cached, added) = (self.cache.len, self.tokens.len());
-        if self.cache.source != *source {
+        if !self.cache.is_of(source) {
             return Err(ModelError::CacheMismatch { chunk });
         }
         if added > context_length - cached {
@@ -170,6 +196,11 @@ impl HostPages {
     pub(crate) fn new(config: &ModelConfig) -> Self {
         let ModelConfig { layers, kv_heads, head_dim, context_length, .. } = *config;
         Self { layers, kv_heads, head_dim, context_length }
+    }
+
+    /// Those of layers with so many heads, for any number of tokens.
+    pub(super) fn of_heads(layers: usize, kv_heads: usize, head_dim: usize) -> Self {
+        Self { layers, kv_heads, head_dim, context_length: LARGEST_DIMENSION }
     }
 
     fn page_len(&self) -> usize {

@@ -27,6 +27,7 @@ use crate::{
         stream::Stream,
     },
     error::LoadError,
+    family::config::ModelConfig,
 };
 
 /// Loads a model from the bytes of one file as they come: GGUF, or a whole checkpoint as
@@ -43,7 +44,7 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub struct ModelLoader(Stream<FileHeader, LinearBuilder>);
+pub struct ModelLoader(Stream<ModelConfig, FileHeader<ModelConfig>, LinearBuilder>);
 
 impl ModelLoader {
     /// Starts with nothing. `total_bytes` is the length of the file, if it is known: a bound for what the file may
@@ -72,7 +73,7 @@ impl ModelLoader {
 }
 
 /// Loads a Hugging Face checkpoint from the bytes of `model.safetensors` as they come, its settings being at hand.
-pub struct SafetensorsLoader(Stream<SafetensorsHeader, LinearBuilder>);
+pub struct SafetensorsLoader(Stream<ModelConfig, SafetensorsHeader<ModelConfig>, LinearBuilder>);
 
 impl SafetensorsLoader {
     /// Starts with the bytes of `config.json`. `total_bytes` is the length of `model.safetensors`, if it is known: a
@@ -114,7 +115,7 @@ impl Model {
     /// Any file gives a model or a [`LoadError`], never a panic, and nothing is allocated that the file
     /// does not hold. Features that are not implemented are refused.
     pub fn from_gguf<R: Read>(reader: &mut R) -> Result<Self, LoadError> {
-        let (config, weights) = read_gguf::<LinearBuilder>(reader, None)?;
+        let (config, weights) = read_gguf::<ModelConfig, LinearBuilder>(reader, None)?;
         Ok(Self::new(config, weights))
     }
 
@@ -126,7 +127,8 @@ impl Model {
     /// As for [`from_gguf`](Self::from_gguf).
     pub fn from_safetensors(config_json: &[u8], weights: &[u8]) -> Result<Self, LoadError> {
         let total_bytes = Some(weights.len() as u64);
-        let (config, weights) = read_safetensors::<LinearBuilder>(config_json, &mut &*weights, total_bytes)?;
+        let (config, weights) =
+            read_safetensors::<ModelConfig, LinearBuilder>(config_json, &mut &*weights, total_bytes)?;
         Ok(Self::new(config, weights))
     }
 
@@ -137,7 +139,7 @@ impl Model {
     /// As for [`from_gguf`](Self::from_gguf), and [`LoadError::UnknownFormat`] for other paths.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<Self, LoadError> {
-        let (config, weights) = read::open::<LinearBuilder>(path)?;
+        let (config, weights) = read::open::<ModelConfig, LinearBuilder>(path)?;
         Ok(Self::new(config, weights))
     }
 }

@@ -6,12 +6,16 @@
 //! | `linear` | multiplies rows with weights, quantized or not |
 //! | `rope` | rotates queries and keys by position |
 //! | `model` | the blocks, over the rows of all sequences |
+//! | `scratch` | the memory of a forward pass |
+//! | `encoder_decoder` | the same for models with an encoder |
 //! | `logits` | rows of logits with their hidden states |
 //! | `loader` | a model from bytes as they come |
 
 pub(crate) mod cache;
+pub(crate) mod encoder_decoder;
 mod linear;
 pub(crate) mod loader;
 pub(crate) mod logits;
 pub(crate) mod model;
 mod rope;
+pub(crate) mod scratch;

@@ -4,23 +4,21 @@ use super::{
     cache::{Chunk, HostPages, KvCache, feed},
     linear::{Linear, products},
     logits::{BatchLogits, Logits, LogitsRef},
-    rope::{Angles, Rope},
+    rope::{Angles, PerRotary, Rope},
+    scratch::Scratch,
 };
 use crate::{
     error::{LoadError, ModelError},
     family::{
-        block::{FeedForward, Norm, Position, RotaryScope},
+        block::{FeedForward, Norm, Position},
         config::ModelConfig,
         weights::{LayerWeights, ModelWeights},
     },
     kernels::{
         activate, add_assign, add_to_rows,
-        attention::{Heads, RowSpan, attend},
-        gated, layer_norm, pool, rms_norm, rms_norm_in_place,
-        rounded::Activations,
-        scale_by, soft_cap,
+        attention::{Heads, attend},
+        gated, layer_norm, pool, rms_norm, rms_norm_in_place, scale_by, soft_cap,
     },
-    threads,
 };
 
 /// A language model. Weights only; what a sequence has seen is in its [`KvCache`], so that one model serves any number
@@ -30,22 +28,6 @@ pub struct Model {
     weights: ModelWeights<Linear>,
     ropes: PerRotary<Option<Rope>>,
     pages: HostPages,
-}
-
-/// Something for each of a model's rotary embeddings.
-#[derive(Debug, Default)]
-struct PerRotary<T> {
-    global: T,
-    local: T,
-}
-
-impl<T> PerRotary<T> {
-    fn of(&self, scope: RotaryScope) -> &T {
-        match scope {
-            RotaryScope::Global => &self.global,
-            RotaryScope::Local => &self.local,
-        }
-    }
 }
 
 impl Model {
@@ -89,11 +71,8 @@ impl Model {
         scratch: &'s mut Scratch,
     ) -> Result<BatchLogits<'s>, ModelError> {
         feed(&self.config, &self.pages, batch, |batch| {
-            scratch.lay_out(batch);
-            let threads = match scratch.tokens.len() * self.multiplications() < PASS_WORTH_SPLITTING {
-                true => 1,
-                false => threads::limit(),
-            };
+            scratch.lay_out(batch.iter());
+            let threads = scratch.threads(self.multiplications());
             pool::pass(threads, || Pass { model: self, batch, scratch: &mut *scratch }.run());
             Ok(())
         })?;
@@ -128,94 +107,6 @@ impl Model {
     /// Multiplications for one token, attention apart.
     fn multiplications(&self) -> usize {
         self.weights.multiplied().map(Linear::multiplications).sum()
-    }
-}
-
-/// Multiplications of a forward pass below which waking other threads costs more than it gives.
-const PASS_WORTH_SPLITTING: usize = 2 << 20;
-
-/// The memory of forward passes, to be used again and again; any model, any batch.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    // The rows of the packed batch.
-    tokens: Vec<u32>,
-    spans: Vec<RowSpan>,
-    /// Rows whose logits are wanted, ascending.
-    wanted: Vec<usize>,
-    /// For each chunk, where its wanted rows end.
-    ends: Vec<usize>,
-    // Vectors of each row.
-    hidden: Vec<f32>,
-    normed: Vec<f32>,
-    query: Vec<f32>,
-    key: Vec<f32>,
-    value: Vec<f32>,
-    context: Vec<f32>,
-    projected: Vec<f32>,
-    gate: Vec<f32>,
-    up: Vec<f32>,
-    // Of the wanted rows.
-    final_hidden: Vec<f32>,
-    logits: Vec<f32>,
-    // What the products and the attention need besides.
-    activations: Activations,
-    angles: PerRotary<Angles>,
-    /// Rows of the table of positions.
-    places: Vec<u32>,
-    groups: Vec<[usize; 2]>,
-}
-
-impl Scratch {
-    fn lay_out(&mut self, batch: &[Chunk<'_>]) {
-        self.tokens.clear();
-        self.spans.clear();
-        self.wanted.clear();
-        self.ends.clear();
-        for (sequence, chunk) in batch.iter().enumerate() {
-            let first = self.tokens.len();
-            self.wanted.extend(chunk.positions.iter().map(|position| first + position));
-            self.ends.push(self.wanted.len());
-            self.tokens.extend(chunk.tokens);
-            let visible = (1..=chunk.tokens.len()).map(|new| chunk.cache.len() + new);
-            self.spans.extend(visible.map(|visible| RowSpan { sequence, visible }));
-        }
-    }
-
-    /// Keeps only the wanted rows of the residual stream, and of what has been normed if anything has.
-    fn keep_wanted(&mut self, width: usize) {
-        let normed = if self.normed.len() == self.hidden.len() { Some(&mut self.normed) } else { None };
-        for rows in [Some(&mut self.hidden), normed].into_iter().flatten() {
-            for (to, &from) in self.wanted.iter().enumerate() {
-                rows.copy_within(from * width..(from + 1) * width, to * width);
-            }
-            rows.truncate(self.wanted.len() * width);
-        }
-        for (to, &from) in self.wanted.iter().enumerate() {
-            self.spans[to] = self.spans[from];
-        }
-        self.spans.truncate(self.wanted.len());
-    }
-
-    /// Keeps only the first `width` logits of each wanted row.
-    fn cut_logits(&mut self, width: usize) {
-        let rows = self.wanted.len();
-        let computed = self.logits.len() / rows.max(1);
-        if computed > width {
-            for row in 0..rows {
-                self.logits.copy_within(row * computed..row * computed + width, row * width);
-            }
-            self.logits.truncate(rows * width);
-        }
-    }
-
-    /// Forms the angles of all rows.
-    fn angles(&mut self, ropes: &PerRotary<Option<Rope>>) {
-        let Self { spans, angles, .. } = self;
-        for (rope, angles) in [(&ropes.global, &mut angles.global), (&ropes.local, &mut angles.local)] {
-            if let Some(rope) = rope {
-                rope.angles(spans.iter().map(|span| span.visible - 1), angles);
-            }
-        }
     }
 }
 
@@ -276,7 +167,7 @@ impl Pass<'_, '_> {
         if let (Some(table), Position::Learned { offset }) = (&model.weights.positions, &block.position) {
             let Scratch { hidden, projected, places, spans, .. } = &mut **scratch;
             places.clear();
-            places.extend(spans.iter().map(|span| (span.visible - 1 + offset) as u32));
+            places.extend(spans.iter().map(|span| (span.position + offset) as u32));
             table.embed(places, projected);
             add_assign(hidden, projected);
         }
@@ -315,7 +206,7 @@ impl Pass<'_, '_> {
         let heads = Heads { heads, kv_heads, head_dim, scale, softcap, window };
         let batch = &*self.batch;
         let page = |sequence: usize, page: usize, kv_head: usize| batch[sequence].cache.page(page, index, kv_head);
-        attend(heads, query, spans, page, groups, context);
+        attend(heads, query, spans, page, None, groups, context);
         products(context, activations, [(&layer.attention_output, projected)]);
         add_bias(projected, &layer.attention_output_bias);
         self.add_projected(&layer.after_attention_norm);

@@ -1,7 +1,10 @@
 //! Rotary position embedding: each pair of elements of a head is a point in a plane, rotated by an angle
 //! proportional to the token's position (Su et al. 2021, <https://arxiv.org/abs/2104.09864>).
 
-use crate::family::rotary::{RopeLayout, Rotary};
+use crate::family::{
+    block::RotaryScope,
+    rotary::{RopeLayout, Rotary},
+};
 
 /// A rotary embedding, with its frequencies.
 pub(crate) struct Rope {
@@ -17,6 +20,22 @@ pub(crate) struct Rope {
 pub(crate) struct Angles {
     cos: Vec<f32>,
     sin: Vec<f32>,
+}
+
+/// Something for each of a model's rotary embeddings.
+#[derive(Debug, Default)]
+pub(super) struct PerRotary<T> {
+    pub(super) global: T,
+    pub(super) local: T,
+}
+
+impl<T> PerRotary<T> {
+    pub(super) fn of(&self, scope: RotaryScope) -> &T {
+        match scope {
+            RotaryScope::Global => &self.global,
+            RotaryScope::Local => &self.local,
+        }
+    }
 }
 
 impl Rope {

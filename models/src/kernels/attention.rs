@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::{
     pool,
-    vector::{exp, maximum, scale_by, soft_cap, sum},
+    vector::{add_assign, exp, maximum, scale_by, soft_cap, sum},
 };
 
 /// The number of tokens in a page of a [`KvCache`](crate::KvCache): lanes of the products with keys.
@@ -36,16 +36,20 @@ impl Running {
     const START: Self = Self { highest: f32::NEG_INFINITY, total: 0.0 };
 
     /// Adds some tokens of a page, at least one. `query`, scaled, and `context`: `[head_dim]`; `keys`:
-    /// `[head_dim, PAGE_TOKENS]`; `values`: `[PAGE_TOKENS, head_dim]`.
+    /// `[head_dim, PAGE_TOKENS]`; `values`: `[PAGE_TOKENS, head_dim]`; `bias`, for scores: `[PAGE_TOKENS]`.
     fn add_page(
         &mut self,
         query: &[f32],
         (keys, values): (&[f32], &[f32]),
         seen: Range<usize>,
+        bias: Option<&[f32]>,
         softcap: Option<f32>,
         context: &mut [f32],
     ) {
         let mut weights = scores(query, keys);
+        if let Some(bias) = bias {
+            add_assign(&mut weights, bias);
+        }
         if let Some(cap) = softcap {
             soft_cap(&mut weights, cap);
         }
@@ -74,11 +78,30 @@ impl Running {
     }
 }
 
-/// A query row: which sequence it is of, and how many of its tokens it may see (itself included).
+/// A query row: which sequence it is of, where in its text it is, and how many of the sequence's tokens it may see
+/// (itself included, where it is one of them).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSpan {
     pub(crate) sequence: usize,
+    pub(crate) position: usize,
     pub(crate) visible: usize,
+}
+
+/// What is added to scores, by head and by how far the key is behind the query.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bias<'b> {
+    /// shape: [heads, 2 · reach]; element i of a head is for a key i − reach tokens behind the query.
+    pub(crate) values: &'b [f32],
+    /// No row is at this position or behind it, and no page that is read ends behind it.
+    pub(crate) reach: usize,
+}
+
+impl Bias<'_> {
+    /// What is added to the scores of a page, `[PAGE_TOKENS]`, for a query at `position`.
+    fn of_page(&self, head: usize, position: usize, page: usize) -> &[f32] {
+        let first = self.reach + page * PAGE_TOKENS - position;
+        &self.values[2 * self.reach * head..][first..first + PAGE_TOKENS]
+    }
 }
 
 /// The heads of a layer. `heads / kv_heads` query heads in a row share a head of keys and values.
@@ -95,7 +118,7 @@ pub(crate) struct Heads {
     pub(crate) window: Option<usize>,
 }
 
-/// `out[row] = softmax(scale · q·Kᵀ) · V` for each head of each row.
+/// `out[row] = softmax(scale · q·Kᵀ + bias) · V` for each head of each row.
 ///
 /// `queries`, `out`: `[rows, heads, head_dim]`; `queries` are scaled in place. `page(sequence, index, kv_head)` gives
 /// keys, `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`. Rows of a sequence are neighbours. `groups`
@@ -105,6 +128,7 @@ pub(crate) fn attend<'c>(
     queries: &mut [f32],
     spans: &[RowSpan],
     page: impl Fn(usize, usize, usize) -> (&'c [f32], &'c [f32]) + Sync,
+    bias: Option<Bias<'_>>,
     groups: &mut Vec<[usize; 2]>,
     out: &mut [f32],
 ) {
@@ -139,7 +163,8 @@ pub(crate) fn attend<'c>(
                 let seen = within(begins(row))..within(spans[row].visible);
                 if !seen.is_empty() {
                     let query = &queries[at(row)..][..heads.head_dim];
-                    running.add_page(query, (keys, values), seen, heads.softcap, context(row));
+                    let bias = bias.as_ref().map(|bias| bias.of_page(head, spans[row].position, index));
+                    running.add_page(query, (keys, values), seen, bias, heads.softcap, context(row));
                 }
             }
         }

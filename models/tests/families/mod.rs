@@ -26,7 +26,7 @@ pub fn goldens() -> Vec<Golden> {
 }
 
 /// The weights of a name, as `draw` of the script makes them.
-fn draw(name: &str, count: usize, dimensions: usize) -> Vec<f32> {
+pub fn draw(name: &str, count: usize, dimensions: usize) -> Vec<f32> {
     let seed = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));

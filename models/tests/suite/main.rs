@@ -10,6 +10,9 @@ mod chat;
 #[allow(dead_code, reason = "the tests of folders use the rest")]
 mod container;
 mod corruption;
+mod encoder_decoder;
+#[path = "../encoder_decoders/mod.rs"]
+mod encoder_decoders;
 #[path = "../families/mod.rs"]
 mod families;
 mod family;

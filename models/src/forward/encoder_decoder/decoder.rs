@@ -1,0 +1,114 @@
+//! The decoder over a packed, ragged batch of texts, each with its source.
+
+use super::{
+    super::{
+        logits::{BatchLogits, Logits, LogitsRef},
+        scratch::Scratch,
+    },
+    model::{EncoderDecoder, SourceChunk},
+    parts::{Rows, Sight},
+};
+use crate::{
+    error::ModelError,
+    family::{config::LARGEST_DIMENSION, encoder_decoder::weights::DecoderLayer},
+    kernels::{attention::RowSpan, pool},
+};
+
+impl EncoderDecoder {
+    /// Runs the tokens of all chunks through the decoder together and gives, for each chunk, a row of logits and the
+    /// hidden state it comes from per wanted position.
+    ///
+    /// The logits of a position have the same bits however its text's tokens were grouped into calls, whatever other
+    /// chunks there were, and on every machine. Where no logits are wanted, the last block computes keys and values
+    /// only. `scratch` is as for [`Model::forward_with`](crate::Model::forward_with).
+    ///
+    /// # Errors
+    /// [`ModelError`] says which chunk is wrong and how. The caches are then as they were.
+    pub fn forward_with<'s>(
+        &self,
+        batch: &mut [SourceChunk<'_>],
+        scratch: &'s mut Scratch,
+    ) -> Result<BatchLogits<'s>, ModelError> {
+        let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
+        for (chunk, SourceChunk { source, text }) in batch.iter().enumerate() {
+            if !source.cache.is_of(&self.pages) {
+                return Err(ModelError::SourceMismatch { chunk });
+            }
+            // Relative positions have no end.
+            text.check(chunk, LARGEST_DIMENSION, vocab_size, &self.pages)?;
+        }
+        for SourceChunk { text, .. } in batch.iter_mut() {
+            text.cache.make_room(text.tokens.len())?;
+        }
+        scratch.lay_out(batch.iter().map(|chunk| &chunk.text));
+        pool::pass(scratch.threads(self.decoder_multiplications()), || self.run_decoder(batch, scratch));
+        for SourceChunk { text, .. } in batch.iter_mut() {
+            text.cache.grow(text.tokens.len());
+        }
+        let rows = LogitsRef::new(&scratch.logits, vocab_size, &scratch.final_hidden, hidden_size);
+        Ok(BatchLogits { rows, ends: &scratch.ends })
+    }
+
+    /// [`forward_with`](Self::forward_with) in memory of its own.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn forward(&self, batch: &mut [SourceChunk<'_>]) -> Result<Vec<Logits>, ModelError> {
+        let mut scratch = Scratch::default();
+        let logits = self.forward_with(batch, &mut scratch)?;
+        Ok(logits.iter().map(|chunk| chunk.to_logits()).collect())
+    }
+
+    /// Stages keys and values in the texts' caches; leaves the wanted logits and their hidden states.
+    fn run_decoder(&self, batch: &mut [SourceChunk<'_>], scratch: &mut Scratch) {
+        scratch.logits.clear();
+        scratch.final_hidden.clear();
+        if scratch.tokens.is_empty() {
+            return;
+        }
+        let decoder = &self.weights.decoder;
+        let mut rows = Rows::new(&self.config, scratch, &self.weights.embedding, &self.decoder_bias);
+        rows.scratch.see_sources(batch);
+        for (index, DecoderLayer { own, cross, feed_forward }) in decoder.layers.iter().enumerate() {
+            rows.norm(&own.norm);
+            rows.keys_and_values(own);
+            stage(index, rows.scratch, batch);
+            // In the last block, only rows that lead to logits matter beyond their keys and values.
+            let is_last = index + 1 == decoder.layers.len();
+            if is_last && rows.scratch.wanted.len() < rows.scratch.spans.len() {
+                if rows.scratch.wanted.is_empty() {
+                    return;
+                }
+                rows.scratch.keep_wanted(self.config.hidden_size);
+                rows.scratch.see_sources(batch);
+            }
+            rows.queries(own);
+            rows.attend(own, Sight::Own, |text, page, head| batch[text].text.cache.page(page, index, head));
+            rows.norm(&cross.norm);
+            rows.queries(cross);
+            rows.attend(cross, Sight::Source, |text, page, head| batch[text].source.cache.page(page, index, head));
+            rows.feed_forward(feed_forward);
+        }
+        rows.logits(&decoder.norm, self.head());
+    }
+}
+
+/// Puts the keys and values of the rows into their texts' caches.
+fn stage(layer: usize, scratch: &Scratch, batch: &mut [SourceChunk<'_>]) {
+    let width = scratch.key.len() / scratch.tokens.len();
+    let mut first = 0;
+    for SourceChunk { text, .. } in batch {
+        let rows = first * width..(first + text.tokens.len()) * width;
+        text.cache.stage(layer, &scratch.key[rows.clone()], &scratch.value[rows]);
+        first += text.tokens.len();
+    }
+}
+
+impl Scratch {
+    /// Lets each row see the whole of its text's source.
+    fn see_sources(&mut self, batch: &[SourceChunk<'_>]) {
+        self.source_spans.clear();
+        let seen = |span: &RowSpan| RowSpan { visible: batch[span.sequence].source.len(), ..*span };
+        self.source_spans.extend(self.spans.iter().map(seen));
+    }
+}

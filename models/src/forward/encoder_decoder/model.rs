@@ -1,0 +1,129 @@
+//! A model with an encoder, and what its forward passes are given.
+
+use super::{
+    super::{
+        cache::{Chunk, HostPages, KvCache},
+        linear::Linear,
+    },
+    bias::{Direction, RelativeBias},
+};
+use crate::family::encoder_decoder::{
+    config::EncoderDecoderConfig,
+    weights::{Attention, DecoderLayer, EncoderDecoderWeights, FeedForwardPart},
+};
+
+/// A model with an encoder: T5 1.0, T5 1.1 and Flan-T5.
+///
+/// Weights only. [`encode`](Self::encode) makes a [`Source`] of the tokens that are read; what a text has seen of itself
+/// is in a [`KvCache`], as with a [`Model`](crate::Model).
+///
+/// ```no_run
+/// # use outrider_models::{Chunk, EncoderDecoder, SourceChunk};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = EncoderDecoder::open("flan-t5-small".as_ref())?;
+/// let source = model.encode(&[13959, 1566, 12, 2968, 10, 1])?;
+/// let mut cache = model.new_cache();
+/// let start = [model.config().start_token_id];
+/// let text = Chunk { cache: &mut cache, tokens: &start, positions: &[0] };
+/// let logits = model.forward(&mut [SourceChunk { source: &source, text }])?;
+/// assert_eq!(logits[0].row(0).len(), model.config().vocab_size);
+/// # Ok(())
+/// # }
+/// ```
+pub struct EncoderDecoder {
+    pub(super) config: EncoderDecoderConfig,
+    pub(super) weights: EncoderDecoderWeights<Linear>,
+    pub(super) encoder_bias: RelativeBias,
+    pub(super) decoder_bias: RelativeBias,
+    /// What caches of texts and of sources consist of.
+    pub(super) pages: HostPages,
+}
+
+/// An encoded source: keys and values of its tokens for the cross-attention of every decoder block.
+///
+/// It does not change. Any number of texts may have the same source, each with its own cache.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub(super) cache: KvCache,
+}
+
+impl Source {
+    /// The number of its tokens.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Whether there is none; the encoder gives no such source.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cache.is_empty()
+    }
+
+    /// Its memory in bytes: `8 × decoder_layers × heads × head_dim` a token, in whole pages.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+}
+
+/// One text's part in a batch, and what it attends to besides itself.
+#[derive(Debug)]
+pub struct SourceChunk<'a> {
+    /// The source, which has to be the same for all of the text.
+    pub source: &'a Source,
+    /// Tokens that follow those in the text's cache, where logits are wanted. The first token of a text is
+    /// [`start_token_id`](EncoderDecoderConfig::start_token_id).
+    pub text: Chunk<'a>,
+}
+
+impl EncoderDecoder {
+    /// Shape and constants.
+    #[must_use]
+    pub fn config(&self) -> &EncoderDecoderConfig {
+        &self.config
+    }
+
+    /// An empty cache for a text of this model.
+    #[must_use]
+    pub fn new_cache(&self) -> KvCache {
+        KvCache::new(self.pages.clone())
+    }
+
+    pub(super) fn new(config: EncoderDecoderConfig, weights: EncoderDecoderWeights<Linear>) -> Self {
+        let encoder_bias = RelativeBias::new(&weights.encoder.bias, &config, Direction::Both);
+        let decoder_bias = RelativeBias::new(&weights.decoder.bias, &config, Direction::Before);
+        let pages = HostPages::of_heads(config.decoder_layers, config.heads, config.head_dim);
+        Self { config, weights, encoder_bias, decoder_bias, pages }
+    }
+
+    pub(super) fn head(&self) -> &Linear {
+        self.weights.head.as_ref().unwrap_or(&self.weights.embedding)
+    }
+
+    /// Multiplications for one token of a source, attention apart.
+    pub(super) fn encoder_multiplications(&self) -> usize {
+        let blocks: usize =
+            self.weights.encoder.layers.iter().map(|(own, part)| of_attention(own) + of_feed_forward(part)).sum();
+        let cross =
+            |layer: &DecoderLayer<Linear>| layer.cross.key.multiplications() + layer.cross.value.multiplications();
+        blocks + self.weights.decoder.layers.iter().map(cross).sum::<usize>()
+    }
+
+    /// Multiplications for one token of a text, attention apart.
+    pub(super) fn decoder_multiplications(&self) -> usize {
+        let block = |layer: &DecoderLayer<Linear>| {
+            let cross = layer.cross.query.multiplications() + layer.cross.output.multiplications();
+            of_attention(&layer.own) + cross + of_feed_forward(&layer.feed_forward)
+        };
+        self.weights.decoder.layers.iter().map(block).sum::<usize>() + self.head().multiplications()
+    }
+}
+
+fn of_attention(Attention { query, key, value, output, .. }: &Attention<Linear>) -> usize {
+    [query, key, value, output].into_iter().map(Linear::multiplications).sum()
+}
+
+fn of_feed_forward(FeedForwardPart { gate, up, down, .. }: &FeedForwardPart<Linear>) -> usize {
+    gate.iter().chain([up, down]).map(Linear::multiplications).sum()
+}

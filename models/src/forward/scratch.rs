@@ -1,0 +1,112 @@
+//! The memory of forward passes, and the rows of a packed batch in it.
+
+use super::{
+    cache::Chunk,
+    rope::{Angles, PerRotary, Rope},
+};
+use crate::{
+    kernels::{attention::RowSpan, rounded::Activations},
+    threads,
+};
+
+/// Multiplications of a forward pass below which waking other threads costs more than it gives.
+const PASS_WORTH_SPLITTING: usize = 2 << 20;
+
+/// The memory of forward passes, to be used again and again; any model, any batch.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    // The rows of the packed batch.
+    pub(super) tokens: Vec<u32>,
+    pub(super) spans: Vec<RowSpan>,
+    /// Rows whose logits are wanted, ascending.
+    pub(super) wanted: Vec<usize>,
+    /// For each chunk, where its wanted rows end.
+    pub(super) ends: Vec<usize>,
+    // Vectors of each row.
+    pub(super) hidden: Vec<f32>,
+    pub(super) normed: Vec<f32>,
+    pub(super) query: Vec<f32>,
+    pub(super) key: Vec<f32>,
+    pub(super) value: Vec<f32>,
+    pub(super) context: Vec<f32>,
+    pub(super) projected: Vec<f32>,
+    pub(super) gate: Vec<f32>,
+    pub(super) up: Vec<f32>,
+    // Of the wanted rows.
+    pub(super) final_hidden: Vec<f32>,
+    pub(super) logits: Vec<f32>,
+    // What the products and the attention need besides.
+    pub(super) activations: Activations,
+    pub(super) angles: PerRotary<Angles>,
+    /// Rows of the table of positions.
+    pub(super) places: Vec<u32>,
+    pub(super) groups: Vec<[usize; 2]>,
+    // Of models with an encoder.
+    /// What rows see of their sources.
+    pub(super) source_spans: Vec<RowSpan>,
+    /// What is added to scores by relative position.
+    pub(super) bias: Vec<f32>,
+}
+
+impl Scratch {
+    /// Threads for a forward pass of these rows, by the multiplications for one.
+    pub(super) fn threads(&self, multiplications: usize) -> usize {
+        match self.tokens.len() * multiplications < PASS_WORTH_SPLITTING {
+            true => 1,
+            false => threads::limit(),
+        }
+    }
+
+    /// Takes the rows of a batch, each of which sees what is before it and itself.
+    pub(super) fn lay_out<'b, 'c: 'b>(&mut self, batch: impl Iterator<Item = &'b Chunk<'c>>) {
+        self.tokens.clear();
+        self.spans.clear();
+        self.wanted.clear();
+        self.ends.clear();
+        for (sequence, chunk) in batch.enumerate() {
+            let first = self.tokens.len();
+            self.wanted.extend(chunk.positions.iter().map(|position| first + position));
+            self.ends.push(self.wanted.len());
+            self.tokens.extend(chunk.tokens);
+            let positions = (0..chunk.tokens.len()).map(|new| chunk.cache.len() + new);
+            self.spans.extend(positions.map(|position| RowSpan { sequence, position, visible: position + 1 }));
+        }
+    }
+
+    /// Keeps only the wanted rows of the residual stream, and of what has been normed if anything has.
+    pub(super) fn keep_wanted(&mut self, width: usize) {
+        let normed = if self.normed.len() == self.hidden.len() { Some(&mut self.normed) } else { None };
+        for rows in [Some(&mut self.hidden), normed].into_iter().flatten() {
+            for (to, &from) in self.wanted.iter().enumerate() {
+                rows.copy_within(from * width..(from + 1) * width, to * width);
+            }
+            rows.truncate(self.wanted.len() * width);
+        }
+        for (to, &from) in self.wanted.iter().enumerate() {
+            self.spans[to] = self.spans[from];
+        }
+        self.spans.truncate(self.wanted.len());
+    }
+
+    /// Keeps only the first `width` logits of each wanted row.
+    pub(super) fn cut_logits(&mut self, width: usize) {
+        let rows = self.wanted.len();
+        let computed = self.logits.len() / rows.max(1);
+        if computed > width {
+            for row in 0..rows {
+                self.logits.copy_within(row * computed..row * computed + width, row * width);
+            }
+            self.logits.truncate(rows * width);
+        }
+    }
+
+    /// Forms the angles of all rows.
+    pub(super) fn angles(&mut self, ropes: &PerRotary<Option<Rope>>) {
+        let Self { spans, angles, .. } = self;
+        for (rope, angles) in [(&ropes.global, &mut angles.global), (&ropes.local, &mut angles.local)] {
+            if let Some(rope) = rope {
+                rope.angles(spans.iter().map(|span| span.position), angles);
+            }
+        }
+    }
+}
