@@ -19,7 +19,7 @@ pub(crate) enum FileHeader<D> {
         beginning: Vec<u8>,
         total_bytes: Option<u64>,
     },
-    Gguf(GgufHeader),
+    Gguf(Box<GgufHeader>),
     Safetensors(SafetensorsHeader<D>),
 }
 
@@ -35,7 +35,7 @@ impl<D: Description> FileHeader<D> {
             Some(b'{') if !beginning.starts_with(b"GGUF") => {
                 Self::Safetensors(SafetensorsHeader::with_settings_within(total_bytes))
             }
-            _ => Self::Gguf(GgufHeader::new(total_bytes)),
+            _ => Self::Gguf(Box::new(GgufHeader::new(total_bytes))),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Description for EncoderDecoderConfig {
             Some(other) => return Err(invalid("general.architecture", other, "text")),
             None => return Err(LoadError::MissingSetting { key: "general.architecture".to_owned() }),
         }
-        // Nothing is turned.
+        // There are no rotary positions.
         let settings = &Settings::new(settings, T5, RopeLayout::HalfSplit);
         let [embedding, _] = EMBEDDING;
         let rows = shape_of(embedding).and_then(|shape| shape.first().copied());
