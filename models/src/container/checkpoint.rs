@@ -107,25 +107,32 @@ pub fn checkpoint_in_one_file(path: &Path) -> Result<Vec<u8>, LoadError> {
         checkpoint.only_file()?.read_to_end(&mut bytes)?;
         return Ok(bytes);
     }
-    let (mut tensors, mut data) = (Vec::new(), Vec::new());
-    for (mut file, bytes) in checkpoint.files()? {
-        let mut header: SafetensorsHeader<ModelConfig> = SafetensorsHeader::with_settings_within(Some(bytes));
-        read_header(&mut header, &mut BufReader::new(&mut file))?;
+    let (mut tensors, mut files, mut end) = (Vec::new(), checkpoint.files()?, 0);
+    for (file, bytes) in &mut files {
+        let mut header: SafetensorsHeader<ModelConfig> = SafetensorsHeader::with_settings_within(Some(*bytes));
+        read_header(&mut header, &mut BufReader::new(&mut *file))?;
         let metadata = header.metadata()?;
         // In the order of their data, as the container wants them.
         for name in metadata.offset_keys() {
             let Some(info) = metadata.info(&name) else { continue };
             let mut info = info.clone();
-            info.data_offsets.0 += data.len();
-            info.data_offsets.1 += data.len();
+            info.data_offsets.0 += end;
+            info.data_offsets.1 += end;
             tensors.push((name, info));
         }
+        end += metadata.data_len();
         file.seek(SeekFrom::Start(header.position()))?;
-        file.read_to_end(&mut data)?;
     }
     let mut json = serde_json::to_vec(&Metadata::new(Some(texts), tensors)?)?;
     json.resize(json.len().next_multiple_of(ALIGNMENT), b' ');
-    Ok([&(json.len() as u64).to_le_bytes()[..], &json, &data].concat())
+    // One copy of the weights, which may be most of the memory.
+    let mut bytes = Vec::with_capacity(size_of::<u64>() + json.len() + end);
+    bytes.extend((json.len() as u64).to_le_bytes());
+    bytes.extend(json);
+    for (mut file, _) in files {
+        file.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 /// The names of the files that an index names.
