@@ -12,7 +12,8 @@
 //! Assistant:
 //! ```
 //!
-//! What people say stays text: a special token spelled out in a message, a tool or its result does not become that token.
+//! What people say stays text: a special token spelled out in a message, a tool or its result does not become that
+//! token.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -119,8 +120,8 @@ impl ChatTemplate {
     /// the date.
     ///
     /// # Errors
-    /// [`ChatError::Refused`] if the template refuses the conversation, [`ChatError::Tools`] if there are tools of which
-    /// it says nothing.
+    /// [`ChatError::Refused`] if the template refuses the conversation, [`ChatError::Tools`] if there are tools of
+    /// which it says nothing.
     pub fn render(&self, conversation: &Conversation, now: i64) -> Result<String, ChatError> {
         let Conversation { messages, tools } = conversation;
         let Some((name, _)) = self.template(!tools.is_empty()) else {

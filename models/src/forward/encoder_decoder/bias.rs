@@ -45,8 +45,8 @@ impl RelativeBias {
         Self { values, heads: config.heads, starts, direction }
     }
 
-    /// Writes what is added to the scores of keys `−reach` to `reach − 1` tokens behind the query: `[heads, 2 · reach]`.
-    /// What is behind a query that sees only what is before it is left as it is.
+    /// Writes what is added to the scores of keys `−reach` to `reach − 1` tokens behind the query:
+    /// `[heads, 2 · reach]`. What is behind a query that sees only what is before it is left as it is.
     pub(super) fn lay_out(&self, reach: usize, out: &mut Vec<f32>) {
         out.resize(self.heads * 2 * reach, 0.0);
         let mut put = |index: usize, bucket: usize| {

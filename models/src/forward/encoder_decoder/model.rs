@@ -14,8 +14,8 @@ use crate::family::encoder_decoder::{
 
 /// A model with an encoder: T5 1.0, T5 1.1 and Flan-T5.
 ///
-/// Weights only. [`encode`](Self::encode) makes a [`Source`] of the tokens that are read; what a text has seen of itself
-/// is in a [`KvCache`], as with a [`Model`](crate::Model).
+/// Weights only. [`encode`](Self::encode) makes a [`Source`] of the tokens that are read; what a text has seen of
+/// itself is in a [`KvCache`], as with a [`Model`](crate::Model).
 ///
 /// ```no_run
 /// # use outrider_models::{Chunk, EncoderDecoder, SourceChunk};
