@@ -22,8 +22,8 @@ mod families;
 /// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
 const TOLERANCE: f32 = 1e-4;
 
-/// What candle's code of a family leaves out, so that it computes another model than transformers does: settings, told by
-/// one of which a golden model is passed over.
+/// What candle's code of a family leaves out, so that it computes another model than transformers does: a golden model
+/// with that is passed over.
 fn beyond_candle(family: &str, config: &Value) -> Option<&'static str> {
     let rope = &config["rope_parameters"];
     let scaling = rope["rope_type"].as_str().or(rope["full_attention"]["rope_type"].as_str()).unwrap_or("default");

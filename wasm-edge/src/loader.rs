@@ -5,7 +5,8 @@ use wasm_bindgen::prelude::*;
 
 use crate::{edge::Edge, error::Failure, heads};
 
-/// A draft model whose bytes are being pushed as they come: one file, GGUF or a checkpoint that has its settings within.
+/// A draft model whose bytes are being pushed as they come: one file, GGUF or a checkpoint that has its settings
+/// within.
 ///
 /// Weights go straight to where they stay in this module's memory: JavaScript never holds the file, and beyond the
 /// weights there is one chunk and sixteen rows of a matrix. To start over, make another.

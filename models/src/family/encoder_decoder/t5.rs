@@ -1,6 +1,7 @@
 //! T5 (Raffel et al. 2020, <https://arxiv.org/abs/1910.10683>): RMSNorm before each part, no biases, scores as they
 //! are, and a learned number added to each by head and relative position. T5 1.0 has ReLU and a tied head behind a
-//! scale; T5 1.1 and Flan-T5 have gated GELU (Shazeer 2020, <https://arxiv.org/abs/2002.05202>) and a head of their own.
+//! scale; T5 1.1 and Flan-T5 have gated GELU (Shazeer 2020, <https://arxiv.org/abs/2002.05202>) and a head of their
+//! own.
 
 use serde_json::json;
 
