@@ -4,6 +4,7 @@
 //! header as JSON, and the tensors' data without gaps. The header may have texts of any name: a checkpoint
 //! [in one file](super::checkpoint) has there what else lies in a folder of its own.
 
+#[cfg(not(target_arch = "wasm32"))]
 use std::collections::HashMap;
 
 use safetensors::{
