@@ -21,7 +21,7 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     reached.push(focused.name);
   }
   expect(reached).toEqual([
-    ...['prompt', 'generate', 'stop', 'cloud-only', 'race', 'chat', 'draft-file', 'output'],
+    ...['prompt', 'generate', 'stop', 'cloud-only', 'race', 'chat', 'draft-file', 'draft-address', 'output'],
     ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
     ...['rule', 'gate'],

@@ -15,6 +15,8 @@ const config = {
   max_position_embeddings: 512,
   rms_norm_eps: 1e-5,
   tie_word_embeddings: true,
+  // What the built-in pair's texts begin with.
+  bos_token_id: 0,
 };
 
 const { hidden_size: width, intermediate_size: inner } = config;

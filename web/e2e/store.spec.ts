@@ -18,17 +18,20 @@ test('a model at an address that the user gives drafts in place of the server’
   demo,
   server,
 }) => {
-  const address = 'https://models.example/target.gguf';
-  await demo.page.route(address, (route) =>
-    route.fulfill({ path: target, headers: { 'access-control-allow-origin': '*' } }),
-  );
-  await demo.open(server, { scheme: 'k-sqs', temperature: 0, maxNewTokens: 32 });
-  const field = demo.page.getByLabel('or one at an address');
-  await field.fill(address);
-  await field.press('Tab');
-  await expect(demo.page.locator('#load-text')).toHaveText(/Draft ready: \d\d\.?\d* MB/, { timeout: 60_000 });
-  await demo.run();
-  expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.95);
+  const other = await Server.start(['--draft', target, '--allow-origin', new URL(server.url).origin]);
+  try {
+    await demo.open(server, { scheme: 'k-sqs', temperature: 0, maxNewTokens: 32 });
+    const field = demo.page.getByLabel('or one at an address');
+    await field.fill(`${other.url}/pair/draft`);
+    await field.press('Tab');
+    await expect(demo.page.locator('#load-text')).toHaveText(/Draft ready: \d\d\.?\d* MB/, {
+      timeout: 60_000,
+    });
+    await demo.run();
+    expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.95);
+  } finally {
+    await other.kill();
+  }
 });
 
 test('a draft in several safetensors files drafts, and the text is the target’s', async ({

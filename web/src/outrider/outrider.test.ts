@@ -85,8 +85,8 @@ test('addresses follow the server, and each can be given', async () => {
     sources: {
       draft: 'https://example.org/page/small.gguf',
       tokenizer: 'http://host:8787/base/pair/tokenizer.json',
-      // Beside the draft that they were trained for, wherever that is.
-      heads: 'https://example.org/page/heads.safetensors',
+      // They were trained for the server's draft, not for this one.
+      heads: null,
       chat: 'http://host:8787/base/pair/chat.json',
       session: 'ws://host:8787/base/session',
     },

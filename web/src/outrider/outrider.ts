@@ -24,8 +24,8 @@ export interface LoadOptions {
   /** Its `tokenizer.json`, likewise; `pair/tokenizer.json` below `server` if not given. */
   tokenizer?: string | URL | Blob;
   /**
-   * Address of the heads that were trained for the draft model; `heads.safetensors` beside its address if not given. Where
-   * the server answers 404 there are none.
+   * Address of the heads that were trained for the draft model; if not given, `pair/heads.safetensors` below `server` for
+   * the server's own draft, and none for another. Where the server answers 404 there are none.
    */
   heads?: string | URL;
   /**
@@ -380,15 +380,19 @@ function sourcesOf(options: LoadOptions): Sources {
     given instanceof Blob ? given : new URL(given ?? otherwise, given ? location.href : server).href;
   const draft = source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
-  const beside = (given: string | URL | undefined, name: string, file: string | Blob): string | null => {
-    if (given) return new URL(given, location.href).href;
-    return typeof file === 'string' ? new URL(name, file).href : null;
-  };
+  const heads = options.heads
+    ? new URL(options.heads, location.href)
+    : options.draft === undefined && new URL('pair/heads.safetensors', server);
+  const chat = options.chat
+    ? new URL(options.chat, location.href)
+    : typeof tokenizer === 'string'
+      ? new URL('chat.json', tokenizer)
+      : new URL('pair/chat.json', server);
   return {
     draft,
     tokenizer,
-    heads: beside(options.heads, 'heads.safetensors', draft),
-    chat: beside(options.chat, 'chat.json', tokenizer) ?? new URL('pair/chat.json', server).href,
+    heads: heads ? heads.href : null,
+    chat: chat.href,
     session: session.href,
     ...(token !== undefined && { token }),
   };
