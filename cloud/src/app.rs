@@ -16,7 +16,7 @@
 //! "Checked": a browser's request from another site than the server's own is refused unless [`Access`] lists it.
 //! "Wanted": if there are tokens at all.
 
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use axum::{
     Router,
@@ -26,15 +26,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use axum_server::{
-    Handle,
-    accept::NoDelayAcceptor,
-    tls_rustls::{RustlsAcceptor, RustlsConfig},
-};
-use hyper_util::{
-    rt::{TokioExecutor, TokioTimer},
-    server::conn::auto::Builder,
-};
 use tower_http::{
     compression::{CompressionLayer, DefaultPredicate, Predicate, predicate::NotForContentType},
     services::ServeDir,
@@ -42,14 +33,13 @@ use tower_http::{
     timeout::RequestBodyTimeoutLayer,
 };
 
-use self::places::Places;
 use crate::openai;
 
 mod access;
 mod admit;
 mod client;
+mod listen;
 mod origin;
-mod places;
 mod probes;
 mod shared;
 mod socket;
@@ -57,53 +47,20 @@ pub mod tls;
 mod token;
 mod weights;
 
-pub(crate) use self::{
-    access::Caller,
-    places::{Full, NoPlace},
-    shared::Shared,
-};
+pub(crate) use self::{access::Caller, shared::Shared};
 pub use self::{
     access::{Access, EvidencePolicy},
     client::Proxies,
+    listen::{Connections, serve},
     origin::{Origin, OriginError, Origins},
     shared::{AppState, Caps},
     token::{Tokens, TokensError},
     weights::Weights,
 };
 
-/// Serves the routes on a listener that does not block, until `handle` ends it.
-///
-/// Every frame is waited for at the other end, so none may wait for the acknowledgement of the one before (Nagle's
-/// algorithm, 40 ms a round with delayed acknowledgements). HTTP/1.1 only: a session is a connection of its own anyway.
-///
-/// # Errors
-/// If the listener is of no use.
-pub fn serve(
-    listener: std::net::TcpListener,
-    app: Router,
-    tls: Option<Arc<rustls::ServerConfig>>,
-    header_read: Duration,
-    handle: Handle<SocketAddr>,
-) -> io::Result<impl Future<Output = io::Result<()>> + Send> {
-    let mut server = axum_server::from_tcp(listener)?.handle(handle);
-    // Without a look at which version it is, for which there is no time limit.
-    *server.http_builder() = Builder::new(TokioExecutor::new()).http1_only();
-    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(header_read);
-    let app = app.into_make_service_with_connect_info::<SocketAddr>();
-    Ok(async move {
-        match tls {
-            None => server.acceptor(NoDelayAcceptor::new()).serve(app).await,
-            Some(config) => {
-                let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(config)).handshake_timeout(header_read);
-                server.acceptor(acceptor.acceptor(NoDelayAcceptor::new())).serve(app).await
-            }
-        }
-    })
-}
-
 /// The routes; `page` is the folder of the built page.
 pub fn app(state: AppState, page: PathBuf) -> Router {
-    let shared = Arc::new(Shared { places: Places::new(state.caps.sessions_per_address), state });
+    let shared = Arc::new(Shared::new(state));
     let Shared { state: AppState { access, caps, .. }, .. } = &*shared;
     // Revalidate: the page and the model behind an address change with the server.
     let revalidate =

@@ -103,7 +103,12 @@ pub fn main() -> ExitCode {
 /// they are none that there are.
 fn parse() -> Result<Cli, config::ConfigError> {
     let command = config::with_environment(Cli::command());
-    let mut matches = command.clone().get_matches();
+    let mut matches = command.clone().try_get_matches().unwrap_or_else(|error| {
+        if let Some(name) = config::variable_of(&error) {
+            complain(&config::FromVariable(name));
+        }
+        error.exit()
+    });
     let serve = |matches: &clap::ArgMatches| matches.subcommand_matches(config::COMMAND).cloned();
     if let Some(path) = serve(&matches).and_then(|serve| serve.get_one::<std::path::PathBuf>("config").cloned()) {
         matches = config::with_file(command.clone(), &path)?.get_matches();

@@ -1,6 +1,9 @@
 //! A native edge: the browser's part without a browser.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::{Duration, Instant},
+};
 
 use futures_channel::mpsc;
 use futures_util::{Sink, SinkExt, Stream, StreamExt, future};
@@ -125,7 +128,7 @@ impl Transport {
     /// A session of an engine in this process; `None` if the engine is full.
     pub fn local(engine: &Engine, target: TargetInfo) -> Option<Self> {
         let slot = engine.slot().map(TargetSlot::Model)?;
-        let entry = Sessions::default().open().ok()?;
+        let entry = Sessions::default().open_now(IpAddr::V4(Ipv4Addr::LOCALHOST)).ok()?;
         let (to_cloud, from_edge) = mpsc::unbounded();
         let (to_edge, from_cloud) = mpsc::unbounded();
         tokio::spawn(async move {

@@ -8,7 +8,7 @@
 //! | [`target`] | who judges rounds: the engine on the CPU or a device, or the gateway to an engine elsewhere |
 //! | [`metrics`] | what is counted, for `/metrics` |
 //! | [`session`] | drives one session: state machine, target, time limits |
-//! | [`sessions`] | the sessions that can be resumed, by name |
+//! | [`sessions`] | the sessions, by name and by address; which of them give way |
 //! | [`wire`] | a connection as two streams of bytes |
 //! | [`app`] | the axum routes: page, draft model, WebSocket, probes; who may use them, and how much |
 //! | [`openai`] | the target alone, as OpenAI's API |
@@ -26,10 +26,12 @@ pub mod app;
 pub mod chat;
 pub mod cli;
 pub mod edge;
+mod heavy;
 pub mod hub;
 pub mod metrics;
 pub mod openai;
 pub mod pair;
+mod places;
 pub mod random_models;
 pub mod reproduce;
 pub mod session;

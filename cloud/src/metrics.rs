@@ -14,7 +14,6 @@ use prometheus_client::{
         family::Family,
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
-        info::Info,
     },
     registry::{Metric, Registry, Unit},
 };
@@ -90,7 +89,10 @@ impl Metrics {
     pub(crate) fn new(settings: &EngineSettings, multiplies: &'static str, batching: &'static str) -> Self {
         let mut registry = Registry::with_prefix("outrider");
         let build = [("version", env!("CARGO_PKG_VERSION")), ("instruction_set", multiplies), ("batching", batching)];
-        registry.register("build", "What runs here", Info::new(build));
+        // A gauge, since not everything that reads Prometheus's text knows OpenMetrics' infos.
+        let what_runs: Family<[(&str, &str); 3], Gauge> = Family::default();
+        what_runs.get_or_create(&build).set(1);
+        registry.register("build_info", "What runs here", what_runs);
         for (name, help, value) in [
             ("sessions_limit", "Sessions there may be", settings.sessions as u64),
             ("run_rows_limit", "Rows a run of the model may have", settings.batch_rows as u64),

@@ -7,6 +7,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `asked` | a place for a request, its body, and what that means |
 //! | `request` | reads a request and refuses what it cannot do |
 //! | `conversation` | reads messages and tools |
 //! | `fields` | parameters by their names |
@@ -16,13 +17,11 @@
 //! | `served` | the target, as the API needs to know it |
 //! | `error` | what is wrong, in the API's shape |
 
-use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::SystemTime};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
-    Extension, Json, Router,
-    body::Bytes,
-    extract::{State, rejection::BytesRejection},
-    http::StatusCode,
+    Json, Router,
+    extract::State,
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
@@ -31,19 +30,18 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use outrider_codec::frame::Request;
-use outrider_models::{CallReader, ChatError, EncodeError, Piece};
+use outrider_models::Piece;
 use serde_json::{Value, json};
-use tokio::task;
 
 use self::{
     answer::{Answer, Shape},
-    error::sentence,
+    asked::{Asked, Task, check_model, now, too_long},
     generation::Writing,
-    request::{Chat, Common, Completion, Prompt},
 };
-use crate::app::{Caller, Shared};
+use crate::app::Shared;
 
 mod answer;
+mod asked;
 mod conversation;
 mod error;
 mod fields;
@@ -85,87 +83,19 @@ fn model_object(served: &Served) -> Value {
     json!({ "id": served.name, "object": "model", "created": 0, "owned_by": "outrider" })
 }
 
-async fn completions(
-    State(shared): State<Arc<Shared>>,
-    Extension(caller): Extension<Caller>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
-    let Completion { prompt, common } = Completion::parse(&body?)?;
-    check_model(&shared.state.served, common.model.as_deref())?;
-    let tokens = match prompt {
-        Prompt::Tokens(tokens) => tokens,
-        Prompt::Text(text) => encode(&shared, text).await?,
-    };
-    answer(&shared, caller, Shape::Completion, tokens, common, None).await
+async fn completions(State(shared): State<Arc<Shared>>, asked: Asked) -> Result<Response, ApiError> {
+    let task = asked.completion(&shared).await?;
+    answer(&shared, asked, Shape::Completion, task).await
 }
 
-async fn chat_completions(
-    State(shared): State<Arc<Shared>>,
-    Extension(caller): Extension<Caller>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
-    let Chat { conversation, common } = Chat::parse(&body?)?;
-    let served = &shared.state.served;
-    check_model(served, common.model.as_deref())?;
-    let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
-    let tokens = apart(&shared, move |served| {
-        served.template.encode(&served.tokenizer, served.bos_token_id, &conversation, now() as i64)
-    });
-    let tokens = tokens.await?.map_err(|error| {
-        let param = if matches!(error, ChatError::Tools) { "tools" } else { "messages" };
-        ApiError::invalid(sentence(&error)).param(param)
-    })?;
-    answer(&shared, caller, Shape::Chat, tokens, common, calls).await
-}
-
-fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
-    match asked {
-        Some(name) if name != served.name => {
-            let text = format!("There is no model {name:?} here; this server has {:?}.", served.name);
-            Err(ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text)
-                .param("model")
-                .code("model_not_found"))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The ids of a prompt.
-async fn encode(shared: &Shared, text: String) -> Result<Vec<u32>, ApiError> {
-    let ids = apart(shared, move |served| {
-        let (beginning, ids) =
-            (served.tokenizer.encode_prompt(served.bos_token_id, "")?, served.tokenizer.encode(&text)?);
-        // Who writes a conversation by hand spells the first token out.
-        let begins = ids.starts_with(&beginning);
-        Ok::<_, EncodeError>(if begins { ids } else { [beginning, ids].concat() })
-    });
-    let ids = ids.await?.map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;
-    if ids.is_empty() { Err(ApiError::invalid("The prompt is empty.").param("prompt")) } else { Ok(ids) }
-}
-
-/// Makes ids of a text. Long ones take long: not on a thread that serves others.
-async fn apart<T: Send + 'static>(
-    shared: &Shared,
-    encode: impl FnOnce(&Served) -> T + Send + 'static,
-) -> Result<T, ApiError> {
-    let served = shared.state.served.clone();
-    task::spawn_blocking(move || encode(&served)).await.map_err(|_| ApiError::internal("The tokenizer failed."))
-}
-
-/// Seconds since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+async fn chat_completions(State(shared): State<Arc<Shared>>, asked: Asked) -> Result<Response, ApiError> {
+    let task = asked.chat(&shared).await?;
+    answer(&shared, asked, Shape::Chat, task).await
 }
 
 /// Generates, and answers in one piece or in many.
-async fn answer(
-    shared: &Shared,
-    caller: Caller,
-    shape: Shape,
-    tokens: Vec<u32>,
-    common: Common,
-    calls: Option<CallReader>,
-) -> Result<Response, ApiError> {
+async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Result<Response, ApiError> {
+    let Task { tokens, common, calls } = task;
     let state = &shared.state;
     let context = state.target.context_length as usize;
     let Some(room) = context.checked_sub(tokens.len()).filter(|&room| room > 0) else {
@@ -173,7 +103,7 @@ async fn answer(
             "The prompt has {} tokens; the model's context holds {context}, at least one of them the answer's.",
             tokens.len()
         );
-        return Err(ApiError::invalid(text).param(shape.prompt()).code("context_length_exceeded"));
+        return Err(too_long(text).param(shape.prompt()));
     };
     let room = u32::try_from(room).unwrap_or(u32::MAX);
     let default = if shape == Shape::Completion { COMPLETION_TOKENS } else { room };
@@ -190,7 +120,7 @@ async fn answer(
     let created = now();
     let id = random()?;
     let answer = Answer { shape, id, created, model: state.served.name.clone(), prompt_tokens };
-    let mut writing = Writing::begin(shared, caller, request, common.stop, calls).await?;
+    let mut writing = Writing::begin(shared, asked, request, common.stop, calls).await?;
     Ok(if common.stream {
         Sse::new(events(answer, writing, common.include_usage)).keep_alive(KeepAlive::default()).into_response()
     } else {
@@ -244,6 +174,7 @@ fn events(
                 }
                 Err(error) => {
                     waiting.push_back(event(&error.body()));
+                    waiting.push_back(Event::default().data("[DONE]"));
                     writing = None;
                 }
             }

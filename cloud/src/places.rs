@@ -1,4 +1,4 @@
-//! How many sessions an address has.
+//! How much of something each address has.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Sessions by address, and how many each may have. Clones share them.
+/// What is counted by address, and how many each may have. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     limit: usize,
@@ -20,37 +20,40 @@ pub(crate) struct Place {
     address: IpAddr,
 }
 
-/// An address has as many sessions as it may have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("Your address has {0} sessions here, as many as it may; end one, or try again later.")]
-pub(crate) struct NoPlace(usize);
-
-/// The engine has no slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{}", crate::session::FULL)]
-pub(crate) struct Full;
-
 impl Places {
     /// 0 is no limit.
-    pub(super) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { limit, taken: Arc::default() }
     }
 
-    pub(super) fn take(&self, address: IpAddr) -> Result<Place, NoPlace> {
+    /// How many an address may have; 0 is no limit.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// One more, unless the address has as many as it may.
+    pub(crate) fn take(&self, address: IpAddr) -> Option<Place> {
         let address = household(address);
         let mut taken = self.lock();
         let count = taken.entry(address).or_default();
         if self.limit > 0 && *count >= self.limit {
-            return Err(NoPlace(self.limit));
+            return None;
         }
         *count += 1;
         drop(taken);
-        Ok(Place { places: self.clone(), address })
+        Some(Place { places: self.clone(), address })
     }
 
     /// Whoever has panicked has left whole numbers behind.
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Whose it is.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
     }
 }
 
@@ -68,7 +71,7 @@ impl Drop for Place {
 }
 
 /// Of IPv6 everybody has a network of 2^64 addresses; it counts as one.
-fn household(address: IpAddr) -> IpAddr {
+pub(crate) fn household(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let mut segments = address.segments();
@@ -89,14 +92,14 @@ mod tests {
         let take = |address: &str| places.take(address.parse().unwrap());
         let first = take("192.0.2.1").unwrap();
         let _second = take("::ffff:192.0.2.1").unwrap();
-        assert_eq!(take("192.0.2.1").unwrap_err(), NoPlace(2));
+        assert!(take("192.0.2.1").is_none());
         let _other = take("192.0.2.2").unwrap();
         drop(first);
         let _third = take("192.0.2.1").unwrap();
         let _v6 = [take("2001:db8::1").unwrap(), take("2001:db8::ffff:1").unwrap()];
-        assert!(take("2001:db8::2").is_err() && take("2001:db8:0:1::2").is_ok());
+        assert!(take("2001:db8::2").is_none() && take("2001:db8:0:1::2").is_some());
         assert_eq!(places.lock().len(), 3);
         let all: Vec<_> = (0..1000).map(|_| Places::new(0).take("192.0.2.1".parse().unwrap())).collect();
-        assert!(all.iter().all(Result::is_ok));
+        assert!(all.iter().all(Option::is_some));
     }
 }

@@ -9,14 +9,12 @@ use outrider_speculation::{
     session::cloud::{Admission, CloudOutput, CloudSession, MAX_PATIENCE, OwnDrafts, TargetInfo},
 };
 use tokio::{sync::watch, time};
-use tracing::{
-    Instrument, Span,
-    field::{Empty, display},
-};
+use tracing::{Instrument, Span};
 
 use crate::{
+    heavy::Habit,
     metrics::SessionMeter,
-    sessions::{Entry, Sessions, Visit},
+    sessions::{Entry, NoSession, Sessions, Visit},
     target::{Target, TargetError, TargetSlot, engine::Drafter},
     wire::Wire,
 };
@@ -52,13 +50,12 @@ impl Default for Limits {
 }
 
 /// What the log says with every line about a session: a number, and who is at the other end.
-fn span(slot: &TargetSlot, peer: Option<IpAddr>) -> Span {
-    let span = tracing::info_span!("session", id = slot.id(), peer = Empty);
-    if let Some(peer) = peer {
-        span.record("peer", display(peer));
-    }
-    span
+fn span(slot: &TargetSlot, peer: IpAddr) -> Span {
+    tracing::info_span!("session", id = slot.id(), %peer)
 }
+
+/// Bytes up to which a frame is expected to be read quickly: rounds of the usual schemes have fewer.
+const USUAL_FRAME: usize = 2048;
 
 /// What runs for a session, one at a time.
 type Work<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
@@ -98,9 +95,15 @@ pub struct Host {
     pub stopping: watch::Receiver<bool>,
 }
 
+/// The engine has no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{FULL}")]
+pub(crate) struct Full;
+
 impl Host {
-    /// Serves a connection: its first frame says whether it goes on with a session or begins one.
-    pub async fn converse(self, mut wire: Wire, peer: Option<IpAddr>) {
+    /// Serves a connection from `peer`: its first frame says whether it goes on with a session or begins one. What
+    /// `waiting` holds is let go when it has said so.
+    pub async fn converse(self, mut wire: Wire, peer: IpAddr, waiting: impl Send) {
         let limits = self.limits;
         if *self.stopping.borrow() {
             return refuse(wire, ErrorCode::ShuttingDown, STOPPING, limits).await;
@@ -110,47 +113,53 @@ impl Host {
             Ok(None) => return,
             Err(_) => return refuse(wire, ErrorCode::Idle, SILENT, limits).await,
         };
+        drop(waiting);
         if let Ok(Frame::Resume(resume)) = Frame::decode(&first) {
             if let Err(wire) = self.sessions.resume(resume, wire) {
                 refuse(wire, ErrorCode::UnknownSession, UNKNOWN, limits).await;
             }
             return;
         }
-        let Some(slot) = self.slot().await else {
-            tracing::warn!(peer = peer.map(display), "refused a session: no slot is free");
+        let entry = match self.sessions.open(peer).await {
+            Ok(entry) => entry,
+            Err(error) => {
+                // Not louder: whoever is refused decides how often.
+                tracing::debug!(%peer, %error, "refused a session");
+                let code = match error {
+                    NoSession::Address(_) => ErrorCode::ServerFull,
+                    NoSession::Randomness(_) => ErrorCode::Internal,
+                };
+                self.engine.metrics().refused(code);
+                return refuse(wire, code, &error.to_string(), limits).await;
+            }
+        };
+        let Ok(slot) = self.slot().await else {
+            tracing::debug!(%peer, "refused a session: no slot is free");
             return refuse(wire, ErrorCode::ServerFull, FULL, limits).await;
         };
-        let Self { sessions, target, stopping, .. } = self;
-        match sessions.open() {
-            Ok(entry) => {
-                let span = span(&slot, peer);
-                run(entry, slot, target, limits, wire.with_first(first), stopping).instrument(span).await;
-            }
-            Err(error) => {
-                tracing::error!(%error, "refused a session: there is no randomness for its secret");
-                refuse(wire, ErrorCode::Internal, "The server failed.", limits).await;
-            }
-        }
+        let Self { target, stopping, .. } = self;
+        let span = span(&slot, peer);
+        run(entry, slot, target, limits, wire.with_first(first), stopping).instrument(span).await;
     }
 
     /// A slot of the target, perhaps that of a session that nobody has come back to.
-    pub(crate) async fn slot(&self) -> Option<TargetSlot> {
+    pub(crate) async fn slot(&self) -> Result<TargetSlot, Full> {
         if let Some(slot) = self.engine.slot() {
-            return Some(slot);
+            return Ok(slot);
         }
-        self.sessions.make_room().await;
+        self.sessions.free_a_slot().await;
         let slot = self.engine.slot();
         if slot.is_none() {
             self.engine.metrics().refused(ErrorCode::ServerFull);
         }
-        slot
+        slot.ok_or(Full)
     }
 }
 
 const STOPPING: &str = "The server is stopping; come back.";
 const SILENT: &str = "Nothing was heard for too long.";
 const UNKNOWN: &str = "There is no such session: it waited too long, or the server was restarted.";
-pub(crate) const FULL: &str = "The server has no place for another session; try again in a minute.";
+const FULL: &str = "The server has no place for another session; try again in a minute.";
 const TAKEN_OVER: &str = "Another connection goes on with the session.";
 const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
 
@@ -175,6 +184,7 @@ pub async fn run(
     let mut work: Option<Work<'_>> = None;
     let (mut drafter, mut drafts_itself) = (None, true);
     let mut asked = time::Instant::now();
+    let mut habit = Habit::default();
     // The next pass waits for guesses: since when, and until when.
     let mut hold: Option<(time::Instant, time::Instant)> = None;
     let expiry = time::Instant::now() + limits.lifetime;
@@ -230,14 +240,18 @@ pub async fn run(
         if wire.is_none() && (end.is_some() || !session.is_worth_keeping()) {
             return;
         }
-        entry.set_idle(wire.is_none() && !session.is_generating());
+        match wire {
+            Some(_) => entry.attach(),
+            None => entry.detach(session.is_generating()),
+        }
         let patience = if wire.is_some() { limits.idle } else { limits.detached };
         tokio::select! {
             bytes = received(&mut wire) => {
                 heard = time::Instant::now();
                 match bytes {
                     Some(bytes) => {
-                        session.handle_frame(&bytes);
+                        let is_suspect = bytes.len() > USUAL_FRAME;
+                        habit.run(is_suspect, || session.handle_frame(&bytes)).await;
                         meter.received(bytes.len(), session.events());
                     }
                     None => wire = None,
@@ -255,7 +269,8 @@ pub async fn run(
                     }
                     Done::Judged(Ok(judgement)) => {
                         session.pass_took(asked.elapsed());
-                        session.handle_judgement(judgement);
+                        // Decodes the round that is next, if that waits already.
+                        habit.run(false, || session.handle_judgement(judgement)).await;
                     }
                     Done::Judged(Err(error)) => {
                         tracing::warn!(%error, "a pass failed");
@@ -276,7 +291,7 @@ pub async fn run(
                         tokio::spawn(refuse(next, ErrorCode::UnknownSession, UNKNOWN, limits));
                     }
                 }
-                Visit::GiveWay if wire.is_none() && !session.is_generating() => return,
+                Visit::GiveWay if wire.is_none() => return,
                 Visit::GiveWay => {}
             },
             () = time::sleep_until(heard + patience), if wire.is_none() || work.is_none() => {
@@ -290,7 +305,7 @@ pub async fn run(
                 hold = hold.map(|(since, _)| (since, time::Instant::now() + MAX_PATIENCE));
             }
             () = time::sleep_until(expiry), if end.is_none() => end = Some((ErrorCode::SessionExpired, EXPIRED)),
-            _ = stopping.wait_for(|stopping| *stopping), if end.is_none() => {
+            () = stopped(&mut stopping), if end.is_none() => {
                 end = Some((ErrorCode::ShuttingDown, STOPPING));
             }
         }
@@ -303,6 +318,11 @@ pub(crate) async fn refuse(mut wire: Wire, code: ErrorCode, text: &str, limits: 
     if send(&mut wire, Frame::Error(error).encode(), limits.write).await {
         let _ = wire.outgoing.close().await;
     }
+}
+
+/// Tells a peer that the session it has come for is no more.
+pub(crate) fn send_away(wire: Wire) {
+    tokio::spawn(refuse(wire, ErrorCode::UnknownSession, UNKNOWN, Limits::default()));
 }
 
 /// The next frame; without a connection, never.
@@ -327,6 +347,11 @@ async fn held(hold: Option<(time::Instant, time::Instant)>) {
         Some((_, until)) => time::sleep_until(until).await,
         None => std::future::pending().await,
     }
+}
+
+/// Until the server stops.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
 /// Whether the peer took the message in time.

@@ -1,10 +1,13 @@
-//! The sessions that can be resumed, by name.
+//! The sessions, by name and by the address of who began them.
 //!
-//! Each session holds a slot of the engine, with a connection or without, so there are never more entries than slots. A
-//! session without a connection and without a generation under way gives its slot up to a new one when none is free.
+//! A session keeps its place with a connection or without. Those that have lost theirs (detached) give way, the one that
+//! has waited for longest first: to a newcomer from their own address if that has as many sessions as it may, to anybody
+//! when the engine has no slot left, and to each other when they are more than half of what the server holds. Who comes
+//! back to a session that gave way begins another, with the text as far as it has come.
 
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,7 +19,11 @@ use tokio::{
     time::{self, Instant},
 };
 
-use crate::wire::Wire;
+use crate::{
+    places::{Place, Places, household},
+    session,
+    wire::Wire,
+};
 
 /// How long a session that is asked to give way may take.
 const GIVING_WAY: Duration = Duration::from_millis(80);
@@ -24,13 +31,16 @@ const GIVING_WAY: Duration = Duration::from_millis(80);
 const VISITS: usize = 4;
 
 /// All sessions of a server; clones share them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Sessions {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
+    /// How many of them may be detached.
+    most_detached: usize,
+    places: Places,
     doors: Mutex<HashMap<[u8; 16], Door>>,
     /// Told when a session ends.
     left: Notify,
@@ -41,8 +51,28 @@ struct Shared {
 struct Door {
     secret: [u8; 16],
     visits: mpsc::Sender<Visit>,
-    /// Since when the session waits for somebody to come back, with nothing under way.
-    idle_since: Option<Instant>,
+    /// Of who began it.
+    address: IpAddr,
+    detached: Option<Detached>,
+}
+
+/// Waits for somebody to come back. Ordered by who gives way first: those with nothing under way, then those who have
+/// waited for longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Detached {
+    is_generating: bool,
+    since: Instant,
+}
+
+/// There can be no session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoSession {
+    /// The address has as many as it may.
+    #[error("Your address has {0} sessions here, as many as it may; end one, or try again later.")]
+    Address(usize),
+    /// The operating system has no randomness for the secret.
+    #[error("The server has no randomness: {0}.")]
+    Randomness(#[from] getrandom::Error),
 }
 
 /// Who comes to a session's door.
@@ -58,22 +88,66 @@ pub enum Visit {
 #[derive(Debug)]
 pub struct Entry {
     sessions: Sessions,
+    /// There until dropped.
+    place: Option<Place>,
     ticket: Ticket,
     visits: mpsc::Receiver<Visit>,
 }
 
+impl Default for Sessions {
+    /// As many as anyone likes.
+    fn default() -> Self {
+        Self::new(usize::MAX, 0)
+    }
+}
+
 impl Sessions {
-    /// An entry under a new ticket.
+    /// At most `seats` at a time, which whoever gives them slots sees to, and `per_address` of one address; 0 is no
+    /// limit.
+    pub fn new(seats: usize, per_address: usize) -> Self {
+        let shared = Shared {
+            most_detached: seats.div_ceil(2),
+            places: Places::new(per_address),
+            doors: Mutex::default(),
+            left: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// An entry under a new ticket; a detached session of the same address gives way to it if need be.
     ///
     /// # Errors
-    /// If the operating system has no randomness to give.
-    pub fn open(&self) -> Result<Entry, getrandom::Error> {
+    /// [`NoSession`] if there is no place, or no randomness.
+    pub async fn open(&self, address: IpAddr) -> Result<Entry, NoSession> {
+        let place = self.shared.places.take(address);
+        let place = match place {
+            Some(place) => Some(place),
+            None => {
+                let address = household(address);
+                self.make_room(|door| door.address == address).await;
+                self.shared.places.take(address)
+            }
+        };
+        self.enter(place.ok_or(NoSession::Address(self.shared.places.limit()))?)
+    }
+
+    /// The same without waiting for anyone to give way.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_now(&self, address: IpAddr) -> Result<Entry, NoSession> {
+        let place = self.shared.places.take(address);
+        self.enter(place.ok_or(NoSession::Address(self.shared.places.limit()))?)
+    }
+
+    fn enter(&self, place: Place) -> Result<Entry, NoSession> {
         let mut ticket = Ticket::default();
         getrandom::fill(&mut ticket.id)?;
         getrandom::fill(&mut ticket.secret)?;
         let (sender, visits) = mpsc::channel(VISITS);
-        self.doors().insert(ticket.id, Door { secret: ticket.secret, visits: sender, idle_since: None });
-        Ok(Entry { sessions: self.clone(), ticket, visits })
+        let door = Door { secret: ticket.secret, visits: sender, address: place.address(), detached: None };
+        self.doors().insert(ticket.id, door);
+        Ok(Entry { sessions: self.clone(), place: Some(place), ticket, visits })
     }
 
     /// Takes a connection to its session. If there is none of this name, or the secret is another's, the connection
@@ -89,17 +163,14 @@ impl Sessions {
         })
     }
 
-    /// Has the session end that has been idle without a connection for longest, if there is one, and waits until one
-    /// has.
-    pub async fn make_room(&self) {
+    /// Has a detached session end, if there is one, and waits until one has.
+    pub async fn free_a_slot(&self) {
+        self.make_room(|_| true).await;
+    }
+
+    async fn make_room(&self, of: impl Fn(&Door) -> bool) {
         let left = self.shared.left.notified();
-        let visits = {
-            let doors = self.doors();
-            let idle = doors.values().filter_map(|door| Some((door.idle_since?, &door.visits)));
-            idle.min_by_key(|&(since, _)| since).map(|(_, visits)| visits.clone())
-        };
-        let Some(visits) = visits else { return };
-        if visits.try_send(Visit::GiveWay).is_ok() {
+        if dismiss(&self.doors(), of) {
             let _ = time::timeout(GIVING_WAY, left).await;
         }
     }
@@ -113,6 +184,13 @@ impl Sessions {
     fn doors(&self) -> MutexGuard<'_, HashMap<[u8; 16], Door>> {
         self.shared.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Tells the detached session among those of `of` that is to give way first. Whether there was one that can be told.
+fn dismiss(doors: &HashMap<[u8; 16], Door>, of: impl Fn(&Door) -> bool) -> bool {
+    let detached = doors.values().filter(|door| of(door)).filter_map(|door| Some((door.detached?, &door.visits)));
+    let first = detached.min_by_key(|&(detached, _)| detached);
+    first.is_some_and(|(_, visits)| visits.try_send(Visit::GiveWay).is_ok())
 }
 
 impl Entry {
@@ -130,10 +208,23 @@ impl Entry {
         }
     }
 
-    /// Says whether the session has neither a connection nor anything to do.
-    pub fn set_idle(&self, idle: bool) {
+    /// Says that the session has a connection.
+    pub fn attach(&self) {
         if let Some(door) = self.sessions.doors().get_mut(&self.ticket.id) {
-            door.idle_since = if idle { door.idle_since.or_else(|| Some(Instant::now())) } else { None };
+            door.detached = None;
+        }
+    }
+
+    /// Says that it has none, and whether a generation is under way.
+    pub fn detach(&self, is_generating: bool) {
+        let mut doors = self.sessions.doors();
+        let Some(door) = doors.get_mut(&self.ticket.id) else { return };
+        let since = door.detached.map(|detached| detached.since);
+        door.detached = Some(Detached { is_generating, since: since.unwrap_or_else(Instant::now) });
+        let is_new = since.is_none();
+        if is_new && doors.values().filter(|door| door.detached.is_some()).count() > self.sessions.shared.most_detached
+        {
+            dismiss(&doors, |_| true);
         }
     }
 }
@@ -141,24 +232,42 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         self.sessions.doors().remove(&self.ticket.id);
+        // Before anyone is told that there is one.
+        self.place = None;
         self.sessions.shared.left.notify_waiters();
+        // Who has come to the door and was not let in before the session ended.
+        while let Ok(visit) = self.visits.try_recv() {
+            if let Visit::Resume(_, wire) = visit {
+                session::send_away(wire);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
+    use std::net::Ipv4Addr;
+
+    use futures_util::{FutureExt, StreamExt};
+    use outrider_codec::frame::{ErrorCode, Frame};
 
     use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
     fn resume(ticket: Ticket) -> Resume {
         Resume { ticket, attempt: 1, generation: 0, length: 0 }
     }
 
+    fn is_dismissed(entry: &mut Entry) -> bool {
+        matches!(entry.visit().now_or_never(), Some(Visit::GiveWay))
+    }
+
     #[tokio::test]
     async fn only_the_right_secret_opens_the_door_and_only_while_there_is_one() {
         let sessions = Sessions::default();
-        let (mut entry, other) = (sessions.open().unwrap(), sessions.open().unwrap());
+        let (mut entry, other) = (sessions.open_now(HERE).unwrap(), sessions.open(HERE).await.unwrap());
         assert_ne!(entry.ticket(), other.ticket());
         assert_eq!(sessions.count(), 2);
         let ticket = entry.ticket();
@@ -177,29 +286,62 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_a_place_has_it_as_soon_as_there_is_one() {
-        let sessions = Sessions::default();
-        let mut entry = sessions.open().unwrap();
-        entry.set_idle(true);
-        let mut room = std::pin::pin!(sessions.make_room());
-        assert!(room.as_mut().now_or_never().is_none(), "nobody has left yet");
-        assert!(matches!(entry.visit().await, Visit::GiveWay));
+        let sessions = Sessions::new(8, 1);
+        let mut entry = sessions.open(HERE).await.unwrap();
+        entry.detach(true);
+        let mut newcomer = std::pin::pin!(sessions.open(HERE));
+        assert!(newcomer.as_mut().now_or_never().is_none(), "nobody has left yet");
+        assert!(is_dismissed(&mut entry));
         drop(entry);
-        assert!(room.as_mut().now_or_never().is_some());
+        let mut newcomer = newcomer.now_or_never().unwrap().unwrap();
+        assert_eq!(sessions.open(HERE).now_or_never().unwrap().unwrap_err(), NoSession::Address(1), "it is connected");
+        assert!(!is_dismissed(&mut newcomer) && sessions.open(THERE).await.is_ok());
     }
 
     #[tokio::test]
-    async fn who_has_been_idle_for_longest_gives_way() {
+    async fn idle_ones_give_way_first_and_then_who_has_waited_for_longest() {
         let sessions = Sessions::default();
-        let mut entries: Vec<Entry> = (0..3).map(|_| sessions.open().unwrap()).collect();
-        sessions.make_room().await;
-        entries[2].set_idle(true);
-        time::sleep(Duration::from_millis(2)).await;
-        entries[1].set_idle(true);
-        entries[2].set_idle(true);
-        sessions.make_room().await;
-        assert!(matches!(entries[2].visit().now_or_never(), Some(Visit::GiveWay)));
-        entries[2].set_idle(false);
-        sessions.make_room().await;
-        assert!(matches!(entries[1].visit().now_or_never(), Some(Visit::GiveWay)));
+        let mut entries: Vec<Entry> = (0..4).map(|_| sessions.open_now(HERE).unwrap()).collect();
+        sessions.free_a_slot().await;
+        for (entry, is_generating) in [(3, true), (2, false), (1, false)] {
+            entries[entry].detach(is_generating);
+            time::sleep(Duration::from_millis(2)).await;
+        }
+        entries[2].detach(false);
+        for expected in [2, 1, 3] {
+            sessions.free_a_slot().await;
+            let dismissed: Vec<bool> = entries.iter_mut().map(is_dismissed).collect();
+            assert!((0..4).all(|entry| dismissed[entry] == (entry == expected)), "{expected}: {dismissed:?}");
+            entries[expected].attach();
+        }
+    }
+
+    #[tokio::test]
+    async fn who_comes_as_the_session_ends_is_told() {
+        let sessions = Sessions::default();
+        let entry = sessions.open_now(HERE).unwrap();
+        let (outgoing, mut told) = futures_channel::mpsc::unbounded();
+        let wire = Wire::new(futures_util::stream::pending(), outgoing);
+        assert!(sessions.resume(resume(entry.ticket()), wire).is_ok());
+        drop(entry);
+        match Frame::decode(&told.next().await.unwrap()) {
+            Ok(Frame::Error(error)) => assert_eq!(error.code, ErrorCode::UnknownSession),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn at_most_half_of_them_are_detached() {
+        let sessions = Sessions::new(4, 0);
+        let mut entries: Vec<Entry> = (0..3).map(|_| sessions.open_now(HERE).unwrap()).collect();
+        for entry in &entries {
+            entry.detach(true);
+            time::sleep(Duration::from_millis(2)).await;
+        }
+        assert!(is_dismissed(&mut entries[0]) && !is_dismissed(&mut entries[1]) && !is_dismissed(&mut entries[2]));
+        let only = Sessions::new(1, 0);
+        let mut entry = only.open_now(HERE).unwrap();
+        entry.detach(true);
+        assert!(!is_dismissed(&mut entry), "who is alone keeps a place");
     }
 }

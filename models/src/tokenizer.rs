@@ -12,6 +12,8 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     bytes: Bytes,
     vocab_size: usize,
+    /// In bytes, as it stands in the vocabulary: what it is in a text is no longer.
+    longest_token: usize,
     fingerprint: [u8; 32],
     /// The ids that its template puts before a text, if it has one.
     beginning: Option<Vec<u32>>,
@@ -31,9 +33,10 @@ impl Tokenizer {
         let entries: BTreeSet<(u32, String)> =
             inner.get_vocab(true).into_iter().map(|(token, id)| (id, token)).collect();
         let vocab_size = entries.last().map_or(0, |(id, _)| *id as usize + 1);
+        let longest_token = entries.iter().map(|(_, token)| token.len()).max().unwrap_or_default();
         let fingerprint = fingerprint(&entries);
         let bytes = Bytes::of(&inner);
-        Ok(Self { inner, bytes, vocab_size, fingerprint, beginning })
+        Ok(Self { inner, bytes, vocab_size, longest_token, fingerprint, beginning })
     }
 
     /// The token ids of `text`. No token is added at either end. Special tokens that are spelled out in `text` become
@@ -72,6 +75,12 @@ impl Tokenizer {
     #[must_use]
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
+    }
+
+    /// The most bytes of text that a token is.
+    #[must_use]
+    pub fn longest_token(&self) -> usize {
+        self.longest_token
     }
 
     /// SHA-256 of what ids mean; two tokenizers with equal fingerprints give every id the same token.

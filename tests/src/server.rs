@@ -4,7 +4,7 @@ use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
-    app::{self, Access, AppState, Caps},
+    app::{self, Access, AppState, Caps, Connections},
     edge::{Generated, NativeEdge, Transport},
     openai::Served,
     pair::{PairPaths, draft_info, target_info},
@@ -32,6 +32,7 @@ pub struct Server {
     /// The target.
     pub engine: Target,
     stop: watch::Sender<bool>,
+    close: watch::Sender<bool>,
 }
 
 /// The most drafts a round may carry on this server.
@@ -106,10 +107,12 @@ impl Server {
             template: Arc::new(ChatTemplate::new(chat).unwrap()),
         };
         let (stop, stopping) = watch::channel(false);
+        let (close, closing) = watch::channel(false);
+        let proxies = access.proxies.clone();
         let state = AppState {
             engine: engine.clone(),
             target: info,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(engine.load().session_limit, caps.sessions_per_address),
             limits,
             caps,
             access,
@@ -118,15 +121,17 @@ impl Server {
             tokenizer_json: pair.tokenizer_with_json().unwrap().1.into_owned().into(),
             heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| bytes.into_owned().into()),
             stopping,
+            closing: closing.clone(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let scheme = if tls.is_some() { "wss" } else { "ws" };
         let url = format!("{scheme}://{}/session", listener.local_addr().unwrap());
         let app = app::app(state, "no-page".into());
-        let handle = axum_server::Handle::new();
-        tokio::spawn(app::serve(listener, app, tls, caps.header_read, handle).unwrap());
-        Self { url, engine, stop }
+        let (per_address, head) = (caps.connections_per_address, caps.header_read);
+        let connections = Connections { tls, head, per_address, proxies };
+        tokio::spawn(app::serve(listener, app, connections, closing).unwrap());
+        Self { url, engine, stop, close }
     }
 
     /// Where it listens.
@@ -160,6 +165,11 @@ impl Server {
     /// Tells all sessions that the server stops.
     pub fn stop(&self) {
         self.stop.send(true).unwrap();
+    }
+
+    /// Tells answers of the API, too, and takes no connection any more.
+    pub fn close(&self) {
+        self.close.send(true).unwrap();
     }
 
     /// A raw connection.

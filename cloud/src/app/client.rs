@@ -21,7 +21,8 @@ impl Proxies {
         Self(networks)
     }
 
-    fn include(&self, address: IpAddr) -> bool {
+    /// Whether an address is one of theirs.
+    pub(super) fn include(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 

@@ -1,6 +1,9 @@
 //! Whether the server lives, whether it is ready, and what it is.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Json,
@@ -17,11 +20,13 @@ use outrider_speculation::judge::rules::Rule;
 use serde::Serialize;
 use tokio::time;
 
-use super::Shared;
+use super::{AppState, Shared};
 use crate::{metrics, openai::Elsewhere, target::engine::Load};
 
 /// How long the engine may take to run one token when it is asked whether it lives.
 const PROBE: Duration = Duration::from_secs(5);
+/// Between two such tokens.
+const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// The body of `/healthz`.
 #[derive(Debug, Serialize)]
@@ -39,20 +44,36 @@ pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Json<Health> {
 }
 
 /// Whether a new session would be served: the server is not stopping, a slot is free, and the engine runs a token on
-/// it.
+/// it, or has a moment ago: whoever asks often has it run no more.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Json<Health>) {
     let state = &shared.state;
-    let status = match state.engine.slot() {
-        _ if *state.stopping.borrow() => "stopping",
-        None => "full",
-        Some(slot) => match time::timeout(PROBE, slot.probe()).await {
-            Ok(Ok(_)) => "ready",
-            Ok(Err(_)) => "failing",
-            Err(_) => "busy",
-        },
+    let load = state.engine.load();
+    let status = if *state.stopping.borrow() {
+        "stopping"
+    } else if load.sessions >= load.session_limit {
+        "full"
+    } else {
+        let mut probed = shared.probed.lock().await;
+        match *probed {
+            Some((at, status)) if at.elapsed() < PROBE_AGAIN => status,
+            _ => {
+                let status = probe(state).await;
+                *probed = Some((Instant::now(), status));
+                status
+            }
+        }
     };
     let code = if status == "ready" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(Health { status, load: state.engine.load() }))
+}
+
+async fn probe(state: &AppState) -> &'static str {
+    let Some(slot) = state.engine.slot() else { return "full" };
+    match time::timeout(PROBE, slot.probe()).await {
+        Ok(Ok(_)) => "ready",
+        Ok(Err(_)) => "failing",
+        Err(_) => "busy",
+    }
 }
 
 /// What is counted, for Prometheus.

@@ -1,19 +1,19 @@
 //! What the routes share.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use outrider_speculation::session::cloud::TargetInfo;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use super::{
     access::{Access, Caller},
-    places::{Full, NoPlace, Place, Places},
     weights::Weights,
 };
 use crate::{
     openai::Served,
-    session::{Host, Limits},
+    places::Places,
+    session::{Full, Host, Limits},
     sessions::Sessions,
     target::{Target, TargetSlot},
 };
@@ -25,7 +25,7 @@ pub struct AppState {
     pub engine: Target,
     /// What sessions need to know of it.
     pub target: TargetInfo,
-    /// Those that can be resumed.
+    /// The sessions, and as many as each address may have.
     pub sessions: Sessions,
     /// Bounds on each session.
     pub limits: Limits,
@@ -41,22 +41,26 @@ pub struct AppState {
     pub tokenizer_json: Bytes,
     /// Its trained heads, if it has any.
     pub heads_safetensors: Option<Weights>,
-    /// Becomes true when the server stops.
+    /// Becomes true when the server stops: for sessions at once.
     pub stopping: watch::Receiver<bool>,
+    /// Becomes true when answers of the API have had their time to end, too.
+    pub closing: watch::Receiver<bool>,
 }
 
 /// What one client may take of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// Sessions and API requests at a time from one address; 0 is no limit.
+    /// Sessions, those without a connection too, and API requests at a time from one address; 0 is no limit.
     pub sessions_per_address: usize,
+    /// Connections at a time from one address that have not become sessions; 0 is no limit.
+    pub connections_per_address: usize,
     /// Frames a second from a session, and at once; those that come faster wait. 0 is no limit.
     pub frames_per_second: u32,
     /// Bytes in the body of a request; that much memory each.
     pub body_bytes: usize,
     /// How long the head of a request may take.
     pub header_read: Duration,
-    /// How long a pause in the body of a request may be.
+    /// How long a pause in the body of a request may be; all of it may take six times as long.
     pub body_read: Duration,
 }
 
@@ -64,6 +68,7 @@ impl Default for Caps {
     fn default() -> Self {
         Self {
             sessions_per_address: 16,
+            connections_per_address: 128,
             frames_per_second: 1000,
             body_bytes: 1 << 20,
             header_read: Duration::from_secs(10),
@@ -76,18 +81,21 @@ impl Default for Caps {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) state: AppState,
-    pub(super) places: Places,
+    /// Connections for sessions that have not said Hello.
+    pub(super) newcomers: Places,
+    /// When the engine was last asked whether it runs, and what came of it.
+    pub(super) probed: Mutex<Option<(Instant, &'static str)>>,
 }
 
 impl Shared {
-    /// A place among the client's own, for as long as it has a connection.
-    pub(crate) fn place(&self, caller: &Caller) -> Result<Place, NoPlace> {
-        self.places.take(caller.address)
+    pub(super) fn new(state: AppState) -> Self {
+        let newcomers = Places::new(state.caps.connections_per_address);
+        Self { state, newcomers, probed: Mutex::default() }
     }
 
     /// A slot in the engine.
     pub(crate) async fn slot(&self) -> Result<TargetSlot, Full> {
-        self.host(self.state.limits).slot().await.ok_or(Full)
+        self.host(self.state.limits).slot().await
     }
 
     /// What sessions within these bounds share.

@@ -35,6 +35,9 @@ const WRITE_BUFFER: usize = 2 * MAX_FRAME_BYTES;
 /// passes, so that the session can say what is wrong; more ends the connection.
 const LONGEST_MESSAGE: usize = MAX_FRAME_BYTES + (64 << 10);
 
+const TOO_MANY_NEWCOMERS: &str =
+    "Your address has as many connections here as it may that have not said Hello; try again in a few seconds.";
+
 pub(super) async fn upgrade(
     State(shared): State<Arc<Shared>>,
     Extension(caller): Extension<Caller>,
@@ -71,23 +74,15 @@ async fn refuse(socket: WebSocket, shared: &Shared, code: ErrorCode, text: &str)
 }
 
 async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Option<Arc<str>>) {
-    let place = match shared.place(&caller) {
-        Ok(place) => place,
-        Err(full) => {
-            tracing::warn!(address = %caller.address, "refused a session: its address has enough");
-            return refuse(socket, shared, ErrorCode::ServerFull, &full.to_string()).await;
-        }
+    let address = caller.address;
+    let Some(waiting) = shared.newcomers.take(address) else {
+        tracing::debug!(%address, "refused a session: too many connections of its address have not said Hello");
+        return refuse(socket, shared, ErrorCode::ServerFull, TOO_MANY_NEWCOMERS).await;
     };
-    tracing::debug!(address = %caller.address, client = client.as_deref(), "a connection begins");
+    tracing::debug!(%address, client = client.as_deref(), "a connection begins");
     let rate = shared.state.caps.frames_per_second;
-    // The place is the connection's: a session that waits for its edge has none.
-    let wire = wire(socket, |frames| {
-        paced(frames, rate).map(move |frame| {
-            let _held = &place;
-            frame
-        })
-    });
-    shared.host(shared.limits(&caller)).converse(wire, Some(caller.address)).await;
+    let wire = wire(socket, |frames| paced(frames, rate));
+    shared.host(shared.limits(&caller)).converse(wire, address, waiting).await;
 }
 
 /// Frames as binary messages, in both directions; `with` is applied to those that come.
@@ -96,16 +91,29 @@ fn wire<S: Stream<Item = Vec<u8>> + Send + 'static>(
     with: impl FnOnce(BoxStream<'static, Vec<u8>>) -> S,
 ) -> Wire {
     let (sink, stream) = socket.split();
-    let incoming = stream.take_while(|message| future::ready(message.is_ok())).filter_map(|message| {
-        future::ready(match message {
-            Ok(Message::Binary(bytes)) => Some(bytes.to_vec()),
-            // No frame is text; the session refuses it like any other bytes.
-            Ok(Message::Text(text)) => Some(text.as_bytes().to_vec()),
-            _ => None,
-        })
+    let incoming = stream.map(frame).take_while(|frame| future::ready(frame.is_ok())).filter_map(|frame| {
+        // Of what has just been looked at there are only such.
+        future::ready(frame.unwrap_or_default())
     });
     let outgoing = sink.with(|bytes: Vec<u8>| future::ready(Ok::<_, axum::Error>(Message::Binary(bytes.into()))));
     Wire::new(with(incoming.boxed()), outgoing)
+}
+
+/// What tungstenite says of a message that is longer than it may be. axum's is of another version than ours, so that
+/// its errors have no types here; `tests/hostile` would see other words.
+const TOO_LONG: &str = "Message too long";
+
+/// The frame of a message, or none if it is not for the session; an error if the connection has ended.
+fn frame(message: Result<Message, axum::Error>) -> Result<Option<Vec<u8>>, axum::Error> {
+    match message {
+        Ok(Message::Binary(bytes)) => Ok(Some(bytes.to_vec())),
+        // No frame is text: as none at all it is refused by the session.
+        Ok(Message::Text(_)) => Ok(Some(Vec::new())),
+        Ok(_) => Ok(None),
+        // What is too long is not read; a frame that is too long has the session say so.
+        Err(error) if error.to_string().contains(TOO_LONG) => Ok(Some(vec![0; MAX_FRAME_BYTES + 1])),
+        Err(error) => Err(error),
+    }
 }
 
 /// Lets `rate` frames pass at once and then as many a second. The next is not taken before: it waits with its sender.

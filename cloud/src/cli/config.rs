@@ -5,11 +5,12 @@
 //! say. So a new flag is a field of [`Serve`](super::serve::Serve) and nothing else, but for `docs/outrider.toml`,
 //! which `--print-config` writes.
 
-use std::{fmt::Write, fs, io, path::Path};
+use std::{env, fmt::Write, fs, io, path::Path};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command,
     builder::{OsStr, Resettable},
+    error::{ContextKind, ContextValue},
 };
 use toml::de::{DeTable, DeValue};
 
@@ -17,6 +18,11 @@ use toml::de::{DeTable, DeValue};
 pub(super) const COMMAND: &str = "serve";
 /// Flags that are about the settings and none themselves.
 const NO_SETTINGS: [&str; 2] = ["config", "print-config"];
+
+/// What variables begin with.
+const PREFIX: &str = "OUTRIDER_";
+/// Behind it, what is no setting of the command's: the key of the target's engine, a client's token, the log's filter.
+const OTHER_VARIABLES: [&str; 3] = ["ENGINE_KEY", "TOKEN", "LOG"];
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +43,11 @@ pub(super) enum ConfigError {
     Value { path: String, line: usize, message: String },
 }
 
+/// Where a wrong value has come from.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} in the environment is wrong:")]
+pub(super) struct FromVariable(pub(super) String);
+
 /// The whole command line, in which every setting has its variable in the environment.
 pub(super) fn with_environment(command: Command) -> Command {
     command.mut_subcommand(COMMAND, |serve| {
@@ -46,6 +57,31 @@ pub(super) fn with_environment(command: Command) -> Command {
             None => arg,
         })
     })
+}
+
+/// The variable that a wrong value has come from, unless it is a flag's.
+pub(super) fn variable_of(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
+    // As in a usage: `--max-sessions <COUNT>`.
+    let flag = argument.split(' ').next()?;
+    let is_given = env::args().any(|given| given.split('=').next() == Some(flag));
+    let name = variable(flag.strip_prefix("--")?);
+    (!is_given && env::var_os(&name).is_some()).then_some(name)
+}
+
+/// Variables that look like settings and are none. Others have some of their own: a Kubernetes service of our name
+/// gives its pods a few.
+pub(super) fn unknown_variables() -> Vec<String> {
+    let command = with_environment(<super::Cli as clap::CommandFactory>::command());
+    let arguments = command.find_subcommand(COMMAND).into_iter().flat_map(Command::get_arguments);
+    let known: Vec<String> = arguments.filter_map(|arg| Some(arg.get_env()?.to_string_lossy().into_owned())).collect();
+    let is_unknown = |name: &String| {
+        name.starts_with(PREFIX) && !OTHER_VARIABLES.contains(&&name[PREFIX.len()..]) && !known.contains(name)
+    };
+    let mut unknown: Vec<String> =
+        env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(is_unknown).collect();
+    unknown.sort();
+    unknown
 }
 
 /// The whole command line, in which what a file sets is the default.
@@ -114,7 +150,7 @@ fn setting(arg: &Arg) -> Option<&str> {
 }
 
 fn variable(long: &str) -> String {
-    format!("OUTRIDER_{}", long.to_uppercase().replace('-', "_"))
+    format!("{PREFIX}{}", long.to_uppercase().replace('-', "_"))
 }
 
 /// A value of the file as a command line would give it.
@@ -190,7 +226,7 @@ mod tests {
     use crate::cli::Cli;
 
     fn file(name: &str, text: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("outrider-{}-{name}", std::process::id()));
+        let path = env::temp_dir().join(format!("outrider-{}-{name}", std::process::id()));
         fs::write(&path, text).unwrap();
         path
     }

@@ -6,6 +6,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::PathBuf,
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -19,11 +20,12 @@ use tokio::{signal, sync::watch, time};
 
 use self::{access::AccessArgs, caps::CapsArgs};
 use super::{
+    config,
     log::LogFormat,
     output::{CommandError, print},
 };
 use crate::{
-    app::{self, AppState},
+    app::{self, AppState, Connections},
     chat,
     openai::{Elsewhere, Served},
     pair::{self, PairPaths},
@@ -123,6 +125,10 @@ pub struct Serve {
     /// Seconds after which a session ends whatever it does; its client begins another by itself
     #[arg(long, value_name = "SECONDS", default_value_t = 12 * 3600)]
     session_lifetime: u32,
+    /// Seconds that answers of the API and downloads may take to end when the server is asked to stop; sessions are told
+    /// at once, since their clients go on elsewhere or later by themselves
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    grace: u64,
     /// How lines of the log look
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -132,8 +138,10 @@ pub struct Serve {
     access: AccessArgs,
 }
 
-/// How long sessions may take to say goodbye when the server stops.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// A prompt's token and one more.
+const LEAST_TEXT: u32 = 2;
+/// How long those may take to say so whose answers are cut when the server stops.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 impl Serve {
     pub(super) fn log_format(&self) -> LogFormat {
@@ -149,6 +157,12 @@ impl Serve {
         if let Some(count) = self.threads {
             outrider_models::threads::set(count.get());
         }
+        for name in config::unknown_variables() {
+            tracing::warn!(name, "a variable in the environment is no setting");
+        }
+        if !self.web.join("index.html").is_file() {
+            tracing::warn!(folder = %self.web.display(), "there is no page in the folder of --web");
+        }
         // What is refused at once comes before what takes long.
         self.device.check()?;
         let access = self.access.access()?;
@@ -156,6 +170,13 @@ impl Serve {
         let listener = TcpListener::bind(self.listen)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
+        let caps = self.caps.caps();
+        let connections = Connections {
+            tls,
+            head: caps.header_read,
+            per_address: self.connections_per_address(caps.connections_per_address),
+            proxies: access.proxies.clone(),
+        };
         self.pair.fetch().await?;
         let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
         let draft_file = self.pair.draft_file()?.into_owned().into();
@@ -167,7 +188,10 @@ impl Serve {
         }
         let template = chat::find(self.chat_template.as_deref(), self.pair.target.as_deref(), &config, &tokenizer)?;
         let served = Served {
-            name: self.model_name.unwrap_or_else(|| pair::name(self.pair.target.as_deref(), "outrider-target")),
+            name: self.model_name.unwrap_or_else(|| match &target {
+                Target::Gateway(gateway) => gateway.model().to_owned(),
+                Target::Model(_) => pair::name(self.pair.target.as_deref(), "outrider-target"),
+            }),
             draft_name: pair::name(self.pair.draft.as_deref(), "outrider-draft"),
             elsewhere: self.elsewhere,
             bos_token_id: config.first_token(),
@@ -175,10 +199,11 @@ impl Serve {
             template: Arc::new(template),
         };
         let (stop, stopping) = watch::channel(false);
+        let (close, closing) = watch::channel(false);
         let state = AppState {
             engine: target,
             target: info,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(self.max_sessions, caps.sessions_per_address),
             limits: Limits {
                 hello: Duration::from_secs(self.caps.hello_timeout),
                 idle: Duration::from_secs(self.idle_timeout),
@@ -186,34 +211,55 @@ impl Serve {
                 lifetime: Duration::from_secs(self.session_lifetime.into()),
                 ..Limits::default()
             },
-            caps: self.caps.caps(),
+            caps,
             access,
             served,
             draft: draft_file,
             tokenizer_json: tokenizer_json.into_owned().into(),
             heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| bytes.into_owned().into()),
-            stopping,
+            stopping: stopping.clone(),
+            closing,
         };
-        announce(listener.local_addr()?, tls.is_some());
-        let (engine, header_read) = (state.engine.clone(), state.caps.header_read);
-        let handle = axum_server::Handle::new();
-        let serving = app::serve(listener, app::app(state, self.web), tls, header_read, handle.clone())?;
-        let serving = tokio::spawn(serving);
+        announce(listener.local_addr()?, connections.tls.is_some());
+        let engine = state.engine.clone();
+        let serving = tokio::spawn(app::serve(listener, app::app(state, self.web), connections, stopping)?);
         asked_to_stop().await;
         tracing::info!("stopping");
         let _ = stop.send(true);
-        handle.graceful_shutdown(Some(FAREWELL));
-        // Sessions are no requests any more, so that nobody else waits for their last words.
-        let farewell = async {
+        let mut over = pin!(async {
+            let result = serving.await;
+            // Sessions are no requests any more, so that nobody else waits for their last words.
             while engine.load().sessions > 0 {
                 time::sleep(Duration::from_millis(10)).await;
             }
-            serving.await
-        };
-        match time::timeout(FAREWELL, farewell).await {
-            Ok(result) => Ok(result??),
+            result
+        });
+        let grace = Duration::from_secs(self.grace);
+        if let Ok(result) = time::timeout(grace, &mut over).await {
+            return Ok(result?);
+        }
+        let _ = close.send(true);
+        match time::timeout(LAST_WORDS, over).await {
+            Ok(result) => Ok(result?),
             Err(_) => Ok(()),
         }
+    }
+
+    /// What an address may have of the files that the process may have open; as many are asked for as can be had.
+    fn connections_per_address(&self, most: usize) -> usize {
+        #[cfg(unix)]
+        match rlimit::increase_nofile_limit(u64::MAX) {
+            Ok(files) => {
+                if files < self.max_sessions as u64 {
+                    let sessions = self.max_sessions;
+                    tracing::warn!(files, sessions, "the limit on open files does not hold --max-sessions connections");
+                }
+                let share = usize::try_from(files / 4).unwrap_or(usize::MAX).max(1);
+                return if most == 0 { share } else { most.min(share) };
+            }
+            Err(error) => tracing::warn!(%error, "the limit on open files cannot be raised"),
+        }
+        most
     }
 }
 
@@ -245,9 +291,23 @@ impl Serve {
             let model = self.pair.stored_target_with(tokenizer)?;
             (model.config.clone(), self.device.bring(model, self.kv_memory, settings)??)
         };
+        let beginning = |config: &ModelConfig| tokenizer.encode_prompt(config.first_token(), "");
+        let (drafts, targets) = (beginning(draft.config())?, beginning(&config)?);
+        if drafts != targets {
+            tracing::warn!(
+                ?drafts,
+                ?targets,
+                "draft and target begin texts with other tokens: browsers follow the draft"
+            );
+        }
         let engine = self.with_own_draft(engine.judging(self.guesses), draft, settings)?;
         let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         let (context, longest) = (info.context_length, engine.longest_text() as u32);
+        if longest < LEAST_TEXT {
+            return Err(
+                format!("--kv-memory {} does not hold {LEAST_TEXT} tokens of the target", self.kv_memory).into()
+            );
+        }
         if longest < context {
             tracing::warn!(context, longest, "--kv-memory does not hold one text as long as the target's context");
             info.context_length = longest;

@@ -49,6 +49,7 @@ fn message(value: Value) -> Result<Message, ApiError> {
         Some("assistant") => "assistant",
         Some("tool") => "tool",
         role => {
+            let role = role.unwrap_or("missing");
             return Err(refuse(format!("The role of a message is system, user, assistant or tool, not {role:?}.")));
         }
     };

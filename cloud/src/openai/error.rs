@@ -9,7 +9,7 @@ use axum::{
 use outrider_codec::frame::{ErrorCode, ErrorFrame};
 use serde_json::{Value, json};
 
-use crate::app::{Full, NoPlace};
+use crate::{session::Full, sessions::NoSession};
 
 /// Something to tell a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,12 @@ impl ApiError {
     /// We are.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    /// The body is too slow.
+    pub(super) fn body_timeout() -> Self {
+        let text = "The body did not arrive in time.";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", text).code("body_timeout")
     }
 
     /// The parameter that is wrong.
@@ -78,10 +84,7 @@ impl From<BytesRejection> for ApiError {
                 let text = "The body is longer than this server takes; its operator can raise --max-body.";
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", text).code("body_too_long")
             }
-            _ => {
-                let text = "The body did not arrive in time.";
-                Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", text).code("body_timeout")
-            }
+            _ => Self::body_timeout(),
         }
     }
 }
@@ -92,9 +95,13 @@ impl From<Full> for ApiError {
     }
 }
 
-impl From<NoPlace> for ApiError {
-    fn from(full: NoPlace) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", full.to_string()).code("too_many_sessions")
+impl From<NoSession> for ApiError {
+    fn from(refused: NoSession) -> Self {
+        match refused {
+            NoSession::Address(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", refused.to_string())
+                .code("too_many_sessions"),
+            NoSession::Randomness(_) => Self::internal(refused.to_string()),
+        }
     }
 }
 

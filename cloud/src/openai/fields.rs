@@ -13,6 +13,33 @@ pub(super) struct Fields {
     pub(super) within: &'static str,
 }
 
+/// Values that any request may have, however short the model's context.
+const VALUES: usize = 1 << 16;
+/// Values of a request for each token of the context: a prompt of ids has one, a message some five.
+const VALUES_A_TOKEN: usize = 4;
+
+/// Refuses a body of more values than anything takes that fits into `context` tokens: each costs a hundred times its
+/// bytes once it is read.
+pub(super) fn check_size(body: &[u8], context: usize) -> Result<(), ApiError> {
+    let most = VALUES + VALUES_A_TOKEN * context;
+    let (mut values, mut is_text, mut is_escaped) = (0, false, false);
+    for &byte in body {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' | b',' | b':' if !is_text => values += 1,
+            _ => {}
+        }
+    }
+    if values > most {
+        return Err(ApiError::invalid(format!(
+            "The body has {values} values; the most that are read here are {most}."
+        )));
+    }
+    Ok(())
+}
+
 impl Fields {
     pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         match serde_json::from_slice(body) {

@@ -7,11 +7,10 @@ use futures_util::StreamExt;
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Frame, Hello, Request};
 use outrider_models::{CallReader, Piece, Tokenizer};
 
-use super::{ApiError, text::Assembler};
+use super::{ApiError, asked::Asked, text::Assembler};
 use crate::{
-    app::{Caller, Shared},
+    app::Shared,
     session::{self, Limits},
-    sessions::Sessions,
     wire::Wire,
 };
 
@@ -29,9 +28,9 @@ struct Generation {
 }
 
 impl Generation {
-    async fn begin(shared: &Shared, caller: Caller, request: Request) -> Result<Self, ApiError> {
-        let (place, slot) = (shared.place(&caller)?, shared.slot().await?);
-        let entry = Sessions::default().open().map_err(|_| ApiError::internal("The server has no randomness."))?;
+    async fn begin(shared: &Shared, asked: Asked, request: Request) -> Result<Self, ApiError> {
+        let Asked { caller, entry, .. } = asked;
+        let slot = shared.slot().await?;
         let state = &shared.state;
         let (to_cloud, incoming) = mpsc::unbounded();
         let (outgoing, from_cloud) = mpsc::channel(WAITING_FRAMES);
@@ -42,11 +41,8 @@ impl Generation {
         }
         // Nobody comes back to it.
         let limits = Limits { detached: Duration::ZERO, ..shared.limits(&caller) };
-        let (target, stopping) = (state.target.clone(), state.stopping.clone());
-        tokio::spawn(async move {
-            session::run(entry, slot, target, limits, Wire::new(incoming, outgoing), stopping).await;
-            drop(place);
-        });
+        let (target, stopping) = (state.target.clone(), state.closing.clone());
+        tokio::spawn(session::run(entry, slot, target, limits, Wire::new(incoming, outgoing), stopping));
         Ok(Self { _to_cloud: to_cloud, from_cloud, waiting: VecDeque::new(), finish: None })
     }
 
@@ -83,13 +79,13 @@ pub(super) struct Writing {
 impl Writing {
     pub(super) async fn begin(
         shared: &Shared,
-        caller: Caller,
+        asked: Asked,
         request: Request,
         stop: Vec<String>,
         calls: Option<CallReader>,
     ) -> Result<Self, ApiError> {
         Ok(Self {
-            generation: Some(Generation::begin(shared, caller, request).await?),
+            generation: Some(Generation::begin(shared, asked, request).await?),
             assembler: Assembler::new(stop),
             calls,
             has_called: false,

@@ -12,16 +12,21 @@ pub(super) struct CapsArgs {
     /// Most tokens of a text, prompt included; as many as the target's context if not given
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(2..))]
     pub max_context: Option<u32>,
-    /// Sessions and API requests at a time from one address (IPv6: from one /64 network); 0 is no limit
+    /// Sessions, those that wait for a lost client too, and API requests at a time from one address (IPv6: from one /64
+    /// network); 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = Caps::default().sessions_per_address)]
     max_sessions_per_address: usize,
+    /// Connections at a time from one address that have not become sessions; proxies that are trusted have any number.
+    /// 0 is no limit
+    #[arg(long, value_name = "COUNT", default_value_t = Caps::default().connections_per_address)]
+    max_connections_per_address: usize,
     /// Frames a second that are taken from a session, and how many at once; faster ones have to wait. 0 is no limit
     #[arg(long, value_name = "COUNT", default_value_t = Caps::default().frames_per_second)]
     max_rounds_per_second: u32,
     /// Seconds that a connection may take to say Hello
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub hello_timeout: u64,
-    /// Seconds that the head of a request may take, and a pause in its body
+    /// Seconds that the head of a request may take, and a pause in its body; all of the body may take six times as long
     #[arg(long, value_name = "SECONDS", default_value_t = Caps::default().header_read.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     request_timeout: u64,
     /// Bytes in the body of a request to the API; a session's frames have at most 2 MiB in any case
@@ -34,6 +39,7 @@ impl CapsArgs {
         let timeout = Duration::from_secs(self.request_timeout);
         Caps {
             sessions_per_address: self.max_sessions_per_address,
+            connections_per_address: self.max_connections_per_address,
             frames_per_second: self.max_rounds_per_second,
             body_bytes: self.max_body,
             header_read: timeout,

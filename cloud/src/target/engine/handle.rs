@@ -22,7 +22,10 @@ use super::{
     settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
     thread::{Job, Thread},
 };
-use crate::metrics::Metrics;
+use crate::{heavy, metrics::Metrics};
+
+/// Logits from which on judging them takes long: a row of the largest vocabularies and a half.
+const LONG_JUDGEMENT: usize = 1 << 18;
 
 /// A handle on the engine; clones share it. The thread ends with the last handle and slot.
 #[derive(Debug, Clone)]
@@ -163,7 +166,11 @@ impl ModelSlot {
         let judgement = match self.run(pass).await? {
             Answer::Judged(judgement) => judgement,
             Answer::Rows(rows) if rows.is_empty() => return Ok(Judgement::default()),
-            Answer::Rows(rows) => judge(&round, &rows.iter().map(Vec::as_slice).collect::<Vec<_>>())?,
+            Answer::Rows(rows) => {
+                let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
+                let is_long = rows.iter().map(|row| row.len()).sum::<usize>() > LONG_JUDGEMENT;
+                if is_long { heavy::in_place(|| judge(&round, &rows)) } else { judge(&round, &rows) }?
+            }
         };
         self.engine.rates.wrote(judgement.accepted + usize::from(judgement.next != NextToken::Nothing));
         Ok(judgement)

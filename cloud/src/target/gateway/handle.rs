@@ -10,6 +10,11 @@ use crate::{metrics::Metrics, target::engine::Load};
 pub struct Gateway(pub(super) Arc<Shared>);
 
 impl Gateway {
+    /// What the engine calls the model.
+    pub fn model(&self) -> &str {
+        &self.0.client.model
+    }
+
     /// Takes a slot, if one is free.
     pub fn slot(&self) -> Option<GatewaySlot> {
         let more = |taken: usize| (taken < self.0.slots).then_some(taken + 1);

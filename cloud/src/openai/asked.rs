@@ -1,0 +1,155 @@
+//! A request as it comes in: first a place for it, then its bytes, then what they mean.
+
+use std::{sync::Arc, time::SystemTime};
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request},
+    http::StatusCode,
+};
+use outrider_models::{CallReader, ChatError, EncodeError};
+use tokio::time;
+
+use super::{
+    error::{ApiError, sentence},
+    fields::check_size,
+    request::{Chat, Common, Completion, Prompt},
+    served::Served,
+};
+use crate::{
+    app::{Caller, Shared},
+    heavy,
+    sessions::Entry,
+};
+
+/// All of a body may take so many times as long as a pause in it.
+const PAUSES: u32 = 6;
+
+/// The body of a request whose client has a place: of others none is read.
+pub(super) struct Asked {
+    pub(super) caller: Caller,
+    pub(super) entry: Entry,
+    body: Bytes,
+}
+
+impl FromRequest<Arc<Shared>> for Asked {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, ApiError> {
+        let caller = request.extensions().get::<Caller>().copied();
+        let caller = caller.ok_or_else(|| ApiError::internal("Nobody has asked."))?;
+        let entry = shared.state.sessions.open(caller.address).await?;
+        let body = time::timeout(PAUSES * shared.state.caps.body_read, Bytes::from_request(request, &())).await;
+        Ok(Self { caller, entry, body: body.map_err(|_| ApiError::body_timeout())?? })
+    }
+}
+
+/// What a request asks for.
+pub(super) struct Task {
+    /// What the text begins with.
+    pub(super) tokens: Vec<u32>,
+    pub(super) common: Common,
+    /// Finds calls of tools in what is written, where there are tools.
+    pub(super) calls: Option<CallReader>,
+}
+
+impl Asked {
+    /// Reads a request for `/v1/completions`.
+    pub(super) async fn completion(&self, shared: &Shared) -> Result<Task, ApiError> {
+        self.read(shared, |body, served, context| {
+            let Completion { prompt, common } = Completion::parse(body)?;
+            check_model(served, common.model.as_deref())?;
+            let tokens = match prompt {
+                Prompt::Tokens(tokens) => tokens,
+                Prompt::Text(text) => encode(served, context, &text)?,
+            };
+            Ok(Task { tokens, common, calls: None })
+        })
+        .await
+    }
+
+    /// Reads a request for `/v1/chat/completions`.
+    pub(super) async fn chat(&self, shared: &Shared) -> Result<Task, ApiError> {
+        self.read(shared, |body, served, context| {
+            let Chat { conversation, common } = Chat::parse(body)?;
+            check_model(served, common.model.as_deref())?;
+            let calls = (!conversation.tools.is_empty()).then(|| served.template.call_reader(&conversation.tools));
+            // A message has a token at least, and a token only so many bytes.
+            let messages = &conversation.messages;
+            if messages.len() > context {
+                let text = format!("{} messages do not fit into a context of {context} tokens.", messages.len());
+                return Err(too_long(text).param("messages"));
+            }
+            let bytes = messages.iter().filter_map(|message| Some(message.content()?.len())).sum();
+            fit(served, context, bytes).map_err(|error| error.param("messages"))?;
+            let tokens = served
+                .template
+                .encode(&served.tokenizer, served.bos_token_id, &conversation, now() as i64)
+                .map_err(|error| {
+                    let param = if matches!(error, ChatError::Tools) { "tools" } else { "messages" };
+                    ApiError::invalid(sentence(&error)).param(param)
+                })?;
+            Ok(Task { tokens, common, calls })
+        })
+        .await
+    }
+
+    /// Long requests take long and much memory: they take turns.
+    async fn read(
+        &self,
+        shared: &Shared,
+        read: impl FnOnce(&[u8], &Served, usize) -> Result<Task, ApiError>,
+    ) -> Result<Task, ApiError> {
+        let context = shared.state.target.context_length as usize;
+        let read = || {
+            check_size(&self.body, context)?;
+            read(&self.body, &shared.state.served, context)
+        };
+        heavy::run(read).await
+    }
+}
+
+/// Refuses names of other models.
+pub(super) fn check_model(served: &Served, asked: Option<&str>) -> Result<(), ApiError> {
+    match asked {
+        Some(name) if name != served.name => {
+            let text = format!("There is no model {name:?} here; this server has {:?}.", served.name);
+            Err(ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text)
+                .param("model")
+                .code("model_not_found"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses more bytes of text than `context` tokens can be.
+fn fit(served: &Served, context: usize, bytes: usize) -> Result<(), ApiError> {
+    let most = context.saturating_mul(served.tokenizer.longest_token());
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(too_long(format!("A text of {bytes} bytes does not fit into a context of {context} tokens.")))
+}
+
+/// What does not fit into the context.
+pub(super) fn too_long(text: String) -> ApiError {
+    ApiError::invalid(text).code("context_length_exceeded")
+}
+
+/// The ids of a prompt.
+fn encode(served: &Served, context: usize, text: &str) -> Result<Vec<u32>, ApiError> {
+    fit(served, context, text.len()).map_err(|error| error.param("prompt"))?;
+    let ids = || -> Result<_, EncodeError> {
+        let beginning = served.tokenizer.encode_prompt(served.bos_token_id, "")?;
+        let ids = served.tokenizer.encode(text)?;
+        // Who writes a conversation by hand spells the first token out.
+        Ok(if ids.starts_with(&beginning) { ids } else { [beginning, ids].concat() })
+    };
+    let ids = ids().map_err(|error| ApiError::invalid(format!("The prompt cannot be encoded: {error}.")))?;
+    if ids.is_empty() { Err(ApiError::invalid("The prompt is empty.").param("prompt")) } else { Ok(ids) }
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}

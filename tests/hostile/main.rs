@@ -1,0 +1,9 @@
+//! **Hostile.** Strangers who lie, flood and stall: what they try fails by name, and the others never notice.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
+
+mod frames;
+mod lies;
+mod requests;
+mod seats;
+mod silence;
+mod unread;
