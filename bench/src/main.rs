@@ -11,6 +11,7 @@ mod dssd;
 mod edge;
 mod gguf_writer;
 mod grow;
+mod hostile;
 mod link;
 mod measure;
 mod native;
@@ -39,6 +40,7 @@ fn main() -> Result<(), Failure> {
         "dssd" => dssd::run(arguments),
         "edge" => edge::run(arguments),
         "grow" => grow::run(arguments),
+        "hostile" => hostile::run(arguments),
         "link" => link::run(arguments),
         "native" => native::run(arguments),
         "published" => published::run(arguments),

@@ -11,7 +11,7 @@
 
 mod batches;
 pub mod process;
-mod recording;
+pub mod recording;
 mod report;
 
 use std::{

@@ -27,6 +27,8 @@ pub enum Bench {
     Dssd,
     /// Decoding in the browser beside wllama's and candle's.
     Edge,
+    /// A server under attack, beside a session that behaves.
+    Hostile,
     /// The page against the server alone, over emulated links.
     Link,
     /// The server's passes beside llama.cpp's and candle's.
@@ -43,11 +45,12 @@ pub enum Bench {
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Capacity,
         Self::Codec,
         Self::Dssd,
         Self::Edge,
+        Self::Hostile,
         Self::Link,
         Self::Native,
         Self::Rules,
@@ -63,6 +66,7 @@ impl Bench {
             Self::Codec => "codec",
             Self::Dssd => "dssd",
             Self::Edge => "edge",
+            Self::Hostile => "hostile",
             Self::Link => "link",
             Self::Native => "native",
             Self::Rules => "rules",
@@ -79,7 +83,8 @@ impl Bench {
 
     /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
     pub const fn has_quick_form(self) -> bool {
-        matches!(self, Self::Capacity | Self::Dssd | Self::Edge | Self::Link | Self::Native | Self::Serve)
+        use Bench::{Capacity, Dssd, Edge, Hostile, Link, Native, Serve};
+        matches!(self, Capacity | Dssd | Edge | Hostile | Link | Native | Serve)
     }
 
     /// Measures, prints tables and leaves them in target/bench.
@@ -94,7 +99,7 @@ impl Bench {
             Self::Link => link(workspace, &folder, quick),
             Self::Native => native(workspace, &folder, quick),
             Self::Sampling => sampling(workspace, &folder),
-            Self::Serve => serve(workspace, &folder, quick),
+            Self::Hostile | Self::Serve => serving(workspace, self, &folder, quick),
             Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
         }
     }
@@ -277,9 +282,9 @@ fn capacity(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
 }
 
 /// The server is a process of its own.
-fn serve(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+fn serving(workspace: &Workspace, bench: Bench, folder: &Path, quick: bool) -> Result<()> {
     let binary = server::build(workspace)?;
-    process::run(bench_program(workspace, Bench::Serve).arg(folder).arg(binary).args(quick.then_some("quick")))
+    process::run(bench_program(workspace, bench).arg(folder).arg(binary).args(quick.then_some("quick")))
 }
 
 /// The drafts are made here, timed in the browser, and timed here.

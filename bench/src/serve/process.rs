@@ -22,11 +22,15 @@ pub struct Server {
 impl Server {
     /// Starts it with these arguments and waits until it listens.
     pub fn start(outrider: &Path, arguments: &[&str]) -> Result<Self, Failure> {
+        // All sessions come from here.
+        Self::guarded(outrider, &[&["--max-sessions-per-address", "0"], arguments].concat())
+    }
+
+    /// The same with its defaults as they are.
+    pub fn guarded(outrider: &Path, arguments: &[&str]) -> Result<Self, Failure> {
         let mut command = Command::new(outrider);
         // The page's folder need not be there.
         command.args(["serve", "--listen", "127.0.0.1:0", "--web", "no-page"]).args(arguments);
-        // All sessions come from here.
-        command.args(["--max-sessions-per-address", "0"]);
         // A log line for each session would be measured as well.
         let mut child = command.env("RUST_LOG", "warn").stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or("the server has no output")?;
@@ -35,6 +39,10 @@ impl Server {
         let address =
             line.trim_end().rsplit_once("http://").ok_or_else(|| format!("the server began with {line:?}"))?;
         Ok(Self { child, address: address.1.to_owned() })
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     pub fn session_url(&self) -> String {
