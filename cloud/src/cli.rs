@@ -117,6 +117,7 @@ fn parse() -> Result<Cli, config::ConfigError> {
     let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     if let Command::Serve(serve) = &mut cli.command {
         serve.configuration = shown.unwrap_or_default();
+        serve.unknown_variables = config::unknown_variables(&command);
     }
     Ok(cli)
 }

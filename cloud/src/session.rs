@@ -3,7 +3,7 @@
 use std::{future::Future, net::IpAddr, pin::Pin, time::Duration};
 
 use futures_util::{SinkExt, StreamExt};
-use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
+use outrider_codec::frame::{ErrorCode, Frame};
 use outrider_speculation::{
     judge::Judgement,
     session::cloud::{Admission, CloudOutput, CloudSession, MAX_PATIENCE, OwnDrafts, TargetInfo},
@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use crate::{
     heavy::Habit,
     metrics::SessionMeter,
-    sessions::{Entry, NoSession, Sessions, Visit},
+    sessions::{Entry, NoSession, Sessions, UNKNOWN, Visit},
     target::{Target, TargetError, TargetSlot, engine::Drafter},
     wire::Wire,
 };
@@ -106,17 +106,17 @@ impl Host {
     pub async fn converse(self, mut wire: Wire, peer: IpAddr, waiting: impl Send) {
         let limits = self.limits;
         if *self.stopping.borrow() {
-            return refuse(wire, ErrorCode::ShuttingDown, STOPPING, limits).await;
+            return wire.refuse(ErrorCode::ShuttingDown, STOPPING, limits.write).await;
         }
         let first = match time::timeout(limits.hello, wire.incoming.next()).await {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return,
-            Err(_) => return refuse(wire, ErrorCode::Idle, SILENT, limits).await,
+            Err(_) => return wire.refuse(ErrorCode::Idle, SILENT, limits.write).await,
         };
         drop(waiting);
         if let Ok(Frame::Resume(resume)) = Frame::decode(&first) {
             if let Err(wire) = self.sessions.resume(resume, wire) {
-                refuse(wire, ErrorCode::UnknownSession, UNKNOWN, limits).await;
+                wire.refuse(ErrorCode::UnknownSession, UNKNOWN, limits.write).await;
             }
             return;
         }
@@ -130,12 +130,12 @@ impl Host {
                     NoSession::Randomness(_) => ErrorCode::Internal,
                 };
                 self.engine.metrics().refused(code);
-                return refuse(wire, code, &error.to_string(), limits).await;
+                return wire.refuse(code, &error.to_string(), limits.write).await;
             }
         };
         let Ok(slot) = self.slot().await else {
             tracing::debug!(%peer, "refused a session: no slot is free");
-            return refuse(wire, ErrorCode::ServerFull, FULL, limits).await;
+            return wire.refuse(ErrorCode::ServerFull, FULL, limits.write).await;
         };
         let Self { target, stopping, .. } = self;
         let span = span(&slot, peer);
@@ -158,7 +158,6 @@ impl Host {
 
 const STOPPING: &str = "The server is stopping; come back.";
 const SILENT: &str = "Nothing was heard for too long.";
-const UNKNOWN: &str = "There is no such session: it waited too long, or the server was restarted.";
 const FULL: &str = "The server has no place for another session; try again in a minute.";
 const TAKEN_OVER: &str = "Another connection goes on with the session.";
 const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
@@ -204,7 +203,7 @@ pub async fn run(
                 None => break,
                 Some(CloudOutput::Send(bytes)) => {
                     meter.sent(bytes.len());
-                    if !send(connected, bytes, limits.write).await {
+                    if !connected.send(bytes, limits.write).await {
                         wire = None;
                         heard = time::Instant::now();
                     }
@@ -285,10 +284,10 @@ pub async fn run(
                         tracing::debug!("a session is resumed");
                         heard = time::Instant::now();
                         if let Some(before) = wire.replace(next) {
-                            tokio::spawn(refuse(before, ErrorCode::TakenOver, TAKEN_OVER, limits));
+                            tokio::spawn(before.refuse(ErrorCode::TakenOver, TAKEN_OVER, limits.write));
                         }
                     } else {
-                        tokio::spawn(refuse(next, ErrorCode::UnknownSession, UNKNOWN, limits));
+                        tokio::spawn(next.refuse(ErrorCode::UnknownSession, UNKNOWN, limits.write));
                     }
                 }
                 Visit::GiveWay if wire.is_none() => return,
@@ -310,19 +309,6 @@ pub async fn run(
             }
         }
     }
-}
-
-/// Tells a peer why the connection ends, and ends it.
-pub(crate) async fn refuse(mut wire: Wire, code: ErrorCode, text: &str, limits: Limits) {
-    let error = ErrorFrame { generation: 0, code, text: text.to_owned() };
-    if send(&mut wire, Frame::Error(error).encode(), limits.write).await {
-        let _ = wire.outgoing.close().await;
-    }
-}
-
-/// Tells a peer that the session it has come for is no more.
-pub(crate) fn send_away(wire: Wire) {
-    tokio::spawn(refuse(wire, ErrorCode::UnknownSession, UNKNOWN, Limits::default()));
 }
 
 /// The next frame; without a connection, never.
@@ -352,9 +338,4 @@ async fn held(hold: Option<(time::Instant, time::Instant)>) {
 /// Until the server stops.
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
-}
-
-/// Whether the peer took the message in time.
-async fn send(wire: &mut Wire, bytes: Vec<u8>, limit: Duration) -> bool {
-    matches!(time::timeout(limit, wire.outgoing.send(bytes)).await, Ok(Ok(())))
 }

@@ -1,9 +1,9 @@
 //! The sessions, by name and by the address of who began them.
 //!
-//! A session keeps its place with a connection or without. Those that have lost theirs (detached) give way, the one that
-//! has waited for longest first: to a newcomer from their own address if that has as many sessions as it may, to anybody
-//! when the engine has no slot left, and to each other when they are more than half of what the server holds. Who comes
-//! back to a session that gave way begins another, with the text as far as it has come.
+//! A session keeps its place with a connection or without. Those that have lost theirs (detached) give way, the one
+//! that has waited for longest first: to a newcomer from their own address if that has as many sessions as it may, to
+//! anybody when the engine has no slot left, and to each other when they are more than half of what the server holds.
+//! Who comes back to a session that gave way begins another, with the text as far as it has come.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use outrider_codec::frame::{Resume, Ticket};
+use outrider_codec::frame::{ErrorCode, Resume, Ticket};
 use subtle::ConstantTimeEq;
 use tokio::{
     sync::{Notify, mpsc},
@@ -21,10 +21,13 @@ use tokio::{
 
 use crate::{
     places::{Place, Places, household},
-    session,
     wire::Wire,
 };
 
+/// What who comes back to no session is told.
+pub(crate) const UNKNOWN: &str = "There is no such session: it waited too long, or the server was restarted.";
+/// How long that may take.
+const LAST_WORD: Duration = Duration::from_secs(10);
 /// How long a session that is asked to give way may take.
 const GIVING_WAY: Duration = Duration::from_millis(80);
 /// Visits that wait at one door. Who has a session's secret and comes more often than it answers is sent away.
@@ -238,7 +241,7 @@ impl Drop for Entry {
         // Who has come to the door and was not let in before the session ended.
         while let Ok(visit) = self.visits.try_recv() {
             if let Visit::Resume(_, wire) = visit {
-                session::send_away(wire);
+                tokio::spawn(wire.refuse(ErrorCode::UnknownSession, UNKNOWN, LAST_WORD));
             }
         }
     }
@@ -249,7 +252,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use futures_util::{FutureExt, StreamExt};
-    use outrider_codec::frame::{ErrorCode, Frame};
+    use outrider_codec::frame::Frame;
 
     use super::*;
 

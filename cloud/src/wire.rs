@@ -1,8 +1,10 @@
 //! A connection as two streams of bytes, so that channels stand in for a socket.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt, stream};
+use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame};
+use tokio::time;
 
 /// Both directions of a connection.
 pub struct Wire {
@@ -22,6 +24,19 @@ impl Wire {
     /// A connection whose peer is gone.
     pub fn closed() -> Self {
         Self::new(stream::empty(), futures_util::sink::drain())
+    }
+
+    /// Whether the peer took the message in time.
+    pub(crate) async fn send(&mut self, bytes: Vec<u8>, within: Duration) -> bool {
+        matches!(time::timeout(within, self.outgoing.send(bytes)).await, Ok(Ok(())))
+    }
+
+    /// Tells the peer why the connection ends, and ends it.
+    pub(crate) async fn refuse(mut self, code: ErrorCode, text: &str, within: Duration) {
+        let error = ErrorFrame { generation: 0, code, text: text.to_owned() };
+        if self.send(Frame::Error(error).encode(), within).await {
+            let _ = self.outgoing.close().await;
+        }
     }
 
     /// The same before a frame has been taken from it.

@@ -37,9 +37,9 @@ pub struct Report {
 impl Report {
     pub fn write(&self, folder: &Path) -> Result<(), Failure> {
         let mut text = String::from(
-            "Each row is a fresh `outrider serve` with the built-in pair and its own defaults, attacked from one address. \
-             The witness is a session of another address (drafts of four, played again); newcomers of a third ask five \
-             times a second for a session. Memory is what the server's process holds.\n\n\
+            "Each row is a fresh `outrider serve` with the built-in pair and its own defaults, attacked from one \
+             address. The witness is a session of another (drafts of four, played again); newcomers of a third ask \
+             five times a second for a session. Memory is what the server's process holds.\n\n\
              | attack | strangers | witness p50, p99, most (ms) | newcomers | strangers saw | MiB before, most, after |\n\
              |---|--:|--:|---|---|--:|\n",
         );

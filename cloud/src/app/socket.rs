@@ -22,7 +22,7 @@ use super::{
     Caller, Shared,
     token::{self, PROTOCOL},
 };
-use crate::{session, wire::Wire};
+use crate::wire::Wire;
 
 /// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
 const READ_BUFFER: usize = 4096;
@@ -70,7 +70,7 @@ pub(super) async fn upgrade(
 async fn refuse(socket: WebSocket, shared: &Shared, code: ErrorCode, text: &str) {
     shared.state.engine.metrics().refused(code);
     let wire = wire(socket, |_| stream::empty());
-    session::refuse(wire, code, text, shared.state.limits).await;
+    wire.refuse(code, text, shared.state.limits.write).await;
 }
 
 async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Option<Arc<str>>) {

@@ -71,8 +71,7 @@ pub(super) fn variable_of(error: &clap::Error) -> Option<String> {
 
 /// Variables that look like settings and are none. Others have some of their own: a Kubernetes service of our name
 /// gives its pods a few.
-pub(super) fn unknown_variables() -> Vec<String> {
-    let command = with_environment(<super::Cli as clap::CommandFactory>::command());
+pub(super) fn unknown_variables(command: &Command) -> Vec<String> {
     let arguments = command.find_subcommand(COMMAND).into_iter().flat_map(Command::get_arguments);
     let known: Vec<String> = arguments.filter_map(|arg| Some(arg.get_env()?.to_string_lossy().into_owned())).collect();
     let is_unknown = |name: &String| {

@@ -20,7 +20,6 @@ use tokio::{signal, sync::watch, time};
 
 use self::{access::AccessArgs, caps::CapsArgs};
 use super::{
-    config,
     log::LogFormat,
     output::{CommandError, print},
 };
@@ -57,6 +56,9 @@ pub struct Serve {
     /// What --print-config prints
     #[arg(skip)]
     pub(super) configuration: String,
+    /// What looks like a setting in the environment and is none
+    #[arg(skip)]
+    pub(super) unknown_variables: Vec<String>,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8787")]
     listen: SocketAddr,
@@ -125,8 +127,8 @@ pub struct Serve {
     /// Seconds after which a session ends whatever it does; its client begins another by itself
     #[arg(long, value_name = "SECONDS", default_value_t = 12 * 3600)]
     session_lifetime: u32,
-    /// Seconds that answers of the API and downloads may take to end when the server is asked to stop; sessions are told
-    /// at once, since their clients go on elsewhere or later by themselves
+    /// Seconds that answers of the API and downloads may take to end when the server is asked to stop; sessions are
+    /// told at once, since their clients go on elsewhere or later by themselves
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     grace: u64,
     /// How lines of the log look
@@ -157,7 +159,7 @@ impl Serve {
         if let Some(count) = self.threads {
             outrider_models::threads::set(count.get());
         }
-        for name in config::unknown_variables() {
+        for name in &self.unknown_variables {
             tracing::warn!(name, "a variable in the environment is no setting");
         }
         if !self.web.join("index.html").is_file() {
