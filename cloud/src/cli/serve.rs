@@ -159,12 +159,6 @@ impl Serve {
         if let Some(count) = self.threads {
             outrider_models::threads::set(count.get());
         }
-        for name in &self.unknown_variables {
-            tracing::warn!(name, "a variable in the environment is no setting");
-        }
-        if !self.web.join("index.html").is_file() {
-            tracing::warn!(folder = %self.web.display(), "there is no page in the folder of --web");
-        }
         // What is refused at once comes before what takes long.
         self.device.check()?;
         let access = self.access.access()?;
@@ -173,12 +167,6 @@ impl Serve {
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| format!("cannot listen on {}: {error}", self.listen))?;
         let caps = self.caps.caps();
-        let connections = Connections {
-            tls,
-            head: caps.header_read,
-            per_address: self.connections_per_address(caps.connections_per_address),
-            proxies: access.proxies.clone(),
-        };
         self.pair.fetch().await?;
         let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
         let draft_file = self.pair.draft_file()?.into_owned().into();
@@ -222,6 +210,19 @@ impl Serve {
             stopping: stopping.clone(),
             closing,
         };
+        // What is only odd is told when nothing is left that ends the command.
+        for name in &self.unknown_variables {
+            tracing::warn!(name, "a variable in the environment is no setting");
+        }
+        if !self.web.join("index.html").is_file() {
+            tracing::warn!(folder = %self.web.display(), "there is no page in the folder of --web");
+        }
+        let connections = Connections {
+            tls,
+            head: caps.header_read,
+            per_address: connections_per_address(caps.connections_per_address, self.max_sessions),
+            proxies: state.access.proxies.clone(),
+        };
         announce(listener.local_addr()?, connections.tls.is_some());
         let engine = state.engine.clone();
         let serving = tokio::spawn(app::serve(listener, app::app(state, self.web), connections, stopping)?);
@@ -246,23 +247,22 @@ impl Serve {
             Err(_) => Ok(()),
         }
     }
+}
 
-    /// What an address may have of the files that the process may have open; as many are asked for as can be had.
-    fn connections_per_address(&self, most: usize) -> usize {
-        #[cfg(unix)]
-        match rlimit::increase_nofile_limit(u64::MAX) {
-            Ok(files) => {
-                if files < self.max_sessions as u64 {
-                    let sessions = self.max_sessions;
-                    tracing::warn!(files, sessions, "the limit on open files does not hold --max-sessions connections");
-                }
-                let share = usize::try_from(files / 4).unwrap_or(usize::MAX).max(1);
-                return if most == 0 { share } else { most.min(share) };
+/// What an address may have of the files that the process may have open; as many are asked for as can be had.
+fn connections_per_address(most: usize, sessions: usize) -> usize {
+    #[cfg(unix)]
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(files) => {
+            if files < sessions as u64 {
+                tracing::warn!(files, sessions, "the limit on open files does not hold --max-sessions connections");
             }
-            Err(error) => tracing::warn!(%error, "the limit on open files cannot be raised"),
+            let share = usize::try_from(files / 4).unwrap_or(usize::MAX).max(1);
+            return most.min(share);
         }
-        most
+        Err(error) => tracing::warn!(%error, "the limit on open files cannot be raised"),
     }
+    most
 }
 
 impl Serve {
