@@ -124,6 +124,7 @@ async fn an_address_has_so_many_sessions_wherever_its_proxy_is() {
         clients.push(client);
     }
     let mut third = server.raw_with(&from("192.0.2.1")).await.unwrap();
+    third.send(hello()).await;
     let text = third.expect_refusal(ErrorCode::ServerFull).await;
     assert_eq!(text, "Your address has 2 sessions here, as many as it may; end one, or try again later.");
     let body = r#"{"prompt": "Once"}"#;
@@ -133,6 +134,7 @@ async fn an_address_has_so_many_sessions_wherever_its_proxy_is() {
     assert!(is_welcome(&mut server.raw_with(&from("192.0.2.2")).await.unwrap()).await);
     // What the client itself has put there does not count.
     let mut liar = server.raw_with(&from("192.0.2.9, 192.0.2.1")).await.unwrap();
+    liar.send(hello()).await;
     liar.expect_refusal(ErrorCode::ServerFull).await;
     drop(clients);
     let there_is_room = async {

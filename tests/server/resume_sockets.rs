@@ -177,7 +177,7 @@ async fn who_cannot_come_back_is_told_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_nobody_uses_gives_way_and_one_at_work_does_not() {
+async fn a_session_without_a_connection_gives_way_and_one_with_does_not() {
     let draft = blocks::draft();
     let server = server(1, Limits::default()).await;
     let (mut client, _) = server.greeted(&draft_info(&draft)).await;
@@ -193,6 +193,8 @@ async fn a_session_that_nobody_uses_gives_way_and_one_at_work_does_not() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(client);
     tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(server.engine.load().sessions, 1, "in the middle of a text, too");
+    let (_client, _) = server.greeted(&draft_info(&draft)).await;
     let mut refused = server.raw().await;
     refused.send(hello(&draft_info(&draft))).await;
     let text = refused.expect_refusal(ErrorCode::ServerFull).await;
