@@ -40,7 +40,8 @@ impl Report {
             "Each row is a fresh `outrider serve` with the built-in pair and its own defaults, attacked from one \
              address. The witness is a session of another (drafts of four, played again); newcomers of a third ask \
              five times a second for a session. Memory is what the server's process holds.\n\n\
-             | attack | strangers | witness p50, p99, most (ms) | newcomers | strangers saw | MiB before, most, after |\n\
+             | attack | strangers | witness p50, p99, most (ms) | newcomers | strangers saw | MiB: before, most, \
+             after |\n\
              |---|--:|--:|---|---|--:|\n",
         );
         for outcome in &self.outcomes {
