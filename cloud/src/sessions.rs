@@ -122,16 +122,14 @@ impl Sessions {
     /// # Errors
     /// [`NoSession`] if there is no place, or no randomness.
     pub async fn open(&self, address: IpAddr) -> Result<Entry, NoSession> {
-        let place = self.shared.places.take(address);
-        let place = match place {
-            Some(place) => Some(place),
-            None => {
-                let address = household(address);
-                self.make_room(|door| door.address == address).await;
-                self.shared.places.take(address)
+        match self.open_now(address) {
+            Err(NoSession::Address(_)) => {
+                let own = household(address);
+                self.make_room(|door| door.address == own).await;
+                self.open_now(address)
             }
-        };
-        self.enter(place.ok_or(NoSession::Address(self.shared.places.limit()))?)
+            opened => opened,
+        }
     }
 
     /// The same without waiting for anyone to give way.
@@ -139,11 +137,8 @@ impl Sessions {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_now(&self, address: IpAddr) -> Result<Entry, NoSession> {
-        let place = self.shared.places.take(address);
-        self.enter(place.ok_or(NoSession::Address(self.shared.places.limit()))?)
-    }
-
-    fn enter(&self, place: Place) -> Result<Entry, NoSession> {
+        let places = &self.shared.places;
+        let place = places.take(address).ok_or(NoSession::Address(places.limit()))?;
         let mut ticket = Ticket::default();
         getrandom::fill(&mut ticket.id)?;
         getrandom::fill(&mut ticket.secret)?;

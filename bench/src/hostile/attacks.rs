@@ -58,18 +58,22 @@ pub const ATTACKS: &[Attack] = &[
     attack!("seats", "Hello, Prompt, Welcome, cut", 12, |stranger, end, _| Box::pin(seats(stranger, end))),
     attack!("silence", "connections that say nothing", 200, |stranger, end, _| Box::pin(silence(stranger, end))),
     attack!("prompts", "prompts of 1 MiB", 48, |stranger, end, _| {
-        Box::pin(ask(stranger, end, "/v1/completions", json!({ "prompt": "Once upon a time ".repeat(MIB / 17 - 8) })))
+        Box::pin(post(stranger, end, "/v1/completions", json!({ "prompt": "Once upon a time ".repeat(MIB / 17 - 8) })))
     }),
     attack!("chats", "chats of 29 000 messages", 16, |stranger, end, _| {
         let messages = vec![json!({ "role": "user", "content": "a" }); 29_000];
-        Box::pin(ask(stranger, end, "/v1/chat/completions", json!({ "messages": messages })))
+        Box::pin(post(stranger, end, "/v1/chat/completions", json!({ "messages": messages })))
     }),
     attack!("objects", "1 MiB of tiny JSON objects", 24, |stranger, end, _| {
-        Box::pin(ask(stranger, end, "/v1/completions", json!({ "prompt": vec![json!({ "a": 1 }); MIB / 8 - 16] })))
+        Box::pin(post(stranger, end, "/v1/completions", json!({ "prompt": vec![json!({ "a": 1 }); MIB / 8 - 16] })))
     }),
     attack!("trickle", "bodies of 1 MiB, a byte a second", 300, |stranger, end, _| Box::pin(trickle(stranger, end))),
-    attack!("ready", "/readyz without a pause", 16, |stranger, end, _| Box::pin(ready(stranger, end))),
-    attack!("downloads", "the draft without a pause", 32, |stranger, end, _| Box::pin(download(stranger, end))),
+    attack!("ready", "/readyz without a pause", 16, |stranger, end, _| Box::pin(get(stranger, end, "/readyz"))),
+    attack!("downloads", "the draft without a pause", 32, |stranger, end, _| Box::pin(get(
+        stranger,
+        end,
+        "/pair/draft"
+    ))),
     attack!("pings", "pings without a pause", 4, |stranger, end, _| Box::pin(pings(stranger, end))),
     attack!("wide drafts", "QS, ℓ = 65536: 45 KB a round", 4, |stranger, end, index| {
         let scheme = SchemeParameters::Qs { lattice_resolution: 1 << 16, code: Code::Enumerative };
@@ -128,29 +132,21 @@ async fn silence(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-async fn ask(stranger: Stranger, end: Instant, path: &str, body: Value) -> Result<Tally, Failure> {
-    let body = body.to_string();
+/// One request after another; what was answered.
+async fn ask(stranger: Stranger, end: Instant, method: &str, path: &str, body: Vec<u8>) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     while Instant::now() < end {
-        tally.count(stranger.ask("POST", path, body.as_bytes()).await.unwrap_or_else(|_| "no connection".to_owned()));
+        tally.count(stranger.ask(method, path, &body).await.unwrap_or_else(|_| "no connection".to_owned()));
     }
     Ok(tally)
 }
 
-async fn ready(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
-    let mut tally = Tally::default();
-    while Instant::now() < end {
-        tally.count(stranger.ask("GET", "/readyz", &[]).await.unwrap_or_else(|_| "no connection".to_owned()));
-    }
-    Ok(tally)
+async fn get(stranger: Stranger, end: Instant, path: &str) -> Result<Tally, Failure> {
+    ask(stranger, end, "GET", path, Vec::new()).await
 }
 
-async fn download(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {
-    let mut tally = Tally::default();
-    while Instant::now() < end {
-        tally.count(stranger.ask("GET", "/pair/draft", &[]).await.unwrap_or_else(|_| "no connection".to_owned()));
-    }
-    Ok(tally)
+async fn post(stranger: Stranger, end: Instant, path: &str, body: Value) -> Result<Tally, Failure> {
+    ask(stranger, end, "POST", path, body.to_string().into_bytes()).await
 }
 
 async fn trickle(stranger: Stranger, end: Instant) -> Result<Tally, Failure> {

@@ -88,9 +88,9 @@ pub fn serve(
                 continue;
             };
             let (app, tls, under_way) = (app.clone(), tls.clone(), under_way.clone());
-            let visit = Visit { peer, head: connections.head, closing: closing.clone(), _place: place };
+            let connection = Connection { peer, head: connections.head, closing: closing.clone(), _place: place };
             tokio::spawn(async move {
-                visit.begin(stream, app, tls).await;
+                connection.begin(stream, app, tls).await;
                 drop(under_way);
             });
         }
@@ -110,14 +110,14 @@ async fn closed(closing: &mut watch::Receiver<bool>) {
 }
 
 /// One connection.
-struct Visit {
+struct Connection {
     peer: SocketAddr,
     head: Duration,
     closing: watch::Receiver<bool>,
     _place: Option<Place>,
 }
 
-impl Visit {
+impl Connection {
     async fn begin(self, stream: TcpStream, app: Router, tls: Option<TlsAcceptor>) {
         // Every frame is waited for at the other end, so none may wait for the acknowledgement of the one before
         // (Nagle's algorithm, 40 ms a round with delayed acknowledgements). Slower, it is served all the same.
