@@ -78,6 +78,11 @@ impl Clock {
         link
     }
 
+    /// The same with a link that takes twice the time.
+    pub fn with_twice_the_link(&self) -> Self {
+        Self { bits_per_second: self.bits_per_second.map(|rate| rate / 2.0), delay: 2.0 * self.delay, ..*self }
+    }
+
     fn crossing(&self, bits: usize) -> f64 {
         self.link().arrival(Duration::ZERO, bits.div_ceil(8)).as_secs_f64()
     }
@@ -95,6 +100,8 @@ mod tests {
         let spent = clock.spend([round, round]);
         assert!((spent.link - 2.0 * (61_269.0 * 8.0 / 1e8 + 0.05)).abs() < 1e-9, "{spent:?}");
         assert!((spent.drafting - 0.016).abs() < 1e-12 && (spent.judging - 0.048).abs() < 1e-12);
+        let twice = clock.with_twice_the_link().spend([round, round]);
+        assert!((twice.link - 2.0 * spent.link).abs() < 1e-9 && twice.drafting == spent.drafting, "{twice:?}");
         assert!((clock.alone(100) - 2.0).abs() < 1e-12);
     }
 }

@@ -12,7 +12,10 @@ use outrider_models::{Chunk, ElementType, Model};
 use outrider_report::estimate::Estimate;
 use outrider_speculation::{
     sample,
-    session::{edge::Mode, options::DraftingOptions},
+    session::{
+        edge::{Mode, Settings},
+        options::DraftingOptions,
+    },
     study::statistics::RoundRecord,
 };
 use serde_json::{Value, json};
@@ -34,6 +37,8 @@ const REPEATS: usize = 9;
 const ROWS: usize = 9;
 /// Texts that are written in real time.
 const REAL_TEXTS: usize = 4;
+/// How often each is.
+const REAL_TURNS: usize = 3;
 
 /// Seconds of passes of a model.
 #[derive(Debug, Clone, Copy)]
@@ -135,8 +140,8 @@ impl Laboratory {
         task::block_in_place(|| self.runtime.block_on(sessions))
     }
 
-    /// Some of the same in real time, with and without the link of a clock, beside what the clock says of them if it is
-    /// told what passes of this pair take.
+    /// Some of the same in real time, over the link of a clock, over one twice as long and over none, beside what the
+    /// clock says of them if it is told what passes of this pair take.
     ///
     /// # Errors
     /// If options are out of range, or a session fails.
@@ -153,14 +158,26 @@ impl Laboratory {
         let prompts = self.pair.prompts(self.prompts)?;
         let prompts = &prompts[..prompts.len().min(REAL_TEXTS)];
         let mode = Mode::Speculative(options.speculation()?);
-        let link = clock.link();
-        let write = |link| {
-            let sessions = self.pair.generate_over(link, prompts, &mode, sampling, tokens);
-            task::block_in_place(|| self.runtime.block_on(sessions))
-        };
-        // The first text warms caches.
-        write(None)?;
-        ForReal::of(&write(None)?, &write(Some(&link))?, clock)
+        let (once, twice) = (clock.link(), clock.with_twice_the_link().link());
+        let (mut near, mut far, mut farther) = (Vec::new(), Vec::new(), Vec::new());
+        // Taking turns, so that a processor that is slower for a while is so for all; the first turn warms caches.
+        for turn in 0..=REAL_TURNS {
+            for (prompt, seed) in prompts.iter().zip(1..) {
+                let settings = Settings { mode: mode.clone(), sampling, seed, max_new_tokens: tokens };
+                let write = |link| {
+                    let session = self.pair.generate_over(link, prompt, &settings);
+                    task::block_in_place(|| self.runtime.block_on(session))
+                };
+                let sessions = [write(None)?, write(Some(&once))?, write(Some(&twice))?];
+                if turn > 0 {
+                    let [first, second, third] = sessions;
+                    near.push(first);
+                    far.push(second);
+                    farther.push(third);
+                }
+            }
+        }
+        ForReal::of(&near, &far, &farther, clock)
     }
 
     /// What passes of a model of this shape take, with random weights in Q8_0.
@@ -222,17 +239,20 @@ pub struct ForReal {
     texts: usize,
     /// Seconds of all rounds but the first, in which both models read the prompt.
     seconds: f64,
-    /// Over those without the link and what the clock says that the link takes.
+    /// What twice the link makes of them, over what they take and the clock says of a link more. Both wait in each
+    /// round, and whoever has waited is slow at first: idle processors and cold caches are no part of a link.
     link: Estimate,
-    /// Those without the link over what the clock says of passes: the rest is sampling, coding, and waking the other
+    /// Seconds that a round takes beyond one without a link and what the clock says of the link.
+    waking: Estimate,
+    /// Seconds without a link over what the clock says of passes: the rest is sampling, coding, and waking the other
     /// end.
     computing: Estimate,
     clock: Clock,
 }
 
 impl ForReal {
-    /// Of the same texts with and without the link.
-    fn of(near: &[Session], far: &[Session], clock: Clock) -> Result<Self, Failure> {
+    /// Of the same texts without the link, with it, and with twice as much of it.
+    fn of(near: &[Session], far: &[Session], farther: &[Session], clock: Clock) -> Result<Self, Failure> {
         let rounds = |session: &Session| session.rounds.get(1..).unwrap_or_default().to_vec();
         let seconds = |rounds: &[RoundRecord]| -> f64 {
             rounds.iter().map(|round| (round.draft_ms + round.round_trip_ms) / 1e3).sum()
@@ -243,39 +263,50 @@ impl ForReal {
             up: round.uplink_bits,
             down: round.downlink_bits,
         };
-        let (mut total, mut link, mut computing) = (0.0, Vec::new(), Vec::new());
-        for (near, far) in near.iter().zip(far) {
-            if near.tokens != far.tokens {
+        let (mut total, mut link, mut waking, mut computing) = (0.0, Vec::new(), Vec::new(), Vec::new());
+        for ((near, far), farther) in near.iter().zip(far).zip(farther) {
+            if near.tokens != far.tokens || near.tokens != farther.tokens {
                 return Err("a text is another over a link".into());
             }
-            let (near, far) = (rounds(near), rounds(far));
+            let [near, far, farther] = [near, far, farther].map(rounds);
             let spent = clock.spend(far.iter().map(sent));
             total += seconds(&far);
-            link.push((seconds(&far), seconds(&near) + spent.link));
+            link.push((seconds(&farther), seconds(&far) + spent.link));
+            waking.push((seconds(&far) - seconds(&near) - spent.link, far.len() as f64));
             computing.push((seconds(&near), spent.drafting + spent.judging));
         }
-        let [link, computing] = [link, computing].map(|pairs| Estimate::of(&pairs));
-        Ok(Self { texts: far.len(), seconds: total, link, computing, clock })
+        let [link, waking, computing] = [link, waking, computing].map(|pairs| Estimate::of(&pairs));
+        Ok(Self { texts: far.len(), seconds: total, link, waking, computing, clock })
     }
 
-    /// In two sentences.
+    /// In a few sentences.
     pub fn told(&self, setting: &str) -> String {
-        let Self { texts, seconds, link, computing, clock } = self;
+        let Self { texts, seconds, link, waking, computing, clock } = self;
         format!(
-            "\nIn real time over the emulated link, {setting}, {texts} texts: {seconds:.2} s, {link:.3} of what they \
-             take without a link and the clock says of the link. Without one they take {computing:.2} of what the \
-             clock says of this pair's own passes (a draft {:.2} ms, a pass {:.2} ms + {:.2} ms a draft); it leaves \
-             out sampling, coding and waking the other end, which are nothing beside passes of the papers' models.\n",
+            "\nIn real time over the emulated link, {setting}, {texts} texts ({REAL_TEXTS}, {REAL_TURNS} times each): \
+             {seconds:.2} s. Over twice the link they take {link:.3} of that and what the clock says of a link. Without \
+             a link they take {computing:.2} of what the clock says of this pair's own passes (a draft {:.2} ms, a pass \
+             {:.2} ms + {:.2} ms a draft), which leaves out sampling, coding and waking the other end. With one, a \
+             round takes {:.1} ± {:.1} ms more than that and the link, since whoever has waited is slow at first. Both \
+             are little beside passes of the papers' models.\n",
             1e3 * clock.draft,
             1e3 * clock.pass,
             1e3 * clock.row,
+            1e3 * waking.value,
+            1e3 * waking.error,
         )
     }
 
     /// For JSON.
     pub fn numbers(&self) -> Value {
-        let Self { texts, seconds, link, computing, .. } = self;
-        json!({ "texts": texts, "seconds": seconds, "ofTheClocksLink": link, "ofTheClocksPasses": computing })
+        let Self { texts, seconds, link, waking, computing, .. } = self;
+        json!({
+            "texts": texts,
+            "seconds": seconds,
+            "ofTheClocksLink": link,
+            "secondsOfWakingARound": waking,
+            "ofTheClocksPasses": computing,
+        })
     }
 }
 

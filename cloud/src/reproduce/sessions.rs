@@ -120,26 +120,28 @@ impl Pair {
         sampling: SamplingParameters,
         max_new_tokens: u32,
     ) -> Result<Vec<Session>, Failure> {
-        self.generate_over(None, prompts, mode, sampling, max_new_tokens).await
+        let mut sessions = Vec::new();
+        for (prompt, seed) in prompts.iter().zip(1..) {
+            let settings = Settings { mode: mode.clone(), sampling, seed, max_new_tokens };
+            sessions.push(self.generate_over(None, prompt, &settings).await?);
+        }
+        Ok(sessions)
     }
 
-    /// The same, each session over an emulated link of its own, in real time, if there is one.
+    /// A session over an emulated link of its own, in real time, if there is one.
+    ///
+    /// # Errors
+    /// If it fails.
     pub async fn generate_over(
         &self,
         link: Option<&Link>,
-        prompts: &[Vec<u32>],
-        mode: &Mode,
-        sampling: SamplingParameters,
-        max_new_tokens: u32,
-    ) -> Result<Vec<Session>, Failure> {
-        let mut sessions = Vec::new();
-        for (prompt, seed) in prompts.iter().zip(1..) {
-            let mut edge = self.greet(link).await?;
-            let settings = Settings { mode: mode.clone(), sampling, seed, max_new_tokens };
-            sessions.push(generation(&mut edge, prompt, &settings).await?);
-            edge.close().await;
-        }
-        Ok(sessions)
+        prompt: &[u32],
+        settings: &Settings,
+    ) -> Result<Session, Failure> {
+        let mut edge = self.greet(link).await?;
+        let session = generation(&mut edge, prompt, settings).await?;
+        edge.close().await;
+        Ok(session)
     }
 
     /// The same, at default sampling and all in one session: what a generation learns the next goes on from.
