@@ -1,6 +1,7 @@
 //! A native edge: the browser's part without a browser.
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr},
     time::{Duration, Instant},
 };
@@ -22,6 +23,7 @@ use tokio::{sync::watch, task, time};
 use tokio_tungstenite::tungstenite::{
     self, Message,
     client::IntoClientRequest,
+    error::ProtocolError,
     http::{HeaderValue, header::AUTHORIZATION},
 };
 
@@ -36,6 +38,9 @@ pub use outrider_speculation::session::driver::Retry;
 
 /// What the runtime's timers may be late by.
 const TIMER: Duration = Duration::from_millis(2);
+
+/// The most attempts after a first connection that is cut in its handshake.
+const FIRST_ATTEMPTS: u32 = 5;
 
 /// Why a native edge has failed.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +68,21 @@ pub enum NativeEdgeError {
     /// The draft model fails.
     #[error("the draft model failed: {0}")]
     Model(#[from] ModelError),
+}
+
+impl NativeEdgeError {
+    /// Whether there was somebody who then was gone: another attempt may meet them again.
+    fn is_cut(&self) -> bool {
+        match self {
+            Self::Lost => true,
+            Self::Unreachable { error, .. } => match &**error {
+                tungstenite::Error::Io(error) => error.kind() != io::ErrorKind::ConnectionRefused,
+                tungstenite::Error::Protocol(error) => *error == ProtocolError::HandshakeIncomplete,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
 }
 
 impl From<DriveError<NativeEdgeError, ModelError>> for NativeEdgeError {
@@ -275,8 +295,8 @@ pub struct NativeEdge<'a> {
 }
 
 impl<'a> NativeEdge<'a> {
-    /// Connects to a server, with a bearer token if it wants one, and shakes hands. A generation goes on when the
-    /// connection is lost, as `retry` says.
+    /// Connects to a server, with a bearer token if it wants one, and shakes hands; again, a few times, where the
+    /// connection is cut in that. A generation goes on when the connection is lost, as `retry` says.
     pub async fn connect(
         model: &'a Model,
         info: DraftInfo,
@@ -284,11 +304,28 @@ impl<'a> NativeEdge<'a> {
         token: Option<&str>,
         retry: Retry,
     ) -> Result<Self, NativeEdgeError> {
+        let mut failed = 0;
+        loop {
+            let error = match Self::begin(model, info.clone(), url, token).await {
+                Ok(mut edge) => {
+                    edge.driver.set_retry(retry);
+                    return Ok(edge);
+                }
+                Err(error) => error,
+            };
+            if !error.is_cut() || failed >= retry.attempts.min(FIRST_ATTEMPTS) {
+                return Err(error);
+            }
+            tracing::debug!(%error, "cut in the handshake");
+            time::sleep(retry.pause_after(failed, u8::MAX)).await;
+            failed += 1;
+        }
+    }
+
+    async fn begin(model: &'a Model, info: DraftInfo, url: &str, token: Option<&str>) -> Result<Self, NativeEdgeError> {
         let transport = Transport::connect_as(url, token).await?;
         let runtime = Runtime { url: url.to_owned(), token: token.map(str::to_owned), origin: Instant::now() };
-        let mut edge = Self::open(model, info, runtime, transport).await?;
-        edge.driver.set_retry(retry);
-        Ok(edge)
+        Self::open(model, info, runtime, transport).await
     }
 
     /// Shakes hands over one connection, which is the only one.

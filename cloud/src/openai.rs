@@ -1,6 +1,6 @@
 //! The target alone, as OpenAI's API: `/v1/models`, `/v1/completions`, `/v1/chat/completions`.
 //!
-//! A request is a session of its own, in this process, that asks for one cloud-only generation: the tokens come from
+//! A request is a session of its own, in this process, that asks for cloud-only generations, one for each text: the tokens come from
 //! the same state machine, engine and limits as a browser's. What is written goes out as one object or as server-sent
 //! events, by the [API's reference](https://platform.openai.com/docs/api-reference). Parameters that change the text
 //! and that are not implemented are refused by name, so that nobody gets another text than was asked for.
@@ -11,13 +11,13 @@
 //! | `request` | reads a request and refuses what it cannot do |
 //! | `conversation` | reads messages and tools |
 //! | `fields` | parameters by their names |
-//! | `generation` | one generation, token by token: text and calls of tools |
+//! | `generation` | generations, token by token: text and calls of tools |
 //! | `text` | text of tokens, up to a stop sequence |
 //! | `answer` | the objects and chunks that are answered |
 //! | `served` | the target, as the API needs to know it |
 //! | `error` | what is wrong, in the API's shape |
 
-use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+use std::{collections::VecDeque, convert::Infallible, mem, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use self::{
     answer::{Answer, Shape},
     asked::{Asked, Task, check_model, now, too_long},
-    generation::Writing,
+    generation::{Order, Writing, Written},
 };
 use crate::app::Shared;
 
@@ -119,58 +119,64 @@ async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Resu
     };
     let created = now();
     let id = random()?;
-    let answer = Answer { shape, id, created, model: state.served.name.clone(), prompt_tokens };
-    let mut writing = Writing::begin(shared, asked, request, common.stop, calls).await?;
+    let answer = Answer {
+        shape,
+        id,
+        created,
+        model: state.served.name.clone(),
+        prompt_tokens,
+        include_usage: common.include_usage,
+    };
+    let choices = common.choices;
+    let mut writing = Writing::begin(shared, asked, Order { request, choices, stop: common.stop, calls }).await?;
     Ok(if common.stream {
-        Sse::new(events(answer, writing, common.include_usage)).keep_alive(KeepAlive::default()).into_response()
+        Sse::new(events(answer, writing, choices)).keep_alive(KeepAlive::default()).into_response()
     } else {
-        let mut pieces = Vec::new();
-        let finish = loop {
-            let (more, finish) = writing.next().await?;
-            pieces.extend(more);
-            if let Some(finish) = finish {
-                break finish;
+        let (mut pieces, mut texts) = (Vec::new(), Vec::new());
+        while let Some(written) = writing.next().await? {
+            pieces.extend(written.pieces);
+            if let Some(finish) = written.finish {
+                texts.push((mem::take(&mut pieces), finish));
             }
-        };
-        Json(answer.whole(pieces, finish, writing.tokens())).into_response()
+        }
+        Json(answer.whole(texts, writing.tokens())).into_response()
     })
 }
 
 /// The server-sent events of an answer.
-fn events(
-    answer: Answer,
-    writing: Writing,
-    include_usage: bool,
-) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+fn events(answer: Answer, writing: Writing, choices: u32) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let event = |value: &Value| Event::default().data(value.to_string());
-    let waiting: VecDeque<Event> = answer.opening(include_usage).iter().map(event).collect();
+    let waiting: VecDeque<Event> = answer.opening(choices).iter().map(event).collect();
     let state = (answer, Some(writing), waiting, 0);
     stream::unfold(state, move |(answer, mut writing, mut waiting, mut calls)| async move {
         loop {
             if let Some(event) = waiting.pop_front() {
                 return Some((Ok(event), (answer, writing, waiting, calls)));
             }
-            let written = writing.as_mut()?;
-            match written.next().await {
-                Ok((pieces, finish)) => {
+            let writer = writing.as_mut()?;
+            match writer.next().await {
+                Ok(Some(Written { choice, pieces, finish })) => {
                     for piece in pieces {
                         let chunk = match piece {
-                            Piece::Text(text) => answer.text_chunk(&text, include_usage),
+                            Piece::Text(text) => answer.text_chunk(choice, &text),
                             Piece::Call(call) => {
                                 calls += 1;
-                                answer.call_chunk(calls - 1, &call, include_usage)
+                                answer.call_chunk(choice, calls - 1, &call)
                             }
                         };
                         waiting.push_back(event(&chunk));
                     }
                     if let Some(finish) = finish {
-                        waiting.push_back(event(&answer.last_chunk(finish, include_usage)));
-                        if include_usage {
-                            waiting.push_back(event(&answer.usage_chunk(written.tokens())));
-                        }
-                        waiting.push_back(Event::default().data("[DONE]"));
-                        writing = None;
+                        calls = 0;
+                        waiting.push_back(event(&answer.last_chunk(choice, finish)));
                     }
+                }
+                Ok(None) => {
+                    if answer.include_usage {
+                        waiting.push_back(event(&answer.usage_chunk(writer.tokens())));
+                    }
+                    waiting.push_back(Event::default().data("[DONE]"));
+                    writing = None;
                 }
                 Err(error) => {
                     waiting.push_back(event(&error.body()));

@@ -50,7 +50,7 @@ impl Default for Limits {
 }
 
 /// What the log says with every line about a session: a number, and who is at the other end.
-fn span(slot: &TargetSlot, peer: IpAddr) -> Span {
+pub(crate) fn span(slot: &TargetSlot, peer: IpAddr) -> Span {
     tracing::info_span!("session", id = slot.id(), %peer)
 }
 

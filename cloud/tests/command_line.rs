@@ -421,6 +421,13 @@ fn settings_that_cannot_be_get_a_sentence() {
     assert!(line.contains("line 1") && line.contains("16 characters") && !line.contains("secret"), "{line}");
     let line = complaint(&["serve", "--tls-cert", tokens.to_str().unwrap()]);
     assert!(line.contains("--tls-key"), "{line}");
+    for (memory, part) in [("10", "does not hold 2 tokens"), ("900TiB", "that this machine has")] {
+        // Where the system does not say how much it has, nobody can know.
+        if cfg!(target_os = "linux") || memory == "10" {
+            let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--kv-memory", memory]);
+            assert!(line.contains("--kv-memory") && line.contains(part), "{line}");
+        }
+    }
     let template = scratch("template.jinja", b"{% for %}");
     let line = complaint(&["serve", "--listen", "127.0.0.1:0", "--chat-template", template.to_str().unwrap()]);
     assert!(line.contains("template.jinja"), "{line}");

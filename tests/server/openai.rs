@@ -114,6 +114,51 @@ async fn a_stop_sequence_is_the_end_and_not_part_of_the_text() {
     assert_eq!(joined, expected);
 }
 
+/// The first text is the one that is written where only one is asked for; each is the target's own for its seed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_texts_have_the_seeds_that_follow() {
+    let edge = Edge::load();
+    let server = Server::start_as(Options::default()).await;
+    let mut expected = Vec::new();
+    for seed in 7..10 {
+        expected.push(alone(&server, &edge, 32, 1.0, seed).await);
+    }
+    let total: usize = expected.iter().map(|(_, tokens, _)| tokens).sum();
+    let body = json!({ "prompt": PROMPT, "max_tokens": 32, "temperature": 1, "seed": 7, "n": 3 });
+    let whole = answer(&server, COMPLETIONS, body.clone()).await;
+    let choices = whole["choices"].as_array().unwrap();
+    assert_eq!((choices.len(), &whole["usage"]["completion_tokens"]), (3, &json!(total)));
+    for ((choice, (text, _, finish)), index) in choices.iter().zip(&expected).zip(0..) {
+        let seen = (&choice["index"], &choice["text"], &choice["finish_reason"]);
+        assert_eq!(seen, (&json!(index), &json!(text), &json!(finish)));
+    }
+
+    let mut streamed = body.clone();
+    streamed["stream"] = json!(true);
+    let parts = chunks(&server, COMPLETIONS, streamed).await;
+    for (index, (text, _, finish)) in expected.iter().enumerate() {
+        let of = || parts.iter().map(|part| &part["choices"][0]).filter(|choice| choice["index"] == index);
+        let joined: String = of().map(|choice| choice["text"].as_str().unwrap()).collect();
+        let ends: Vec<_> = of().filter_map(|choice| choice["finish_reason"].as_str()).collect();
+        assert_eq!((&joined, &ends[..]), (text, &[*finish][..]));
+    }
+
+    // One that a stop sequence ends takes nothing from the next.
+    let mut stopped = body;
+    stopped["stop"] = json!(expected[0].0.chars().skip(20).take(6).collect::<String>());
+    let whole = answer(&server, COMPLETIONS, stopped.clone()).await;
+    for ((choice, (text, ..)), index) in whole["choices"].as_array().unwrap().iter().zip(&expected).zip(0..) {
+        let before = text.split(stopped["stop"].as_str().unwrap()).next().unwrap();
+        assert_eq!((&choice["index"], &choice["text"]), (&json!(index), &json!(before)));
+    }
+
+    let messages = json!([{ "role": "user", "name": "Ada", "content": "Go on." }]);
+    let chat = json!({ "messages": messages, "max_tokens": 8, "n": 2, "stream": true });
+    let parts = chunks(&server, CHAT, chat).await;
+    let openings: Vec<_> = parts.iter().filter(|part| part["choices"][0]["delta"]["role"] == "assistant").collect();
+    assert_eq!(openings.len(), 2);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_is_answered_by_its_template() {
     let server = Server::start_as(Options::default()).await;

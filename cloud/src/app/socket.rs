@@ -81,22 +81,23 @@ async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Op
     };
     tracing::debug!(%address, client = client.as_deref(), "a connection begins");
     let rate = shared.state.caps.frames_per_second;
-    let wire = wire(socket, |frames| paced(frames, rate));
+    let wire = wire(socket, |messages| paced(messages, rate));
     shared.host(shared.limits(&caller)).converse(wire, address, waiting).await;
 }
 
-/// Frames as binary messages, in both directions; `with` is applied to those that come.
-fn wire<S: Stream<Item = Vec<u8>> + Send + 'static>(
+/// What a message has for the session: pings and their like have nothing.
+type Heard = Option<Vec<u8>>;
+
+/// Frames as binary messages, in both directions; `with` is applied to all messages that come.
+fn wire<S: Stream<Item = Heard> + Send + 'static>(
     socket: WebSocket,
-    with: impl FnOnce(BoxStream<'static, Vec<u8>>) -> S,
+    with: impl FnOnce(BoxStream<'static, Heard>) -> S,
 ) -> Wire {
     let (sink, stream) = socket.split();
-    let incoming = stream.map(frame).take_while(|frame| future::ready(frame.is_ok())).filter_map(|frame| {
-        // Of what has just been looked at there are only such.
-        future::ready(frame.unwrap_or_default())
-    });
+    // Up to the first error, which is the connection's end.
+    let incoming = stream.map(frame).scan((), |(), frame| future::ready(frame.ok()));
     let outgoing = sink.with(|bytes: Vec<u8>| future::ready(Ok::<_, axum::Error>(Message::Binary(bytes.into()))));
-    Wire::new(with(incoming.boxed()), outgoing)
+    Wire::new(with(incoming.boxed()).filter_map(future::ready), outgoing)
 }
 
 /// What tungstenite says of a message that is longer than it may be. axum's is of another version than ours, so that
@@ -104,7 +105,7 @@ fn wire<S: Stream<Item = Vec<u8>> + Send + 'static>(
 const TOO_LONG: &str = "Message too long";
 
 /// The frame of a message, or none if it is not for the session; an error if the connection has ended.
-fn frame(message: Result<Message, axum::Error>) -> Result<Option<Vec<u8>>, axum::Error> {
+fn frame(message: Result<Message, axum::Error>) -> Result<Heard, axum::Error> {
     match message {
         Ok(Message::Binary(bytes)) => Ok(Some(bytes.to_vec())),
         // No frame is text: as none at all it is refused by the session.
@@ -116,16 +117,16 @@ fn frame(message: Result<Message, axum::Error>) -> Result<Option<Vec<u8>>, axum:
     }
 }
 
-/// Lets `rate` frames pass at once and then as many a second. The next is not taken before: it waits with its sender.
-fn paced<S: Stream<Item = Vec<u8>>>(frames: S, rate: u32) -> impl Stream<Item = Vec<u8>> {
+/// Lets `rate` messages pass at once and then as many a second. The next is not taken before: it waits with its sender.
+fn paced<S: Stream<Item = Heard>>(messages: S, rate: u32) -> impl Stream<Item = Heard> {
     let mut pace = Pace::new(rate, Instant::now());
-    frames.then(move |frame| {
+    messages.then(move |message| {
         let until = pace.next(Instant::now());
         async move {
             if let Some(until) = until {
                 time::sleep_until(until).await;
             }
-            frame
+            message
         }
     })
 }

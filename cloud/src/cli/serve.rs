@@ -3,6 +3,7 @@
 //! Every field with a flag is a setting; `config` gives each its variable in the environment and its key in a file.
 
 use std::{
+    fs,
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::PathBuf,
@@ -161,6 +162,7 @@ impl Serve {
         }
         // What is refused at once comes before what takes long.
         self.device.check()?;
+        self.check_memory()?;
         let access = self.access.access()?;
         let tls = self.access.tls()?;
         let listener = TcpListener::bind(self.listen)
@@ -265,7 +267,25 @@ fn connections_per_address(most: usize, sessions: usize) -> usize {
     most
 }
 
+/// Bytes of memory that this machine has, where it says so.
+fn memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix("kB")?;
+    Some(total.trim().parse::<u64>().ok()? << 10)
+}
+
 impl Serve {
+    /// Caches that grow beyond the machine's memory would end the server, and everybody's sessions with it.
+    fn check_memory(&self) -> Result<(), CommandError> {
+        match memory().filter(|&all| self.device == DeviceName::Cpu && self.kv_memory.as_u64() > all) {
+            Some(all) => {
+                Err(format!("--kv-memory {} is more than the {} that this machine has", self.kv_memory, ByteSize(all))
+                    .into())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What verifies, what sessions need to know of it, and how its texts begin.
     async fn target(
         &self,
@@ -285,6 +305,7 @@ impl Serve {
             sessions: self.max_sessions,
             batch_rows: self.batch_rows as usize,
             kv_memory: self.kv_memory,
+            ..EngineSettings::default()
         };
         let (config, engine) = if self.device == DeviceName::Cpu {
             let model = self.pair.target_with(tokenizer)?;

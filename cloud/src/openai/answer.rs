@@ -29,77 +29,82 @@ pub(super) struct Answer {
     pub(super) created: u64,
     pub(super) model: String,
     pub(super) prompt_tokens: usize,
+    /// Whether a stream ends with the tokens that were counted; then all of its chunks say something of them.
+    pub(super) include_usage: bool,
 }
 
 impl Answer {
-    /// The answer in one piece.
-    pub(super) fn whole(&self, pieces: Vec<Piece>, finish: &str, tokens: u32) -> Value {
+    /// The answer in one piece: each text, and why it ended.
+    pub(super) fn whole(&self, choices: Vec<(Vec<Piece>, &str)>, tokens: u32) -> Value {
+        let choices: Vec<Value> =
+            (0..).zip(choices).map(|(index, (pieces, finish))| self.choice(index, pieces, finish)).collect();
+        let mut whole = self.object("chat.completion", &choices);
+        whole["usage"] = self.usage(tokens);
+        whole
+    }
+
+    fn choice(&self, index: u32, pieces: Vec<Piece>, finish: &str) -> Value {
         let (mut text, mut calls) = (String::new(), Vec::new());
         for piece in pieces {
             match piece {
                 Piece::Text(more) => text.push_str(&more),
-                Piece::Call(call) => calls.push(self.call(calls.len(), &call)),
+                Piece::Call(call) => calls.push(self.call(index, calls.len(), &call)),
             }
         }
-        let choice = match self.shape {
-            Shape::Completion => choice("text", &json!(text), Some(finish)),
+        match self.shape {
+            Shape::Completion => choice(index, "text", &json!(text), Some(finish)),
             Shape::Chat => {
                 let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
                 let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
                 if !calls.is_empty() {
                     message["tool_calls"] = Value::Array(calls);
                 }
-                choice("message", &message, Some(finish))
-            }
-        };
-        let mut whole = self.object("chat.completion", &[choice]);
-        whole["usage"] = self.usage(tokens);
-        whole
-    }
-
-    /// The chunks before the text: whose it is.
-    pub(super) fn opening(&self, with_usage: bool) -> Vec<Value> {
-        match self.shape {
-            Shape::Completion => Vec::new(),
-            Shape::Chat => {
-                let delta = json!({ "role": "assistant", "content": "" });
-                vec![self.part(choice("delta", &delta, None), with_usage)]
+                choice(index, "message", &message, Some(finish))
             }
         }
     }
 
-    /// A piece of the text.
-    pub(super) fn text_chunk(&self, text: &str, with_usage: bool) -> Value {
-        let choice = match self.shape {
-            Shape::Completion => choice("text", &json!(text), None),
-            Shape::Chat => choice("delta", &json!({ "content": text }), None),
-        };
-        self.part(choice, with_usage)
+    /// The chunks before so many texts: whose they are.
+    pub(super) fn opening(&self, choices: u32) -> Vec<Value> {
+        match self.shape {
+            Shape::Completion => Vec::new(),
+            Shape::Chat => {
+                let delta = json!({ "role": "assistant", "content": "" });
+                (0..choices).map(|index| self.part(choice(index, "delta", &delta, None))).collect()
+            }
+        }
     }
 
-    /// A call, the `index`-th of the answer.
-    pub(super) fn call_chunk(&self, index: usize, call: &Call, with_usage: bool) -> Value {
-        let mut call = self.call(index, call);
-        call["index"] = json!(index);
-        self.part(choice("delta", &json!({ "tool_calls": [call] }), None), with_usage)
+    /// A piece of a text.
+    pub(super) fn text_chunk(&self, index: u32, text: &str) -> Value {
+        self.part(match self.shape {
+            Shape::Completion => choice(index, "text", &json!(text), None),
+            Shape::Chat => choice(index, "delta", &json!({ "content": text }), None),
+        })
     }
 
-    /// The end.
-    pub(super) fn last_chunk(&self, finish: &str, with_usage: bool) -> Value {
-        let choice = match self.shape {
-            Shape::Completion => choice("text", &json!(""), Some(finish)),
-            Shape::Chat => choice("delta", &json!({}), Some(finish)),
-        };
-        self.part(choice, with_usage)
+    /// A call, the `number`-th of its text.
+    pub(super) fn call_chunk(&self, index: u32, number: usize, call: &Call) -> Value {
+        let mut call = self.call(index, number, call);
+        call["index"] = json!(number);
+        self.part(choice(index, "delta", &json!({ "tool_calls": [call] }), None))
+    }
+
+    /// The end of a text.
+    pub(super) fn last_chunk(&self, index: u32, finish: &str) -> Value {
+        self.part(match self.shape {
+            Shape::Completion => choice(index, "text", &json!(""), Some(finish)),
+            Shape::Chat => choice(index, "delta", &json!({}), Some(finish)),
+        })
     }
 
     /// Its id has nine letters and digits, as Mistral's templates want it. Those of an answer differ.
-    fn call(&self, index: usize, call: &Call) -> Value {
+    fn call(&self, index: u32, number: usize, call: &Call) -> Value {
         const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-        let mut number = self.id.wrapping_add(index as u64);
+        let mut rest = self.id.wrapping_add((u64::from(index) << 16) + number as u64);
         let mut digit = || {
-            let digit = DIGITS[(number % 36) as usize];
-            number /= 36;
+            let digit = DIGITS[(rest % 36) as usize];
+            rest /= 36;
             char::from(digit)
         };
         let id: String = (0..9).map(|_| digit()).collect();
@@ -114,9 +119,9 @@ impl Answer {
         chunk
     }
 
-    fn part(&self, choice: Value, with_usage: bool) -> Value {
+    fn part(&self, choice: Value) -> Value {
         let mut chunk = self.object("chat.completion.chunk", &[choice]);
-        if with_usage {
+        if self.include_usage {
             chunk["usage"] = Value::Null;
         }
         chunk
@@ -146,6 +151,6 @@ impl Answer {
     }
 }
 
-fn choice(what: &str, content: &Value, finish: Option<&str>) -> Value {
-    json!({ "index": 0, what: content, "logprobs": null, "finish_reason": finish })
+fn choice(index: u32, what: &str, content: &Value, finish: Option<&str>) -> Value {
+    json!({ "index": index, what: content, "logprobs": null, "finish_reason": finish })
 }

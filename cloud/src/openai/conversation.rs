@@ -69,10 +69,11 @@ fn message(value: Value) -> Result<Message, ApiError> {
             Some(_) => return Err(refuse("tool_calls must be a list of calls.")),
         };
     }
+    // Who of several speaks: templates may show it.
+    fields.text("name")?.map(|name| put("name", json!(name)));
     if role == "tool" {
         let id = fields.text("tool_call_id")?;
         put("tool_call_id", json!(id.ok_or_else(|| refuse("A message of a tool has the tool_call_id of its call."))?));
-        fields.text("name")?.map(|name| put("name", json!(name)));
     }
     if says_nothing && calls.is_empty() {
         return Err(refuse("The content of a message must be text."));
@@ -171,6 +172,7 @@ mod tests {
         let read = parse(json!({ "messages": [
             { "content": "Be brief.", "role": "developer" },
             { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] },
+            { "role": "user", "name": "Ada", "content": "c" },
             { "role": "assistant", "content": "c", "refusal": null, "tool_calls": [], "function_call": null },
             { "role": "assistant", "content": null, "tool_calls": [call("{\"b\": 1, \"a\": 2}"), call("")] },
             { "role": "tool", "tool_call_id": "1", "name": "weather", "content": [{ "type": "text", "text": "d" }] },
@@ -181,13 +183,14 @@ mod tests {
         let seen = [
             r#"{"role":"system","content":"Be brief."}"#,
             r#"{"role":"user","content":"ab"}"#,
+            r#"{"role":"user","content":"c","name":"Ada"}"#,
             r#"{"role":"assistant","content":"c"}"#,
             &format!(
                 r#"{{"role":"assistant","content":null,"tool_calls":[{},{}]}}"#,
                 call(r#"{"b":1,"a":2}"#),
                 call("{}")
             ),
-            r#"{"role":"tool","content":"d","tool_call_id":"1","name":"weather"}"#,
+            r#"{"role":"tool","content":"d","name":"weather","tool_call_id":"1"}"#,
         ];
         let messages: Vec<String> =
             read.unwrap().messages.iter().map(|message| serde_json::to_string(message).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! One generation, token by token.
+//! Generations, token by token.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -6,6 +6,7 @@ use futures_channel::mpsc;
 use futures_util::StreamExt;
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Frame, Hello, Request};
 use outrider_models::{CallReader, Piece, Tokenizer};
+use tracing::Instrument;
 
 use super::{ApiError, asked::Asked, text::Assembler};
 use crate::{
@@ -17,11 +18,12 @@ use crate::{
 /// Frames that wait for a slow reader; then the session waits with them, up to its time limit for writing.
 const WAITING_FRAMES: usize = 4;
 
-/// A session of our own that generates once. Dropped, it ends.
+/// A session of our own that generates once or more often. Dropped, it ends.
 struct Generation {
-    /// Held open: closed, it reads as the client having gone.
-    _to_cloud: mpsc::UnboundedSender<Vec<u8>>,
+    to_cloud: mpsc::UnboundedSender<Vec<u8>>,
     from_cloud: mpsc::Receiver<Vec<u8>>,
+    /// What is being written.
+    request: Request,
     /// Tokens that came together with those that were asked for, and why they are the last.
     waiting: VecDeque<u32>,
     finish: Option<Finish>,
@@ -35,27 +37,45 @@ impl Generation {
         let (to_cloud, incoming) = mpsc::unbounded();
         let (outgoing, from_cloud) = mpsc::channel(WAITING_FRAMES);
         let hello = Hello { vocab_size: state.target.vocab_size, tokenizer_hash: state.target.tokenizer_hash };
-        for frame in [Frame::Hello(hello), Frame::Generate(request)] {
-            // The other end is above.
-            let _ = to_cloud.unbounded_send(frame.encode());
-        }
         // Nobody comes back to it.
         let limits = Limits { detached: Duration::ZERO, ..shared.limits(&caller) };
         let (target, stopping) = (state.target.clone(), state.closing.clone());
-        tokio::spawn(session::run(entry, slot, target, limits, Wire::new(incoming, outgoing), stopping));
-        Ok(Self { _to_cloud: to_cloud, from_cloud, waiting: VecDeque::new(), finish: None })
+        let span = session::span(&slot, caller.address);
+        let session = session::run(entry, slot, target, limits, Wire::new(incoming, outgoing), stopping);
+        tokio::spawn(session.instrument(span));
+        let generation = Self { to_cloud, from_cloud, request, waiting: VecDeque::new(), finish: None };
+        generation.say(&Frame::Hello(hello));
+        generation.say(&Frame::Generate(generation.request.clone()));
+        Ok(generation)
+    }
+
+    /// Once more, with the next seed. What is still being written nobody wants.
+    fn again(&mut self) {
+        self.say(&Frame::Cancel { generation: self.request.generation });
+        self.request.generation += 1;
+        self.request.seed = self.request.seed.wrapping_add(1);
+        (self.waiting, self.finish) = (VecDeque::new(), None);
+        self.say(&Frame::Generate(self.request.clone()));
+    }
+
+    fn say(&self, frame: &Frame) {
+        // Who does not hear it is not heard from either.
+        let _ = self.to_cloud.unbounded_send(frame.encode());
     }
 
     async fn next(&mut self) -> Result<(u32, Option<Finish>), ErrorFrame> {
+        let number = self.request.generation;
         let gone =
-            || ErrorFrame { generation: 1, code: ErrorCode::Internal, text: "The generation is lost.".to_owned() };
+            || ErrorFrame { generation: number, code: ErrorCode::Internal, text: "The generation is lost.".to_owned() };
         loop {
             if let Some(id) = self.waiting.pop_front() {
                 return Ok((id, self.finish.filter(|_| self.waiting.is_empty())));
             }
             let bytes = self.from_cloud.next().await.ok_or_else(gone)?;
             match Frame::decode(&bytes) {
-                Ok(Frame::Tokens(tokens)) => (self.waiting, self.finish) = (tokens.ids.into(), tokens.finish),
+                Ok(Frame::Tokens(tokens)) if tokens.generation == number => {
+                    (self.waiting, self.finish) = (tokens.ids.into(), tokens.finish);
+                }
                 Ok(Frame::Error(error)) => return Err(error),
                 Ok(_) => {}
                 Err(_) => return Err(gone()),
@@ -64,45 +84,73 @@ impl Generation {
     }
 }
 
-/// A generation as text and calls.
+/// Texts that are to be written, one after another.
+pub(super) struct Order {
+    /// Of the first; the others have the seeds that follow.
+    pub(super) request: Request,
+    /// How many, at least one.
+    pub(super) choices: u32,
+    /// Ends a text.
+    pub(super) stop: Vec<String>,
+    /// Where there are tools to call.
+    pub(super) calls: Option<CallReader>,
+}
+
+/// What a token adds.
+pub(super) struct Written {
+    /// To which of the texts.
+    pub(super) choice: u32,
+    /// Perhaps nothing.
+    pub(super) pieces: Vec<Piece>,
+    /// Why it is the last one of its text, if it is.
+    pub(super) finish: Option<&'static str>,
+}
+
+/// Generations as text and calls.
 pub(super) struct Writing {
     /// None once it is over.
     generation: Option<Generation>,
-    assembler: Assembler,
-    /// Where there are tools to call.
-    calls: Option<CallReader>,
-    has_called: bool,
     tokenizer: Arc<Tokenizer>,
+    /// What each text begins with.
+    empty: Text,
+    text: Text,
+    choice: u32,
+    choices: u32,
     tokens: u32,
 }
 
+/// A text that is being written.
+#[derive(Clone)]
+struct Text {
+    assembler: Assembler,
+    calls: Option<CallReader>,
+    has_called: bool,
+}
+
 impl Writing {
-    pub(super) async fn begin(
-        shared: &Shared,
-        asked: Asked,
-        request: Request,
-        stop: Vec<String>,
-        calls: Option<CallReader>,
-    ) -> Result<Self, ApiError> {
+    pub(super) async fn begin(shared: &Shared, asked: Asked, order: Order) -> Result<Self, ApiError> {
+        let Order { request, choices, stop, calls } = order;
+        let empty = Text { assembler: Assembler::new(stop), calls, has_called: false };
         Ok(Self {
             generation: Some(Generation::begin(shared, asked, request).await?),
-            assembler: Assembler::new(stop),
-            calls,
-            has_called: false,
             tokenizer: Arc::clone(&shared.state.served.tokenizer),
+            text: empty.clone(),
+            empty,
+            choice: 0,
+            choices,
             tokens: 0,
         })
     }
 
-    /// Tokens so far, the end-of-text token included.
+    /// Tokens so far, the end-of-text tokens included.
     pub(super) fn tokens(&self) -> u32 {
         self.tokens
     }
 
-    /// What the next token adds to what is written, if anything, and why it is the last one, if it is.
-    pub(super) async fn next(&mut self) -> Result<(Vec<Piece>, Option<&'static str>), ApiError> {
-        let Some(generation) = &mut self.generation else { return Ok((Vec::new(), Some("stop"))) };
-        let (token, finish) = match generation.next().await {
+    /// What the next token adds; `None` if all is written.
+    pub(super) async fn next(&mut self) -> Result<Option<Written>, ApiError> {
+        let Some(generation) = &mut self.generation else { return Ok(None) };
+        let (token, end) = match generation.next().await {
             Ok(next) => next,
             Err(error) => {
                 self.generation = None;
@@ -110,13 +158,32 @@ impl Writing {
             }
         };
         self.tokens += 1;
-        let (mut text, mut stopped) = self.assembler.push(&self.tokenizer, token);
-        if finish.is_some() && !stopped {
+        let (pieces, finish) = self.text.push(&self.tokenizer, token, end);
+        let written = Written { choice: self.choice, pieces, finish };
+        if finish.is_some() {
+            self.choice += 1;
+            self.text = self.empty.clone();
+            if self.choice < self.choices {
+                generation.again();
+            } else {
+                // The engine need not go on with what nobody reads.
+                self.generation = None;
+            }
+        }
+        Ok(Some(written))
+    }
+}
+
+impl Text {
+    /// What a token adds, and why it is the last one if it is; `end`: what the model or a limit says of that.
+    fn push(&mut self, tokenizer: &Tokenizer, token: u32, end: Option<Finish>) -> (Vec<Piece>, Option<&'static str>) {
+        let (mut text, mut stopped) = self.assembler.push(tokenizer, token);
+        if end.is_some() && !stopped {
             let (rest, stopped_late) = self.assembler.finish();
             text.push_str(&rest);
             stopped = stopped_late;
         }
-        let reason = match finish {
+        let reason = match end {
             _ if stopped => Some("stop"),
             Some(Finish::Eos) => Some("stop"),
             Some(Finish::Length | Finish::Context) => Some("length"),
@@ -134,11 +201,7 @@ impl Writing {
             None => vec![Piece::Text(text)],
         };
         self.has_called |= pieces.iter().any(|piece| matches!(piece, Piece::Call(_)));
-        if reason.is_some() {
-            // The engine need not go on with what nobody reads.
-            self.generation = None;
-        }
         let reason = reason.map(|reason| if self.has_called && reason == "stop" { "tool_calls" } else { reason });
-        Ok((pieces, reason))
+        (pieces, reason)
     }
 }

@@ -14,6 +14,8 @@ use super::{
 const MOST_STOPS: usize = 4;
 /// The longest stop sequence, in bytes: so much text may wait until it is known to be none.
 const LONGEST_STOP: usize = 256;
+/// The most texts that a request may ask for.
+const MOST_CHOICES: u64 = 16;
 /// Parameters that say nothing about the text.
 const WITHOUT_EFFECT: [&str; 7] =
     ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"];
@@ -48,6 +50,8 @@ pub(super) struct Common {
     /// None: any.
     pub(super) seed: Option<u64>,
     pub(super) max_tokens: Option<u32>,
+    /// How many texts.
+    pub(super) choices: u32,
     pub(super) stop: Vec<String>,
     pub(super) stream: bool,
     pub(super) include_usage: bool,
@@ -100,6 +104,7 @@ impl Common {
                 Some(whole.ok_or_else(|| wrong("seed", "a whole number"))?)
             }
         };
+        let choices = fields.integer("n", 1..=MOST_CHOICES)?.unwrap_or(1) as u32;
         let stop = stops(fields.take("stop"))?;
         let stream = fields.truth("stream")?;
         let include_usage = match fields.take("stream_options") {
@@ -113,12 +118,9 @@ impl Common {
             }
             Some(_) => return Err(wrong("stream_options", "an object")),
         };
-        for (name, neutral) in [
-            ("n", json!(1)),
-            ("presence_penalty", json!(0.0)),
-            ("frequency_penalty", json!(0.0)),
-            ("logit_bias", json!({})),
-        ] {
+        for (name, neutral) in
+            [("presence_penalty", json!(0.0)), ("frequency_penalty", json!(0.0)), ("logit_bias", json!({}))]
+        {
             fields.neutral(name, &[neutral])?;
         }
         fields.neutral("logprobs", &[json!(false)])?;
@@ -127,7 +129,7 @@ impl Common {
         }
         fields.finish()?;
         let max_tokens = max_tokens.map(|tokens| tokens as u32);
-        Ok(Self { model, sampling, seed, max_tokens, stop, stream, include_usage })
+        Ok(Self { model, sampling, seed, max_tokens, choices, stop, stream, include_usage })
     }
 }
 
@@ -188,7 +190,8 @@ mod tests {
             "stream_options": { "include_usage": true }, "n": 1, "user": "u", "logit_bias": null, "presence_penalty": 0,
             "echo": false, "best_of": 1,
         }));
-        let Common { sampling, seed, max_tokens, stop, stream, include_usage, .. } = all.unwrap().common;
+        let Common { sampling, seed, max_tokens, stop, stream, include_usage, choices, .. } = all.unwrap().common;
+        assert_eq!((choices, completion(json!({ "n": 3 })).unwrap().common.choices), (1, 3));
         assert_eq!((sampling.temperature, sampling.top_p, seed, max_tokens), (0.0, 0.5, Some(u64::MAX), Some(7)));
         assert!(stop == ["a", "b"] && stream && include_usage);
         for (prompt, read) in [
@@ -203,7 +206,9 @@ mod tests {
     #[test]
     fn what_would_change_the_text_is_refused_by_name() {
         for (name, value) in [
-            ("n", json!(2)),
+            ("n", json!(0)),
+            ("n", json!(17)),
+            ("n", json!("two")),
             ("best_of", json!(3)),
             ("logprobs", json!(1)),
             ("logprobs", json!(true)),

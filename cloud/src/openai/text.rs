@@ -6,7 +6,7 @@
 use outrider_models::{TextStream, Tokenizer};
 
 /// Puts text together.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Assembler {
     stream: TextStream,
     /// None is empty.

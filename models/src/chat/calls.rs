@@ -38,7 +38,7 @@ pub enum Piece {
 }
 
 /// Reads calls out of a text that comes in pieces.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CallReader {
     /// The names that a text which is nothing but calls may call.
     names: Vec<String>,

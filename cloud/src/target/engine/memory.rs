@@ -3,16 +3,22 @@
 //! A pass begins when there is room for all that its session will hold after it, so that a pass that has begun always
 //! ends. Room is made by *parking*: the caches of idle sessions are dropped, least recently used first, then those of
 //! sessions whose pass has not begun, last come first. A parked session's tokens are kept, and read again on its
-//! return.
+//! return. For sessions without a cache, a cache is dropped only when it has had its *turn*, some time since it was
+//! begun: were it dropped for each newcomer, everybody would read again and nobody would write.
 //!
 //! This is the accounting; the caches themselves are the engine's.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 /// Bytes by slot.
 #[derive(Debug)]
 pub(super) struct Memory {
     budget: usize,
+    turn: Duration,
     used: usize,
     /// Counts what happens: the order of time.
     now: u64,
@@ -24,6 +30,8 @@ struct Holder {
     /// What its cache has, or may grow to in the pass under way.
     bytes: usize,
     state: State,
+    /// When it was begun.
+    since: Instant,
 }
 
 /// What a slot with a cache does, and since when. In the order in which caches are dropped.
@@ -35,8 +43,8 @@ enum State {
 }
 
 impl Memory {
-    pub(super) fn new(budget: usize) -> Self {
-        Self { budget, used: 0, now: 0, holders: HashMap::new() }
+    pub(super) fn new(budget: usize, turn: Duration) -> Self {
+        Self { budget, turn, used: 0, now: 0, holders: HashMap::new() }
     }
 
     /// Bytes of all caches, at most the budget.
@@ -54,26 +62,28 @@ impl Memory {
 
     /// Begins a pass after which the slot's cache has `bytes`, or what it has now if that is more. Gives the slots
     /// whose caches are to be dropped for it; `None` if there would be no room then either: ask again when a pass has
-    /// ended.
-    pub(super) fn begin(&mut self, slot: u64, bytes: usize) -> Option<Vec<u64>> {
-        let present = self.holders.get(&slot).map_or(0, |holder| holder.bytes);
+    /// ended, or later.
+    pub(super) fn begin(&mut self, slot: u64, bytes: usize, now: Instant) -> Option<Vec<u64>> {
+        let (present, since) = self.holders.get(&slot).map_or((None, now), |holder| (Some(holder.bytes), holder.since));
+        let has_turn = |holder: &Holder| present.is_none() && now.saturating_duration_since(holder.since) < self.turn;
+        let present = present.unwrap_or(0);
         let bytes = present.max(bytes);
         let others = self.holders.iter().filter(|(other, _)| **other != slot);
-        let running: usize =
-            others.filter(|(_, holder)| holder.state == State::Running).map(|(_, holder)| holder.bytes).sum();
-        if running + bytes > self.budget {
+        let (stay, mut may_go): (Vec<_>, Vec<_>) =
+            others.partition(|(_, holder)| holder.state == State::Running || has_turn(holder));
+        if stay.iter().map(|(_, holder)| holder.bytes).sum::<usize>() + bytes > self.budget {
             return None;
         }
+        may_go.sort_unstable_by_key(|(_, holder)| Reverse(holder.state));
+        let mut may_go: Vec<u64> = may_go.into_iter().map(|(&other, _)| other).collect();
         let mut parked = Vec::new();
         while self.used - present + bytes > self.budget {
-            // There is one: what others than `slot` hold and do not run is more than is needed.
-            let others = self.holders.iter().filter(|(other, _)| **other != slot);
-            let (&next, _) = others.min_by_key(|(_, holder)| holder.state)?;
+            let next = may_go.pop()?;
             self.release(next);
             parked.push(next);
         }
         self.used += bytes - present;
-        self.holders.insert(slot, Holder { bytes, state: State::Running });
+        self.holders.insert(slot, Holder { bytes, state: State::Running, since });
         Some(parked)
     }
 
@@ -82,7 +92,7 @@ impl Memory {
         self.now += 1;
         if let Some(holder) = self.holders.get_mut(&slot) {
             self.used = self.used - holder.bytes + bytes;
-            *holder = Holder { bytes, state: State::Idle(self.now) };
+            (holder.bytes, holder.state) = (bytes, State::Idle(self.now));
         }
     }
 
@@ -105,14 +115,14 @@ mod tests {
     /// A pass of the slot, from beginning to end.
     fn pass(memory: &mut Memory, slot: u64, bytes: usize) -> Vec<u64> {
         memory.wait(slot);
-        let parked = memory.begin(slot, bytes).unwrap();
+        let parked = memory.begin(slot, bytes, Instant::now()).unwrap();
         memory.end(slot, bytes);
         parked
     }
 
     #[test]
     fn the_least_recently_used_goes_first_and_no_more_than_needed() {
-        let mut memory = Memory::new(100);
+        let mut memory = Memory::new(100, Duration::ZERO);
         for slot in 0..4 {
             assert_eq!(pass(&mut memory, slot, 25), [0; 0]);
         }
@@ -123,30 +133,45 @@ mod tests {
 
     #[test]
     fn idle_ones_go_before_those_in_line_and_the_last_in_line_first() {
-        let mut memory = Memory::new(100);
+        let mut memory = Memory::new(100, Duration::ZERO);
         for slot in 0..4 {
             pass(&mut memory, slot, 25);
         }
         [2, 0, 3].into_iter().for_each(|slot| memory.wait(slot));
-        assert_eq!(memory.begin(2, 100).unwrap(), [1, 3, 0]);
+        assert_eq!(memory.begin(2, 100, Instant::now()).unwrap(), [1, 3, 0]);
     }
 
     #[test]
     fn what_runs_is_never_dropped() {
-        let mut memory = Memory::new(100);
-        memory.begin(0, 60).unwrap();
+        let mut memory = Memory::new(100, Duration::ZERO);
+        memory.begin(0, 60, Instant::now()).unwrap();
         pass(&mut memory, 1, 40);
-        assert_eq!(memory.begin(2, 41), None);
+        assert_eq!(memory.begin(2, 41, Instant::now()), None);
         assert_eq!(memory.used(), 100, "nothing is dropped for nothing");
         memory.end(0, 60);
-        assert_eq!(memory.begin(2, 41).unwrap(), [1, 0]);
+        assert_eq!(memory.begin(2, 41, Instant::now()).unwrap(), [1, 0]);
+    }
+
+    #[test]
+    fn each_has_its_turn() {
+        let (turn, start) = (Duration::from_secs(1), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut memory = Memory::new(100, turn);
+        for (slot, millis) in [(0, 0), (1, 600), (2, 0)] {
+            memory.begin(slot, 30, at(millis)).unwrap();
+            memory.end(slot, 30);
+        }
+        assert_eq!(memory.begin(3, 30, at(900)), None, "nobody's turn is over");
+        assert_eq!(memory.begin(3, 60, at(1100)).unwrap(), [0, 2], "not 1, which was begun later");
+        memory.end(3, 60);
+        assert_eq!(memory.begin(1, 50, at(1100)).unwrap(), [3], "who is here need not wait for anybody's turn");
     }
 
     proptest! {
         /// Of any sequence of passes: the budget is kept, what runs stays, and when nothing runs any pass can begin.
         #[test]
         fn the_budget_is_kept(acts in vec((0..9u64, 1..=100usize, any::<bool>()), 1..200)) {
-            let mut memory = Memory::new(100);
+            let mut memory = Memory::new(100, Duration::ZERO);
             let mut running = BTreeMap::new();
             for (slot, bytes, end) in acts {
                 if running.contains_key(&slot) || end {
@@ -157,7 +182,7 @@ mod tests {
                 }
                 memory.wait(slot);
                 let held: usize = running.values().sum();
-                match memory.begin(slot, bytes) {
+                match memory.begin(slot, bytes, Instant::now()) {
                     Some(parked) => {
                         prop_assert!(parked.iter().all(|slot| !running.contains_key(slot)));
                         running.insert(slot, memory.holders[&slot].bytes);

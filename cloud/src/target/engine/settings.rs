@@ -1,5 +1,7 @@
 //! What an engine may take.
 
+use std::time::Duration;
+
 use bytesize::ByteSize;
 
 /// The fewest rows of a run that leave room for the longest round beside a chunk of a prompt.
@@ -16,13 +18,17 @@ pub struct EngineSettings {
     pub batch_rows: usize,
     /// Bytes of the KV caches of all sessions.
     pub kv_memory: ByteSize,
+    /// Where these bytes are short, how long a session that has begun keeps its cache before one without gets its
+    /// memory.
+    pub turn: Duration,
 }
 
 impl Default for EngineSettings {
     /// 256 rows: on the CPU a row costs the same in runs of 40 to 500 (`cargo xtask bench serve`), so more rows would
-    /// only make everybody wait longer for the run under way. The rounds of fifty sessions fit one run.
+    /// only make everybody wait longer for the run under way. The rounds of fifty sessions fit one run. A second: a few
+    /// rounds over a slow link, so that who has read a prompt writes before another reads in its place.
     fn default() -> Self {
-        Self { sessions: 1024, batch_rows: 256, kv_memory: ByteSize::gib(1) }
+        Self { sessions: 1024, batch_rows: 256, kv_memory: ByteSize::gib(1), turn: Duration::from_secs(1) }
     }
 }
 

@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytesize::ByteSize;
 use outrider_codec::frame::SamplingParameters;
@@ -117,13 +120,64 @@ async fn parked_sessions_get_what_they_would_get_with_their_caches() {
     assert!(engine.metrics().engine.tokens_again.get() > 8 * 100);
 }
 
+/// Twelve prompts at once, and memory for three: who has read one writes before another reads in its place. Served as
+/// they come, everybody reads again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_begun_ends_before_others_begin() {
+    let mut read_again = Vec::new();
+    for turn in [EngineSettings::default().turn, Duration::ZERO] {
+        let kv_memory = ByteSize(3 * memory_for(90).as_u64());
+        let settings = EngineSettings { kv_memory, turn, ..EngineSettings::default() };
+        let engine = Engine::start_with(CpuTarget::from(target()), settings).unwrap();
+        let mut sessions = tokio::task::JoinSet::new();
+        for seed in 0..12u32 {
+            let slot = engine.slot().unwrap();
+            sessions.spawn(async move {
+                let text = text(seed, 90);
+                slot.logits(pass(0, &text[..60], 0)).await.unwrap();
+                for committed in 60..80 {
+                    slot.logits(pass(committed, &text[committed..committed + 5], 5)).await.unwrap();
+                    // The edge drafts.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
+        }
+        sessions.join_all().await;
+        read_again.push(engine.metrics().engine.tokens_again.get());
+    }
+    println!("read again: {read_again:?} tokens of {}", 12 * 60);
+    assert!(10 * read_again[0] < read_again[1], "{read_again:?}");
+}
+
+/// Nobody keeps others out: whose turn is over is parked for who has waited, and goes on later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_newcomer_waits_for_a_turn_and_no_longer() {
+    let turn = Duration::from_millis(200);
+    let settings = EngineSettings { kv_memory: memory_for(90), turn, ..EngineSettings::default() };
+    let engine = Engine::start_with(CpuTarget::from(target()), settings).unwrap();
+    let (first, second) = (engine.slot().unwrap(), engine.slot().unwrap());
+    let writing = tokio::spawn(async move {
+        for length in 0.. {
+            first.logits(pass(length % 80, &[1], 1)).await.unwrap();
+        }
+    });
+    while engine.load().passes == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let began = Instant::now();
+    second.logits(pass(0, &text(1, 80), 1)).await.unwrap();
+    let took = began.elapsed();
+    writing.abort();
+    assert!(took > turn / 2 && took < 10 * turn, "{took:?}");
+}
+
 /// Bytes for so many tokens of one session.
 fn memory_for(tokens: usize) -> ByteSize {
     ByteSize(target().new_cache().bytes_for(tokens) as u64)
 }
 
 async fn sessions_side_by_side(kv_memory: ByteSize) -> Engine {
-    let settings = EngineSettings { sessions: 8, batch_rows: 128, kv_memory };
+    let settings = EngineSettings { sessions: 8, batch_rows: 128, kv_memory, turn: Duration::ZERO };
     let engine = Engine::start_with(CpuTarget::from(target()), settings).unwrap();
     let reference = Arc::new(target());
     let mut sessions = tokio::task::JoinSet::new();

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    mem,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytesize::ByteSize;
@@ -24,6 +25,9 @@ use super::{
     settings::EngineSettings,
 };
 use crate::metrics::Metrics;
+
+/// How often memory is looked for when nothing runs and everybody who has some is to keep it.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 type Result<T> = std::result::Result<T, EngineError>;
 
@@ -98,7 +102,7 @@ impl<B: Backend> Thread<B> {
             backend,
             most_rows: most_rows(settings.batch_rows),
             budget,
-            memory: Memory::new(budget),
+            memory: Memory::new(budget, settings.turn),
             schedule: Schedule::new(settings.batch_rows),
             line: VecDeque::new(),
             sequences: HashMap::new(),
@@ -115,10 +119,16 @@ impl<B: Backend> Thread<B> {
 
     pub(super) fn run(mut self, queue: &Receiver<Job>) {
         loop {
-            if self.line.is_empty() && self.schedule.is_empty() {
-                match queue.recv() {
+            if self.schedule.is_empty() {
+                let job = if self.line.is_empty() {
+                    queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                } else {
+                    queue.recv_timeout(LOOK_AGAIN)
+                };
+                match job {
                     Ok(job) => self.take(job),
-                    Err(_) => return,
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
             loop {
@@ -136,7 +146,7 @@ impl<B: Backend> Thread<B> {
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
-            self.begin();
+            self.begin(Instant::now());
             let pieces = self.schedule.next_run();
             if !pieces.is_empty() {
                 self.feed(&pieces);
@@ -188,36 +198,55 @@ impl<B: Backend> Thread<B> {
         Ok(())
     }
 
-    /// Begins the passes in line, in order of arrival, as long as there is memory for what they will hold.
-    fn begin(&mut self) {
-        while let Some(&slot) = self.line.front() {
-            let Some(sequence) = self.sequences.get_mut(&slot) else { break };
-            let Some(waiting) = sequence.passes.front() else { break };
-            let Forward { keep, tokens, rows } = &waiting.pass.forward;
-            let read = sequence.tokens.len();
-            if *keep > read {
-                let keep = *keep;
-                self.line.pop_front();
-                self.finish(slot, Err(EngineError::NotRead { keep, read }));
-                continue;
+    /// Begins the passes in line, as long as there is memory for what they will hold, in order of arrival. Sessions
+    /// without a cache come before those that have one, since what they get of theirs is over its turn; but they do not
+    /// keep them from going on.
+    fn begin(&mut self, now: Instant) {
+        let has_cache = |slot: &u64| self.sequences.get(slot).is_some_and(|sequence| sequence.cache.is_some());
+        let (held, others): (VecDeque<u64>, VecDeque<u64>) = mem::take(&mut self.line).into_iter().partition(has_cache);
+        let mut left = VecDeque::new();
+        for mut line in [others, held] {
+            while let Some(slot) = line.pop_front() {
+                if !self.begin_pass(slot, now) {
+                    line.push_front(slot);
+                    break;
+                }
             }
-            let Some(parked) = self.memory.begin(slot, self.empty.bytes_for(keep + tokens.len())) else { break };
-            if sequence.is_parked() {
-                self.metrics.engine.parked.dec();
-            }
-            let reused = waiting.pass.forward.reusable(&sequence.tokens);
-            let (keep, tokens) = (keep + reused, &tokens[reused..]);
-            let cache = sequence.cache.get_or_insert_with(|| self.backend.new_cache());
-            cache.truncate(keep);
-            sequence.tokens.truncate(keep);
-            sequence.tokens.extend(tokens);
-            self.metrics.engine.tokens.inc_by(tokens.len() as u64);
-            self.metrics.engine.tokens_again.inc_by((keep - cache.len()) as u64);
-            let work = Work { tokens: sequence.tokens.len() - cache.len(), rows: (*rows).min(tokens.len()) };
-            self.schedule.push(slot, work);
-            self.line.pop_front();
-            self.park(&parked);
+            left.append(&mut line);
         }
+        // Behind them: whoever was finished just now and has asked for more.
+        left.append(&mut self.line);
+        self.line = left;
+    }
+
+    /// Begins a slot's pass, or ends it if it cannot be; `false` if there is no memory for it yet.
+    fn begin_pass(&mut self, slot: u64, now: Instant) -> bool {
+        let Some(sequence) = self.sequences.get_mut(&slot) else { return true };
+        let Some(waiting) = sequence.passes.front() else { return true };
+        let Forward { keep, tokens, rows } = &waiting.pass.forward;
+        let read = sequence.tokens.len();
+        if *keep > read {
+            let keep = *keep;
+            self.finish(slot, Err(EngineError::NotRead { keep, read }));
+            return true;
+        }
+        let bytes = self.empty.bytes_for(keep + tokens.len());
+        let Some(parked) = self.memory.begin(slot, bytes, now) else { return false };
+        if sequence.is_parked() {
+            self.metrics.engine.parked.dec();
+        }
+        let reused = waiting.pass.forward.reusable(&sequence.tokens);
+        let (keep, tokens) = (keep + reused, &tokens[reused..]);
+        let cache = sequence.cache.get_or_insert_with(|| self.backend.new_cache());
+        cache.truncate(keep);
+        sequence.tokens.truncate(keep);
+        sequence.tokens.extend(tokens);
+        self.metrics.engine.tokens.inc_by(tokens.len() as u64);
+        self.metrics.engine.tokens_again.inc_by((keep - cache.len()) as u64);
+        let work = Work { tokens: sequence.tokens.len() - cache.len(), rows: (*rows).min(tokens.len()) };
+        self.schedule.push(slot, work);
+        self.park(&parked);
+        true
     }
 
     fn park(&mut self, slots: &[u64]) {

@@ -63,6 +63,9 @@ impl Flight {
         if last == Some(false) {
             return refuse("came before the verdict of a round that is not continued".to_owned());
         }
+        if draft.continued && self.window == 1 {
+            return refuse("is continued, where one round may be in flight".to_owned());
+        }
         if in_flight >= self.window {
             return refuse(format!("is more than the {} rounds that may be in flight", self.window));
         }

@@ -131,7 +131,6 @@ fn rounds_that_cannot_be_are_refused() {
     let mut session = greeted();
     session.handle_frame(&prompt(1, &[0]));
     session.handle_frame(&first);
-    session.handle_frame(&flying(1, 0, true, &[1]));
     assert_eq!(error(&mut session), (0, ErrorCode::OutOfOrder, true));
     let mut session = greeted();
     let prompt = Prompt { max_in_flight: 4, ..Prompt::exact(SCHEME, request(1, &[0])) };
