@@ -30,13 +30,13 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use outrider_codec::frame::Request;
-use outrider_models::Piece;
 use serde_json::{Value, json};
 
 use self::{
     answer::{Answer, Shape},
     asked::{Asked, Task, check_model, now, too_long},
     generation::{Order, Writing, Written},
+    request::Common,
 };
 use crate::app::Shared;
 
@@ -119,24 +119,21 @@ async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Resu
     };
     let created = now();
     let id = random()?;
-    let answer = Answer {
-        shape,
-        id,
-        created,
-        model: state.served.name.clone(),
-        prompt_tokens,
-        include_usage: common.include_usage,
-    };
-    let choices = common.choices;
-    let mut writing = Writing::begin(shared, asked, Order { request, choices, stop: common.stop, calls }).await?;
-    Ok(if common.stream {
+    let Common { choices, log_probabilities, stop, stream, include_usage, .. } = common;
+    let model = state.served.name.clone();
+    let has_log_probabilities = log_probabilities.is_some();
+    let answer = Answer { shape, id, created, model, prompt_tokens, include_usage, has_log_probabilities };
+    let order = Order { request, choices, log_probabilities, stop, calls };
+    let mut writing = Writing::begin(shared, asked, order).await?;
+    Ok(if stream {
         Sse::new(events(answer, writing, choices)).keep_alive(KeepAlive::default()).into_response()
     } else {
-        let (mut pieces, mut texts) = (Vec::new(), Vec::new());
-        while let Some(written) = writing.next().await? {
-            pieces.extend(written.pieces);
-            if let Some(finish) = written.finish {
-                texts.push((mem::take(&mut pieces), finish));
+        let (mut texts, mut text) = (Vec::new(), Written::default());
+        while let Some(Written { choice, pieces, told, finish }) = writing.next().await? {
+            text.pieces.extend(pieces);
+            text.told.extend(told);
+            if finish.is_some() {
+                texts.push(Written { choice, finish, ..mem::take(&mut text) });
             }
         }
         Json(answer.whole(texts, writing.tokens())).into_response()
@@ -155,22 +152,7 @@ fn events(answer: Answer, writing: Writing, choices: u32) -> impl Stream<Item = 
             }
             let writer = writing.as_mut()?;
             match writer.next().await {
-                Ok(Some(Written { choice, pieces, finish })) => {
-                    for piece in pieces {
-                        let chunk = match piece {
-                            Piece::Text(text) => answer.text_chunk(choice, &text),
-                            Piece::Call(call) => {
-                                calls += 1;
-                                answer.call_chunk(choice, calls - 1, &call)
-                            }
-                        };
-                        waiting.push_back(event(&chunk));
-                    }
-                    if let Some(finish) = finish {
-                        calls = 0;
-                        waiting.push_back(event(&answer.last_chunk(choice, finish)));
-                    }
-                }
+                Ok(Some(written)) => waiting.extend(answer.chunks(written, &mut calls).iter().map(event)),
                 Ok(None) => {
                     if answer.include_usage {
                         waiting.push_back(event(&answer.usage_chunk(writer.tokens())));

@@ -64,12 +64,15 @@ use crate::{
     distribution::{DraftDist, DraftToken},
     enumerative::{SubsetCode, binomial},
     error::{DecodeError, ParameterError},
-    lattice::{MAX_LATTICE_RESOLUTION, MAX_VOCAB_SIZE, MAX_WORK},
+    lattice::{MAX_LATTICE_RESOLUTION, MAX_VOCAB_SIZE},
     range_coder::{RangeDecoder, RangeEncoder},
 };
 
 /// Frequencies of the first symbol: the model's word, the enumerative word.
 const MODE_TOTAL: u64 = 64;
+/// The most steps that coding a token may take; two for each id with mass.
+pub const MAX_STEPS: u32 = 4096;
+
 /// The adaptive code of one session, with what it has learned. Two that were made, primed and taught alike are alike.
 #[derive(Debug, Clone)]
 pub struct AdaptiveCode {
@@ -88,7 +91,7 @@ impl AdaptiveCode {
     /// add up to `lattice_resolution` = ℓ.
     ///
     /// # Errors
-    /// If a parameter is out of its range, or min(`max_support`, ℓ) is above [`MAX_WORK`] / 2.
+    /// If a parameter is out of its range, or min(`max_support`, ℓ) is above [`MAX_STEPS`] / 2.
     pub fn new(vocab_size: u32, max_support: u32, lattice_resolution: u32) -> Result<Self, ParameterError> {
         if !(1..=MAX_VOCAB_SIZE).contains(&vocab_size) {
             return Err(ParameterError::VocabSize { vocab_size, limit: MAX_VOCAB_SIZE });
@@ -104,8 +107,8 @@ impl AdaptiveCode {
         }
         // Before any binomial is computed. Every positive count takes at least one of ℓ.
         let largest = max_support.min(lattice_resolution);
-        if 2 * largest > MAX_WORK {
-            return Err(ParameterError::TooMuchWork { work: 2 * largest, limit: MAX_WORK });
+        if 2 * largest > MAX_STEPS {
+            return Err(ParameterError::TooMuchWork { work: (2 * largest).into(), limit: MAX_STEPS.into() });
         }
         Ok(Self {
             vocab_size,

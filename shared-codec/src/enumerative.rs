@@ -51,6 +51,15 @@ pub fn subset_bits(n: u32, k: u32) -> u32 {
     bits_for(&binomial(n, k))
 }
 
+/// What ranking a k-subset of {0, …, n−1} costs at least, and a few times that at most, before any binomial is computed:
+/// with s = min(k, n−k) elements to go through, s times the 64-bit digits of a bound on C(n, k), which is below 2ⁿ and
+/// below n^s.
+pub fn subset_work(n: u32, k: u32) -> u64 {
+    let short = u64::from(k.min(n - k));
+    let bits = short.saturating_mul((u32::BITS - n.leading_zeros()).into()).min(n.into());
+    short.saturating_mul(bits.div_ceil(64))
+}
+
 /// The code for k-subsets of {0, …, n−1}.
 #[derive(Debug, Clone)]
 pub struct SubsetCode {
@@ -73,11 +82,6 @@ impl SubsetCode {
     /// ⌈log2 C(n, k)⌉.
     pub fn bits(&self) -> u32 {
         self.bits
-    }
-
-    /// Number of steps [`rank`](Self::rank) and [`unrank`](Self::unrank) take: min(k, n−k).
-    pub fn work(&self) -> u32 {
-        self.k.min(self.n - self.k)
     }
 
     /// Rank of a subset given as k ascending elements below n.
@@ -135,11 +139,6 @@ impl CompositionCode {
     /// ⌈log2 C(ℓ+K−1, K−1)⌉.
     pub fn bits(&self) -> u32 {
         self.bars.bits()
-    }
-
-    /// See [`SubsetCode::work`].
-    pub fn work(&self) -> u32 {
-        self.bars.work()
     }
 
     /// Writes the rank of `counts` (K numbers that add up to ℓ) in [`bits`](Self::bits) bits.

@@ -86,10 +86,10 @@ pub enum ParameterError {
     /// The parameters are valid one by one, but coding a token would take too long.
     #[error("coding a token would take {work} steps, the limit is {limit}: choose a smaller K or lattice resolution")]
     TooMuchWork {
-        /// Smaller side of the two subsets that are ranked, added up.
-        work: u32,
+        /// What it counts: see [`MAX_WORK`](crate::lattice::MAX_WORK).
+        work: u64,
         /// The largest allowed.
-        limit: u32,
+        limit: u64,
     },
     /// Not even one token would fit into a frame.
     #[error("a token has {bits} bits, a frame holds {limit}: choose a smaller K, or a scheme that sends less")]

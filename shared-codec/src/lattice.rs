@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use crate::{
     bits::{BitReader, BitWriter, index_bits},
     distribution::{DraftDist, DraftToken},
-    enumerative::{CompositionCode, SubsetCode},
+    enumerative::{CompositionCode, SubsetCode, subset_work},
     error::{DecodeError, ParameterError},
 };
 
@@ -27,8 +27,10 @@ use crate::{
 pub const MAX_LATTICE_RESOLUTION: u32 = 1 << 16;
 /// The largest vocabulary.
 pub const MAX_VOCAB_SIZE: u32 = 1 << 24;
-/// The most steps a token's two ranks may take; bounds what a peer can make the other side compute.
-pub const MAX_WORK: u32 = 4096;
+/// The most that a token's two ranks may cost, as [`subset_work`] counts; bounds what a peer can make the other side
+/// compute: a few milliseconds a token. K = 1024 fits at V = 256 000 and ℓ = 100, QS at V = 151 936
+/// up to ℓ = 1365.
+pub const MAX_WORK: u64 = 1 << 19;
 
 /// How many ids the code keeps room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl LatticePayload {
     /// A payload for counts that add up to `lattice_resolution` = ℓ over a vocabulary of `vocab_size` = V.
     ///
     /// # Errors
-    /// If a parameter is out of its range, or ranking a token would take more than [`MAX_WORK`] steps.
+    /// If a parameter is out of its range, or ranking a token would cost more than [`MAX_WORK`].
     pub fn new(vocab_size: u32, support_size: SupportSize, lattice_resolution: u32) -> Result<Self, ParameterError> {
         check_vocabulary(vocab_size)?;
         if !(1..=MAX_LATTICE_RESOLUTION).contains(&lattice_resolution) {
@@ -97,7 +99,7 @@ impl LatticePayload {
         self.fixed.as_ref().map(|codes| codes.support_size)
     }
 
-    /// The support size to code a support of `k` ids with: `k` itself, or V if ranking `k` of V takes too many steps.
+    /// The support size to code a support of `k` ids with: `k` itself, or V if ranking `k` of V costs too much.
     /// Nothing is dropped then, and K = V costs no support bits.
     pub fn codable_support_size(&self, k: u32) -> u32 {
         if work(self.vocab_size, k, self.lattice_resolution) <= MAX_WORK { k } else { self.vocab_size }
@@ -199,9 +201,9 @@ impl Codes {
     }
 }
 
-/// Steps of ranking K of V ids and a composition of ℓ into K parts.
-fn work(vocab_size: u32, support_size: u32, lattice_resolution: u32) -> u32 {
-    support_size.min(vocab_size - support_size) + (support_size - 1).min(lattice_resolution)
+/// Of ranking K of V ids and a composition of ℓ into K parts.
+fn work(vocab_size: u32, support_size: u32, lattice_resolution: u32) -> u64 {
+    subset_work(vocab_size, support_size) + subset_work(lattice_resolution + support_size - 1, support_size - 1)
 }
 
 /// Refuses a vocabulary that is empty or too large.
@@ -302,8 +304,8 @@ mod tests {
     #[test]
     fn supports_that_take_too_long_are_widened() {
         let scheme = c_sqs(151_936, 100);
-        assert_eq!(scheme.codable_support_size(3000), 3000);
-        assert_eq!(scheme.codable_support_size(5000), 151_936);
+        assert_eq!(scheme.codable_support_size(900), 900);
+        assert_eq!(scheme.codable_support_size(1500), 151_936);
         assert_eq!(scheme.codable_support_size(151_930), 151_930);
         let mut out = BitWriter::new();
         out.put(5000 - 1, 18);
@@ -340,6 +342,13 @@ mod tests {
         assert!(matches!(error(12, 2, 0), Err(ParameterError::LatticeResolution { .. })));
         assert!(matches!(error(0, 2, 1), Err(ParameterError::VocabSize { .. })));
         assert!(matches!(error(1 << 20, 1 << 19, 1), Err(ParameterError::TooMuchWork { .. })));
+        // The widest that there are at some sizes, and one step beyond them.
+        for (v, k, l) in [(4096, 4096, 4096), (151_936, 151_936, 1365), (4096, 2048, 2048), (256_000, 1024, 100)] {
+            assert_eq!(error(v, k, l), Ok(()), "V = {v}, K = {k}, l = {l}");
+        }
+        for (v, k, l) in [(4096, 4096, 4098), (151_936, 151_936, 1366), (4096, 4096, 1 << 16), (256_000, 2048, 100)] {
+            assert!(matches!(error(v, k, l), Err(ParameterError::TooMuchWork { .. })), "V = {v}, K = {k}, l = {l}");
+        }
         let varying = LatticePayload::new(1 << 20, SupportSize::Varying, 1 << 16);
         assert!(matches!(varying, Err(ParameterError::TooMuchWork { .. })));
     }

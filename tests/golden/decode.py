@@ -105,6 +105,12 @@ class Bits:
         need(self.left < 8 and self.take(self.left) == 0, "bytes or bits after the payload")
 
 
+def rank_work(n: int, k: int) -> int:
+    """What ranking a k-subset of n costs."""
+    short = min(k, n - k)
+    return short * -(-min(n, short * n.bit_length()) // 64)
+
+
 class Scheme:
     """A generation's scheme: what its payloads mean."""
 
@@ -130,7 +136,8 @@ class Scheme:
 
     def check_size(self, size: int) -> None:
         need(size <= self.vocab, "K above V")
-        need(min(size, self.vocab - size) + min(size - 1, self.resolution) <= 4096, "ranks too large")
+        work = rank_work(self.vocab, size) + rank_work(self.resolution + size - 1, size - 1)
+        need(work <= 1 << 19, "ranks too large")
 
     def text(self, ids: list[int]) -> None:
         """Tokens that were committed without a round."""

@@ -4,8 +4,13 @@
 
 use std::time::Duration;
 
-use outrider_cloud::app::Caps;
+use outrider_cloud::{
+    app::Caps,
+    pair::{PairPaths, target_info},
+    target::engine::{Engine, GuessPolicy, OwnDraftPolicy},
+};
 use outrider_codec::frame::SamplingParameters;
+use outrider_models::Chunk;
 use outrider_speculation::session::edge::{Mode, Settings};
 use outrider_tests::{
     http::{self, Answer},
@@ -157,6 +162,71 @@ async fn several_texts_have_the_seeds_that_follow() {
     let parts = chunks(&server, CHAT, chat).await;
     let openings: Vec<_> = parts.iter().filter(|part| part["choices"][0]["delta"]["role"] == "assistant").collect();
     assert_eq!(openings.len(), 2);
+}
+
+/// The model in this process is the oracle: its softmax at each place of the text that was written. The server drafts
+/// itself, so that some of the tokens are guesses that were right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_told_of_tokens_is_the_targets_softmax() {
+    let (edge, pair) = (Edge::load(), PairPaths::default());
+    let target = pair.target().unwrap();
+    let info = target_info(&target, &edge.tokenizer, 16).unwrap();
+    let [serving, drafting] = [pair.target(), pair.draft()].map(|model| Engine::start(model.unwrap(), 8).unwrap());
+    let engine = serving.judging(GuessPolicy::All).with_own_draft(drafting, OwnDraftPolicy::On);
+    let server = Server::serve(engine.into(), info, Options::default());
+    let prompt = edge.prompt(PROMPT);
+    let body = json!({
+        "prompt": PROMPT, "max_tokens": 24, "temperature": 0.7, "top_p": 0.9, "seed": 3, "n": 2, "logprobs": 3,
+    });
+    let whole = answer(&server, COMPLETIONS, body.clone()).await;
+    for choice in whole["choices"].as_array().unwrap() {
+        let told = &choice["logprobs"];
+        let tokens: Vec<&str> = told["tokens"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+        assert_eq!(tokens.concat(), choice["text"].as_str().unwrap());
+        assert_eq!((&told["text_offset"][0], &told["text_offset"][1]), (&json!(0), &json!(tokens[0].chars().count())));
+        let text = edge.prompt(&(PROMPT.to_owned() + &tokens.concat()));
+        assert_eq!(text.len(), prompt.len() + tokens.len(), "the text's own tokens");
+        let positions: Vec<usize> = (0..text.len()).collect();
+        let chunk = Chunk { cache: &mut target.new_cache(), tokens: &text, positions: &positions };
+        let rows: Vec<Vec<f32>> = target.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect();
+        for (index, own) in told["token_logprobs"].as_array().unwrap().iter().enumerate() {
+            let row = &rows[prompt.len() - 1 + index];
+            let total: f64 = row.iter().map(|&logit| f64::from(logit).exp()).sum();
+            let mut of: Vec<f64> = row.iter().map(|&logit| f64::from(logit) - total.ln()).collect();
+            let expected = of[text[prompt.len() + index] as usize];
+            assert!((own.as_f64().unwrap() - expected).abs() < 1e-4, "{index}: {own} {expected}");
+            of.sort_by(|a, b| b.total_cmp(a));
+            let mut told: Vec<f64> =
+                told["top_logprobs"][index].as_object().unwrap().values().map(|p| p.as_f64().unwrap()).collect();
+            told.sort_by(|a, b| b.total_cmp(a));
+            assert!(told.len() == 3 && told.iter().zip(&of).all(|(told, p)| (told - p).abs() < 1e-4), "{told:?}");
+        }
+    }
+    let metrics = server.engine.metrics().text();
+    let mut right = metrics.lines().filter(|line| line.starts_with("outrider_own_drafts_right_total"));
+    assert!(right.any(|line| !line.ends_with(" 0")), "{metrics}");
+
+    let mut streamed = body;
+    streamed["stream"] = json!(true);
+    let parts = chunks(&server, COMPLETIONS, streamed).await;
+    for index in 0..2 {
+        let of = parts.iter().map(|part| &part["choices"][0]).filter(|choice| choice["index"] == index);
+        let tokens: Vec<&Value> = of.filter_map(|choice| choice["logprobs"]["tokens"].as_array()).flatten().collect();
+        assert_eq!(json!(tokens), whole["choices"][index]["logprobs"]["tokens"]);
+    }
+
+    let messages = json!([{ "role": "user", "content": "Go on." }]);
+    let mut chat = json!({ "messages": messages, "max_tokens": 8, "temperature": 0, "logprobs": true });
+    let plain = answer(&server, CHAT, chat.clone()).await;
+    assert_eq!(plain["choices"][0]["logprobs"]["content"][7]["top_logprobs"], json!([]));
+    chat["top_logprobs"] = json!(2);
+    let told = answer(&server, CHAT, chat).await["choices"][0]["logprobs"]["content"].clone();
+    for token in told.as_array().unwrap() {
+        // Greedily, what is chosen is what is likeliest.
+        let [first, second] = [&token["top_logprobs"][0], &token["top_logprobs"][1]];
+        assert_eq!((&token["token"], &token["logprob"]), (&first["token"], &first["logprob"]));
+        assert!(first["logprob"].as_f64() >= second["logprob"].as_f64() && token["bytes"].is_array());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

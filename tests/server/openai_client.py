@@ -60,14 +60,24 @@ def main(base_url: str) -> None:
     else:
         raise AssertionError("tools were dropped")
 
+    # Several texts, and what the model says of their tokens.
+    told = client.completions.create(model=model, prompt=PROMPT, max_tokens=8, n=2, logprobs=3, seed=1)
+    for choice in told.choices:
+        assert "".join(choice.logprobs.tokens) == choice.text, choice
+        assert [len(top) for top in choice.logprobs.top_logprobs] == [3] * len(choice.logprobs.tokens)
+    chat = client.chat.completions.create(
+        model=model, messages=messages, max_tokens=8, temperature=0, logprobs=True, top_logprobs=2
+    )
+    assert all(token.token == token.top_logprobs[0].token for token in chat.choices[0].logprobs.content)
+
     # A client that goes away in the middle.
     with client.chat.completions.create(model=model, messages=messages, stream=True) as stream:
         next(iter(stream))
 
     for error, request in [
         (openai.NotFoundError, {"model": "gpt", "prompt": PROMPT}),
-        (openai.BadRequestError, {"model": model, "prompt": PROMPT, "n": 2}),
-        (openai.BadRequestError, {"model": model, "prompt": PROMPT, "logprobs": 3}),
+        (openai.BadRequestError, {"model": model, "prompt": PROMPT, "n": 17}),
+        (openai.BadRequestError, {"model": model, "prompt": PROMPT, "logprobs": 6}),
         (openai.BadRequestError, {"model": model, "prompt": PROMPT, "presence_penalty": 1.0}),
         (openai.BadRequestError, {"model": model, "prompt": [0] * 100_000}),
     ]:

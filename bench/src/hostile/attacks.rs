@@ -75,8 +75,8 @@ pub const ATTACKS: &[Attack] = &[
         "/pair/draft"
     ))),
     attack!("pings", "pings without a pause", 4, |stranger, end, _| Box::pin(pings(stranger, end))),
-    attack!("wide drafts", "QS, ℓ = 65536: 45 KB a round", 4, |stranger, end, index| {
-        let scheme = SchemeParameters::Qs { lattice_resolution: 1 << 16, code: Code::Enumerative };
+    attack!("wide drafts", "QS, ℓ = 4096, the widest allowed: 16 KB a round", 4, |stranger, end, index| {
+        let scheme = SchemeParameters::Qs { lattice_resolution: 1 << 12, code: Code::Enumerative };
         Box::pin(rounds(stranger, end, index, scheme, false))
     }),
     attack!("large supports", "K-SQS, K = ℓ = 2048", 4, |stranger, end, index| {

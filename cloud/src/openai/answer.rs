@@ -3,6 +3,8 @@
 use outrider_models::{Call, Piece};
 use serde_json::{Value, json};
 
+use super::generation::{ToldToken, Written};
+
 /// Which of the two is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -31,19 +33,20 @@ pub(super) struct Answer {
     pub(super) prompt_tokens: usize,
     /// Whether a stream ends with the tokens that were counted; then all of its chunks say something of them.
     pub(super) include_usage: bool,
+    /// Whether log-probabilities of its tokens are told.
+    pub(super) has_log_probabilities: bool,
 }
 
 impl Answer {
-    /// The answer in one piece: each text, and why it ended.
-    pub(super) fn whole(&self, choices: Vec<(Vec<Piece>, &str)>, tokens: u32) -> Value {
-        let choices: Vec<Value> =
-            (0..).zip(choices).map(|(index, (pieces, finish))| self.choice(index, pieces, finish)).collect();
+    /// The answer in one piece, of whole texts.
+    pub(super) fn whole(&self, texts: Vec<Written>, tokens: u32) -> Value {
+        let choices: Vec<Value> = texts.into_iter().map(|text| self.choice(text)).collect();
         let mut whole = self.object("chat.completion", &choices);
         whole["usage"] = self.usage(tokens);
         whole
     }
 
-    fn choice(&self, index: u32, pieces: Vec<Piece>, finish: &str) -> Value {
+    fn choice(&self, Written { choice: index, pieces, told, finish }: Written) -> Value {
         let (mut text, mut calls) = (String::new(), Vec::new());
         for piece in pieces {
             match piece {
@@ -51,15 +54,16 @@ impl Answer {
                 Piece::Call(call) => calls.push(self.call(index, calls.len(), &call)),
             }
         }
+        let told = self.told(&told);
         match self.shape {
-            Shape::Completion => choice(index, "text", &json!(text), Some(finish)),
+            Shape::Completion => choice(index, "text", &json!(text), &told, finish),
             Shape::Chat => {
                 let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
                 let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
                 if !calls.is_empty() {
                     message["tool_calls"] = Value::Array(calls);
                 }
-                choice(index, "message", &message, Some(finish))
+                choice(index, "message", &message, &told, finish)
             }
         }
     }
@@ -70,32 +74,70 @@ impl Answer {
             Shape::Completion => Vec::new(),
             Shape::Chat => {
                 let delta = json!({ "role": "assistant", "content": "" });
-                (0..choices).map(|index| self.part(choice(index, "delta", &delta, None))).collect()
+                (0..choices).map(|index| self.part(choice(index, "delta", &delta, &Value::Null, None))).collect()
             }
         }
     }
 
-    /// A piece of a text.
-    pub(super) fn text_chunk(&self, index: u32, text: &str) -> Value {
-        self.part(match self.shape {
-            Shape::Completion => choice(index, "text", &json!(text), None),
-            Shape::Chat => choice(index, "delta", &json!({ "content": text }), None),
-        })
+    /// The chunks of what was written, of a text that has had so many calls; these are counted on.
+    pub(super) fn chunks(&self, written: Written, calls: &mut usize) -> Vec<Value> {
+        let Written { choice: index, pieces, told, finish } = written;
+        let what = if self.shape == Shape::Completion { "text" } else { "delta" };
+        // The first has what is told of the tokens of all.
+        let mut told = if told.is_empty() { Value::Null } else { self.told(&told) };
+        let mut part =
+            |content: &Value, finish| self.part(choice(index, what, content, &std::mem::take(&mut told), finish));
+        let mut chunks = Vec::new();
+        for piece in pieces {
+            let content = match piece {
+                Piece::Text(text) if self.shape == Shape::Completion => json!(text),
+                Piece::Text(text) => json!({ "content": text }),
+                Piece::Call(call) => {
+                    let mut call = self.call(index, *calls, &call);
+                    call["index"] = json!(*calls);
+                    *calls += 1;
+                    json!({ "tool_calls": [call] })
+                }
+            };
+            chunks.push(part(&content, None));
+        }
+        if finish.is_some() {
+            *calls = 0;
+            let nothing = if self.shape == Shape::Completion { json!("") } else { json!({}) };
+            chunks.push(part(&nothing, finish));
+        }
+        chunks
     }
 
-    /// A call, the `number`-th of its text.
-    pub(super) fn call_chunk(&self, index: u32, number: usize, call: &Call) -> Value {
-        let mut call = self.call(index, number, call);
-        call["index"] = json!(number);
-        self.part(choice(index, "delta", &json!({ "tool_calls": [call] }), None))
-    }
-
-    /// The end of a text.
-    pub(super) fn last_chunk(&self, index: u32, finish: &str) -> Value {
-        self.part(match self.shape {
-            Shape::Completion => choice(index, "text", &json!(""), Some(finish)),
-            Shape::Chat => choice(index, "delta", &json!({}), Some(finish)),
-        })
+    /// What the target says of tokens, in the form of either.
+    fn told(&self, told: &[ToldToken]) -> Value {
+        let token = |text: &str, log_probability: f64| {
+            // Bytes that are no text by themselves are not known any more.
+            let bytes = (!text.contains(char::REPLACEMENT_CHARACTER)).then_some(text.as_bytes());
+            json!({ "token": text, "logprob": log_probability, "bytes": bytes })
+        };
+        match self.shape {
+            _ if !self.has_log_probabilities => Value::Null,
+            Shape::Chat => {
+                let content = told.iter().map(|told| {
+                    let mut of = token(&told.text, told.log_probability);
+                    of["top_logprobs"] = told.likeliest.iter().map(|(text, p)| token(text, *p)).collect();
+                    of
+                });
+                json!({ "content": content.collect::<Vec<_>>(), "refusal": null })
+            }
+            Shape::Completion => {
+                let likeliest = |told: &ToldToken| {
+                    Value::Object(told.likeliest.iter().map(|(text, p)| (text.clone(), json!(p))).collect())
+                };
+                json!({
+                    "tokens": told.iter().map(|told| &told.text).collect::<Vec<_>>(),
+                    "token_logprobs": told.iter().map(|told| told.log_probability).collect::<Vec<_>>(),
+                    "top_logprobs": told.iter().map(likeliest).collect::<Vec<_>>(),
+                    "text_offset": told.iter().map(|told| told.offset).collect::<Vec<_>>(),
+                })
+            }
+        }
     }
 
     /// Its id has nine letters and digits, as Mistral's templates want it. Those of an answer differ.
@@ -151,6 +193,6 @@ impl Answer {
     }
 }
 
-fn choice(index: u32, what: &str, content: &Value, finish: Option<&str>) -> Value {
-    json!({ "index": index, what: content, "logprobs": null, "finish_reason": finish })
+fn choice(index: u32, what: &str, content: &Value, told: &Value, finish: Option<&str>) -> Value {
+    json!({ "index": index, what: content, "logprobs": told, "finish_reason": finish })
 }

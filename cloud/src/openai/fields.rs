@@ -74,11 +74,7 @@ impl Fields {
     }
 
     pub(super) fn integer(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
-        let Some(value) = self.take(name) else { return Ok(None) };
-        let number = value.as_u64().filter(|number| range.contains(number));
-        number
-            .map(Some)
-            .ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
+        self.take(name).map(|value| read_integer(name, &value, range)).transpose()
     }
 
     /// Refuses a parameter that is not implemented, unless it has a value that changes nothing.
@@ -106,6 +102,12 @@ impl Fields {
             None => Ok(()),
         }
     }
+}
+
+/// A whole number.
+pub(super) fn read_integer(name: &str, value: &Value, range: RangeInclusive<u64>) -> Result<u64, ApiError> {
+    let number = value.as_u64().filter(|number| range.contains(number));
+    number.ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
 }
 
 /// A parameter is something else than it must be.

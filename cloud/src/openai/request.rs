@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     conversation,
     error::ApiError,
-    fields::{Fields, wrong},
+    fields::{Fields, read_integer, wrong},
 };
 
 /// The most stop sequences, as with OpenAI.
@@ -16,6 +16,9 @@ const MOST_STOPS: usize = 4;
 const LONGEST_STOP: usize = 256;
 /// The most texts that a request may ask for.
 const MOST_CHOICES: u64 = 16;
+/// The most of the likeliest tokens that are told of at each place, as with OpenAI.
+const MOST_LIKELIEST: u64 = 5;
+const MOST_LIKELIEST_OF_CHATS: u64 = 20;
 /// Parameters that say nothing about the text.
 const WITHOUT_EFFECT: [&str; 7] =
     ["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"];
@@ -50,6 +53,8 @@ pub(super) struct Common {
     /// None: any.
     pub(super) seed: Option<u64>,
     pub(super) max_tokens: Option<u32>,
+    /// How many of the likeliest tokens are told at each place, beside the one that was chosen; `None` if neither is.
+    pub(super) log_probabilities: Option<usize>,
     /// How many texts.
     pub(super) choices: u32,
     pub(super) stop: Vec<String>,
@@ -65,7 +70,12 @@ impl Completion {
             fields.neutral(name, &[neutral])?;
         }
         let max_tokens = fields.integer("max_tokens", 1..=u32::MAX.into())?;
-        Ok(Self { prompt, common: Common::read(fields, max_tokens)? })
+        let likeliest = match fields.take("logprobs") {
+            // Of conversations, and sent by clients that do not tell the two apart.
+            None | Some(Value::Bool(false)) => None,
+            Some(count) => Some(read_integer("logprobs", &count, 0..=MOST_LIKELIEST)?),
+        };
+        Ok(Self { prompt, common: Common::read(fields, max_tokens, likeliest)? })
     }
 }
 
@@ -73,23 +83,26 @@ impl Chat {
     pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let mut fields = Fields::parse(body)?;
         let conversation = conversation::read(&mut fields)?;
-        for (name, neutral) in [
-            ("top_logprobs", json!(0)),
-            ("functions", json!([])),
-            ("modalities", json!(["text"])),
-            ("response_format", json!({ "type": "text" })),
-        ] {
+        for (name, neutral) in
+            [("functions", json!([])), ("modalities", json!(["text"])), ("response_format", json!({ "type": "text" }))]
+        {
             fields.neutral(name, &[neutral])?;
         }
         let older = fields.integer("max_tokens", 1..=u32::MAX.into())?;
         let max_tokens = fields.integer("max_completion_tokens", 1..=u32::MAX.into())?.or(older);
-        Ok(Self { conversation, common: Common::read(fields, max_tokens)? })
+        let wants = fields.truth("logprobs")?;
+        let likeliest = fields.integer("top_logprobs", 0..=MOST_LIKELIEST_OF_CHATS)?;
+        if likeliest.is_some_and(|count| count > 0) && !wants {
+            return Err(ApiError::invalid("top_logprobs needs logprobs.").param("top_logprobs"));
+        }
+        let likeliest = wants.then(|| likeliest.unwrap_or(0));
+        Ok(Self { conversation, common: Common::read(fields, max_tokens, likeliest)? })
     }
 }
 
 impl Common {
     /// Reads what is left, and refuses what is left then.
-    fn read(mut fields: Fields, max_tokens: Option<u64>) -> Result<Self, ApiError> {
+    fn read(mut fields: Fields, max_tokens: Option<u64>, likeliest: Option<u64>) -> Result<Self, ApiError> {
         let model = fields.text("model")?;
         let sampling = SamplingParameters {
             temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0) as f32,
@@ -123,13 +136,13 @@ impl Common {
         {
             fields.neutral(name, &[neutral])?;
         }
-        fields.neutral("logprobs", &[json!(false)])?;
         for name in WITHOUT_EFFECT {
             fields.take(name);
         }
         fields.finish()?;
         let max_tokens = max_tokens.map(|tokens| tokens as u32);
-        Ok(Self { model, sampling, seed, max_tokens, choices, stop, stream, include_usage })
+        let log_probabilities = likeliest.map(|count| count as usize);
+        Ok(Self { model, sampling, seed, max_tokens, log_probabilities, choices, stop, stream, include_usage })
     }
 }
 
@@ -210,7 +223,7 @@ mod tests {
             ("n", json!(17)),
             ("n", json!("two")),
             ("best_of", json!(3)),
-            ("logprobs", json!(1)),
+            ("logprobs", json!(6)),
             ("logprobs", json!(true)),
             ("echo", json!(true)),
             ("suffix", json!("end")),

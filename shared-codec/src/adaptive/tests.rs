@@ -286,7 +286,7 @@ fn parameters_are_checked() {
     assert!(AdaptiveCode::new(10, 1, 0).is_err());
     assert!(AdaptiveCode::new(10, 1, MAX_LATTICE_RESOLUTION + 1).is_err());
     let work = AdaptiveCode::new(4096, 4096, 3000).unwrap_err();
-    assert_eq!(work, ParameterError::TooMuchWork { work: 6000, limit: MAX_WORK });
+    assert_eq!(work, ParameterError::TooMuchWork { work: 6000, limit: MAX_STEPS.into() });
     let code = AdaptiveCode::new(10, 2, 5).unwrap();
     for bad in
         [token(1, &[1], &[4]), token(10, &[10], &[5]), token(1, &[1, 2, 3], &[1, 1, 3]), token(4, &[1, 2], &[2, 3])]

@@ -21,6 +21,7 @@ use super::{
     rates::Rates,
     settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
     thread::{Job, Thread},
+    told::Teller,
 };
 use crate::{heavy, metrics::Metrics};
 
@@ -52,6 +53,7 @@ pub(crate) struct OwnDraft {
 pub struct ModelSlot {
     id: u64,
     engine: Engine,
+    teller: Option<Teller>,
 }
 
 #[derive(Debug, Default)]
@@ -118,7 +120,7 @@ impl Engine {
         self.slots.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
         self.metrics.sessions.connected.inc();
         self.metrics.sessions.opened.inc();
-        Some(ModelSlot { id: self.slots.next.fetch_add(1, Ordering::Relaxed) + 1, engine: self.clone() })
+        Some(ModelSlot { id: self.slots.next.fetch_add(1, Ordering::Relaxed) + 1, engine: self.clone(), teller: None })
     }
 
     /// What is counted of it and its sessions.
@@ -157,6 +159,12 @@ impl ModelSlot {
         &self.engine.metrics
     }
 
+    /// Has somebody told what the target says of each token, before the token itself is heard of; nothing, where the
+    /// backend gives no rows of logits.
+    pub(crate) fn tell(&mut self, teller: Teller) {
+        self.teller = Some(teller);
+    }
+
     /// Runs a pass on this slot's cache, after those that were asked for before, and judges its round.
     ///
     /// # Errors
@@ -169,7 +177,14 @@ impl ModelSlot {
             Answer::Rows(rows) => {
                 let rows: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
                 let is_long = rows.iter().map(|row| row.len()).sum::<usize>() > LONG_JUDGEMENT;
-                if is_long { heavy::in_place(|| judge(&round, &rows)) } else { judge(&round, &rows) }?
+                let judge = || -> Result<Judgement, EngineError> {
+                    let judgement = judge(&round, &rows)?;
+                    if let Some(teller) = &self.teller {
+                        teller.tell(&round, &judgement, &rows);
+                    }
+                    Ok(judgement)
+                };
+                if is_long { heavy::in_place(judge) } else { judge() }?
             }
         };
         self.engine.rates.wrote(judgement.accepted + usize::from(judgement.next != NextToken::Nothing));

@@ -1,0 +1,80 @@
+//! What the target says of each token of a text: log-probabilities, for who asks for them.
+//!
+//! They are those of the model's own softmax, before temperature, top-k and top-p, so that they say the same however a
+//! text is sampled.
+
+use outrider_codec::scheme::Drafts;
+use outrider_speculation::judge::{Judgement, NextToken, Round};
+use tokio::sync::mpsc::UnboundedSender;
+
+/// What the target says of a token that was committed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenProbability {
+    /// Where it stands in the text; the prompt's first token is at 0.
+    pub position: usize,
+    /// The token.
+    pub id: u32,
+    /// ln p of it.
+    pub log_probability: f64,
+    /// The likeliest tokens there with their ln p, the likeliest first.
+    pub likeliest: Vec<(u32, f64)>,
+}
+
+/// Who is told, and how many of the likeliest tokens.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    pub(crate) count: usize,
+    pub(crate) to: UnboundedSender<TokenProbability>,
+}
+
+impl Teller {
+    /// Tells of all tokens that a judgement by these rows of logits commits.
+    pub(super) fn tell(&self, round: &Round, judgement: &Judgement, rows: &[&[f32]]) {
+        let accepted: Vec<u32> = match &round.drafts {
+            Drafts::Ids(ids) => ids.iter().take(judgement.accepted).copied().collect(),
+            Drafts::Distributions(drafts) => drafts.iter().take(judgement.accepted).map(|draft| draft.id).collect(),
+            Drafts::Probabilities(drafts) => drafts.iter().take(judgement.accepted).map(|draft| draft.id).collect(),
+        };
+        let next = match judgement.next {
+            NextToken::Token(id) => Some(id),
+            NextToken::Nothing | NextToken::Residual { .. } => None,
+        };
+        for ((id, row), position) in accepted.into_iter().chain(next).zip(rows).zip(round.position..) {
+            let (log_probability, likeliest) = log_probabilities(row, id, self.count);
+            // The session may outlive who asked.
+            let _ = self.to.send(TokenProbability { position, id, log_probability, likeliest });
+        }
+    }
+}
+
+/// ln softmax of a row at a token, and at the `count` likeliest; of two that are as likely the smaller id is first.
+fn log_probabilities(row: &[f32], id: u32, count: usize) -> (f64, Vec<(u32, f64)>) {
+    let highest = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    let total: f64 = row.iter().map(|&logit| (f64::from(logit) - highest).exp()).sum();
+    let of = |id: u32| f64::from(row[id as usize]) - highest - total.ln();
+    let mut ids: Vec<u32> = (0..row.len() as u32).collect();
+    let before = |&a: &u32, &b: &u32| row[b as usize].total_cmp(&row[a as usize]).then(a.cmp(&b));
+    if (1..ids.len()).contains(&count) {
+        ids.select_nth_unstable_by(count - 1, before);
+    }
+    ids.truncate(count);
+    ids.sort_unstable_by(before);
+    (of(id), ids.into_iter().map(|id| (id, of(id))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: of the weights 1, 4, 3, 2 and 4 there are 14.
+    #[test]
+    fn the_likeliest_come_first_and_the_smaller_id_of_two() {
+        let row = [1f32, 4.0, 3.0, 2.0, 4.0].map(f32::ln);
+        for (count, ids) in [(0, &[][..]), (1, &[1]), (3, &[1, 4, 2]), (5, &[1, 4, 2, 3, 0]), (9, &[1, 4, 2, 3, 0])] {
+            let (own, likeliest) = log_probabilities(&row, 3, count);
+            assert!((own - (2f64 / 14.0).ln()).abs() < 1e-6);
+            assert_eq!(likeliest.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids);
+            assert!(likeliest.iter().all(|&(id, p)| (p.exp() - f64::from(row[id as usize].exp()) / 14.0).abs() < 1e-6));
+        }
+    }
+}
