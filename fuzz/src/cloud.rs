@@ -45,8 +45,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         tokenizer_hash: TOKENIZER_HASH,
         context_length: choose::number(input, 48)?,
         max_draft_tokens: input.int_in_range(0..=MAX_DRAFT_TOKENS)?,
-        // The reference has no queue.
-        max_in_flight: 1,
+        max_in_flight: input.int_in_range(1..=2)?,
         max_guesses: 0,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
@@ -141,8 +140,9 @@ impl Driver {
             Frame::Generate(request)
         } else {
             let scheme = choose::scheme(input, vocab_size)?;
-            let (rule, evidence) = (choose::rule(input)?, input.arbitrary()?);
-            Frame::Prompt(Prompt { rule, evidence, ..Prompt::exact(scheme, request) })
+            let (rule, evidence, max_in_flight) =
+                (choose::rule(input)?, input.arbitrary()?, input.int_in_range(1..=2)?);
+            Frame::Prompt(Prompt { rule, evidence, max_in_flight, ..Prompt::exact(scheme, request) })
         })
     }
 
@@ -189,7 +189,7 @@ impl Driver {
         payload.extend(scheme.encode_round(&choose::fit(drafts, &scheme)).expect("they fit"));
         let (epoch, count) = (drafting.epoch, count as u8);
         // What a round is continued for may as well come after its verdict.
-        let continued = count > 0 && payload.len() % 3 == 0;
+        let continued = count > 0 && payload.len() % 3 == 0 && (drafting.window > 1 || lies);
         let draft =
             Draft { generation, round, epoch, continued, resampled, passed, count, payload, ..Draft::default() };
         Ok(Frame::Draft(draft))
@@ -233,6 +233,10 @@ impl Driver {
     }
 
     fn deliver(&mut self, bytes: &[u8]) {
+        // The reference has no queue.
+        if self.reference.would_wait(bytes) {
+            return;
+        }
         let reaction = self.reference.react(bytes);
         self.session.handle_frame(bytes);
         self.expect(reaction);

@@ -36,6 +36,8 @@ pub(super) struct Drafting {
     pub(super) statistic: Option<StatisticKind>,
     /// The edge wants to know what was judged by.
     pub(super) evidence: bool,
+    /// Rounds that may be in flight.
+    pub(super) window: u8,
     pub(super) round: u32,
     /// Continued rounds of which a draft was rejected.
     pub(super) epoch: u32,
@@ -121,8 +123,10 @@ impl Reference {
         let refuse = |code| Reaction::Error(number, code);
         let drafting = match prompt {
             None => None,
-            Some(&Prompt { max_in_flight: 2.., .. }) => return refuse(ErrorCode::InvalidParameters),
-            Some(&Prompt { scheme: parameters, rule, evidence, .. }) => {
+            Some(prompt) if prompt.max_in_flight > self.target.max_in_flight => {
+                return refuse(ErrorCode::InvalidParameters);
+            }
+            Some(&Prompt { scheme: parameters, rule, evidence, max_in_flight, .. }) => {
                 let sends_dist = !matches!(parameters, SchemeParameters::Dssd { .. } | SchemeParameters::Coupled);
                 let Ok(mut scheme) = Scheme::new(parameters, self.target.vocab_size) else {
                     return refuse(ErrorCode::InvalidParameters);
@@ -138,6 +142,7 @@ impl Reference {
                     rule,
                     statistic,
                     evidence,
+                    window: max_in_flight,
                     round: 0,
                     epoch: 0,
                     continued: false,
@@ -172,8 +177,8 @@ impl Reference {
         if draft.generation == request.generation && is_discarded {
             return Reaction::Nothing;
         }
-        // One that waits is one too many.
-        if !expected || drafting.is_busy() || draft.resampled.is_some() != drafting.due {
+        let is_continued_alone = draft.continued && drafting.window == 1;
+        if !expected || drafting.is_busy() || is_continued_alone || draft.resampled.is_some() != drafting.due {
             return fatal(ErrorCode::OutOfOrder);
         }
         drafting.due = false;
@@ -200,6 +205,15 @@ impl Reference {
             None => return fatal(ErrorCode::Malformed),
         }
         Reaction::Nothing
+    }
+
+    /// Whether these bytes are the Draft after a continued one that is under way.
+    pub(super) fn would_wait(&self, bytes: &[u8]) -> bool {
+        let Ok(Frame::Draft(draft)) = Frame::decode(bytes) else { return false };
+        let Some(Generation { request, drafting: Some(drafting), .. }) = &self.generation else { return false };
+        let expected = (request.generation, drafting.epoch, drafting.round.saturating_add(1));
+        let is_next = (draft.generation, draft.epoch, draft.round) == expected;
+        is_next && drafting.window > 1 && drafting.continued && drafting.is_busy()
     }
 
     fn resample(&self, number: u32, round: u32) -> Reaction {
