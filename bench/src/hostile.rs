@@ -117,6 +117,8 @@ impl Bench {
         looked?;
         let (tally, (played, failures), visits) = attacked?;
         tokio::time::sleep(REST).await;
+        let after = server.resident_bytes()?;
+        let caches = server.metrics().await?.value("outrider_kv_bytes") as u64;
         Ok(Outcome {
             name: attack.name,
             what: attack.what,
@@ -127,7 +129,8 @@ impl Bench {
             strangers_saw: tally,
             before_bytes: before,
             peak_bytes: peak.load(Ordering::Relaxed),
-            after_bytes: server.resident_bytes()?,
+            after_bytes: after,
+            caches_bytes: caches,
         })
     }
 }

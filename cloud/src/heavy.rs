@@ -2,30 +2,33 @@
 //!
 //! The runtime has a thread for each processor, and whatever runs long on one keeps every session waiting that it
 //! serves. So long work has its thread replaced meanwhile; and what strangers can make long without the target taking
-//! part (reading requests, decoding payloads) takes turns, on half of the processors at most.
+//! part (reading requests, decoding payloads) takes turns, on half of the processors at most. The clients take turns,
+//! not their sessions: who brings much waits for itself.
 
 use std::{
-    sync::LazyLock,
+    net::IpAddr,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
     thread::available_parallelism,
     time::{Duration, Instant},
 };
 
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    sync::Semaphore,
+    sync::oneshot,
     task,
 };
 
+use crate::{places::household, rotation::Rotation};
+
 /// The turns of this process: its processors are what is scarce.
-static TURNS: LazyLock<Semaphore> =
-    LazyLock::new(|| Semaphore::new(available_parallelism().map_or(1, |count| count.get().div_ceil(2))));
+static TURNS: LazyLock<Turns> =
+    LazyLock::new(|| Turns::new(available_parallelism().map_or(1, |count| count.get().div_ceil(2))));
 /// Longer than this is long.
 const LONG: Duration = Duration::from_millis(1);
 
-/// Does long work when its turn comes.
-pub(crate) async fn run<T>(work: impl FnOnce() -> T) -> T {
-    // Never closed.
-    let _turn = TURNS.acquire().await;
+/// Does long work of a client when its turn comes.
+pub(crate) async fn run<T>(client: IpAddr, work: impl FnOnce() -> T) -> T {
+    let _turn = TURNS.take(household(client)).await;
     in_place(work)
 }
 
@@ -38,14 +41,72 @@ pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// So many turns at a time.
+struct Turns(Arc<Mutex<Line>>);
+
+struct Line {
+    free: usize,
+    waiting: Rotation<IpAddr, oneshot::Sender<Turn>>,
+}
+
+/// Over when dropped: then it is the next one's.
+struct Turn(Arc<Mutex<Line>>);
+
+impl Turns {
+    fn new(count: usize) -> Self {
+        Self(Arc::new(Mutex::new(Line { free: count, waiting: Rotation::default() })))
+    }
+
+    /// A client's turn, when it comes. Always one: the line outlives who stands in it.
+    async fn take(&self, client: IpAddr) -> Option<Turn> {
+        let turn = {
+            let mut line = lock(&self.0);
+            if line.free > 0 {
+                line.free -= 1;
+                return Some(Turn(Arc::clone(&self.0)));
+            }
+            let (sender, turn) = oneshot::channel();
+            line.waiting.push(client, sender);
+            turn
+        };
+        turn.await.ok()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let next = {
+            let mut line = lock(&self.0);
+            let next = std::iter::from_fn(|| line.waiting.pop()).find(|(_, sender)| !sender.is_closed());
+            line.free += usize::from(next.is_none());
+            next
+        };
+        if let Some((_, sender)) = next {
+            // Who has gone this very moment drops the turn, which is then the next one's.
+            let _ = sender.send(Turn(Arc::clone(&self.0)));
+        }
+    }
+}
+
+/// Nothing is left half done under this lock, whoever panics.
+fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Work of one client that is long or not, which is not known before it is done: what was long is expected to be long
 /// again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Habit {
+    client: IpAddr,
     last: Duration,
 }
 
 impl Habit {
+    /// Of work of this client's.
+    pub(crate) fn of(client: IpAddr) -> Self {
+        Self { client, last: Duration::ZERO }
+    }
+
     /// Does the work, in turn if it is expected to be long.
     pub(crate) async fn run<T>(&mut self, is_suspect: bool, work: impl FnOnce() -> T) -> T {
         let timed = || {
@@ -53,8 +114,47 @@ impl Habit {
             let result = work();
             (result, began.elapsed())
         };
-        let (result, time) = if is_suspect || self.last > LONG { run(timed).await } else { timed() };
+        let (result, time) = if is_suspect || self.last > LONG { run(self.client, timed).await } else { timed() };
         self.last = time;
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// A client by its number.
+    fn client(number: u32) -> IpAddr {
+        Ipv4Addr::from(number).into()
+    }
+
+    #[tokio::test]
+    async fn clients_take_turns_whatever_each_has_waiting() {
+        let turns = Arc::new(Turns::new(1));
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let first = turns.take(client(0)).await;
+        let mut tasks = Vec::new();
+        for (whose, name) in [(0, "many"), (0, "many"), (0, "gone"), (0, "many"), (1, "one"), (2, "gone"), (3, "other")]
+        {
+            let (turns, done) = (Arc::clone(&turns), Arc::clone(&done));
+            let task = tokio::spawn(async move {
+                let _turn = turns.take(client(whose)).await;
+                done.lock().unwrap().push(name);
+            });
+            task::yield_now().await;
+            tasks.push((name, task));
+        }
+        tasks.iter().filter(|(name, _)| *name == "gone").for_each(|(_, task)| task.abort());
+        task::yield_now().await;
+        drop(first);
+        for (name, task) in tasks {
+            assert_eq!(task.await.is_ok(), name != "gone");
+        }
+        assert_eq!(*done.lock().unwrap(), ["many", "one", "other", "many", "many"]);
+        // Nobody has kept it.
+        assert_eq!(lock(&turns.0).free, 1);
     }
 }

@@ -34,6 +34,7 @@ pub mod pair;
 mod places;
 pub mod random_models;
 pub mod reproduce;
+mod rotation;
 pub mod session;
 pub mod sessions;
 pub mod target;

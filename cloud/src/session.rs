@@ -133,7 +133,7 @@ impl Host {
                 return wire.refuse(code, &error.to_string(), limits.write).await;
             }
         };
-        let Ok(slot) = self.slot().await else {
+        let Ok(slot) = self.slot(peer).await else {
             tracing::debug!(%peer, "refused a session: no slot is free");
             return wire.refuse(ErrorCode::ServerFull, FULL, limits.write).await;
         };
@@ -142,17 +142,17 @@ impl Host {
         run(entry, slot, target, limits, wire.with_first(first), stopping).instrument(span).await;
     }
 
-    /// A slot of the target, perhaps that of a session that nobody has come back to.
-    pub(crate) async fn slot(&self) -> Result<TargetSlot, Full> {
-        if let Some(slot) = self.engine.slot() {
-            return Ok(slot);
+    /// A slot of the target for a client, perhaps that of a session that nobody has come back to.
+    pub(crate) async fn slot(&self, client: IpAddr) -> Result<TargetSlot, Full> {
+        let mut slot = self.engine.slot();
+        if slot.is_none() {
+            self.sessions.free_a_slot().await;
+            slot = self.engine.slot();
         }
-        self.sessions.free_a_slot().await;
-        let slot = self.engine.slot();
         if slot.is_none() {
             self.engine.metrics().refused(ErrorCode::ServerFull);
         }
-        slot.ok_or(Full)
+        slot.map(|slot| slot.of(client)).ok_or(Full)
     }
 }
 
@@ -183,7 +183,7 @@ pub async fn run(
     let mut work: Option<Work<'_>> = None;
     let (mut drafter, mut drafts_itself) = (None, true);
     let mut asked = time::Instant::now();
-    let mut habit = Habit::default();
+    let mut habit = Habit::of(entry.address());
     // The next pass waits for guesses: since when, and until when.
     let mut hold: Option<(time::Instant, time::Instant)> = None;
     let expiry = time::Instant::now() + limits.lifetime;

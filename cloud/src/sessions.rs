@@ -93,6 +93,7 @@ pub struct Entry {
     sessions: Sessions,
     /// There until dropped.
     place: Option<Place>,
+    address: IpAddr,
     ticket: Ticket,
     visits: mpsc::Receiver<Visit>,
 }
@@ -143,9 +144,9 @@ impl Sessions {
         getrandom::fill(&mut ticket.id)?;
         getrandom::fill(&mut ticket.secret)?;
         let (sender, visits) = mpsc::channel(VISITS);
-        let door = Door { secret: ticket.secret, visits: sender, address: place.address(), detached: None };
-        self.doors().insert(ticket.id, door);
-        Ok(Entry { sessions: self.clone(), place: Some(place), ticket, visits })
+        let address = place.address();
+        self.doors().insert(ticket.id, Door { secret: ticket.secret, visits: sender, address, detached: None });
+        Ok(Entry { sessions: self.clone(), place: Some(place), address, ticket, visits })
     }
 
     /// Takes a connection to its session. If there is none of this name, or the secret is another's, the connection
@@ -192,6 +193,11 @@ fn dismiss(doors: &HashMap<[u8; 16], Door>, of: impl Fn(&Door) -> bool) -> bool 
 }
 
 impl Entry {
+    /// Whose session it is, as places are counted.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// What the session can be resumed with.
     pub fn ticket(&self) -> Ticket {
         self.ticket

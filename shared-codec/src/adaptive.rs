@@ -24,8 +24,7 @@
 //! frequencies 1 − S(x)ⁿ: the sizes' factorials are saved, 28 of 180 bits a token in the default pair.
 //!
 //! Example, n = 2 and four ids of equal weight: the smaller of two is 0, 1, 2, 3 with 7/16, 5/16, 3/16, 1/16. After 1,
-//! the other is 2 or 3 with 1/2. (Without replacement 3 cannot be the smaller: its 1/16 is lost, and with V in the
-//! thousands it is nothing.)
+//! the other is 2 or 3 with 1/2. (3 cannot be the smaller: its 1/16 is lost, nothing where V is in the thousands.)
 //!
 //! # Weights of ids
 //!
@@ -46,8 +45,8 @@
 //!
 //! # Cost
 //!
-//! O(m·log V) steps a token beyond those for neighbours, which are at most 8·64 ids.
-//! Memory: 4 bytes an id of the vocabulary, and 128 distributions of at most 64 ids.
+//! O(m·log V) steps a token beyond those for neighbours, at most 8·64 ids. Memory: 4 bytes an id of the vocabulary, and
+//! 128 distributions of at most 64 ids.
 
 mod ids;
 mod numbers;
@@ -64,7 +63,7 @@ use crate::{
     distribution::{DraftDist, DraftToken},
     enumerative::{SubsetCode, binomial},
     error::{DecodeError, ParameterError},
-    lattice::{MAX_LATTICE_RESOLUTION, MAX_VOCAB_SIZE},
+    lattice::{MAX_LATTICE_RESOLUTION, check_vocabulary},
     range_coder::{RangeDecoder, RangeEncoder},
 };
 
@@ -93,9 +92,7 @@ impl AdaptiveCode {
     /// # Errors
     /// If a parameter is out of its range, or min(`max_support`, ℓ) is above [`MAX_STEPS`] / 2.
     pub fn new(vocab_size: u32, max_support: u32, lattice_resolution: u32) -> Result<Self, ParameterError> {
-        if !(1..=MAX_VOCAB_SIZE).contains(&vocab_size) {
-            return Err(ParameterError::VocabSize { vocab_size, limit: MAX_VOCAB_SIZE });
-        }
+        check_vocabulary(vocab_size)?;
         if !(1..=vocab_size).contains(&max_support) {
             return Err(ParameterError::SupportSize { support_size: max_support, vocab_size });
         }

@@ -51,9 +51,9 @@ pub fn subset_bits(n: u32, k: u32) -> u32 {
     bits_for(&binomial(n, k))
 }
 
-/// What ranking a k-subset of {0, …, n−1} costs at least, and a few times that at most, before any binomial is computed:
-/// with s = min(k, n−k) elements to go through, s times the 64-bit digits of a bound on C(n, k), which is below 2ⁿ and
-/// below n^s.
+/// What ranking a k-subset of {0, …, n−1} costs at least, and a few times that at most, before any binomial is
+/// computed: with s = min(k, n−k) elements to go through, s times the 64-bit digits of a bound on C(n, k), which is
+/// below 2ⁿ and below n^s.
 pub fn subset_work(n: u32, k: u32) -> u64 {
     let short = u64::from(k.min(n - k));
     let bits = short.saturating_mul((u32::BITS - n.leading_zeros()).into()).min(n.into());

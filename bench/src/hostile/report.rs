@@ -26,6 +26,8 @@ pub struct Outcome {
     pub before_bytes: u64,
     pub peak_bytes: u64,
     pub after_bytes: u64,
+    /// What of it is KV caches, of sessions whose clients may come back.
+    pub caches_bytes: u64,
 }
 
 /// All of them.
@@ -39,21 +41,22 @@ impl Report {
         let mut text = String::from(
             "Each row is a fresh `outrider serve` with the built-in pair and its own defaults, attacked from one \
              address. The witness is a session of another (drafts of four, played again); newcomers of a third ask \
-             five times a second for a session. Memory is what the server's process holds.\n\n\
+             five times a second for a session. Memory is what the server's process holds, afterwards with \
+             the KV caches of sessions whose clients may come back.\n\n\
              | attack | strangers | witness p50, p99, most (ms) | newcomers | strangers saw | MiB: before, most, \
-             after |\n\
+             after; caches |\n\
              |---|--:|--:|---|---|--:|\n",
         );
         for outcome in &self.outcomes {
             let Outcome { name, what, strangers, newcomers, strangers_saw, witness_failures, .. } = outcome;
             let latency = |share: f64| percentile(&outcome.latencies_ms, share);
             let lost = if *witness_failures > 0 { format!(", {witness_failures} cut") } else { String::new() };
-            let bytes = [outcome.before_bytes, outcome.peak_bytes, outcome.after_bytes];
-            let [before, peak, after] = bytes.map(|bytes| bytes as f64 / MIB);
+            let bytes = [outcome.before_bytes, outcome.peak_bytes, outcome.after_bytes, outcome.caches_bytes];
+            let [before, peak, after, caches] = bytes.map(|bytes| bytes as f64 / MIB);
             writeln!(
                 text,
                 "| {name}: {what} | {strangers} | {:.1}, {:.1}, {:.0}{lost} | {newcomers} | {strangers_saw} | {before:.0}, \
-                 {peak:.0}, {after:.0} |",
+                 {peak:.0}, {after:.0}; {caches:.0} |",
                 latency(0.5),
                 latency(0.99),
                 latency(1.0),

@@ -1,6 +1,9 @@
 //! What the routes share.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 use axum::body::Bytes;
 use outrider_speculation::session::cloud::TargetInfo;
@@ -93,9 +96,9 @@ impl Shared {
         Self { state, newcomers, probed: Mutex::default() }
     }
 
-    /// A slot in the engine.
-    pub(crate) async fn slot(&self) -> Result<TargetSlot, Full> {
-        self.host(self.state.limits).slot().await
+    /// A slot in the engine for a client.
+    pub(crate) async fn slot(&self, client: IpAddr) -> Result<TargetSlot, Full> {
+        self.host(self.state.limits).slot(client).await
     }
 
     /// What sessions within these bounds share.

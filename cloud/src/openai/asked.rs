@@ -105,7 +105,7 @@ impl Asked {
             check_size(&self.body, context)?;
             read(&self.body, &shared.state.served, context)
         };
-        heavy::run(read).await
+        heavy::run(self.caller.address, read).await
     }
 }
 

@@ -53,7 +53,7 @@ impl Generation {
         log_probabilities: Option<usize>,
     ) -> Result<Self, ApiError> {
         let Asked { caller, entry, .. } = asked;
-        let mut slot = shared.slot().await?;
+        let mut slot = shared.slot(caller.address).await?;
         let told = match (log_probabilities, &mut slot) {
             (None, _) => None,
             (Some(count), TargetSlot::Model(slot)) => {

@@ -19,7 +19,7 @@ pub mod device_name;
 pub mod engine;
 pub mod gateway;
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use outrider_codec::frame::{ErrorCode, SamplingParameters};
 use outrider_speculation::{
@@ -107,6 +107,14 @@ impl Target {
 }
 
 impl TargetSlot {
+    /// This slot as one of this client's: clients take turns.
+    pub(crate) fn of(self, client: IpAddr) -> Self {
+        match self {
+            Self::Model(slot) => Self::Model(slot.of(client)),
+            Self::Gateway(slot) => Self::Gateway(slot),
+        }
+    }
+
     /// Tells sessions apart in the log: counts from 1.
     pub fn id(&self) -> u64 {
         match self {

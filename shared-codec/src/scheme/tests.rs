@@ -244,8 +244,8 @@ fn extremes() {
             }
         }
     }
-    // QS and C-SQS have no room for 4096 ids at the largest ℓ, in neither code. Over the large vocabulary six are left of
-    // ten (above), with ℓ = 2048 the adaptive three of them.
+    // QS and C-SQS have no room for 4096 ids at the largest ℓ, in neither code. Over the large vocabulary six are left
+    // of ten (above), with ℓ = 2048 the adaptive three of them.
     assert_eq!(schemes, 10 * 11 - 4 + 6 + 3);
 }
 

@@ -249,9 +249,11 @@ mod tests {
             outrider_codec::scheme::Scheme::new(options.scheme(), 4096).is_ok()
         };
         assert!(fits(bounds.min) && fits(bounds.max) && !fits(bounds.min - 1.0) && !fits(bounds.max + 1.0));
+        // What the enumerative code allows depends on V and ℓ.
         let bounds = numbers::SUPPORT_SIZE.bounds;
         let fits = |support_size: f64| {
             let options = DraftingOptions {
+                code: Code::Adaptive,
                 support_size: support_size as u32,
                 lattice_resolution: outrider_codec::lattice::MAX_LATTICE_RESOLUTION,
                 ..Default::default()

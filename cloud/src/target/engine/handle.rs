@@ -1,6 +1,7 @@
 //! Handles on the engine: its own, and a slot for each session.
 
 use std::{
+    net::{IpAddr, Ipv4Addr},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -23,10 +24,13 @@ use super::{
     thread::{Job, Thread},
     told::Teller,
 };
-use crate::{heavy, metrics::Metrics};
+use crate::{heavy, metrics::Metrics, places::household};
 
 /// Logits from which on judging them takes long: a row of the largest vocabularies and a half.
 const LONG_JUDGEMENT: usize = 1 << 18;
+
+/// Whose sessions are that nobody's address is known of.
+const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A handle on the engine; clones share it. The thread ends with the last handle and slot.
 #[derive(Debug, Clone)]
@@ -52,6 +56,7 @@ pub(crate) struct OwnDraft {
 #[derive(Debug)]
 pub struct ModelSlot {
     id: u64,
+    client: IpAddr,
     engine: Engine,
     teller: Option<Teller>,
 }
@@ -120,7 +125,8 @@ impl Engine {
         self.slots.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
         self.metrics.sessions.connected.inc();
         self.metrics.sessions.opened.inc();
-        Some(ModelSlot { id: self.slots.next.fetch_add(1, Ordering::Relaxed) + 1, engine: self.clone(), teller: None })
+        let id = self.slots.next.fetch_add(1, Ordering::Relaxed) + 1;
+        Some(ModelSlot { id, client: NOBODY, engine: self.clone(), teller: None })
     }
 
     /// What is counted of it and its sessions.
@@ -144,6 +150,18 @@ impl Engine {
 }
 
 impl ModelSlot {
+    /// This slot, whose prompts take turns with those of other clients as one of this client's.
+    #[must_use]
+    pub(crate) fn of(mut self, client: IpAddr) -> Self {
+        self.client = household(client);
+        self
+    }
+
+    /// Whose it is.
+    pub(crate) fn client(&self) -> IpAddr {
+        self.client
+    }
+
     /// Tells sessions apart in the log: counts from 1.
     pub fn id(&self) -> u64 {
         self.id
@@ -200,7 +218,13 @@ impl ModelSlot {
     pub(super) fn begin(&self, pass: Pass) -> oneshot::Receiver<Result<Answer, EngineError>> {
         let (answer, result) = oneshot::channel();
         // If the thread is gone, so is the other end of the answer.
-        let _ = self.engine.jobs.send(Job::Pass { slot: self.id, pass, asked: Instant::now(), answer });
+        let _ = self.engine.jobs.send(Job::Pass {
+            slot: self.id,
+            client: self.client,
+            pass,
+            asked: Instant::now(),
+            answer,
+        });
         result
     }
 }

@@ -75,7 +75,7 @@ impl ModelSlot {
     /// A slot at the server's own draft model, if there is one and it has one.
     pub(crate) fn drafter(&self) -> Option<Drafter> {
         let own = self.engine().own_draft.as_ref()?;
-        own.engine.slot().map(|slot| Drafter { slot, read: Vec::new() })
+        own.engine.slot().map(|slot| Drafter { slot: slot.of(self.client()), read: Vec::new() })
     }
 }
 

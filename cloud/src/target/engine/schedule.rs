@@ -6,7 +6,7 @@
 //! - A **step** has few tokens besides those whose logits somebody waits for: a round of drafts, a token that the
 //!   target writes alone. Steps are fed whole, in order of arrival, each session once before any is served again.
 //! - A **prompt** has many tokens without logits, also what a parked session reads again. Prompts are fed in chunks, in
-//!   turn.
+//!   turn: the clients do, and of each client its sessions.
 //!
 //! | work | rows of a run |
 //! |---|---|
@@ -15,7 +15,9 @@
 //!
 //! However long a prompt is and however many there are, a step waits for one chunk of them before its own run begins.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, net::IpAddr};
+
+use crate::rotation::Rotation;
 
 /// Tokens without logits that a step may bring along: those an edge let pass, the end of a short prompt.
 const STEP_SILENT_TOKENS: usize = 16;
@@ -49,23 +51,26 @@ pub(super) struct Piece {
 pub(super) struct Schedule {
     budget: usize,
     steps: VecDeque<(u64, Work)>,
-    prompts: VecDeque<(u64, Work)>,
+    prompts: Rotation<IpAddr, (u64, Work)>,
 }
 
 impl Schedule {
     /// Runs of at most `budget` rows; see [`most_rows`] for what it must leave room for.
     pub(super) fn new(budget: usize) -> Self {
-        Self { budget, steps: VecDeque::new(), prompts: VecDeque::new() }
+        Self { budget, steps: VecDeque::new(), prompts: Rotation::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.prompts.is_empty()
     }
 
-    /// Adds a pass. `rows` are at most [`most_rows`] of the budget and at most the tokens.
-    pub(super) fn push(&mut self, slot: u64, work: Work) {
-        let line = if work.silent() > STEP_SILENT_TOKENS { &mut self.prompts } else { &mut self.steps };
-        line.push_back((slot, work));
+    /// Adds a pass of a client's session. `rows` are at most [`most_rows`] of the budget and at most the tokens.
+    pub(super) fn push(&mut self, client: IpAddr, slot: u64, work: Work) {
+        if work.silent() > STEP_SILENT_TOKENS {
+            self.prompts.push(client, (slot, work));
+        } else {
+            self.steps.push_back((slot, work));
+        }
     }
 
     /// Forgets a slot's pass.
@@ -88,7 +93,7 @@ impl Schedule {
             if share == 0 {
                 break;
             }
-            let Some((slot, mut work)) = self.prompts.pop_front() else { break };
+            let Some((client, (slot, mut work))) = self.prompts.pop() else { break };
             // Rows come from one run. They go along with the last silent tokens where there is room.
             let completes = work.silent() <= share && work.tokens <= left;
             let tokens = if completes { work.tokens } else { work.silent().min(share) };
@@ -99,8 +104,11 @@ impl Schedule {
             if completes {
                 continue;
             }
-            let line = if work.silent() == 0 { &mut self.steps } else { &mut self.prompts };
-            line.push_back((slot, work));
+            if work.silent() == 0 {
+                self.steps.push_back((slot, work));
+            } else {
+                self.prompts.push(client, (slot, work));
+            }
         }
         pieces
     }
@@ -113,7 +121,10 @@ pub(super) const fn most_rows(budget: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashSet};
+    use std::{
+        collections::{BTreeMap, HashSet},
+        net::Ipv4Addr,
+    };
 
     use proptest::{collection::vec, prelude::*};
 
@@ -122,13 +133,18 @@ mod tests {
     const BUDGET: usize = 128;
     const CHUNK: usize = BUDGET / PROMPT_SHARE;
 
+    /// A client by its number.
+    fn client(number: u32) -> IpAddr {
+        Ipv4Addr::from(number).into()
+    }
+
     fn step(rows: usize) -> Work {
         Work { tokens: rows, rows }
     }
 
     fn schedule(works: impl IntoIterator<Item = Work>) -> Schedule {
         let mut schedule = Schedule::new(BUDGET);
-        (0..).zip(works).for_each(|(slot, work)| schedule.push(slot, work));
+        (0..).zip(works).for_each(|(slot, work)| schedule.push(client(0), slot, work));
         schedule
     }
 
@@ -147,6 +163,15 @@ mod tests {
         let runs: Vec<Vec<(u64, usize)>> =
             (0..4).map(|_| schedule.next_run().iter().map(|piece| (piece.slot, piece.tokens)).collect()).collect();
         assert_eq!(runs, [vec![(0, 32)], vec![(1, 20), (2, 12)], vec![(0, 18), (2, 14)], vec![(2, 32)]]);
+    }
+
+    #[test]
+    fn a_client_with_many_prompts_keeps_no_other_waiting() {
+        let mut schedule = schedule([Work { tokens: 1000, rows: 1 }; 16]);
+        schedule.push(client(1), 16, Work { tokens: CHUNK + 1, rows: 1 });
+        assert_eq!(schedule.next_run()[0].slot, 0);
+        assert_eq!(schedule.next_run()[0], Piece { slot: 16, tokens: CHUNK + 1, completes: true });
+        assert_eq!(schedule.next_run()[0].slot, 1);
     }
 
     #[test]
@@ -186,7 +211,7 @@ mod tests {
             while !arrivals.is_empty() || !open.is_empty() {
                 for _ in 0..pace {
                     if let Some((slot, work)) = arrivals.pop_front_if(|(slot, _)| !open.contains_key(slot)) {
-                        schedule.push(slot, work);
+                        schedule.push(client(slot as u32 % 3), slot, work);
                         open.insert(slot, (work, 0));
                         if work.silent() <= STEP_SILENT_TOKENS {
                             steps.push(slot);

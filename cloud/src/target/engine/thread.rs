@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     mem,
+    net::IpAddr,
     sync::{
         Arc,
         mpsc::{Receiver, RecvTimeoutError, TryRecvError},
@@ -34,7 +35,7 @@ type Result<T> = std::result::Result<T, EngineError>;
 /// What the thread is told.
 #[derive(Debug)]
 pub(super) enum Job {
-    Pass { slot: u64, pass: Pass, asked: Instant, answer: oneshot::Sender<Result<Answer>> },
+    Pass { slot: u64, client: IpAddr, pass: Pass, asked: Instant, answer: oneshot::Sender<Result<Answer>> },
     GiveUp { slot: u64 },
 }
 
@@ -67,6 +68,7 @@ struct Sequence<P: PageSource> {
 /// A pass that has been asked for.
 struct Waiting {
     pass: Pass,
+    client: IpAddr,
     asked: Instant,
     /// Whether a run has taken something of it.
     ran: bool,
@@ -166,7 +168,7 @@ impl<B: Backend> Thread<B> {
                 self.memory.release(slot);
                 self.gathering.left(slot);
             }
-            Job::Pass { slot, pass, asked, answer } => {
+            Job::Pass { slot, client, pass, asked, answer } => {
                 if let Err(error) = self.check(&pass.forward) {
                     // The session may have gone meanwhile.
                     let _ = answer.send(Err(error));
@@ -175,7 +177,7 @@ impl<B: Backend> Thread<B> {
                 // Asked for, not heard of: a run may lie in between.
                 self.gathering.came(slot, asked);
                 let sequence = self.sequences.entry(slot).or_default();
-                sequence.passes.push_back(Waiting { pass, asked, ran: false, answer });
+                sequence.passes.push_back(Waiting { pass, client, asked, ran: false, answer });
                 if sequence.passes.len() == 1 {
                     self.line.push_back(slot);
                     self.memory.wait(slot);
@@ -244,7 +246,7 @@ impl<B: Backend> Thread<B> {
         self.metrics.engine.tokens.inc_by(tokens.len() as u64);
         self.metrics.engine.tokens_again.inc_by((keep - cache.len()) as u64);
         let work = Work { tokens: sequence.tokens.len() - cache.len(), rows: (*rows).min(tokens.len()) };
-        self.schedule.push(slot, work);
+        self.schedule.push(waiting.client, slot, work);
         self.park(&parked);
         true
     }

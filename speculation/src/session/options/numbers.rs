@@ -208,7 +208,8 @@ pub const DRAFT_TEMPERATURE: NumberInfo = NumberInfo {
     step: TEMPERATURE.step,
     ..BASE
 };
-/// K. The codec bounds the work of a token; 2048 is within it for every vocabulary and resolution.
+/// K. The codec bounds the work of a token: under the adaptive code 2048 is within it for every vocabulary and
+/// resolution; under the enumerative code these count, too.
 pub const SUPPORT_SIZE: NumberInfo = NumberInfo {
     name: "supportSize",
     label: "Support size",

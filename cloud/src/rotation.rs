@@ -1,0 +1,73 @@
+//! Lines that are served in turn.
+
+use std::collections::VecDeque;
+
+/// What waits, in a line for each whose it is. Who has much waiting keeps only itself waiting.
+#[derive(Debug)]
+pub(crate) struct Rotation<K, T> {
+    /// The first is served next. None is empty.
+    lines: VecDeque<(K, VecDeque<T>)>,
+}
+
+impl<K, T> Default for Rotation<K, T> {
+    fn default() -> Self {
+        Self { lines: VecDeque::new() }
+    }
+}
+
+impl<K: PartialEq + Copy, T> Rotation<K, T> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// How many wait, in all lines.
+    pub(crate) fn len(&self) -> usize {
+        self.lines.iter().map(|(_, line)| line.len()).sum()
+    }
+
+    /// At the end of a line; who had none is served after all others.
+    pub(crate) fn push(&mut self, whose: K, item: T) {
+        match self.lines.iter_mut().find(|(key, _)| *key == whose) {
+            Some((_, line)) => line.push_back(item),
+            None => self.lines.push_back((whose, VecDeque::from([item]))),
+        }
+    }
+
+    /// The first of the line that is next, and whose it is. The rest of that line is served after all others.
+    pub(crate) fn pop(&mut self) -> Option<(K, T)> {
+        let (whose, mut line) = self.lines.pop_front()?;
+        let item = line.pop_front()?;
+        if !line.is_empty() {
+            self.lines.push_back((whose, line));
+        }
+        Some((whose, item))
+    }
+
+    /// Keeps only some.
+    pub(crate) fn retain(&mut self, stays: impl Fn(&T) -> bool) {
+        self.lines.iter_mut().for_each(|(_, line)| line.retain(&stays));
+        self.lines.retain(|(_, line)| !line.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_take_turns() {
+        let mut rotation = Rotation::default();
+        for (whose, item) in [('a', 1), ('a', 2), ('a', 3), ('b', 4), ('c', 5), ('b', 6), ('c', 7)] {
+            rotation.push(whose, item);
+        }
+        rotation.retain(|item| *item != 5 && *item != 2);
+        assert_eq!(rotation.len(), 5);
+        assert_eq!(rotation.pop(), Some(('a', 1)));
+        // Who comes back has lost its turn.
+        rotation.push('d', 8);
+        rotation.push('a', 1);
+        let rest: Vec<(char, i32)> = std::iter::from_fn(|| rotation.pop()).collect();
+        assert_eq!(rest, [('b', 4), ('c', 7), ('a', 3), ('d', 8), ('b', 6), ('a', 1)]);
+        assert!(rotation.is_empty());
+    }
+}
