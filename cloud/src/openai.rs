@@ -2,8 +2,9 @@
 //!
 //! A request is a session of its own, in this process, that asks for cloud-only generations, one for each text: the
 //! tokens come from the same state machine, engine and limits as a browser's. What is written goes out as one object or
-//! as server-sent events, by the [API's reference](https://platform.openai.com/docs/api-reference). Parameters that change the text
-//! and that are not implemented are refused by name, so that nobody gets another text than was asked for.
+//! as server-sent events, by the [API's reference](https://platform.openai.com/docs/api-reference). Parameters that
+//! change the text and that are not implemented are refused by name, so that nobody gets another text than was asked
+//! for.
 //!
 //! | module | what it does |
 //! |---|---|
