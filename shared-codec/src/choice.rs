@@ -26,12 +26,12 @@ pub trait Choice: Copy + Eq + core::fmt::Debug + 'static {
 macro_rules! choices {
     (
         $(#[$meta:meta])*
-        $type:ident: $info:ty { $($(#[doc = $line:literal])+ $variant:ident = $entry:expr),+ $(,)? }
+        $type:ident: $info:ty { $($(#[$about:meta])+ $variant:ident = $entry:expr),+ $(,)? }
     ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum $type {
-            $($(#[doc = $line])+ $variant,)+
+            $($(#[$about])+ $variant,)+
         }
 
         impl $type {

@@ -17,13 +17,14 @@ use outrider_speculation::{
 };
 
 /// The types of the options that are names; with `true` where callers may pass any string.
-const TYPES: [(&str, &str, bool); 6] = [
+const TYPES: [(&str, &str, bool); 7] = [
     ("scheme", "Scheme", false),
     ("code", "Code", false),
     ("downlink", "Downlink", false),
     ("rule", "RuleName", true),
     ("gate", "GateName", true),
     ("stopRule", "StopRuleName", true),
+    ("goal", "Goal", false),
 ];
 
 /// Writes a file, or checks that it is what it should be.

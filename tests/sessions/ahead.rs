@@ -5,7 +5,7 @@ use core::time::Duration;
 use outrider_codec::frame::SamplingParameters;
 use outrider_codec::scheme::SchemeParameters;
 use outrider_speculation::{
-    policy::ahead::Plan,
+    policy::ahead::{Goal, Plan},
     session::edge::{Ahead, Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
@@ -53,7 +53,8 @@ fn the_text_is_the_same_with_and_without_drafting() {
         for times in [times(1, 10, 0), times(1, 10, 5), times(1, 10, 200), times(30, 10, 5), times(0, 1, 1)] {
             let modes =
                 [(1, 0.0), (4, 0.0), (3, 0.01), (16, 10.0), (1, 0.004)].map(|(group, patience)| fixed(group, patience));
-            let drafts_at = |temperature| Mode::Ahead(Ahead { draft_temperature: Some(temperature), fixed: None });
+            let drafts_at =
+                |temperature| Mode::Ahead(Ahead { draft_temperature: Some(temperature), ..Ahead::default() });
             for mode in modes.into_iter().chain([Mode::Ahead(Ahead::default()), drafts_at(0.0), drafts_at(1.2)]) {
                 let run = run(&settings(mode.clone(), temperature, seed), times);
                 assert_eq!(run.tokens, expected, "{mode:?}, {times:?}");
@@ -125,4 +126,31 @@ fn drafting_ahead_is_never_slower() {
             assert!(speedup > least || mode == fixed(1, 0.0) && speedup > 0.99, "{speedup} at {times:?}, {mode:?}");
         }
     }
+}
+
+/// Who wants few passes gets fewer than who wants speed, and is no slower than the target alone.
+#[test]
+fn fewer_passes_cost_no_speed() {
+    let (draft, target) = pair(0.6);
+    let (mut few, mut many) = (0, 0);
+    for (draft_time, delay) in [(1, 0), (1, 5), (4, 10), (1, 25), (1, 100), (20, 5)] {
+        let times = times(draft_time, 40, delay);
+        let run = |mode| {
+            let settings = Settings { max_new_tokens: 400, ..settings(mode, 0.7, 1) };
+            timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times, |_| {})
+        };
+        let alone = run(Mode::CloudOnly);
+        let [speed, passes] =
+            [Goal::Speed, Goal::Passes].map(|goal| run(Mode::Ahead(Ahead { goal, ..Ahead::default() })));
+        assert!(speed.tokens == alone.tokens && passes.tokens == alone.tokens);
+        let speedup = alone.elapsed.as_secs_f64() / passes.elapsed.as_secs_f64();
+        println!(
+            "draft {draft_time} ms, {delay} ms one way: {} for {} passes, {speedup:.2}",
+            passes.passes, speed.passes
+        );
+        assert!(speedup > 0.97, "{speedup} at {times:?}");
+        assert!(passes.passes <= speed.passes + speed.passes / 20, "{} for {}", passes.passes, speed.passes);
+        (few, many) = (few + passes.passes, many + speed.passes);
+    }
+    assert!(10 * few < 9 * many, "{few} passes for {many}");
 }

@@ -17,7 +17,7 @@ use outrider_models::{Chunk, KvCache, Model, Scratch};
 use outrider_speculation::{
     judge::coupled::agreement,
     policy::{
-        ahead::{Conditions, Plan},
+        ahead::{Conditions, Goal, Plan},
         goodput::AcceptanceRate,
     },
     sample,
@@ -218,10 +218,10 @@ fn acceptance(
 
 /// The fastest way to write over a link, as sessions find it.
 fn predict(round_trip_ms: u16, conditions: &Conditions) -> Prediction {
-    let (patient, rounds) = (conditions.patient().0, conditions.rounds().0);
+    let (patient, rounds) = (conditions.patient(Goal::Speed).0, conditions.rounds(Goal::Speed).0);
     let ways = [("guesses, nobody waits", Plan::AT_ONCE), ("guesses, passes wait", patient), ("in turn", rounds)];
     let fastest = ways
-        .map(|(way, plan)| (way, plan, conditions.speed(plan, SIMULATED)))
+        .map(|(way, plan)| (way, plan, conditions.outcome(plan, SIMULATED).speed))
         .into_iter()
         .reduce(|best, next| if next.2 > best.2 { next } else { best });
     let (way, plan, speedup) = fastest.unwrap_or(("alone", Plan::AT_ONCE, 1.0));

@@ -7,8 +7,11 @@
 //! [simulates](Conditions::speed) some plans with what it has measured. Those that promise much are [tried](Pace), and
 //! the fastest is kept.
 
+mod goal;
+mod measured;
 mod pace;
 
+pub use goal::{Goal, Outcome};
 pub use pace::Pace;
 
 use super::goodput::{AcceptanceRate, ROW_COST};
@@ -61,17 +64,17 @@ struct Chain {
 }
 
 impl Conditions {
-    /// Tokens that are written while the target alone would write one.
+    /// Tokens that are written while the target alone would write one, and passes per token.
     ///
     /// A text of `length` tokens is simulated; whether a guess is right depends on its position alone, so that plans
     /// are compared on the same text.
-    pub fn speed(&self, plan: Plan, length: usize) -> f64 {
+    pub fn outcome(&self, plan: Plan, length: usize) -> Outcome {
         if plan.is_rounds() {
-            return self.speed_of_rounds(plan.group);
+            return self.outcome_of_rounds(plan.group);
         }
         let Self { pass, draft, round_trip, acceptance } = *self;
         let half = round_trip / 2.0;
-        let (mut now, mut written) = (0.0, 1);
+        let (mut now, mut written, mut passes) = (0.0, 1, 1);
         let mut chain = self.chain(half, written);
         while written < length {
             // The position behind the last guess that has come.
@@ -87,13 +90,14 @@ impl Conditions {
             let at_hand = come_by(now + 1e-9).saturating_sub(written);
             let judged = acceptance.drafts_worth(ROW_COST, at_hand.min(LONGEST_CHAIN));
             now += pass * (1.0 + ROW_COST * judged as f64);
+            passes += 1;
             written += judged.min(chain.wrong - written) + 1;
             if written > chain.wrong {
                 // The edge reads what was written in place of its wrong guess, and guesses on from there.
                 chain = self.chain(now + half, written);
             }
         }
-        written as f64 * pass / now
+        Outcome { speed: written as f64 * pass / now, passes: f64::from(passes) / written as f64 }
     }
 
     fn chain(&self, began: f64, first: usize) -> Chain {
@@ -109,33 +113,36 @@ impl Conditions {
 
     /// The same of rounds of γ guesses, one after the other: (1 − αᵞ⁺¹)/(1 − α) tokens in the time of γ drafts, a round
     /// trip and a pass (Leviathan et al. 2023, Theorem 3.8, with a round trip).
-    fn speed_of_rounds(&self, gamma: usize) -> f64 {
+    fn outcome_of_rounds(&self, gamma: usize) -> Outcome {
         let Self { pass, draft, round_trip, acceptance } = *self;
         let tokens: f64 = (0..=gamma).map(|n| acceptance.get().powi(n as i32)).sum();
         let judged = pass * (1.0 + ROW_COST * gamma as f64);
-        tokens * pass / (gamma as f64 * draft + round_trip + judged)
+        Outcome { speed: tokens * pass / (gamma as f64 * draft + round_trip + judged), passes: 1.0 / tokens }
     }
 
-    /// The fastest of some plans.
-    fn fastest(&self, plan: impl Fn(usize, f64) -> Plan) -> (Plan, f64) {
+    /// The best of some plans.
+    fn best(&self, goal: Goal, plan: impl Fn(usize, f64) -> Plan) -> (Plan, Outcome) {
         let plans = GROUPS.map(|group| {
             // So long takes the first group behind a wrong guess, with room for a link that is not even.
             let patience = 1.25 * self.round_trip + 1.5 * group as f64 * self.draft + TIMER;
             let least = if self.round_trip < SHORT { LATE } else { 0.0 };
             let plan = plan(group, patience.max(least));
-            (plan, self.speed(plan, SIMULATED))
+            (plan, self.outcome(plan, SIMULATED))
         });
-        plans.into_iter().reduce(|best, next| if next.1 > best.1 { next } else { best }).unwrap_or((Plan::AT_ONCE, 1.0))
+        let better = |best: (Plan, Outcome), next: (Plan, Outcome)| {
+            if goal.merit(next.1) > goal.merit(best.1) { next } else { best }
+        };
+        plans.into_iter().reduce(better).unwrap_or((Plan::AT_ONCE, Outcome::ALONE))
     }
 
-    /// The fastest plan by which the target waits while the edge drafts on as far as pays, and its speed.
-    pub fn patient(&self) -> (Plan, f64) {
-        self.fastest(|group, patience| Plan { group, patience, lead: usize::MAX })
+    /// The best plan by which the target waits while the edge drafts on as far as pays, and what it gives.
+    pub fn patient(&self, goal: Goal) -> (Plan, Outcome) {
+        self.best(goal, |group, patience| Plan { group, patience, lead: usize::MAX })
     }
 
-    /// The fastest plan by which both ends take turns, and its speed.
-    pub fn rounds(&self) -> (Plan, f64) {
-        self.fastest(|group, patience| Plan { group, patience, lead: group })
+    /// The best plan by which both ends take turns, and what it gives.
+    pub fn rounds(&self, goal: Goal) -> (Plan, Outcome) {
+        self.best(goal, |group, patience| Plan { group, patience, lead: group })
     }
 }
 
@@ -177,10 +184,10 @@ mod tests {
         for (pass, draft) in [(0.041, 0.001), (0.041, 0.01), (0.0073, 0.0003), (0.01, 0.02)] {
             for round_trip in [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4] {
                 let link = link(pass, draft, round_trip, 0.7);
-                let speed = link.speed(Plan::AT_ONCE, SIMULATED);
+                let speed = link.outcome(Plan::AT_ONCE, SIMULATED).speed;
                 assert!(speed > 0.99, "{speed} at {link:?}");
-                let (patient, promised) = link.patient();
-                assert_eq!(link.speed(patient, SIMULATED), promised, "{patient:?} at {link:?}");
+                let (patient, promised) = link.patient(Goal::Speed);
+                assert_eq!(link.outcome(patient, SIMULATED), promised, "{patient:?} at {link:?}");
             }
         }
     }
@@ -195,11 +202,36 @@ mod tests {
             (0..=n).map(|i| f64::powi(alpha, i)).sum::<f64>() / (1.0 + ROW_COST * f64::from(n))
         });
         let best = best.fold(0.0, f64::max);
-        let found = near.speed(near.patient().0, 4096);
+        let found = near.outcome(near.patient(Goal::Speed).0, 4096).speed;
         assert!((found / best - 1.0).abs() < 0.1, "{found} in place of {best}");
-        let rounds = near.rounds().1;
+        let rounds = near.rounds(Goal::Speed).1.speed;
         assert!((rounds / best - 1.0).abs() < 0.02, "{rounds} in place of {best}");
         let far = link(0.001, 0.0001, 0.4, 0.7);
-        assert!(far.speed(Plan::AT_ONCE, SIMULATED) < 1.01 && far.patient().1 < 0.1 && far.rounds().1 < 0.1);
+        let slow = [far.patient(Goal::Speed).1.speed, far.rounds(Goal::Speed).1.speed];
+        assert!(
+            far.outcome(Plan::AT_ONCE, SIMULATED).speed < 1.01 && slow.iter().all(|speed| *speed < 0.1),
+            "{slow:?}"
+        );
+    }
+
+    /// By trying all rounds: of those that are no slower than the target alone, the ones with the fewest passes; and
+    /// these are longer than the fastest ones.
+    #[test]
+    fn the_fewest_passes_cost_no_speed() {
+        for (draft, round_trip) in [(0.001, 0.002), (0.001, 0.05), (0.01, 0.02)] {
+            let link = link(0.041, draft, round_trip, 0.7);
+            let alpha = link.acceptance.get();
+            let rounds = GROUPS.map(|n| {
+                let tokens: f64 = (0..=n).map(|i| f64::powi(alpha, i as i32)).sum();
+                (tokens * 0.041 / (n as f64 * draft + round_trip + 0.041 * (1.0 + ROW_COST * n as f64)), 1.0 / tokens)
+            });
+            let fewest = rounds.iter().filter(|round| round.0 >= 1.0).map(|round| round.1).fold(1.0, f64::min);
+            let (plan, found) = link.rounds(Goal::Passes);
+            assert!((found.passes - fewest).abs() < 1e-9 && found.speed >= 1.0, "{plan:?} gives {found:?} at {link:?}");
+            let (fastest, speed) = link.rounds(Goal::Speed);
+            assert!(plan.group >= fastest.group && found.passes <= speed.passes, "{plan:?} beside {fastest:?}");
+            let (_, patient) = link.patient(Goal::Passes);
+            assert!(patient.speed >= 1.0 && patient.passes <= link.patient(Goal::Speed).1.passes, "{patient:?}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choice::SchemeChoice;
 
-pub use crate::policy::{control::StopName, gate::GateName};
+pub use crate::policy::{ahead::Goal, control::StopName, gate::GateName};
 pub use outrider_codec::scheme::{Code, DownlinkName, SchemeName};
 
 use crate::{
@@ -56,6 +56,9 @@ pub struct DraftingOptions {
     pub patience: f64,
     /// The most guesses ahead of the text (ahead); 0 for as many as pay.
     pub lead: u32,
+    /// What drafting ahead is for (ahead, auto).
+    #[serde(with = "by_name")]
+    pub goal: Goal,
     /// The acceptance rule's name.
     pub rule: String,
     /// Its parameter; `None` for its default.
@@ -90,6 +93,7 @@ impl Default for DraftingOptions {
             rule: named(3).to_owned(),
             gate: choice(named(4)),
             stop_rule: choice(named(5)),
+            goal: choice(named(6)),
             draft_temperature: None,
             support_size: numbers::SUPPORT_SIZE.default as u32,
             lattice_resolution: numbers::LATTICE_RESOLUTION.default as u32,
@@ -121,7 +125,9 @@ impl DraftingOptions {
     pub fn mode(&self, speculation: Speculation) -> Mode {
         match self.scheme {
             SchemeChoice::Auto => Mode::Auto(speculation),
-            SchemeChoice::Ahead => Mode::Ahead(Ahead { fixed: self.plan(), draft_temperature: self.draft_temperature }),
+            SchemeChoice::Ahead => {
+                Mode::Ahead(Ahead { fixed: self.plan(), goal: self.goal, draft_temperature: self.draft_temperature })
+            }
             SchemeChoice::Rounds(_) => Mode::Speculative(speculation),
         }
     }
@@ -173,6 +179,7 @@ impl DraftingOptions {
             adaptive_mode: self.adaptive_mode,
             bit_budget: (self.bit_budget > 0 && scheme.reads("bitBudget")).then_some(self.bit_budget),
             max_in_flight: self.max_in_flight,
+            goal: self.goal,
             ..Speculation::new(self.scheme(), draft_length)
         })
     }
@@ -240,6 +247,13 @@ mod tests {
         }
     }
 
+    #[test]
+    fn auto_reads_what_its_rounds_read() {
+        let schemes = (NAMES[0].entries)();
+        let read = |name| schemes.iter().find(|entry| entry.name == name).unwrap().options;
+        assert!(read("k-sqs").iter().all(|option| read("auto").contains(option)) && read("auto").contains(&"goal"));
+    }
+
     /// The largest number that an option may be is one that its scheme can be used with, and the next is not.
     #[test]
     fn ranges_are_those_of_the_schemes() {
@@ -293,6 +307,7 @@ mod tests {
             &options.rule,
             options.gate.name(),
             options.stop_rule.name(),
+            options.goal.name(),
         ];
         assert_eq!(names.to_vec(), NAMES.iter().map(|kind| kind.default).collect::<Vec<_>>());
         assert_eq!(SchemeName::ALL.iter().find(|name| options_of(**name).scheme().info().name != name.name()), None);

@@ -21,6 +21,9 @@ export type GateName = 'none' | 'sprinter' | 'token-cascade' | 'sequence-cascade
 /** What else ends a round. */
 export type StopRuleName = 'fixed' | 'odld' | 'adaedl' | 'specdec' | 'bild';
 
+/** What drafting ahead is for. */
+export type Goal = 'speed' | 'passes';
+
 /** The options that are names. */
 export interface NameOptions {
   /** What is sent of a draft; `auto` if not given. */
@@ -35,6 +38,8 @@ export interface NameOptions {
   gate?: GateName | (string & {});
   /** What else ends a round; `fixed` if not given. */
   stopRule?: StopRuleName | (string & {});
+  /** `auto`, `ahead`: What drafting ahead is for; `speed` if not given. */
+  goal?: Goal;
 }
 
 /** The numbers that come with names, each with ranges and defaults of its own. */
@@ -122,8 +127,8 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
     default: 'auto',
     parameter: null,
     entries: [
-      { name: "auto", label: "Automatic", explanation: "ahead where the text is to be the target's own and the server allows it, else k-sqs.", source: "Outrider", options: ["code", "supportSize", "latticeResolution", "bitBudget"], parameter: null, lossy: false, head: null, sendsDistributions: true },
-      { name: "ahead", label: "Ahead", explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.", source: "Outrider", options: ["groupSize", "patience", "lead"], parameter: null, lossy: false, head: null, sendsDistributions: false },
+      { name: "auto", label: "Automatic", explanation: "ahead where the text is to be the target's own and the server allows it, else k-sqs.", source: "Outrider", options: ["code", "supportSize", "latticeResolution", "bitBudget", "goal"], parameter: null, lossy: false, head: null, sendsDistributions: true },
+      { name: "ahead", label: "Ahead", explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.", source: "Outrider", options: ["groupSize", "patience", "lead", "goal"], parameter: null, lossy: false, head: null, sendsDistributions: false },
       { name: "dense", label: "Dense", explanation: "the token and the probabilities of the whole vocabulary, 16 bits each.", source: "the baseline of Zheng and Yang, Communication-Efficient Collaborative LLM Inference via Distributed Speculative Decoding", options: [], parameter: null, lossy: false, head: null, sendsDistributions: true },
       { name: "qs", label: "QS", explanation: "the token and the probabilities of the whole vocabulary, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "latticeResolution", "bitBudget"], parameter: null, lossy: false, head: null, sendsDistributions: true },
       { name: "k-sqs", label: "K-SQS", explanation: "the token and the K most probable tokens with their probabilities, as multiples of 1/ℓ.", source: "Bhattacharjee et al., Conformal Sparsification for Bandwidth-Efficient Edge-Cloud Speculative Decoding, §2", options: ["code", "supportSize", "latticeResolution", "bitBudget"], parameter: null, lossy: false, head: null, sendsDistributions: true },
@@ -211,6 +216,18 @@ export const names: Readonly<Record<keyof NameOptions, NameDescription>> = {
       { name: "adaedl", label: "adaedl", explanation: "A round ends with a draft whose acceptance is bounded by less than λ, by the draft model’s entropy.", source: "Agrawal, Jeon, Lee 2024", options: [], parameter: { symbol: "λ", default: 0.2, range: { min: 0, max: 1, integer: false } }, lossy: false, head: null },
       { name: "specdec", label: "specdec", explanation: "A round ends when, as a trained head says, some draft is rejected with a probability above h.", source: "Huang, Guo, Wang 2024", options: [], parameter: { symbol: "h", default: 0.5, range: { min: 0, max: 1, integer: false } }, lossy: false, head: "stop" },
       { name: "bild", label: "bild", explanation: "A round ends before a token of which the draft model is unsure, its most likely token having less than 1 − α; the target writes it.", source: "Kim et al. 2023", options: [], parameter: { symbol: "α", default: 0.8, range: { min: 0, max: 1, integer: false } }, lossy: false, head: null },
+    ],
+  },
+  goal: {
+    label: "Ahead for",
+    explanation: "What drafting ahead is for",
+    lead: "Aims at:",
+    group: 'drafting',
+    default: 'speed',
+    parameter: null,
+    entries: [
+      { name: "speed", label: "Speed", explanation: "the most tokens per second.", source: "Outrider", options: [], parameter: null, lossy: false, head: null },
+      { name: "passes", label: "Fewest passes", explanation: "the fewest forward passes of the server among the ways that are no slower than the server alone.", source: "Outrider", options: [], parameter: null, lossy: false, head: null },
     ],
   },
 };

@@ -38,7 +38,7 @@ export type { GenerateOptions } from './options.js';
 export { Outrider } from './outrider.js';
 export type { ConnectionEvent, LoadOptions } from './outrider.js';
 export { names, numbers } from './choices.js';
-export type { Code, Downlink, GateName, RuleName, Scheme, StopRuleName } from './choices.js';
+export type { Code, Downlink, GateName, Goal, RuleName, Scheme, StopRuleName } from './choices.js';
 export { reasonAgainstPolicy, willBeAhead } from './policies.js';
 export type { Heads } from './policies.js';
 export {
@@ -47,6 +47,7 @@ export {
   downlinks,
   generationDefaults,
   generationRanges,
+  goals,
   policies,
   policyDefaults,
   policyOptions,

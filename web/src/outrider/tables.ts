@@ -1,7 +1,15 @@
 // The tables of options, in the forms that the package and the page want. What stands in them is written by the engine's crate.
 
 import { names, numbers } from './choices.js';
-import type { Code, Downlink, NameOptions, NumberOptions, ParameterOptions, Scheme } from './choices.js';
+import type {
+  Code,
+  Downlink,
+  Goal,
+  NameOptions,
+  NumberOptions,
+  ParameterOptions,
+  Scheme,
+} from './choices.js';
 
 /** The options that are numbers of their own. */
 export type NumberOption = keyof NumberOptions;
@@ -127,6 +135,8 @@ export const schemes: Readonly<Record<Scheme, Policy>> = byName('scheme');
 export const codes: Readonly<Record<Code, Policy>> = byName('code');
 /** What `dssd` sends down after a rejection. */
 export const downlinks: Readonly<Record<Downlink, Policy>> = byName('downlink');
+/** What drafting ahead is for. */
+export const goals: Readonly<Record<Goal, Policy>> = byName('goal');
 
 export const policies: Policies = {
   rules: names.rule.entries,
@@ -155,6 +165,7 @@ export const choiceDefaults = {
   scheme: nameDefaults.scheme,
   code: nameDefaults.code,
   downlink: nameDefaults.downlink,
+  goal: nameDefaults.goal,
 } as Readonly<Choices>;
 
 /** What names of policies are when not given. */

@@ -3,12 +3,13 @@ import {
   choiceDefaults,
   codes,
   downlinks,
+  goals,
   generationDefaults,
   generationRanges,
   policyOptions,
   schemes,
 } from '../outrider/index.js';
-import type { Choices, Code, Downlink, NumberOption, Scheme } from '../outrider/index.js';
+import type { Choices, Code, Downlink, Goal, NumberOption, Scheme } from '../outrider/index.js';
 import {
   defaultSettings,
   fields,
@@ -58,10 +59,12 @@ test('every choice comes back from its query', () => {
   for (const scheme of Object.keys(schemes) as Scheme[]) {
     for (const code of Object.keys(codes) as Code[]) {
       for (const downlink of Object.keys(downlinks) as Downlink[]) {
-        const settings = { ...defaultSettings(), choices: { scheme, code, downlink } };
-        settings.texts.stepSize = '0.5';
-        const query = new URLSearchParams(queryFromSettings(settings).toString());
-        expect(settingsFromQuery(query)).toEqual(settings);
+        for (const goal of Object.keys(goals) as Goal[]) {
+          const settings = { ...defaultSettings(), choices: { scheme, code, downlink, goal } };
+          settings.texts.stepSize = '0.5';
+          const query = new URLSearchParams(queryFromSettings(settings).toString());
+          expect(settingsFromQuery(query)).toEqual(settings);
+        }
       }
     }
   }
@@ -100,8 +103,10 @@ test('only what the scheme uses is shown', () => {
   expect(shown({ scheme: 'dssd' })).toEqual(['downlink', 'downlinkSamples']);
   expect(shown({ scheme: 'dssd', downlink: 'full' })).toEqual(['downlink']);
   expect(shown({ scheme: 'coupled' })).toEqual([]);
-  expect(shown({ scheme: 'auto' })).toEqual(['bitBudget', 'code', 'latticeResolution', 'supportSize']);
-  expect(shown({ scheme: 'ahead' })).toEqual(['groupSize', 'lead', 'patience']);
+  expect(shown({ scheme: 'auto' })).toEqual([
+    ...['bitBudget', 'code', 'goal', 'latticeResolution', 'supportSize'],
+  ]);
+  expect(shown({ scheme: 'ahead' })).toEqual(['goal', 'groupSize', 'lead', 'patience']);
   const ahead = fields.filter(({ option }) => isUsed(option, { ...choiceDefaults, scheme: 'ahead' }));
   expect(new Set(ahead.map(({ group }) => group))).toEqual(new Set(['sampling', 'drafting']));
 });

@@ -3,12 +3,15 @@
 //! What is measured of the ends may miss the point: a browser on the server's own machine takes its processor away, and
 //! no link shows that. A stretch of a few tokens says little, too: luck with guesses moves it by a third. So what is
 //! thought of a [way](Way) to write is a mean of both: its promise counts as so many tokens, and what was measured as
-//! its own, which is forgotten while other ways are followed. The fastest is followed.
+//! its own, which is forgotten while other ways are followed. The fastest is followed; or, where that is the goal, the
+//! one with the fewest passes of those that are no slower than the target alone.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
-use super::{Conditions, Plan, SIMULATED};
+use super::{
+    Conditions, Goal, Outcome, Plan, SIMULATED,
+    measured::{SKIPPED, Shortest, Stretch, Way},
+};
 use crate::{
     policy::goodput::{AcceptanceRate, ROW_COST},
     study::statistics::{AheadRecord, WayRecord},
@@ -20,16 +23,11 @@ const PROMISING: f64 = 0.8;
 const WORTH_DRAFTING: f64 = 1.02;
 /// What guesses may cost in speed: less is a measurement's own error, and they save passes.
 const NOT_SLOWER: f64 = 0.98;
-/// Tokens that a promise counts for, and the most that what was measured does.
-const PRIOR: f64 = 16.0;
-const MEMORY: f64 = 96.0;
 /// Tokens of other ways after which most of what was measured of one is forgotten.
 const FORGET: f64 = 2048.0;
 /// Tokens of a stretch, and of the first ones of a way.
 const PLANNED: usize = 24;
 const LOOK: usize = 8;
-/// Tokens that are skipped after a change of ways: the one before still shapes them.
-const SKIPPED: usize = 2;
 /// Tokens with guesses after which the target is timed alone again.
 const TIME_ALONE: usize = 384;
 /// Tokens without guesses after which they are tried all the same: else nothing of them would be measured again.
@@ -38,14 +36,13 @@ const TRY_AGAIN: usize = 768;
 const OTHER_LINK: (f64, f64) = (2.0, 0.005);
 /// What a round trip looks as long as while passes hide it, in passes.
 const HIDDEN: f64 = 1.25;
-/// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
-const TIMES: usize = 8;
-
 /// What the edge measures while it drafts ahead, and the plan that it follows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
     /// Chosen by the user; `None`: by what is measured.
     fixed: Option<Plan>,
+    /// What it is chosen for then.
+    goal: Goal,
     /// Those of [`ALONE`] and so on.
     ways: [Way; 4],
     current: usize,
@@ -81,90 +78,12 @@ const PATIENT: usize = 2;
 const ROUNDS: usize = 3;
 const NAMES: [&str; 4] = ["alone", "at once", "patient", "in turn"];
 
-/// A way to write, and how fast it is.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Way {
-    /// `None` if it does not promise enough to be followed.
-    plan: Option<Plan>,
-    /// What it promises, times the target alone.
-    promised: Option<f64>,
-    /// Seconds per token, over so many.
-    seconds: f64,
-    measured: f64,
-}
-
-/// A stretch of the text whose speed is measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Stretch {
-    /// Tokens before the measured ones; then when they were written.
-    skipped: usize,
-    since: Option<Duration>,
-    /// Tokens that were measured, of so many.
-    tokens: usize,
-    length: usize,
-}
-
-/// The last times of something, in seconds.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Shortest(VecDeque<f64>);
-
-impl Shortest {
-    fn observe(&mut self, seconds: f64) {
-        if self.0.len() == TIMES {
-            self.0.pop_front();
-        }
-        self.0.push_back(seconds);
-    }
-
-    fn get(&self) -> Option<f64> {
-        self.0.iter().copied().reduce(f64::min)
-    }
-}
-
-impl Way {
-    fn new(plan: Option<Plan>) -> Self {
-        Self { plan, promised: None, seconds: 0.0, measured: 0.0 }
-    }
-
-    fn observe(&mut self, seconds: f64, tokens: f64) {
-        self.measured = (self.measured + tokens).min(MEMORY);
-        self.seconds += tokens / self.measured * (seconds - self.seconds);
-    }
-
-    /// Seconds per token that it is thought to take, where the target alone takes `alone`.
-    fn expected(&self, alone: f64) -> f64 {
-        let promised = self.promised.map_or(alone, |promised| alone / promised);
-        (PRIOR * promised + self.measured * self.seconds) / (PRIOR + self.measured)
-    }
-}
-
-impl Stretch {
-    fn new(skipped: usize, length: usize) -> Self {
-        Self { skipped, since: None, tokens: 0, length }
-    }
-
-    /// A text ends: the stretch goes on in the next one.
-    fn pause(&mut self) {
-        *self = Self::new(SKIPPED, self.length.saturating_sub(self.tokens).max(1));
-    }
-
-    /// Tokens were written. Gives seconds per token once the stretch is over.
-    fn written(&mut self, tokens: usize, now: Duration) -> Option<f64> {
-        let Some(since) = self.since else {
-            self.skipped = self.skipped.saturating_sub(tokens);
-            self.since = (self.skipped == 0).then_some(now);
-            return None;
-        };
-        self.tokens += tokens;
-        (self.tokens >= self.length).then(|| now.saturating_sub(since).as_secs_f64().max(1e-9) / self.tokens as f64)
-    }
-}
-
 impl Pace {
     /// Nothing measured yet.
     pub fn new(fixed: Option<Plan>) -> Self {
         Self {
             fixed,
+            goal: Goal::Speed,
             ways: [Way::new(None), Way::new(Some(Plan::AT_ONCE)), Way::new(None), Way::new(None)],
             current: ALONE,
             stretch: Stretch::new(SKIPPED, LOOK),
@@ -181,8 +100,8 @@ impl Pace {
     }
 
     /// Another generation begins: what is measured of the ends and the link is kept.
-    pub fn next_generation(&mut self, fixed: Option<Plan>) {
-        self.fixed = fixed;
+    pub fn next_generation(&mut self, fixed: Option<Plan>, goal: Goal) {
+        (self.fixed, self.goal) = (fixed, goal);
         self.stretch.pause();
         (self.first_trip, self.trips, self.delays) = (None, Shortest::default(), Shortest::default());
     }
@@ -232,16 +151,17 @@ impl Pace {
         self.acceptance.observe(usize::from(right), !right);
     }
 
-    /// So many tokens were written. Gives whether a stretch is over, and with it perhaps the way to write another.
+    /// A pass has written so many tokens. Gives whether a stretch is over, and with it perhaps the way to write another.
     pub fn written(&mut self, tokens: usize, now: Duration) -> bool {
         if self.fixed.is_some() {
             return false;
         }
         let Some(seconds) = self.stretch.written(tokens, now) else { return false };
         let length = self.stretch.tokens as f64;
+        let passes = self.stretch.passes as f64 / length;
         for (index, way) in self.ways.iter_mut().enumerate() {
             if index == self.current {
-                way.observe(seconds, length);
+                way.observe(seconds, passes, length);
             } else if index != ALONE {
                 way.measured *= (-length / FORGET).exp();
             }
@@ -266,14 +186,15 @@ impl Pace {
                 *way = Way::new(way.plan);
             }
         }
-        let at_once = conditions.speed(Plan::AT_ONCE, SIMULATED);
-        (self.ways[ALONE].promised, self.ways[AT_ONCE].promised) = (Some(1.0), Some(at_once));
-        self.ways[AT_ONCE].plan = (at_once > WORTH_DRAFTING).then_some(Plan::AT_ONCE);
-        let proposals = [(PATIENT, conditions.patient()), (ROUNDS, conditions.rounds())];
-        let best = proposals.iter().map(|(_, (_, speed))| *speed).fold(at_once.max(1.0), f64::max);
-        for (way, (plan, speed)) in proposals {
-            self.ways[way].promised = Some(speed);
-            if speed > (PROMISING * best).max(1.0) {
+        let at_once = conditions.outcome(Plan::AT_ONCE, SIMULATED);
+        (self.ways[ALONE].promised, self.ways[AT_ONCE].promised) = (Some(Outcome::ALONE), Some(at_once));
+        self.ways[AT_ONCE].plan = (at_once.speed > WORTH_DRAFTING).then_some(Plan::AT_ONCE);
+        let proposals = [(PATIENT, conditions.patient(self.goal)), (ROUNDS, conditions.rounds(self.goal))];
+        let best = proposals.iter().map(|(_, (_, given))| given.speed).fold(at_once.speed.max(1.0), f64::max);
+        let promising = if self.goal == Goal::Speed { (PROMISING * best).max(1.0) } else { 1.0 };
+        for (way, (plan, given)) in proposals {
+            self.ways[way].promised = Some(given);
+            if given.speed > promising {
                 self.ways[way].plan = Some(plan);
             } else if way != self.current {
                 self.ways[way].plan = None;
@@ -312,13 +233,18 @@ impl Pace {
         }
     }
 
-    /// The way that is thought to be the fastest.
+    /// The way that is thought to serve the goal best.
     fn best(&self) -> usize {
         let alone = self.ways[ALONE].seconds;
-        let expected = |way: &usize| self.ways[*way].expected(alone);
+        let expected = |way: usize| {
+            let Outcome { speed, passes } = self.ways[way].expected(alone);
+            Outcome { speed: speed / NOT_SLOWER, passes }
+        };
+        let merit = |way: &usize| self.goal.merit(expected(*way));
         let guided = (AT_ONCE..self.ways.len()).filter(|&way| self.ways[way].plan.is_some());
-        let best = guided.min_by(|a, b| expected(a).total_cmp(&expected(b)));
-        best.filter(|way| NOT_SLOWER * expected(way) <= alone).unwrap_or(ALONE)
+        let best = guided.max_by(|a, b| merit(a).total_cmp(&merit(b)));
+        let saves = |way: &usize| self.goal == Goal::Speed || expected(*way).passes < self.ways[ALONE].passes;
+        best.filter(|way| expected(*way).speed >= 1.0 && saves(way)).unwrap_or(ALONE)
     }
 
     /// What it goes by, to be told.
@@ -327,7 +253,7 @@ impl Pace {
         let Plan { group, patience, .. } = self.plan();
         let ways = self.ways.iter().zip(NAMES).map(|(way, name)| WayRecord {
             name,
-            promised: way.promised,
+            promised: way.promised.map(|promised| promised.speed),
             tokens_per_second: (way.measured > 0.0).then(|| 1.0 / way.seconds),
             measured: way.measured as usize,
         });
@@ -388,7 +314,7 @@ mod tests {
     /// A text of so many tokens, each of which takes what it says of the way; how many were written in each.
     fn text(pace: &mut Pace, tokens: usize, round_trip: Duration, takes: [Duration; 4]) -> [usize; 4] {
         let (mut now, mut counts) = (Duration::ZERO, [0; 4]);
-        pace.next_generation(None);
+        pace.next_generation(None, Goal::Speed);
         for _ in 0..tokens {
             now += takes[pace.current];
             counts[pace.current] += 1;
@@ -441,15 +367,31 @@ mod tests {
         assert!(waited > 1500, "{waited} of 2000");
     }
 
-    /// What is thought of a way is its promise at first: luck with a few guesses does not end it.
+    /// Fewer passes are chosen where they cost nothing: the way that saves most and is no slower than the target alone.
     #[test]
-    fn a_promise_outlives_an_unlucky_stretch() {
-        let mut way = Way { promised: Some(1.6), ..Way::new(Some(Plan::AT_ONCE)) };
-        assert_eq!(way.expected(0.1), 0.1 / 1.6);
-        way.observe(0.1, 8.0);
-        assert!((0.1 / way.expected(0.1) - 24.0 / (16.0 / 1.6 + 8.0)).abs() < 1e-12);
-        (0..20).for_each(|_| way.observe(0.1, 24.0));
-        assert!(way.expected(0.1) > 0.094, "it has been measured");
+    fn the_fewest_passes_are_found_where_they_cost_no_speed() {
+        // Tokens that a pass writes, and the time of a pass, by way.
+        let cases = [
+            ([1, 2, 3, 4], [10, 12, 20, 32], ROUNDS),
+            ([1, 2, 3, 4], [10, 12, 20, 60], PATIENT),
+            ([1, 2, 3, 4], [10, 24, 60, 80], ALONE),
+            // The server's own drafts save more.
+            ([5, 2, 3, 4], [50, 12, 20, 32], ALONE),
+        ];
+        for (tokens, takes, best) in cases {
+            let (mut pace, mut now, mut counts) = (Pace::new(None), Duration::ZERO, [0; 4]);
+            pace.next_generation(None, Goal::Passes);
+            for _ in 0..4000 {
+                let way = pace.current;
+                now += takes[way] * MS;
+                counts[way] += 1;
+                pace.drafted(MS);
+                pace.passed(10 * MS, 0);
+                pace.answered(11 * MS, 10 * MS);
+                pace.written(tokens[way], now);
+            }
+            assert!(counts[best] > 3000, "{counts:?} with {tokens:?} in {takes:?}");
+        }
     }
 
     /// What does not promise anything is not tried: a round on a far link would be felt.

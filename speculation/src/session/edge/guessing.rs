@@ -84,7 +84,7 @@ impl Guessing {
         pace: Option<Pace>,
     ) -> Result<Self, ParameterError> {
         let mut pace = pace.unwrap_or_else(|| Pace::new(ahead.fixed));
-        pace.next_generation(ahead.fixed);
+        pace.next_generation(ahead.fixed, ahead.goal);
         Ok(Self {
             generation,
             sampling: settings.draft_sampling(),

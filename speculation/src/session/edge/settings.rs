@@ -14,7 +14,12 @@ use crate::{
         rules::{Need, Rule},
         unscaled::{self, Transport},
     },
-    policy::{ahead::Plan, control::StopRule, gate::Gate, heads::Heads},
+    policy::{
+        ahead::{Goal, Plan},
+        control::StopRule,
+        gate::Gate,
+        heads::Heads,
+    },
     study::{comparison::ComparisonParameters, statistics::Guarantee},
 };
 
@@ -70,6 +75,8 @@ pub enum Mode {
 pub struct Ahead {
     /// How guesses are sent, and whether they are waited for; `None`: by what is measured.
     pub fixed: Option<Plan>,
+    /// What is chosen by what is measured.
+    pub goal: Goal,
     /// The temperature of the draft model; `None` for the target's.
     pub draft_temperature: Option<f32>,
 }
@@ -102,6 +109,8 @@ pub struct Speculation {
     /// B: the most payload bits a round may cost; `None` for no budget but the frame's. A token that could exceed it is
     /// not drafted (Bhattacharjee et al., §4).
     pub bit_budget: Option<u32>,
+    /// What drafting [ahead](Mode::Ahead) is for, where [`Mode::Auto`] is that.
+    pub goal: Goal,
     /// Works out what the drafts would have cost under other schemes, too.
     pub compare: Option<ComparisonParameters>,
     /// Has the cloud say what it judged by. That is the target's distribution for each draft, far more than all else.
@@ -123,6 +132,7 @@ impl Speculation {
             stop: StopRule::Fixed,
             adaptive_mode: false,
             bit_budget: None,
+            goal: Goal::Speed,
             compare: None,
             explain: false,
         }
@@ -167,7 +177,8 @@ impl Mode {
     pub(super) fn at(&self, server: &Welcome) -> Self {
         match self {
             Self::Auto(speculation) if server.max_guesses > 0 && speculation.wants_the_targets_text() => {
-                Self::Ahead(Ahead { draft_temperature: speculation.draft_temperature, ..Ahead::default() })
+                let &Speculation { goal, draft_temperature, .. } = speculation;
+                Self::Ahead(Ahead { fixed: None, goal, draft_temperature })
             }
             Self::Auto(speculation) => Self::Speculative(speculation.clone()),
             other => other.clone(),

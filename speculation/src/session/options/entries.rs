@@ -2,7 +2,7 @@
 
 use outrider_codec::{
     choice::Choice,
-    scheme::{Code, Description, DownlinkName, SchemeName, Sends},
+    scheme::{Code, Description, DownlinkName, Sends},
 };
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     judge::rules::{Range, Rule},
-    policy::{control::StopName, gate::GateName, info::PolicyInfo},
+    policy::{ahead::Goal, control::StopName, gate::GateName, info::PolicyInfo},
 };
 
 /// An option that is a name.
@@ -133,6 +133,16 @@ pub const NAMES: &[&NameInfo] = &[
         entries: || StopName::ALL.iter().map(|name| policy(name.info())).collect(),
         default: "fixed",
     },
+    &NameInfo {
+        name: "goal",
+        label: "Ahead for",
+        explanation: "What drafting ahead is for",
+        lead: "Aims at:",
+        parameter: None,
+        group: Group::Drafting,
+        entries: || Goal::ALL.iter().map(|name| described(name.info())).collect(),
+        default: "speed",
+    },
 ];
 
 fn scheme(choice: SchemeChoice) -> Entry {
@@ -143,7 +153,8 @@ fn scheme(choice: SchemeChoice) -> Entry {
                 label: "Automatic",
                 explanation: "ahead where the text is to be the target's own and the server allows it, else k-sqs.",
                 source: "Outrider",
-                options: SchemeName::KSqs.info().options,
+                // K-SQS's, and what is read where nobody waits.
+                options: &["code", "supportSize", "latticeResolution", "bitBudget", "goal"],
                 sends_distributions: true,
                 ..Default::default()
             };
@@ -154,7 +165,7 @@ fn scheme(choice: SchemeChoice) -> Entry {
                 label: "Ahead",
                 explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.",
                 source: "Outrider",
-                options: &["groupSize", "patience", "lead"],
+                options: &["groupSize", "patience", "lead", "goal"],
                 ..Default::default()
             };
         }

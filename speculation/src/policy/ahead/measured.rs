@@ -1,0 +1,121 @@
+//! What is measured of a text that is written in one way or another: times, and stretches whose speed is taken.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use super::{Outcome, Plan};
+
+/// Tokens that a promise counts for, and the most that what was measured does.
+const PRIOR: f64 = 16.0;
+const MEMORY: f64 = 96.0;
+/// Tokens that are skipped after a change of ways: the one before still shapes them.
+pub(super) const SKIPPED: usize = 2;
+/// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
+const TIMES: usize = 8;
+
+/// A way to write, and how fast it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Way {
+    /// `None` if it does not promise enough to be followed.
+    pub(super) plan: Option<Plan>,
+    /// What it promises.
+    pub(super) promised: Option<Outcome>,
+    /// Seconds and passes per token, over so many.
+    pub(super) seconds: f64,
+    pub(super) passes: f64,
+    pub(super) measured: f64,
+}
+
+/// A stretch of the text whose speed is measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Stretch {
+    /// Tokens before the measured ones; then when they were written.
+    skipped: usize,
+    since: Option<Duration>,
+    /// Tokens that were measured, of so many, and in how many passes they came.
+    pub(super) tokens: usize,
+    length: usize,
+    pub(super) passes: usize,
+}
+
+/// The last times of something, in seconds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Shortest(VecDeque<f64>);
+
+impl Shortest {
+    pub(super) fn observe(&mut self, seconds: f64) {
+        if self.0.len() == TIMES {
+            self.0.pop_front();
+        }
+        self.0.push_back(seconds);
+    }
+
+    pub(super) fn get(&self) -> Option<f64> {
+        self.0.iter().copied().reduce(f64::min)
+    }
+}
+
+impl Way {
+    pub(super) fn new(plan: Option<Plan>) -> Self {
+        Self { plan, promised: None, seconds: 0.0, passes: 0.0, measured: 0.0 }
+    }
+
+    /// So many tokens came, at so many seconds and passes each.
+    pub(super) fn observe(&mut self, seconds: f64, passes: f64, tokens: f64) {
+        self.measured = (self.measured + tokens).min(MEMORY);
+        self.seconds += tokens / self.measured * (seconds - self.seconds);
+        self.passes += tokens / self.measured * (passes - self.passes);
+    }
+
+    /// What it is thought to give, where the target alone takes `alone` seconds per token.
+    pub(super) fn expected(&self, alone: f64) -> Outcome {
+        let Outcome { speed, passes } = self.promised.unwrap_or(Outcome::ALONE);
+        let mean =
+            |promised: f64, measured: f64| (PRIOR * promised + self.measured * measured) / (PRIOR + self.measured);
+        Outcome { speed: alone / mean(alone / speed, self.seconds), passes: mean(passes, self.passes) }
+    }
+}
+
+impl Stretch {
+    pub(super) fn new(skipped: usize, length: usize) -> Self {
+        Self { skipped, since: None, tokens: 0, length, passes: 0 }
+    }
+
+    /// A text ends: the stretch goes on in the next one.
+    pub(super) fn pause(&mut self) {
+        *self = Self::new(SKIPPED, self.length.saturating_sub(self.tokens).max(1));
+    }
+
+    /// A pass has written tokens. Gives seconds per token once the stretch is over.
+    pub(super) fn written(&mut self, tokens: usize, now: Duration) -> Option<f64> {
+        let Some(since) = self.since else {
+            self.skipped = self.skipped.saturating_sub(tokens);
+            self.since = (self.skipped == 0).then_some(now);
+            return None;
+        };
+        self.tokens += tokens;
+        self.passes += 1;
+        (self.tokens >= self.length).then(|| now.saturating_sub(since).as_secs_f64().max(1e-9) / self.tokens as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::*;
+
+    /// What is thought of a way is its promise at first: luck with a few guesses does not end it.
+    #[test]
+    fn a_promise_outlives_an_unlucky_stretch() {
+        let promised = Outcome { speed: 1.6, passes: 0.5 };
+        let mut way = Way { promised: Some(promised), ..Way::new(Some(Plan::AT_ONCE)) };
+        assert!((way.expected(0.1).speed - 1.6).abs() < 1e-12 && way.expected(0.1).passes == 0.5);
+        way.observe(0.1, 1.0, 8.0);
+        assert!((way.expected(0.1).speed - 24.0 / (16.0 / 1.6 + 8.0)).abs() < 1e-12);
+        (0..20).for_each(|_| way.observe(0.1, 1.0, 24.0));
+        let Outcome { speed, passes } = way.expected(0.1);
+        assert!(speed < 1.07 && passes > 0.92, "it has been measured");
+    }
+}
