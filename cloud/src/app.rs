@@ -1,5 +1,7 @@
 //! The axum routes.
 //!
+//! What caches may do with each is in docs/deploying.md.
+//!
 //! | route | what | origins | token |
 //! |---|---|---|---|
 //! | `/` | the page (a folder) | | |
@@ -21,17 +23,12 @@ use std::{path::PathBuf, sync::Arc};
 use axum::{
     Router,
     extract::{DefaultBodyLimit, State},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode},
     middleware,
     response::{IntoResponse, Response},
     routing::get,
 };
-use tower_http::{
-    compression::{CompressionLayer, DefaultPredicate, Predicate, predicate::NotForContentType},
-    services::ServeDir,
-    set_header::SetResponseHeaderLayer,
-    timeout::RequestBodyTimeoutLayer,
-};
+use tower_http::{compression::CompressionLayer, set_header::SetResponseHeaderLayer, timeout::RequestBodyTimeoutLayer};
 
 use crate::openai;
 
@@ -40,12 +37,13 @@ mod admit;
 mod client;
 mod listen;
 mod origin;
+mod page;
+mod pair_file;
 mod probes;
 mod shared;
 mod socket;
 pub mod tls;
 mod token;
-mod weights;
 
 pub(crate) use self::{access::Caller, shared::Shared};
 pub use self::{
@@ -53,25 +51,21 @@ pub use self::{
     client::Proxies,
     listen::{Connections, serve},
     origin::{Origin, OriginError, Origins},
+    pair_file::PairFile,
     shared::{AppState, Caps},
     token::{Tokens, TokensError},
-    weights::Weights,
 };
 
 /// The routes; `page` is the folder of the built page.
 pub fn app(state: AppState, page: PathBuf) -> Router {
     let shared = Arc::new(Shared::new(state));
     let Shared { state: AppState { access, caps, .. }, .. } = &*shared;
-    // Revalidate: the page and the model behind an address change with the server.
-    let revalidate =
-        SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // An isolated page may share memory among its workers, which drafting with threads needs. It may load what says
     // that it may be loaded: the page's own files from here, the model from anywhere that lists the page's origin.
     let header = |name: &'static str, value| {
         SetResponseHeaderLayer::if_not_present(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
     let others = if access.origins.are_same_only() { "same-origin" } else { "cross-origin" };
-    let compressible = DefaultPredicate::new().and(NotForContentType::const_new(weights::CONTENT_TYPE));
     let admit = || middleware::from_fn_with_state(Arc::clone(&shared), admit::admit);
 
     let model = Router::new()
@@ -85,18 +79,24 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         .route("/metrics", get(probes::metrics))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), admit::demand_token))
         .layer(RequestBodyTimeoutLayer::new(caps.body_read))
-        .layer(DefaultBodyLimit::max(caps.body_bytes));
+        .layer(DefaultBodyLimit::max(caps.body_bytes))
+        // Made for whoever asks: nothing else is compressed while it is sent.
+        .layer(CompressionLayer::new())
+        .layer(header("cache-control", "no-store"));
+    let probes = Router::new()
+        .route("/healthz", get(probes::health))
+        .route("/readyz", get(probes::ready))
+        .layer(header("cache-control", "no-store"));
     Router::new()
         .merge(model)
         .merge(api)
         .layer(admit())
         // Outside of `admit`: a browser asks before it sends what it may not, and shows no token yet.
         .layer(access.origins.cors())
-        .route("/healthz", get(probes::health))
-        .route("/readyz", get(probes::ready))
-        .fallback_service(ServeDir::new(page).fallback(get(no_such_page)))
-        .layer(CompressionLayer::new().compress_when(compressible))
-        .layer(revalidate)
+        .merge(probes)
+        .fallback_service(page::routes::<()>(page))
+        // Revalidate: the page and the model behind an address change with the server.
+        .layer(header("cache-control", "no-cache"))
         .layer(header("x-content-type-options", "nosniff"))
         .layer(header("cross-origin-opener-policy", "same-origin"))
         .layer(header("cross-origin-embedder-policy", "require-corp"))
@@ -110,23 +110,17 @@ async fn draft(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respons
     shared.state.draft.answer(&headers)
 }
 
-async fn tokenizer_json(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "application/json")], shared.state.tokenizer_json.clone())
+async fn tokenizer_json(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    shared.state.tokenizer_json.answer(&headers)
 }
 
-async fn chat_json(State(shared): State<Arc<Shared>>) -> impl IntoResponse {
-    axum::Json(shared.state.served.template.source().clone())
+async fn chat_json(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    shared.chat_json.answer(&headers)
 }
 
 async fn heads_safetensors(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     match &shared.state.heads_safetensors {
-        Some(weights) => weights.answer(&headers),
+        Some(heads) => heads.answer(&headers),
         None => (StatusCode::NOT_FOUND, "The draft model has no trained heads.\n").into_response(),
     }
-}
-
-async fn no_such_page() -> Response {
-    let text = "There is no such page here. If this is the first page you see, the demo page has not been built: \
-                run `cargo xtask demo`, or give its folder with --web.\n";
-    (StatusCode::NOT_FOUND, text).into_response()
 }

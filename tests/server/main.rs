@@ -5,6 +5,7 @@ mod access;
 mod ahead;
 mod clients;
 mod conversation;
+mod files;
 mod gateway;
 mod metrics;
 mod openai;

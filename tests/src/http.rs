@@ -54,11 +54,25 @@ pub async fn exchange(address: &str, bytes: &[u8]) -> Answer {
 
 /// What else comes on a connection.
 pub async fn rest(stream: &mut TcpStream) -> Answer {
+    Answer::of(&to_end(stream).await)
+}
+
+async fn to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
     let read = time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
     // A connection that is reset after the answer has ended as well.
     let _ = read.expect("the server answers and closes");
-    Answer::of(&answer)
+    answer
+}
+
+/// A GET request of what need not be a text: the answer without its body, and the body.
+pub async fn get_bytes(address: &str, path: &str, headers: &[(&str, &str)]) -> (Answer, Vec<u8>) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(&request("GET", path, headers, "")).await.unwrap();
+    let answer = to_end(&mut stream).await;
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the head ends");
+    let (head, body) = answer.split_at(end + 4);
+    (Answer::of(head), body.to_vec())
 }
 
 /// A GET request.

@@ -1,10 +1,15 @@
 //! A real server on a free port, and a raw client that can misbehave.
 
-use std::{net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
-    app::{self, Access, AppState, Caps, Connections},
+    app::{self, Access, AppState, Caps, Connections, PairFile},
     edge::{Generated, NativeEdge, Transport},
     openai::Served,
     pair::{PairPaths, draft_info, target_info},
@@ -53,6 +58,8 @@ pub struct Options {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// How its target is spoken to.
     pub chat: ChatSource,
+    /// The folder of its page.
+    pub page: PathBuf,
 }
 
 impl Default for Options {
@@ -66,6 +73,7 @@ impl Default for Options {
             access: Access::default(),
             tls: None,
             chat: ChatSource::default(),
+            page: "no-page".into(),
         }
     }
 }
@@ -96,7 +104,7 @@ impl Server {
 
     /// The same with whatever else can be set; the slots are the engine's.
     pub fn serve(engine: Target, info: TargetInfo, options: Options) -> Self {
-        let Options { limits, caps, access, tls, chat, .. } = options;
+        let Options { limits, caps, access, tls, chat, page, .. } = options;
         let pair = PairPaths::default();
         let served = Served {
             name: "pair".to_owned(),
@@ -117,9 +125,9 @@ impl Server {
             caps,
             access,
             served,
-            draft: pair.draft_file().unwrap().into_owned().into(),
-            tokenizer_json: pair.tokenizer_with_json().unwrap().1.into_owned().into(),
-            heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| bytes.into_owned().into()),
+            draft: PairFile::weights(pair.draft_file().unwrap().into_owned()),
+            tokenizer_json: tokenizer_json(&pair),
+            heads_safetensors: pair.heads_safetensors().unwrap().map(|bytes| PairFile::weights(bytes.into_owned())),
             stopping,
             closing: closing.clone(),
         };
@@ -127,7 +135,7 @@ impl Server {
         listener.set_nonblocking(true).unwrap();
         let scheme = if tls.is_some() { "wss" } else { "ws" };
         let url = format!("{scheme}://{}/session", listener.local_addr().unwrap());
-        let app = app::app(state, "no-page".into());
+        let app = app::app(state, page);
         let (per_address, head) = (caps.connections_per_address, caps.header_read);
         let connections = Connections { tls, head, per_address, proxies };
         tokio::spawn(app::serve(listener, app, connections, closing).unwrap());
@@ -186,6 +194,12 @@ impl Server {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// The pair's tokenizer, which is compressed once for all servers.
+fn tokenizer_json(pair: &PairPaths) -> PairFile {
+    static FILE: OnceLock<PairFile> = OnceLock::new();
+    FILE.get_or_init(|| PairFile::json(pair.tokenizer_with_json().unwrap().1.into_owned())).clone()
 }
 
 /// What the edge of a draft says first.

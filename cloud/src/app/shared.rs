@@ -5,13 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::body::Bytes;
 use outrider_speculation::session::cloud::TargetInfo;
 use tokio::sync::{Mutex, watch};
 
 use super::{
     access::{Access, Caller},
-    weights::Weights,
+    pair_file::PairFile,
 };
 use crate::{
     openai::Served,
@@ -39,11 +38,11 @@ pub struct AppState {
     /// What the API needs besides.
     pub served: Served,
     /// The draft model for browsers.
-    pub draft: Weights,
+    pub draft: PairFile,
     /// Its tokenizer.
-    pub tokenizer_json: Bytes,
+    pub tokenizer_json: PairFile,
     /// Its trained heads, if it has any.
-    pub heads_safetensors: Option<Weights>,
+    pub heads_safetensors: Option<PairFile>,
     /// Becomes true when the server stops: for sessions at once.
     pub stopping: watch::Receiver<bool>,
     /// Becomes true when answers of the API have had their time to end, too.
@@ -84,6 +83,8 @@ impl Default for Caps {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) state: AppState,
+    /// How the target is spoken to.
+    pub(super) chat_json: PairFile,
     /// Connections for sessions that have not said Hello.
     pub(super) newcomers: Places,
     /// When the engine was last asked whether it runs, and what came of it.
@@ -93,7 +94,9 @@ pub(crate) struct Shared {
 impl Shared {
     pub(super) fn new(state: AppState) -> Self {
         let newcomers = Places::new(state.caps.connections_per_address);
-        Self { state, newcomers, probed: Mutex::default() }
+        // Texts and nothing else: they have a form in JSON.
+        let chat = serde_json::to_vec(state.served.template.source()).unwrap_or_default();
+        Self { state, chat_json: PairFile::json(chat), newcomers, probed: Mutex::default() }
     }
 
     /// A slot in the engine for a client.

@@ -25,7 +25,7 @@ use super::{
     output::{CommandError, print},
 };
 use crate::{
-    app::{self, AppState, Connections},
+    app::{self, AppState, Connections, PairFile},
     chat,
     openai::{Elsewhere, Served},
     pair::{self, PairPaths},
@@ -171,7 +171,7 @@ impl Serve {
         let caps = self.caps.caps();
         self.pair.fetch().await?;
         let (tokenizer, tokenizer_json) = self.pair.tokenizer_with_json()?;
-        let draft_file = self.pair.draft_file()?.into_owned().into();
+        let draft_file = PairFile::weights(self.pair.draft_file()?.into_owned());
         let draft = self.pair.draft_with(&tokenizer)?;
         let (target, mut info, config) = self.target(&tokenizer, draft).await?;
         info.max_in_flight = self.max_in_flight;
@@ -207,8 +207,8 @@ impl Serve {
             access,
             served,
             draft: draft_file,
-            tokenizer_json: tokenizer_json.into_owned().into(),
-            heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| bytes.into_owned().into()),
+            tokenizer_json: PairFile::json(tokenizer_json.into_owned()),
+            heads_safetensors: self.pair.heads_safetensors()?.map(|bytes| PairFile::weights(bytes.into_owned())),
             stopping: stopping.clone(),
             closing,
         };

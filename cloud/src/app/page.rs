@@ -1,0 +1,100 @@
+//! The page: a folder of files, of which some lie compressed beside themselves (`.br`, `.gz`).
+//!
+//! | file | caches |
+//! |---|---|
+//! | below `assets/`, with a hash of its content in its name (`index-B3x_9aQz.js`) | keep it for a year without asking |
+//! | any other | ask each time whether it is still so |
+
+use std::path::PathBuf;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Request,
+    http::{HeaderValue, StatusCode, header},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tower_http::services::ServeDir;
+
+/// A year, the most that RFC 9111's predecessors allowed.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// Of bundlers' hashes in names, which are base64url; Vite and Rollup write so many.
+const HASH_LENGTH: usize = 8;
+
+/// Serves a folder.
+pub(super) fn routes<S: Clone + Send + Sync + 'static>(folder: PathBuf) -> Router<S> {
+    let files = ServeDir::new(folder).precompressed_br().precompressed_gzip().fallback(get(no_such_page));
+    Router::new().fallback_service(files).layer(middleware::from_fn(answer))
+}
+
+/// Adds to what [`ServeDir`] answers how long it may be kept, and what it leaves out: it does not read If-Range, without
+/// which bytes of two versions may meet.
+async fn answer(request: Request, next: Next) -> Response {
+    let is_immutable = is_named_by_content(request.uri().path());
+    let only_if = request.headers().get(header::IF_RANGE).cloned();
+    let whole = only_if.map(|tag| (tag, whole(&request)));
+    let mut answer = next.clone().run(request).await;
+    if let Some((tag, whole)) = whole
+        && matches!(answer.status(), StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE)
+        && answer.headers().get(header::ETAG) != Some(&tag)
+    {
+        answer = next.run(whole).await;
+    }
+    // What is not there may come to be.
+    let is_there = answer.status().is_success() || answer.status() == StatusCode::NOT_MODIFIED;
+    let headers = answer.headers_mut();
+    if is_there && is_immutable {
+        headers.insert(header::CACHE_CONTROL, FOR_EVER);
+    }
+    headers.entry(header::VARY).or_insert(HeaderValue::from_static("accept-encoding"));
+    answer
+}
+
+/// The request without its range.
+fn whole(request: &Request) -> Request {
+    let mut whole = Request::new(Body::empty());
+    *whole.method_mut() = request.method().clone();
+    *whole.uri_mut() = request.uri().clone();
+    *whole.headers_mut() = request.headers().clone();
+    whole.headers_mut().remove(header::RANGE);
+    whole
+}
+
+/// Whether another content would have another name.
+fn is_named_by_content(path: &str) -> bool {
+    let Some(name) = path.strip_prefix("/assets/") else { return false };
+    let stem = name.split('.').next().unwrap_or_default();
+    let Some((before, hash)) = stem.len().checked_sub(HASH_LENGTH).and_then(|at| stem.split_at_checked(at)) else {
+        return false;
+    };
+    let is_base64 = hash.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    // `page-settings.js` ends with a word: its content may change.
+    let is_word = hash.chars().skip(1).all(|c| c.is_ascii_lowercase() || c == '-' || c == '_');
+    before.ends_with('-') && is_base64 && !is_word
+}
+
+async fn no_such_page() -> Response {
+    let text = "There is no such page here. If this is the first page you see, the demo page has not been built: \
+                run `cargo xtask demo`, or give its folder with --web.\n";
+    (StatusCode::NOT_FOUND, text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_a_hash_are_told_from_words() {
+        for hashed in ["index-B3x_9aQz.js", "outrider_edge_bg-DkP2-x0a.wasm", "a-b-BLKQT0ZZ.css", "x-0aaaaaa1.js.map"] {
+            assert!(is_named_by_content(&format!("/assets/{hashed}")), "{hashed}");
+            assert!(!is_named_by_content(&format!("/{hashed}")), "{hashed}");
+        }
+        for plain in
+            ["page-settings.js", "page-Settings.js", "B3x_9aQz.js", "index.js", "indexB3x_9aQz.js", "", "é-ö.js"]
+        {
+            assert!(!is_named_by_content(&format!("/assets/{plain}")), "{plain}");
+        }
+    }
+}
