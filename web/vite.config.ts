@@ -1,5 +1,6 @@
 import type { Plugin } from 'vite';
 import { defineConfig } from 'vitest/config';
+import { compressed, workerBesideScript } from './compressed.js';
 
 /** What makes a page isolated, so that its workers may share memory. */
 const isolation = {
@@ -31,7 +32,7 @@ function plainAddresses(): Plugin {
 }
 
 export default defineConfig(({ mode }) => ({
-  plugins: mode === 'package' ? [plainAddresses()] : [],
+  plugins: mode === 'package' ? [plainAddresses()] : [workerBesideScript(), compressed()],
   // Relative, so that the page also works below a path of somebody's own server.
   base: './',
   worker: { format: 'es' },

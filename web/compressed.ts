@@ -1,0 +1,88 @@
+// What the page's build leaves in dist besides: files that are compressed already, and a link to the worker in the page.
+
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdir, readFile, readdir, rename, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { brotliCompress, constants, gzip } from 'node:zlib';
+import type { Plugin } from 'vite';
+
+/** What gets smaller. */
+const compressible = /\.(css|html|js|json|map|svg|txt|wasm|webmanifest)$/;
+/** Below this a request costs more than its bytes. */
+const LEAST_BYTES = 512;
+/** Brotli's last quality takes 3 s for a MiB; above this the one before the last two, which gives an eighth more bytes. */
+const PATIENT_BYTES = 2 << 20;
+/** Results by content, so that only what has changed is compressed again. */
+const cache = path.resolve(import.meta.dirname, 'node_modules/.cache/outrider-compressed');
+
+/**
+ * Compresses every file of the build that gets smaller by brotli and by gzip, beside it as `.br` and `.gz`: a server
+ * sends them as they lie, so that nobody compresses while somebody waits.
+ */
+export function compressed(): Plugin {
+  return {
+    name: 'compressed',
+    apply: 'build',
+    enforce: 'post',
+    async closeBundle() {
+      const folder = path.resolve(import.meta.dirname, 'dist');
+      const names = await readdir(folder, { recursive: true });
+      await mkdir(cache, { recursive: true });
+      await Promise.all(
+        names.filter((name) => compressible.test(name)).map((name) => compress(path.join(folder, name))),
+      );
+    },
+  };
+}
+
+async function compress(file: string): Promise<void> {
+  const bytes = await readFile(file);
+  if (bytes.length < LEAST_BYTES) return;
+  const { BROTLI_PARAM_QUALITY, BROTLI_PARAM_SIZE_HINT, BROTLI_MAX_QUALITY } = constants;
+  const quality = bytes.length > PATIENT_BYTES ? BROTLI_MAX_QUALITY - 2 : BROTLI_MAX_QUALITY;
+  const params = { [BROTLI_PARAM_QUALITY]: quality, [BROTLI_PARAM_SIZE_HINT]: bytes.length };
+  const forms = [
+    { end: '.br', make: () => promisify(brotliCompress)(bytes, { params }) },
+    { end: '.gz', make: () => promisify(gzip)(bytes, { level: constants.Z_BEST_COMPRESSION }) },
+  ];
+  const key = createHash('sha256').update(`${quality} `).update(bytes).digest('hex');
+  await Promise.all(
+    forms.map(async ({ end, make }) => {
+      const form = await cached(path.join(cache, key + end), make);
+      if (form.length < bytes.length) await writeFile(file + end, form);
+    }),
+  );
+}
+
+async function cached(file: string, make: () => Promise<Uint8Array>): Promise<Uint8Array> {
+  try {
+    return await readFile(file);
+  } catch {
+    const made = await make();
+    // Whole or not at all, also if the build is ended in between; two files may have the same content.
+    const unfinished = `${file}.${randomUUID()}`;
+    await writeFile(unfinished, made);
+    await rename(unfinished, file);
+    return made;
+  }
+}
+
+/** Has the browser fetch the worker with the page's script, which would else ask for it a round trip later. */
+export function workerBesideScript(): Plugin {
+  return {
+    name: 'worker-beside-script',
+    apply: 'build',
+    transformIndexHtml: {
+      order: 'post',
+      handler: (_, { bundle }) => {
+        const workers = Object.keys(bundle ?? {}).filter((name) => /(^|\/)worker-[^/]*\.js$/.test(name));
+        return workers.map((name) => ({
+          tag: 'link',
+          attrs: { rel: 'modulepreload', href: `./${name}` },
+          injectTo: 'head',
+        }));
+      },
+    },
+  };
+}
