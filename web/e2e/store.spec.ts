@@ -55,15 +55,3 @@ test('a draft in several safetensors files drafts, and the text is the target’
     await checkpoint.kill();
   }
 });
-
-test('a draft model that was loaded before is not fetched again', async ({ demo, server }) => {
-  const statuses: number[] = [];
-  demo.page.on('response', (response) => {
-    if (response.url().endsWith('/pair/draft')) statuses.push(response.status());
-  });
-  await demo.open(server, { maxNewTokens: 8 });
-  await demo.open(server, { maxNewTokens: 8 });
-  await demo.run();
-  expect(statuses).toEqual([200, 304]);
-  expect((await demo.tokens()).length).toBeGreaterThan(0);
-});

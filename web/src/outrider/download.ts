@@ -101,9 +101,7 @@ export async function downloadInto(
       } else {
         [length, unread] = [0, 0];
         total = lengthOf(response);
-        // A weak validator does not promise equal bytes.
-        validator = response.headers.get('etag') ?? response.headers.get('last-modified');
-        if (validator?.startsWith('W/')) validator = null;
+        validator = validatorOf(response);
         const etag = response.headers.has('etag') ? validator : null;
         keeping((kept) => kept.begin(etag, total));
         await refusing(() => sink.begin(total));
@@ -173,6 +171,19 @@ function lengthOf(response: Response): number | null {
   const encoding = response.headers.get('content-encoding');
   const length = Number(response.headers.get('content-length') ?? Number.NaN);
   return Number.isSafeInteger(length) && (encoding === null || encoding === 'identity') ? length : null;
+}
+
+/**
+ * What a part has to be of, to fit behind the bytes that have been read; null if nothing promises equal bytes, as weak tags
+ * do not. Parts are asked for without compression; of a compressed answer the tag of the file as it is has no `-br` or
+ * `-gzip` at its end. A server that names its forms otherwise knows no such tag, and sends all of it again.
+ */
+function validatorOf(response: Response): string | null {
+  const etag = response.headers.get('etag');
+  if (etag === null) return response.headers.get('last-modified');
+  if (etag.startsWith('W/')) return null;
+  const coding = response.headers.get('content-encoding');
+  return coding !== null && etag.endsWith(`-${coding}"`) ? `${etag.slice(0, -coding.length - 2)}"` : etag;
 }
 
 async function drain(response: Response, onChunk: (chunk: Uint8Array) => Promise<void>): Promise<void> {

@@ -10,6 +10,7 @@ import { runThread, startEngine } from './engine.js';
 import type { EngineModule, FromThread, RunningEngine, ThreadStart } from './engine.js';
 import { describe } from './errors.js';
 import { EdgeHost } from './host.js';
+import { compileModule } from './module.js';
 import { keptFile } from './store.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
@@ -35,13 +36,8 @@ function glue(build: Build): Promise<EngineModule> {
   return load ? load() : Promise.reject(new Error('it is not part of this package'));
 }
 
-async function compile(build: Build): Promise<WebAssembly.Module> {
-  const address = new URL(addresses[`../wasm/${build}/outrider_edge_bg.wasm`] ?? '', import.meta.url);
-  const response = await fetch(address);
-  if (!response.ok) throw new Error(`${address.href} answers ${response.status}`);
-  // Servers that do not know the type of a .wasm file are common.
-  const isTyped = response.headers.get('Content-Type')?.startsWith('application/wasm');
-  return isTyped ? WebAssembly.compileStreaming(response) : WebAssembly.compile(await response.arrayBuffer());
+function compile(build: Build): Promise<WebAssembly.Module> {
+  return compileModule(new URL(addresses[`../wasm/${build}/outrider_edge_bg.wasm`] ?? '', import.meta.url));
 }
 
 let engine: RunningEngine | null = null;

@@ -1,0 +1,8 @@
+export declare class Proxy {
+  readonly url: string;
+  readonly received: Map<string, number>;
+  static before(url: string, link?: { bitsPerSecond?: number; roundTripMs?: number }): Promise<Proxy>;
+  cutAfter(path: string, bytes: number): void;
+  bytes(fits: (path: string) => boolean): number;
+  close(): void;
+}

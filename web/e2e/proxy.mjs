@@ -1,0 +1,108 @@
+// A proxy in front of a server: as slow as a link, able to cut an answer, and counting what each address takes.
+
+import { connect, createServer } from 'node:net';
+
+/** One direction of a link, which all connections share in turn. */
+class Wire {
+  #bitsPerSecond;
+  #freeAt = 0;
+
+  constructor(bitsPerSecond) {
+    this.#bitsPerSecond = bitsPerSecond;
+  }
+
+  /** Resolves when so many bytes have left. */
+  async send(bytes) {
+    if (this.#bitsPerSecond === Infinity) return;
+    const now = performance.now();
+    this.#freeAt = Math.max(now, this.#freeAt) + (bytes * 8e3) / this.#bitsPerSecond;
+    await sleep(this.#freeAt - now);
+  }
+}
+
+function sleep(ms) {
+  return ms > 0 ? new Promise((resolve) => setTimeout(resolve, ms)) : Promise.resolve();
+}
+
+export class Proxy {
+  /** Where it listens, without a slash at the end. */
+  url;
+  /** Bytes from the server that have come through, heads included, by path. */
+  received = new Map();
+  /** Bytes that each path has still before it is cut. */
+  #cuts = new Map();
+  #open = new Set();
+  #server;
+
+  /** Both directions of the link have this rate; a new connection takes a round trip before its first bytes go. */
+  static async before(url, { bitsPerSecond = Infinity, roundTripMs = 0 } = {}) {
+    const proxy = new Proxy();
+    const { hostname, port } = new URL(url);
+    const up = new Wire(bitsPerSecond);
+    const down = new Wire(bitsPerSecond);
+    proxy.#server = createServer((near) => {
+      const far = connect(Number(port), hostname);
+      for (const socket of [near, far]) {
+        socket.setNoDelay(true);
+        proxy.#open.add(socket);
+        socket.on('error', () => {});
+      }
+      // The other end has its last bytes first.
+      proxy.#pass(near, far, up, roundTripMs, sleep(roundTripMs));
+      proxy.#pass(far, near, down, roundTripMs, Promise.resolve(), near);
+    });
+    await new Promise((resolve) => proxy.#server.listen(0, '127.0.0.1', resolve));
+    proxy.url = `http://127.0.0.1:${proxy.#server.address().port}`;
+    return proxy;
+  }
+
+  /** Cuts the next answer for `path` once so many bytes of it have come. */
+  cutAfter(path, bytes) {
+    this.#cuts.set(path, bytes);
+  }
+
+  /** The sum of what has been received for paths that fit. */
+  bytes(fits) {
+    return [...this.received].reduce((sum, [path, bytes]) => sum + (fits(path) ? bytes : 0), 0);
+  }
+
+  close() {
+    for (const socket of this.#open) socket.destroy();
+    this.#server.close();
+  }
+
+  /** @param client is given for the server's direction: the socket whose last request is answered */
+  #pass(from, to, wire, roundTripMs, ready, client) {
+    /** Delivers in order, each piece half a round trip after it has left. */
+    let delivered = ready;
+    from.on('data', (bytes) => {
+      if (!client) from.path = /^[A-Z]+ (\S+)/.exec(bytes.toString('latin1', 0, 2048))?.[1] ?? from.path;
+      // A piece at a time, so that connections take turns.
+      from.pause();
+      const left = ready.then(() => wire.send(bytes.length));
+      const arrived = left.then(() => sleep(roundTripMs / 2));
+      delivered = Promise.all([delivered, arrived]).then(() => this.#deliver(bytes, to, client));
+      void left.then(() => from.resume());
+    });
+    const end = () => {
+      this.#open.delete(from);
+      void delivered.then(() => to.destroy());
+    };
+    from.on('close', end);
+  }
+
+  #deliver(bytes, to, client) {
+    if (to.destroyed) return;
+    if (!client) return void to.write(bytes);
+    const path = (client.path ?? '').split('?', 1)[0];
+    const left = this.#cuts.get(path) ?? Infinity;
+    const part = bytes.subarray(0, left);
+    this.received.set(path, (this.received.get(path) ?? 0) + part.length);
+    if (left === Infinity) return void to.write(bytes);
+    this.#cuts.set(path, left - part.length);
+    if (left > bytes.length) return void to.write(part);
+    // No reset: that would take what has arrived and is not yet read.
+    this.#cuts.delete(path);
+    to.write(part, () => to.destroy());
+  }
+}
