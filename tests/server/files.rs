@@ -179,11 +179,20 @@ async fn shared_caches_learn_that_the_pair_depends_on_the_page_that_asks() {
     let origins = Origins::new(vec!["https://good.example".parse().unwrap()]);
     let access = Access { origins, ..Access::default() };
     let listed = Server::start_as(Options { access, ..Options::default() }).await;
-    for server in [listed, server("page-origins").await] {
+    let same_only = server("page-origins").await;
+    for server in [&listed, &same_only] {
         for path in ["/pair/draft", "/pair/tokenizer.json"] {
             let (answer, _) = http::get_bytes(server.address(), path, &[]).await;
             let vary: Vec<&str> = answer.head.lines().filter_map(|line| line.strip_prefix("vary: ")).collect();
             assert!(vary.iter().any(|names| names.split(", ").any(|name| name == "origin")), "{path}: {vary:?}");
         }
     }
+    // A script of another site sees nothing of an answer's head by which it could go on with a download, unless it is told.
+    let good = ("Origin", "https://good.example");
+    let (answer, _) = http::get_bytes(listed.address(), "/pair/draft", &[good]).await;
+    assert_eq!(answer.header("access-control-expose-headers"), Some("etag,content-encoding,content-range"));
+    let asked = [good, ("Access-Control-Request-Method", "GET"), ("Access-Control-Request-Headers", "if-range,range")];
+    let preflight = http::exchange(listed.address(), &http::request("OPTIONS", "/pair/draft", &asked, "")).await;
+    assert_eq!(preflight.header("access-control-allow-headers"), Some("if-range,range"));
+    assert_eq!(preflight.header("access-control-max-age"), Some("7200"), "a download is not asked for twice");
 }

@@ -4,10 +4,13 @@
 //! its visitors' browsers use a server that only they can reach. Programs that are no browsers say nothing, or what
 //! they like: tokens are for them.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
+
+/// For how long a browser need not ask again what another site's page may send; Chromium keeps it no longer.
+const ASKED_AGAIN: Duration = Duration::from_secs(7200);
 
 /// A site: scheme, host and port, or `*` for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +103,14 @@ impl Origins {
             false => AllowOrigin::list(self.listed.clone()),
         };
         let methods = [Method::GET, Method::POST];
-        CorsLayer::new().allow_origin(origins).allow_methods(methods).allow_headers(AllowHeaders::mirror_request())
+        // By these a download is kept, and continues where it broke.
+        let shown = [header::ETAG, header::CONTENT_ENCODING, header::CONTENT_RANGE];
+        CorsLayer::new()
+            .allow_origin(origins)
+            .allow_methods(methods)
+            .allow_headers(AllowHeaders::mirror_request())
+            .expose_headers(shown)
+            .max_age(ASKED_AGAIN)
     }
 }
 

@@ -89,6 +89,10 @@ export async function downloadInto(
             : {},
       });
       if (whole && response.status === 304) return await readKept();
+      if (resuming && !isRest(response, length, validator)) {
+        [length, unread, validator] = [0, 0, null];
+        throw new Error('the rest of what has come is not there any more');
+      }
       if (!response.ok) {
         throw new OutriderError(
           'download-failed',
@@ -113,7 +117,8 @@ export async function downloadInto(
         length += chunk.length;
         onProgress(length, total);
       });
-      if (total === null || length === total) return;
+      // More arrives where the length is that of a compressed answer, and the server does not let other sites see that.
+      if (total === null || length >= total) return;
       cause = new Error(`${length} of ${total} bytes arrived`);
     } catch (error) {
       if (error instanceof Refusal) throw error.cause;
@@ -171,6 +176,17 @@ function lengthOf(response: Response): number | null {
   const encoding = response.headers.get('content-encoding');
   const length = Number(response.headers.get('content-length') ?? Number.NaN);
   return Number.isSafeInteger(length) && (encoding === null || encoding === 'identity') ? length : null;
+}
+
+/**
+ * Whether an answer to a request for the rest of a version, from a position on, is of use: that rest, or all of another
+ * version. Servers that do not read `If-Range` send a part of any version, or that there is none.
+ */
+function isRest(response: Response, at: number, validator: string | null): boolean {
+  if (response.status !== 206) return response.status !== 416;
+  const etag = response.headers.get('etag');
+  const start = /^bytes (\d+)-/.exec(response.headers.get('content-range') ?? '')?.[1];
+  return (etag === null || etag === validator) && (start === undefined || Number(start) === at);
 }
 
 /**

@@ -80,6 +80,21 @@ test('a file that is kept is not fetched again', async () => {
   expect(asked).toEqual([{ 'if-none-match': '"1"' }]);
 });
 
+test('a file whose length nobody told is there all the same, and fetched again where that cannot be asked', async () => {
+  const handle = disk();
+  const kept = new KeptFile(handle);
+  kept.begin('"1"', null);
+  kept.append(file);
+  const { asked, request } = server('"1"');
+  const unsatisfiable = ((url, init) =>
+    new Headers(init?.headers).has('range')
+      ? Promise.resolve(new Response(null, { status: 416 }))
+      : request(url, init)) as typeof fetch;
+  expect(await load(handle, unsatisfiable)).toBe('the whole file');
+  expect(asked).toEqual([{}]);
+  expect(new KeptFile(handle)).toMatchObject({ length: file.length, total: file.length });
+});
+
 test('another version takes the place of the one that is kept', async () => {
   const handle = disk();
   await load(handle, server('"1"').request);
