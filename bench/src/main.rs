@@ -15,6 +15,7 @@ mod hostile;
 mod link;
 mod measure;
 mod native;
+mod page;
 mod passes;
 mod path;
 mod published;
@@ -43,6 +44,7 @@ fn main() -> Result<(), Failure> {
         "hostile" => hostile::run(arguments),
         "link" => link::run(arguments),
         "native" => native::run(arguments),
+        "page" => page::run(arguments),
         "published" => published::run(arguments),
         "rules" => rules::run(arguments),
         "sampling" => sampling::run(arguments),

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::chromium;
+use crate::demo::Demo;
 use crate::interrupt::Interrupt;
 use crate::page::Page;
 use crate::pair;
@@ -33,6 +34,8 @@ pub enum Bench {
     Link,
     /// The server's passes beside llama.cpp's and candle's.
     Native,
+    /// A visit to the page, from its address to text, over emulated links.
+    Page,
     /// Quality against rejections, for every acceptance rule.
     Rules,
     /// Time from logits to coded bytes, and from logits to a verdict.
@@ -45,7 +48,7 @@ pub enum Bench {
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Capacity,
         Self::Codec,
         Self::Dssd,
@@ -53,6 +56,7 @@ impl Bench {
         Self::Hostile,
         Self::Link,
         Self::Native,
+        Self::Page,
         Self::Rules,
         Self::Sampling,
         Self::Schemes,
@@ -69,6 +73,7 @@ impl Bench {
             Self::Hostile => "hostile",
             Self::Link => "link",
             Self::Native => "native",
+            Self::Page => "page",
             Self::Rules => "rules",
             Self::Sampling => "sampling",
             Self::Schemes => "schemes",
@@ -83,8 +88,8 @@ impl Bench {
 
     /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
     pub const fn has_quick_form(self) -> bool {
-        use Bench::{Capacity, Dssd, Edge, Hostile, Link, Native, Serve};
-        matches!(self, Capacity | Dssd | Edge | Hostile | Link | Native | Serve)
+        use Bench::{Capacity, Dssd, Edge, Hostile, Link, Native, Page, Serve};
+        matches!(self, Capacity | Dssd | Edge | Hostile | Link | Native | Page | Serve)
     }
 
     /// Measures, prints tables and leaves them in target/bench.
@@ -98,6 +103,7 @@ impl Bench {
             Self::Edge => edge(workspace, &folder, quick),
             Self::Link => link(workspace, &folder, quick),
             Self::Native => native(workspace, &folder, quick),
+            Self::Page => visits(workspace, &folder, quick),
             Self::Sampling => sampling(workspace, &folder),
             Self::Hostile | Self::Serve => serving(workspace, self, &folder, quick),
             Self::Rules | Self::Schemes => program(workspace, self, &[], &folder),
@@ -140,6 +146,22 @@ fn link(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(&interrupt).context("measuring in Chromium failed")?;
     interrupt.ensure_not_raised()?;
     program(workspace, Bench::Link, &["report"], folder)
+}
+
+/// The demo page with all its builds, as visitors get it.
+fn visits(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let browser = chromium::browser()?;
+    let demo = Demo::build(workspace, &Build::ALL)?;
+    let interrupt = Interrupt::listen()?;
+    let address = server::free_address(0)?;
+    let mut serve = server::command(workspace, &demo.server, address, &workspace.web().join("dist"));
+    let mut server = Running::start(&mut serve)?;
+    server::wait_until_healthy(&mut server, address, &interrupt)?;
+    let mut measure = demo.page.node("e2e/page/bench.mjs");
+    measure.arg(format!("http://{address}")).arg(folder.join("page-measured.json")).args(quick.then_some("quick"));
+    Running::start(measure.env("CHROMIUM_PATH", browser))?.wait(&interrupt).context("measuring in Chromium failed")?;
+    interrupt.ensure_not_raised()?;
+    program(workspace, Bench::Page, &[], folder)
 }
 
 /// The npm package in a browser on a core, a server on another.

@@ -52,6 +52,8 @@ Usage: cargo xtask <command>
       native [quick]   the server's passes on this processor beside llama.cpp's and candle's, on random weights in
                        real shapes, which take 2 GB of disk; twenty minutes, and the first time as many to build
                        the others from PyPI and crates.io
+      page [quick]     visits to the page in Chromium, first and second, over emulated links: bytes, and time until the
+                       page is ready and has its first token; four minutes
       rules            every acceptance rule on the default pair: rejections against quality; five minutes
       sampling         time from logits to coded bytes and to verdicts, here and in Chromium
       schemes          every uplink scheme on the default pair: acceptance, bits, passes

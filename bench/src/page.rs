@@ -1,0 +1,129 @@
+//! `cargo xtask bench page`: what a visit takes until there is text, from what `web/e2e/page/bench.mjs` measured.
+//!
+//! ```text
+//! page FOLDER      reads FOLDER/page-measured.json
+//! ```
+
+use std::{fmt::Write, fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    passes::Failure,
+    report,
+    samples::{Samples, array, digits},
+};
+
+/// What has to wait for each other, whatever the rate, on the first visit: connection, page, script; connections and
+/// requests of engine and model; connection, upgrade and greeting of the session.
+const ROUND_TRIPS: [&str; 8] =
+    ["connection", "page", "script and worker", "connections", "engine and model", "connection", "upgrade", "greeting"];
+/// What bytes belong to, as the browser's part names it.
+const PARTS: [&str; 4] = ["page", "engine", "model", "session"];
+
+/// Runs it with the arguments behind its name.
+pub fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let [folder] = *arguments else { return Err("a folder is expected".into()) };
+    let folder = Path::new(folder);
+    let measured: Value = serde_json::from_str(&fs::read_to_string(folder.join("page-measured.json"))?)?;
+    let text = text(&measured)?;
+    report::write(folder, "page", &text, measured, None)
+}
+
+fn text(measured: &Value) -> Result<String, Failure> {
+    let mut text = format!(
+        "# From an address to text\n\n\
+         The demo page with the built-in pair in Chromium {}, server and browser on one machine, a proxy between them that is \
+         as slow as the link in both directions and for all connections together; a new connection takes a round trip. \
+         Slow 4G is Lighthouse's, 4G WebPageTest's. Cold: the first visit of a profile; warm: its second. Times are from the \
+         address being opened, in seconds; median [range] of {} visits. The first token is of a text that is asked for as soon \
+         as the page is ready.\n\n\
+         | link | Mbit/s | round trip, ms | visit | first paint | ready | first token |\n|---|--:|--:|---|--:|--:|--:|\n",
+        measured["browser"].as_str().unwrap_or("of unknown version"),
+        array(&measured["links"]).next().map_or(0, |link| array(&link["cold"]).count()),
+    );
+    for link in array(&measured["links"]) {
+        for visit in ["cold", "warm"] {
+            let [paint, ready, token] = ["paintMs", "readyMs", "tokenMs"].map(|key| seconds(&link[visit], key));
+            writeln!(
+                text,
+                "| {} | {} | {} | {visit} | {} | {} | {} |",
+                link["name"].as_str().ok_or("a link has no name")?,
+                rate(link).map_or_else(|| "–".to_owned(), |bits| (bits / 1e6).to_string()),
+                link["roundTripMs"],
+                paint.map_or_else(|| "–".to_owned(), |paint| paint.to_string()),
+                ready.ok_or("a visit was never ready")?,
+                token.ok_or("a visit had no token")?,
+            )?;
+        }
+    }
+    bytes(&mut text, measured)?;
+    floor(&mut text, measured)?;
+    Ok(text)
+}
+
+/// Bytes until the page is ready, by what they belong to.
+fn bytes(text: &mut String, measured: &Value) -> Result<(), Failure> {
+    writeln!(
+        text,
+        "\nkB over the network until the page is ready, heads of answers included. Engine: worker, glue and WebAssembly; model: \
+         draft, tokenizer, chat template.\n\n| link | visit | {} | together |\n|---|---|{}",
+        PARTS.join(" | "),
+        "--:|".repeat(PARTS.len() + 1)
+    )?;
+    for link in array(&measured["links"]) {
+        for visit in ["cold", "warm"] {
+            let parts = PARTS.map(|part| kilobytes(&link[visit], part));
+            let sum = parts.iter().sum::<f64>();
+            let parts: Vec<String> = parts.into_iter().chain([sum]).map(|kb| format!("{kb:.1}")).collect();
+            writeln!(text, "| {} | {visit} | {} |", link["name"].as_str().unwrap_or_default(), parts.join(" | "))?;
+        }
+    }
+    let first = array(&measured["links"]).next().ok_or("there is no link")?;
+    let sum: f64 = PARTS.iter().map(|part| kilobytes(&first["cold"], part)).sum();
+    let shares = PARTS.map(|part| format!("{part} {:.0} %", 100.0 * kilobytes(&first["cold"], part) / sum));
+    writeln!(text, "\nWhat the bytes of a first visit are: {}.", shares.join(", "))?;
+    Ok(())
+}
+
+/// What no page of these bytes can be faster than, and what remains.
+fn floor(text: &mut String, measured: &Value) -> Result<(), Failure> {
+    writeln!(
+        text,
+        "\nOf the first visit, in seconds. Bytes: all of them at the link's rate. Round trips: {} that wait for each other ({}). \
+         Computing: what a visit takes without a link. Floor: bytes and round trips. Beyond it: what remains of the time until \
+         the page is ready; where it is negative, computing and some round trips overlap with the bytes.\n\n\
+         | link | bytes | round trips | computing | floor | ready | beyond it |\n|---|--:|--:|--:|--:|--:|--:|",
+        ROUND_TRIPS.len(),
+        ROUND_TRIPS.join(", "),
+    )?;
+    let ready = |link: &Value| seconds(&link["cold"], "readyMs").map_or(f64::NAN, |ready| ready.median);
+    let computing = array(&measured["links"]).find(|link| rate(link).is_none()).map_or(f64::NAN, ready);
+    for link in array(&measured["links"]) {
+        let Some(bits) = rate(link) else { continue };
+        let kilobytes: f64 = PARTS.iter().map(|part| kilobytes(&link["cold"], part)).sum();
+        let transfer = kilobytes * 8e3 / bits;
+        let trips = ROUND_TRIPS.len() as f64 * link["roundTripMs"].as_f64().unwrap_or(f64::NAN) / 1e3;
+        let [floor, ready] = [transfer + trips, ready(link)];
+        let columns = [transfer, trips, computing, floor, ready, ready - floor].map(digits);
+        writeln!(text, "| {} | {} |", link["name"].as_str().unwrap_or_default(), columns.join(" | "))?;
+    }
+    Ok(())
+}
+
+/// None without a link.
+fn rate(link: &Value) -> Option<f64> {
+    link["bitsPerSecond"].as_f64()
+}
+
+/// None where nothing was measured.
+fn seconds(visits: &Value, key: &str) -> Option<Samples> {
+    let times: Vec<f64> = array(visits).filter_map(|visit| Some(visit[key].as_f64()? / 1e3)).collect();
+    Samples::of(&times)
+}
+
+/// The median over visits.
+fn kilobytes(visits: &Value, part: &str) -> f64 {
+    let bytes: Vec<f64> = array(visits).filter_map(|visit| visit["bytes"][part].as_f64()).collect();
+    Samples::of(&bytes).map_or(f64::NAN, |bytes| bytes.median / 1e3)
+}
