@@ -33,12 +33,13 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
 fn text(measured: &Value) -> Result<String, Failure> {
     let mut text = format!(
         "# From an address to text\n\n\
-         The demo page with the built-in pair in Chromium {}, server and browser on one machine, a proxy between them that is \
-         as slow as the link in both directions and for all connections together; a new connection takes a round trip. \
-         Slow 4G is Lighthouse's, 4G WebPageTest's. Cold: the first visit of a profile; warm: its second. Times are from the \
-         address being opened, in seconds; median [range] of {} visits. The first token is of a text that is asked for as soon \
-         as the page is ready.\n\n\
-         | link | Mbit/s | round trip, ms | visit | first paint | ready | first token |\n|---|--:|--:|---|--:|--:|--:|\n",
+         The demo page with the built-in pair in Chromium {}, server and browser on one machine, a proxy between \
+         them that is as slow as the link in both directions and for all connections together; a new connection \
+         takes a round trip. Slow 4G is Lighthouse's, 4G WebPageTest's. Cold: the first visit of a profile; warm: \
+         its second. Times are from the address being opened, in seconds; median [range] of {} visits. The first \
+         token is of a text that is asked for as soon as the page is ready.\n\n\
+         | link | Mbit/s | round trip, ms | visit | first paint | ready | first token |\n\
+         |---|--:|--:|---|--:|--:|--:|\n",
         measured["browser"].as_str().unwrap_or("of unknown version"),
         array(&measured["links"]).next().map_or(0, |link| array(&link["cold"]).count()),
     );
@@ -66,8 +67,8 @@ fn text(measured: &Value) -> Result<String, Failure> {
 fn bytes(text: &mut String, measured: &Value) -> Result<(), Failure> {
     writeln!(
         text,
-        "\nkB over the network until the page is ready, heads of answers included. Engine: worker, glue and WebAssembly; model: \
-         draft, tokenizer, chat template.\n\n| link | visit | {} | together |\n|---|---|{}",
+        "\nkB over the network until the page is ready, heads of answers included. Engine: worker, glue and \
+         WebAssembly; model: draft, tokenizer, chat template.\n\n| link | visit | {} | together |\n|---|---|{}",
         PARTS.join(" | "),
         "--:|".repeat(PARTS.len() + 1)
     )?;
@@ -90,9 +91,9 @@ fn bytes(text: &mut String, measured: &Value) -> Result<(), Failure> {
 fn floor(text: &mut String, measured: &Value) -> Result<(), Failure> {
     writeln!(
         text,
-        "\nOf the first visit, in seconds. Bytes: all of them at the link's rate. Round trips: {} that wait for each other ({}). \
-         Computing: what a visit takes without a link. Floor: bytes and round trips. Beyond it: what remains of the time until \
-         the page is ready; where it is negative, computing and some round trips overlap with the bytes.\n\n\
+        "\nOf the first visit, in seconds. Bytes: all of them at the link's rate. Round trips: {} that wait for \
+         each other ({}). Computing: what a visit takes without a link. Floor: bytes and round trips. Beyond it: \
+         what remains of the time until the page is ready.\n\n\
          | link | bytes | round trips | computing | floor | ready | beyond it |\n|---|--:|--:|--:|--:|--:|--:|",
         ROUND_TRIPS.len(),
         ROUND_TRIPS.join(", "),

@@ -1,5 +1,5 @@
-//! What docs/deploying.md says of the files that a server sends: who may keep which, in which forms they come, and that a
-//! part is always one of the version that was begun.
+//! What docs/deploying.md says of the files that a server sends: who may keep which, in which forms they come, and that
+//! a part is always one of the version that was begun.
 
 use std::{fs, io::Read, path::PathBuf, time::Duration};
 
@@ -187,7 +187,7 @@ async fn shared_caches_learn_that_the_pair_depends_on_the_page_that_asks() {
             assert!(vary.iter().any(|names| names.split(", ").any(|name| name == "origin")), "{path}: {vary:?}");
         }
     }
-    // A script of another site sees nothing of an answer's head by which it could go on with a download, unless it is told.
+    // A script of another site sees nothing by which it could go on with a download, unless it is told.
     let good = ("Origin", "https://good.example");
     let (answer, _) = http::get_bytes(listed.address(), "/pair/draft", &[good]).await;
     assert_eq!(answer.header("access-control-expose-headers"), Some("etag,content-encoding,content-range"));

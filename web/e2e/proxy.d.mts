@@ -1,6 +1,7 @@
 export declare class Proxy {
   readonly url: string;
   readonly received: Map<string, number>;
+  readonly requests: { path: string; range: string | null }[];
   static before(url: string, link?: { bitsPerSecond?: number; roundTripMs?: number }): Promise<Proxy>;
   cutAfter(path: string, bytes: number): void;
   bytes(fits: (path: string) => boolean): number;

@@ -29,6 +29,8 @@ export class Proxy {
   url;
   /** Bytes from the server that have come through, heads included, by path. */
   received = new Map();
+  /** What has been asked for. */
+  requests = [];
   /** Bytes that each path has still before it is cut. */
   #cuts = new Map();
   #open = new Set();
@@ -76,7 +78,7 @@ export class Proxy {
     /** Delivers in order, each piece half a round trip after it has left. */
     let delivered = ready;
     from.on('data', (bytes) => {
-      if (!client) from.path = /^[A-Z]+ (\S+)/.exec(bytes.toString('latin1', 0, 2048))?.[1] ?? from.path;
+      if (!client) this.#note(bytes.toString('latin1', 0, 4096), from);
       // A piece at a time, so that connections take turns.
       from.pause();
       const left = ready.then(() => wire.send(bytes.length));
@@ -91,10 +93,18 @@ export class Proxy {
     from.on('close', end);
   }
 
+  /** What a client sends may be the head of a request; its connection is then about that path. */
+  #note(text, client) {
+    const path = /^[A-Z]+ ([^\s?]+)\S* HTTP/.exec(text)?.[1];
+    if (path === undefined) return;
+    client.path = path;
+    this.requests.push({ path, range: /^range: (.*)$/im.exec(text)?.[1].trim() ?? null });
+  }
+
   #deliver(bytes, to, client) {
     if (to.destroyed) return;
     if (!client) return void to.write(bytes);
-    const path = (client.path ?? '').split('?', 1)[0];
+    const path = client.path ?? '';
     const left = this.#cuts.get(path) ?? Infinity;
     const part = bytes.subarray(0, left);
     this.received.set(path, (this.received.get(path) ?? 0) + part.length);
