@@ -1,4 +1,4 @@
-// What the page's build leaves in dist besides: files that are compressed already, and a link to the worker in the page.
+// What the page's build leaves in dist besides: files that are compressed already.
 
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, readFile, readdir, rename, writeFile } from 'node:fs/promises';
@@ -66,23 +66,4 @@ async function cached(file: string, make: () => Promise<Uint8Array>): Promise<Ui
     await rename(unfinished, file);
     return made;
   }
-}
-
-/** Has the browser fetch the worker with the page's script, which would else ask for it a round trip later. */
-export function workerBesideScript(): Plugin {
-  return {
-    name: 'worker-beside-script',
-    apply: 'build',
-    transformIndexHtml: {
-      order: 'post',
-      handler: (_, { bundle }) => {
-        const workers = Object.keys(bundle ?? {}).filter((name) => /(^|\/)worker-[^/]*\.js$/.test(name));
-        return workers.map((name) => ({
-          tag: 'link',
-          attrs: { rel: 'modulepreload', href: `./${name}` },
-          injectTo: 'head',
-        }));
-      },
-    },
-  };
 }

@@ -1,6 +1,8 @@
-import type { Plugin } from 'vite';
+import { fileURLToPath } from 'node:url';
+import type { Plugin, Rollup } from 'vite';
+import { build } from 'vite';
 import { defineConfig } from 'vitest/config';
-import { compressed, workerBesideScript } from './compressed.js';
+import { compressed } from './compressed.js';
 
 /** What makes a page isolated, so that its workers may share memory. */
 const isolation = {
@@ -10,32 +12,84 @@ const isolation = {
 
 const server = process.env['OUTRIDER_SERVER'] ?? 'http://127.0.0.1:8787';
 
+const root = fileURLToPath(new URL('.', import.meta.url));
+const engineFile = /wasm\/([\w-]+)\/outrider_edge_bg\.wasm$/;
+
+/** Bundles a worker's file, with everything that it needs, into one module without imports. */
+async function bundleWorker(file: string): Promise<Rollup.OutputChunk> {
+  const built = await build({
+    root,
+    configFile: false,
+    logLevel: 'warn',
+    build: {
+      write: false,
+      target: 'es2022',
+      copyPublicDir: false,
+      modulePreload: false,
+      sourcemap: 'hidden',
+      rollupOptions: { input: file, output: { inlineDynamicImports: true, entryFileNames: 'worker.js' } },
+    },
+  });
+  const { output } = (Array.isArray(built) ? built[0] : built) as Rollup.RollupOutput;
+  if (output.length > 2) throw new Error(`${file} is more than one file: ${output.map((it) => it.fileName)}`);
+  return output[0];
+}
+
+/** Makes `FILE?source` the text of what {@link bundleWorker} makes of it; in the package the file is there as well. */
+function workerSource(mode: string): Plugin {
+  let bundled: Promise<Rollup.OutputChunk> | undefined;
+  return {
+    name: 'worker-source',
+    enforce: 'pre',
+    async load(id) {
+      const file = id.endsWith('?source') && id.slice(0, -'?source'.length);
+      if (!file) return null;
+      // Unit tests bring a worker of their own.
+      if (mode === 'test') return 'export default ""';
+      bundled ??= bundleWorker(file);
+      const { code, map, moduleIds } = await bundled;
+      for (const module of moduleIds) if (!module.startsWith('\0')) this.addWatchFile(module);
+      if (mode === 'package') {
+        const withMap = `${code}//# sourceMappingURL=worker.js.map\n`;
+        this.emitFile({ type: 'asset', fileName: 'worker.js', source: withMap });
+        this.emitFile({ type: 'asset', fileName: 'worker.js.map', source: JSON.stringify(map) });
+      }
+      return { code: `export default ${JSON.stringify(code)};`, map: { mappings: '' } };
+    },
+    watchChange() {
+      bundled = undefined;
+    },
+  };
+}
+
 /**
- * Writes the addresses of the worker and of the wasm the way every bundler understands, `new URL('./file',
- * import.meta.url)`. Vite wraps them in a second URL, behind which the bundlers of those who use the package
- * would not see that a file is needed.
+ * Writes the addresses of the wasm the way every bundler understands, `new URL('./file', import.meta.url)`. Vite wraps
+ * them in a second URL, behind which the bundlers of those who use the package would not see that a file is needed.
  */
 function plainAddresses(): Plugin {
   const wrapped =
     /new URL\(\s*(?:\/\*.*?\*\/\s*)?"" \+ new URL\("([^"]+)", import\.meta\.url\)\.href,\s*import\.meta\.url\s*\)/g;
-  const plain = (code: string): string => code.replace(wrapped, 'new URL("./$1", import.meta.url)');
   return {
     name: 'plain-addresses',
     enforce: 'post',
     generateBundle(_, bundle) {
       for (const file of Object.values(bundle)) {
-        if (file.type === 'chunk') file.code = plain(file.code);
-        else if (typeof file.source === 'string') file.source = plain(file.source);
+        if (file.type === 'chunk') file.code = file.code.replace(wrapped, 'new URL("./$1", import.meta.url)');
       }
     },
   };
 }
 
+/** The package's files have the names of the builds, so that `wasmUrl` can name a folder of them. */
+function assetName({ originalFileNames }: Rollup.PreRenderedAsset): string {
+  const build = originalFileNames.map((name) => engineFile.exec(name)?.[1]).find(Boolean);
+  return build ? `${build}.wasm` : '[name][extname]';
+}
+
 export default defineConfig(({ mode }) => ({
-  plugins: mode === 'package' ? [plainAddresses()] : [workerBesideScript(), compressed()],
+  plugins: [workerSource(mode), mode === 'package' ? plainAddresses() : compressed()],
   // Relative, so that the page also works below a path of somebody's own server.
   base: './',
-  worker: { format: 'es' },
   build:
     mode === 'package'
       ? {
@@ -43,13 +97,14 @@ export default defineConfig(({ mode }) => ({
           target: 'es2022',
           copyPublicDir: false,
           assetsInlineLimit: 0,
-          // Bundlers find the worker and the wasm by `new URL('…', import.meta.url)`; minified names stay readable.
+          // Whoever bundles it minifies it.
           minify: false,
+          sourcemap: true,
           modulePreload: false,
           rollupOptions: {
             input: 'src/outrider/index.ts',
             preserveEntrySignatures: 'strict',
-            output: { entryFileNames: 'outrider.js' },
+            output: { entryFileNames: 'outrider.js', assetFileNames: assetName },
           },
         }
       : { outDir: 'dist', target: 'es2022', assetsInlineLimit: 0, modulePreload: { polyfill: false } },

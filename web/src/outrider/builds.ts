@@ -19,6 +19,8 @@ export interface EngineRequest {
   build: Build | 'auto';
   /** Null leaves it to {@link threadCount}. */
   threads: number | null;
+  /** Where the module of each build is. */
+  addresses: Readonly<Record<Build, string>>;
 }
 
 /** The engine that runs. */

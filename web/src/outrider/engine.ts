@@ -53,7 +53,10 @@ const THREAD_START_MS = 10_000;
  * Starts the engine that was asked for, or the fastest that starts.
  * @throws {@link OutriderError} `wasm-failed`: none does, or what was asked for cannot run here.
  */
-export async function startEngine(request: EngineRequest, parts: EngineParts): Promise<RunningEngine> {
+export async function startEngine(
+  request: Pick<EngineRequest, 'build' | 'threads'>,
+  parts: EngineParts,
+): Promise<RunningEngine> {
   const threads = threadCount(request.threads, parts.processors);
   const { abilities, built } = parts;
   const failed: EngineInfo['failed'] = [];

@@ -1,3 +1,5 @@
+import { builds } from './builds.js';
+import type { EngineRequest } from './builds.js';
 import type { SessionInfo } from './edge.js';
 
 /** What a server said, in tests. */
@@ -8,3 +10,8 @@ export const session: SessionInfo = {
   maxGuesses: 16,
   vocabSize: 4096,
 };
+
+/** Where a page would look for the engine, in tests. */
+export const addresses = Object.fromEntries(
+  builds.map((build) => [build, `https://example.org/${build}.wasm`]),
+) as EngineRequest['addresses'];

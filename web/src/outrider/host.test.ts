@@ -3,7 +3,7 @@ import type { EngineInfo } from './builds.js';
 import type { Sink } from './download.js';
 import type { Edge, GenerateRequest, Round, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
-import { session } from './fixtures.js';
+import { addresses, session } from './fixtures.js';
 import { EdgeHost } from './host.js';
 import type { FromWorker } from './messages.js';
 import { resolveRequest, openLink } from './options.js';
@@ -83,7 +83,7 @@ async function loaded(
   const sources = { draft: 'd', tokenizer: 't', heads: 'h', chat: 'c', session: 'ws://s', token: 'a-token' };
   host.receive({
     type: 'load',
-    engine: { build: 'auto', threads: 1 },
+    engine: { build: 'auto', threads: 1, addresses },
     sources,
     link: openLink,
     connectTimeoutMs: 50,
@@ -132,7 +132,7 @@ test('a draft and a tokenizer may be files of the user', async () => {
   };
   posts.length = 0;
   const options = {
-    engine: { build: 'auto', threads: 1 },
+    engine: { build: 'auto', threads: 1, addresses },
     link: openLink,
     connectTimeoutMs: 1000,
     claim: null,

@@ -5,7 +5,7 @@ import { compileModule } from './module.js';
 beforeAll(() => void vi.stubGlobal('setTimeout', (then: () => void) => queueMicrotask(then)));
 afterAll(() => void vi.unstubAllGlobals());
 
-const address = new URL('https://example.com/engine.wasm');
+const address = 'https://example.com/engine.wasm';
 const bytes = Uint8Array.from(simd128Module);
 const typed = { 'content-type': 'application/wasm' };
 

@@ -10,7 +10,7 @@ const PAUSES_MS = [0, 250, 1000, 3000];
  * @throws what the last attempt threw; at once for an answer that is no module, such as 404
  */
 export async function compileModule(
-  address: URL,
+  address: string,
   request: typeof fetch = (...args) => fetch(...args),
 ): Promise<WebAssembly.Module> {
   let cause: unknown;
@@ -18,10 +18,15 @@ export async function compileModule(
     if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
     try {
       const response = await request(address);
-      if (!response.ok) throw new Refusal(`${address.href} answers ${response.status}`);
+      const type = response.headers.get('Content-Type') ?? '';
+      // Some servers answer with their page where there is no file.
+      if (!response.ok || type.startsWith('text/html')) {
+        const answer = response.ok ? 'with a page' : response.status;
+        const hint = "the option wasmUrl says where the package's .wasm files are";
+        throw new Refusal(`${address} answers ${answer}; ${hint}`);
+      }
       // Servers that do not know the type of a .wasm file are common.
-      const isTyped = response.headers.get('Content-Type')?.startsWith('application/wasm');
-      return await (isTyped
+      return await (type.startsWith('application/wasm')
         ? WebAssembly.compileStreaming(response)
         : WebAssembly.compile(await response.arrayBuffer()));
     } catch (error) {

@@ -3,6 +3,7 @@ import type { Build, EngineInfo, EngineRequest } from './builds.js';
 import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { PlainError } from './errors.js';
+import { engineAddresses, startWorker } from './files.js';
 import { emptySummary, Generation } from './generation.js';
 import type { SuspendedGeneration } from './generation.js';
 import type { FromWorker, LoadProgress, Sources, ToWorker } from './messages.js';
@@ -46,6 +47,16 @@ export interface LoadOptions {
    * With 1, `auto` takes a build without threads.
    */
   threads?: number;
+  /**
+   * Address of a folder with the package's .wasm files, if they are not where its bundler has put them. Another origin
+   * has to allow the page's (CORS).
+   */
+  wasmUrl?: string | URL;
+  /**
+   * Address of the package's `worker.js`, on the page's own origin. If not given the worker starts from a `blob:`
+   * address, which a Content-Security-Policy may forbid (`worker-src`).
+   */
+  workerUrl?: string | URL;
   /** The link to begin with; see {@link Outrider.setLink}. */
   link?: Partial<Link>;
   /** Called while the draft is fetched and prepared. */
@@ -89,6 +100,7 @@ const CLOSE_GRACE_MS = 1_000;
 export class Outrider {
   readonly #sources: Sources;
   readonly #request: EngineRequest;
+  readonly #workerUrl: string | URL | undefined;
   readonly #connectTimeoutMs: number;
   readonly #reconnectAttempts: number;
   readonly #onConnection: (event: ConnectionEvent) => void;
@@ -111,6 +123,7 @@ export class Outrider {
   private constructor(options: LoadOptions) {
     this.#sources = sourcesOf(options);
     this.#request = engineRequestOf(options);
+    this.#workerUrl = options.workerUrl;
     this.#connectTimeoutMs = options.connectTimeoutMs ?? 20_000;
     this.#reconnectAttempts = options.reconnectAttempts ?? 8;
     this.#onConnection = options.onConnection ?? (() => {});
@@ -259,14 +272,16 @@ export class Outrider {
   }
 
   #startWorker(): Promise<void> {
-    const worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module', name: 'outrider' });
+    const worker = startWorker(this.#workerUrl);
     worker.addEventListener('message', (event: MessageEvent<FromWorker>) => {
       // A message may still be under way when its worker has been replaced.
       if (worker === this.#worker) this.#receive(event.data);
     });
     worker.addEventListener('error', (event) => {
       if (worker !== this.#worker) return;
-      const message = event.message || 'the worker could not be started';
+      const message =
+        event.message ||
+        'the worker could not be started (a Content-Security-Policy needs worker-src blob:, or else workerUrl)';
       this.#discardWorker(new OutriderError('worker-crashed', message));
     });
     this.#worker = worker;
@@ -363,7 +378,7 @@ function engineRequestOf(options: LoadOptions): EngineRequest {
   if (threads !== null && !(Number.isInteger(threads) && threads >= 1)) {
     throw new OutriderError('invalid-option', `threads is a whole number from 1 on, not ${threads}`);
   }
-  return { build, threads };
+  return { build, threads, addresses: engineAddresses(options.wasmUrl) };
 }
 
 function sourcesOf(options: LoadOptions): Sources {

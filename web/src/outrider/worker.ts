@@ -23,21 +23,13 @@ interface WorkerScope {
 }
 const scope = globalThis as unknown as WorkerScope;
 
-// What has been built: xtask leaves the builds with threads out where it cannot make them.
-const glues = import.meta.glob<EngineModule>('../wasm/*/outrider_edge.js');
-const addresses = import.meta.glob<string>('../wasm/*/outrider_edge_bg.wasm', {
-  query: '?url',
-  import: 'default',
-  eager: true,
-});
+// What has been built: xtask leaves the builds with threads out where it cannot make them. All are small, and in this
+// file, so that it is the only one.
+const glues = import.meta.glob<EngineModule>('../wasm/*/outrider_edge.js', { eager: true });
 
 function glue(build: Build): Promise<EngineModule> {
-  const load = glues[`../wasm/${build}/outrider_edge.js`];
-  return load ? load() : Promise.reject(new Error('it is not part of this package'));
-}
-
-function compile(build: Build): Promise<WebAssembly.Module> {
-  return compileModule(new URL(addresses[`../wasm/${build}/outrider_edge_bg.wasm`] ?? '', import.meta.url));
+  const found = glues[`../wasm/${build}/outrider_edge.js`];
+  return found ? Promise.resolve(found) : Promise.reject(new Error('it is not part of this package'));
 }
 
 let engine: RunningEngine | null = null;
@@ -53,8 +45,8 @@ const host = new EdgeHost({
       processors: navigator.hardwareConcurrency,
       built: builds.filter((build) => `../wasm/${build}/outrider_edge.js` in glues),
       glue,
-      compile,
-      // This file again, wherever a bundler has put it.
+      compile: (build) => compileModule(request.addresses[build]),
+      // This same source again, wherever it came from.
       startThread: () => new Worker(location.href, { type: 'module', name: 'outrider-thread' }),
     });
     return engine;

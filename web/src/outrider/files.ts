@@ -1,0 +1,56 @@
+// Where the files of the package are, wherever a bundler has put it: the worker and the modules of the engine.
+
+import { builds } from './builds.js';
+import type { Build } from './builds.js';
+import { OutriderError } from './errors.js';
+// In one piece, so that it needs no file of its own: not every bundler finds workers in packages.
+import source from './worker.ts?source';
+
+/** Addresses in the one form in which bundlers see that a file is needed. Some bundles have no `import.meta.url`. */
+const beside: Readonly<Record<Build, () => URL>> = {
+  'relaxed-threads': () => new URL('../wasm/relaxed-threads/outrider_edge_bg.wasm', import.meta.url),
+  'simd128-threads': () => new URL('../wasm/simd128-threads/outrider_edge_bg.wasm', import.meta.url),
+  relaxed: () => new URL('../wasm/relaxed/outrider_edge_bg.wasm', import.meta.url),
+  simd128: () => new URL('../wasm/simd128/outrider_edge_bg.wasm', import.meta.url),
+};
+
+/**
+ * The address of each build's module: in the folder `wasmUrl`, or beside the code.
+ * @throws {@link OutriderError} `invalid-option`: the bundle does not know its address, and none was given.
+ */
+export function engineAddresses(wasmUrl: string | URL | undefined): Record<Build, string> {
+  const address = (build: Build): string => {
+    if (wasmUrl === undefined) return whereItIs(build);
+    const folder = new URL(wasmUrl, location.href);
+    if (!folder.pathname.endsWith('/')) folder.pathname += '/';
+    return new URL(`${build}.wasm`, folder).href;
+  };
+  return Object.fromEntries(builds.map((build) => [build, address(build)])) as Record<Build, string>;
+}
+
+function whereItIs(build: Build): string {
+  try {
+    return asInstalled(beside[build]().href);
+  } catch {
+    throw new OutriderError(
+      'invalid-option',
+      "this bundle does not know its own address: wasmUrl has to say where the package's .wasm files are",
+    );
+  }
+}
+
+/** The development servers of Vite 5 to 7 move a package's code and leave its files where they are. */
+export function asInstalled(address: string): string {
+  return address.replace('/node_modules/.vite/deps/', '/node_modules/outrider/npm/');
+}
+
+let ownAddress: string | undefined;
+
+/** Starts the worker: from its source, which the package has with it, or from `workerUrl`. */
+export function startWorker(workerUrl: string | URL | undefined): Worker {
+  const options = { type: 'module', name: 'outrider' } as const;
+  if (workerUrl !== undefined) return new Worker(new URL(workerUrl, location.href).href, options);
+  // Kept for as long as the page: threads are started from it, and workers after a crash.
+  ownAddress ??= URL.createObjectURL(new Blob([source], { type: 'text/javascript' }));
+  return new Worker(ownAddress, options);
+}
