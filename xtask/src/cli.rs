@@ -26,7 +26,8 @@ Usage: cargo xtask <command>
       --screenshot F   with --check: write what Chromium saw to the PNG file F
 
   test [STEP...]       everything, in this order; naming steps runs only those
-      --full           statistical tests large enough to see errors of 0.01 in total variation, not only of 0.02
+      --full           statistical tests large enough to see errors of 0.01 in total variation, not only of 0.02; the
+                       npm package in every bundler, Firefox and WebKitGTK
       check            what `cargo xtask check` does
       native           the Rust tests of all crates on this machine
       fuzz             what `cargo xtask fuzz` does, ten seconds for each target

@@ -90,7 +90,7 @@ impl Step {
             Self::Fuzz => fuzz::run(workspace, &FuzzOptions { target: None, seconds: fuzz::SMOKE_SECONDS }),
             Self::Wasm => wasm::test(workspace),
             Self::Page => test_page(workspace),
-            Self::EndToEnd => test_end_to_end(workspace),
+            Self::EndToEnd => test_end_to_end(workspace, full),
         }
     }
 }
@@ -133,10 +133,14 @@ fn test_page(workspace: &Workspace) -> Result<()> {
     page.build()
 }
 
-fn test_end_to_end(workspace: &Workspace) -> Result<()> {
+fn test_end_to_end(workspace: &Workspace, full: bool) -> Result<()> {
     let browser = chromium::browser()?;
     let demo = Demo::build(workspace, &Build::ALL)?;
-    process::run(demo.page.script("e2e")?.env("CHROMIUM_PATH", browser).env("OUTRIDER_BIN", &demo.server))?;
+    let mut tests = demo.page.script("e2e")?;
+    if full {
+        tests.env("OUTRIDER_FULL", "1");
+    }
+    process::run(tests.env("CHROMIUM_PATH", browser).env("OUTRIDER_BIN", &demo.server))?;
     openai::test(workspace, &demo.server)
 }
 

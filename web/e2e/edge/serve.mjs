@@ -1,4 +1,4 @@
-// Files over HTTP, isolated by COOP and COEP so that workers may share memory.
+// Files over HTTP, isolated by COOP and COEP, unless they are to be had otherwise, so that workers may share memory.
 
 import { createReadStream, statSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -11,11 +11,16 @@ const types = {
   '.wasm': 'application/wasm',
 };
 
+export const isolation = {
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-embedder-policy': 'require-corp',
+};
+
 /**
  * Serves what lies under the first of `roots`, pairs of a path and a folder or file, that a path begins with. Gives the
  * server, which listens on a free port of 127.0.0.1.
  */
-export async function serve(roots) {
+export async function serve(roots, headers = isolation) {
   const server = createServer((request, response) => {
     const path = normalize(decodeURIComponent(new URL(request.url, 'http://localhost').pathname));
     const root = roots.find(([prefix]) => path.startsWith(prefix));
@@ -31,8 +36,7 @@ export async function serve(roots) {
       'content-type': types[extname(file)] ?? 'application/octet-stream',
       'content-length': found.size,
       'cache-control': 'no-store',
-      'cross-origin-opener-policy': 'same-origin',
-      'cross-origin-embedder-policy': 'require-corp',
+      ...headers,
     });
     createReadStream(file).pipe(response);
   });

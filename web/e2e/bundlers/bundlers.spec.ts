@@ -1,0 +1,190 @@
+// The package as it is installed: packed, put into a fresh project, bundled, and drafting for a real server of another
+// origin. The whole matrix runs with OUTRIDER_FULL, as `cargo xtask test --full` sets it.
+
+import { readFile, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import path from 'node:path';
+import type { Page } from '@playwright/test';
+import { isolation } from '../edge/serve.mjs';
+import { expect, test } from '../fixtures.js';
+import { nativeTokenIds, Server } from '../server.js';
+import { openInFirefox, openInWebKit } from './browsers.js';
+import { bundlers } from './bundlers.js';
+import { develop, run, serving, Tarball } from './project.js';
+
+const plain = {};
+/** What is taken of four builds: Chromium has all instructions. */
+const buildOn = (headers: Record<string, string>): string =>
+  headers === isolation && availableParallelism() > 1 ? 'relaxed-threads' : 'relaxed';
+
+/** How large the package may become, packed. */
+const MOST_BYTES = 9_000_000;
+
+let tarball: Tarball;
+let server: Server;
+let expected: string;
+
+test.beforeAll(async () => {
+  test.setTimeout(120_000);
+  tarball = await Tarball.pack();
+  server = await Server.start(['--allow-origin', '*'], tarball.folder);
+  const greedy = { prompt: 'Once upon a time', maxTokens: 12, seed: 1, cloudOnly: true };
+  const ids = await nativeTokenIds(server, {
+    ...greedy,
+    supportSize: 32,
+    latticeResolution: 100,
+    draftLength: 4,
+  });
+  expected = ids.join();
+});
+
+test.afterAll(async () => {
+  await server?.kill();
+  await tarball?.remove();
+});
+
+const isFull = process.env['OUTRIDER_FULL'] !== undefined;
+for (const bundler of bundlers.filter(({ isQuick }) => isFull || isQuick)) {
+  test(`${bundler.name} bundles it, and serves it while a page is written`, async ({ page }) => {
+    test.setTimeout(5 * 60_000);
+    const folder = await tarball.install(bundler.name, bundler.project, bundler.packages);
+    await develop(folder, bundler.develop, async (url) => {
+      expect(await draft(page, url)).toEqual({ build: 'relaxed', failed: '[]', ids: expected });
+    });
+    await run(bundler.build, folder);
+    for (const headers of [plain, isolation]) {
+      await serving(path.join(folder, bundler.output), headers, async (url) => {
+        expect(await draft(page, url)).toEqual({ build: buildOn(headers), failed: '[]', ids: expected });
+      });
+    }
+  });
+}
+
+test('it can be published, with what a page needs and whoever bundles it', async () => {
+  const { files, size } = await tarball.publishDryRun();
+  const names = files.map((file) => file.path).filter((name) => !name.startsWith('npm/types/'));
+  const builds = ['relaxed-threads', 'relaxed', 'simd128-threads', 'simd128'].map(
+    (build) => `npm/${build}.wasm`,
+  );
+  const scripts = ['outrider.js', 'worker.js'].flatMap((name) => [`npm/${name}`, `npm/${name}.map`]);
+  const words = ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json'];
+  expect(names.sort()).toEqual([...builds, ...scripts, ...words].sort());
+  expect(size).toBeLessThan(MOST_BYTES);
+
+  const repository = path.resolve(import.meta.dirname, '../../..');
+  for (const licence of ['LICENSE-APACHE', 'LICENSE-MIT']) {
+    const [packed, ours] = await Promise.all(
+      ['web', ''].map((folder) => readFile(path.join(repository, folder, licence), 'utf8')),
+    );
+    expect(packed).toBe(ours);
+  }
+});
+
+test.describe('a plain page', () => {
+  let folder: string;
+  test.beforeAll(async () => {
+    folder = await tarball.install('plain', 'plain', []);
+  });
+
+  test('has types for its editor', async () => {
+    const lines = [
+      "import { Outrider, OutriderError } from 'outrider';",
+      'const load: (options: { wasmUrl: string }) => Promise<Outrider> = Outrider.load;',
+      "const code: 'wasm-failed' extends OutriderError['code'] ? true : false = true;",
+      // It would be no error if the types were `any`.
+      '// @ts-expect-error\nOutrider.load({ server: 1 });',
+      'export { code, load };',
+    ];
+    await writeFile(path.join(folder, 'use.mts'), lines.join('\n'));
+    const tsc = path.resolve(import.meta.dirname, '../../node_modules/.bin/tsc');
+    for (const module of ['--module nodenext', '--module esnext --moduleResolution bundler']) {
+      await run(`${tsc} --noEmit --strict --target es2022 --lib es2023,dom ${module} use.mts`, folder);
+    }
+  });
+
+  test('imports it by an import map, from its own server', async ({ page }) => {
+    for (const headers of [plain, isolation]) {
+      await serving(folder, headers, async (url) => {
+        expect(await draft(page, url)).toEqual({ build: buildOn(headers), failed: '[]', ids: expected });
+      });
+    }
+  });
+
+  test('imports it from another origin, such as a CDN', async ({ page }) => {
+    await serving(
+      path.join(folder, 'node_modules/outrider'),
+      { 'access-control-allow-origin': '*' },
+      async (cdn) => {
+        const imports = { outrider: `${cdn}/npm/outrider.js` };
+        const head = `<!doctype html><script type="importmap">${JSON.stringify({ imports })}</script><body></body>`;
+        await writeFile(
+          path.join(folder, 'cdn.html'),
+          `${head}<script type="module" src="./main.js"></script>`,
+        );
+        for (const headers of [plain, isolation]) {
+          await serving(folder, headers, async (url) => {
+            const drafted = await draft(page, `${url}/cdn.html`);
+            expect(drafted).toEqual({ build: buildOn(headers), failed: '[]', ids: expected });
+          });
+        }
+      },
+    );
+  });
+
+  for (const [browser, open] of isFull
+    ? ([
+        ['Firefox', openInFirefox],
+        ['WebKitGTK', openInWebKit],
+      ] as const)
+    : []) {
+    test(`drafts in ${browser}`, async () => {
+      for (const headers of [plain, isolation]) {
+        await serving(folder, headers, async (url, files) => {
+          const told = new Promise<string>((resolve) => {
+            files.on(
+              'request',
+              ({ url = '' }) => url.startsWith('/told?') && resolve(url.slice('/told?'.length)),
+            );
+          });
+          const close = await open(`${url}?${new URLSearchParams({ server: server.url, tell: '' })}`);
+          test.skip(close === null, `${browser} is not installed`);
+          const { ids, failed } = Object.fromEntries(new URLSearchParams(await told));
+          await close?.();
+          expect({ ids, failed }).toEqual({ ids: expected, failed: '[]' });
+        });
+      }
+    });
+  }
+
+  test('whose policy forbids workers from blobs says so, and names the worker', async ({ page }) => {
+    const headers = { 'content-security-policy': "worker-src 'self'" };
+    await serving(folder, { ...isolation, ...headers }, async (url) => {
+      expect((await draft(page, url)).error).toMatch(/^worker-crashed: .*worker-src blob:.*workerUrl/);
+      const named = await draft(page, url, { workerUrl: './node_modules/outrider/npm/worker.js' });
+      expect(named).toEqual({ build: buildOn(isolation), failed: '[]', ids: expected });
+    });
+  });
+
+  test('whose engine is elsewhere says where', async ({ page }) => {
+    await serving(
+      path.join(folder, 'node_modules'),
+      { 'access-control-allow-origin': '*' },
+      async (elsewhere) => {
+        await serving(folder, plain, async (url) => {
+          const lost = await draft(page, url, { wasmUrl: './gone' });
+          expect(lost.error).toMatch(/^wasm-failed: .*\/gone\/relaxed\.wasm answers 404; the option wasmUrl/);
+          const found = await draft(page, url, { wasmUrl: `${elsewhere}/outrider/npm` });
+          expect(found).toEqual({ build: 'relaxed', failed: '[]', ids: expected });
+        });
+      },
+    );
+  });
+});
+
+/** What app.js tells of its text. */
+async function draft(page: Page, url: string, options: Record<string, string> = {}): Promise<DOMStringMap> {
+  await page.goto(`${url}?${new URLSearchParams({ server: server.url, ...options })}`);
+  const ended = page.locator('body[data-ids], body[data-error]');
+  await expect(ended).toHaveCount(1, { timeout: 60_000 });
+  return ended.evaluate(({ dataset }) => ({ ...dataset }));
+}

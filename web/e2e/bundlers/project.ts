@@ -1,0 +1,129 @@
+// A fresh project with the package from its tarball, as a user has it.
+
+import { exec, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import type { Server as FileServer } from 'node:http';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { serve } from '../edge/serve.mjs';
+
+const here = import.meta.dirname;
+const web = path.resolve(here, '../..');
+
+/** Runs a command; an error says what it printed. */
+export async function run(command: string, cwd: string): Promise<string> {
+  const { stdout } = await promisify(exec)(command, { cwd, env: environment(cwd), maxBuffer: 1 << 26 });
+  return stdout;
+}
+
+/** The project's own programs come first; nothing is reported to anybody. */
+function environment(cwd: string): NodeJS.ProcessEnv {
+  const PATH = [path.join(cwd, 'node_modules/.bin'), process.env['PATH']].join(path.delimiter);
+  return { ...process.env, PATH, NEXT_TELEMETRY_DISABLED: '1' };
+}
+
+/** The tarball of the package, and a folder for projects. */
+export class Tarball {
+  readonly folder: string;
+  readonly file: string;
+
+  private constructor(folder: string, file: string) {
+    this.folder = folder;
+    this.file = file;
+  }
+
+  /** Packs what `npm publish` would publish. */
+  static async pack(): Promise<Tarball> {
+    const folder = await mkdtemp(path.join(tmpdir(), 'outrider-'));
+    await run(`npm pack --pack-destination ${folder}`, web);
+    return new Tarball(folder, path.join(folder, 'outrider-0.1.0.tgz'));
+  }
+
+  /** What `npm publish` would do with it, told by a dry run, and nothing done. */
+  async publishDryRun(): Promise<{ files: { path: string }[]; size: number; unpackedSize: number }> {
+    // With provenance, which needs the repository to be named.
+    const said = await run(`npm publish --dry-run --provenance --json ${this.file}`, this.folder);
+    return (JSON.parse(said) as { outrider: Awaited<ReturnType<Tarball['publishDryRun']>> }).outrider;
+  }
+
+  /** A project of the folder `project` here, with the package and `packages` installed. */
+  async install(name: string, project: string, packages: readonly string[]): Promise<string> {
+    const folder = path.join(this.folder, name.replaceAll(' ', '-'));
+    await mkdir(folder);
+    await cp(path.join(here, project), folder, { recursive: true });
+    for (const file of ['app.js', 'main.js']) await cp(path.join(here, file), path.join(folder, file));
+    await writeFile(path.join(folder, 'package.json'), '{ "private": true }');
+    const names = [this.file, ...packages].join(' ');
+    await run(`npm install --ignore-scripts --no-audit --no-fund --prefer-offline ${names}`, folder);
+    return folder;
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** How long a development server may take to answer. */
+const START_MS = 60_000;
+
+/** Runs a development server of the project in `folder` while `use` needs it. */
+export async function develop(
+  folder: string,
+  command: (port: number) => string,
+  use: (url: string) => Promise<void>,
+): Promise<void> {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  // A group of its own, so that whatever it starts ends with it.
+  const server = spawn(command(port), {
+    cwd: folder,
+    env: environment(folder),
+    shell: true,
+    detached: true,
+    // Some stop where there is nobody to type.
+    stdio: 'pipe',
+  });
+  let said = '';
+  for (const stream of [server.stdout, server.stderr]) stream.on('data', (data) => (said += String(data)));
+  const exited = once(server, 'exit');
+  try {
+    const end = Date.now() + START_MS;
+    while (!(await fetch(url).catch(() => null))) {
+      if (server.exitCode !== null || Date.now() > end)
+        throw new Error(`no server from ${command(port)}\n${said}`);
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+    await use(url);
+  } finally {
+    if (server.pid !== undefined && server.exitCode === null) process.kill(-server.pid);
+    await exited;
+  }
+}
+
+/** Serves a folder while `use` needs it. */
+export async function serving(
+  folder: string,
+  headers: Record<string, string>,
+  use: (url: string, files: FileServer) => Promise<void>,
+): Promise<void> {
+  const files: FileServer = await serve([['/', folder]], headers);
+  try {
+    await use(`http://127.0.0.1:${(files.address() as AddressInfo).port}`, files);
+  } finally {
+    files.closeAllConnections();
+    files.close();
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}

@@ -1,0 +1,1 @@
+module.exports = { entry: './main.js', devServer: { static: '.', hot: false, client: false } };
