@@ -206,7 +206,7 @@ fn documented_numbers(text: &str) -> String {
 #[test]
 fn the_docs_have_the_tables() {
     let read = |path| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)).unwrap();
-    let (path, readme) = ("web/README.md", "README.md");
+    let (path, readme) = ("docs/package.md", "README.md");
     let text = NAMES.iter().fold(read(path), |text, kind| documented(&text, kind));
     assert_eq!(text.matches("<!-- table: ").count(), 4, "{path} has lost a table");
     put(path, &documented_numbers(&text));
