@@ -11,8 +11,8 @@ import path from 'node:path';
 type Close = () => Promise<void>;
 
 /** Starts a program; null if there is none of this name. */
-async function start(program: string, args: string[]): Promise<ChildProcess | null> {
-  const child = spawn(program, args, { stdio: 'ignore', env: { ...process.env, MOZ_HEADLESS: '1' } });
+async function start(program: string, args: string[], environment = {}): Promise<ChildProcess | null> {
+  const child = spawn(program, args, { stdio: 'ignore', env: { ...process.env, ...environment } });
   const started = await Promise.race([
     once(child, 'spawn').then(() => true),
     once(child, 'error').then(() => false),
@@ -47,20 +47,28 @@ export async function openInFirefox(url: string): Promise<Close | null> {
 }
 
 const driverPort = 4477;
+const display = ':47';
 
-/** Opens an address in a WebKitGTK of its own. Null if its driver is not there. */
+/** Opens an address in a WebKitGTK of its own, on a screen of its own. Null if its driver or Xvfb is not there. */
 export async function openInWebKit(url: string): Promise<Close | null> {
-  const driver = await start('WebKitWebDriver', [`--port=${driverPort}`]);
-  if (!driver) return null;
+  const screen = await start('Xvfb', [display, '-nolisten', 'tcp']);
+  const driver = screen && (await start('WebKitWebDriver', [`--port=${driverPort}`], { DISPLAY: display }));
+  const close = async (): Promise<void> => {
+    for (const child of [driver, screen]) if (child) await end(child);
+  };
+  if (!driver) {
+    await close();
+    return null;
+  }
   try {
     const { sessionId } = await ask('session', { capabilities: {} });
     await ask(`session/${sessionId}/url`, { url });
     return async () => {
       await fetch(`${driverUrl}/session/${sessionId}`, { method: 'DELETE' });
-      await end(driver);
+      await close();
     };
   } catch (error) {
-    await end(driver);
+    await close();
     throw error;
   }
 }

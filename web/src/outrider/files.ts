@@ -30,7 +30,8 @@ export function engineAddresses(wasmUrl: string | URL | undefined): Record<Build
 
 function whereItIs(build: Build): string {
   try {
-    return asInstalled(beside[build]().href);
+    // Next.js knows only the path.
+    return asInstalled(new URL(beside[build]().href, location.href).href);
   } catch {
     throw new OutriderError(
       'invalid-option',
