@@ -60,6 +60,33 @@ for (const bundler of bundlers.filter(({ isQuick }) => isFull || isQuick)) {
   });
 }
 
+test('a bundle that is no module is told where the engine is, or says that it has to be', async ({
+  page,
+}) => {
+  const folder = await tarball.install('classic', 'webpack', ['esbuild']);
+  await run('esbuild main.js --bundle --format=iife --outdir=. --allow-overwrite --log-level=error', folder);
+  await serving(folder, plain, async (url) => {
+    expect((await draft(page, url)).error).toMatch(/^invalid-option: .*wasmUrl/);
+    const told = await draft(page, url, { wasmUrl: 'node_modules/outrider/npm' });
+    expect(told).toEqual({ build: 'relaxed', failed: '[]', ids: expected });
+  });
+});
+
+test('README’s policy is all that a page needs', async ({ page }) => {
+  const folder = await tarball.install('policy', 'esbuild', ['esbuild']);
+  await run(bundlers.find(({ name }) => name === 'esbuild')?.build ?? '', folder);
+  const readme = await readFile(path.join(folder, 'node_modules/outrider/README.md'), 'utf8');
+  const policy = /Content-Security-Policy: ([^`]*)/.exec(readme)?.[1] ?? '';
+  const forServer = policy
+    .replace(/\s+/g, ' ')
+    .replace('https://models.example.com', server.url)
+    .replace('wss://models.example.com', server.url.replace('http', 'ws'));
+  const withPolicy = { ...isolation, 'content-security-policy': forServer };
+  await serving(path.join(folder, 'dist'), withPolicy, async (url) => {
+    expect(await draft(page, url)).toEqual({ build: buildOn(isolation), failed: '[]', ids: expected });
+  });
+});
+
 test('it can be published, with what a page needs and whoever bundles it', async () => {
   const { files, size } = await tarball.publishDryRun();
   const names = files.map((file) => file.path).filter((name) => !name.startsWith('npm/types/'));
