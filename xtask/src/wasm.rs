@@ -50,7 +50,8 @@ pub fn build_edge(workspace: &Workspace, builds: &[Build]) -> Result<()> {
         process::run(cargo.args(["--release", "--package", "outrider-edge"]))?;
         let module = build.target(workspace).join(TARGET).join("release").join("outrider_edge.wasm");
         let mut bindgen = workspace.command(&bindgen);
-        bindgen.args(["--target", "web", "--out-name", "outrider_edge", "--out-dir"]);
+        // Names of functions are a tenth of what a page would fetch; the module in target/ keeps them.
+        bindgen.args(["--target", "web", "--remove-name-section", "--out-name", "outrider_edge", "--out-dir"]);
         process::run(bindgen.arg(folder.join(build.name)).arg(module))?;
     }
     Ok(())

@@ -1,11 +1,13 @@
 //! The choice of an instruction set: here and nowhere else.
+//!
+//! A build for browsers has the kernels that it can choose, and no others: the portable ones alone would be a tenth of
+//! what a page fetches. Its tests have all.
 
 use std::sync::OnceLock;
 
 use super::{
     format::Format,
     lanes::Lanes,
-    portable::Portable,
     products::{Product, product},
     rounded::{QuadForm, Wanted},
 };
@@ -26,12 +28,13 @@ pub(crate) enum Isa {
     #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
     Relaxed,
     /// WebAssembly with SIMD.
-    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    #[cfg(all(target_feature = "simd128", any(test, not(target_feature = "relaxed-simd"))))]
     Simd128,
     /// aarch64 with dot products of bytes.
     #[cfg(target_arch = "aarch64")]
     Neon,
     /// None in particular.
+    #[cfg(any(test, not(target_feature = "simd128")))]
     Portable,
 }
 
@@ -95,12 +98,13 @@ impl Isa {
                 available.swap(0, 1);
             }
         }
-        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        #[cfg(all(target_feature = "simd128", any(test, not(target_feature = "relaxed-simd"))))]
         available.push(Self::Simd128);
         #[cfg(target_arch = "aarch64")]
         if std::arch::is_aarch64_feature_detected!("dotprod") {
             available.push(Self::Neon);
         }
+        #[cfg(any(test, not(target_feature = "simd128")))]
         available.push(Self::Portable);
         available
     }
@@ -115,10 +119,11 @@ impl Isa {
             Self::RelaxedDot => Facts::of::<Wasm<RelaxedDot>>("relaxed-dot"),
             #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
             Self::Relaxed => Facts::of::<Wasm<Relaxed>>("relaxed"),
-            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            #[cfg(all(target_feature = "simd128", any(test, not(target_feature = "relaxed-simd"))))]
             Self::Simd128 => Facts::of::<Wasm<Simd128>>("simd128"),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => Facts::of::<Neon>("neon"),
+            #[cfg(any(test, not(target_feature = "simd128")))]
             Self::Portable => Facts::of::<Portable>("portable"),
         }
     }
@@ -161,10 +166,11 @@ impl Isa {
                 Self::RelaxedDot => run_relaxed_dot(product, rows),
                 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
                 Self::Relaxed => run_relaxed(product, rows),
-                #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                #[cfg(all(target_feature = "simd128", any(test, not(target_feature = "relaxed-simd"))))]
                 Self::Simd128 => run_simd128(product, rows),
                 #[cfg(target_arch = "aarch64")]
                 Self::Neon => run_neon(product, rows),
+                #[cfg(any(test, not(target_feature = "simd128")))]
                 Self::Portable => run_portable(product, rows),
             }
         }
@@ -173,12 +179,16 @@ impl Isa {
 
 #[cfg(target_arch = "aarch64")]
 use super::neon::Neon;
+#[cfg(any(test, not(target_feature = "simd128")))]
+use super::portable::Portable;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use super::wasm::Wasm;
+#[cfg(all(target_feature = "simd128", any(test, not(target_feature = "relaxed-simd"))))]
+use super::wasm_products::Simd128;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use super::wasm_products::{Relaxed, RelaxedDot, dot_is_one_instruction};
 #[cfg(target_arch = "x86_64")]
 use super::{avx2::Avx2, avx512::Avx512};
-#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-use super::{wasm::Wasm, wasm_products::Simd128};
 
 /// A function that has a kernel for each number of rows, compiled for an instruction set.
 macro_rules! runner {
@@ -206,8 +216,9 @@ runner!(#[target_feature(enable = "avx2,f16c")] run_avx2, Avx2, [1 2 3 4]);
 runner!(run_relaxed_dot, Wasm<RelaxedDot>, [1 2]);
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 runner!(run_relaxed, Wasm<Relaxed>, [1 2]);
-#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+#[cfg(all(target_feature = "simd128", any(test, not(target_feature = "relaxed-simd"))))]
 runner!(run_simd128, Wasm<Simd128>, [1 2]);
 #[cfg(target_arch = "aarch64")]
 runner!(#[target_feature(enable = "neon,dotprod")] run_neon, Neon, [1 2 3 4]);
+#[cfg(any(test, not(target_feature = "simd128")))]
 runner!(run_portable, Portable, [1 2 3 4]);

@@ -40,6 +40,7 @@ mod operands;
 mod packed;
 mod pages;
 pub(crate) mod pool;
+#[cfg(any(test, not(target_feature = "simd128")))]
 mod portable;
 mod products;
 pub(crate) mod rounded;
