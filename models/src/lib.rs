@@ -54,6 +54,7 @@ mod error;
 mod family;
 mod forward;
 mod kernels;
+mod stop;
 pub mod threads;
 mod tokenizer;
 
@@ -86,6 +87,7 @@ pub use forward::{
     scratch::Scratch,
 };
 pub use kernels::attention::PAGE_TOKENS;
+pub use stop::{Reach, StopStrings, TokenTexts};
 pub use tokenizer::{TextStream, Tokenizer};
 
 /// The instruction set that this process multiplies with, such as `avx512` or `portable`: the fastest that the

@@ -1,23 +1,21 @@
 //! Text of tokens, up to a stop sequence.
 //!
-//! Text that could be the beginning of a stop sequence is kept back until it is known whether it is: what has been
-//! given is never taken back, and never contains any part of a stop sequence that then came.
+//! Text that could be the beginning of a stop sequence is kept back until it is known whether it is.
 
-use outrider_models::{TextStream, Tokenizer};
+use outrider_models::{Reach, StopStrings, TextStream, Tokenizer};
 
 /// Puts text together.
 #[derive(Debug, Clone)]
 pub(super) struct Assembler {
     stream: TextStream,
-    /// None is empty.
-    stops: Vec<String>,
+    stops: StopStrings,
     /// Not given yet. Holds no stop sequence; a proper prefix of one, at most.
     held: String,
 }
 
 impl Assembler {
     pub(super) fn new(stops: Vec<String>) -> Self {
-        Self { stream: TextStream::new(), stops, held: String::new() }
+        Self { stream: TextStream::new(), stops: StopStrings::new(stops), held: String::new() }
     }
 
     /// The text that is certain with one more token, and whether a stop sequence followed it.
@@ -38,22 +36,18 @@ impl Assembler {
 
     fn add(&mut self, text: &str) -> (String, bool) {
         self.held.push_str(text);
-        let first = self.stops.iter().filter_map(|stop| self.held.find(stop)).min();
-        if let Some(place) = first {
-            let mut given = std::mem::take(&mut self.held);
-            given.truncate(place);
-            return (given, true);
+        match self.stops.reach(&self.held) {
+            Reach::Stop(begin) => {
+                let mut given = std::mem::take(&mut self.held);
+                given.truncate(begin);
+                (given, true)
+            }
+            Reach::Certain(bytes) => {
+                let held = self.held.split_off(bytes);
+                (std::mem::replace(&mut self.held, held), false)
+            }
         }
-        let keep = self.stops.iter().map(|stop| overlap(&self.held, stop)).max().unwrap_or(0);
-        let held = self.held.split_off(self.held.len() - keep);
-        (std::mem::replace(&mut self.held, held), false)
     }
-}
-
-/// The length of the longest end of `text` that `stop` begins with.
-fn overlap(text: &str, stop: &str) -> usize {
-    let longest = text.len().min(stop.len() - 1);
-    (1..=longest).rev().find(|&length| stop.is_char_boundary(length) && text.ends_with(&stop[..length])).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,0 +1,175 @@
+//! Stop strings: where a text ends that is read as it is written.
+//!
+//! Text that could be the beginning of a stop string waits until it is known whether it is: what has been given is
+//! never taken back, and never contains any part of a stop string that then came.
+
+use std::collections::VecDeque;
+
+use crate::tokenizer::{TextStream, Tokenizer};
+
+/// What ends a text.
+#[derive(Debug, Clone, Default)]
+pub struct StopStrings(Vec<String>);
+
+/// How far a text goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Up to a stop string, which begins at this byte.
+    Stop(usize),
+    /// So many bytes are no part of a stop string, whatever follows.
+    Certain(usize),
+}
+
+impl StopStrings {
+    /// Those of a list that are not empty.
+    #[must_use]
+    pub fn new(strings: Vec<String>) -> Self {
+        Self(strings.into_iter().filter(|string| !string.is_empty()).collect())
+    }
+
+    /// How far a text goes that may be continued.
+    #[must_use]
+    pub fn reach(&self, text: &str) -> Reach {
+        if let Some(begin) = self.0.iter().filter_map(|stop| text.find(stop)).min() {
+            return Reach::Stop(begin);
+        }
+        Reach::Certain(text.len() - self.0.iter().map(|stop| overlap(text, stop)).max().unwrap_or(0))
+    }
+}
+
+/// The length of the longest end of `text` that `stop` begins with, but is not all of.
+fn overlap(text: &str, stop: &str) -> usize {
+    let longest = text.len().min(stop.len() - 1);
+    (1..=longest).rev().find(|&length| stop.is_char_boundary(length) && text.ends_with(&stop[..length])).unwrap_or(0)
+}
+
+/// The texts of tokens one by one, up to a stop string.
+///
+/// A token waits while its text may belong to a stop string. All texts together are what [`TextStream`] gives, up to
+/// the stop string if one comes.
+#[derive(Debug, Clone, Default)]
+pub struct TokenTexts {
+    stream: TextStream,
+    stops: StopStrings,
+    /// Texts of the tokens that wait. Together they hold no stop string.
+    waiting: VecDeque<String>,
+    has_stopped: bool,
+}
+
+impl TokenTexts {
+    /// Before the first token.
+    #[must_use]
+    pub fn new(stops: StopStrings) -> Self {
+        Self { stops, ..Self::default() }
+    }
+
+    /// The texts of the tokens that have become certain with another, the longest waiting first. Nothing follows a stop
+    /// string: its tokens, and all behind it, get no text.
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Vec<String> {
+        let text = self.stream.push(tokenizer, id);
+        self.add(text)
+    }
+
+    /// The texts of the tokens that wait, at the end of the text; and what stands for bytes that make no character.
+    pub fn finish(&mut self) -> (Vec<String>, String) {
+        let rest = if self.has_stopped { String::new() } else { self.stream.finish() };
+        (self.waiting.drain(..).collect(), rest)
+    }
+
+    /// Whether a stop string has come.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.has_stopped
+    }
+
+    fn add(&mut self, text: String) -> Vec<String> {
+        if self.has_stopped {
+            return Vec::new();
+        }
+        if self.stops.0.is_empty() {
+            return vec![text];
+        }
+        self.waiting.push_back(text);
+        let mut end = match self.stops.reach(&self.waiting.iter().map(String::as_str).collect::<String>()) {
+            Reach::Certain(bytes) => bytes,
+            Reach::Stop(begin) => {
+                self.has_stopped = true;
+                return self.before(begin);
+            }
+        };
+        let mut given = Vec::new();
+        while self.waiting.front().is_some_and(|text| text.len() <= end) {
+            let text = self.waiting.pop_front().unwrap_or_default();
+            end -= text.len();
+            given.push(text);
+        }
+        given
+    }
+
+    /// The texts that begin before this byte, the last of them cut there.
+    fn before(&mut self, mut end: usize) -> Vec<String> {
+        let mut given = Vec::new();
+        for mut text in self.waiting.drain(..) {
+            if end == 0 {
+                break;
+            }
+            text.truncate(end);
+            end -= text.len();
+            given.push(text);
+        }
+        given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::*;
+
+    /// What is given with each piece, then at the end, and whether a stop string came.
+    fn given(stops: &[&str], pieces: &[&str]) -> (Vec<Vec<String>>, bool) {
+        let mut texts = TokenTexts::new(StopStrings::new(stops.iter().map(|&stop| stop.to_owned()).collect()));
+        let mut all: Vec<Vec<String>> = pieces.iter().map(|&piece| texts.add(piece.to_owned())).collect();
+        all.push(texts.finish().0);
+        (all, texts.has_stopped())
+    }
+
+    fn check(stops: &[&str], pieces: &[&str], expected: &[&[&str]], stopped: bool) {
+        let expected: Vec<Vec<String>> =
+            expected.iter().map(|texts| texts.iter().map(|&text| text.to_owned()).collect()).collect();
+        assert_eq!(given(stops, pieces), (expected, stopped), "{stops:?} in {pieces:?}");
+    }
+
+    #[test]
+    fn a_token_waits_while_it_may_belong_to_a_stop_string() {
+        check(&[], &["a", "b"], &[&["a"], &["b"], &[]], false);
+        check(&["\n\n"], &["a\n", "b"], &[&[], &["a\n", "b"], &[]], false);
+        check(&["\n\n"], &["a\n", "\nb", "c"], &[&[], &["a"], &[], &[]], true);
+        check(&["END"], &["x", "E", "N"], &[&["x"], &[], &[], &["E", "N"]], false);
+        check(&["END"], &["x", "E", "N", "D."], &[&["x"], &[], &[], &[], &[]], true);
+        // A token without a text, such as half a character, comes with those around it.
+        check(&["éé"], &["", "é", "", "éa"], &[&[""], &[], &[], &[], &[]], true);
+        check(&["", "b"], &["a", "cbd"], &[&["a"], &["c"], &[]], true);
+    }
+
+    /// However a text is cut into tokens, what is given is the text up to the first stop string.
+    #[test]
+    fn every_way_to_cut_a_text_gives_the_same() {
+        let text = "ab\n\nabEND cEN";
+        for (stops, end) in [(vec!["\n\n"], 2), (vec!["END", "zz"], 6), (vec!["ENDE"], 13), (vec!["ab", "b\n"], 0)] {
+            for cuts in 0u32..1 << (text.len() - 1) {
+                let mut pieces = vec![String::new()];
+                for (index, character) in text.chars().enumerate() {
+                    pieces.last_mut().unwrap().push(character);
+                    if cuts >> index & 1 == 1 {
+                        pieces.push(String::new());
+                    }
+                }
+                let (all, stopped) = given(&stops, &pieces.iter().map(String::as_str).collect::<Vec<_>>());
+                assert_eq!((all.concat().concat().as_str(), stopped), (&text[..end], end < text.len()), "{pieces:?}");
+            }
+        }
+    }
+}
