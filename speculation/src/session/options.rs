@@ -126,7 +126,8 @@ impl DraftingOptions {
         match self.scheme {
             SchemeChoice::Auto => Mode::Auto(speculation),
             SchemeChoice::Ahead => {
-                Mode::Ahead(Ahead { fixed: self.plan(), goal: self.goal, draft_temperature: self.draft_temperature })
+                let (fixed, draft_temperature) = (self.plan(), self.draft_temperature);
+                Mode::Ahead(Ahead { fixed, goal: self.goal, draft_temperature, ..Ahead::default() })
             }
             SchemeChoice::Rounds(_) => Mode::Speculative(speculation),
         }

@@ -294,7 +294,11 @@ impl Drafting {
         };
         ledger.passed(tokens.len(), now);
         let tokens = tokens.into_iter().map(|id| (id, Origin::Passed)).collect();
-        Reaction::Commit { committed: Committed { tokens, round: None }, finish, tell: finish.is_some() }
+        Reaction::Commit {
+            committed: Committed { tokens, evidence: Vec::new(), round: None },
+            finish,
+            tell: finish.is_some(),
+        }
     }
 
     /// A sequence cascade does not trust what it wrote: the target writes it anew.
@@ -432,12 +436,13 @@ impl Drafting {
         };
         let Settlement { accepted, token, finish } = settlement;
         text.write(round.drafter.ids()[..accepted].iter().copied().chain(token));
+        let evidence = round.explained(&settlement);
         let (record, times) = ledger.round(&mut round, &settlement, received, alone);
         ledger.estimated(self.planner.round_done(&times));
         if !goes_on {
             self.begin_round(round.number + 1, round.drafter, text);
         }
-        let committed = Committed { tokens: ledger::origins(&record), round: Some(record) };
+        let committed = Committed { tokens: ledger::origins(&record), evidence, round: Some(record) };
         Ok(Reaction::Commit { committed, finish, tell: false })
     }
 

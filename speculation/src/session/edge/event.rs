@@ -2,7 +2,10 @@
 
 use outrider_codec::frame::{ErrorFrame, Finish, Welcome};
 
-use crate::{Forward, study::statistics::RoundRecord};
+use crate::{
+    Forward,
+    study::{evidence::TokenEvidence, statistics::RoundRecord},
+};
 
 /// What the driver is to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +45,8 @@ pub enum Event {
 pub struct Committed {
     /// Ids and where each came from.
     pub tokens: Vec<(u32, Origin)>,
+    /// What is known of each token's distributions, in the same order; empty where that is not asked for.
+    pub evidence: Vec<TokenEvidence>,
     /// The round, if there was one.
     pub round: Option<RoundRecord>,
 }

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use outrider_codec::frame::Evidence;
 
 use super::{drafter::Drafter, error::EdgeError, reaction::Received, text::Text, verdict::Settlement};
+use crate::study::evidence::TokenEvidence;
 
 /// A round that awaits its verdict.
 #[derive(Debug)]
@@ -34,6 +35,24 @@ impl SentRound {
     /// Whether the rounds behind it are drafted after the right text.
     pub(super) fn goes_on(&self, settlement: &Settlement) -> bool {
         self.continued && settlement.accepted == self.drafter.ids().len() && settlement.finish.is_none()
+    }
+
+    /// What is known of the tokens that the round commits; empty where that is not asked for.
+    pub(super) fn explained(&self, settlement: &Settlement) -> Vec<TokenEvidence> {
+        let drawn = self.drafter.drawn();
+        if drawn.is_empty() {
+            return Vec::new();
+        }
+        let bits = self.payload_bits as f64 / drawn.len() as f64;
+        let accepted = &self.drafter.ids()[..settlement.accepted];
+        let committed = accepted.iter().copied().chain(settlement.token).enumerate();
+        committed
+            .map(|(index, id)| match drawn.get(index) {
+                Some(drawn) => TokenEvidence::of_draft(id, drawn, self.evidence.get(index), bits),
+                // Nothing was drafted where the bonus token stands.
+                None => TokenEvidence::default(),
+            })
+            .collect()
     }
 }
 

@@ -209,7 +209,8 @@ impl Generation {
                     }
                 }
                 books.ledger.wrote(ids.len(), received.at);
-                Committed { tokens: ids.iter().map(|&id| (id, Origin::Cloud)).collect(), round: None }
+                let tokens = ids.iter().map(|&id| (id, Origin::Cloud)).collect();
+                Committed { tokens, evidence: Vec::new(), round: None }
             }
         };
         Ok(Reaction::Commit { committed, finish, tell: false })

@@ -25,6 +25,7 @@ use crate::{
     draft::DraftError,
     policy::ahead::Pace,
     sample::{Distribution, SharedNoise},
+    study::evidence::TokenEvidence,
 };
 
 /// What an edge guesses of one generation.
@@ -43,6 +44,8 @@ pub(super) struct Guessing {
     pace: Pace,
     /// Guesses at the tokens behind the end of the text.
     ahead: VecDeque<u32>,
+    /// What they were drawn from, where that is told.
+    evidence: Option<VecDeque<TokenEvidence>>,
     /// How many of them were sent.
     sent: usize,
     /// Number of the last chain.
@@ -94,6 +97,7 @@ impl Guessing {
             context: ends.draft.context_length as usize,
             pace,
             ahead: VecDeque::new(),
+            evidence: ahead.evidence.then(VecDeque::new),
             sent: 0,
             chain: 0,
             end: None,
@@ -201,6 +205,9 @@ impl Guessing {
         if !is_stale {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
             self.ahead.push_back(self.noise.choose_from(books.text.len() + self.ahead.len(), &q));
+            if let Some(evidence) = &mut self.evidence {
+                evidence.push_back(TokenEvidence::of_guess(&q.dense(), self.scheme.fixed_token_bits()));
+            }
         }
         Ok(Reaction::Wait)
     }
@@ -213,6 +220,7 @@ impl Guessing {
         books: &mut Books<'_>,
     ) -> Result<Committed, EdgeError> {
         let mut committed = Vec::with_capacity(tokens.ids.len());
+        let mut evidence = Vec::new();
         for (index, &id) in tokens.ids.iter().enumerate() {
             let judged = index < tokens.accepted.into() && !tokens.own;
             let guess = self.ahead.front().copied();
@@ -223,6 +231,9 @@ impl Guessing {
             if let Some(guess) = guess {
                 self.pace.compared(guess == id);
                 books.ledger.compared(guess == id, judged);
+            }
+            if let Some(known) = &mut self.evidence {
+                evidence.push(known.pop_front().unwrap_or_default());
             }
             self.follow(guess, id, books.text.len());
             let is_last = index + 1 == tokens.ids.len();
@@ -251,7 +262,7 @@ impl Guessing {
             books.ledger.paced(self.pace.record());
         }
         books.ledger.wrote(tokens.ids.len(), received.at);
-        Ok(Committed { tokens: committed, round: None })
+        Ok(Committed { tokens: committed, evidence, round: None })
     }
 
     /// Goes on behind a token of the text at a position, where something may have been guessed.
@@ -263,6 +274,7 @@ impl Guessing {
             }
             _ => {
                 self.ahead.clear();
+                self.evidence.iter_mut().for_each(VecDeque::clear);
                 (self.sent, self.end) = (0, None);
                 self.cached = self.cached.min(position);
                 if let Some(draft) = &mut self.draft {

@@ -79,6 +79,8 @@ pub struct Ahead {
     pub goal: Goal,
     /// The temperature of the draft model; `None` for the target's.
     pub draft_temperature: Option<f32>,
+    /// Tells what each guess was drawn from.
+    pub evidence: bool,
 }
 
 /// How the edge drafts, and how the cloud judges.
@@ -173,12 +175,25 @@ impl Settings {
 }
 
 impl Mode {
+    /// The same, and each token comes with what is known of its distributions: in rounds the cloud is asked for
+    /// the target's.
+    #[must_use]
+    pub fn with_evidence(self) -> Self {
+        let explained = |speculation| Speculation { explain: true, ..speculation };
+        match self {
+            Self::Speculative(speculation) => Self::Speculative(explained(speculation)),
+            Self::Auto(speculation) => Self::Auto(explained(speculation)),
+            Self::Ahead(ahead) => Self::Ahead(Ahead { evidence: true, ..ahead }),
+            Self::CloudOnly => Self::CloudOnly,
+        }
+    }
+
     /// What [`Mode::Auto`] is at a server; others are what they are.
     pub(super) fn at(&self, server: &Welcome) -> Self {
         match self {
             Self::Auto(speculation) if server.max_guesses > 0 && speculation.wants_the_targets_text() => {
                 let &Speculation { goal, draft_temperature, .. } = speculation;
-                Self::Ahead(Ahead { fixed: None, goal, draft_temperature })
+                Self::Ahead(Ahead { goal, draft_temperature, ..Ahead::default() })
             }
             Self::Auto(speculation) => Self::Speculative(speculation.clone()),
             other => other.clone(),

@@ -14,6 +14,7 @@ use crate::{
         control::StopRule,
         gate::{Confidence, Gate},
     },
+    study::evidence::TokenEvidence,
 };
 
 mod flight;
@@ -260,6 +261,33 @@ fn evidence_comes_in_order_between_draft_and_verdict() {
     assert_eq!(session.statistics().explanation.as_ref().unwrap().judged, 1);
 }
 
+/// Each token comes with the distributions of its own position: the one in place of a rejected draft with that draft's, a
+/// bonus token with none; and nothing comes where nobody has asked.
+#[test]
+fn tokens_come_with_what_they_were_judged_by() {
+    let told = |explain, frames: &[Frame]| {
+        let (mut session, _) = drafted(Speculation { explain, ..Speculation::new(K_SQS, 2) }, 6);
+        frames.iter().for_each(|frame| give(&mut session, frame.clone()).unwrap());
+        let Some(EdgeOutput::Event(Event::Committed(Committed { tokens, evidence, .. }))) = session.poll(NOW).unwrap()
+        else {
+            panic!("tokens are committed")
+        };
+        let candidates = |token: &TokenEvidence| -> Vec<_> {
+            token.candidates.iter().map(|found| (found.id, found.draft, found.target)).collect()
+        };
+        let told = evidence.iter().map(|token| (token.log_probability, candidates(token)));
+        (tokens.iter().map(|token| token.0).collect::<Vec<_>>(), told.collect::<Vec<_>>())
+    };
+    let (one, zero) = (Some(1.0), Some(0.0));
+    let rejected = [evidence(0, 0, &[3]), evidence(0, 1, &[5]), verdict(1, Next::Token(5), None)];
+    let expected = vec![(zero, vec![(3, one, one)]), (zero, vec![(5, zero, one), (3, one, zero)])];
+    assert_eq!(told(true, &rejected), (vec![3, 5], expected));
+    let accepted = [evidence(0, 0, &[3]), evidence(0, 1, &[3]), verdict(2, Next::Token(4), None)];
+    let expected = vec![(zero, vec![(3, one, one)]), (zero, vec![(3, one, one)]), (None, Vec::new())];
+    assert_eq!(told(true, &accepted), (vec![3, 3, 4], expected));
+    assert_eq!(told(false, &rejected[2..]), (vec![3, 5], Vec::new()));
+}
+
 /// A sequence cascade that is not sure of what it wrote asks for the whole text.
 fn streamed(max_new_tokens: u32) -> EdgeSession {
     let mut session = connected(16);
@@ -356,7 +384,7 @@ fn a_sequence_cascade_keeps_its_text_to_the_last_token() {
                 }
             }
             let tokens = vec![(3, Origin::Passed); 3];
-            let committed = Event::Committed(Committed { tokens, round: None });
+            let committed = Event::Committed(Committed { tokens, evidence: Vec::new(), round: None });
             assert_eq!(events[1..], [committed, Event::Finished(EndReason::Finish(finish))], "{rule}");
             assert_eq!(sent, ["Hello", "Prompt", "Cancel"]);
             assert_eq!(session.statistics().passed, 3);
