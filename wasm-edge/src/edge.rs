@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use futures_channel::oneshot;
 use futures_util::FutureExt;
-use outrider_models::{ChatTemplate, Model, TextStream, Tokenizer};
+use outrider_models::{ChatTemplate, Model, Tokenizer};
 use outrider_speculation::{
     policy::heads::Heads,
     session::{
@@ -19,9 +19,10 @@ use crate::{
     link::Links,
     options::{
         ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, SavedObject,
-        ServerInfo, Start, Summary, TokenEvent, to_js,
+        ServerInfo, Start, Summary, to_js,
     },
     platform::{Browser, CachedDraft, Connection},
+    writing::{Certain, Writing, Written},
 };
 
 /// A draft model, and a connection to a server that verifies its drafts.
@@ -105,10 +106,10 @@ impl Edge {
         let (stop, stopped) = oneshot::channel();
         *self.stop.borrow_mut() = Some(stop);
 
-        let mut text = TextStream::new();
-        // What was shown before is not shown again, but characters may begin there.
-        let mut whole: String = committed.iter().map(|&id| text.push(&self.tokenizer, id)).collect();
-        let mut token_ids = committed;
+        let calls = request.tools().map(|tools| self.chat.call_reader(tools));
+        // What was shown before is not shown again, but characters and stop strings may begin there.
+        let (stops, evidence) = (request.stop_strings(), request.evidence);
+        let mut writing = Writing::new(&self.tokenizer, stops, calls, evidence, &committed);
         let stop = async {
             // A dropped sender is not a stop.
             if stopped.await.is_err() {
@@ -123,34 +124,52 @@ impl Edge {
                 Notice::Reconnecting { attempt, pause } => {
                     ConnectionEvent::Reconnecting { attempt, delay_ms: pause.as_millis() as u32 }
                 }
+                // What comes behind a stop string nobody wants.
+                Notice::Committed(_) if writing.has_stopped() => return self.stop(),
                 Notice::Committed(committed) => {
-                    let tokens = committed.tokens.iter().map(|&(id, origin)| {
-                        let piece = text.push(&self.tokenizer, id);
-                        whole.push_str(&piece);
-                        token_ids.push(id);
-                        TokenEvent { id, text: piece, origin: origin.name() }
-                    });
-                    let (tokens, statistics) = (tokens.collect(), session.statistics().report());
-                    return call(&on_event, &GenerateEvent { tokens, round: committed.round, statistics });
+                    let Certain { tokens, pieces } = writing.add(&committed);
+                    if writing.has_stopped() {
+                        self.stop();
+                    }
+                    let statistics = session.statistics().report();
+                    return call(&on_event, &GenerateEvent { tokens, pieces, round: committed.round, statistics });
                 }
             };
             call(&on_line, &event);
         };
         let result = connection.generate(start, &settings, stop, tell).await;
-        whole.push_str(&text.finish());
         let statistics = connection.session().statistics().report();
+        let rest = writing.finish();
+        if !(rest.tokens.is_empty() && rest.pieces.is_empty()) {
+            let Certain { tokens, pieces } = rest;
+            call(&on_event, &GenerateEvent { tokens, pieces, round: None, statistics: statistics.clone() });
+        }
+        let has_stopped = writing.has_stopped();
+        let Written { text, ids, pieces } = writing.into_written();
         if result.as_ref().err().is_none_or(DriveError::leaves_the_session) {
             *self.connection.borrow_mut() = Some(connection);
         }
         let reason = result.map_err(Failure::from)?;
         Ok(to_js(&Summary {
             statistics,
-            text: whole,
+            text,
+            pieces,
             prompt_tokens: prompt.len(),
-            finish: reason.name(),
+            finish: if has_stopped { "stop" } else { reason.name() },
             prompt_token_ids: prompt,
-            token_ids,
+            token_ids: ids,
         })?)
+    }
+
+    /// The ids of a prompt, a text or messages with tools, as [`generate`](Self::generate) reads it.
+    pub fn tokenize(&self, prompt: JsValue, tools: JsValue) -> Result<Vec<u32>, JsValue> {
+        Ok(self.prompt(&Start::from_js(prompt, tools)?)?)
+    }
+
+    /// The text of ids. Special tokens give none.
+    #[must_use]
+    pub fn detokenize(&self, ids: &[u32]) -> String {
+        self.tokenizer.decode(ids)
     }
 
     /// Ends the running generation; its promise resolves with finish `cancelled`.

@@ -9,6 +9,7 @@
 //! | `link` | the socket behind a link of given rate and delay that really holds bytes back |
 //! | `options` | the plain objects that cross to JavaScript |
 //! | `threads` | what Web Workers call that draft along |
+//! | `writing` | a text as it is written: stop strings, and calls of tools |
 //! | `turn` | lets the event loop deliver what has arrived |
 //! | `error` | errors with a stable `code` |
 //!
@@ -24,6 +25,7 @@ mod options;
 mod platform;
 mod threads;
 mod turn;
+mod writing;
 
 pub use edge::Edge;
 pub use loader::EdgeLoader;

@@ -1,14 +1,17 @@
 //! The plain objects that cross to JavaScript; `web/src/outrider/edge.ts` declares them there.
 
 use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
-use outrider_models::{Conversation, Message, Tool};
+use outrider_models::{Conversation, Message, StopStrings, Tool};
 use outrider_speculation::{
     policy::heads::Heads,
     session::{
         edge::{Mode, SavedSession, Settings},
         options::DraftingOptions,
     },
-    study::statistics::{Report, RoundRecord},
+    study::{
+        evidence,
+        statistics::{Report, RoundRecord},
+    },
 };
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::JsValue;
@@ -30,6 +33,12 @@ pub struct GenerateRequest {
     top_k: u32,
     top_p: f32,
     seed: u64,
+    /// Ends the text.
+    #[serde(default)]
+    stop: Vec<String>,
+    /// Whether to tell what both models thought of each token.
+    #[serde(default)]
+    pub evidence: bool,
     /// Whether to compute what other schemes would cost.
     compare_schemes: bool,
     #[serde(flatten)]
@@ -37,7 +46,7 @@ pub struct GenerateRequest {
 }
 
 /// What is gone on from, as it comes.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 enum Prompt {
     Text(String),
@@ -50,6 +59,23 @@ pub enum Start {
     Text(String),
     /// The assistant's next message is wanted.
     Conversation(Conversation),
+}
+
+impl Start {
+    fn new(prompt: Prompt, tools: &[Tool]) -> Self {
+        match prompt {
+            Prompt::Text(text) => Self::Text(text),
+            Prompt::Messages(messages) => Self::Conversation(Conversation { messages, tools: tools.to_vec() }),
+        }
+    }
+
+    /// From a text or messages, and a list of tools.
+    pub fn from_js(prompt: JsValue, tools: JsValue) -> Result<Self, Failure> {
+        let unreadable = |error| Failure::new("invalid-parameters", format!("the prompt cannot be read: {error}"));
+        let prompt: Prompt = serde_wasm_bindgen::from_value(prompt).map_err(unreadable)?;
+        let tools: Vec<Tool> = serde_wasm_bindgen::from_value(tools).map_err(unreadable)?;
+        Ok(Self::new(prompt, &tools))
+    }
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -66,12 +92,16 @@ impl GenerateRequest {
     }
 
     pub fn start(&self) -> Start {
-        match &self.prompt {
-            Prompt::Text(text) => Start::Text(text.clone()),
-            Prompt::Messages(messages) => {
-                Start::Conversation(Conversation { messages: messages.clone(), tools: self.tools.clone() })
-            }
-        }
+        Start::new(self.prompt.clone(), &self.tools)
+    }
+
+    /// What the assistant may call; none where it calls nothing.
+    pub fn tools(&self) -> Option<&[Tool]> {
+        (!self.tools.is_empty()).then_some(&self.tools)
+    }
+
+    pub fn stop_strings(&self) -> StopStrings {
+        StopStrings::new(self.stop.clone())
     }
 
     pub fn settings(&self) -> Result<Settings, Failure> {
@@ -88,7 +118,7 @@ impl GenerateRequest {
             }
         };
         Ok(Settings {
-            mode,
+            mode: if self.evidence { mode.with_evidence() } else { mode },
             sampling: SamplingParameters { temperature: self.temperature, top_k: self.top_k, top_p: self.top_p },
             seed: self.seed,
             max_new_tokens: self.max_new_tokens,
@@ -225,6 +255,52 @@ pub struct TokenEvent {
     pub id: u32,
     pub text: String,
     pub origin: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<TokenEvidence>,
+}
+
+/// What both models thought of a token.
+#[derive(Debug, Serialize)]
+pub struct TokenEvidence {
+    /// `null`: the server told none.
+    logprob: Option<f64>,
+    /// Payload bits of a draft; `null` where nothing was drafted.
+    bits: Option<f64>,
+    candidates: Vec<Candidate>,
+}
+
+/// A token that could have stood there.
+#[derive(Debug, Serialize)]
+struct Candidate {
+    id: u32,
+    text: String,
+    q: Option<f64>,
+    p: Option<f64>,
+}
+
+impl TokenEvidence {
+    /// What is known, if anything; with the texts of ids.
+    pub fn new(known: Option<&evidence::TokenEvidence>, text: impl Fn(u32) -> String) -> Self {
+        let Some(known) = known else { return Self { logprob: None, bits: None, candidates: Vec::new() } };
+        let candidate =
+            |&evidence::Candidate { id, draft, target }: &_| Candidate { id, text: text(id), q: draft, p: target };
+        let candidates = known.candidates.iter().map(candidate).collect();
+        Self { logprob: known.log_probability, bits: known.bits, candidates }
+    }
+}
+
+/// A piece of an answer that may call tools.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub enum PieceEvent {
+    Text {
+        text: String,
+    },
+    /// `arguments` is JSON.
+    Call {
+        name: String,
+        arguments: String,
+    },
 }
 
 /// Tokens that one verdict committed.
@@ -232,6 +308,9 @@ pub struct TokenEvent {
 #[serde(rename_all = "camelCase")]
 pub struct GenerateEvent {
     pub tokens: Vec<TokenEvent>,
+    /// Text and calls that these tokens have made certain, where there are tools to call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<PieceEvent>,
     /// `null`: cloud-only.
     pub round: Option<RoundRecord>,
     pub statistics: Report,
@@ -244,6 +323,9 @@ pub struct Summary {
     #[serde(flatten)]
     pub statistics: Report,
     pub text: String,
+    /// All of the text, as text and calls; nothing where there were no tools to call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pieces: Vec<PieceEvent>,
     pub prompt_tokens: usize,
     pub finish: &'static str,
     pub prompt_token_ids: Vec<u32>,
