@@ -25,7 +25,8 @@ export interface EngineRequest {
 
 /** The engine that runs. */
 export interface EngineInfo {
-  build: Build;
+  /** `none` where the server is alone, because no draft model runs here. */
+  build: Build | 'none';
   /** How many threads draft, the worker's own included. */
   threads: number;
   /** Faster builds that this browser should have run but did not start, and why. */

@@ -14,15 +14,45 @@ export type Mode = 'speculative' | 'cloud-only';
  */
 export type Origin = 'accepted' | 'passed' | 'resampled' | 'bonus' | 'late' | 'cloud';
 
-/** Why a generation ended: an end-of-text token, `maxNewTokens`, a full context window, or a stop. */
-export type Finish = 'eos' | 'length' | 'context' | 'cancelled';
+/** Why a generation ended: an end-of-text token, `maxNewTokens`, a full context window, a string of `stop`, or somebody who stopped it. */
+export type Finish = 'eos' | 'length' | 'context' | 'stop' | 'cancelled';
 
 /** One committed token. */
 export interface Token {
+  /** Of the vocabulary; -1 where the server is alone, without a draft: it tells texts only. */
   id: number;
+  /** What it adds to the text; sometimes nothing, as one half of a character. */
   text: string;
   origin: Origin;
+  /** What both models thought of it; with the option `evidence`. */
+  evidence?: TokenEvidence;
 }
+
+/** What both models thought of a token. */
+export interface TokenEvidence {
+  /** ln p under the server's distribution, as it is sampled; null where the server told none. */
+  logprob: number | null;
+  /** Payload bits of the round's drafts, per draft; null where nothing was drafted. */
+  bits: number | null;
+  /**
+   * At most eight tokens that could have stood there: the draft's three likeliest, and of the server's as many as there
+   * is room for. The server's likeliest first; by `q` where it told nothing.
+   */
+  candidates: Candidate[];
+}
+
+/** A token that could have stood at a position. */
+export interface Candidate {
+  id: number;
+  text: string;
+  /** Its probability in what the draft was drawn from, after all rounding; null where nothing was drafted. */
+  q: number | null;
+  /** Its probability under the server's distribution, as it is sampled; null where the server told none. */
+  p: number | null;
+}
+
+/** A piece of an answer that may call tools: text, or a call whose `arguments` are the JSON of an object. */
+export type Piece = { type: 'text'; text: string } | { type: 'call'; name: string; arguments: string };
 
 /** The link between page and server. `null` is a rate that is not limited. */
 export interface Link {
@@ -193,6 +223,8 @@ export interface RoundRecord {
 /** One round: what the server committed with one answer, and the totals when it was told: with several rounds in flight perhaps after later ones. */
 export interface Round {
   tokens: Token[];
+  /** With `tools`: the text and the calls that have become certain; not there while nothing has. */
+  pieces?: Piece[];
   statistics: Statistics;
   /** What the drafts cost; null where there are no rounds: `cloud-only`, and ahead of the server. */
   round: RoundRecord | null;
@@ -200,10 +232,14 @@ export interface Round {
 
 /** The end of a generation. */
 export interface Summary extends Statistics {
+  /** The text, up to a string of `stop`. */
   text: string;
+  /** With `tools`: all of it, as text and calls; not there where nothing was written. */
+  pieces?: Piece[];
   promptTokens: number;
   finish: Finish;
   promptTokenIds: number[];
+  /** All that were committed, with those of the string that stopped the text. `tokens` also counts what the same round brought behind it. */
   tokenIds: number[];
 }
 
@@ -285,6 +321,8 @@ export type GenerateRequest = RequestNumbers &
   Record<keyof ParameterOptions, number | null> & {
     prompt: Prompt;
     tools: readonly Tool[];
+    stop: readonly string[];
+    evidence: boolean;
     mode: Mode;
     adaptiveMode: boolean;
     compareSchemes: boolean;
@@ -302,6 +340,10 @@ export interface Edge {
     onRound: (round: Round) => void,
     onLine: (event: LineEvent) => void,
   ): Promise<Summary>;
+  /** The ids of a prompt, as `generate` reads it. */
+  tokenize(prompt: Prompt, tools: readonly Tool[]): Uint32Array;
+  /** The text of ids; special tokens give none. */
+  detokenize(ids: Uint32Array): string;
   stop(): void;
   close(): void;
 }

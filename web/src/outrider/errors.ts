@@ -23,7 +23,10 @@
  * | `server-full` | the server holds as many sessions as it allows, in all or from this address |
  * | `unauthorized` | the server wants a token, and knows no such |
  * | `worker-crashed`, `worker-unresponsive` | the worker died, or did not stop when told to |
- * | `invalid-option` | an option is out of range |
+ * | `invalid-option` | there is no such option, or it is out of range |
+ * | `unsupported-environment` | there is no browser around: Node, or a page that is rendered on a server |
+ * | `no-draft` | the draft model could not be loaded, and what was asked for needs it |
+ * | `server-error` | the server alone, without a draft, answered with an error that has no code here |
  * | `busy`, `closed` | a generation is already running; the instance was closed |
  * | `internal` | a fault of ours |
  */
@@ -55,6 +58,9 @@ export type OutriderErrorCode =
   | 'worker-crashed'
   | 'worker-unresponsive'
   | 'invalid-option'
+  | 'unsupported-environment'
+  | 'no-draft'
+  | 'server-error'
   | 'busy'
   | 'closed'
   | 'internal'
@@ -76,10 +82,44 @@ export class OutriderError extends Error {
 export interface PlainError {
   code: OutriderErrorCode;
   message: string;
+  /** What it comes from, if that is known. */
+  cause?: PlainCause;
+}
+
+/** What an error comes from, as it crosses: another error, or a value that can be cloned. */
+export type PlainCause =
+  { name: string; message: string; code?: string; cause?: PlainCause } | string | number | boolean;
+
+/** How many errors in a row are told: one may be its own cause. */
+const LONGEST_CHAIN = 8;
+
+function causeOf(thrown: unknown, left = LONGEST_CHAIN): { cause?: PlainCause } {
+  const cause: unknown = thrown instanceof Error ? thrown.cause : undefined;
+  if (cause === undefined || cause === null || left === 0) return {};
+  if (typeof cause === 'string' || typeof cause === 'number' || typeof cause === 'boolean') return { cause };
+  if (!(cause instanceof Error)) return { cause: String(cause) };
+  const code = 'code' in cause && typeof cause.code === 'string' ? { code: cause.code } : {};
+  return { cause: { name: cause.name, message: cause.message, ...code, ...causeOf(cause, left - 1) } };
+}
+
+/** The error that has crossed, with what it comes from. */
+export function revive({ code, message, cause }: PlainError): OutriderError {
+  return new OutriderError(code, message, cause === undefined ? {} : { cause: reviveCause(cause) });
+}
+
+function reviveCause(cause: PlainCause): unknown {
+  if (typeof cause !== 'object') return cause;
+  const { name, message, code } = cause;
+  const error = new Error(message, cause.cause === undefined ? {} : { cause: reviveCause(cause.cause) });
+  return Object.assign(error, { name }, code === undefined ? {} : { code });
 }
 
 /** Gives anything that was thrown a code. A trapped engine must not be used again and says `worker-crashed`. */
 export function describe(thrown: unknown): PlainError {
+  return { ...codeAndMessage(thrown), ...causeOf(thrown) };
+}
+
+function codeAndMessage(thrown: unknown): { code: OutriderErrorCode; message: string } {
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   if (thrown instanceof WebAssembly.RuntimeError) {
     return { code: 'worker-crashed', message };

@@ -45,6 +45,8 @@ async function loaded(
     connect,
     set_link: vi.fn(),
     generate: () => Promise.resolve(done),
+    tokenize: (prompt) => Uint32Array.of(prompt.length),
+    detokenize: (ids) => `${ids.length} ids`,
     stop: vi.fn(),
     close: vi.fn(),
     ...engine,

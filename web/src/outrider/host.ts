@@ -16,23 +16,27 @@ import type { RunningEngine } from './engine.js';
 import { describe, OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
-import type { FromWorker, Sources, ToWorker } from './messages.js';
+import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages.js';
 
 /** What the host needs from the worker around it; tests bring their own. */
 export interface Surroundings {
   post(message: FromWorker): void;
   exit(): void;
   loadEngine(request: EngineRequest): Promise<Omit<RunningEngine, 'end'>>;
-  download(url: string): Promise<Uint8Array>;
+  download(url: string, headers: RequestHeaders): Promise<Uint8Array>;
   /** Fetches a file into `sink`, chunk by chunk. */
   downloadInto(
     url: string,
     sink: Sink,
     onProgress: (loaded: number, total: number | null) => void,
+    headers: RequestHeaders,
   ): Promise<void>;
   /** Null if there is no such file. */
-  downloadOptional(url: string): Promise<Uint8Array | null>;
+  downloadOptional(url: string, headers: RequestHeaders): Promise<Uint8Array | null>;
 }
+
+/** What downloads send along. */
+export type RequestHeaders = Readonly<Record<string, string>>;
 
 /**
  * The worker's side: owns the engine and with it the model, the cache and the socket.
@@ -76,27 +80,32 @@ export class EdgeHost {
         if (this.#running.inEngine) this.#edge?.stop();
         else this.#running.cancel();
         return;
+      case 'ask':
+        this.#answer(message.id, message.question);
+        return;
       case 'link':
         this.#link = message.link;
         this.#edge?.set_link(message.link);
         return;
       case 'close':
         this.#edge?.close();
+        this.#around.post({ type: 'closed' });
         this.#around.exit();
     }
   }
 
   async #load(request: EngineRequest, sources: Sources): Promise<void> {
     const { post } = this.#around;
+    const { headers = {} } = sources;
     try {
       const loading = this.#around.loadEngine(request);
       const draft = new DraftSink(loading);
       const [engine, tokenizer, heads, chat] = await Promise.all([
         loading,
-        bytesOf(sources.tokenizer, this.#around),
-        sources.heads === null ? null : this.#around.downloadOptional(sources.heads),
-        this.#around.downloadOptional(sources.chat),
-        into(sources.draft, draft, this.#around, (loadedBytes, totalBytes) => {
+        bytesOf(sources.tokenizer, this.#around, headers),
+        sources.heads === null ? null : this.#around.downloadOptional(sources.heads, headers),
+        this.#around.downloadOptional(sources.chat, headers),
+        into(sources.draft, draft, this.#around, headers, (loadedBytes, totalBytes) => {
           post({ type: 'progress', progress: { stage: 'download', loadedBytes, totalBytes } });
         }),
       ]);
@@ -111,6 +120,22 @@ export class EdgeHost {
       post({ type: 'loaded', engine: engine.info, model: edge.info(), session });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
+    }
+  }
+
+  #answer(id: number, question: Question): void {
+    const { post } = this.#around;
+    try {
+      if (!this.#edge) throw new OutriderError('internal', 'asked before load');
+      const answer: Answer =
+        question.about === 'text'
+          ? this.#edge.detokenize(Uint32Array.from(question.ids))
+          : Array.from(this.#edge.tokenize(question.prompt, question.tools));
+      post({ type: 'answer', id, answer });
+    } catch (thrown) {
+      const error = describe(thrown);
+      if (error.code === 'worker-crashed') post({ type: 'crashed', error });
+      else post({ type: 'no-answer', id, error });
     }
   }
 
@@ -190,18 +215,25 @@ export class EdgeHost {
   }
 }
 
-async function bytesOf(source: string | Blob, around: Surroundings): Promise<Uint8Array> {
-  return typeof source === 'string' ? around.download(source) : new Uint8Array(await source.arrayBuffer());
+async function bytesOf(
+  source: string | Blob,
+  around: Surroundings,
+  headers: RequestHeaders,
+): Promise<Uint8Array> {
+  return typeof source === 'string'
+    ? around.download(source, headers)
+    : new Uint8Array(await source.arrayBuffer());
 }
 
 function into(
   source: string | Blob,
   sink: Sink,
   around: Surroundings,
+  headers: RequestHeaders,
   onProgress: (loaded: number, total: number | null) => void,
 ): Promise<void> {
   return typeof source === 'string'
-    ? around.downloadInto(source, sink, onProgress)
+    ? around.downloadInto(source, sink, onProgress, headers)
     : readInto(source, sink, onProgress);
 }
 

@@ -5,9 +5,12 @@
 
 export { builds } from './builds.js';
 export type { Build, EngineInfo } from './builds.js';
+export type { ChatCompletions, Completions, CompletionStream, RequestOptions } from './completions.js';
+export type * from './completions-types.js';
 export type {
   AheadRecord,
   AheadWay,
+  Candidate,
   Claim,
   ComparedScheme,
   Finish,
@@ -17,6 +20,7 @@ export type {
   Mode,
   ModelInfo,
   Origin,
+  Piece,
   Prompt,
   Round,
   RoundRecord,
@@ -26,6 +30,7 @@ export type {
   Summary,
   TextPart,
   Token,
+  TokenEvidence,
   Tool,
   ToolCall,
 } from './edge.js';
@@ -36,7 +41,9 @@ export type { LoadProgress } from './messages.js';
 export { openLink, reasonAgainst } from './options.js';
 export type { GenerateOptions } from './options.js';
 export { Outrider } from './outrider.js';
-export type { ConnectionEvent, LoadOptions } from './outrider.js';
+export type { WritingMode } from './outrider.js';
+export type { ConnectionEvent, LoadOptions } from './load-options.js';
+export type { KeptModel } from './store.js';
 export { names, numbers } from './choices.js';
 export type { Code, Downlink, GateName, Goal, RuleName, Scheme, StopRuleName } from './choices.js';
 export { reasonAgainstPolicy, willBeAhead } from './policies.js';

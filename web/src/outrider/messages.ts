@@ -8,9 +8,11 @@ import type {
   LineEvent,
   Link,
   ModelInfo,
+  Prompt,
   Round,
   SessionInfo,
   Summary,
+  Tool,
 } from './edge.js';
 import type { PlainError } from './errors.js';
 
@@ -25,6 +27,8 @@ export interface Sources {
   session: string;
   /** What the server wants to be shown, if anything. */
   token?: string;
+  /** What downloads send along. */
+  headers?: Readonly<Record<string, string>>;
 }
 
 /** How far `Outrider.load()` is. */
@@ -35,6 +39,13 @@ export type LoadProgress =
   | { stage: 'prepare' }
   /** The model stands; the session with the server is being opened. */
   | { stage: 'connect' };
+
+/** What the tokenizer is asked. */
+export type Question =
+  { about: 'text'; ids: readonly number[] } | { about: 'ids'; prompt: Prompt; tools: readonly Tool[] };
+
+/** A text, or ids. */
+export type Answer = string | number[];
 
 export type ToWorker =
   | {
@@ -47,6 +58,7 @@ export type ToWorker =
     }
   | { type: 'generate'; id: number; request: GenerateRequest; continuation: Continuation }
   | { type: 'stop'; id: number }
+  | { type: 'ask'; id: number; question: Question }
   | { type: 'link'; link: Link }
   | { type: 'close' };
 
@@ -60,5 +72,11 @@ export type FromWorker =
   | { type: 'line'; id: number; event: LineEvent }
   | { type: 'done'; id: number; summary: Summary }
   | { type: 'failed'; id: number; error: PlainError }
+  /** The draft model cannot be kept for the next visit. */
+  | { type: 'cache-full'; error: PlainError }
+  | { type: 'answer'; id: number; answer: Answer }
+  | { type: 'no-answer'; id: number; error: PlainError }
+  /** It has said goodbye to the server, and ends. */
+  | { type: 'closed' }
   /** The engine cannot be used any more. */
   | { type: 'crashed'; error: PlainError };

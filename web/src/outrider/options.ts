@@ -3,7 +3,6 @@ import type { NameOptions, NumberOptions, ParameterOptions } from './choices.js'
 import type {
   GenerateRequest,
   Link,
-  Message,
   Mode,
   ModelInfo,
   Prompt,
@@ -22,6 +21,7 @@ import {
   policyOptions,
 } from './tables.js';
 import type { ChoiceOption, Choices, NumberOption, PolicyOption, Range } from './tables.js';
+import { checkedPrompt, checkedStops, checkedTools, refuseUnknown } from './validation.js';
 
 /** How to generate. Everything has a default; see {@link generationDefaults} and {@link generationRanges}. */
 export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOptions {
@@ -36,9 +36,22 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
   compareSchemes?: boolean;
   /**
    * What the assistant may call in a conversation. The model's chat template shows it to the model; one that has no place
-   * for tools is an error. What the model calls is in its text, in the model's own form: `<tool_call>…</tool_call>` mostly.
+   * for tools is an error. What the model calls is told in `pieces` of rounds and of the summary, and stays in the text in
+   * the model's own form, `<tool_call>…</tool_call>` mostly.
    */
   tools?: readonly Tool[];
+  /**
+   * Ends the text before this string, or the first of these, wherever tokens begin in it; `finish` is then `stop`. A token
+   * waits while its text may belong to such a string.
+   */
+  stop?: string | readonly string[];
+  /**
+   * Tells of each token what both models thought of it, in {@link Token.evidence}: log-probabilities and candidates. For
+   * the server's half that needs rounds, and a server that tells (`outrider serve --evidence`, to its own pages unless it
+   * says otherwise): `scheme: 'auto'` is then `k-sqs`. Its whole distribution comes down for each draft. Ahead of the
+   * server there is the draft's half alone.
+   */
+  evidence?: boolean;
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
   signal?: AbortSignal;
 }
@@ -77,59 +90,26 @@ export function reasonAgainst(value: number, range: Range): string | null {
   return null;
 }
 
-/** What is left of a value in JSON. */
-function inJson<T>(value: T): T {
-  try {
-    return JSON.parse(JSON.stringify(value)) as T;
-  } catch {
-    throw new OutriderError('invalid-option', 'messages and tools must be JSON');
-  }
-}
-
-const isText = (value: unknown): boolean => typeof value === 'string';
-
-const isObject = (value: unknown): boolean =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-function isContent(content: Message['content']): boolean {
-  return isText(content) || (Array.isArray(content) && content.every((part) => isText(part?.text)));
-}
-
-function isCalls(calls: Message['tool_calls']): boolean {
-  const isCall = (call: NonNullable<typeof calls>[number]): boolean =>
-    isText(call?.function?.name) && (isText(call.function.arguments) || isObject(call.function.arguments));
-  return Array.isArray(calls) && calls.length > 0 && calls.every(isCall);
-}
-
-function isMessage(message: Message): boolean {
-  if (!isObject(message)) return false;
-  const { role, content = null, tool_calls: calls = null } = message;
-  if (role === 'assistant' && calls !== null)
-    return isCalls(calls) && (content === null || isContent(content));
-  return ['system', 'user', 'assistant', 'tool'].includes(role) && calls === null && isContent(content);
-}
-
-function resolvePrompt(prompt: Prompt): Prompt {
-  if (typeof prompt === 'string') return prompt;
-  const messages = inJson(prompt);
-  if (Array.isArray(messages) && messages.length > 0 && messages.every(isMessage)) return messages;
-  const wanted =
-    'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
-  throw new OutriderError('invalid-option', `prompt must be ${wanted}`);
-}
-
-function resolveTools(tools: readonly Tool[], prompt: Prompt): readonly Tool[] {
-  const resolved = inJson(tools);
-  const isTool = (tool: Tool): boolean => tool?.type === 'function' && isText(tool.function?.name);
-  if (!Array.isArray(resolved) || !resolved.every(isTool)) {
-    const wanted = "a list of { type: 'function', function: { name, description, parameters } }";
-    throw new OutriderError('invalid-option', `tools must be ${wanted}`);
-  }
-  if (resolved.length > 0 && typeof prompt === 'string') {
-    throw new OutriderError('invalid-option', 'tools need a conversation, not a text');
-  }
-  return resolved;
-}
+/** The options that are no numbers and no names. */
+type OtherOption = Exclude<
+  keyof GenerateOptions,
+  NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions
+>;
+const others: Record<OtherOption, true> = {
+  mode: true,
+  adaptiveMode: true,
+  compareSchemes: true,
+  evidence: true,
+  stop: true,
+  tools: true,
+  signal: true,
+};
+const known = [
+  ...Object.keys(generationDefaults),
+  ...Object.keys(choiceDefaults),
+  ...Object.entries(policyOptions).flatMap(([option, { parameter }]) => [option, parameter]),
+  ...Object.keys(others),
+];
 
 /** Fills the defaults in. @throws {@link OutriderError} `invalid-option` */
 export function resolveRequest(
@@ -138,8 +118,16 @@ export function resolveRequest(
   ranges: Readonly<Record<NumberOption, Range>>,
   heads: Heads,
 ): GenerateRequest {
-  const resolved = resolvePrompt(prompt);
-  const tools = resolveTools(options.tools ?? [], resolved);
+  refuseUnknown(options, known, 'generate()');
+  const resolved = checkedPrompt(prompt);
+  const tools = checkedTools(options.tools ?? [], resolved);
+  const stop = checkedStops(options.stop ?? []);
+  const flag = (option: 'adaptiveMode' | 'compareSchemes' | 'evidence'): boolean => {
+    const { [option]: given = false } = options;
+    if (typeof given !== 'boolean')
+      throw new OutriderError('invalid-option', `${option} must be true or false`);
+    return given;
+  };
   const mode = options.mode ?? 'speculative';
   if (mode !== 'speculative' && mode !== 'cloud-only') {
     throw new OutriderError('invalid-option', `mode must be 'speculative' or 'cloud-only', not '${mode}'`);
@@ -183,7 +171,7 @@ export function resolveRequest(
   };
   const rule = policy('rule');
   const gate = policy('gate');
-  const stop = policy('stopRule');
+  const stopRule = policy('stopRule');
   const numbers = {} as RequestNumbers;
   for (const option of Object.keys(generationDefaults) as NumberOption[]) {
     Object.assign(numbers, { [option]: number(option) });
@@ -194,6 +182,8 @@ export function resolveRequest(
   return {
     prompt: resolved,
     tools,
+    stop,
+    evidence: flag('evidence'),
     mode,
     ...numbers,
     ...(choices as Choices),
@@ -201,10 +191,10 @@ export function resolveRequest(
     ruleParameter: rule.parameter,
     gate: gate.name,
     gateThreshold: gate.parameter,
-    stopRule: stop.name,
-    stopThreshold: stop.parameter,
-    adaptiveMode: options.adaptiveMode ?? false,
-    compareSchemes: options.compareSchemes ?? false,
+    stopRule: stopRule.name,
+    stopThreshold: stopRule.parameter,
+    adaptiveMode: flag('adaptiveMode'),
+    compareSchemes: flag('compareSchemes'),
   };
 }
 

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { EngineInfo } from './builds.js';
 import type { Round, Summary } from './edge.js';
+import { describe } from './errors.js';
 import { session } from './fixtures.js';
 import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
@@ -264,4 +265,130 @@ test('a generation can be suspended, and resumed by another page', async () => {
   const texts: string[] = [];
   for await (const token of resumed) texts.push(token.text);
   expect(texts).toEqual(['a', 'b', 'c']);
+});
+
+test('leaving a loop makes room at once: what comes next waits for the worker', async () => {
+  const outrider = await Outrider.load();
+  const first = outrider.generate('p');
+  await reachesWorker();
+  first.stop();
+  const second = outrider.generate('q');
+  expect(() => outrider.generate('r')).toThrow(expect.objectContaining({ code: 'busy' }));
+  await Promise.resolve();
+  expect(sentTypes(FakeWorker.last)).toEqual(['load', 'generate', 'stop']);
+  FakeWorker.last.say({ type: 'done', id: 1, summary: { ...done, finish: 'cancelled' } });
+  await reachesWorker();
+  FakeWorker.last.say({ type: 'round', id: 2, round: round('b') });
+  FakeWorker.last.say({ type: 'done', id: 2, summary: done });
+  expect(await first.summary).toMatchObject({ finish: 'cancelled' });
+  const texts: string[] = [];
+  for await (const { text } of second) texts.push(text);
+  expect(texts).toEqual(['b']);
+});
+
+test('what waits for a generation that does not stop gets another worker', async () => {
+  const outrider = await Outrider.load();
+  const stuck = outrider.generate('p');
+  await reachesWorker();
+  vi.useFakeTimers();
+  stuck.stop();
+  const next = outrider.generate('q');
+  vi.advanceTimersByTime(10_001);
+  vi.useRealTimers();
+  await expect(stuck.summary).rejects.toMatchObject({ code: 'worker-unresponsive' });
+  await vi.waitFor(() => expect(FakeWorker.all).toHaveLength(2));
+  await reachesWorker();
+  FakeWorker.last.say({ type: 'done', id: 2, summary: done });
+  expect(await next.summary).toBe(done);
+});
+
+test('an option that there is none of is refused by its name, with the nearest', async () => {
+  const outrider = await Outrider.load();
+  const generate = (options: object) => () => outrider.generate('p', options);
+  expect(generate({ temprature: 1 })).toThrow('no option temprature; did you mean temperature?');
+  expect(generate({ topp: 1 })).toThrow('did you mean topP?');
+  expect(generate({ somethingElse: 1 })).toThrow('no option somethingElse; there are ');
+  expect(generate({ adaptiveMode: 'yes' })).toThrow('adaptiveMode must be true or false');
+  expect(generate({ stop: [''] })).toThrow('stop must be a text of 1 to 256 characters');
+  await expect(Outrider.load({ servr: '/' } as object)).rejects.toMatchObject({
+    code: 'invalid-option',
+    message: 'load() has no option servr; did you mean server?',
+  });
+});
+
+test('without a browser loading says so', async () => {
+  vi.stubGlobal('Worker', undefined);
+  await expect(Outrider.load()).rejects.toMatchObject({
+    code: 'unsupported-environment',
+    message: expect.stringContaining('there is no browser here'),
+  });
+});
+
+test('what an error comes from survives the worker', async () => {
+  const outrider = await Outrider.load();
+  const generation = outrider.generate('p');
+  await reachesWorker();
+  const thrown = new Error('outer', {
+    cause: Object.assign(new TypeError('inner'), { code: 'E', cause: 404 }),
+  });
+  FakeWorker.last.say({ type: 'failed', id: 1, error: structuredClone(describe(thrown)) });
+  const error = await generation.summary.catch((reason: unknown) => reason as Error);
+  expect(error).toMatchObject({ code: 'internal', message: 'outer' });
+  expect((error as Error).cause).toMatchObject({
+    name: 'TypeError',
+    message: 'inner',
+    code: 'E',
+    cause: 404,
+  });
+});
+
+test('closing can be awaited, by hand and by `await using`', async () => {
+  const outrider = await Outrider.load();
+  const closing = outrider.close();
+  expect(outrider.close()).toBe(closing);
+  const worker = FakeWorker.last;
+  expect(worker.terminated).toBe(false);
+  worker.say({ type: 'closed' });
+  await closing;
+  expect(worker.terminated).toBe(true);
+  {
+    await using other = await Outrider.load();
+    expect(other.mode).toBe('draft');
+    queueMicrotask(() => FakeWorker.last.say({ type: 'closed' }));
+  }
+  expect(FakeWorker.last).not.toBe(worker);
+  expect(sentTypes(FakeWorker.last)).toEqual(['load', 'close']);
+});
+
+test('the tokenizer answers in any order, and its errors are whose they are', async () => {
+  const outrider = await Outrider.load();
+  const [ids, text] = [outrider.tokenize('a'), outrider.detokenize([1, 2])];
+  await vi.waitFor(() => expect(sentTypes(FakeWorker.last)).toEqual(['load', 'ask', 'ask']));
+  FakeWorker.last.say({ type: 'answer', id: 2, answer: 'ab' });
+  FakeWorker.last.say({ type: 'answer', id: 1, answer: [7] });
+  expect([await ids, await text]).toEqual([[7], 'ab']);
+  const refused = outrider.countTokens([{ role: 'user', content: 'a' }]);
+  await vi.waitFor(() => expect(FakeWorker.last.sent).toHaveLength(4));
+  FakeWorker.last.say({ type: 'no-answer', id: 3, error: { code: 'invalid-parameters', message: 'no' } });
+  await expect(refused).rejects.toMatchObject({ code: 'invalid-parameters' });
+  await expect(outrider.detokenize([-1])).rejects.toMatchObject({ code: 'invalid-option' });
+  const lost = outrider.tokenize('b');
+  await vi.waitFor(() => expect(FakeWorker.last.sent).toHaveLength(5));
+  FakeWorker.last.say({ type: 'crashed', error: { code: 'worker-crashed', message: 'trap' } });
+  await expect(lost).rejects.toMatchObject({ code: 'worker-crashed' });
+});
+
+test('headers reach the downloads, and nonsense is refused', async () => {
+  await Outrider.load({ headers: new Headers({ 'X-Key': '1' }) });
+  expect(FakeWorker.last.sent[0]).toMatchObject({ sources: { headers: { 'x-key': '1' } } });
+  await expect(Outrider.load({ headers: { 'X Y': '1' } })).rejects.toMatchObject({ code: 'invalid-option' });
+});
+
+test('what was suspended is looked at before it is gone on with', async () => {
+  const outrider = await Outrider.load({ resume: null });
+  for (const state of [null, {}, { claim: {}, request: {}, tokens: [] }]) {
+    expect(() => outrider.resume(state as never)).toThrow(
+      expect.objectContaining({ code: 'invalid-option' }),
+    );
+  }
 });

@@ -1,88 +1,55 @@
-import { builds } from './builds.js';
-import type { Build, EngineInfo, EngineRequest } from './builds.js';
-import type { Claim, GenerateRequest, LineEvent, Link, ModelInfo, Prompt, SessionInfo } from './edge.js';
-import { OutriderError } from './errors.js';
-import type { PlainError } from './errors.js';
-import { engineAddresses, startWorker } from './files.js';
+/// <reference lib="esnext.disposable" preserve="true" />
+import type { EngineInfo, EngineRequest } from './builds.js';
+import type {
+  Claim,
+  GenerateRequest,
+  LineEvent,
+  Link,
+  ModelInfo,
+  Prompt,
+  SessionInfo,
+  Tool,
+} from './edge.js';
+import { OutriderError, revive } from './errors.js';
+import { startWorker } from './files.js';
 import { emptySummary, Generation } from './generation.js';
 import type { SuspendedGeneration } from './generation.js';
-import type { FromWorker, LoadProgress, Sources, ToWorker } from './messages.js';
+import { checkLoadOptions, engineRequestOf, headersOf, serverOf, sourcesOf } from './load-options.js';
+import type { ConnectionEvent, LoadOptions } from './load-options.js';
+import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
+import { ChatCompletions, Completions } from './completions.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
-import { forgetFiles } from './store.js';
+import { ServerAlone } from './server-alone.js';
+import { deleteFile, forgetFiles, listFiles } from './store.js';
+import type { KeptModel } from './store.js';
 import { policies } from './tables.js';
 import type { NumberOption, Policies, Range } from './tables.js';
+import { checkedIds, checkedPrompt, checkedState, checkedTools } from './validation.js';
 
-/** Where to load from and connect to, and how to follow it. */
-export interface LoadOptions {
-  /** Base address of the server; the page's own origin if not given. */
-  server?: string | URL;
-  /**
-   * The draft model, a GGUF file or safetensors that have their `config.json` within: its address, or a file that the
-   * user has picked; `pair/draft` below `server` if not given.
-   */
-  draft?: string | URL | Blob;
-  /** Its `tokenizer.json`, likewise; `pair/tokenizer.json` below `server` if not given. */
-  tokenizer?: string | URL | Blob;
-  /**
-   * Address of the heads that were trained for the draft model; if not given, `pair/heads.safetensors` below `server` for
-   * the server's own draft, and none for another. Where the server answers 404 there are none.
-   */
-  heads?: string | URL;
-  /**
-   * Address of what makes prompts of conversations, `{ template, tool_use, bos_token, eos_token }` as JSON with Jinja templates;
-   * `chat.json` beside the tokenizer if not given. Where the server answers 404 a plain form is taken.
-   */
-  chat?: string | URL;
-  /** A bearer token, if the server wants one for its sessions. Whoever sees the page can see it. */
-  token?: string;
-  /**
-   * The build of the engine: `auto` (default) takes the fastest that starts here. Naming one runs that or fails with
-   * `wasm-failed`. Those with threads need a page that is served with `Cross-Origin-Opener-Policy: same-origin` and
-   * `Cross-Origin-Embedder-Policy: require-corp`; elsewhere `auto` takes one without.
-   */
-  build?: Build | 'auto';
-  /**
-   * How many threads draft, at most one per processor; if not given as many as there are processors, at most four.
-   * With 1, `auto` takes a build without threads.
-   */
-  threads?: number;
-  /**
-   * Address of a folder with the package's .wasm files, if they are not where its bundler has put them. Another origin
-   * has to allow the page's (CORS).
-   */
-  wasmUrl?: string | URL;
-  /**
-   * Address of the package's `worker.js`, on the page's own origin. If not given the worker starts from a `blob:`
-   * address, which a Content-Security-Policy may forbid (`worker-src`).
-   */
-  workerUrl?: string | URL;
-  /** The link to begin with; see {@link Outrider.setLink}. */
-  link?: Partial<Link>;
-  /** Called while the draft is fetched and prepared. */
-  onProgress?: (progress: LoadProgress) => void;
-  /** Gives loading up; `load()` then rejects with the signal's reason. */
-  signal?: AbortSignal;
-  /** How long to wait for the server's handshake, in milliseconds; 20 000 if not given. */
-  connectTimeoutMs?: number;
-  /** A generation of a page before this one, to {@link Outrider.resume}: its session is gone on with. */
-  resume?: SuspendedGeneration;
-  /**
-   * How often to try to connect again, without success, when a generation has lost its connection; 8 if not given, which
-   * takes about ten seconds. 0 gives up at once.
-   */
-  reconnectAttempts?: number;
-  /** Called when a generation has lost its connection, and when it goes on. */
-  onConnection?: (event: ConnectionEvent) => void;
-}
-
-/** What happens to the connection of a generation. */
-export type ConnectionEvent = Exclude<LineEvent, { state: 'begun' }>;
+// Browsers that have no `await using` may lack the symbol; then nobody asks for it.
+const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose');
 
 /** How long a stopped generation may take to end before its worker is given up. */
 const STOP_GRACE_MS = 10_000;
 /** How long a closed worker may take to say goodbye. */
 const CLOSE_GRACE_MS = 1_000;
+/** What keeps a draft model from running in this browser, on this page. */
+const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
+
+/** A generation that has not ended. */
+interface Running {
+  id: number;
+  generation: Generation;
+  /** Whether whoever writes it knows of it. */
+  sent: boolean;
+  stopped: boolean;
+  /** Ends it where the server is alone. */
+  abort: AbortController;
+}
+
+/** Who writes texts: a draft model and the server, or the server alone. */
+export type WritingMode = 'draft' | 'server';
 
 /**
  * A draft model in a worker and a session with a server that verifies what it drafts.
@@ -93,6 +60,8 @@ const CLOSE_GRACE_MS = 1_000;
  * for await (const token of generation) page.append(token.text);
  * const { tokensPerSecond, serverPassesPerToken } = await generation.summary;
  * ```
+ *
+ * Where the draft model cannot run, the server writes alone: {@link Outrider.mode}, `fallback` of {@link LoadOptions}.
  *
  * Errors are {@link OutriderError}s. After a lost connection the next `generate()` connects anew; after a
  * crashed worker it also loads the draft anew (from the browser's HTTP cache, if the server allows).
@@ -115,10 +84,21 @@ export class Outrider {
   #engine!: EngineInfo;
   #model!: ModelInfo;
   #session!: SessionInfo;
-  #running: { id: number; generation: Generation; sent: boolean; stopped: boolean } | null = null;
+  /** In place of a worker. */
+  #alone: ServerAlone | null = null;
+  /** The oldest first: those behind it wait for it. Invariant: all but the last have been stopped. */
+  #running: Running[] = [];
   #graceTimer: ReturnType<typeof setTimeout> | undefined;
+  /** Who waits for answers of the tokenizer. */
+  #asking = new Map<number, { resolve: (answer: Answer) => void; reject: (reason: unknown) => void }>();
   #lastId = 0;
-  #closed = false;
+  #onCacheFull: (reason: OutriderError) => void;
+  #closed: Promise<void> | null = null;
+
+  /** Conversations, in the shape of OpenAI's client: `outrider.chat.completions.create({ messages })`. */
+  readonly chat: { readonly completions: ChatCompletions } = { completions: new ChatCompletions(this) };
+  /** Texts to go on with, likewise: `outrider.completions.create({ prompt })`. */
+  readonly completions: Completions = new Completions(this);
 
   private constructor(options: LoadOptions) {
     this.#sources = sourcesOf(options);
@@ -127,20 +107,29 @@ export class Outrider {
     this.#connectTimeoutMs = options.connectTimeoutMs ?? 20_000;
     this.#reconnectAttempts = options.reconnectAttempts ?? 8;
     this.#onConnection = options.onConnection ?? (() => {});
-    this.#claim = options.resume?.claim ?? null;
+    this.#onCacheFull = options.onCacheFull ?? (() => {});
+    this.#claim = options.resume ? checkedState(options.resume).claim : null;
     this.#link = { ...openLink, ...options.link };
     checkLink(this.#link);
   }
 
-  /** Starts a worker, fetches the draft model and its tokenizer, and opens a session with the server. */
+  /**
+   * Starts a worker, fetches the draft model and its tokenizer, and opens a session with the server.
+   * @throws {@link OutriderError}, or the reason of `signal`
+   */
   static async load(options: LoadOptions = {}): Promise<Outrider> {
+    checkLoadOptions(options);
     options.signal?.throwIfAborted();
     const outrider = new Outrider(options);
     outrider.#onProgress = options.onProgress ?? outrider.#onProgress;
     const abort = (): void => outrider.#discardWorker(options.signal?.reason);
     options.signal?.addEventListener('abort', abort, { once: true });
     try {
+      if (options.persist) await navigator.storage?.persist?.();
       await outrider.#startWorker();
+      return outrider;
+    } catch (error) {
+      await outrider.#fallBack(error, options);
       return outrider;
     } finally {
       options.signal?.removeEventListener('abort', abort);
@@ -153,7 +142,22 @@ export class Outrider {
     await forgetFiles();
   }
 
-  /** The build of the engine that runs, and its threads. */
+  /** The draft models that this origin keeps, those of earlier visits too. */
+  static listModels(): Promise<KeptModel[]> {
+    return listFiles();
+  }
+
+  /** Forgets what is kept of the draft model at an address. Resolves to whether there was any. */
+  static deleteModel(url: string | URL): Promise<boolean> {
+    return deleteFile(new URL(url, location.href).href);
+  }
+
+  /** Who writes: a draft model in this browser and the server, or the server alone where no draft model can run. */
+  get mode(): WritingMode {
+    return this.#alone ? 'server' : 'draft';
+  }
+
+  /** The build of the engine that runs, and its threads; `none` where the server is alone. */
   get engine(): EngineInfo {
     return this.#engine;
   }
@@ -180,13 +184,13 @@ export class Outrider {
 
   /**
    * Starts to generate: the continuation of a text, or the assistant's next message in a conversation, of which the
-   * server's model has its own form. One generation at a time; what an earlier one has read is not read again.
+   * server's model has its own form. One generation at a time, where one that has been stopped counts no more; what an
+   * earlier one has read is not read again.
    * @throws {@link OutriderError} at once: `invalid-option`, `busy`, `closed`. Anything later reaches whoever
    * iterates the generation or awaits its summary.
    */
   generate(prompt: Prompt, options: GenerateOptions = {}): Generation {
-    if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
-    if (this.#running) throw new OutriderError('busy', 'a generation is already running');
+    this.#admit();
     const request = resolveRequest(prompt, options, this.ranges, this.#model.heads);
     return this.#begin(request, [], options.signal);
   }
@@ -197,18 +201,52 @@ export class Outrider {
    * @throws as {@link Outrider.generate}
    */
   resume(state: SuspendedGeneration, signal?: AbortSignal): Generation {
-    if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
-    if (this.#running) throw new OutriderError('busy', 'a generation is already running');
-    const committed = state.tokens.map(({ id }) => id);
-    const generation = this.#begin(state.request, committed, signal);
-    generation.add({ tokens: state.tokens, statistics: emptySummary, round: null });
+    this.#admit();
+    const { request, tokens } = checkedState(state);
+    if (this.#alone) throw new OutriderError('no-draft', 'without a draft model no generation is resumed');
+    const generation = this.#begin(
+      request,
+      tokens.map(({ id }) => id),
+      signal,
+    );
+    generation.add({ tokens, statistics: emptySummary, round: null });
     return generation;
+  }
+
+  /**
+   * The ids of a prompt, as {@link Outrider.generate} reads it: what begins a text, and the form of a conversation, are
+   * among them. `summary.promptTokenIds` will be these.
+   */
+  async tokenize(prompt: Prompt, { tools = [] }: { tools?: readonly Tool[] } = {}): Promise<number[]> {
+    const checked = checkedPrompt(prompt);
+    const answer = await this.#ask({ about: 'ids', prompt: checked, tools: checkedTools(tools, checked) });
+    return answer as number[];
+  }
+
+  /** The text of ids. Special tokens give none; bytes that are no text become U+FFFD. */
+  async detokenize(ids: readonly number[]): Promise<string> {
+    return (await this.#ask({ about: 'text', ids: checkedIds(ids) })) as string;
+  }
+
+  /** How many tokens a prompt has: {@link Outrider.tokenize}. */
+  async countTokens(prompt: Prompt, options: { tools?: readonly Tool[] } = {}): Promise<number> {
+    return (await this.tokenize(prompt, options)).length;
+  }
+
+  /** Refuses another generation where there cannot be one. */
+  #admit(): void {
+    if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
+    if (this.#running.some(({ stopped }) => !stopped)) {
+      throw new OutriderError('busy', 'a generation is already running: stop() it, or await its summary');
+    }
   }
 
   #begin(request: GenerateRequest, committed: number[], signal: AbortSignal | undefined): Generation {
     const id = ++this.#lastId;
     const generation = new Generation(request, () => this.#stop(id));
-    this.#running = { id, generation, sent: false, stopped: false };
+    const earlier = this.#running.map((running) => running.generation.summary);
+    const running = { id, generation, sent: false, stopped: false, abort: new AbortController() };
+    this.#running.push(running);
     if (signal) {
       const stop = (): void => generation.stop();
       signal.addEventListener('abort', stop, { once: true });
@@ -216,7 +254,7 @@ export class Outrider {
       generation.summary.then(forget, forget);
       if (signal.aborted) generation.stop();
     }
-    void this.#run(id, request, committed);
+    void this.#run(running, earlier, request, committed);
     return generation;
   }
 
@@ -231,48 +269,127 @@ export class Outrider {
     this.#post({ type: 'link', link: changed });
   }
 
-  /** Ends the session and frees the model. A running generation rejects with `closed`. */
-  close(): void {
-    this.#closed = true;
-    this.#post({ type: 'close' });
-    // The worker ends itself once it has said goodbye to the server; should it be busy, it is not waited for.
-    const worker = this.#worker;
-    this.#worker = null;
-    setTimeout(() => worker?.terminate(), CLOSE_GRACE_MS);
-    this.#discardWorker(new OutriderError('closed', 'this instance was closed'));
+  /**
+   * Ends the session and frees the model. A running generation rejects with `closed`. Resolves once the server has been
+   * told, or the worker has been given up because it was busy; nobody has to wait.
+   */
+  close(): Promise<void> {
+    this.#closed ??= this.#sayGoodbye();
+    return this.#closed;
   }
 
-  async #run(id: number, request: GenerateRequest, committed: number[]): Promise<void> {
+  /** {@link Outrider.close}, for `await using`. */
+  [asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #sayGoodbye(): Promise<void> {
+    const worker = this.#worker;
+    const gone = new Promise<void>((resolve) => {
+      if (!worker) return resolve();
+      const end = (): void => {
+        clearTimeout(timer);
+        worker.terminate();
+        resolve();
+      };
+      const timer = setTimeout(end, CLOSE_GRACE_MS);
+      worker.addEventListener('message', ({ data }: MessageEvent<FromWorker>) => {
+        if (data.type === 'closed') end();
+      });
+      worker.addEventListener('error', end);
+    });
+    this.#post({ type: 'close' });
+    // The worker ends itself once it has said goodbye to the server; should it be busy, it is not waited for.
+    this.#worker = null;
+    this.#discardWorker(new OutriderError('closed', 'this instance was closed'), true);
+    return gone;
+  }
+
+  async #run(
+    running: Running,
+    earlier: readonly Promise<unknown>[],
+    request: GenerateRequest,
+    committed: number[],
+  ): Promise<void> {
+    const { id, generation, abort } = running;
     try {
+      if (earlier.length > 0) await Promise.allSettled(earlier);
+      // It may have been stopped, or all may have been closed meanwhile.
+      if (generation.ended) return;
+      if (this.#alone) {
+        running.sent = true;
+        const summary = await this.#alone.generate(request, (round) => generation.add(round), abort.signal);
+        return this.#end(id, () => generation.finish(summary));
+      }
       await (this.#ready ?? this.#startWorker());
     } catch (error) {
-      this.#end(id, (generation) => generation.fail(error as Error));
+      this.#end(id, () => generation.fail(error as Error));
       return;
     }
-    // It may have been stopped meanwhile.
-    if (this.#running?.id !== id) return;
-    this.#running.sent = true;
+    if (generation.ended) return;
+    running.sent = true;
     const continuation = { attempts: this.#reconnectAttempts, committed };
     this.#post({ type: 'generate', id, request, continuation });
   }
 
   #stop(id: number): void {
-    const running = this.#running;
-    if (running?.id !== id || running.stopped) return;
+    const running = this.#find(id);
+    if (!running || running.stopped) return;
     running.stopped = true;
     if (!running.sent) {
       // The worker does not know of it. If it is still loading it goes on, for the next generation.
       this.#end(id, (generation) => generation.finish(emptySummary));
       return;
     }
+    running.abort.abort();
+    if (this.#alone) return;
     this.#post({ type: 'stop', id });
     this.#graceTimer = setTimeout(() => {
       this.#discardWorker(new OutriderError('worker-unresponsive', 'the worker did not stop when told to'));
     }, STOP_GRACE_MS);
   }
 
+  #ask(question: Question): Promise<Answer> {
+    if (this.#closed) throw new OutriderError('closed', 'this instance was closed');
+    if (this.#alone) {
+      throw new OutriderError('no-draft', 'the tokenizer is beside the draft model, which does not run here');
+    }
+    const id = ++this.#lastId;
+    return (this.#ready ?? this.#startWorker()).then(
+      () =>
+        new Promise((resolve, reject) => {
+          this.#asking.set(id, { resolve, reject });
+          this.#post({ type: 'ask', id, question });
+        }),
+    );
+  }
+
+  /** Lets the server write alone, if that is what `error` calls for. @throws `error` otherwise */
+  async #fallBack(error: unknown, options: LoadOptions): Promise<void> {
+    const { fallback = 'server', signal, token, onFallback } = options;
+    const calls = error instanceof OutriderError && cannotDraft.includes(error.code);
+    if (!calls || fallback === 'none' || signal?.aborted) throw error;
+    try {
+      this.#alone = await ServerAlone.meet(serverOf(options), headersOf(options), token, signal);
+    } catch {
+      // What is wrong with the draft says more than that the server is not there either.
+      throw error;
+    }
+    this.#engine = { build: 'none', threads: 0, failed: [] };
+    this.#model = this.#alone.model;
+    this.#session = this.#alone.session;
+    onFallback?.(error);
+  }
+
   #startWorker(): Promise<void> {
-    const worker = startWorker(this.#workerUrl);
+    let worker: Worker;
+    try {
+      worker = startWorker(this.#workerUrl);
+    } catch (cause) {
+      // Of another origin, or not allowed by the page.
+      const error = new OutriderError('worker-crashed', 'the worker could not be started', { cause });
+      return Promise.reject(error);
+    }
     worker.addEventListener('message', (event: MessageEvent<FromWorker>) => {
       // A message may still be under way when its worker has been replaced.
       if (worker === this.#worker) this.#receive(event.data);
@@ -313,8 +430,11 @@ export class Outrider {
       case 'reconnected':
         this.#session = message.session;
         return;
+      case 'cache-full':
+        this.#onCacheFull(revive(message.error));
+        return;
       case 'round':
-        if (this.#running?.id === message.id) this.#running.generation.add(message.round);
+        this.#find(message.id)?.generation.add(message.round);
         return;
       case 'line':
         this.#follow(message.id, message.event);
@@ -325,6 +445,16 @@ export class Outrider {
       case 'failed':
         this.#end(message.id, (generation) => generation.fail(revive(message.error)));
         return;
+      case 'answer':
+        this.#asking.get(message.id)?.resolve(message.answer);
+        this.#asking.delete(message.id);
+        return;
+      case 'no-answer':
+        this.#asking.get(message.id)?.reject(revive(message.error));
+        this.#asking.delete(message.id);
+        return;
+      case 'closed':
+        return;
       case 'load-failed':
       case 'crashed':
         this.#discardWorker(revive(message.error));
@@ -332,83 +462,39 @@ export class Outrider {
   }
 
   #follow(id: number, event: LineEvent): void {
-    if (event.state !== 'reconnecting' && this.#running?.id === id) {
-      this.#running.generation.hold(event.claim);
-    }
+    if (event.state !== 'reconnecting') this.#find(id)?.generation.hold(event.claim);
     if (event.state !== 'begun') this.#onConnection(event);
   }
 
-  #end(id: number, settle: (generation: Generation) => void): void {
-    if (this.#running?.id !== id) return;
-    clearTimeout(this.#graceTimer);
-    const { generation } = this.#running;
-    // First, so that whoever is woken by the settling can generate again.
-    this.#running = null;
-    settle(generation);
+  #find(id: number): Running | undefined {
+    return this.#running.find((running) => running.id === id);
   }
 
-  /** Gives the worker up; whatever waits for it fails with `reason`. */
-  #discardWorker(reason: unknown): void {
+  #end(id: number, settle: (generation: Generation) => void): void {
+    const running = this.#find(id);
+    if (!running) return;
+    clearTimeout(this.#graceTimer);
+    // First, so that whoever is woken by the settling can generate again.
+    this.#running = this.#running.filter((other) => other !== running);
+    settle(running.generation);
+  }
+
+  /** Gives the worker up; whatever waits for it fails with `reason`. What is queued starts another, unless it is the end. */
+  #discardWorker(reason: unknown, isEnd = false): void {
     this.#worker?.terminate();
     this.#worker = null;
     this.#ready = null;
     this.#loading?.reject(reason);
     this.#loading = null;
-    if (this.#running) this.#end(this.#running.id, (generation) => generation.fail(reason as Error));
+    for (const { reject } of this.#asking.values()) reject(reason);
+    this.#asking.clear();
+    for (const { id, abort } of isEnd ? this.#running : this.#running.slice(0, 1)) {
+      this.#end(id, (generation) => generation.fail(reason as Error));
+      abort.abort();
+    }
   }
 
   #post(message: ToWorker): void {
     this.#worker?.postMessage(message);
   }
-}
-
-function revive(error: PlainError): OutriderError {
-  return new OutriderError(error.code, error.message);
-}
-
-function engineRequestOf(options: LoadOptions): EngineRequest {
-  const { build = 'auto' } = options;
-  const threads = options.threads ?? null;
-  if (build !== 'auto' && !builds.includes(build)) {
-    throw new OutriderError(
-      'invalid-option',
-      `build is auto or one of ${builds.join(', ')}, not ${String(build)}`,
-    );
-  }
-  if (threads !== null && !(Number.isInteger(threads) && threads >= 1)) {
-    throw new OutriderError('invalid-option', `threads is a whole number from 1 on, not ${threads}`);
-  }
-  return { build, threads, addresses: engineAddresses(options.wasmUrl) };
-}
-
-function sourcesOf(options: LoadOptions): Sources {
-  const server = new URL(options.server ?? location.origin, location.href);
-  if (!server.pathname.endsWith('/')) server.pathname += '/';
-  const session = new URL('session', server);
-  session.protocol = session.protocol.replace('http', 'ws');
-  const { token } = options;
-  if (token !== undefined && !/^[\w-]+$/.test(token)) {
-    throw new OutriderError('invalid-option', 'token has letters, digits, - and _ only');
-  }
-  // A relative address is below the server, or beside the page if the page gave it.
-  const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
-    given instanceof Blob ? given : new URL(given ?? otherwise, given ? location.href : server).href;
-  const draft = source(options.draft, 'pair/draft');
-  const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
-  const heads = options.heads
-    ? new URL(options.heads, location.href)
-    : options.draft === undefined && new URL('pair/heads.safetensors', server);
-  const chat = options.chat
-    ? new URL(options.chat, location.href)
-    : typeof tokenizer === 'string'
-      ? new URL('chat.json', tokenizer)
-      : new URL('pair/chat.json', server);
-  return {
-    draft,
-    tokenizer,
-    heads: heads ? heads.href : null,
-    chat: chat.href,
-    session: session.href,
-    ...(token !== undefined && { token }),
-  };
 }

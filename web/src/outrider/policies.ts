@@ -43,7 +43,7 @@ export function reasonAgainstPolicy(
 
 /** What decides whether there are rounds. */
 export type Asked = Pick<GenerateRequest, 'mode' | 'scheme' | 'rule' | 'gate' | 'compareSchemes'> &
-  Partial<Pick<GenerateRequest, 'stopRule' | 'adaptiveMode' | 'maxInFlight'>>;
+  Partial<Pick<GenerateRequest, 'stopRule' | 'adaptiveMode' | 'maxInFlight' | 'evidence'>>;
 
 /**
  * Whether a generation is drafted ahead of a text that the server writes, without rounds: `ahead`, and `auto` where the
@@ -55,5 +55,6 @@ export function willBeAhead(asked: Asked, { maxGuesses }: Pick<SessionInfo, 'max
   const isLossy = policyNamed('rule', asked.rule).lossy || policyNamed('gate', asked.gate).lossy;
   const { stopRule = policyDefaults.stopRule, adaptiveMode = false, maxInFlight = 1 } = asked;
   const asksForRounds = stopRule !== policyDefaults.stopRule || adaptiveMode || maxInFlight > 1;
-  return maxGuesses > 0 && !isLossy && !asked.compareSchemes && !asksForRounds;
+  const looksIntoRounds = asked.compareSchemes || (asked.evidence ?? false);
+  return maxGuesses > 0 && !isLossy && !looksIntoRounds && !asksForRounds;
 }

@@ -68,7 +68,7 @@ async function load(handle: Handle, request: typeof fetch): Promise<string> {
     begin: () => void (text = ''),
     push: (chunk: Uint8Array) => void (text += new TextDecoder().decode(chunk)),
   };
-  await downloadInto('/f', sink, undefined, request, new KeptFile(handle));
+  await downloadInto('/f', sink, undefined, request, new KeptFile(handle, 'https://h/draft'));
   return text;
 }
 
@@ -99,24 +99,28 @@ test('another version takes the place of the one that is kept', async () => {
   const handle = disk();
   await load(handle, server('"1"').request);
   expect(await load(handle, server('"2"').request)).toBe('the whole file');
-  expect(new KeptFile(handle)).toMatchObject({ etag: '"2"', length: file.length, total: file.length });
+  expect(new KeptFile(handle, 'https://h/draft')).toMatchObject({
+    etag: '"2"',
+    length: file.length,
+    total: file.length,
+  });
 });
 
 test('a page that was closed in between goes on where it was', async () => {
   const handle = disk();
-  const kept = new KeptFile(handle);
+  const kept = new KeptFile(handle, 'https://h/draft');
   kept.begin('"1"', file.length);
   kept.append(file.subarray(0, 5));
   const { asked, request } = server('"1"');
   expect(await load(handle, request)).toBe('the whole file');
   expect(asked).toEqual([{ range: 'bytes=5-', 'if-range': '"1"' }]);
-  expect(new KeptFile(handle)).toMatchObject({ length: file.length });
+  expect(new KeptFile(handle, 'https://h/draft')).toMatchObject({ length: file.length });
 });
 
 test('what has no version, a full disk and a damaged file are no hindrance', async () => {
   const nameless = disk();
   expect(await load(nameless, server(null).request)).toBe('the whole file');
-  expect(new KeptFile(nameless)).toMatchObject({ etag: null, length: 0 });
+  expect(new KeptFile(nameless, 'https://h/draft')).toMatchObject({ etag: null, length: 0 });
   const full = disk(515);
   expect(await load(full, server('"1"').request)).toBe('the whole file');
   const damaged = disk();

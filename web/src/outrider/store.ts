@@ -2,12 +2,15 @@
 // Only workers have files that can be read and written at once.
 
 import type { Kept } from './download.js';
+import { OutriderError } from './errors.js';
 
 const folderName = 'outrider';
 /** A file begins with so many bytes of JSON, filled up with spaces; the model follows. */
 const headBytes = 512;
 
 interface Head {
+  /** Not there in files of older versions. */
+  url?: string;
   etag: string | null;
   total: number | null;
 }
@@ -17,12 +20,67 @@ export async function keptFile(url: string): Promise<Kept | null> {
   try {
     const root = await navigator.storage.getDirectory();
     const folder = await root.getDirectoryHandle(folderName, { create: true });
-    const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url));
-    const name = Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('');
-    const file = (await folder.getFileHandle(name, { create: true })) as FileSystemFileHandle & SyncAccess;
-    return new KeptFile(await file.createSyncAccessHandle());
+    const file = (await folder.getFileHandle(await nameOf(url), {
+      create: true,
+    })) as FileSystemFileHandle & SyncAccess;
+    return new KeptFile(await file.createSyncAccessHandle(), url);
   } catch {
     return null;
+  }
+}
+
+async function nameOf(url: string): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** A draft model that is kept in this origin's private file system. */
+export interface KeptModel {
+  /** Where it was fetched from. */
+  url: string;
+  /** What there is of it. */
+  bytes: number;
+  /** The length of the file; null where the server did not tell. */
+  totalBytes: number | null;
+  /** Whether all of it is there. What is not is fetched when it is loaded again. */
+  complete: boolean;
+}
+
+/** The folder of what is kept; null where there is none, or where nothing can be kept. */
+async function folder(): Promise<FileSystemDirectoryHandle | null> {
+  try {
+    const root = await navigator.storage.getDirectory();
+    return await root.getDirectoryHandle(folderName);
+  } catch {
+    return null;
+  }
+}
+
+/** The models that are kept. */
+export async function listFiles(): Promise<KeptModel[]> {
+  // The types of a page lack it.
+  const kept = (await folder()) as (FileSystemDirectoryHandle & AsyncIterable<[string, unknown]>) | null;
+  const models: KeptModel[] = [];
+  if (!kept) return models;
+  for await (const [name] of kept) {
+    const file = await (await kept.getFileHandle(name)).getFile();
+    const { url, etag, total } = parseHead(await file.slice(0, headBytes).text());
+    if (url === undefined || etag === null) continue;
+    const bytes = Math.max(0, file.size - headBytes);
+    models.push({ url, bytes, totalBytes: total, complete: bytes === total });
+  }
+  return models;
+}
+
+/** Forgets the model at an address, if it is kept; whether it was. @throws {@link OutriderError} `busy` */
+export async function deleteFile(url: string): Promise<boolean> {
+  try {
+    const kept = await folder();
+    await kept?.removeEntry(await nameOf(url));
+    return kept !== null;
+  } catch (cause) {
+    if (cause instanceof DOMException && cause.name === 'NotFoundError') return false;
+    throw new OutriderError('busy', 'the model is being loaded', { cause });
   }
 }
 
@@ -53,11 +111,13 @@ interface SyncAccess {
 /** A model in a file. Invariant: the bytes behind the head are the first ones of the version that the head names. */
 export class KeptFile implements Kept {
   readonly #handle: Handle;
+  readonly #url: string;
   #head: Head;
   #length: number;
 
-  constructor(handle: Handle) {
+  constructor(handle: Handle, url: string) {
     this.#handle = handle;
+    this.#url = url;
     this.#head = readHead(handle);
     this.#length = this.#head.etag === null ? 0 : Math.max(0, handle.getSize() - headBytes);
   }
@@ -81,7 +141,7 @@ export class KeptFile implements Kept {
   begin(etag: string | null, total: number | null): void {
     this.#handle.truncate(0);
     this.#length = 0;
-    this.#head = { etag, total };
+    this.#head = { url: this.#url, etag, total };
     // What has no name cannot be told from other versions.
     if (etag === null) return;
     const head = new TextEncoder().encode(JSON.stringify(this.#head));
@@ -107,12 +167,17 @@ export class KeptFile implements Kept {
 }
 
 function readHead(handle: Handle): Head {
-  const none = { etag: null, total: null };
   const bytes = new Uint8Array(headBytes);
-  if (handle.read(bytes, { at: 0 }) < headBytes) return none;
+  if (handle.read(bytes, { at: 0 }) < headBytes) return { etag: null, total: null };
+  return parseHead(new TextDecoder().decode(bytes));
+}
+
+function parseHead(text: string): Head {
+  const none = { etag: null, total: null };
   try {
-    const { etag, total } = JSON.parse(new TextDecoder().decode(bytes)) as Head;
-    return typeof etag === 'string' ? { etag, total: typeof total === 'number' ? total : null } : none;
+    const { url, etag, total } = JSON.parse(text) as Head;
+    if (typeof etag !== 'string') return none;
+    return { ...(url !== undefined && { url }), etag, total: typeof total === 'number' ? total : null };
   } catch {
     return none;
   }

@@ -138,6 +138,7 @@ export const downlinks: Readonly<Record<Downlink, Policy>> = byName('downlink');
 /** What drafting ahead is for. */
 export const goals: Readonly<Record<Goal, Policy>> = byName('goal');
 
+/** The acceptance rules, gates and stop rules that there are. */
 export const policies: Policies = {
   rules: names.rule.entries,
   gates: names.gate.entries,

@@ -11,6 +11,7 @@ import type { EngineModule, FromThread, RunningEngine, ThreadStart } from './eng
 import { describe } from './errors.js';
 import { EdgeHost } from './host.js';
 import { compileModule } from './module.js';
+import { fetchWith } from './requests.js';
 import { keptFile } from './store.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
@@ -51,16 +52,16 @@ const host = new EdgeHost({
     });
     return engine;
   },
-  download,
-  downloadInto: async (url, sink, onProgress) => {
+  download: (url, headers) => download(url, undefined, fetchWith(headers)),
+  downloadInto: async (url, sink, onProgress, headers) => {
     const kept = await keptFile(url);
     try {
-      await downloadInto(url, sink, onProgress, undefined, kept);
+      await downloadInto(url, sink, onProgress, fetchWith(headers), kept);
     } finally {
       kept?.close();
     }
   },
-  downloadOptional,
+  downloadOptional: (url, headers) => downloadOptional(url, fetchWith(headers)),
 });
 
 let isThread = false;

@@ -144,6 +144,8 @@ async function load(): Promise<void> {
       signal,
       onProgress: showProgress,
       onConnection: showConnection,
+      // The page says why a draft cannot run, in place of going on without.
+      fallback: 'none',
       ...(suspended && { resume: suspended }),
       ...(draft && { draft }),
       build,

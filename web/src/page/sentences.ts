@@ -84,6 +84,7 @@ export function endSentence(summary: Summary): string {
     eos: `The text came to its end after ${count}`,
     length: `Done after ${count}`,
     context: `The context window is full after ${count}`,
+    stop: `Stopped by a string of stop after ${count}`,
     cancelled: `Stopped after ${count}`,
   };
   const rate = summary.tokens > 0 ? `, ${formatNumber(summary.tokensPerSecond)} tokens/s` : '';

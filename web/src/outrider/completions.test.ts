@@ -1,0 +1,193 @@
+import type OpenAI from 'openai';
+import { expect, expectTypeOf, test, vi } from 'vitest';
+import { ChatCompletions, Completions } from './completions.js';
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionParams,
+  Completion,
+  CompletionParams,
+} from './completions-types.js';
+import type { Round, Summary, Token } from './edge.js';
+import { emptySummary, Generation } from './generation.js';
+import type { GenerateOptions } from './options.js';
+import { generationRanges } from './tables.js';
+
+const messages = [{ role: 'user', content: 'Hello' }] as const;
+const token = (text: string, evidence?: Token['evidence']): Token => ({
+  ...{ id: 1, text, origin: 'accepted' },
+  ...(evidence && { evidence }),
+});
+const roundOf = (tokens: Token[], pieces?: Round['pieces']): Round => ({
+  ...{ tokens, statistics: emptySummary, round: null },
+  ...(pieces && { pieces }),
+});
+const summary: Summary = {
+  ...emptySummary,
+  ...{ text: 'Good day', tokens: 10, serverPasses: 4, promptTokens: 3, drafted: 9, accepted: 6 },
+  ...{ uplinkBits: 17, downlinkBits: 80, finish: 'eos' },
+};
+
+/** Whoever writes these rounds and ends so; a signal ends it sooner. */
+function writer(rounds: Round[], end: Summary = summary) {
+  const asked: { prompt: unknown; options: GenerateOptions }[] = [];
+  const stop = vi.fn();
+  const generate = (prompt: unknown, options: GenerateOptions = {}): Generation => {
+    asked.push({ prompt, options });
+    const generation = new Generation({} as never, stop);
+    for (const round of rounds) generation.add(round);
+    generation.finish(end);
+    return generation;
+  };
+  return { asked, stop, generate, ranges: generationRanges };
+}
+
+test('the shapes are those of the package openai', () => {
+  expectTypeOf<ChatCompletion>().toExtend<OpenAI.ChatCompletion>();
+  expectTypeOf<ChatCompletionChunk>().toExtend<OpenAI.ChatCompletionChunk>();
+  expectTypeOf<Completion>().toExtend<OpenAI.Completion>();
+  // What is written for its client is taken here, and the other way round.
+  const request = {
+    ...{ model: 'm', temperature: 0.5, top_p: 1, seed: 1, stop: ['a'], max_tokens: 5, n: 1 },
+    ...{ logprobs: true, top_logprobs: 2, tool_choice: 'auto' },
+    messages: [{ role: 'user', content: 'Hello' }],
+    tools: [{ type: 'function', function: { name: 'f', parameters: { type: 'object' } } }],
+  } satisfies OpenAI.ChatCompletionCreateParamsNonStreaming;
+  expectTypeOf(request as typeof request & { n: 1; tool_choice: 'auto' }).toExtend<ChatCompletionParams>();
+  const text = {
+    model: 'm',
+    prompt: 'Once',
+    max_tokens: 5,
+  } satisfies OpenAI.CompletionCreateParamsNonStreaming;
+  expectTypeOf(text).toExtend<CompletionParams>();
+  type Call = NonNullable<ChatCompletion['choices'][number]['message']['tool_calls']>[number];
+  expectTypeOf<Call>().toExtend<OpenAI.ChatCompletionMessageToolCall>();
+});
+
+test('an answer comes in one piece, with what was saved', async () => {
+  const writes = writer([roundOf([token('Good day')])]);
+  const answer = await new ChatCompletions(writes).create({ messages, max_tokens: 9, stop: 'x', seed: 4 });
+  expect(writes.asked[0]).toMatchObject({
+    prompt: messages,
+    options: { temperature: 1, topP: 1, seed: 4, maxNewTokens: 9, stop: 'x', evidence: false },
+  });
+  expect(answer).toMatchObject({
+    object: 'chat.completion',
+    choices: [{ message: { role: 'assistant', content: 'Good day' }, logprobs: null, finish_reason: 'stop' }],
+    usage: {
+      ...{ prompt_tokens: 3, completion_tokens: 10, total_tokens: 13 },
+      outrider: { server_passes: 4, saved_passes: 6, drafted: 9, accepted: 6, uplink_bytes: 3 },
+    },
+  });
+});
+
+test('a stream has the role, the text as it comes, an end, and usage if it is wanted', async () => {
+  const writes = writer([roundOf([token('Good'), token(' ')]), roundOf([]), roundOf([token('day')])]);
+  const completions = new ChatCompletions(writes);
+  const stream = await completions.create({
+    ...{ messages, stream: true, stream_options: { include_usage: true } },
+  });
+  const chunks: ChatCompletionChunk[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  expect(chunks.map(({ choices }) => choices[0]?.delta)).toEqual([
+    ...[{ role: 'assistant', content: '' }, { content: 'Good ' }, { content: 'day' }, {}, undefined],
+  ]);
+  expect(chunks.map(({ choices }) => choices[0]?.finish_reason)).toEqual([
+    null,
+    null,
+    null,
+    'stop',
+    undefined,
+  ]);
+  expect(chunks.map(({ usage }) => usage?.total_tokens ?? usage)).toEqual([null, null, null, null, 13]);
+  expect(new Set(chunks.map(({ id }) => id)).size).toBe(1);
+});
+
+test('calls come as calls, complete, in one piece and in chunks', async () => {
+  const call = { type: 'call', name: 'f', arguments: '{"a":1}' } as const;
+  const pieces = [{ type: 'text', text: 'I ask.' } as const, call];
+  const rounds = [
+    roundOf([token('I ask.')], pieces.slice(0, 1)),
+    roundOf([token('<tool_call>')]),
+    roundOf([], [call]),
+  ];
+  const tools = [{ type: 'function', function: { name: 'f' } }] as const;
+  const completions = new ChatCompletions(writer(rounds, { ...summary, pieces, text: 'I ask.<tool_call>' }));
+  const { choices } = await completions.create({ messages, tools });
+  expect(choices[0]).toMatchObject({
+    finish_reason: 'tool_calls',
+    message: {
+      content: 'I ask.',
+      tool_calls: [{ type: 'function', function: { name: 'f', arguments: '{"a":1}' } }],
+    },
+  });
+  const deltas: unknown[] = [];
+  for await (const chunk of await completions.create({ messages, tools, stream: true })) {
+    deltas.push(chunk.choices[0]?.delta);
+  }
+  expect(deltas).toMatchObject([
+    { role: 'assistant' },
+    { content: 'I ask.' },
+    { tool_calls: [{ index: 0, function: { name: 'f' } }] },
+    {},
+  ]);
+});
+
+test('log-probabilities are those of the evidence, the likeliest as many as were asked for', async () => {
+  const candidates = [
+    { id: 1, text: 'a', q: 0.1, p: 0.5 },
+    { id: 2, text: 'b', q: 0.2, p: 0.25 },
+    { id: 3, text: 'c', q: 0.7, p: 0 },
+  ];
+  const known = token('a', { logprob: Math.log(0.5), bits: 3, candidates });
+  const bonus = token('\u{fffd}', { logprob: null, bits: null, candidates: [] });
+  const writes = writer([roundOf([known, bonus])]);
+  const completions = new ChatCompletions(writes);
+  const { choices } = await completions.create({ messages, logprobs: true, top_logprobs: 5 });
+  expect(writes.asked[0]?.options.evidence).toBe(true);
+  expect(choices[0]?.logprobs?.content).toEqual([
+    {
+      ...{ token: 'a', bytes: [97], logprob: Math.log(0.5) },
+      top_logprobs: [
+        { token: 'a', bytes: [97], logprob: Math.log(0.5) },
+        { token: 'b', bytes: [98], logprob: Math.log(0.25) },
+      ],
+    },
+    { token: '\u{fffd}', bytes: null, logprob: -9999, top_logprobs: [] },
+  ]);
+  await expect(completions.create({ messages, logprobs: true, top_logprobs: 6 })).rejects.toThrow(
+    'from 0 to 5',
+  );
+  await expect(completions.create({ messages, top_logprobs: 1 })).rejects.toThrow('needs logprobs');
+});
+
+test('what would change the text and is not known is refused by name', async () => {
+  const completions = new Completions(writer([]));
+  const create = (more: object) => completions.create({ prompt: 'a', ...more });
+  await expect(create({ max_token: 1 })).rejects.toThrow('no option max_token; did you mean max_tokens?');
+  await expect(create({ presence_penalty: 1 })).rejects.toMatchObject({ code: 'invalid-option' });
+  await expect(create({ n: 2 })).rejects.toThrow('n must be 1');
+  await expect(create({ prompt: ['a'] })).rejects.toThrow('prompt must be a text');
+  const { choices, usage } = await completions.create({ prompt: 'a' });
+  expect(choices).toEqual([{ index: 0, logprobs: null, text: 'Good day', finish_reason: 'stop' }]);
+  expect(usage?.outrider.saved_passes).toBe(6);
+});
+
+test('leaving a stream early, or its controller, stops the generation', async () => {
+  const stop = vi.fn();
+  const running = new Generation({} as never, stop);
+  running.add(roundOf([token('a'), token('b')]));
+  const signals: (AbortSignal | undefined)[] = [];
+  const completions = new ChatCompletions({
+    generate: (_, options) => {
+      signals.push(options?.signal);
+      return running;
+    },
+    ranges: generationRanges,
+  });
+  const stream = await completions.create({ messages, stream: true });
+  for await (const { choices } of stream) if (choices[0]?.delta.content === 'ab') break;
+  expect(stop).toHaveBeenCalledOnce();
+  stream.controller.abort();
+  expect(signals[0]?.aborted).toBe(true);
+});

@@ -1,0 +1,320 @@
+// Outrider in the shape of OpenAI's client, for programs that are written for that.
+
+import type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatCompletionParams,
+  ChatFinish,
+  Completion,
+  CompletionChunk,
+  CompletionOptions,
+  CompletionParams,
+  CompletionToolCall,
+  CompletionUsage,
+  TokenLogprob,
+  TopLogprob,
+} from './completions-types.js';
+import type { Finish, Piece, Prompt, Summary, Token } from './edge.js';
+import { OutriderError } from './errors.js';
+import type { Generation } from './generation.js';
+import type { GenerateOptions } from './options.js';
+import type { NumberOption, Range } from './tables.js';
+import { refuseUnknown } from './validation.js';
+
+/** Whoever generates. */
+interface Writer {
+  generate(prompt: Prompt, options?: GenerateOptions): Generation;
+  readonly ranges: Readonly<Record<NumberOption, Range>>;
+}
+
+/** What is handed to OpenAI's client beside the request. */
+export interface RequestOptions {
+  /** Stops the generation. What it has written until then is the answer, and a stream ends. */
+  signal?: AbortSignal | null;
+}
+
+/** The chunks of an answer, as they come. Leaving the loop early stops the generation; so does `controller.abort()`. */
+export interface CompletionStream<Chunk> extends AsyncIterable<Chunk> {
+  readonly controller: AbortController;
+}
+
+const model = 'outrider';
+/** Tokens of a text if nobody says how many, as with OpenAI. */
+const COMPLETION_TOKENS = 16;
+const MOST_TOP_LOGPROBS = 5;
+/** What OpenAI's API says where a probability is not among those that it knows. */
+const NO_LOGPROB = -9999;
+/** No seed is larger. */
+const SEEDS = 2 ** 32;
+
+const commonNames = ['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'seed', 'n'];
+const completionNames = [...commonNames, 'prompt', 'max_tokens'];
+const chatNames = [
+  ...[...commonNames, 'messages', 'tools', 'tool_choice', 'max_completion_tokens', 'max_tokens'],
+  ...['logprobs', 'top_logprobs'],
+];
+
+/** `outrider.completions`. */
+export class Completions {
+  readonly #writer: Writer;
+
+  /** @internal */
+  constructor(writer: Writer) {
+    this.#writer = writer;
+  }
+
+  /** Goes on with a text. @throws {@link OutriderError} as `generate()`; what is not known is refused by name. */
+  create(
+    params: CompletionParams & { stream: true },
+    options?: RequestOptions,
+  ): Promise<CompletionStream<CompletionChunk>>;
+  create(params: CompletionParams & { stream?: false | null }, options?: RequestOptions): Promise<Completion>;
+  create(
+    params: CompletionParams,
+    options?: RequestOptions,
+  ): Promise<Completion | CompletionStream<CompletionChunk>>;
+  async create(
+    params: CompletionParams,
+    options: RequestOptions = {},
+  ): Promise<Completion | CompletionStream<CompletionChunk>> {
+    refuseUnknown(params, completionNames, 'completions.create()');
+    const { prompt, max_tokens } = params;
+    if (typeof prompt !== 'string') throw new OutriderError('invalid-option', 'prompt must be a text');
+    const { controller, signal } = abortion(options);
+    const generation = this.#writer.generate(prompt, {
+      ...commonOptions(params, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
+      signal,
+    });
+    const head = { id: `cmpl-${identity(24)}`, object: 'text_completion', created: now(), model } as const;
+    const choice = { index: 0, logprobs: null } as const;
+    const finish = (reason: Finish) => (ends(reason) ? 'stop' : 'length');
+    if (!params.stream) {
+      const summary = await generation.summary;
+      const { text } = summary;
+      const choices = [{ ...choice, text, finish_reason: finish(summary.finish) } as const];
+      return { ...head, choices, usage: usageOf(summary) };
+    }
+    const chunks = async function* (): AsyncGenerator<CompletionChunk> {
+      for await (const { text } of generation) {
+        if (text !== '') yield { ...head, choices: [{ ...choice, text, finish_reason: null }] };
+      }
+      const { finish: reason } = await generation.summary;
+      yield { ...head, choices: [{ ...choice, text: '', finish_reason: finish(reason) }] };
+    };
+    return streamed(controller, includesUsage(params), generation, chunks, { ...head, choices: [] });
+  }
+}
+
+/** `outrider.chat.completions`. */
+export class ChatCompletions {
+  readonly #writer: Writer;
+
+  /** @internal */
+  constructor(writer: Writer) {
+    this.#writer = writer;
+  }
+
+  /** Answers in a conversation. @throws {@link OutriderError} as `generate()`; what is not known is refused by name. */
+  create(
+    params: ChatCompletionParams & { stream: true },
+    options?: RequestOptions,
+  ): Promise<CompletionStream<ChatCompletionChunk>>;
+  create(
+    params: ChatCompletionParams & { stream?: false | null },
+    options?: RequestOptions,
+  ): Promise<ChatCompletion>;
+  create(
+    params: ChatCompletionParams,
+    options?: RequestOptions,
+  ): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>>;
+  async create(
+    params: ChatCompletionParams,
+    options: RequestOptions = {},
+  ): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>> {
+    refuseUnknown(params, chatNames, 'chat.completions.create()');
+    const { messages, tools = [], tool_choice: choice = 'auto', max_tokens } = params;
+    if (!Array.isArray(messages)) throw new OutriderError('invalid-option', 'messages must be a list');
+    if (choice !== 'auto' && choice !== 'none') {
+      throw new OutriderError('invalid-option', "tool_choice must be 'auto' or 'none'");
+    }
+    const likeliest = topLogprobs(params);
+    const { controller, signal } = abortion(options);
+    const { ranges } = this.#writer;
+    const most = params.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
+    const generation = this.#writer.generate(messages, {
+      ...commonOptions(params, most, ranges),
+      ...(choice === 'auto' && { tools }),
+      evidence: likeliest !== null,
+      signal,
+    });
+    const id = `chatcmpl-${identity(24)}`;
+    const head = { id, created: now(), model };
+    if (!params.stream) return whole(head, generation, likeliest);
+    const chunk = { ...head, object: 'chat.completion.chunk' } as const;
+    const chunks = () => chatChunks(chunk, generation, likeliest);
+    return streamed(controller, includesUsage(params), generation, chunks, { ...chunk, choices: [] });
+  }
+}
+
+interface Head {
+  id: string;
+  created: number;
+  model: string;
+}
+
+async function whole(head: Head, generation: Generation, likeliest: number | null): Promise<ChatCompletion> {
+  const tokens: Token[] = [];
+  if (likeliest !== null) for await (const token of generation) tokens.push(token);
+  const summary = await generation.summary;
+  const { pieces = [{ type: 'text', text: summary.text }] } = summary;
+  const text = pieces.map((piece) => (piece.type === 'text' ? piece.text : '')).join('');
+  const calls = pieces.flatMap((piece) => (piece.type === 'call' ? [toolCall(piece)] : []));
+  const message = {
+    ...({ role: 'assistant', refusal: null } as const),
+    content: text === '' && calls.length > 0 ? null : text,
+    ...(calls.length > 0 && { tool_calls: calls }),
+  };
+  const logprobs = likeliest === null ? null : logprobsOf(tokens, likeliest);
+  const finish_reason = finishOf(summary.finish, calls.length);
+  const choices = [{ index: 0, message, logprobs, finish_reason }];
+  return { ...head, object: 'chat.completion', choices, usage: usageOf(summary) };
+}
+
+async function* chatChunks(
+  head: Head & { object: 'chat.completion.chunk' },
+  generation: Generation,
+  likeliest: number | null,
+): AsyncGenerator<ChatCompletionChunk> {
+  type Choice = ChatCompletionChunk['choices'][number];
+  const chunk = (delta: Choice['delta'], more: Partial<Choice> = {}): ChatCompletionChunk => ({
+    ...head,
+    choices: [{ index: 0, delta, finish_reason: null, ...more }],
+  });
+  yield chunk({ role: 'assistant', content: '' });
+  let calls = 0;
+  let hasPieces = false;
+  for await (const { tokens, pieces } of generation.rounds()) {
+    hasPieces ||= pieces !== undefined;
+    const text = tokens.map((token) => token.text).join('');
+    const added: readonly Piece[] = pieces ?? (hasPieces || text === '' ? [] : [{ type: 'text', text }]);
+    const told = likeliest === null || tokens.length === 0 ? {} : { logprobs: logprobsOf(tokens, likeliest) };
+    // With its pieces a round tells of its tokens once.
+    let more: Partial<Choice> = told;
+    for (const piece of added) {
+      const delta =
+        piece.type === 'text'
+          ? { content: piece.text }
+          : { tool_calls: [{ index: calls++, ...toolCall(piece) }] };
+      yield chunk(delta, more);
+      more = {};
+    }
+    if (more.logprobs) yield chunk({}, more);
+  }
+  const { finish } = await generation.summary;
+  yield chunk({}, { finish_reason: finishOf(finish, calls) });
+}
+
+/** A stream of chunks; with `usage` as its last, if that is wanted. */
+function streamed<Chunk extends { usage?: CompletionUsage | null }>(
+  controller: AbortController,
+  withUsage: boolean,
+  generation: Generation,
+  chunks: () => AsyncGenerator<Chunk>,
+  last: Chunk,
+): CompletionStream<Chunk> {
+  return {
+    controller,
+    async *[Symbol.asyncIterator]() {
+      for await (const chunk of chunks()) yield withUsage ? { ...chunk, usage: null } : chunk;
+      if (withUsage) yield { ...last, usage: usageOf(await generation.summary) };
+    },
+  };
+}
+
+function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer['ranges']): GenerateOptions {
+  if ((params.n ?? 1) !== 1) throw new OutriderError('invalid-option', 'n must be 1');
+  return {
+    temperature: params.temperature ?? 1,
+    topP: params.top_p ?? 1,
+    seed: params.seed ?? Math.floor(Math.random() * SEEDS),
+    maxNewTokens: Math.min(tokens, ranges.maxNewTokens.max),
+    ...(params.stop != null && { stop: params.stop }),
+  };
+}
+
+function topLogprobs({ logprobs, top_logprobs: top }: ChatCompletionParams): number | null {
+  if (!logprobs) {
+    if (top) throw new OutriderError('invalid-option', 'top_logprobs needs logprobs');
+    return null;
+  }
+  const count = top ?? 0;
+  if (Number.isInteger(count) && count >= 0 && count <= MOST_TOP_LOGPROBS) return count;
+  throw new OutriderError('invalid-option', `top_logprobs must be from 0 to ${MOST_TOP_LOGPROBS}`);
+}
+
+function includesUsage({ stream_options: options }: CompletionOptions): boolean {
+  refuseUnknown(options ?? {}, ['include_usage'], 'stream_options');
+  return options?.include_usage ?? false;
+}
+
+function abortion({ signal }: RequestOptions): { controller: AbortController; signal: AbortSignal } {
+  const controller = new AbortController();
+  if (!signal) return { controller, signal: controller.signal };
+  if (signal.aborted) controller.abort();
+  signal.addEventListener('abort', () => controller.abort(), { once: true, signal: controller.signal });
+  return { controller, signal: controller.signal };
+}
+
+function usageOf(summary: Summary): CompletionUsage {
+  const completion = summary.tokens;
+  return {
+    prompt_tokens: summary.promptTokens,
+    completion_tokens: completion,
+    total_tokens: summary.promptTokens + completion,
+    outrider: {
+      server_passes: summary.serverPasses,
+      saved_passes: Math.max(0, completion - summary.serverPasses),
+      drafted: summary.drafted,
+      accepted: summary.accepted,
+      uplink_bytes: Math.ceil(summary.uplinkBits / 8),
+      downlink_bytes: Math.ceil(summary.downlinkBits / 8),
+      elapsed_ms: summary.elapsedMs,
+    },
+  };
+}
+
+/** Whether a text came to its end, or was stopped at one. */
+function ends(finish: Finish): boolean {
+  return finish === 'eos' || finish === 'stop' || finish === 'cancelled';
+}
+
+function finishOf(finish: Finish, calls: number): ChatFinish {
+  if (!ends(finish)) return 'length';
+  return calls > 0 && finish !== 'cancelled' ? 'tool_calls' : 'stop';
+}
+
+function toolCall({ name, arguments: given }: Extract<Piece, { type: 'call' }>): CompletionToolCall {
+  // Nine letters and digits, as Mistral's templates want it.
+  return { id: identity(9), type: 'function', function: { name, arguments: given } };
+}
+
+function logprobsOf(tokens: readonly Token[], likeliest: number): { content: TokenLogprob[]; refusal: null } {
+  const content = tokens.map(({ text, evidence }): TokenLogprob => {
+    const known = (evidence?.candidates ?? []).filter(({ p }) => p !== null && p > 0).slice(0, likeliest);
+    const top = known.map((candidate) => logprob(candidate.text, Math.log(candidate.p ?? 0)));
+    return { ...logprob(text, evidence?.logprob ?? NO_LOGPROB), top_logprobs: top };
+  });
+  return { content, refusal: null };
+}
+
+function logprob(token: string, value: number): TopLogprob {
+  // Half a character is no text: its bytes are not known any more.
+  const bytes = token.includes('\u{fffd}') ? null : Array.from(new TextEncoder().encode(token));
+  return { token, bytes, logprob: Math.max(value, NO_LOGPROB) };
+}
+
+const now = (): number => Math.floor(Date.now() / 1000);
+
+const letters = '0123456789abcdefghijklmnopqrstuvwxyz';
+const identity = (length: number): string =>
+  Array.from({ length }, () => letters[Math.floor(Math.random() * letters.length)]).join('');

@@ -1,0 +1,202 @@
+import { builds } from './builds.js';
+import type { Build, EngineRequest } from './builds.js';
+import type { LineEvent, Link } from './edge.js';
+import { OutriderError } from './errors.js';
+import { engineAddresses } from './files.js';
+import type { SuspendedGeneration } from './generation.js';
+import type { LoadProgress, Sources } from './messages.js';
+import { refuseUnknown } from './validation.js';
+
+/** Where to load from and connect to, and how to follow it. */
+export interface LoadOptions {
+  /** Base address of the server; the page's own origin if not given. */
+  server?: string | URL;
+  /**
+   * The draft model, a GGUF file or safetensors that have their `config.json` within: its address, or a file that the
+   * user has picked; `pair/draft` below `server` if not given.
+   */
+  draft?: string | URL | Blob;
+  /** Its `tokenizer.json`, likewise; `pair/tokenizer.json` below `server` if not given. */
+  tokenizer?: string | URL | Blob;
+  /**
+   * Address of the heads that were trained for the draft model; if not given, `pair/heads.safetensors` below `server` for
+   * the server's own draft, and none for another. Where the server answers 404 there are none.
+   */
+  heads?: string | URL;
+  /**
+   * Address of what makes prompts of conversations, `{ template, tool_use, bos_token, eos_token }` as JSON with Jinja templates;
+   * `chat.json` beside the tokenizer if not given. Where the server answers 404 a plain form is taken.
+   */
+  chat?: string | URL;
+  /** A bearer token, if the server wants one for its sessions. Whoever sees the page can see it. */
+  token?: string;
+  /**
+   * The build of the engine: `auto` (default) takes the fastest that starts here. Naming one runs that or fails with
+   * `wasm-failed`. Those with threads need a page that is served with `Cross-Origin-Opener-Policy: same-origin` and
+   * `Cross-Origin-Embedder-Policy: require-corp`; elsewhere `auto` takes one without.
+   */
+  build?: Build | 'auto';
+  /**
+   * How many threads draft, at most one per processor; if not given as many as there are processors, at most four.
+   * With 1, `auto` takes a build without threads.
+   */
+  threads?: number;
+  /**
+   * Address of a folder with the package's .wasm files, if they are not where its bundler has put them. Another origin
+   * has to allow the page's (CORS).
+   */
+  wasmUrl?: string | URL;
+  /**
+   * Address of the package's `worker.js`, on the page's own origin. If not given the worker starts from a `blob:`
+   * address, which a Content-Security-Policy may forbid (`worker-src`).
+   */
+  workerUrl?: string | URL;
+  /** The link to begin with; see {@link Outrider.setLink}. */
+  link?: Partial<Link>;
+  /** Called while the draft is fetched and prepared. */
+  onProgress?: (progress: LoadProgress) => void;
+  /** Gives loading up; `load()` then rejects with the signal's reason. */
+  signal?: AbortSignal;
+  /** How long to wait for the server's handshake, in milliseconds; 20 000 if not given. */
+  connectTimeoutMs?: number;
+  /** A generation of a page before this one, to {@link Outrider.resume}: its session is gone on with. */
+  resume?: SuspendedGeneration | null;
+  /**
+   * How often to try to connect again, without success, when a generation has lost its connection; 8 if not given, which
+   * takes about ten seconds. 0 gives up at once.
+   */
+  reconnectAttempts?: number;
+  /** Called when a generation has lost its connection, and when it goes on. */
+  onConnection?: (event: ConnectionEvent) => void;
+  /**
+   * Headers that downloads send along, and requests to the server alone. The session is a WebSocket, which no page can
+   * give headers: there the server has `token`. A server of another origin has to allow them.
+   */
+  headers?: Readonly<Record<string, string>> | Headers;
+  /**
+   * What to do where the draft model cannot run here: no WebAssembly with SIMD, not enough memory, a worker that the
+   * page's Content-Security-Policy blocks. `server` (default) lets the server write alone, over its OpenAI API: the text
+   * of a seed is the same. `none` fails with the error.
+   */
+  fallback?: 'server' | 'none';
+  /** Called when the server writes alone for such a reason. */
+  onFallback?: (reason: OutriderError) => void;
+  /** Asks the browser not to evict the draft models that it keeps (`navigator.storage.persist()`), which may ask the user. */
+  persist?: boolean;
+  /** Called when the draft model cannot be kept for the next visit, as where the disk or the origin's quota is full. */
+  onCacheFull?: (reason: OutriderError) => void;
+}
+
+/** What happens to the connection of a generation. */
+export type ConnectionEvent = Exclude<LineEvent, { state: 'begun' }>;
+
+const known: Record<keyof LoadOptions, true> = {
+  server: true,
+  draft: true,
+  tokenizer: true,
+  heads: true,
+  chat: true,
+  token: true,
+  build: true,
+  threads: true,
+  wasmUrl: true,
+  workerUrl: true,
+  link: true,
+  onProgress: true,
+  signal: true,
+  connectTimeoutMs: true,
+  resume: true,
+  reconnectAttempts: true,
+  onConnection: true,
+  headers: true,
+  fallback: true,
+  onFallback: true,
+  persist: true,
+  onCacheFull: true,
+};
+
+/** Refuses what no load can have. @throws {@link OutriderError} `invalid-option`, `unsupported-environment` */
+export function checkLoadOptions(options: LoadOptions): void {
+  if (typeof Worker !== 'function' || typeof location === 'undefined') {
+    const text =
+      'outrider drafts in a worker of a browser, and there is no browser here (Node, or rendering on a server)';
+    throw new OutriderError('unsupported-environment', `${text}: call load() in the page`);
+  }
+  refuseUnknown(options, Object.keys(known), 'load()');
+  const { fallback = 'server', connectTimeoutMs = 1, reconnectAttempts = 0 } = options;
+  if (fallback !== 'server' && fallback !== 'none') {
+    throw new OutriderError('invalid-option', `fallback is 'server' or 'none', not '${String(fallback)}'`);
+  }
+  if (!(Number.isFinite(connectTimeoutMs) && connectTimeoutMs > 0)) {
+    throw new OutriderError('invalid-option', 'connectTimeoutMs must be above 0');
+  }
+  if (!(Number.isInteger(reconnectAttempts) && reconnectAttempts >= 0)) {
+    throw new OutriderError('invalid-option', 'reconnectAttempts must be a whole number from 0 on');
+  }
+}
+
+/** The engine that is asked for. @throws {@link OutriderError} `invalid-option` */
+export function engineRequestOf(options: LoadOptions): EngineRequest {
+  const { build = 'auto' } = options;
+  const threads = options.threads ?? null;
+  if (build !== 'auto' && !builds.includes(build)) {
+    throw new OutriderError(
+      'invalid-option',
+      `build is auto or one of ${builds.join(', ')}, not ${String(build)}`,
+    );
+  }
+  if (threads !== null && !(Number.isInteger(threads) && threads >= 1)) {
+    throw new OutriderError('invalid-option', `threads is a whole number from 1 on, not ${threads}`);
+  }
+  return { build, threads, addresses: engineAddresses(options.wasmUrl) };
+}
+
+/** The server's address, with a slash at the end. */
+export function serverOf(options: LoadOptions): URL {
+  const server = new URL(options.server ?? location.origin, location.href);
+  if (!server.pathname.endsWith('/')) server.pathname += '/';
+  return server;
+}
+
+/** The headers that requests send along. @throws {@link OutriderError} `invalid-option` */
+export function headersOf({ headers = {} }: LoadOptions): Record<string, string> {
+  try {
+    return Object.fromEntries(new Headers(headers));
+  } catch (cause) {
+    const { message } = cause as Error;
+    throw new OutriderError('invalid-option', `headers cannot be sent: ${message}`, { cause });
+  }
+}
+
+/** Where everything is. @throws {@link OutriderError} `invalid-option` */
+export function sourcesOf(options: LoadOptions): Sources {
+  const server = serverOf(options);
+  const session = new URL('session', server);
+  session.protocol = session.protocol.replace('http', 'ws');
+  const { token } = options;
+  if (token !== undefined && !/^[\w-]+$/.test(token)) {
+    throw new OutriderError('invalid-option', 'token has letters, digits, - and _ only');
+  }
+  // A relative address is below the server, or beside the page if the page gave it.
+  const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
+    given instanceof Blob ? given : new URL(given ?? otherwise, given ? location.href : server).href;
+  const draft = source(options.draft, 'pair/draft');
+  const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
+  const heads = options.heads
+    ? new URL(options.heads, location.href)
+    : options.draft === undefined && new URL('pair/heads.safetensors', server);
+  const chat = options.chat
+    ? new URL(options.chat, location.href)
+    : typeof tokenizer === 'string'
+      ? new URL('chat.json', tokenizer)
+      : new URL('pair/chat.json', server);
+  return {
+    draft,
+    tokenizer,
+    heads: heads ? heads.href : null,
+    chat: chat.href,
+    session: session.href,
+    ...(token !== undefined && { token }),
+    headers: headersOf(options),
+  };
+}

@@ -1,0 +1,158 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { Round } from './edge.js';
+import { Outrider } from './index.js';
+
+const info = {
+  vocabSize: 9,
+  limits: { contextLength: 64, maxDraftTokens: 8, maxInFlight: 2, maxGuesses: 8 },
+};
+const chunk = (text: string, finish_reason: string | null = null) => ({
+  choices: [{ text, finish_reason }],
+});
+const usage = { choices: [], usage: { prompt_tokens: 3, completion_tokens: 2 } };
+
+/** Answers of the server by path; `bodies` are what it was asked. */
+let answers: Record<string, () => Response | Promise<Response>>;
+let bodies: Record<string, unknown>[];
+let signals: (AbortSignal | null | undefined)[];
+
+function events(...data: unknown[]): Response {
+  const text = data.map((value) => `data: ${JSON.stringify(value)}\n\n`).join('') + 'data: [DONE]\n\n';
+  const bytes = new TextEncoder().encode(text);
+  // In pieces that end anywhere.
+  const pieces = Array.from({ length: Math.ceil(bytes.length / 7) }, (_, i) =>
+    bytes.subarray(7 * i, 7 * i + 7),
+  );
+  return new Response(
+    new ReadableStream({ start: (to) => (pieces.forEach((p) => to.enqueue(p)), to.close()) }),
+  );
+}
+
+/** A worker that the page's policy does not let start. */
+class BlockedWorker extends EventTarget {
+  constructor() {
+    super();
+    queueMicrotask(() => this.dispatchEvent(new Event('error')));
+  }
+  postMessage(): void {}
+  terminate(): void {}
+}
+
+beforeEach(() => {
+  answers = { '/v1/info': () => Response.json(info) };
+  [bodies, signals] = [[], []];
+  vi.stubGlobal('Worker', BlockedWorker);
+  vi.stubGlobal('location', new URL('https://example.org/page/'));
+  vi.stubGlobal('fetch', async (url: URL, init: RequestInit = {}) => {
+    if (init.body) bodies.push(JSON.parse(String(init.body)) as Record<string, unknown>);
+    signals.push(init.signal);
+    const answer = answers[url.pathname];
+    if (!answer) throw new TypeError('failed to fetch');
+    expect(new Headers(init.headers).get('authorization')).toBe('Bearer abc');
+    return answer();
+  });
+});
+afterEach(() => vi.unstubAllGlobals());
+
+const load = (options = {}) => Outrider.load({ token: 'abc', ...options });
+
+test('where no worker starts the server writes alone, with the seed and all else that was asked for', async () => {
+  const reasons: string[] = [];
+  const outrider = await load({ onFallback: ({ code }: { code: string }) => reasons.push(code) });
+  expect([outrider.mode, outrider.engine.build, ...reasons]).toEqual(['server', 'none', 'worker-crashed']);
+  expect(outrider.session).toMatchObject({ contextLength: 64, vocabSize: 9 });
+  answers['/v1/completions'] = () => events(chunk('Onc'), chunk('é'), chunk('', 'stop'), usage);
+  const generation = outrider.generate('p', {
+    seed: 7,
+    temperature: 0.5,
+    topP: 0.9,
+    topK: 3,
+    maxNewTokens: 5,
+  });
+  const rounds: Round[] = [];
+  for await (const round of generation.rounds()) rounds.push(round);
+  expect(bodies).toEqual([
+    {
+      ...{ prompt: 'p', seed: 7, temperature: 0.5, top_p: 0.9, top_k: 3, max_tokens: 5 },
+      ...{ stream: true, stream_options: { include_usage: true } },
+    },
+  ]);
+  expect(rounds.flatMap(({ tokens }) => tokens)).toEqual([
+    { id: -1, text: 'Onc', origin: 'cloud' },
+    { id: -1, text: 'é', origin: 'cloud' },
+  ]);
+  expect(await generation.summary).toMatchObject({
+    ...{ text: 'Oncé', finish: 'eos', tokens: 2, promptTokens: 3, serverPasses: 2, serverPassesPerToken: 1 },
+  });
+});
+
+test('a conversation with tools is asked of the other address, and its calls are pieces', async () => {
+  const outrider = await load();
+  const call = { function: { name: 'f', arguments: '{}' } };
+  answers['/v1/chat/completions'] = () =>
+    events(
+      { choices: [{ delta: { content: 'So' }, finish_reason: null }] },
+      { choices: [{ delta: { tool_calls: [call] }, finish_reason: null }] },
+      { choices: [{ delta: {}, finish_reason: 'tool_calls' }] },
+    );
+  const tools = [{ type: 'function', function: { name: 'f' } }] as const;
+  const { pieces } = await outrider.generate([{ role: 'user', content: 'a' }], { tools, stop: 'z' }).summary;
+  expect(pieces).toEqual([
+    { type: 'text', text: 'So' },
+    { type: 'call', name: 'f', arguments: '{}' },
+  ]);
+  expect(bodies[0]).toMatchObject({ stop: ['z'], tools });
+});
+
+test('errors of the server have their codes', async () => {
+  const outrider = await load();
+  const refused = async (answer: () => Response) => {
+    answers['/v1/completions'] = answer;
+    return outrider.generate('p').summary.then(
+      () => 'none',
+      (error: { code: string; message: string }) => `${error.code}: ${error.message}`,
+    );
+  };
+  const error = (status: number, code: string | null) => () =>
+    Response.json({ error: { message: 'no', code } }, { status });
+  expect(await refused(error(400, 'context_length_exceeded'))).toBe('prompt-too-long: no');
+  expect(await refused(error(401, 'x'))).toBe('unauthorized: no');
+  expect(await refused(error(503, null))).toBe('server-full: no');
+  expect(await refused(error(418, null))).toBe('server-error: no');
+  expect(await refused(() => events(chunk('a'), { error: { message: 'no' } }))).toBe('server-error: no');
+  expect(await refused(() => new Response('data: {"choices":[]}\n'))).toMatch(/^connection-lost: /);
+  delete answers['/v1/completions'];
+  await expect(outrider.generate('p').summary).rejects.toMatchObject({ code: 'connection-failed' });
+});
+
+test('a stop ends it, and another can begin', async () => {
+  const outrider = await load();
+  answers['/v1/completions'] = () =>
+    new Response(
+      new ReadableStream({
+        start(to) {
+          to.enqueue(new TextEncoder().encode(`data: ${JSON.stringify(chunk('a'))}\n`));
+          signals.at(-1)?.addEventListener('abort', () => to.error(new DOMException('', 'AbortError')));
+        },
+      }),
+    );
+  const generation = outrider.generate('p');
+  for await (const { text } of generation) {
+    expect(text).toBe('a');
+    break;
+  }
+  const next = outrider.generate('q');
+  expect(await generation.summary).toMatchObject({ finish: 'cancelled', text: 'a', tokens: 1 });
+  await outrider.close();
+  await expect(next.summary).rejects.toMatchObject({ code: 'closed' });
+});
+
+test('what needs the draft model says so, and a fallback can be declined', async () => {
+  const outrider = await load();
+  await expect(outrider.tokenize('a')).rejects.toMatchObject({ code: 'no-draft' });
+  await expect(load({ fallback: 'none' })).rejects.toMatchObject({ code: 'worker-crashed' });
+  await expect(load({ fallback: 'cloud' })).rejects.toMatchObject({ code: 'invalid-option' });
+  // The server is not there either: what is wrong with the draft says more.
+  answers = {};
+  await expect(load()).rejects.toMatchObject({ code: 'worker-crashed' });
+});

@@ -1,0 +1,205 @@
+// Generations of the server alone, over its OpenAI API: for browsers in which no draft model runs.
+
+import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary } from './edge.js';
+import { OutriderError } from './errors.js';
+import type { OutriderErrorCode } from './errors.js';
+import { emptySummary } from './generation.js';
+import { fetchWith } from './requests.js';
+
+/** What is used of a chunk of either kind of completion. */
+interface Chunk {
+  choices?: {
+    text?: string;
+    delta?: { content?: string | null; tool_calls?: { function: { name: string; arguments: string } }[] };
+    finish_reason: 'stop' | 'length' | 'tool_calls' | null;
+  }[];
+  usage?: { prompt_tokens: number; completion_tokens: number } | null;
+  error?: ApiError;
+}
+
+interface ApiError {
+  message: string;
+  code?: string | null;
+}
+
+/** What is used of `/v1/info`. */
+interface Info {
+  vocabSize: number;
+  limits: {
+    contextLength: number;
+    maxDraftTokens: number;
+    maxInFlight: number;
+    maxGuesses: number;
+  };
+}
+
+/** A server without a draft model beside it. The text of a seed is the one that `mode: 'cloud-only'` has. */
+export class ServerAlone {
+  readonly #server: URL;
+  readonly #fetch: typeof fetch;
+  readonly session: SessionInfo;
+
+  private constructor(server: URL, request: typeof fetch, session: SessionInfo) {
+    this.#server = server;
+    this.#fetch = request;
+    this.session = session;
+  }
+
+  /** Asks what the server is. @throws {@link OutriderError} */
+  static async meet(
+    server: URL,
+    headers: Readonly<Record<string, string>>,
+    token: string | undefined,
+    signal?: AbortSignal,
+  ): Promise<ServerAlone> {
+    const authorization = token === undefined ? {} : { Authorization: `Bearer ${token}` };
+    const request = fetchWith({ ...authorization, ...headers });
+    const response = await answered(request(new URL('v1/info', server), signal ? { signal } : {}));
+    const { vocabSize, limits } = (await response.json()) as Info;
+    const { contextLength, maxDraftTokens, maxInFlight, maxGuesses } = limits;
+    return new ServerAlone(server, request, {
+      contextLength,
+      maxDraftTokens,
+      maxInFlight,
+      maxGuesses,
+      vocabSize,
+    });
+  }
+
+  /** What stands for the draft model that there is none of. */
+  get model(): ModelInfo {
+    const { vocabSize, contextLength } = this.session;
+    const heads = { gate: false, stop: false };
+    return { vocabSize, contextLength, weightBytes: 0, memoryBytes: 0, heads };
+  }
+
+  /** Generates to the end; `signal` ends it sooner, with `finish: 'cancelled'`. @throws {@link OutriderError} */
+  async generate(
+    request: GenerateRequest,
+    onRound: (round: Round) => void,
+    signal: AbortSignal,
+  ): Promise<Summary> {
+    const started = performance.now();
+    const { path, body } = asked(request);
+    const statistics: Statistics = { ...emptySummary, uplinkBits: body.length * 8 };
+    const summary = { text: '', promptTokens: 0, promptTokenIds: [], tokenIds: [] };
+    const pieces: Piece[] = [];
+    let finish: Summary['finish'] = 'length';
+    const ends = {
+      stop: request.stop.length > 0 ? 'stop' : 'eos',
+      length: 'length',
+      tool_calls: 'eos',
+    } as const;
+    try {
+      const response = await answered(
+        this.#fetch(new URL(path, this.#server), {
+          ...{ method: 'POST', body, signal },
+          headers: { 'Content-Type': 'application/json' },
+        }),
+      );
+      for await (const data of events(response, (bytes) => (statistics.downlinkBits += bytes * 8))) {
+        const chunk = JSON.parse(data) as Chunk;
+        if (chunk.error) throw failure(200, chunk.error);
+        if (chunk.usage) {
+          summary.promptTokens = chunk.usage.prompt_tokens;
+          count(statistics, chunk.usage.completion_tokens, started);
+        }
+        const [choice] = chunk.choices ?? [];
+        if (!choice) continue;
+        const text = choice.text ?? choice.delta?.content ?? '';
+        const calls = choice.delta?.tool_calls ?? [];
+        if (choice.finish_reason) finish = ends[choice.finish_reason];
+        if (text === '' && calls.length === 0) continue;
+        summary.text += text;
+        count(statistics, statistics.tokens + 1, started);
+        const added: Piece[] = [
+          ...(text === '' ? [] : [{ type: 'text', text } as const]),
+          ...calls.map((call): Piece => ({ type: 'call', ...call.function })),
+        ];
+        pieces.push(...added);
+        const evidence = { logprob: null, bits: null, candidates: [] };
+        onRound({
+          tokens: [{ id: -1, text, origin: 'cloud', ...(request.evidence && { evidence }) }],
+          ...(request.tools.length > 0 && { pieces: added }),
+          statistics: { ...statistics },
+          round: null,
+        });
+      }
+    } catch (error) {
+      if (!signal.aborted) {
+        if (error instanceof OutriderError) throw error;
+        throw new OutriderError('connection-lost', 'the server went away', { cause: error });
+      }
+      finish = 'cancelled';
+    }
+    const called = request.tools.length > 0 && pieces.length > 0;
+    return { ...statistics, ...summary, ...(called && { pieces }), finish };
+  }
+}
+
+/** The request as the API has it. */
+function asked(request: GenerateRequest): { path: string; body: string } {
+  const { prompt, tools, stop, temperature, topP, topK, seed, maxNewTokens } = request;
+  const common = {
+    ...{ temperature, top_p: topP, top_k: topK, seed, max_tokens: maxNewTokens },
+    ...(stop.length > 0 && { stop }),
+    ...{ stream: true, stream_options: { include_usage: true } },
+  };
+  if (typeof prompt === 'string')
+    return { path: 'v1/completions', body: JSON.stringify({ prompt, ...common }) };
+  const body = { messages: prompt, ...(tools.length > 0 && { tools }), ...common };
+  return { path: 'v1/chat/completions', body: JSON.stringify(body) };
+}
+
+/** Each token is a forward pass of the server. */
+function count(statistics: Statistics, tokens: number, started: number): void {
+  const elapsedMs = performance.now() - started;
+  if (statistics.tokens === 0) statistics.firstTokenMs = elapsedMs;
+  Object.assign(statistics, {
+    ...{ tokens, elapsedMs, tokensPerSecond: (tokens / elapsedMs) * 1000 },
+    ...{ serverPasses: tokens, serverPassesPerToken: tokens > 0 ? 1 : 0 },
+  });
+}
+
+/** The data of a response's server-sent events, up to `[DONE]`. */
+async function* events(response: Response, onBytes: (bytes: number) => void): AsyncGenerator<string> {
+  const reader = response.body?.getReader();
+  const decoder = new TextDecoder();
+  let waiting = '';
+  for (;;) {
+    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
+    if (done) throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
+    onBytes(value.length);
+    waiting += decoder.decode(value, { stream: true });
+    const lines = waiting.split(/\r?\n/);
+    waiting = lines.pop() ?? '';
+    for (const line of lines) {
+      if (!line.startsWith('data:')) continue;
+      const data = line.slice('data:'.length).trim();
+      if (data === '[DONE]') return;
+      yield data;
+    }
+  }
+}
+
+/** A response that is none of an error. */
+async function answered(response: Promise<Response>): Promise<Response> {
+  const received = await response.catch((cause: unknown) => {
+    if (cause instanceof Error && cause.name === 'AbortError') throw cause;
+    throw new OutriderError('connection-failed', 'the server cannot be reached', { cause });
+  });
+  if (received.ok) return received;
+  const { error } = ((await received.json().catch(() => ({}))) ?? {}) as { error?: ApiError };
+  throw failure(received.status, error ?? { message: `the server answered ${received.status}` });
+}
+
+function failure(status: number, { message, code }: ApiError): OutriderError {
+  const codes: Record<number, OutriderErrorCode> = {
+    400: 'invalid-parameters',
+    401: 'unauthorized',
+    429: 'server-full',
+    503: 'server-full',
+  };
+  const known = code === 'context_length_exceeded' ? 'prompt-too-long' : codes[status];
+  return new OutriderError(known ?? 'server-error', message, { cause: code ?? status });
+}
