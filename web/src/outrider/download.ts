@@ -24,6 +24,8 @@ export interface Kept {
   /** Forgets what there is; what is appended is of this version. */
   begin(etag: string | null, total: number | null): void;
   append(chunk: Uint8Array): void;
+  /** Whether what was read, from the first byte to the last, is what was once appended. */
+  isSound(): Promise<boolean>;
   close(): void;
 }
 
@@ -72,6 +74,10 @@ export async function downloadInto(
       await refusing(() => sink.push(chunk.subarray(0, read)));
       at += read;
       onProgress(at, total);
+    }
+    if (!(await kept.isSound())) {
+      [length, unread, validator] = [0, 0, null];
+      throw new Error('what was kept is damaged');
     }
     unread = 0;
   };

@@ -117,6 +117,37 @@ test('a page that was closed in between goes on where it was', async () => {
   expect(new KeptFile(handle, 'https://h/draft')).toMatchObject({ length: file.length });
 });
 
+test('what was damaged on the disk is fetched anew', async () => {
+  const handle = disk();
+  const load = async (etag: string) => {
+    let text = '';
+    const sink = {
+      begin: () => void (text = ''),
+      push: (chunk: Uint8Array) => void (text += new TextDecoder().decode(chunk)),
+    };
+    const kept = new KeptFile(handle, 'https://h/draft');
+    const { asked, request } = server(etag);
+    await downloadInto('/f', sink, undefined, request, kept);
+    await kept.seal();
+    return { text, asked };
+  };
+  await load('"1"');
+  expect((await load('"1"')).asked).toEqual([{ 'if-none-match': '"1"' }]);
+  handle.bytes[512 + 4] = (handle.bytes[512 + 4] ?? 0) ^ 1;
+  const mended = await load('"1"');
+  expect(mended).toEqual({ text: 'the whole file', asked: [{ 'if-none-match': '"1"' }, {}] });
+  expect((await load('"1"')).asked).toEqual([{ 'if-none-match': '"1"' }]);
+});
+
+test('a full disk is told of once, and the download goes on', async () => {
+  const codes: string[] = [];
+  const kept = new KeptFile(disk(515), 'https://h/draft', ({ code }) => codes.push(code));
+  let length = 0;
+  const sink = { begin: () => {}, push: (chunk: Uint8Array) => void (length += chunk.length) };
+  await downloadInto('/f', sink, undefined, server('"1"').request, kept);
+  expect([length, ...codes]).toEqual([file.length, 'cache-full']);
+});
+
 test('what has no version, a full disk and a damaged file are no hindrance', async () => {
   const nameless = disk();
   expect(await load(nameless, server(null).request)).toBe('the whole file');

@@ -1,6 +1,7 @@
 // Keeps a downloaded model in the origin's private file system, so that a page that is opened again need not fetch it.
 // Only workers have files that can be read and written at once.
 
+import { BlockDigest, hex } from './digest.js';
 import type { Kept } from './download.js';
 import { OutriderError } from './errors.js';
 
@@ -13,25 +14,29 @@ interface Head {
   url?: string;
   etag: string | null;
   total: number | null;
+  /** Of all that follows, once it is all there: {@link BlockDigest}. */
+  sum?: string;
 }
 
 /** What is kept of the file at an address; null where nothing can be kept, or another tab is at it. */
-export async function keptFile(url: string): Promise<Kept | null> {
+export async function keptFile(
+  url: string,
+  onFull: (error: OutriderError) => void = () => {},
+): Promise<KeptFile | null> {
   try {
     const root = await navigator.storage.getDirectory();
     const folder = await root.getDirectoryHandle(folderName, { create: true });
     const file = (await folder.getFileHandle(await nameOf(url), {
       create: true,
     })) as FileSystemFileHandle & SyncAccess;
-    return new KeptFile(await file.createSyncAccessHandle(), url);
+    return new KeptFile(await file.createSyncAccessHandle(), url, onFull);
   } catch {
     return null;
   }
 }
 
 async function nameOf(url: string): Promise<string> {
-  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url));
-  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, '0')).join('');
+  return hex(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(url)));
 }
 
 /** A draft model that is kept in this origin's private file system. */
@@ -112,12 +117,17 @@ interface SyncAccess {
 export class KeptFile implements Kept {
   readonly #handle: Handle;
   readonly #url: string;
+  readonly #onFull: (error: OutriderError) => void;
   #head: Head;
   #length: number;
+  /** Of the first bytes, as they were read or written. */
+  #digest = new BlockDigest();
+  #digested = 0;
 
-  constructor(handle: Handle, url: string) {
+  constructor(handle: Handle, url: string, onFull: (error: OutriderError) => void = () => {}) {
     this.#handle = handle;
     this.#url = url;
+    this.#onFull = onFull;
     this.#head = readHead(handle);
     this.#length = this.#head.etag === null ? 0 : Math.max(0, handle.getSize() - headBytes);
   }
@@ -135,29 +145,76 @@ export class KeptFile implements Kept {
   }
 
   read(at: number, into: Uint8Array): number {
-    return this.#handle.read(into, { at: headBytes + at });
+    const read = this.#handle.read(into, { at: headBytes + at });
+    this.#follow(at, into.subarray(0, read));
+    return read;
   }
 
   begin(etag: string | null, total: number | null): void {
     this.#handle.truncate(0);
     this.#length = 0;
+    [this.#digest, this.#digested] = [new BlockDigest(), 0];
     this.#head = { url: this.#url, etag, total };
     // What has no name cannot be told from other versions.
     if (etag === null) return;
-    const head = new TextEncoder().encode(JSON.stringify(this.#head));
-    if (head.length > headBytes) this.#head = { etag: null, total: null };
-    else
-      this.#handle.write(
-        Uint8Array.from({ length: headBytes }, (_, i) => head[i] ?? 0x20),
-        { at: 0 },
-      );
+    if (!this.#writeHead()) this.#head = { etag: null, total: null };
   }
 
   append(chunk: Uint8Array): void {
     if (this.etag === null) return;
-    const written = this.#handle.write(chunk, { at: headBytes + this.#length });
-    if (written < chunk.length) throw new Error('the disk is full');
-    this.#length += chunk.length;
+    const written = this.#write(chunk, headBytes + this.#length);
+    this.#follow(this.#length, chunk.subarray(0, written));
+    this.#length += written;
+    if (written < chunk.length) throw this.#full();
+  }
+
+  /** Whether what was read from begin to end is what was written; what was never sealed cannot be told. */
+  async isSound(): Promise<boolean> {
+    const { sum } = this.#head;
+    return sum === undefined || this.#digested < this.#length || (await this.#digest.value()) === sum;
+  }
+
+  /** Remembers what is there, once that is all of it and is not known. */
+  async seal(): Promise<void> {
+    const { etag, total, sum } = this.#head;
+    const isWhole = this.#length === total && this.#digested === total;
+    if (etag === null || sum !== undefined || !isWhole) return;
+    this.#head = { ...this.#head, sum: await this.#digest.value() };
+    this.#writeHead();
+  }
+
+  #follow(at: number, bytes: Uint8Array): void {
+    if (at !== this.#digested) return;
+    this.#digest.add(bytes);
+    this.#digested += bytes.length;
+  }
+
+  /** Whether it fits. */
+  #writeHead(): boolean {
+    const head = new TextEncoder().encode(JSON.stringify(this.#head));
+    if (head.length > headBytes) return false;
+    this.#write(
+      Uint8Array.from({ length: headBytes }, (_, i) => head[i] ?? 0x20),
+      0,
+    );
+    return true;
+  }
+
+  #write(bytes: Uint8Array, at: number): number {
+    try {
+      return this.#handle.write(bytes, { at });
+    } catch (cause) {
+      throw this.#full(cause);
+    }
+  }
+
+  /** Tells that nothing more can be kept. */
+  #full(cause?: unknown): OutriderError {
+    const error = new OutriderError('cache-full', 'the disk, or what this origin may keep, is full', {
+      cause,
+    });
+    this.#onFull(error);
+    return error;
   }
 
   close(): void {
@@ -175,9 +232,10 @@ function readHead(handle: Handle): Head {
 function parseHead(text: string): Head {
   const none = { etag: null, total: null };
   try {
-    const { url, etag, total } = JSON.parse(text) as Head;
+    const { url, etag, total, sum } = JSON.parse(text) as Head;
     if (typeof etag !== 'string') return none;
-    return { ...(url !== undefined && { url }), etag, total: typeof total === 'number' ? total : null };
+    const known = { ...(url !== undefined && { url }), ...(sum !== undefined && { sum }) };
+    return { ...known, etag, total: typeof total === 'number' ? total : null };
   } catch {
     return none;
   }

@@ -54,9 +54,13 @@ const host = new EdgeHost({
   },
   download: (url, headers) => download(url, undefined, fetchWith(headers)),
   downloadInto: async (url, sink, onProgress, headers) => {
-    const kept = await keptFile(url);
+    const kept = await keptFile(url, (error) => {
+      scope.postMessage({ type: 'cache-full', error: describe(error) });
+    });
     try {
       await downloadInto(url, sink, onProgress, fetchWith(headers), kept);
+      // What is not sealed is not checked; that is no reason against the download.
+      await kept?.seal().catch(() => {});
     } finally {
       kept?.close();
     }
