@@ -125,7 +125,8 @@ export class Outrider {
     const abort = (): void => outrider.#discardWorker(options.signal?.reason);
     options.signal?.addEventListener('abort', abort, { once: true });
     try {
-      if (options.persist) await navigator.storage?.persist?.();
+      // Nobody waits for what the user may be asked.
+      if (options.persist) void navigator.storage?.persist?.().catch(() => {});
       await outrider.#startWorker();
       return outrider;
     } catch (error) {

@@ -1,0 +1,337 @@
+// The recipes run as they stand in docs/recipes.md, and beside them what only the package's own API can be asked.
+
+import path from 'node:path';
+import type { Page } from '@playwright/test';
+import type * as Package from '../src/outrider/index.js';
+import { expect, test } from './fixtures.js';
+import { buildRecipes, readRecipes, startHost } from './recipes.js';
+import type { Recipe } from './recipes.js';
+import { Server } from './server.js';
+
+declare global {
+  interface Window {
+    outrider: Package.Outrider;
+    api: typeof Package;
+  }
+}
+
+const repository = path.resolve(import.meta.dirname, '../..');
+let recipes: Recipe[];
+let server: Server;
+
+/** A page that only loads. */
+const bare: Recipe = {
+  ...{ name: 'bare', html: '<p id="ready"></p>', language: 'ts', headers: {} },
+  script: `import * as api from 'outrider';
+    Object.assign(window, { api, outrider: await api.Outrider.load() });
+    document.querySelector('#ready')!.textContent = 'ready';`,
+};
+
+test.beforeAll(async ({}, info) => {
+  test.setTimeout(120_000);
+  recipes = await readRecipes();
+  const pages = await buildRecipes([...recipes, bare], info.outputPath('recipes'));
+  server = await Server.start([], pages);
+});
+
+test.afterAll(async () => {
+  await server?.kill();
+});
+
+const text = /[a-z]{3}/;
+
+/** Opens the recipe of this name; an error that nobody catches fails the test. */
+async function open(page: Page, name: string): Promise<void> {
+  await page.goto(`${server.url}/${name}.html`);
+}
+
+/** The page with a loaded instance. */
+async function openBare(page: Page): Promise<void> {
+  await open(page, 'bare');
+  await expect(page.locator('#ready')).toHaveText('ready');
+}
+
+test.beforeEach(({ page }) => {
+  const errors: Error[] = [];
+  page.on('pageerror', (error) => errors.push(error));
+  page.once('close', () => expect(errors, 'uncaught errors on the page').toEqual([]));
+});
+
+/** What each recipe has to show; a new one fails until it is here. */
+const shows: Record<string, (page: Page) => Promise<void>> = {
+  'stream-a-text-into-a-page': async (page) => {
+    await expect(page.locator('#status')).toHaveText('Ready');
+    // Stopped as soon as there is a text: it is fast.
+    await page.evaluate(() => {
+      const button = (id: string) => document.querySelector<HTMLButtonElement>(`#${id}`);
+      const observer = new MutationObserver(() => {
+        button('stop')?.click();
+        observer.disconnect();
+      });
+      button('write')?.click();
+      observer.observe(document.querySelector('#text') ?? document, { childList: true });
+    });
+    await expect(page.locator('#status')).toHaveText(/^cancelled: \d+ tokens, \d+ forward passes/);
+    await expect(page.locator('#text')).not.toHaveText('');
+    // The next text may take the place of the one that runs.
+    await page.getByRole('button', { name: 'Write' }).click();
+    await page.getByRole('button', { name: 'Write' }).click();
+    await expect(page.locator('#status')).toHaveText(/^(length|eos|stop): \d+ tokens/, { timeout: 30_000 });
+  },
+  'chat-with-tools': async (page) => {
+    await expect(page.locator('#tokens')).toHaveText(/^\d\d tokens$/);
+    await expect(page.locator('#said li')).toHaveText([/^user: What is/, /^assistant: .*[a-z]{3}/]);
+  },
+  'resume-after-a-reload': async (page) => {
+    // The text is written faster than a page reloads: its first state takes the place of the last.
+    await page.addInitScript(() => {
+      const setItem = Storage.prototype.setItem;
+      Storage.prototype.setItem = function (this: Storage, key, value) {
+        if (this.getItem('first') === null) setItem.call(this, 'first', value);
+        setItem.call(this, key, value);
+      };
+    });
+    await page.reload();
+    await expect(page.locator('#status')).toHaveText('whole');
+    const whole = await page.locator('#text').textContent();
+    const known = await page.evaluate(() => {
+      const first = sessionStorage.getItem('first') ?? '';
+      sessionStorage.setItem('text', first);
+      return (JSON.parse(first) as Package.SuspendedGeneration).tokens.map(({ text }) => text).join('');
+    });
+    expect(known.length).toBeLessThan(whole?.length ?? 0);
+    await page.reload();
+    await expect(page.locator('#status')).toHaveText('resumed');
+    expect(await page.locator('#text').textContent()).toBe(whole);
+  },
+  'draft-with-a-model-of-ones-own': async (page) => {
+    await expect(page.locator('#kept')).toHaveText(/^http:\S+\/pair\/draft: \d{6,} bytes$/);
+    await expect(page.locator('#draft')).toHaveText(/^\d{6,7} bytes$/);
+    await page.locator('#file').setInputFiles(path.join(repository, 'pair/target/target-f16.gguf'));
+    await expect(page.locator('#draft')).toHaveText(/^\d{8} bytes$/, { timeout: 60_000 });
+    await expect(page.locator('#text')).toHaveText(text);
+    await page.getByRole('button', { name: 'Forget' }).click();
+    await expect(page.locator('#kept')).toHaveText('');
+  },
+  'in-react': async (page) => {
+    await page.getByRole('button', { name: 'Write' }).click();
+    await expect(page.locator('footer')).toHaveText(/^\d+ forward passes$/);
+    await expect(page.locator('p')).toHaveText(text);
+  },
+  'log-probabilities': async (page) => {
+    await expect(page.locator('tr')).toHaveCount(16);
+    await expect(
+      page
+        .locator('td:nth-child(3)')
+        .filter({ hasText: /^-\d+\.\d{3}$/ })
+        .first(),
+    ).toBeVisible();
+    await expect(
+      page
+        .locator('td:nth-child(4)')
+        .filter({ hasText: /\d\.\d\d\/\d\.\d\d/ })
+        .first(),
+    ).toBeVisible();
+  },
+  'in-the-shape-of-openais-client': async (page) => {
+    await expect(page.locator('#text')).toHaveText(/[a-z]{3}.* … .*[a-z]{3}/s);
+    const usage = JSON.parse((await page.locator('#usage').textContent()) ?? '') as Package.CompletionUsage;
+    expect(usage.completion_tokens).toBeGreaterThan(0);
+    expect(usage.total_tokens).toBe(usage.prompt_tokens + usage.completion_tokens);
+    expect(usage.outrider.server_passes).toBeGreaterThan(0);
+  },
+  'where-no-draft-model-can-run': async (page) => {
+    await expect(page.locator('#text')).toHaveText(text);
+    await expect(page.locator('#mode')).toHaveText('draft ');
+  },
+  'headers-of-the-page': async (page) => {
+    await expect(page.locator('#engine')).toHaveText(/, isolated: true$/);
+    await expect(page.locator('#text')).toHaveText(text);
+  },
+};
+
+test('every recipe is run', () => {
+  expect(recipes.map(({ name }) => name).sort()).toEqual(Object.keys(shows).sort());
+});
+
+for (const [name, show] of Object.entries(shows)) {
+  test(`recipe: ${name}`, async ({ page }) => {
+    const named = Object.entries(recipes.find((recipe) => recipe.name === name)?.headers ?? {});
+    if (named.length === 0) {
+      await open(page, name);
+      return await show(page);
+    }
+    // The host under test in place of the one of the example.
+    const host = await startHost(server.url, (url) =>
+      Object.fromEntries(
+        named.map(([name, value]) => [name, value.replace('wss://example.com', url.replace('http', 'ws'))]),
+      ),
+    );
+    try {
+      await page.goto(`${host.url}/${name}.html`);
+      await show(page);
+    } finally {
+      await page.goto('about:blank');
+      host.close();
+    }
+  });
+}
+
+test('without an engine the server writes alone, the same text of the same seed', async ({ page }) => {
+  const name = 'where-no-draft-model-can-run';
+  await open(page, name);
+  await expect(page.locator('#mode')).toHaveText('draft ');
+  await page.waitForFunction(() => (document.querySelector('#text')?.textContent ?? '').length > 60);
+  const drafted = await page.locator('#text').textContent();
+  await page.route('**/*.wasm', (route) => route.fulfill({ status: 404 }));
+  await open(page, name);
+  await expect(page.locator('#mode')).toHaveText('server wasm-failed');
+  await expect(page.locator('#text')).toHaveText(drafted ?? '');
+  // A policy that forbids workers is no more of an obstacle.
+  await page.unrouteAll();
+  await page.route('**/*.html', async (route) => {
+    const response = await route.fetch();
+    const policy = "worker-src 'none'";
+    await route.fulfill({ response, headers: { ...response.headers(), 'content-security-policy': policy } });
+  });
+  await open(page, name);
+  await expect(page.locator('#mode')).toHaveText('server worker-crashed');
+  await expect(page.locator('#text')).toHaveText(drafted ?? '');
+});
+
+for (const options of [
+  { scheme: 'ahead', temperature: 0.7 },
+  { scheme: 'k-sqs', temperature: 0 },
+  { mode: 'cloud-only', temperature: 0.7 },
+] as const) {
+  test(`a stop string ends the text, wherever tokens begin: ${JSON.stringify(options)}`, async ({ page }) => {
+    await openBare(page);
+    const found = await page.evaluate(async (options) => {
+      const run = async (stop: string[]) => {
+        const generation = window.outrider.generate('Once upon a time', {
+          ...options,
+          maxNewTokens: 40,
+          stop,
+        });
+        const texts: string[] = [];
+        for await (const { text } of generation) texts.push(text);
+        return { texts, summary: await generation.summary };
+      };
+      const whole = await run([]);
+      const middle = 20;
+      const [before = '', after = ''] = [whole.texts[middle], whole.texts[middle + 1]];
+      const stop = `${before.slice(-2)}${after.slice(0, 2)}`;
+      const stopped = await run([stop, 'no such text']);
+      // What may be the beginning of a stop string at the end is text.
+      const last = await run([`${whole.summary.text.slice(-3)}§`]);
+      return { whole: whole.summary.text, stop, stopped, last };
+    }, options);
+    const { whole, stop, stopped, last } = found;
+    expect(stop.length).toBeGreaterThan(2);
+    expect(stopped.summary.text).toBe(whole.slice(0, whole.indexOf(stop)));
+    expect(stopped.summary.finish).toBe('stop');
+    expect(stopped.texts.join('')).toBe(stopped.summary.text);
+    expect(last.summary.text).toBe(whole);
+    expect(last.texts.join('')).toBe(whole);
+  });
+}
+
+test('leaving a loop early, the next generation begins at once', async ({ page }) => {
+  await openBare(page);
+  const finishes = await page.evaluate(async () => {
+    const { outrider } = window;
+    const first = outrider.generate('Once upon a time', { maxNewTokens: 400, scheme: 'k-sqs' });
+    for await (const _ of first) break;
+    const second = outrider.generate('One day', { maxNewTokens: 4 });
+    const texts: string[] = [];
+    for await (const { text } of second) texts.push(text);
+    return [(await first.summary).finish, (await second.summary).finish, texts.join('')];
+  });
+  expect(finishes.slice(0, 2)).toEqual(['cancelled', 'length']);
+  expect(finishes[2]).toMatch(text);
+});
+
+test('tokens are those that a prompt is read as', async ({ page }) => {
+  await openBare(page);
+  const found = await page.evaluate(async () => {
+    const { outrider } = window;
+    const messages = [{ role: 'user', content: 'Hello there' }] as const;
+    const read = async (prompt: string | typeof messages) =>
+      (await outrider.generate(prompt, { maxNewTokens: 1 }).summary).promptTokenIds;
+    const told = [await outrider.tokenize('Once upon a time'), await outrider.tokenize(messages)];
+    const counted = await outrider.countTokens(messages);
+    const asRead = [await read('Once upon a time'), await read(messages)];
+    return { told, asRead, counted, text: await outrider.detokenize(told[0] ?? []) };
+  });
+  expect(found.told).toEqual(found.asRead);
+  expect(found.counted).toBe(found.told[1]?.length);
+  expect(found.text.trim()).toBe('Once upon a time');
+});
+
+test('log-probabilities are the server’s', async ({ page }) => {
+  await openBare(page);
+  const sampling = { temperature: 1, topP: 1 };
+  const { tokens, prompt } = await page.evaluate(async (sampling) => {
+    const generation = window.outrider.generate('Once upon a time', {
+      ...{ ...sampling, evidence: true, maxNewTokens: 24, seed: 4 },
+    });
+    const tokens: Package.Token[] = [];
+    for await (const token of generation) tokens.push(token);
+    return { tokens, prompt: (await generation.summary).promptTokenIds };
+  }, sampling);
+  expect(tokens.length).toBeGreaterThan(8);
+  const judged = tokens.flatMap((token, index) => (token.evidence?.logprob == null ? [] : [index]));
+  expect(judged.length).toBeGreaterThan(4);
+  for (const { id, origin, evidence } of tokens) {
+    expect(evidence?.logprob === null).toBe(origin === 'bonus');
+    const candidates = evidence?.candidates ?? [];
+    expect(candidates.length).toBeLessThanOrEqual(8);
+    expect(candidates.map(({ p }) => p)).toEqual(
+      candidates.map(({ p }) => p).sort((a, b) => (b ?? 0) - (a ?? 0)),
+    );
+    const itself = candidates.find((candidate) => candidate.id === id)?.p;
+    if (itself != null) expect(Math.exp(evidence?.logprob ?? 0)).toBeCloseTo(itself, 9);
+  }
+  // The API, which computes them by itself, at two of these positions.
+  for (const index of [judged[1] ?? 0, judged.at(-1) ?? 0]) {
+    const before = [...prompt, ...tokens.slice(0, index).map(({ id }) => id)];
+    const body = { prompt: before, max_tokens: 1, logprobs: 5, temperature: 1, seed: 1 };
+    const answer = await page.request.post(`${server.url}/v1/completions`, { data: body });
+    const { choices } = (await answer.json()) as {
+      choices: { logprobs: { top_logprobs: Record<string, number>[] } }[];
+    };
+    const told = choices[0]?.logprobs.top_logprobs[0] ?? {};
+    const likeliest = tokens[index]?.evidence?.candidates.slice(0, 3) ?? [];
+    expect(likeliest.length).toBe(3);
+    for (const { text, p } of likeliest) expect(Math.log(p ?? 0)).toBeCloseTo(told[text] ?? 0, 2);
+  }
+});
+
+test('calls of tools are read in what was written', async ({ page }) => {
+  await openBare(page);
+  const template = '{{ tools }}{% for m in messages %}{{ m.content }}{% endfor %}<tool_call>';
+  const pieces = await page.evaluate(async (template) => {
+    const { Outrider } = window.api;
+    const chat = URL.createObjectURL(new Blob([JSON.stringify({ template })]));
+    const outrider = await Outrider.load({ chat });
+    const tools = [{ type: 'function', function: { name: 'weather' } }] as const;
+    const prompt = [{ role: 'user', content: 'Well?' }] as const;
+    const generation = outrider.generate(prompt, { tools, maxNewTokens: 200, scheme: 'k-sqs' });
+    await generation.rounds().next();
+    const state = generation.suspend();
+    await generation.summary;
+    if (!state) throw new Error('it was suspended');
+    // The built-in model calls nothing: it goes on behind a text that does.
+    const text = 'I ask.\n<tool_call>{"name": "weather", "arguments": {"place": "Bern"}}</tool_call>';
+    const ids = await outrider.tokenize(text);
+    const tokens = ids.map((id) => ({ id, text: '', origin: 'cloud' }) as const);
+    const request = { ...state.request, maxNewTokens: ids.length + 2 };
+    const { pieces } = await outrider.resume({ ...state, tokens, request }).summary;
+    await outrider.close();
+    return pieces ?? [];
+  }, template);
+  expect(pieces.filter(({ type }) => type === 'call')).toEqual([
+    { type: 'call', name: 'weather', arguments: '{"place":"Bern"}' },
+  ]);
+  expect(pieces[0]).toMatchObject({ type: 'text' });
+});
