@@ -266,14 +266,15 @@ function abortion({ signal }: RequestOptions): { controller: AbortController; si
 }
 
 function usageOf(summary: Summary): CompletionUsage {
-  const completion = summary.tokens;
+  // What came behind a stop string is nobody's.
+  const completion = summary.tokenIds.length || summary.tokens;
   return {
     prompt_tokens: summary.promptTokens,
     completion_tokens: completion,
     total_tokens: summary.promptTokens + completion,
     outrider: {
       server_passes: summary.serverPasses,
-      saved_passes: Math.max(0, completion - summary.serverPasses),
+      saved_passes: Math.max(0, summary.tokens - summary.serverPasses),
       drafted: summary.drafted,
       accepted: summary.accepted,
       uplink_bytes: Math.ceil(summary.uplinkBits / 8),
