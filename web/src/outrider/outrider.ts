@@ -14,12 +14,13 @@ import { OutriderError, revive } from './errors.js';
 import { startWorker } from './files.js';
 import { emptySummary, Generation } from './generation.js';
 import type { SuspendedGeneration } from './generation.js';
-import { checkLoadOptions, engineRequestOf, headersOf, serverOf, sourcesOf } from './load-options.js';
+import { checkLoadOptions, engineRequestOf, sourcesOf } from './load-options.js';
 import type { ConnectionEvent, LoadOptions } from './load-options.js';
 import type { Answer, FromWorker, LoadProgress, Question, Sources, ToWorker } from './messages.js';
 import { ChatCompletions, Completions } from './completions.js';
 import { checkLink, openLink, rangesFor, resolveRequest } from './options.js';
 import type { GenerateOptions } from './options.js';
+import { Questions } from './questions.js';
 import { ServerAlone } from './server-alone.js';
 import { deleteFile, forgetFiles, listFiles } from './store.js';
 import type { KeptModel } from './store.js';
@@ -34,8 +35,6 @@ const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.f
 const STOP_GRACE_MS = 10_000;
 /** How long a closed worker may take to say goodbye. */
 const CLOSE_GRACE_MS = 1_000;
-/** What keeps a draft model from running in this browser, on this page. */
-const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
 
 /** A generation that has not ended. */
 interface Running {
@@ -89,8 +88,7 @@ export class Outrider {
   /** The oldest first: those behind it wait for it. Invariant: all but the last have been stopped. */
   #running: Running[] = [];
   #graceTimer: ReturnType<typeof setTimeout> | undefined;
-  /** Who waits for answers of the tokenizer. */
-  #asking = new Map<number, { resolve: (answer: Answer) => void; reject: (reason: unknown) => void }>();
+  readonly #questions = new Questions();
   #lastId = 0;
   #onCacheFull: (reason: OutriderError) => void;
   #closed: Promise<void> | null = null;
@@ -355,31 +353,18 @@ export class Outrider {
     if (this.#alone) {
       throw new OutriderError('no-draft', 'the tokenizer is beside the draft model, which does not run here');
     }
-    const id = ++this.#lastId;
-    return (this.#ready ?? this.#startWorker()).then(
-      () =>
-        new Promise((resolve, reject) => {
-          this.#asking.set(id, { resolve, reject });
-          this.#post({ type: 'ask', id, question });
-        }),
+    return (this.#ready ?? this.#startWorker()).then(() =>
+      this.#questions.ask(question, (message) => this.#post(message)),
     );
   }
 
   /** Lets the server write alone, if that is what `error` calls for. @throws `error` otherwise */
   async #fallBack(error: unknown, options: LoadOptions): Promise<void> {
-    const { fallback = 'server', signal, token, onFallback } = options;
-    const calls = error instanceof OutriderError && cannotDraft.includes(error.code);
-    if (!calls || fallback === 'none' || signal?.aborted) throw error;
-    try {
-      this.#alone = await ServerAlone.meet(serverOf(options), headersOf(options), token, signal);
-    } catch {
-      // What is wrong with the draft says more than that the server is not there either.
-      throw error;
-    }
+    this.#alone = await ServerAlone.insteadOf(error, options);
     this.#engine = { build: 'none', threads: 0, failed: [] };
     this.#model = this.#alone.model;
     this.#session = this.#alone.session;
-    onFallback?.(error);
+    options.onFallback?.(error as OutriderError);
   }
 
   #startWorker(): Promise<void> {
@@ -447,12 +432,10 @@ export class Outrider {
         this.#end(message.id, (generation) => generation.fail(revive(message.error)));
         return;
       case 'answer':
-        this.#asking.get(message.id)?.resolve(message.answer);
-        this.#asking.delete(message.id);
+        this.#questions.settle(message.id, message.answer);
         return;
       case 'no-answer':
-        this.#asking.get(message.id)?.reject(revive(message.error));
-        this.#asking.delete(message.id);
+        this.#questions.settle(message.id, revive(message.error));
         return;
       case 'closed':
         return;
@@ -487,8 +470,7 @@ export class Outrider {
     this.#ready = null;
     this.#loading?.reject(reason);
     this.#loading = null;
-    for (const { reject } of this.#asking.values()) reject(reason);
-    this.#asking.clear();
+    this.#questions.fail(reason);
     for (const { id, abort } of isEnd ? this.#running : this.#running.slice(0, 1)) {
       this.#end(id, (generation) => generation.fail(reason as Error));
       abort.abort();

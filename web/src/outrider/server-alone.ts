@@ -4,6 +4,8 @@ import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics,
 import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
+import { headersOf, serverOf } from './load-options.js';
+import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
 
 /** What is used of a chunk of either kind of completion. */
@@ -33,6 +35,9 @@ interface Info {
   };
 }
 
+/** What keeps a draft model from running in this browser, on this page. */
+const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
+
 /** A server without a draft model beside it. The text of a seed is the one that `mode: 'cloud-only'` has. */
 export class ServerAlone {
   readonly #server: URL;
@@ -45,8 +50,19 @@ export class ServerAlone {
     this.session = session;
   }
 
+  /** The server alone, if that is what an error of loading calls for. @throws `error` otherwise */
+  static async insteadOf(error: unknown, options: LoadOptions): Promise<ServerAlone> {
+    const { fallback = 'server', signal, token } = options;
+    const calls = error instanceof OutriderError && cannotDraft.includes(error.code);
+    if (!calls || fallback === 'none' || signal?.aborted) throw error;
+    return ServerAlone.meet(serverOf(options), headersOf(options), token, signal).catch(() => {
+      // What is wrong with the draft says more than that the server is not there either.
+      throw error;
+    });
+  }
+
   /** Asks what the server is. @throws {@link OutriderError} */
-  static async meet(
+  private static async meet(
     server: URL,
     headers: Readonly<Record<string, string>>,
     token: string | undefined,

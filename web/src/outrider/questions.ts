@@ -1,0 +1,32 @@
+import type { OutriderError } from './errors.js';
+import type { Answer, Question, ToWorker } from './messages.js';
+
+/** Questions to the tokenizer in the worker, and who waits for their answers. */
+export class Questions {
+  readonly #waiting = new Map<
+    number,
+    { resolve: (answer: Answer) => void; reject: (reason: unknown) => void }
+  >();
+  #lastId = 0;
+
+  ask(question: Question, post: (message: ToWorker) => void): Promise<Answer> {
+    const id = ++this.#lastId;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      post({ type: 'ask', id, question });
+    });
+  }
+
+  settle(id: number, answer: Answer | OutriderError): void {
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    if (answer instanceof Error) waiting?.reject(answer);
+    else waiting?.resolve(answer);
+  }
+
+  /** Nobody answers any more. */
+  fail(reason: unknown): void {
+    for (const { reject } of this.#waiting.values()) reject(reason);
+    this.#waiting.clear();
+  }
+}
