@@ -164,7 +164,10 @@ for (const [name, show] of Object.entries(shows)) {
     // The host under test in place of the one of the example.
     const host = await startHost(server.url, (url) =>
       Object.fromEntries(
-        named.map(([name, value]) => [name, value.replace('wss://example.com', url.replace('http', 'ws'))]),
+        named.map(([name, value]) => [
+          name.toLowerCase(),
+          value.replace('wss://example.com', url.replace('http', 'ws')),
+        ]),
       ),
     );
     try {
@@ -334,4 +337,50 @@ test('calls of tools are read in what was written', async ({ page }) => {
     { type: 'call', name: 'weather', arguments: '{"place":"Bern"}' },
   ]);
   expect(pieces[0]).toMatchObject({ type: 'text' });
+});
+
+test('what the engine gives is what the types say', async ({ page }) => {
+  await openBare(page);
+  const given = await page.evaluate(async () => {
+    const { outrider } = window;
+    const claims: Package.Claim[] = [];
+    const generation = outrider.generate('Once', { evidence: true, maxNewTokens: 8 });
+    const rounds: Package.Round[] = [];
+    for await (const round of generation.rounds()) {
+      rounds.push(round);
+      const claim = generation.suspend()?.claim;
+      if (claim) claims.push(claim);
+    }
+    const { tokens, round } = rounds[0] ?? {};
+    const [token] = tokens ?? [];
+    const { session, model } = outrider;
+    const summary = await generation.summary;
+    const candidate = token?.evidence?.candidates[0];
+    const objects = { session, model, summary, round, token, candidate, claim: claims[0], given: rounds[0] };
+    return Object.fromEntries(
+      Object.entries({ ...objects, evidence: token?.evidence }).map(([name, of]) => [
+        name,
+        Object.keys(of ?? {}).sort(),
+      ]),
+    );
+  });
+  type Names<T> = { [K in keyof T as undefined extends T[K] ? never : K]: true };
+  const session: Names<Package.SessionInfo> = {
+    ...{ contextLength: true, maxDraftTokens: true, maxInFlight: true, maxGuesses: true, vocabSize: true },
+  };
+  const model: Names<Package.ModelInfo> = {
+    ...{ vocabSize: true, contextLength: true, weightBytes: true, memoryBytes: true, heads: true },
+  };
+  const token: Names<Required<Package.Token>> = { id: true, text: true, origin: true, evidence: true };
+  const evidence: Names<Package.TokenEvidence> = { logprob: true, bits: true, candidates: true };
+  const candidate: Names<Package.Candidate> = { id: true, text: true, q: true, p: true };
+  const claim: Names<Package.Claim> = { session: true, secret: true, attempts: true, generation: true };
+  const round: Names<Package.Round> = { tokens: true, statistics: true, round: true };
+  const summary: Names<Omit<Package.Summary, keyof Package.Statistics>> = {
+    ...{ text: true, promptTokens: true, finish: true, promptTokenIds: true, tokenIds: true },
+  };
+  const named = { session, model, token, evidence, candidate, claim, given: round };
+  for (const [name, names] of Object.entries(named))
+    expect(given[name], name).toEqual(Object.keys(names).sort());
+  expect(given['summary']).toEqual(expect.arrayContaining(Object.keys(summary)));
 });

@@ -33,7 +33,10 @@ export interface ChatCompletionParams extends CompletionOptions {
   max_completion_tokens?: number | null;
   /** The older name of `max_completion_tokens`. */
   max_tokens?: number | null;
-  /** Tells the server's log-probabilities: the option `evidence` of `generate()`, with what it needs. */
+  /**
+   * Tells the server's log-probabilities, of its distribution as it is sampled (OpenAI's are those before temperature and
+   * `top_p`): the option `evidence` of `generate()`, with what it needs.
+   */
   logprobs?: boolean | null;
   /** How many of the likeliest tokens are told at each position, at most 5. */
   top_logprobs?: number | null;

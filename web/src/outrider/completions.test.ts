@@ -39,7 +39,7 @@ function writer(rounds: Round[], end: Summary = summary) {
     generation.finish(end);
     return generation;
   };
-  return { asked, stop, generate, ranges: generationRanges };
+  return { asked, stop, generate, ranges: generationRanges, mode: 'draft' as 'draft' | 'server' };
 }
 
 test('the shapes are those of the package openai', () => {
@@ -159,6 +159,8 @@ test('log-probabilities are those of the evidence, the likeliest as many as were
     'from 0 to 5',
   );
   await expect(completions.create({ messages, top_logprobs: 1 })).rejects.toThrow('needs logprobs');
+  writes.mode = 'server';
+  await expect(completions.create({ messages, logprobs: true })).rejects.toMatchObject({ code: 'no-draft' });
 });
 
 test('what would change the text and is not known is refused by name', async () => {
@@ -184,6 +186,7 @@ test('leaving a stream early, or its controller, stops the generation', async ()
       return running;
     },
     ranges: generationRanges,
+    mode: 'draft',
   });
   const stream = await completions.create({ messages, stream: true });
   for await (const { choices } of stream) if (choices[0]?.delta.content === 'ab') break;

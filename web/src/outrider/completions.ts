@@ -25,6 +25,7 @@ import { refuseUnknown } from './validation.js';
 interface Writer {
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   readonly ranges: Readonly<Record<NumberOption, Range>>;
+  readonly mode: 'draft' | 'server';
 }
 
 /** What is handed to OpenAI's client beside the request. */
@@ -138,6 +139,9 @@ export class ChatCompletions {
       throw new OutriderError('invalid-option', "tool_choice must be 'auto' or 'none'");
     }
     const likeliest = topLogprobs(params);
+    if (likeliest !== null && this.#writer.mode === 'server') {
+      throw new OutriderError('no-draft', 'logprobs are told in rounds, and no draft model runs here');
+    }
     const { controller, signal } = abortion(options);
     const { ranges } = this.#writer;
     const most = params.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;

@@ -49,7 +49,7 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    * Tells of each token what both models thought of it, in {@link Token.evidence}: log-probabilities and candidates. For
    * the server's half that needs rounds, and a server that tells (`outrider serve --evidence`, to its own pages unless it
    * says otherwise): `scheme: 'auto'` is then `k-sqs`. Its whole distribution comes down for each draft. Ahead of the
-   * server there is the draft's half alone.
+   * server there is the draft's half alone, and where the server is alone nothing.
    */
   evidence?: boolean;
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
