@@ -302,6 +302,19 @@ test('what waits for a generation that does not stop gets another worker', async
   expect(await next.summary).toBe(done);
 });
 
+test('what is stopped while it waits leaves the one before it to its time', async () => {
+  const outrider = await Outrider.load();
+  const stuck = outrider.generate('p');
+  await reachesWorker();
+  vi.useFakeTimers();
+  stuck.stop();
+  const next = outrider.generate('q');
+  next.stop();
+  expect(await next.summary).toMatchObject({ finish: 'cancelled' });
+  vi.advanceTimersByTime(10_001);
+  await expect(stuck.summary).rejects.toMatchObject({ code: 'worker-unresponsive' });
+});
+
 test('an option that there is none of is refused by its name, with the nearest', async () => {
   const outrider = await Outrider.load();
   const generate = (options: object) => () => outrider.generate('p', options);

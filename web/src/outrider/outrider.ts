@@ -45,6 +45,8 @@ interface Running {
   stopped: boolean;
   /** Ends it where the server is alone. */
   abort: AbortController;
+  /** Gives the worker up that does not end it. */
+  graceTimer?: ReturnType<typeof setTimeout>;
 }
 
 /** Who writes texts: a draft model and the server, or the server alone. */
@@ -87,7 +89,6 @@ export class Outrider {
   #alone: ServerAlone | null = null;
   /** The oldest first: those behind it wait for it. Invariant: all but the last have been stopped. */
   #running: Running[] = [];
-  #graceTimer: ReturnType<typeof setTimeout> | undefined;
   readonly #questions = new Questions();
   #lastId = 0;
   #onCacheFull: (reason: OutriderError) => void;
@@ -244,7 +245,8 @@ export class Outrider {
     const id = ++this.#lastId;
     const generation = new Generation(request, () => this.#stop(id));
     const earlier = this.#running.map((running) => running.generation.summary);
-    const running = { id, generation, sent: false, stopped: false, abort: new AbortController() };
+    const abort = new AbortController();
+    const running: Running = { id, generation, sent: false, stopped: false, abort };
     this.#running.push(running);
     if (signal) {
       const stop = (): void => generation.stop();
@@ -343,7 +345,7 @@ export class Outrider {
     running.abort.abort();
     if (this.#alone) return;
     this.#post({ type: 'stop', id });
-    this.#graceTimer = setTimeout(() => {
+    running.graceTimer = setTimeout(() => {
       this.#discardWorker(new OutriderError('worker-unresponsive', 'the worker did not stop when told to'));
     }, STOP_GRACE_MS);
   }
@@ -457,7 +459,7 @@ export class Outrider {
   #end(id: number, settle: (generation: Generation) => void): void {
     const running = this.#find(id);
     if (!running) return;
-    clearTimeout(this.#graceTimer);
+    clearTimeout(running.graceTimer);
     // First, so that whoever is woken by the settling can generate again.
     this.#running = this.#running.filter((other) => other !== running);
     settle(running.generation);

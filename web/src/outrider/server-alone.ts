@@ -56,6 +56,7 @@ export class ServerAlone {
     const calls = error instanceof OutriderError && cannotDraft.includes(error.code);
     if (!calls || fallback === 'none' || signal?.aborted) throw error;
     return ServerAlone.meet(serverOf(options), headersOf(options), token, signal).catch(() => {
+      signal?.throwIfAborted();
       // What is wrong with the draft says more than that the server is not there either.
       throw error;
     });
