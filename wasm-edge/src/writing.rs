@@ -15,6 +15,8 @@ pub struct Writing<'a> {
     calls: Option<CallReader>,
     /// Tokens whose texts are not certain.
     waiting: VecDeque<TokenEvent>,
+    /// How many of them were shown before all the same: what followed then had made them certain.
+    shown: usize,
     with_evidence: bool,
     text: String,
     ids: Vec<u32>,
@@ -47,10 +49,11 @@ impl<'a> Writing<'a> {
     ) -> Self {
         let (texts, waiting) = (TokenTexts::new(stops), VecDeque::new());
         let (text, ids, pieces) = (String::new(), Vec::new(), Vec::new());
-        let mut writing = Self { tokenizer, texts, calls, waiting, with_evidence, text, ids, pieces };
+        let mut writing = Self { tokenizer, texts, calls, waiting, shown: 0, with_evidence, text, ids, pieces };
         for &id in committed {
             writing.push(TokenEvent { id, text: String::new(), origin: "cloud", evidence: None });
         }
+        writing.shown = writing.waiting.len();
         writing
     }
 
@@ -114,8 +117,11 @@ impl<'a> Writing<'a> {
                 self.pieces.extend(calls.push(text).into_iter().map(PieceEvent::from));
             }
         }
-        let tokens = self.waiting.drain(..texts.len().min(self.waiting.len()));
-        texts.into_iter().zip(tokens).map(|(text, token)| TokenEvent { text, ..token }).collect()
+        let count = texts.len().min(self.waiting.len());
+        let shown = self.shown.min(count);
+        self.shown -= shown;
+        let tokens = texts.into_iter().zip(self.waiting.drain(..count));
+        tokens.skip(shown).map(|(text, token)| TokenEvent { text, ..token }).collect()
     }
 
     fn end_calls(&mut self) {
