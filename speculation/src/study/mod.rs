@@ -13,3 +13,6 @@ pub mod evidence;
 pub mod explanation;
 pub mod link;
 pub mod statistics;
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod typescript;

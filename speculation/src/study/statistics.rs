@@ -10,14 +10,15 @@ use crate::{judge::rules::Rule, policy::control::Estimates, study::explanation::
 /// One round: what was sent, what was accepted, what it cost.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(all(test, not(target_arch = "wasm32")), derive(ts_rs::TS))]
 pub struct RoundRecord {
-    /// 0, 1, ….
+    /// Its number within the generation, from 0 on.
     pub round: u32,
-    /// Drafted token ids.
+    /// The ids that were drafted.
     pub drafted: Vec<u32>,
     /// How many of them were accepted.
     pub accepted: usize,
-    /// The token after them, if any.
+    /// The token that followed them: resampled or bonus; not there if the round ended without.
     pub token: Option<u32>,
     /// Bits of the scheme's payload, without the frame's header and filling.
     pub payload_bits: usize,
@@ -29,9 +30,10 @@ pub struct RoundRecord {
     pub draft_ms: f64,
     /// Time from sending the frame to the verdict, in milliseconds; the target's pass is part of it.
     pub round_trip_ms: f64,
-    /// C-SQS's threshold after the round.
+    /// C-SQS's threshold β after the round; not there for other schemes.
     pub threshold: Option<f64>,
-    /// Payload bits of the same drafts under other schemes, if that is compared.
+    /// Payload bits of the same drafts under each scheme; empty unless that is compared.
+    #[cfg_attr(all(test, not(target_arch = "wasm32")), ts(type = "Partial<Record<ComparedScheme, number>>"))]
     pub other_bits: BTreeMap<&'static str, usize>,
 }
 
@@ -48,8 +50,10 @@ pub struct Guarantee {
 /// What an edge goes by that drafts ahead of a text, and what came of it. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(all(test, not(target_arch = "wasm32")), derive(ts_rs::TS))]
 pub struct AheadRecord {
-    /// The way that it writes in now, by its name.
+    /// The way that it writes in now.
+    #[cfg_attr(all(test, not(target_arch = "wasm32")), ts(type = "AheadWay"))]
     pub way: &'static str,
     /// Guesses in a frame.
     pub group: usize,
@@ -57,27 +61,29 @@ pub struct AheadRecord {
     pub patience_ms: f64,
     /// How many guesses are worth their drafting, ahead of the text.
     pub lead: usize,
-    /// A pass of the target that judges nothing; `None` before it was measured, as with the next ones.
+    /// The time of a pass of the target that judges nothing; not there until it is measured, as with the next ones.
     pub pass_ms: Option<f64>,
-    /// A draft.
+    /// The time of a draft.
     pub draft_ms: Option<f64>,
-    /// The link's.
+    /// The link's round trip.
     pub round_trip_ms: Option<f64>,
-    /// α.
+    /// The share of guesses behind right ones that is right, lately.
     pub acceptance_rate: f64,
-    /// The ways to write, of which the fastest is kept; none if the user has chosen.
+    /// All ways, of which the fastest is kept; none where `groupSize` is given.
     pub ways: Vec<WayRecord>,
 }
 
 /// A way to write a text that the target writes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(all(test, not(target_arch = "wasm32")), derive(ts_rs::TS))]
 pub struct WayRecord {
-    /// `alone`, `at once`, `patient` or `in turn`.
+    /// Its name.
+    #[cfg_attr(all(test, not(target_arch = "wasm32")), ts(type = "AheadWay"))]
     pub name: &'static str,
-    /// What its plan promises, times the speed of the target alone; `None` before anything is measured.
+    /// What its plan promises, as a multiple of the target alone; not there until that is known.
     pub promised: Option<f64>,
-    /// Lately; `None` if it was not tried.
+    /// What it gave lately; not there before it was tried.
     pub tokens_per_second: Option<f64>,
     /// Tokens over which that was measured.
     pub measured: usize,
@@ -143,51 +149,94 @@ pub struct Statistics {
     pub explanation: Option<Explanation>,
 }
 
-/// [`Statistics`] with what follows from them, for JSON and the page. Bits are per what the name says; times are
-/// in milliseconds.
+/// What a generation cost so far. Bits are per what the name says; ratios are zero while there is nothing to divide by.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is the field or method of Statistics of that name")]
+#[cfg_attr(all(test, not(target_arch = "wasm32")), derive(ts_rs::TS), ts(rename = "Statistics"))]
 pub struct Report {
+    /// The acceptance rule; null where the server writes alone from the start.
     pub rule: Option<&'static str>,
+    /// Its number; null where it has none.
     pub rule_parameter: Option<f64>,
+    /// Whether the text may be distributed otherwise than the server's model would have it: by the rule or by a gate.
     pub lossy: bool,
+    /// Tokens committed.
     pub tokens: usize,
+    /// Of these, written here and never verified: those that a gate let pass.
     pub passed: usize,
+    /// Of these, written by the server alone where that is faster: `adaptiveMode`.
     pub streamed: usize,
+    /// From the start to the last token, in milliseconds.
     pub elapsed_ms: f64,
+    /// From the start to the first token, in milliseconds.
     pub first_token_ms: f64,
+    /// Tokens committed a second.
     pub tokens_per_second: f64,
+    /// Rounds with a verdict.
     pub rounds: usize,
+    /// Drafts made, or guesses.
     pub drafted: usize,
+    /// Drafts that were accepted; ahead of the server, guesses that were right, in time or not.
     pub accepted: usize,
+    /// Drafts that the server decided on, or guesses at what it wrote; what is behind a wrong one does not count.
     pub judged: usize,
+    /// `accepted / judged`: the papers' α.
     pub acceptance_rate: f64,
+    /// `accepted / drafted`.
     pub accepted_per_drafted: f64,
+    /// Of these, guesses that the server had in time and found right, where it writes and drafts are made ahead of it.
     pub in_time: usize,
+    /// Drafts of rounds in flight behind a rejected one: sent, and never verified.
     pub wasted: usize,
+    /// Tokens sampled anew in place of a rejected draft.
     pub resampled: usize,
+    /// `dssd`, `sampled`: how often the page could keep no sample and asked for all probabilities.
     pub follow_ups: usize,
+    /// `dssd`: what a rejection brings down, follow-ups included; null while there was none.
     pub downlink_bytes_per_rejection: Option<f64>,
+    /// The probability that the support left out, mean over the committed tokens of the session's generations with the
+    /// same `droppedMassTarget`, `stepSize` and `initialThreshold`; null for schemes other than `c-sqs`.
     pub mean_dropped_mass: Option<f64>,
+    /// What `meanDroppedMass` cannot exceed, by Theorem 2 of the SQS paper; null where that is 1 or more (with the
+    /// defaults until the session has 1011 tokens), and for schemes other than `c-sqs`.
     pub dropped_mass_bound: Option<f64>,
+    /// Bits sent to the server.
     pub uplink_bits: usize,
+    /// Bits received from the server.
     pub downlink_bits: usize,
+    /// Of the scheme's payload alone, which is what the papers count; frames and prompt excluded.
     pub payload_bits_per_drafted_token: f64,
+    /// With the frames around the payload.
     pub uplink_bits_per_drafted_token: f64,
+    /// Of all that was sent.
     pub uplink_bits_per_token: f64,
+    /// Of all that was received.
     pub downlink_bits_per_token: f64,
+    /// Forward passes of the target model.
     pub server_passes: usize,
+    /// Without drafts it is 1.
     pub server_passes_per_token: f64,
+    /// Of the last round, from the draft's first byte to the verdict's last.
     pub round_trip_ms: f64,
+    /// Time spent drafting.
     pub draft_ms: f64,
+    /// Tokens that a round commits: the accepted drafts and the one after them.
     pub tokens_per_round: f64,
+    /// L: what a further draft costs, as a multiple of a round without any; null until rounds of different lengths
+    /// tell.
     pub cost_ratio: Option<f64>,
+    /// γ*: the best draft length for what was measured; null until that is known.
     pub optimal_draft_length: Option<u32>,
+    /// Tokens per unit of time, as a multiple of the server alone, by the closed form; null without `adaptiveMode`.
     pub predicted_speedup: Option<f64>,
+    /// α by the closed form; null unless the server explains its verdicts.
     pub predicted_acceptance_rate: Option<f64>,
+    /// How far the text's distribution is from that of the server's model, in total variation; null unless the server
+    /// explains its verdicts.
     pub divergence: Option<f64>,
+    /// What the page goes by where it drafts ahead of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(all(test, not(target_arch = "wasm32")), ts(optional))]
     pub ahead: Option<AheadRecord>,
 }
 

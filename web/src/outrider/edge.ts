@@ -2,7 +2,10 @@
 // whatever the engine throws is an `Error` with a string `code`.
 
 import type { NumberOptions, ParameterOptions, Scheme, UnsetOption } from './choices.js';
+import type { RoundRecord, Statistics } from './statistics.js';
 import type { Choices, Head, PolicyOption } from './tables.js';
+
+export type { AheadRecord, RoundRecord, Statistics, WayRecord } from './statistics.js';
 
 /** What decides the tokens: drafts checked by the server, or the server alone. */
 export type Mode = 'speculative' | 'cloud-only';
@@ -83,111 +86,6 @@ export interface SessionInfo {
   vocabSize: number;
 }
 
-/** What a generation cost so far. Ratios are zero while there is nothing to divide by. */
-export interface Statistics {
-  /** The acceptance rule; null where the server writes alone from the start. */
-  rule: string | null;
-  /** Its number; null where it has none. */
-  ruleParameter: number | null;
-  /** Whether the text may be distributed otherwise than the server's model would have it: by the rule or by a gate. */
-  lossy: boolean;
-  /** Tokens committed. */
-  tokens: number;
-  /** Of these, written here and never verified: those that a gate let pass. */
-  passed: number;
-  /** Of these, written by the server alone where that is faster: `adaptiveMode`. */
-  streamed: number;
-  elapsedMs: number;
-  firstTokenMs: number;
-  tokensPerSecond: number;
-  rounds: number;
-  drafted: number;
-  /** Drafts that were accepted; ahead of the server, guesses that were right, in time or not. */
-  accepted: number;
-  /** Of these, guesses that the server had in time and found right, where it writes and drafts are made ahead of it. */
-  inTime: number;
-  /** Drafts that the server decided on, or guesses at what it wrote; what is behind a wrong one does not count. */
-  judged: number;
-  /** `accepted / judged`: the papers' α. */
-  acceptanceRate: number;
-  /** `accepted / drafted` */
-  acceptedPerDrafted: number;
-  /** Drafts of rounds in flight behind a rejected one: sent, and never verified. */
-  wasted: number;
-  /** Tokens sampled anew in place of a rejected draft. */
-  resampled: number;
-  /** Bits sent to the server. */
-  uplinkBits: number;
-  /** Bits received from the server. */
-  downlinkBits: number;
-  /** Of the scheme's payload alone, which is what the papers count; frames and prompt excluded. */
-  payloadBitsPerDraftedToken: number;
-  uplinkBitsPerDraftedToken: number;
-  uplinkBitsPerToken: number;
-  downlinkBitsPerToken: number;
-  /** Forward passes of the target model. */
-  serverPasses: number;
-  serverPassesPerToken: number;
-  /** Of the last round, from the draft's first byte to the verdict's last. */
-  roundTripMs: number;
-  /** Time spent drafting. */
-  draftMs: number;
-  /**
-   * The probability that the support left out, mean over the committed tokens of the session's generations with the
-   * same `droppedMassTarget`, `stepSize` and `initialThreshold`; null for schemes other than `c-sqs`.
-   */
-  meanDroppedMass: number | null;
-  /**
-   * What `meanDroppedMass` cannot exceed, by Theorem 2 of the SQS paper; null where that is 1 or more (with the
-   * defaults until the session has 1011 tokens), and for schemes other than `c-sqs`.
-   */
-  droppedMassBound: number | null;
-  /** `dssd`, `sampled`: how often the page could keep no sample and asked for all probabilities. */
-  followUps: number;
-  /** `dssd`: what a rejection brings down, follow-ups included; null while there was none. */
-  downlinkBytesPerRejection: number | null;
-  /** Tokens that a round commits: the accepted drafts and the one after them. */
-  tokensPerRound: number;
-  /** L: what a further draft costs, as a multiple of a round without any; null until rounds of different lengths tell. */
-  costRatio: number | null;
-  /** γ*: the best draft length for what was measured; null until that is known. */
-  optimalDraftLength: number | null;
-  /** Tokens per unit of time, as a multiple of the server alone, by the closed form; null without `adaptiveMode`. */
-  predictedSpeedup: number | null;
-  /** α by the closed form; null unless the server explains its verdicts. */
-  predictedAcceptanceRate: number | null;
-  /** How far the text's distribution is from that of the server's model, in total variation; null unless the server explains its verdicts. */
-  divergence: number | null;
-  /** What the page goes by where it drafts ahead of the server. */
-  ahead?: AheadRecord;
-}
-
-/** What the page goes by where it drafts ahead of the server: what it measured, and what it chose. */
-export interface AheadRecord {
-  /** How it writes now. */
-  way: AheadWay;
-  /** Guesses sent together, how long a pass waits for them, how many lie ahead of the text at most. */
-  group: number;
-  patienceMs: number;
-  lead: number;
-  /** Times of a pass that judges nothing, of a draft, of the link; null until they are measured. */
-  passMs: number | null;
-  draftMs: number | null;
-  roundTripMs: number | null;
-  /** The share of guesses behind right ones that is right, lately. */
-  acceptanceRate: number;
-  /** All ways, of which the fastest is kept; none where `groupSize` is given. */
-  ways: {
-    name: AheadWay;
-    /** What it promises, as a multiple of the server alone; null until that is known. */
-    promised: number | null;
-    /** What it gave lately; null before it was tried. */
-    tokensPerSecond: number | null;
-    /** Tokens over which that was measured. */
-    measured: number;
-  }[];
-}
-
 /** No guesses; guesses that nobody waits for; passes that wait for the first guess behind a wrong one; both ends in turn. */
 export type AheadWay = 'alone' | 'at once' | 'patient' | 'in turn';
 
@@ -196,29 +94,6 @@ export type RoundScheme = Exclude<Scheme, 'auto' | 'ahead'>;
 
 /** What the costs of a round are compared for: every scheme of rounds, lattices in the papers' code, K-SQS also in ours. */
 export type ComparedScheme = RoundScheme | 'k-sqs/adaptive';
-
-/** What one round of drafts cost. */
-export interface RoundRecord {
-  /** Its number within the generation. */
-  round: number;
-  /** The ids that were drafted. */
-  drafted: number[];
-  /** How many of them the server accepted, from the first on. */
-  accepted: number;
-  /** The token that followed them: resampled or bonus. Null if the round ended without. */
-  token: number | null;
-  /** Of the scheme's payload alone. */
-  payloadBits: number;
-  /** With the frame around it. */
-  uplinkBits: number;
-  downlinkBits: number;
-  draftMs: number;
-  roundTripMs: number;
-  /** β after the round; null for schemes other than `c-sqs`. */
-  threshold: number | null;
-  /** The payload that the same drafts would have cost under each scheme; empty unless asked for by `compareSchemes`. */
-  otherBits: Partial<Record<ComparedScheme, number>>;
-}
 
 /** One round: what the server committed with one answer, and the totals when it was told: with several rounds in flight perhaps after later ones. */
 export interface Round {

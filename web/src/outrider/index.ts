@@ -33,6 +33,7 @@ export type {
   TokenEvidence,
   Tool,
   ToolCall,
+  WayRecord,
 } from './edge.js';
 export { OutriderError } from './errors.js';
 export type { OutriderErrorCode } from './errors.js';
