@@ -7,7 +7,7 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
   const { page } = demo;
   await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 256 });
   const reached: string[] = [];
-  for (let presses = 0; presses < 40; presses++) {
+  for (let presses = 0; presses < 60; presses++) {
     await page.keyboard.press('Tab');
     const focused = await page.evaluate(() => {
       const { activeElement } = document;
@@ -21,12 +21,15 @@ test('everything can be reached and done with the keyboard alone', async ({ demo
     reached.push(focused.name);
   }
   expect(reached).toEqual([
-    ...['prompt', 'generate', 'stop', 'cloud-only', 'race', 'chat', 'draft-file', 'draft-address', 'output'],
-    ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip'],
+    ...['Race', 'Chat', 'Laboratory', 'In the papers’ words', 'prompt', 'generate', 'cloud-only', 'stop'],
+    ...['Once upon a time', 'The old man went to the river and', 'A girl and her dog found'],
+    'The king said to the youngest of his three sons:',
+    ...['As it is', '4G', 'Satellite', '2G', 'uplink', 'downlink', 'round-trip', 'output'],
     ...['temperature', 'topP', 'topK', 'seed', 'maxNewTokens'],
-    ...['rule', 'gate'],
+    ...['rule', 'gate', 'evidence'],
     ...['scheme', 'code', 'draftTemperature', 'supportSize', 'latticeResolution'],
     ...['draftLength', 'maxInFlight', 'bitBudget', 'stopRule', 'adaptiveMode'],
+    ...['draft-file', 'draft-address'],
   ]);
 
   await page.locator('#round-trip').focus();

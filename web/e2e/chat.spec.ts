@@ -18,27 +18,45 @@ test('a conversation goes on where it was, and what was read is not read again',
   await demo.page.route('**/pair/chat.json', (route) =>
     route.fulfill({ json: { template, bos_token: '', eos_token: '' } }),
   );
-  await demo.open(ownServer, { maxNewTokens: 8 });
+  await demo.open(ownServer, { maxNewTokens: 8 }, 'chat');
   const { page } = demo;
-  await page.getByLabel('Conversation').check();
-  const prompt = page.getByLabel('Prompt');
+  await expect(page.locator('#chat-note')).toHaveText(/has a form of its own for conversations/);
+  const prompt = page.getByLabel('What you say');
   const story = 'Once upon a time there was a little girl who lived in a house by the sea. '.repeat(4);
   await prompt.fill(story);
   const before = await tokensRead(ownServer.url);
-  await demo.run();
+  await demo.run('Send');
   await expect(page.locator('#output')).toContainText(/You: Once upon a time[^]*Model:\s+\S/);
   await expect(prompt).toHaveValue('');
   const first = (await tokensRead(ownServer.url)) - before;
 
   await prompt.fill('And then?');
-  await demo.run();
+  await demo.run('Send');
   await expect(page.locator('#output')).toContainText(/You: And then\?\s+Model:\s+\S/);
   const second = (await tokensRead(ownServer.url)) - before - first;
   expect(second).toBeLessThan(first / 2);
 
   // A text again, of which the conversation is no part.
-  await page.getByLabel('Conversation').uncheck();
-  await prompt.fill('The old man');
+  await page.getByRole('link', { name: 'Laboratory' }).click();
+  await page.getByLabel('Prompt').fill('The old man');
   await demo.run();
   await expect(page.locator('#output')).not.toContainText('You:');
+});
+
+test('a model without a form for conversations goes on with one story, and the page says so', async ({
+  demo,
+  server,
+}) => {
+  await demo.open(server, { maxNewTokens: 8, prompt: 'Once upon a time' }, 'chat');
+  const { page } = demo;
+  await expect(page.locator('#chat-note')).toHaveText(/knows no conversations: it continues stories/);
+  await demo.run('Send');
+  const first = (await demo.tokens()).map(({ text }) => text).join('');
+  await page.getByLabel('What you say').fill('The wolf');
+  await demo.run('Send');
+  await expect(page.locator('#output .given')).toHaveText(`Once upon a time${first.trimEnd()} The wolf`);
+  await page.getByRole('button', { name: 'Start over' }).click();
+  await page.getByLabel('What you say').fill('A king');
+  await demo.run('Send');
+  await expect(page.locator('#output .given')).toHaveText('A king');
 });

@@ -46,15 +46,16 @@ export class Demo {
     this.alert = page.getByRole('alert');
   }
 
-  /** Opens the page and waits for its draft model. */
+  /** Opens the page in a view, the one with all settings if not given, and waits for its draft model. */
   async open(
     server: Server,
     query: Partial<
       Record<Setting | Choice | 'prompt' | 'adaptiveMode' | 'build' | 'threads', string | number>
     > = {},
+    view: 'race' | 'chat' | 'laboratory' = 'laboratory',
   ): Promise<void> {
     const parameters = Object.entries(query).map(([name, value]) => [name, String(value)]);
-    await this.page.goto(`${server.url}/?${new URLSearchParams(parameters)}`);
+    await this.page.goto(`${server.url}/?${new URLSearchParams(parameters)}#${view}`);
     await expect(this.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
   }
 
@@ -72,7 +73,7 @@ export class Demo {
   }
 
   /** Starts a run and does not wait for it. */
-  async start(button: 'Generate' | 'Cloud only' = 'Generate'): Promise<void> {
+  async start(button: 'Generate' | 'Send' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
     await this.page.getByRole('button', { name: button, exact: true }).click();
     await expect(this.main).toHaveAttribute('data-state', /generating|finished/);
   }
@@ -85,7 +86,7 @@ export class Demo {
   }
 
   /** Runs to the end. */
-  async run(button: 'Generate' | 'Cloud only' = 'Generate'): Promise<void> {
+  async run(button: 'Generate' | 'Send' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
     await this.start(button);
     await this.finish();
   }

@@ -27,14 +27,14 @@ for (const temperature of [0, 0.8]) {
     demo,
     server,
   }, info) => {
-    await demo.open(server, { temperature, maxNewTokens: 64, seed: 3 });
+    await demo.open(server, { temperature, maxNewTokens: 64, seed: 3 }, 'race');
     await demo.slide('round-trip', 50);
     await demo.page.getByRole('button', { name: 'Race' }).click();
     await expect(sentence(demo)).toHaveText(
-      /^The server alone and never waiting wrote the same \d+ tokens\. (So did the rounds|The rounds wrote another.*)\. (No guess came in time.*\.|Never waiting was .* the server alone.*) .*the rounds.*\.$/,
+      /^(No guess came in time.*\.|Never waiting was .* on the same link: .*\.) Both wrote the same \d+ tokens\. The rounds wrote (it, too|another.*), and were .* the server alone.*\.$/,
       { timeout: 100_000 },
     );
-    if (temperature === 0) await expect(sentence(demo)).toContainText('So did the rounds.');
+    if (temperature === 0) await expect(sentence(demo)).toContainText('The rounds wrote it, too');
     const lanes = await lanesOf(demo);
     expect(lanes.map(({ lane, state }) => [lane, state])).toEqual([
       ['alone', 'done'],
@@ -47,12 +47,20 @@ for (const temperature of [0, 0.8]) {
         expect(lane[name], `${lane.lane}: ${name}`).toBeGreaterThan(0);
       }
     }
+    const charts = demo.page.locator('#race-charts [role="img"]');
+    await expect(charts).toHaveCount(3);
+    for (const chart of await charts.all()) {
+      await expect(chart).toHaveAttribute(
+        'aria-label',
+        /: Never waiting [\d.]+ after .*; Rounds .*; The server alone/,
+      );
+    }
     await demo.page.screenshot({ path: info.outputPath('race.png'), fullPage: true });
   });
 }
 
 test('a race that is stopped claims nothing, and the page goes on', async ({ demo, server }) => {
-  await demo.open(server, { maxNewTokens: 256 });
+  await demo.open(server, { maxNewTokens: 256 }, 'race');
   await demo.slide('round-trip', 300);
   await demo.page.getByRole('button', { name: 'Race' }).click();
   await expect(demo.page.locator('[data-lane="rounds"]')).toHaveAttribute('data-state', 'running');
@@ -61,6 +69,7 @@ test('a race that is stopped claims nothing, and the page goes on', async ({ dem
   await expect(sentence(demo)).toHaveText('');
   expect((await lanesOf(demo)).map(({ state }) => state)).toEqual(['done', 'running', 'waiting']);
   await demo.slide('round-trip', 0);
+  await demo.page.getByRole('link', { name: 'Laboratory' }).click();
   await demo.set('maxNewTokens', 8);
   await demo.run();
 });

@@ -89,6 +89,8 @@ for (const query of [greedy, ahead]) {
       await demo.page.reload();
       await demo.finish();
       expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
+      // The counters are those of the whole text, not of what came after the reload.
+      expect(await demo.counter('tokens')).toBe(whole.length);
     } finally {
       proxy.close();
     }

@@ -1,32 +1,38 @@
-import { lineChart } from './chart.js';
+import { lineChart, timeChart } from './chart.js';
+import type { ChartSize, LineChart, Point } from './chart.js';
 import { draw, make } from './elements.js';
 import { chartSentence } from './sentences.js';
 
 /** What a chart shows and how it reads. */
 export interface ChartOptions {
   title: string;
+  /** What the horizontal axis is. */
+  over: 'by round' | 'over time';
   /** Names of the lines; the first is the one that the chart is about. */
   lines: readonly string[];
-  /** Whether the vertical axis begins at zero. */
-  fromZero: boolean;
+  /** Whether the vertical axis begins at zero; over time it always does. */
+  fromZero?: boolean;
   format: (value: number) => string;
 }
 
-const margins = { left: 52, right: 10, top: 8, bottom: 22 };
+const margins = { left: 52, right: 14, top: 8, bottom: 22 };
 const HEIGHT = 150;
 
-/** A line chart over the rounds, as wide as its place; for those who do not see it, a sentence. */
+/** A line chart, as wide as its place; for those who do not see it, a sentence. */
 export class ChartView {
   readonly figure = make('figure', { class: 'chart' });
   readonly #options: ChartOptions;
   readonly #svg = draw('svg', { role: 'img', height: HEIGHT });
-  #values: readonly (readonly (number | null)[])[] = [];
+  #chart: (size: ChartSize) => LineChart = (size) => lineChart([], size, true);
+  #sentence: string;
 
   constructor(options: ChartOptions) {
     this.#options = options;
-    const caption = make('figcaption', {}, `${options.title}, by round`);
-    if (options.lines.length > 1) {
-      options.lines.forEach((name, index) => {
+    const { title, over, lines, format } = options;
+    this.#sentence = chartSentence(title, [], format);
+    const caption = make('figcaption', {}, `${title}, ${over}`);
+    if (lines.length > 1) {
+      lines.forEach((name, index) => {
         const key = draw('svg', { class: 'key', width: 22, height: 8, 'aria-hidden': 'true' });
         key.append(draw('path', { d: 'M1 4h20', class: 'line', 'data-line': index }));
         caption.append(make('span', {}, key, name));
@@ -38,24 +44,33 @@ export class ChartView {
 
   /** @param values a list per line, a value per round; null is a gap */
   show(values: readonly (readonly (number | null)[])[]): void {
-    this.#values = values;
+    const { title, fromZero = true, format } = this.#options;
+    this.#chart = (size) => lineChart(values, size, fromZero);
+    this.#sentence = chartSentence(title, values[0] ?? [], format);
+    this.#draw();
+  }
+
+  /** @param series a list per line, over the time since its beginning */
+  showTimes(series: readonly (readonly Point[])[]): void {
+    const { title, lines, format } = this.#options;
+    this.#chart = (size) => timeChart(series, size);
+    const ends = lines.map((name, index) => {
+      const last = series[index]?.at(-1);
+      return `${name} ${last ? `${format(last.value)} after ${format(last.ms / 1000)} s` : 'nothing yet'}`;
+    });
+    this.#sentence = `${title}: ${ends.join('; ')}.`;
     this.#draw();
   }
 
   #draw(): void {
-    const { title, fromZero, format } = this.#options;
     const width = Math.floor(this.figure.clientWidth);
     // Hidden, or not yet laid out: the observer calls again.
     if (width === 0) return;
-    const { paths, xTicks, yTicks } = lineChart(
-      this.#values,
-      { width, height: HEIGHT, ...margins },
-      fromZero,
-    );
+    const { paths, xTicks, yTicks } = this.#chart({ width, height: HEIGHT, ...margins });
     const bottom = HEIGHT - margins.bottom;
     this.#svg.setAttribute('width', String(width));
     this.#svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
-    this.#svg.setAttribute('aria-label', chartSentence(title, this.#values[0] ?? [], format));
+    this.#svg.setAttribute('aria-label', this.#sentence);
     this.#svg.replaceChildren(
       ...yTicks.flatMap(({ at, text }) => [
         draw('path', { class: 'grid', d: `M${margins.left} ${at}H${width - margins.right}` }),

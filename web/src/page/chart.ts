@@ -1,4 +1,9 @@
 // Geometry of the charts: scales, ticks and paths as numbers and strings. No DOM.
+//
+// Ours, as SVG: a library such as uPlot draws on a canvas, where themes, forced colours and tests do not reach, and would
+// replace this file alone.
+
+import { formatMark } from './format.js';
 
 /** The size of a chart and the margins around its plot, in CSS pixels. */
 export interface ChartSize {
@@ -49,6 +54,35 @@ export function lineChart(
     paths: series.map((line) => pathOf(line, x, y)),
     xTicks: roundTicks(rounds).map((round) => ({ at: x(round), text: String(round) })),
     yTicks: ticks.map((value) => ({ at: y(value), text: value.toFixed(decimals) })),
+  };
+}
+
+/** A value at a time. */
+export interface Point {
+  ms: number;
+  value: number;
+}
+
+/** A line per series over the time since the beginning, both axes from zero. */
+export function timeChart(series: readonly (readonly Point[])[], size: ChartSize): LineChart {
+  const points = series.flat();
+  const seconds = axis(
+    points.map(({ ms }) => ms / 1000),
+    true,
+  );
+  const ticks = axis(
+    points.map(({ value }) => value),
+    true,
+  );
+  const [end, high] = [seconds.at(-1) ?? 1, ticks.at(-1) ?? 1];
+  const [right, bottom] = [size.width - size.right, size.height - size.bottom];
+  const x = (s: number): number => size.left + (s / end) * (right - size.left);
+  const y = (value: number): number => bottom - (value / high) * (bottom - size.top);
+  const at = ({ ms, value }: Point): string => `${x(ms / 1000).toFixed(1)} ${y(value).toFixed(1)}`;
+  return {
+    paths: series.map((line) => line.map((point, index) => `${index ? 'L' : 'M'}${at(point)}`).join('')),
+    xTicks: seconds.map((tick) => ({ at: x(tick), text: `${trimmed(tick)} s` })),
+    yTicks: ticks.map((tick) => ({ at: y(tick), text: formatMark(tick) })),
   };
 }
 

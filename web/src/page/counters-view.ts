@@ -1,7 +1,9 @@
-import type { Mode, Statistics, Summary } from '../outrider/index.js';
+import type { Mode, Statistics } from '../outrider/index.js';
 import { comparedCounters, liveCounters, readCounter } from './counters.js';
 import type { Counter, RunChoices } from './counters.js';
 import { element, make } from './elements.js';
+import { reasonNotToCompare } from './gain.js';
+import type { Measured } from './gain.js';
 import { comparisonSentence } from './sentences.js';
 
 /**
@@ -14,7 +16,7 @@ export class CountersView {
   readonly #live: { counter: Counter; tile: HTMLElement; label: HTMLElement; value: HTMLElement }[] = [];
   readonly #compared: { counter: Counter; mode: Mode; cell: HTMLElement }[] = [];
   readonly #verdict = element('verdict', HTMLElement);
-  readonly #last: Record<Mode, Summary | null> = { speculative: null, 'cloud-only': null };
+  readonly #last: Record<Mode, Measured | null> = { speculative: null, 'cloud-only': null };
   #isAhead = false;
 
   constructor() {
@@ -52,19 +54,25 @@ export class CountersView {
     }
   }
 
-  /** Keeps a finished run for the comparison. */
-  keep(summary: Summary, mode: Mode, isAhead: boolean): void {
-    if (summary.tokens === 0) return;
+  /** Keeps a finished run for the comparison. What it cannot be compared with is dropped, and the page says why. */
+  keep(run: Measured, mode: Mode, isAhead: boolean): void {
+    if (run.summary.tokens === 0) return;
     if (mode === 'speculative') this.#isAhead = isAhead;
-    this.#last[mode] = summary;
+    this.#last[mode] = run;
+    const other = mode === 'speculative' ? 'cloud-only' : 'speculative';
+    const before = this.#last[other];
+    const reason = before && reasonNotToCompare(run, before);
+    if (reason) this.#last[other] = null;
     this.#compare();
+    if (reason) this.#verdict.textContent = reason;
   }
 
   #compare(): void {
     for (const { counter, mode, cell } of this.#compared) {
-      fill(cell, readCounter(counter, this.#last[mode], mode));
+      fill(cell, readCounter(counter, this.#last[mode]?.summary ?? null, mode));
     }
-    const sentence = comparisonSentence(this.#last.speculative, this.#last['cloud-only'], this.#isAhead);
+    const [speculative, alone] = [this.#last.speculative?.summary, this.#last['cloud-only']?.summary];
+    const sentence = comparisonSentence(speculative ?? null, alone ?? null, this.#isAhead);
     if (sentence !== null) this.#verdict.textContent = sentence;
   }
 }

@@ -1,6 +1,6 @@
-import type { Link, Statistics } from '../outrider/index.js';
+import type { Link } from '../outrider/index.js';
 import { element, make } from './elements.js';
-import { formatBits, formatMilliseconds, formatRate } from './format.js';
+import { formatMilliseconds, formatRate } from './format.js';
 import { sameLink } from './prediction.js';
 import { positionOf, rateAt, rateSteps } from './scale.js';
 import { linkPresets } from './settings.js';
@@ -11,7 +11,6 @@ export class LinkView {
   readonly #downlink = element('downlink', HTMLInputElement);
   readonly #roundTrip = element('round-trip', HTMLInputElement);
   readonly #presets: { button: HTMLButtonElement; link: Link }[] = [];
-  readonly #calm = matchMedia('(prefers-reduced-motion: reduce)');
   #link: Link;
 
   constructor(link: Link, onChange: (link: Link) => void) {
@@ -42,26 +41,6 @@ export class LinkView {
 
   get link(): Link {
     return this.#link;
-  }
-
-  /** Writes what travels onto the wires and draws one exchange, as long as it took but never too quick to be seen. */
-  show({ uplinkBitsPerToken, downlinkBitsPerToken, roundTripMs }: Statistics): void {
-    element('drafts', HTMLElement).textContent = `${formatBits(uplinkBitsPerToken)} per token →`;
-    element('verdicts', HTMLElement).textContent = `← ${formatBits(downlinkBitsPerToken)} per token`;
-    if (this.#calm.matches) return;
-    const duration = Math.min(1200, Math.max(240, roundTripMs));
-    const frames = (from: string, to: string): Keyframe[] => [
-      { left: from, opacity: 0 },
-      { opacity: 1, offset: 0.15 },
-      { opacity: 1, offset: 0.85 },
-      { left: to, opacity: 0 },
-    ];
-    for (const [id, from, to] of [
-      ['wire-up', '0%', '100%'],
-      ['wire-down', '100%', '0%'],
-    ] as const) {
-      element(id, HTMLElement).animate(frames(from, to), { duration, easing: 'ease-in-out' });
-    }
   }
 
   #showLink(): void {

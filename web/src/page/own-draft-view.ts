@@ -10,6 +10,17 @@ export function ownDraft(): File | URL | undefined {
   return file.files?.[0] ?? (URL.canParse(address.value) ? new URL(address.value) : undefined);
 }
 
+/** Begins with the model at this address; null is the server's. */
+export function beginWith(url: string | null): void {
+  address.value = url ?? '';
+}
+
+/** The address of the model that was chosen last; null if it has none. */
+export function ownDraftAddress(): string | null {
+  const draft = ownDraft();
+  return draft instanceof URL ? draft.href : null;
+}
+
 /** Calls back when another model is chosen: one of the two fields holds it, the other is emptied. */
 export function onOwnDraft(changed: () => void): void {
   file.addEventListener('change', () => {

@@ -1,9 +1,11 @@
-import type { Round, Summary } from '../outrider/index.js';
+import type { Round, Summary, Token } from '../outrider/index.js';
 import { axis } from './chart.js';
 import { draw, element, make } from './elements.js';
+import { barsOf } from './evidence.js';
 import { formatBytes, formatCount, formatMilliseconds, formatNumber } from './format.js';
-import { lanes, pathsOf, raceSentence, Track, trackSentence } from './race.js';
+import { lanes, pathsOf, raceSentences, Track, trackSentence } from './race.js';
 import type { Kind, Lane, LaneName, Results } from './race.js';
+import { RaceChartsView } from './race-charts-view.js';
 
 const HEIGHT = 56;
 const KINDS: readonly Kind[] = ['accepted', 'late', 'cloud'];
@@ -29,8 +31,13 @@ interface Row {
   paths: Record<Kind, SVGPathElement>;
   grid: SVGPathElement;
   values: HTMLElement[];
+  /** The distributions that were sent, where the lane sends any and the package tells them. */
+  distributions: HTMLElement;
   track: Track;
 }
+
+/** How wide and high a distribution is drawn. */
+const BARS = { width: 44, height: 26 };
 
 /** The three lanes. Each is an item with `data-lane` and `data-state`: `waiting`, `running`, `done` or `skipped`. */
 export class RaceView {
@@ -38,6 +45,7 @@ export class RaceView {
   readonly #sentence = element('race-sentence', HTMLElement);
   readonly #time = draw('svg', { class: 'race-axis', height: 20, 'aria-hidden': 'true', hidden: '' });
   readonly #rows: readonly Row[];
+  readonly #charts = new RaceChartsView();
   #results: Results = {};
   #mostTokens = 1;
   #frame: number | null = null;
@@ -57,9 +65,15 @@ export class RaceView {
     for (const row of this.#rows) {
       row.track = new Track();
       row.item.dataset['state'] = 'waiting';
+      row.distributions.hidden = true;
       for (const value of row.values) fill(value, '', '–');
     }
     this.#list.hidden = false;
+    // On a phone the lanes lie below the window.
+    if (this.#list.getBoundingClientRect().top > innerHeight - 100) {
+      const behavior = matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth';
+      this.#sentence.parentElement?.scrollIntoView({ block: 'start', behavior });
+    }
     this.#time.removeAttribute('hidden');
     this.#draw();
   }
@@ -90,11 +104,37 @@ export class RaceView {
     this.#draw();
   }
 
+  /** Draws the distributions that were sent of drafts; nothing where none are known. */
+  showDistributions(name: LaneName, tokens: readonly Token[]): void {
+    const { distributions } = this.#row(name);
+    const drawn = tokens
+      .map((token) => ({ token, bars: barsOf(token) }))
+      .filter(({ bars }) => bars.length > 0);
+    distributions.hidden = drawn.length === 0;
+    distributions.replaceChildren(
+      'What is sent of each draft, the most likely tokens alone: ',
+      ...drawn.map(({ token, bars }) => {
+        const words = bars.map(({ text, height }) => `${text.trim()} ${formatNumber(height)}`).join(', ');
+        const label = `${token.text.trim()}, of: ${words}`;
+        const svg = draw('svg', { role: 'img', 'aria-label': label, ...BARS, class: 'distribution' });
+        const step = BARS.width / bars.length;
+        bars.forEach(({ height, chosen }, index) => {
+          const high = Math.max(1, height * BARS.height);
+          const at = { x: index * step, y: BARS.height - high, width: Math.max(1, step - 1), height: high };
+          svg.append(draw('rect', { ...at, 'data-chosen': String(chosen) }));
+        });
+        return make('span', { title: label }, svg, make('span', {}, token.text.trim() || '␣'));
+      }),
+    );
+  }
+
   /** The race is over, or was stopped. */
   end(linkChanged: boolean): void {
-    const sentence = raceSentence(this.#results, linkChanged);
-    if (sentence !== null)
-      this.#sentence.textContent = `${sentence} ${this.#sentence.textContent ?? ''}`.trim();
+    const [first, ...rest] = raceSentences(this.#results, linkChanged);
+    if (first !== undefined) {
+      const skipped = this.#sentence.textContent ?? '';
+      this.#sentence.replaceChildren(make('b', {}, first), ` ${[...rest, skipped].join(' ')}`.trimEnd());
+    }
     this.#draw();
   }
 
@@ -122,6 +162,7 @@ export class RaceView {
       const drawn = pathsOf(track, axes, { width, height: HEIGHT });
       for (const kind of KINDS) paths[kind].setAttribute('d', drawn[kind]);
     }
+    this.#charts.show(this.#rows.map(({ track }) => track));
     this.#time.setAttribute('viewBox', `0 0 ${width} 20`);
     this.#time.replaceChildren(
       ...ticks.map((tick, index) => {
@@ -152,8 +193,9 @@ function rowOf(lane: Lane): Row {
     make('span', {}, lane.explanation),
   );
   const item = make('li', { 'data-lane': lane.name, 'data-state': 'waiting' }, name, list);
-  item.append(svg);
-  return { lane, item, svg, paths, grid, values, track: new Track() };
+  const distributions = make('p', { class: 'distributions', hidden: '' });
+  item.append(svg, distributions);
+  return { lane, item, svg, paths, grid, values, distributions, track: new Track() };
 }
 
 function fill(cell: HTMLElement, value: string, text: string): void {

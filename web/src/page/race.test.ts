@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Origin, Round, Statistics, Summary } from '../outrider/index.js';
-import { firstDifference, lanes, pathsOf, raceSentence, Track, trackSentence } from './race.js';
+import { firstDifference, lanes, pathsOf, raceSentences, Track, trackSentence } from './race.js';
 
 const round = (elapsedMs: number, ...origins: Origin[]): Round => ({
   tokens: origins.map((origin, id) => ({ id, text: 'x', origin })),
@@ -8,7 +8,16 @@ const round = (elapsedMs: number, ...origins: Origin[]): Round => ({
   round: null,
 });
 const run = (tokensPerSecond: number, ...tokenIds: number[]): Summary =>
-  ({ tokenIds, tokensPerSecond, inTime: 1, finish: 'length' }) as Summary;
+  ({
+    ...{ tokenIds, tokensPerSecond, inTime: 1, finish: 'length', tokens: tokenIds.length },
+    ...{
+      elapsedMs: (1000 * tokenIds.length) / tokensPerSecond,
+      serverPasses: 1,
+      uplinkBits: 80,
+      downlinkBits: 80,
+    },
+  }) as Summary;
+const sentence = (...given: Parameters<typeof raceSentences>) => raceSentences(...given).join(' ');
 
 test('the lanes are the server alone, the papers’ rounds, and never waiting', () => {
   expect(lanes.map(({ name, mode, scheme }) => [name, mode, scheme])).toEqual([
@@ -57,33 +66,49 @@ test('texts are compared to their ends', () => {
   expect(firstDifference([1, 2, 3], [1, 2])).toBe(2);
 });
 
-test('the same text is said to be, and another is a fault', () => {
+test('what was gained comes first; the same text is said to be, and another is a fault', () => {
   const alone = run(50, 1, 2);
-  expect(raceSentence({ alone, rounds: run(25, 1, 9), ahead: run(75, 1, 2) }, false)).toBe(
-    'The server alone and never waiting wrote the same 2 tokens. The rounds wrote another, of the same distribution. ' +
-      'Never waiting was 1.50 times as fast as the server alone and 3.00 times as fast as the rounds.',
+  expect(sentence({ alone, rounds: run(25, 1, 9), ahead: run(75, 1, 2) }, false)).toBe(
+    'Never waiting was 1.50 times as fast as the server alone on the same link: 27 ms in place of 40 ms for 2 tokens, ' +
+      '1 in place of 1 forward passes, 20 B in place of 20 B sent. Both wrote the same 2 tokens. ' +
+      'The rounds wrote another, of the same distribution, and were slower than the server alone (50 % of its speed).',
   );
-  expect(raceSentence({ alone, rounds: run(25, 1, 2), ahead: run(40, 1, 2) }, false)).toMatch(
-    /So did the rounds\. Never waiting was slower than the server alone \(80 % of the speed\)/,
+  expect(sentence({ alone, rounds: run(100, 1, 2), ahead: run(40, 1, 2) }, false)).toMatch(
+    /^Never waiting was slower than the server alone \(80 % of its speed\) .*The rounds wrote it, too, and were 2.00 times/,
   );
-  expect(raceSentence({ alone, ahead: run(50, 1, 3) }, false)).toMatch(
-    /wrote different texts, from token 2 on\. .* about as fast as the server alone\.$/,
+  expect(sentence({ alone, ahead: run(50, 1, 3) }, false)).toMatch(
+    /^Never waiting was about as fast as .*different texts, from token 2 on\. That must not be/,
   );
 });
 
 test('where no guess came in time, nothing is said to have become faster', () => {
   const ahead = { ...run(90, 1, 2), inTime: 0 };
-  expect(raceSentence({ alone: run(60, 1, 2), rounds: run(45, 1, 2), ahead }, false)).toBe(
-    'The server alone and never waiting wrote the same 2 tokens. So did the rounds. ' +
-      'No guess came in time, so that the server wrote as it does alone (measured: 150 % of that speed). ' +
-      'Never waiting was 2.00 times as fast as the rounds.',
+  expect(sentence({ alone: run(60, 1, 2), ahead }, false)).toBe(
+    'No guess came in time, so that the server wrote as it does alone (measured: 150 % of that speed). ' +
+      'Both wrote the same 2 tokens.',
   );
 });
 
 test('a race that was not run, or not on one link, compares no times', () => {
-  expect(raceSentence({}, false)).toBeNull();
-  expect(raceSentence({ alone: run(50, 1) }, false)).toBeNull();
-  expect(raceSentence({ alone: run(50, 1), ahead: run(75, 1) }, true)).toBe(
-    'The server alone and never waiting wrote the same 1 token. The link changed on the way, so that the times do not compare.',
+  expect(raceSentences({}, false)).toEqual([]);
+  expect(raceSentences({ alone: run(50, 1) }, false)).toEqual([]);
+  expect(sentence({ alone: run(50, 1), rounds: run(75, 1), ahead: run(75, 1) }, true)).toBe(
+    'The link changed on the way, so that the times do not compare. Both wrote the same 1 token. The rounds wrote it, too.',
   );
+});
+
+test('a lane’s speed is that of its last tokens, and bytes and forward passes add up', () => {
+  const track = new Track();
+  for (let answer = 1; answer <= 40; answer++) {
+    // Ten times slower after the twentieth.
+    const elapsedMs = answer <= 20 ? 10 * answer : 200 + 100 * (answer - 20);
+    track.add({
+      tokens: [{ id: 1, text: 'x', origin: 'cloud' }],
+      statistics: { elapsedMs, uplinkBits: 8, downlinkBits: 8 * answer, serverPasses: answer } as Statistics,
+      round: null,
+    });
+  }
+  expect(track.speeds[19]?.value).toBeCloseTo(100);
+  expect(track.speeds.at(-1)?.value).toBeCloseTo(10);
+  expect(track.samples.at(-1)).toEqual({ ms: 2200, tokens: 40, bytes: 41, passes: 40 });
 });

@@ -1,7 +1,8 @@
 // The race: one prompt and seed, written three ways one after the other, on one axis of time. No DOM.
 
 import type { Mode, Origin, Round, Scheme, Summary } from '../outrider/index.js';
-import { formatCount, formatNumber, formatPercent } from './format.js';
+import { formatCount, formatNumber } from './format.js';
+import { gainSentence, speedWords } from './gain.js';
 import { unaidedSentence } from './sentences.js';
 
 /** Who runs. */
@@ -52,9 +53,18 @@ export interface Slab {
   kind: Kind;
 }
 
+/** What a lane had cost after so long. */
+export interface Sample {
+  ms: number;
+  tokens: number;
+  bytes: number;
+  passes: number;
+}
+
 /** What a lane has written so far. */
 export class Track {
   readonly slabs: Slab[] = [];
+  readonly samples: Sample[] = [];
 
   /** When the last token came, in milliseconds after the start. */
   get endMs(): number {
@@ -73,8 +83,23 @@ export class Track {
       const [fromMs, toMs] = [before + index * each, before + (index + 1) * each];
       this.slabs.push({ fromMs, toMs, tokens: this.tokens + 1, kind: kindOf(origin) });
     });
+    const { uplinkBits, downlinkBits, serverPasses } = statistics;
+    const bytes = (uplinkBits + downlinkBits) / 8;
+    this.samples.push({ ms: this.endMs, tokens: this.tokens, bytes, passes: serverPasses });
+  }
+
+  /** Tokens per second, each over the last tokens before it: a mean from the beginning would show no change of the link. */
+  get speeds(): { ms: number; value: number }[] {
+    return this.samples.flatMap(({ ms, tokens }, index) => {
+      const before = this.samples.slice(0, index).findLast((sample) => tokens - sample.tokens >= WINDOW);
+      const since = before ?? { ms: 0, tokens: 0 };
+      return ms > since.ms ? [{ ms, value: (1000 * (tokens - since.tokens)) / (ms - since.ms) }] : [];
+    });
   }
 }
+
+/** Tokens over which a speed is a mean. */
+const WINDOW = 16;
 
 function kindOf(origin: Origin): Kind {
   return origin === 'accepted' || origin === 'late' ? origin : 'cloud';
@@ -107,36 +132,32 @@ export function trackSentence(label: string, track: Track): string {
 export type Results = Partial<Record<LaneName, Summary>>;
 
 /**
- * What came out, in sentences: whether the texts are the same is looked up, token by token; and how fast the last was.
- * Null while there is nothing to compare.
+ * What came out, in sentences: first what was gained, then whether the texts are the same, which is looked up, token by token.
+ * None while there is nothing to compare.
  */
-export function raceSentence({ alone, rounds, ahead }: Results, linkChanged: boolean): string | null {
+export function raceSentences({ alone, rounds, ahead }: Results, linkChanged: boolean): string[] {
   const sentences: string[] = [];
+  if (linkChanged) sentences.push('The link changed on the way, so that the times do not compare.');
+  else if (alone && ahead) {
+    // What was not helped cannot have been made faster: such a difference is the machine's.
+    if (ahead.inTime === 0) sentences.push(unaidedSentence(ahead, alone));
+    else sentences.push(gainSentence('Never waiting', ahead, alone));
+  }
   if (alone && ahead) sentences.push(sameSentence(alone.tokenIds, ahead.tokenIds));
   if (alone && rounds) {
-    sentences.push(
-      firstDifference(alone.tokenIds, rounds.tokenIds) === null
-        ? 'So did the rounds.'
-        : 'The rounds wrote another, of the same distribution.',
-    );
+    const isSame = firstDifference(alone.tokenIds, rounds.tokenIds) === null;
+    const text = isSame ? 'The rounds wrote it, too' : 'The rounds wrote another, of the same distribution';
+    const speed = speedWords(rounds.tokensPerSecond / alone.tokensPerSecond);
+    sentences.push(linkChanged ? `${text}.` : `${text}, and were ${speed}.`);
   }
-  if (linkChanged) sentences.push('The link changed on the way, so that the times do not compare.');
-  else if (ahead) {
-    const speeds: string[] = [];
-    // What was not helped cannot have been made faster: such a difference is the machine's.
-    if (alone && ahead.inTime === 0) sentences.push(unaidedSentence(ahead, alone));
-    else if (alone) speeds.push(speedOf(ahead, alone, 'the server alone'));
-    if (rounds) speeds.push(speedOf(ahead, rounds, 'the rounds'));
-    if (speeds.length > 0) sentences.push(`Never waiting was ${speeds.join(' and ')}.`);
-  }
-  return sentences.length === 0 ? null : sentences.join(' ');
+  return sentences;
 }
 
 function sameSentence(alone: readonly number[], ahead: readonly number[]): string {
   const different = firstDifference(alone, ahead);
   return different === null
-    ? `The server alone and never waiting wrote the same ${formatCount(alone.length)} ${alone.length === 1 ? 'token' : 'tokens'}.`
-    : `The server alone and never waiting wrote different texts, from token ${different + 1} on. That must not be: please report it.`;
+    ? `Both wrote the same ${formatCount(alone.length)} ${alone.length === 1 ? 'token' : 'tokens'}.`
+    : `The two wrote different texts, from token ${different + 1} on. That must not be: please report it.`;
 }
 
 /** The first position at which two texts differ; null if they are the same. */
@@ -146,11 +167,4 @@ export function firstDifference(one: readonly number[], other: readonly number[]
     if (one[position] !== other[position]) return position;
   }
   return null;
-}
-
-function speedOf(of: Summary, against: Summary, whom: string): string {
-  const ratio = of.tokensPerSecond / against.tokensPerSecond;
-  if (ratio >= 1.05) return `${formatNumber(ratio)} times as fast as ${whom}`;
-  if (ratio <= 0.95) return `slower than ${whom} (${formatPercent(ratio)} of the speed)`;
-  return `about as fast as ${whom}`;
 }

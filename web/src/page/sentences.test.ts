@@ -6,7 +6,6 @@ import {
   comparisonSentence,
   draftsSentence,
   endSentence,
-  modelsSentence,
   predictionSentence,
   sentenceFor,
 } from './sentences.js';
@@ -84,14 +83,4 @@ test('a prediction says what it stands on, or what it lacks', () => {
   expect(predictionSentence({ ...run, hasGate: true })).toMatch(/measured only/);
   expect(predictionSentence({ ...run, isPipelined: true })).toMatch(/^Rounds .* measured only/);
   expect(predictionSentence({ ...run, isAloneKnown: false })).toMatch(/^Run Cloud only once on this link/);
-});
-
-test('a target that only costs as much as a large one is said to be that', () => {
-  const draft = 'outrider-draft';
-  expect(modelsSentence({ target: 'llama-1b', draft })).toBe(
-    'The server’s model is llama-1b; outrider-draft drafts for it here.',
-  );
-  expect(modelsSentence({ target: 'outrider-target-at-the-cost-of-135M', draft })).toMatch(
-    /^The server’s model does the work of one with 135M parameters and writes the text of the small/,
-  );
 });

@@ -3,6 +3,7 @@
 import { OutriderError } from '../outrider/index.js';
 import type { EngineInfo, Finish, Summary } from '../outrider/index.js';
 import { formatCount, formatNumber, formatPercent } from './format.js';
+import { speedWords } from './gain.js';
 
 /** An error as a sentence: what happened, and what to do about it. */
 export function sentenceFor(error: unknown): string {
@@ -62,19 +63,13 @@ export function sentenceFor(error: unknown): string {
   }
 }
 
+/** Of a server that does not let pages of this address in. */
+export const originRefusedSentence =
+  'The server does not let pages of this address in. Its operator can, with --allow-origin and this address.';
+
 /** Which engine drafts, for the line about the draft. */
 export function engineSentence({ build, threads }: EngineInfo): string {
   return `Engine: ${build}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
-}
-
-/**
- * What writes, and what drafts for it. A target that was grown to what a larger one costs says so in its name
- * (`cargo xtask pair`).
- */
-export function modelsSentence({ target, draft }: { target: string; draft: string }): string {
-  const cost = /-at-the-cost-of-(.+)$/.exec(target)?.[1];
-  if (cost === undefined) return `The server’s model is ${target}; ${draft} drafts for it here.`;
-  return `The server’s model does the work of one with ${cost} parameters and writes the text of the small built-in one, which is too fast to be helped.`;
 }
 
 /** How a generation ended, for the status line. */
@@ -105,14 +100,8 @@ export function comparisonSentence(
   if (!Number.isFinite(ratio) || ratio === 0) return null;
   if (isAhead && speculative.inTime === 0) return unaidedSentence(speculative, cloudOnly);
   const who = isAhead ? 'Drafting ahead' : 'Speculation';
-  const speed =
-    ratio >= 1.05
-      ? `${who} was ${formatNumber(ratio)} times as fast as the server alone`
-      : ratio <= 0.95
-        ? `${who} was slower than the server alone (${formatPercent(ratio)} of its speed)`
-        : `${who} was about as fast as the server alone`;
   const passes = formatNumber(speculative.serverPassesPerToken);
-  return `${speed}, with ${passes} server passes per token.`;
+  return `${who} was ${speedWords(ratio)}, with ${passes} server passes per token.`;
 }
 
 /** Of a run whose every token the server wrote without help. */

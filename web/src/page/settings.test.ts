@@ -51,8 +51,15 @@ test('settings come back from their query', () => {
   settings.policies.texts.rule = '0.7';
   settings.link = { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: null, roundTripMs: 300 };
   settings.engine = { build: 'simd128-threads', threads: 2 };
-  settings.token = '0123456789abcdef';
+  settings.evidence = true;
+  settings.draft = 'https://models.example/draft.gguf';
   expect(settingsFromQuery(new URLSearchParams(queryFromSettings(settings).toString()))).toEqual(settings);
+});
+
+test('the access token is read from an address, and written into none', () => {
+  const settings = settingsFromQuery(new URLSearchParams('token=0123456789abcdef&seed=2'));
+  expect(settings.token).toBe('0123456789abcdef');
+  expect(queryFromSettings(settings).toString()).toBe('seed=2');
 });
 
 test('every choice comes back from its query', () => {

@@ -97,7 +97,11 @@ export interface Settings {
   link: Link;
   /** Which engine drafts; null threads leave their number to the package. */
   engine: { build: Build | 'auto'; threads: number | null };
-  /** What the server wants to be shown; null if there is none. */
+  /** Whether to ask what else could have stood at each token. */
+  evidence: boolean;
+  /** The address of a draft model in place of the server's; null if there is none. */
+  draft: string | null;
+  /** What the server wants to be shown; null if there is none. It is read from an address and written into none. */
   token: string | null;
 }
 
@@ -113,13 +117,15 @@ export function defaultSettings(): Settings {
     policies: defaultPolicySettings(),
     link: { ...openLink },
     engine: { build: 'auto', threads: null },
+    evidence: false,
+    draft: null,
     token: null,
   };
 }
 
 /**
  * Settings from an address's query: `prompt`, every number option by its name, `scheme`, `code`, `afterRejection`, the
- * policies with their numbers, `adaptiveMode`, `build`, `threads` and `token`, and `uplink`, `downlink` (bits per second) and
+ * policies with their numbers, `adaptiveMode`, `build`, `threads`, `evidence`, `draft` and `token`, and `uplink`, `downlink` (bits per second) and
  * `roundTrip` (milliseconds). What is missing has its default; so has what is senseless for a choice, the engine or the
  * link.
  */
@@ -147,11 +153,13 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
     build: builds.find((build) => build === query.get('build')) ?? 'auto',
     threads: Number.isInteger(threads) ? threads : null,
   };
+  settings.evidence = query.get('evidence') === 'true';
+  settings.draft = query.get('draft');
   settings.token = query.get('token');
   return settings;
 }
 
-/** The query that gives these settings back; only what differs from the defaults. */
+/** The query that gives these settings back, but for the access token; only what differs from the defaults. */
 export function queryFromSettings(settings: Settings): URLSearchParams {
   const query = new URLSearchParams();
   const defaults = defaultSettings();
@@ -170,7 +178,8 @@ export function queryFromSettings(settings: Settings): URLSearchParams {
   const { build, threads } = settings.engine;
   if (build !== 'auto') query.set('build', build);
   if (threads !== null) query.set('threads', String(threads));
-  if (settings.token !== null) query.set('token', settings.token);
+  if (settings.evidence) query.set('evidence', 'true');
+  if (settings.draft !== null) query.set('draft', settings.draft);
   return query;
 }
 
@@ -189,4 +198,12 @@ export const linkPresets: readonly { name: string; link: Link }[] = [
     name: '2G',
     link: { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: 40_000, roundTripMs: 400 },
   },
+];
+
+/** Texts to go on with. The built-in models know fairy tales. */
+export const examplePrompts: readonly string[] = [
+  defaultPrompt,
+  'The old man went to the river and',
+  'A girl and her dog found',
+  'The king said to the youngest of his three sons:',
 ];

@@ -1,25 +1,27 @@
 // What the page was at, kept over a reload. It ends with the tab, and no other page reads it.
 
-import type { SuspendedGeneration } from '../outrider/index.js';
+import type { Statistics, SuspendedGeneration } from '../outrider/index.js';
 
 const key = 'outrider.generation';
+const tokenKey = 'outrider.token';
+
+/** A generation that a page before this one was at, and what it had cost. */
+export interface Kept {
+  generation: SuspendedGeneration;
+  statistics: Statistics;
+}
 
 /** Keeps a generation; null keeps what there is. */
-export function keep(generation: SuspendedGeneration | null): void {
-  if (!generation) return;
-  try {
-    sessionStorage.setItem(key, JSON.stringify(generation));
-  } catch {
-    // A browser that keeps nothing starts over after a reload.
-  }
+export function keep(generation: SuspendedGeneration | null, statistics: Statistics): void {
+  if (generation) write(key, JSON.stringify({ generation, statistics } satisfies Kept));
 }
 
 /** What was kept, if it can be read. A page takes it once: what fails is not tried for ever. */
-export function kept(): SuspendedGeneration | null {
+export function kept(): Kept | null {
   try {
     const text = sessionStorage.getItem(key);
     forget();
-    return text === null ? null : (JSON.parse(text) as SuspendedGeneration);
+    return text === null ? null : (JSON.parse(text) as Kept);
   } catch {
     return null;
   }
@@ -30,5 +32,26 @@ export function forget(): void {
     sessionStorage.removeItem(key);
   } catch {
     // There is nothing then.
+  }
+}
+
+/**
+ * The access token: the one that the address has just given, else the one of a page before this one in the same tab. It is
+ * kept here, so that it need not stay in the address, which people copy, and browsers show and remember.
+ */
+export function accessToken(given: string | null): string | null {
+  if (given !== null) write(tokenKey, given);
+  try {
+    return given ?? sessionStorage.getItem(tokenKey);
+  } catch {
+    return given;
+  }
+}
+
+function write(name: string, value: string): void {
+  try {
+    sessionStorage.setItem(name, value);
+  } catch {
+    // A browser that keeps nothing starts over after a reload.
   }
 }

@@ -1,15 +1,10 @@
-import type { Origin, Round } from '../outrider/index.js';
+import type { Origin, Prompt, Round } from '../outrider/index.js';
+import { said } from './conversation.js';
 import { element, make } from './elements.js';
+import { origins } from './origins.js';
 import { cellsOf } from './rounds.js';
-
-const origins: Readonly<Record<Origin, { name: string; meaning: string }>> = {
-  accepted: { name: 'Accepted', meaning: 'drafted here, accepted by the server' },
-  passed: { name: 'Passed', meaning: 'written here, never verified' },
-  resampled: { name: 'Resampled', meaning: 'the server’s, for a rejected draft' },
-  bonus: { name: 'Bonus', meaning: 'the server’s, nothing was rejected' },
-  late: { name: 'Late', meaning: 'the server’s, guessed here too late' },
-  cloud: { name: 'Cloud', meaning: 'written by the server alone' },
-};
+import type { TokenFacts } from './token-card.js';
+import { TokenView } from './token-view.js';
 
 const noTallies: Readonly<Record<Origin, number>> = {
   accepted: 0,
@@ -28,49 +23,61 @@ export class TextView {
   readonly #output = element('output', HTMLElement);
   readonly #strip = element('strip', HTMLElement);
   readonly #legend = element('legend', HTMLElement);
-  readonly #counts = new Map<Origin, HTMLElement>();
+  readonly #rows = new Map<Origin, { row: HTMLElement; count: HTMLElement }>();
+  readonly #facts = new WeakMap<HTMLElement, TokenFacts>();
+  readonly #card = new TokenView((span) => this.#facts.get(span));
   #tallies: Record<Origin, number> = { ...noTallies };
+  #answers = 0;
   #text: HTMLElement | null = null;
 
   constructor() {
     for (const [origin, { name, meaning }] of Object.entries(origins)) {
       const count = make('span', { class: 'count' });
-      this.#counts.set(origin as Origin, count);
       const sample = make('span', { class: 'token', 'data-sample': origin }, make('span', {}, name));
-      this.#legend.append(make('li', {}, sample, make('span', { class: 'meaning' }, meaning), count));
+      const row = make('li', {}, sample, make('span', { class: 'meaning' }, meaning), count);
+      this.#rows.set(origin as Origin, { row, count });
+      this.#legend.append(row);
     }
   }
 
-  /** Empties the view and shows the prompt that is being continued. */
-  begin(prompt: string): void {
+  /** Empties the view and shows what is being continued. */
+  begin(prompt: Prompt): void {
+    this.#card.close();
     this.#tallies = { ...noTallies };
-    this.#text = make('p', { class: 'text' }, make('span', { class: 'given', title: 'the prompt' }, prompt));
+    this.#answers = 0;
+    const before = said(prompt);
+    const given = before.map(({ who, text }) =>
+      make(
+        'span',
+        { class: 'given', ...(who && { 'data-who': who }) },
+        ...(who ? [make('b', {}, who), ': '] : []),
+        text,
+      ),
+    );
+    this.#text = make('p', { class: 'text' }, ...given);
     this.#output.replaceChildren(this.#text);
     // Of a long conversation what comes now is wanted.
     this.#output.scrollTop = this.#output.scrollHeight;
     this.#output.setAttribute('aria-busy', 'true');
     this.#strip.replaceChildren();
-    for (const count of this.#counts.values()) count.textContent = '';
+    for (const { count } of this.#rows.values()) count.textContent = '';
   }
 
   add(round: Round): void {
     const follows = atEnd(this.#output);
+    this.#answers += 1;
     for (const token of round.tokens) {
       const { origin } = token;
       // Blanks stay outside of the underline, so that its gaps show where tokens begin.
       const word = token.text.trimStart();
       const blanks = token.text.slice(0, token.text.length - word.length);
-      const span = make(
-        'span',
-        { class: 'token', title: origins[origin].meaning },
-        blanks,
-        make('span', {}, word),
-      );
+      const span = make('span', { class: 'token', tabindex: '-1' }, blanks, make('span', {}, word));
       span.dataset['tokenId'] = String(token.id);
       span.dataset['origin'] = origin;
+      this.#facts.set(span, { token, round, answer: this.#answers });
       this.#text?.append(span);
       this.#tallies[origin] += 1;
-      const count = this.#counts.get(origin);
+      const count = this.#rows.get(origin)?.count;
       if (count) count.textContent = String(this.#tallies[origin]);
     }
     // Whoever has scrolled up to read is left there.

@@ -13,12 +13,14 @@ export class UplinkView {
   readonly #costs = element('uplink-costs', HTMLElement);
   readonly #bitsChart = new ChartView({
     title: 'Uplink bits per drafted token',
+    over: 'by round',
     lines: ['whole frame', 'its payload'],
     fromZero: true,
     format: formatCount,
   });
   readonly #thresholdChart = new ChartView({
     title: 'Threshold β',
+    over: 'by round',
     lines: ['β'],
     fromZero: false,
     format: formatProbability,
@@ -29,6 +31,13 @@ export class UplinkView {
   #gate = 'none';
   #stopRule = 'fixed';
   #frame: number | null = null;
+
+  /** Why nothing is drafted although it should be, to be said where it is seen; null while all is well. */
+  get complaint(): string | null {
+    const bits = this.#bits;
+    const isOdd = bits?.drafted === 0 && this.#gate === 'none' && this.#stopRule !== 'bild';
+    return bits && isOdd && this.#records.length >= 3 ? this.#sentence(bits) : null;
+  }
 
   constructor(uplinkBitsPerSecond: number | null) {
     this.#bars = new SchemeBitsView(uplinkBitsPerSecond);
@@ -75,14 +84,7 @@ export class UplinkView {
     if (!bits) return;
     const records = this.#records;
     const thresholds = records.map(({ threshold }) => threshold);
-    this.#note.textContent = draftsSentence(
-      bits.label,
-      bits.drafted,
-      bits.rounds,
-      records.length,
-      this.#gate,
-      this.#stopRule,
-    );
+    this.#note.textContent = this.#sentence(bits);
     this.#costs.hidden = bits.drafted === 0;
     this.#thresholdChart.figure.hidden = thresholds.every((threshold) => threshold === null);
     const perDraft = (count: 'uplinkBits' | 'payloadBits') =>
@@ -90,5 +92,9 @@ export class UplinkView {
     this.#bitsChart.show([perDraft('uplinkBits'), perDraft('payloadBits')]);
     this.#thresholdChart.show([thresholds]);
     this.#bars.show(bits.costs);
+  }
+
+  #sentence({ label, drafted, rounds }: SchemeBits): string {
+    return draftsSentence(label, drafted, rounds, this.#records.length, this.#gate, this.#stopRule);
   }
 }

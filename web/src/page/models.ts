@@ -1,0 +1,59 @@
+// Which models these are, in words for visitors. No DOM.
+
+/** What `/v1/info` tells of the models. */
+export interface ServedModels {
+  target: string;
+  draft: string;
+}
+
+/** A model as the page names it. */
+export interface NamedModel {
+  name: string;
+  /** How large it is, in words. */
+  size: string;
+}
+
+/** The built-in pair (pair/README.md), by the names under which it is served. */
+const toys: Readonly<Record<string, string>> = {
+  'outrider-draft': '0.9 million parameters',
+  'outrider-target': '7 million parameters',
+};
+
+/** What a target that was grown costs: it says so in its name (`cargo xtask pair`). */
+export function costOf(target: string): string | null {
+  return /-at-the-cost-of-(.+)$/.exec(target)?.[1] ?? null;
+}
+
+export function namedTarget({ target }: ServedModels): NamedModel {
+  const cost = costOf(target);
+  if (cost !== null) return { name: 'toy target, grown', size: `works as hard as one of ${cost} parameters` };
+  return { name: nameOf(target), size: toys[target] ?? 'as large as the server can hold' };
+}
+
+/** @param bytes the length of its file; null before it is known */
+export function namedDraft({ draft }: ServedModels, bytes: string | null): NamedModel {
+  const sizes = [toys[draft], bytes === null ? undefined : `${bytes} downloaded`];
+  return { name: nameOf(draft), size: sizes.filter((size) => size !== undefined).join(', ') };
+}
+
+function nameOf(model: string): string {
+  return model in toys ? `toy ${model.replace('outrider-', '')}` : model;
+}
+
+/** What to make of what these models write. */
+export function modelsSentence({ target, draft }: ServedModels): string {
+  const cost = costOf(target);
+  if (cost !== null) {
+    return (
+      `The built-in models are toys that write fairy tales, so do not judge the story. This target writes the toy’s text ` +
+      `but was grown to do the work of a model of ${cost} parameters: the toy itself answers too fast to be helped.`
+    );
+  }
+  if (target in toys) {
+    return (
+      'The built-in models are toys that write fairy tales, so do not judge the story. This target is so small that it ' +
+      'answers before a guess can arrive: drafting pays in front of a larger one.'
+    );
+  }
+  return `The server’s model is ${target}; ${draft} drafts for it here.`;
+}

@@ -1,0 +1,91 @@
+import type { Round } from '../outrider/index.js';
+import { element, make } from './elements.js';
+import { formatBits } from './format.js';
+import { costOf, modelsSentence, namedDraft, namedTarget } from './models.js';
+import type { NamedModel, ServedModels } from './models.js';
+import { exchangeOf } from './picture.js';
+import type { Cell } from './rounds.js';
+
+/** The shortest time in which a movement is seen, and the longest that anybody waits for, in milliseconds. */
+const SHORTEST = 350;
+const LONGEST = 1500;
+
+/** Browser, link and server, with the two models by name. What moves on the wires is what has just moved on the link. */
+export class PictureView {
+  readonly #calm = matchMedia('(prefers-reduced-motion: reduce)');
+  readonly #up = element('wire-up', HTMLElement);
+  readonly #down = element('wire-down', HTMLElement);
+  #models: ServedModels | null = null;
+  #draftBytes: string | null = null;
+  /** Until then what is on the wires is still on its way. */
+  #busyUntil = 0;
+
+  /** Whether the target does the work of a larger one. */
+  get isGrown(): boolean {
+    return this.#models !== null && costOf(this.#models.target) !== null;
+  }
+
+  get models(): ServedModels | null {
+    return this.#models;
+  }
+
+  /** What the server tells of its models, and other servers to try. */
+  setModels(models: ServedModels, elsewhere: readonly { name: string; url: string }[]): void {
+    this.#models = models;
+    const shown = element('models', HTMLElement);
+    shown.textContent = modelsSentence(models);
+    for (const { name, url } of elsewhere) shown.append(' ', make('a', { href: url }, `Try ${name}`), '.');
+    shown.hidden = false;
+    this.#showNames();
+  }
+
+  /** The draft model is here, of so many bytes as they are written. */
+  setDraft(bytes: string): void {
+    this.#draftBytes = bytes;
+    this.#showNames();
+  }
+
+  /** Draws an exchange, as long as it took but never too quick to be seen; what comes meanwhile is left out. */
+  show(round: Round): void {
+    const { uplinkBitsPerToken, downlinkBitsPerToken, roundTripMs } = round.statistics;
+    element('drafts', HTMLElement).textContent = `${formatBits(uplinkBitsPerToken)} per token →`;
+    element('verdicts', HTMLElement).textContent = `← ${formatBits(downlinkBitsPerToken)} per token`;
+    const now = performance.now();
+    if (now < this.#busyUntil) return;
+    const { up, down, words } = exchangeOf(round);
+    element('picture-words', HTMLElement).textContent = words;
+    const duration = Math.min(LONGEST, Math.max(SHORTEST, roundTripMs));
+    this.#busyUntil = now + 2 * duration;
+    if (this.#calm.matches) return;
+    move(this.#up, up, ['0%', '100%'], duration, 0);
+    move(this.#down, down, ['100%', '0%'], duration, duration);
+  }
+
+  #showNames(): void {
+    if (!this.#models) return;
+    showName('draft', namedDraft(this.#models, this.#draftBytes));
+    showName('target', namedTarget(this.#models));
+  }
+}
+
+function showName(end: string, { name, size }: NamedModel): void {
+  element(`${end}-name`, HTMLElement).textContent = name;
+  element(`${end}-size`, HTMLElement).textContent = size;
+}
+
+function move(
+  wire: HTMLElement,
+  cells: readonly Cell[],
+  [from, to]: readonly [string, string],
+  duration: number,
+  delay: number,
+): void {
+  wire.replaceChildren(...cells.map((cell) => make('i', { class: 'cell', 'data-cell': cell })));
+  const frames = [
+    { left: from, opacity: 0 },
+    { opacity: 1, offset: 0.15 },
+    { opacity: 1, offset: 0.85 },
+    { left: to, opacity: 0 },
+  ];
+  wire.animate(frames, { duration, delay, easing: 'ease-in-out', fill: 'backwards' });
+}

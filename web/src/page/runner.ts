@@ -1,0 +1,246 @@
+// Runs a generation and shows all of it while it comes.
+
+import { willBeAhead } from '../outrider/index.js';
+import type {
+  Choices,
+  GenerateOptions,
+  Generation,
+  Link,
+  Mode,
+  NumberOption,
+  Outrider,
+  Prompt,
+  Round,
+  Summary,
+} from '../outrider/index.js';
+import { carriedOn } from './carried.js';
+import type { CountersView } from './counters-view.js';
+import type { RunChoices } from './counters.js';
+import { element } from './elements.js';
+import { showGuarantee } from './guarantee-view.js';
+import type { PictureView } from './picture-view.js';
+import { defaultPolicies, guaranteeOf, optionsFrom } from './policies.js';
+import type { ChosenPolicies } from './policies.js';
+import type { PredictionView } from './prediction-view.js';
+import { sameLink } from './prediction.js';
+import type { RunsView } from './runs-view.js';
+import { endSentence, sentenceFor } from './sentences.js';
+import { complain, remark, report, setFinish, setState } from './stage.js';
+import { forget, keep } from './suspended.js';
+import type { Kept } from './suspended.js';
+import type { TextView } from './text-view.js';
+import type { TimelineView } from './timeline-view.js';
+import type { UplinkView } from './uplink-view.js';
+
+/** What a run is asked for. */
+export interface Task {
+  prompt: Prompt;
+  mode: Mode;
+  values: Partial<Record<NumberOption, number>>;
+  choices: Choices;
+  /** Null for the server alone, which needs none. */
+  policies: ChosenPolicies | null;
+  /** Whether to compute what other schemes would have cost, where there are rounds. */
+  compares: boolean;
+  /** Whether the server is to tell what it thought of each draft; that costs bytes. */
+  evidence?: boolean;
+  /** Whether the run counts: is compared and remembered. */
+  counts?: boolean;
+}
+
+/** What shows a run. */
+export interface Showing {
+  text: TextView;
+  counters: CountersView;
+  uplink: UplinkView;
+  prediction: PredictionView;
+  picture: PictureView;
+  timeline: TimelineView;
+  runs: RunsView;
+}
+
+/** After this long without a round the page says whom it is waiting for. */
+const PATIENCE_MS = 8_000;
+
+/** One generation at a time. */
+export class Runner {
+  readonly #showing: Showing;
+  readonly #link: () => Link;
+  #generation: Generation | null = null;
+  #hasText = false;
+  /** Counts changes of the link. */
+  #changes = 0;
+
+  /** @param link the link as it is now */
+  constructor(showing: Showing, link: () => Link) {
+    this.#showing = showing;
+    this.#link = link;
+  }
+
+  get isRunning(): boolean {
+    return this.#generation !== null;
+  }
+
+  /** Whether there is a text, and a guarantee beside it that is about this one. */
+  get hasText(): boolean {
+    return this.#hasText;
+  }
+
+  stop(): void {
+    this.#generation?.stop();
+  }
+
+  /** The link is another now. */
+  linkChanged(): void {
+    this.#changes += 1;
+  }
+
+  /**
+   * Runs a task, and shows all of it.
+   * @param before a generation to go on with, in place of a new one
+   * @returns null if it failed
+   */
+  async run(
+    outrider: Outrider,
+    task: Task,
+    onRound: (round: Round) => void = () => {},
+    before: Kept | null = null,
+  ): Promise<Summary | null> {
+    const { text, counters, uplink, prediction, picture, timeline, runs } = this.#showing;
+    const { mode, values, policies, counts = true } = task;
+    const [link, changes, at] = [this.#link(), this.#changes, new Date().toISOString()];
+    const chosen = chosenFor(outrider, task, before);
+    const ahead = chosen.isAhead;
+    setFinish(null);
+    text.begin(task.prompt);
+    counters.show(null, mode, chosen);
+    timeline.begin();
+    remark('');
+    if (policies) {
+      uplink.begin(chosen);
+      prediction.begin(policies, chosen.maxInFlight, ahead);
+    }
+    this.#hasText = true;
+    showGuarantee(element('guarantee', HTMLElement), guaranteeOf(policies, ahead), true);
+    const waiting = new Patience(() => {
+      report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
+    });
+    const progress = ahead
+      ? 'The server writes, and is drafted ahead of'
+      : mode === 'speculative'
+        ? 'Drafting and verifying'
+        : 'The server decodes alone';
+    const options: GenerateOptions & { evidence?: boolean } = {
+      ...values,
+      ...task.choices,
+      ...(policies && optionsFrom(policies)),
+      compareSchemes: task.compares && !ahead,
+      mode,
+      ...(task.evidence && { evidence: true }),
+    };
+    const shown: Round[] = [];
+    try {
+      const generation = before
+        ? outrider.resume(before.generation)
+        : outrider.generate(task.prompt, options);
+      this.#generation = generation;
+      setState('generating', true);
+      report(progress);
+      waiting.renew();
+      for await (const round of generation.rounds()) {
+        waiting.renew();
+        report(progress);
+        // What a page before this one has counted belongs to the same text; its tokens come first, without statistics.
+        const isBefore = before !== null && shown.length === 0;
+        const statistics = isBefore
+          ? before.statistics
+          : carriedOn(before?.statistics ?? null, round.statistics);
+        const whole = { ...round, statistics };
+        shown.push(whole);
+        keep(generation.suspend(), statistics);
+        text.add(whole);
+        onRound(whole);
+        counters.show(statistics, mode, chosen);
+        picture.show(whole);
+        timeline.add(whole);
+        uplink.add(whole);
+        if (uplink.complaint !== null) remark(uplink.complaint);
+        if (mode === 'speculative') prediction.add(whole);
+      }
+      const summary = carriedOn(before?.statistics ?? null, await generation.summary);
+      if (summary.tokens > 0) counters.show(summary, mode, chosen);
+      const isSteady = changes === this.#changes && sameLink(link, this.#link());
+      if (counts) {
+        counters.keep({ summary, link, isSteady }, mode, ahead);
+        if (mode === 'cloud-only' && isSteady) prediction.compareWith(summary, link);
+        const choices = { ...task.choices, scheme: ahead ? ('ahead' as const) : task.choices.scheme };
+        const { models } = picture;
+        const { href: address } = location;
+        runs.add({
+          ...{
+            at,
+            address,
+            prompt: task.prompt,
+            mode,
+            choices,
+            options: { ...options },
+            models,
+            engine: outrider.engine,
+          },
+          ...{ link, isSteady, summary, rounds: shown },
+        });
+      }
+      setFinish(summary.finish);
+      report(endSentence(summary));
+      this.#generation = null;
+      setState('finished', true);
+      return summary;
+    } catch (error) {
+      this.#generation = null;
+      report('');
+      complain(sentenceFor(error));
+      setState('failed', true);
+      return null;
+    } finally {
+      forget();
+      waiting.end();
+      text.end();
+      uplink.end();
+    }
+  }
+}
+
+/** What a run was asked for, as far as it decides what there is to count. */
+function chosenFor(outrider: Outrider, task: Task, before: Kept | null): RunChoices {
+  const { policies, adaptiveMode } = task.policies ?? defaultPolicies();
+  const asked = {
+    ...{ mode: task.mode, scheme: task.choices.scheme, adaptiveMode, compareSchemes: false },
+    ...{ rule: policies.rule.name, gate: policies.gate.name, stopRule: policies.stopRule.name },
+  };
+  const { maxInFlight = 1 } = task.values;
+  return {
+    ...task.choices,
+    ...asked,
+    maxInFlight,
+    isAhead: willBeAhead(before?.generation.request ?? { ...asked, maxInFlight }, outrider.session),
+  };
+}
+
+/** Calls back when nothing has renewed it for {@link PATIENCE_MS}. */
+class Patience {
+  readonly #exhausted: () => void;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(exhausted: () => void) {
+    this.#exhausted = exhausted;
+  }
+
+  renew(): void {
+    this.end();
+    this.#timer = setTimeout(this.#exhausted, PATIENCE_MS);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+}

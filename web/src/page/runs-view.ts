@@ -1,0 +1,76 @@
+import { element, make } from './elements.js';
+import { pngOf, save } from './export.js';
+import { columns, fileName, jsonOf, remembered, wayOf } from './runs.js';
+import type { RunRecord } from './runs.js';
+
+/** The runs of this visit: a row each, with its file and a link to its settings; and what can be saved of the last. */
+export class RunsView {
+  readonly #panel = element('runs', HTMLElement);
+  readonly #table = element('runs-table', HTMLTableElement);
+  #runs: readonly RunRecord[] = [];
+
+  constructor() {
+    const heads = [...columns.map(({ label }) => label), 'Keep'];
+    this.#table
+      .createTHead()
+      .append(make('tr', {}, ...heads.map((label) => make('th', { scope: 'col' }, label))));
+    this.#table.createTBody();
+    element('save-json', HTMLButtonElement).addEventListener('click', () => {
+      const run = this.#runs[0];
+      if (run) saveRun(run);
+    });
+    for (const button of document.querySelectorAll<HTMLButtonElement>('button[data-png]')) {
+      button.addEventListener('click', () => void this.#savePng(button.dataset['png'] ?? ''));
+    }
+    element('share', HTMLButtonElement).addEventListener('click', () => void share());
+  }
+
+  add(run: RunRecord): void {
+    this.#runs = remembered(this.#runs, run);
+    this.#panel.hidden = false;
+    const rows = this.#runs.map((run) => {
+      const file = make(
+        'button',
+        { type: 'button', 'aria-label': `Save as JSON: ${wayOf(run)}, ${run.at}` },
+        'JSON',
+      );
+      file.addEventListener('click', () => saveRun(run));
+      const settings = make(
+        'a',
+        { href: run.address, 'aria-label': `Settings of ${wayOf(run)}, ${run.at}` },
+        'Settings',
+      );
+      const [way, ...rest] = columns.map(({ of }) => of(run));
+      const cells = rest.map((text) => make('td', {}, text));
+      return make(
+        'tr',
+        {},
+        make('th', { scope: 'row' }, way ?? ''),
+        ...cells,
+        make('td', {}, file, ' ', settings),
+      );
+    });
+    this.#table.tBodies[0]?.replaceChildren(...rows);
+  }
+
+  async #savePng(place: string): Promise<void> {
+    const pictures = [...element(place, HTMLElement).querySelectorAll('svg[role="img"]')];
+    const blob = await pngOf(pictures as SVGSVGElement[]);
+    save(blob, fileName(this.#runs[0] ?? { at: new Date().toISOString() }, 'png'));
+  }
+}
+
+function saveRun(run: RunRecord): void {
+  save(new Blob([jsonOf(run)], { type: 'application/json' }), fileName(run, 'json'));
+}
+
+/** Copies the page's address, which has all settings and never the access token. */
+async function share(): Promise<void> {
+  const said = element('shared', HTMLElement);
+  try {
+    await navigator.clipboard.writeText(location.href);
+    said.textContent = 'Copied: whoever opens it has these settings.';
+  } catch {
+    said.textContent = `The browser does not allow it. The address is ${location.href}`;
+  }
+}

@@ -1,0 +1,104 @@
+import { element, make } from './elements.js';
+import { formatProbability } from './format.js';
+import { cardOf, shownText } from './token-card.js';
+import type { TokenFacts } from './token-card.js';
+import type { Candidate } from './evidence.js';
+
+/**
+ * The card about a token: of the one under the pointer, that was touched, or that has the focus. The arrow keys go from token
+ * to token once the text has the focus; Escape closes the card.
+ */
+export class TokenView {
+  readonly #output = element('output', HTMLElement);
+  readonly #card = element('token-card', HTMLElement);
+  readonly #factsOf: (span: HTMLElement) => TokenFacts | undefined;
+  #described: HTMLElement | null = null;
+
+  constructor(factsOf: (span: HTMLElement) => TokenFacts | undefined) {
+    this.#factsOf = factsOf;
+    this.#output.addEventListener('pointerover', ({ target }) => this.#show(tokenAt(target)));
+    this.#output.addEventListener('pointerleave', ({ relatedTarget }) => {
+      if (!(relatedTarget instanceof Node && this.#card.contains(relatedTarget))) this.#showFocused();
+    });
+    this.#card.addEventListener('pointerleave', () => this.#showFocused());
+    this.#output.addEventListener('focusin', () => this.#showFocused());
+    this.#output.addEventListener('focusout', () => this.#show(null));
+    this.#output.addEventListener('scroll', () => this.#place());
+    this.#output.addEventListener('keydown', (event) => {
+      const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
+      if (step === 0) return;
+      const spans = [...this.#output.querySelectorAll<HTMLElement>('[data-token-id]')];
+      const at = spans.indexOf(document.activeElement as HTMLElement);
+      const next = spans[at < 0 ? (step > 0 ? 0 : spans.length - 1) : at + step];
+      if (!next) return;
+      event.preventDefault();
+      next.focus();
+    });
+    document.addEventListener('keydown', ({ key }) => {
+      if (key === 'Escape') this.#show(null);
+    });
+  }
+
+  /** Closes the card: what it is about is gone. */
+  close(): void {
+    this.#show(null);
+  }
+
+  #showFocused(): void {
+    this.#show(tokenAt(document.activeElement));
+  }
+
+  #show(span: HTMLElement | null): void {
+    if (span === this.#described) return;
+    this.#described?.removeAttribute('aria-describedby');
+    const facts = span && this.#factsOf(span);
+    this.#described = facts ? span : null;
+    this.#card.hidden = !facts;
+    if (!facts || !span) return;
+    span.setAttribute('aria-describedby', 'token-card');
+    const { title, lines, candidates } = cardOf(facts);
+    const list = lines.map((line) => make('p', {}, line));
+    this.#card.replaceChildren(make('b', {}, title), ...list, ...tableOf(candidates, facts.token.id));
+    this.#place();
+  }
+
+  /** Below the token, or above where there is no room; never beyond the window. */
+  #place(): void {
+    if (!this.#described) return;
+    const { left, top, bottom } = this.#described.getBoundingClientRect();
+    const { width, height } = this.#card.getBoundingClientRect();
+    const below = bottom + height < innerHeight;
+    const x = Math.max(8, Math.min(left, document.documentElement.clientWidth - width - 8));
+    this.#card.style.left = `${x + scrollX}px`;
+    this.#card.style.top = `${(below ? bottom : Math.max(0, top - height)) + scrollY}px`;
+  }
+}
+
+function tokenAt(target: EventTarget | null): HTMLElement | null {
+  return target instanceof Element ? target.closest<HTMLElement>('[data-token-id]') : null;
+}
+
+/** The candidates with q and p; nothing where none are known. */
+function tableOf(candidates: readonly Candidate[], id: number): HTMLElement[] {
+  if (candidates.length === 0) return [];
+  const share = (value: number | null): string => (value === null ? '–' : formatProbability(value));
+  const rows = candidates.map((candidate) => {
+    const row = make(
+      'tr',
+      {},
+      make('th', { scope: 'row' }, shownText(candidate.text)),
+      make('td', {}, share(candidate.q)),
+      make('td', {}, share(candidate.p)),
+    );
+    if (candidate.id === id) row.dataset['chosen'] = 'true';
+    return row;
+  });
+  const head = make(
+    'tr',
+    {},
+    make('th', { scope: 'col' }, 'Candidate'),
+    make('th', { scope: 'col' }, 'Small model, q'),
+    make('th', { scope: 'col' }, 'Large model, p'),
+  );
+  return [make('table', { class: 'candidates' }, make('thead', {}, head), make('tbody', {}, ...rows))];
+}

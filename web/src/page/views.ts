@@ -1,0 +1,20 @@
+// The three views of the page and their addresses. No DOM.
+
+/** What the page is used for: comparing, talking, or trying every setting. */
+export type View = 'race' | 'chat' | 'laboratory';
+
+export const views: readonly { name: View; label: string; title: string }[] = [
+  { name: 'race', label: 'Race', title: 'Race · Outrider' },
+  { name: 'chat', label: 'Chat', title: 'Chat · Outrider' },
+  { name: 'laboratory', label: 'Laboratory', title: 'Laboratory · Outrider' },
+];
+
+/** What every view goes by; whatever else an address has is set in the laboratory. */
+const everywhere = ['prompt', 'uplink', 'downlink', 'roundTrip', 'build', 'threads', 'token'];
+
+/** The view of an address: the one it names, else the laboratory where it has settings that only this shows. */
+export function viewOf(hash: string, query: URLSearchParams): View {
+  const named = views.find(({ name }) => hash === `#${name}`);
+  if (named) return named.name;
+  return [...query.keys()].every((name) => everywhere.includes(name)) ? 'race' : 'laboratory';
+}
