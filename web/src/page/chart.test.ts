@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { axis, decades, lineChart, logShare } from './chart.js';
+import { axis, decades, lineChart, logShare, timeChart } from './chart.js';
 
 const size = { width: 220, height: 120, left: 10, right: 10, top: 10, bottom: 10 };
 
@@ -83,4 +83,16 @@ test('the logarithmic scale holds every scheme, and grows if need be', () => {
   expect(decades([])).toEqual(decades([12]));
   expect(decades([4.5, 2_400_000])).toEqual([1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]);
   expect(decades([0, Number.NaN])).toEqual(decades([]));
+});
+
+test('over time a line lies at its times, whatever the distance of its points', () => {
+  const points = [
+    { ms: 0, value: 0 },
+    { ms: 500, value: 50 },
+    { ms: 2000, value: 100 },
+  ];
+  const { paths, xTicks, yTicks } = timeChart([points, []], size);
+  expect(paths).toEqual(['M10.0 110.0L60.0 60.0L210.0 10.0', '']);
+  expect(xTicks.at(-1)).toEqual({ at: 210, text: '2 s' });
+  expect(yTicks.at(-1)).toEqual({ at: 10, text: '100' });
 });

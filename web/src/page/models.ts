@@ -27,7 +27,7 @@ export function costOf(target: string): string | null {
 export function namedTarget({ target }: ServedModels): NamedModel {
   const cost = costOf(target);
   if (cost !== null) return { name: 'toy target, grown', size: `works as hard as one of ${cost} parameters` };
-  return { name: nameOf(target), size: toys[target] ?? 'as large as the server can hold' };
+  return { name: nameOf(target), size: toys[target] ?? '' };
 }
 
 /** @param bytes the length of its file; null before it is known */

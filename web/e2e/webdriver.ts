@@ -1,0 +1,107 @@
+// Browsers that Playwright does not drive as they are installed: Firefox and WebKitGTK, by W3C WebDriver. Five of its
+// commands are enough, so that no library for it is.
+
+import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+
+/** A browser with its driver. */
+export interface Installed {
+  name: string;
+  driver: string;
+  capabilities: Record<string, unknown>;
+}
+
+/** Where programs are looked for. */
+const folders = (process.env['PATH'] ?? '').split(path.delimiter);
+
+/** Where a program is; null if it is not installed. */
+function installed(program: string): string | null {
+  return folders.map((folder) => path.join(folder, program)).find((file) => existsSync(file)) ?? null;
+}
+
+/** The browser if it is installed, else what is missing. */
+export function find(name: 'Firefox' | 'WebKitGTK'): Installed | { missing: string } {
+  const driver = installed(name === 'Firefox' ? 'geckodriver' : 'WebKitWebDriver');
+  if (!driver) return { missing: name === 'Firefox' ? 'geckodriver' : 'webkit2gtk-driver' };
+  if (name === 'WebKitGTK') return { name, driver, capabilities: {} };
+  const binary = installed('firefox') ?? installed('firefox-esr');
+  if (!binary) return { missing: 'firefox-esr' };
+  return { name, driver, capabilities: { 'moz:firefoxOptions': { binary, args: ['-headless'] } } };
+}
+
+/** A browser's window. */
+export class Window {
+  readonly #session: string;
+  readonly #driver: ChildProcess;
+
+  private constructor(session: string, driver: ChildProcess) {
+    this.#session = session;
+    this.#driver = driver;
+  }
+
+  static async open({ driver, capabilities }: Installed): Promise<Window> {
+    const port = await freePort();
+    const process = spawn(driver, [`--port=${port}`], { stdio: 'ignore' });
+    const base = `http://127.0.0.1:${port}/session`;
+    try {
+      for (let attempt = 0; ; attempt++) {
+        try {
+          const { sessionId } = (await send(base, { capabilities: { alwaysMatch: capabilities } })) as {
+            sessionId: string;
+          };
+          return new Window(`${base}/${sessionId}`, process);
+        } catch (error) {
+          // The driver takes a moment to listen.
+          if (!(error instanceof TypeError) || attempt === 50) throw error;
+          await new Promise((resolve) => setTimeout(resolve, 100));
+        }
+      }
+    } catch (error) {
+      process.kill();
+      throw error;
+    }
+  }
+
+  async goto(url: string): Promise<void> {
+    await send(`${this.#session}/url`, { url });
+  }
+
+  /** What a function body returns in the page. */
+  async evaluate(body: string): Promise<unknown> {
+    return send(`${this.#session}/execute/sync`, { script: body, args: [] });
+  }
+
+  /** Waits until an expression is true in the page. */
+  async until(expression: string, ms: number): Promise<void> {
+    const end = Date.now() + ms;
+    while (!(await this.evaluate(`return Boolean(${expression})`))) {
+      if (Date.now() > end) throw new Error(`not within ${ms / 1000} s: ${expression}`);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+
+  async close(): Promise<void> {
+    await fetch(this.#session, { method: 'DELETE' }).catch(() => {});
+    this.#driver.kill();
+  }
+}
+
+async function send(url: string, body: object): Promise<unknown> {
+  const response = await fetch(url, { method: 'POST', body: JSON.stringify(body) });
+  const { value } = (await response.json()) as { value: { error?: string; message?: string } };
+  if (!response.ok) throw new Error(`${value.error}: ${value.message}`);
+  return value;
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => resolve(port));
+    });
+  });
+}
