@@ -1,10 +1,13 @@
-// node e2e/check.mjs URL [--screenshot FILE]
+// node e2e/check.mjs URL [--screenshots DIR]
 //
 // Opens the page at URL in Chromium (CHROMIUM_PATH, else /usr/bin/chromium), has a text as a visitor would, generates
 // 64 tokens in rounds of K-SQS, which have all the figures, and prints, one `name value` per line: tokens, tokens_per_second, acceptance_rate, uplink_bits_per_drafted_token and
-// server_passes_per_token. Exits with 0 if there is text and every number is finite; otherwise it says in one
+// server_passes_per_token. With --screenshots it also races and talks, and leaves page-race.png, page-chat.png and
+// page-laboratory.png in DIR. Exits with 0 if there is text and every number is finite; otherwise it says in one
 // sentence why not, and exits with 1.
 
+import { mkdir } from 'node:fs/promises';
+import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright-core';
 import { chromiumArgs, chromiumPath } from './chromium.mjs';
@@ -35,20 +38,15 @@ try {
 }
 
 async function check() {
-  const { url, screenshot } = readArguments();
+  const { url, screenshots } = readArguments();
   const browser = await chromium
     .launch({ executablePath: chromiumPath, args: chromiumArgs })
     .catch((error) => {
       throw new Refusal(`Chromium could not be started from ${chromiumPath}: ${firstLine(error)}.`);
     });
   try {
-    const page = await browser.newPage({ viewport: { width: 1280, height: 960 } });
-    const address = new URL(url);
-    address.searchParams.set('maxNewTokens', String(TOKENS));
-    await page.goto(address.href).catch((error) => {
-      throw new Refusal(`The page at ${url} could not be opened: ${firstLine(error)}.`);
-    });
-    await reach(page, 'ready', LOAD_MS, 'get its draft model ready');
+    const page = await browser.newPage({ viewport: { width: 1120, height: 840 } });
+    await open(page, url, 'laboratory');
 
     await page.click('#generate');
     await reach(page, 'finished', RUN_MS, 'finish generating');
@@ -61,11 +59,49 @@ async function check() {
       await reach(page, 'finished', RUN_MS, 'finish generating');
       if ((await page.locator('#output [data-token-id]').count()) >= TOKENS || seed === SEEDS) break;
     }
-    if (screenshot) await page.screenshot({ path: screenshot });
     await report(page);
+    if (screenshots) await take(page, url, screenshots);
   } finally {
     await browser.close();
   }
+}
+
+/** Opens a view, and waits for its draft model. */
+async function open(page, url, view) {
+  const address = new URL(url);
+  if (view === 'laboratory') address.searchParams.set('maxNewTokens', String(TOKENS));
+  address.hash = view;
+  await page.goto(address.href).catch((error) => {
+    throw new Refusal(`The page at ${url} could not be opened: ${firstLine(error)}.`);
+  });
+  await reach(page, 'ready', LOAD_MS, 'get its draft model ready');
+}
+
+/** Pictures of the three views, each after it was used. */
+async function take(page, url, folder) {
+  await mkdir(folder, { recursive: true });
+  // From the controls on: what is above them is the same in all views but the first.
+  const shoot = async (view, top) => {
+    await page.evaluate((top) => {
+      const { y } = document.querySelector(top).getBoundingClientRect();
+      scrollTo(0, y + scrollY - 8);
+    }, top);
+    await page.mouse.move(0, 0);
+    await page.screenshot({ path: path.join(folder, `page-${view}.png`) });
+  };
+  await shoot('laboratory', '.compose');
+  // Another query, so that the page is loaded anew: what follows begins as a visitor does.
+  await open(page, url, 'chat');
+  await page.click('#generate');
+  await reach(page, 'finished', RUN_MS, 'answer');
+  await shoot('chat', '.compose');
+  await page.goto('about:blank');
+  await open(page, url, 'race');
+  await page.click('#race');
+  await page.waitForFunction(() => document.querySelector('#race-sentence').textContent !== '', null, {
+    timeout: RUN_MS,
+  });
+  await shoot('race', '.masthead');
 }
 
 /** Waits until the page is in `state`; a failed page has said why. */
@@ -99,13 +135,13 @@ function readArguments() {
   try {
     const { values, positionals } = parseArgs({
       allowPositionals: true,
-      options: { screenshot: { type: 'string' } },
+      options: { screenshots: { type: 'string' } },
     });
     const [url, ...rest] = positionals;
     if (!url || rest.length > 0 || !URL.canParse(url)) throw new Error('one URL is expected');
-    return { url, screenshot: values.screenshot };
+    return { url, screenshots: values.screenshots };
   } catch (error) {
-    throw new Refusal(`Usage: node e2e/check.mjs URL [--screenshot FILE] (${firstLine(error)}).`);
+    throw new Refusal(`Usage: node e2e/check.mjs URL [--screenshots DIR] (${firstLine(error)}).`);
   }
 }
 

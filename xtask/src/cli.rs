@@ -23,7 +23,7 @@ Usage: cargo xtask <command>
       --built-in       serve the built-in target as it is; else it is grown to the cost of 135M parameters, since what
                        answers within a millisecond needs no help
       --check          instead of waiting for you: open the page in Chromium, generate a text, exit 0 if it worked
-      --screenshot F   with --check: write what Chromium saw to the PNG file F
+      --screenshots D  with --check: leave pictures of the three views in the folder D, as page-*.png
 
   test [STEP...]       everything, in this order; naming steps runs only those
       --full           statistical tests large enough to see errors of 0.01 in total variation, not only of 0.02; the
@@ -152,18 +152,18 @@ fn parse_demo(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> 
                     .and_then(|port| port.parse().ok())
                     .with_context(|| format!("--port needs a number from 0 to 65535, not {port:?}"))?;
             }
-            Some("--screenshot") => {
-                let file = arguments.next().context("--screenshot needs the name of a PNG file after it")?;
-                options.screenshot = Some(PathBuf::from(file));
+            Some("--screenshots") => {
+                let folder = arguments.next().context("--screenshots needs the name of a folder after it")?;
+                options.screenshots = Some(PathBuf::from(folder));
             }
             _ => {
-                bail!("`demo` takes --check, --port N, --built-in and --screenshot FILE, but not {argument:?}")
+                bail!("`demo` takes --check, --port N, --built-in and --screenshots DIR, but not {argument:?}")
             }
         }
     }
     ensure!(
-        options.check || options.screenshot.is_none(),
-        "--screenshot is taken by the automatic check, so it needs --check as well"
+        options.check || options.screenshots.is_none(),
+        "--screenshots are taken by the automatic check, so that they need --check as well"
     );
     Ok(Request::Demo(options))
 }
@@ -274,10 +274,10 @@ mod tests {
         let expected = Request::Demo(DemoOptions {
             check: true,
             port: 9000,
-            screenshot: Some(PathBuf::from("page.png")),
+            screenshots: Some(PathBuf::from("docs")),
             built_in: false,
         });
-        assert_eq!(parse("demo --screenshot page.png --port 9000 --check").unwrap(), expected);
+        assert_eq!(parse("demo --screenshots docs --port 9000 --check").unwrap(), expected);
         assert_eq!(parse("demo").unwrap(), Request::Demo(DemoOptions::default()));
     }
 
@@ -323,8 +323,8 @@ mod tests {
             "demo --port",
             "demo --port 65536",
             "demo --port -1",
-            "demo --screenshot",
-            "demo --screenshot page.png",
+            "demo --screenshots",
+            "demo --screenshots docs",
             "demo --open",
             "test everything",
             "fuzz nothing",

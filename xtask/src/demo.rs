@@ -22,15 +22,15 @@ pub struct DemoOptions {
     pub check: bool,
     /// Port on 127.0.0.1; 0 takes a free one.
     pub port: u16,
-    /// Where the check writes a picture of the page.
-    pub screenshot: Option<PathBuf>,
+    /// The folder in which the check leaves pictures of the page's views.
+    pub screenshots: Option<PathBuf>,
     /// Serve the pair as it is, not the target at the cost of a larger model.
     pub built_in: bool,
 }
 
 impl Default for DemoOptions {
     fn default() -> Self {
-        Self { check: false, port: 8787, screenshot: None, built_in: false }
+        Self { check: false, port: 8787, screenshots: None, built_in: false }
     }
 }
 
@@ -116,14 +116,15 @@ pub fn run(workspace: &Workspace, options: &DemoOptions) -> Result<()> {
     Ok(())
 }
 
-/// `node e2e/check.mjs URL [--screenshot FILE]`, which exits with 0 if the page at `url` works.
+/// `node e2e/check.mjs URL [--screenshots DIR]`, which exits with 0 if the page at `url` works.
 fn check_command(page: &Page<'_>, browser: &Path, url: &str, options: &DemoOptions) -> Result<Command> {
     let mut command = page.node("e2e/check.mjs");
     command.arg(url).env("CHROMIUM_PATH", browser);
-    if let Some(file) = &options.screenshot {
+    if let Some(folder) = &options.screenshots {
         // Relative to whoever called us, not to web/.
-        let file = std::path::absolute(file).with_context(|| format!("{} is no usable file name", file.display()))?;
-        command.arg("--screenshot").arg(file);
+        let folder =
+            std::path::absolute(folder).with_context(|| format!("{} is no usable folder name", folder.display()))?;
+        command.arg("--screenshots").arg(folder);
     }
     Ok(command)
 }
