@@ -1,3 +1,7 @@
+import { createServer, request as ask } from 'node:http';
+import type { IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { expect, test } from './fixtures.js';
 
 test('a server that dies says so, and works again once it is back', async ({ demo, ownServer }) => {
@@ -72,4 +76,39 @@ test('a crashed worker is a sentence, and the next run starts another', async ({
   await demo.run();
   // The new worker has the link of the old one.
   expect(await demo.counter('roundTripMs')).toBeGreaterThanOrEqual(300);
+});
+
+test('behind a proxy that hides its name the server refuses the page, and the page says so at once', async ({
+  demo,
+  server,
+}) => {
+  const { hostname, port } = new URL(server.url);
+  const hidden = (request: IncomingMessage) => ({
+    ...{ host: hostname, port, path: request.url, method: request.method },
+    headers: { ...request.headers, host: 'hidden.example' },
+  });
+  const proxy = createServer((request, response) => {
+    const onward = ask(hidden(request), (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers);
+      answer.pipe(response);
+    });
+    request.pipe(onward);
+  });
+  proxy.on('upgrade', (request: IncomingMessage, socket: Duplex) => {
+    const onward = ask(hidden(request), (answer) => {
+      socket.end(`HTTP/1.1 ${answer.statusCode} ${answer.statusMessage}\r\nConnection: close\r\n\r\n`);
+    });
+    onward.end();
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  try {
+    await demo.page.goto(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}/`);
+    await expect(demo.alert).toHaveText(/does not let pages of this address in\..*--allow-origin/, {
+      timeout: 30_000,
+    });
+    await expect(demo.main).toHaveAttribute('data-state', 'failed');
+  } finally {
+    proxy.close();
+    proxy.closeAllConnections();
+  }
 });

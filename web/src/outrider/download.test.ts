@@ -168,3 +168,33 @@ test('what a sink throws ends the download and is not tried again', async () => 
   await expect(downloadInto('/f', sink, undefined, answer)).rejects.toBeInstanceOf(RangeError);
   expect(cancelled).toHaveBeenCalledOnce();
 });
+
+test('a server that lets no pages of this origin in is called that, and not asked again and again', async () => {
+  vi.stubGlobal('origin', 'https://page.example');
+  const asked: (string | undefined)[] = [];
+  const refusing = (answersOthers: boolean): typeof fetch =>
+    ((_: unknown, init?: RequestInit) => {
+      asked.push(init?.mode);
+      // As browsers do: a refusal and a lost network are told with the same word.
+      const answers = init?.mode === 'no-cors' && answersOthers;
+      return answers ? Promise.resolve(Response.error()) : Promise.reject(new TypeError('Failed to fetch'));
+    }) as typeof fetch;
+  try {
+    await expect(
+      download('https://verify.example/pair/draft', undefined, refusing(true)),
+    ).rejects.toMatchObject({
+      code: 'origin-refused',
+      message: 'https://verify.example does not let pages of https://page.example in (--allow-origin)',
+    });
+    expect(asked).toEqual([undefined, 'no-cors', undefined]);
+    // Without an answer it is the network; and a page's own server does not refuse it.
+    for (const url of ['https://verify.example/f', 'https://page.example/f']) {
+      const answers = url.startsWith('https://page');
+      await expect(download(url, undefined, refusing(answers))).rejects.toMatchObject({
+        code: 'download-failed',
+      });
+    }
+  } finally {
+    vi.stubGlobal('origin', undefined);
+  }
+});

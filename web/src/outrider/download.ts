@@ -38,7 +38,7 @@ const KEPT_CHUNK = 1 << 20;
  * fetched, if the server says that it is the same version; what comes is kept.
  *
  * Memory: one chunk. What the sink throws ends the download and is thrown on.
- * @throws {@link OutriderError} `download-failed`
+ * @throws {@link OutriderError} `download-failed`; `origin-refused`, after the second attempt
  */
 export async function downloadInto(
   url: string,
@@ -53,6 +53,7 @@ export async function downloadInto(
   /** Bytes that are kept and that the sink has not had. */
   let unread = length;
   let cause: unknown;
+  let isSuspect = false;
   const keeping = (action: (kept: Kept) => void): void => {
     try {
       if (kept) action(kept);
@@ -130,10 +131,32 @@ export async function downloadInto(
       if (error instanceof Refusal) throw error.cause;
       if (error instanceof OutriderError) throw error;
       cause = error;
+      if (length > 0 || !(error instanceof TypeError)) continue;
+      if (isSuspect) {
+        const { origin } = new URL(url);
+        const why = `${origin} does not let pages of ${globalThis.origin} in (--allow-origin)`;
+        throw new OutriderError('origin-refused', why, { cause });
+      }
+      isSuspect = await answersOthers(url, request);
     }
   }
   const detail = cause instanceof Error ? cause.message : String(cause);
   throw new OutriderError('download-failed', `${url} could not be fetched: ${detail}`, { cause });
+}
+
+/**
+ * Whether the server of another origin answers those who may not read the answer. Then it was not the network that failed
+ * the request: a browser says the same of both.
+ */
+async function answersOthers(url: string, request: typeof fetch): Promise<boolean> {
+  const { origin } = globalThis;
+  if (origin === undefined || new URL(url).origin === origin) return false;
+  try {
+    await request(url, { method: 'HEAD', mode: 'no-cors' });
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Reads a file of the user's into `sink`, telling how far it is. Memory: one chunk. */

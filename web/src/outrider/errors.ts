@@ -5,6 +5,7 @@
  * | code | meaning |
  * |---|---|
  * | `download-failed` | the draft model or its tokenizer could not be fetched |
+ * | `origin-refused` | the server of another origin does not let this page in |
  * | `corrupt-model`, `unsupported-model` | the draft file is damaged, or of a kind the engine cannot run |
  * | `corrupt-tokenizer` | the tokenizer file is damaged |
  * | `tokenizer-mismatch` | draft and server do not share one vocabulary |
@@ -33,6 +34,7 @@
  */
 export type OutriderErrorCode =
   | 'download-failed'
+  | 'origin-refused'
   | 'corrupt-model'
   | 'unsupported-model'
   | 'corrupt-tokenizer'

@@ -13,6 +13,8 @@ export function sentenceFor(error: unknown): string {
   switch (error.code) {
     case 'download-failed':
       return 'The draft model could not be downloaded. Check that the server is running and reachable, then try again.';
+    case 'origin-refused':
+      return originRefusedSentence;
     case 'corrupt-model':
       return 'The draft model file is damaged. Reload the page to download it again; if that does not help, the file on the server needs replacing.';
     case 'unsupported-model':
