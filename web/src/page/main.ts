@@ -192,6 +192,7 @@ async function start(mode: Mode, before: Kept | null = null, given?: Prompt): Pr
   const chosen = mode === 'speculative' ? policies.read() : null;
   if (chosen && 'reason' in chosen) return complain(chosen.reason);
   const isChat = tabs.view === 'chat';
+  writeAddress();
   const typed = isChat ? await chat.next(prompt.value) : prompt.value;
   const asked = before?.generation.request.prompt ?? given ?? typed;
   if (runner.isRunning) return;
@@ -222,6 +223,7 @@ async function race(): Promise<void> {
   if (!outrider || runner.isRunning) return;
   const values = readNumbers();
   if (!values) return;
+  writeAddress();
   // The form may change while they run.
   const asked = { prompt: prompt.value, values, choices: choices.choices };
   await runRace(outrider, runner, raceView, asked, () => link.link);
@@ -236,20 +238,23 @@ function act(): void {
 function remember(): void {
   // Browsers allow a limited number of these per second; sliders exceed it.
   clearTimeout(rememberTimer);
-  rememberTimer = setTimeout(() => {
-    const query = queryFromSettings({
-      prompt: tabs.view === 'chat' ? settings.prompt : prompt.value,
-      texts: fields.texts,
-      choices: choices.choices,
-      policies: policies.settings,
-      link: link.link,
-      engine: settings.engine,
-      evidence: evidence.checked,
-      draft: ownDraftAddress(),
-      token: null,
-    }).toString();
-    history.replaceState(null, '', `${location.pathname}${query && `?${query}`}#${tabs.view}`);
-  }, 300);
+  rememberTimer = setTimeout(writeAddress, 300);
+}
+
+function writeAddress(): void {
+  clearTimeout(rememberTimer);
+  const query = queryFromSettings({
+    prompt: tabs.view === 'chat' ? settings.prompt : prompt.value,
+    texts: fields.texts,
+    choices: choices.choices,
+    policies: policies.settings,
+    link: link.link,
+    engine: settings.engine,
+    evidence: evidence.checked,
+    draft: ownDraftAddress(),
+    token: null,
+  }).toString();
+  history.replaceState(null, '', `${location.pathname}${query && `?${query}`}#${tabs.view}`);
 }
 let rememberTimer: ReturnType<typeof setTimeout> | undefined;
 

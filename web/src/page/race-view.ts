@@ -1,4 +1,4 @@
-import type { Round, Summary, Token } from '../outrider/index.js';
+import type { Round, Statistics, Summary, Token } from '../outrider/index.js';
 import { axis } from './chart.js';
 import { draw, element, make } from './elements.js';
 import { barsOf } from './evidence.js';
@@ -14,7 +14,7 @@ const KINDS: readonly Kind[] = ['accepted', 'late', 'cloud'];
 const figures: readonly {
   name: string;
   label: string;
-  of: (summary: Summary) => number;
+  of: (statistics: Statistics) => number;
   text: (value: number) => string;
 }[] = [
   { name: 'tokensPerSecond', label: 'tokens/s', of: (s) => s.tokensPerSecond, text: formatNumber },
@@ -89,6 +89,7 @@ export class RaceView {
     const row = this.#row(name);
     row.item.dataset['state'] = 'running';
     row.track.add(round);
+    showFigures(row, round.statistics);
     this.#frame ??= requestAnimationFrame(() => this.#draw());
   }
 
@@ -97,10 +98,7 @@ export class RaceView {
     const row = this.#row(name);
     row.item.dataset['state'] = 'done';
     this.#results[name] = summary;
-    figures.forEach(({ of, text }, index) => {
-      const value = row.values[index];
-      if (value) fill(value, String(of(summary)), text(of(summary)));
-    });
+    showFigures(row, summary);
     this.#draw();
   }
 
@@ -196,6 +194,13 @@ function rowOf(lane: Lane): Row {
   const distributions = make('p', { class: 'distributions', hidden: '' });
   item.append(svg, distributions);
   return { lane, item, svg, paths, grid, values, distributions, track: new Track() };
+}
+
+function showFigures(row: Row, statistics: Statistics): void {
+  figures.forEach(({ of, text }, index) => {
+    const value = row.values[index];
+    if (value) fill(value, String(of(statistics)), text(of(statistics)));
+  });
 }
 
 function fill(cell: HTMLElement, value: string, text: string): void {

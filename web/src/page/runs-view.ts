@@ -54,7 +54,7 @@ export class RunsView {
   }
 
   async #savePng(place: string): Promise<void> {
-    const pictures = [...element(place, HTMLElement).querySelectorAll('svg[role="img"]')];
+    const pictures = [...element(place, HTMLElement).querySelectorAll('svg[role="img"]:not(.distribution)')];
     const blob = await pngOf(pictures as SVGSVGElement[]);
     save(blob, fileName(this.#runs[0] ?? { at: new Date().toISOString() }, 'png'));
   }
