@@ -55,6 +55,8 @@ export class Demo {
     view: 'race' | 'chat' | 'laboratory' = 'laboratory',
   ): Promise<void> {
     const parameters = Object.entries(query).map(([name, value]) => [name, String(value)]);
+    // An address that differs in its view alone, or not at all, would not be loaded anew.
+    await this.page.goto('about:blank');
     await this.page.goto(`${server.url}/?${new URLSearchParams(parameters)}#${view}`);
     await expect(this.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
   }
