@@ -81,7 +81,9 @@ test('a run is kept as JSON and charts as a picture, and its link restores all s
   await context.grantPermissions(['clipboard-read', 'clipboard-write']);
   await page.getByRole('button', { name: 'Copy a link to these settings' }).click();
   await expect(page.locator('#shared')).toHaveText(/^Copied/);
-  await page.goto(await page.evaluate(() => navigator.clipboard.readText()));
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  await page.goto('about:blank');
+  await page.goto(copied);
   await expect(page.locator('#prompt')).toHaveValue('A girl and her dog found');
   await expect(page.locator('#temperature')).toHaveValue('0.3');
   await expect(page.locator('#scheme')).toHaveValue('k-sqs');

@@ -173,7 +173,10 @@ export class RaceView {
 
 function rowOf(lane: Lane): Row {
   const paths = Object.fromEntries(
-    KINDS.map((kind) => [kind, draw('path', { class: 'slab', 'data-cell': kind })]),
+    KINDS.map((kind) => [
+      kind,
+      draw('path', { class: 'slab', 'data-cell': kind, fill: `url(#pattern-${kind})` }),
+    ]),
   ) as Record<Kind, SVGPathElement>;
   const grid = draw('path', { class: 'grid' });
   const svg = draw('svg', { role: 'img', height: HEIGHT, preserveAspectRatio: 'none' }, grid);
