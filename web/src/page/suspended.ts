@@ -21,7 +21,9 @@ export function kept(): Kept | null {
   try {
     const text = sessionStorage.getItem(key);
     forget();
-    return text === null ? null : (JSON.parse(text) as Kept);
+    const read = text === null ? null : (JSON.parse(text) as Partial<Kept>);
+    // A page of an earlier version kept less.
+    return read?.generation && read.statistics ? (read as Kept) : null;
   } catch {
     return null;
   }
