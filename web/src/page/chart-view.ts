@@ -1,6 +1,7 @@
 import { lineChart, timeChart } from './chart.js';
 import type { ChartSize, LineChart, Point } from './chart.js';
 import { draw, make } from './elements.js';
+import { formatNumber } from './format.js';
 import { chartSentence } from './sentences.js';
 
 /** What a chart shows and how it reads. */
@@ -56,7 +57,7 @@ export class ChartView {
     this.#chart = (size) => timeChart(series, size);
     const ends = lines.map((name, index) => {
       const last = series[index]?.at(-1);
-      return `${name} ${last ? `${format(last.value)} after ${format(last.ms / 1000)} s` : 'nothing yet'}`;
+      return `${name} ${last ? `${format(last.value)} after ${formatNumber(last.ms / 1000)} s` : 'nothing yet'}`;
     });
     this.#sentence = `${title}: ${ends.join('; ')}.`;
     this.#draw();

@@ -12,14 +12,8 @@ export function save(blob: Blob, name: string): void {
 
 /** What a picture's look hangs on; a picture that stands alone has no style sheet. */
 const looks = [
-  'color',
-  'fill',
-  'stroke',
-  'stroke-width',
-  'stroke-dasharray',
-  'stroke-linecap',
-  'font',
-  'opacity',
+  ...['color', 'fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'stroke-linecap'],
+  ...['font-family', 'font-size', 'opacity'],
 ];
 const GAP = 12;
 const PIXELS = 2;
@@ -56,15 +50,10 @@ function sizeOf(svg: SVGSVGElement): { width: number; height: number } {
 }
 
 async function imageOf(svg: SVGSVGElement, width: number, height: number): Promise<HTMLImageElement> {
-  const copy = svg.cloneNode(true) as SVGSVGElement;
-  const [own, copied] = [svg.querySelectorAll('*'), copy.querySelectorAll<SVGElement>('*')];
-  own.forEach((element, index) => {
-    const style = getComputedStyle(element);
-    for (const look of looks) copied[index]?.style.setProperty(look, style.getPropertyValue(look));
-  });
+  const copy = styledCopy(svg);
   // Patterns are the page's.
-  const patterns = document.querySelector('#patterns defs');
-  if (patterns) copy.prepend(patterns.cloneNode(true));
+  const patterns = document.querySelector('#patterns');
+  if (patterns) copy.prepend(...styledCopy(patterns).children);
   copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
   copy.setAttribute('width', String(width));
   copy.setAttribute('height', String(height));
@@ -72,4 +61,15 @@ async function imageOf(svg: SVGSVGElement, width: number, height: number): Promi
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(copy.outerHTML)}`;
   await image.decode();
   return image;
+}
+
+/** A copy that looks the same without the page's style sheets. */
+function styledCopy(original: Element): Element {
+  const copy = original.cloneNode(true) as Element;
+  const copied = copy.querySelectorAll<SVGElement>('*');
+  original.querySelectorAll('*').forEach((element, index) => {
+    const style = getComputedStyle(element);
+    for (const look of looks) copied[index]?.style.setProperty(look, style.getPropertyValue(look));
+  });
+  return copy;
 }
