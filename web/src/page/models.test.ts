@@ -11,12 +11,12 @@ test('toys are called that, with their sizes', () => {
     name: 'toy draft',
     size: '0.9 million parameters, 1.1 MB downloaded',
   });
-  expect(modelsSentence(toys)).toMatch(/are toys .* answers before a guess can arrive/);
+  expect(modelsSentence(toys)).toMatch(/are toys, .* answers before a guess can arrive/);
 });
 
 test('a target that only costs as much as a large one is said to be that', () => {
   expect(namedTarget(grown).size).toBe('works as hard as one of 135M parameters');
-  expect(modelsSentence(grown)).toMatch(/are toys .* grown to do the work of a model of 135M parameters/);
+  expect(modelsSentence(grown)).toMatch(/are toys, .* at the cost of a model of 135M parameters/);
 });
 
 test('other models go by their names, and nothing is made up of their size', () => {

@@ -45,13 +45,13 @@ export function modelsSentence({ target, draft }: ServedModels): string {
   const cost = costOf(target);
   if (cost !== null) {
     return (
-      `The built-in models are toys that write fairy tales, so do not judge the story. This target writes the toy’s text ` +
-      `but was grown to do the work of a model of ${cost} parameters: the toy itself answers too fast to be helped.`
+      'The built-in models are toys, so do not judge the story. This target writes the toy’s text at the cost of a model ' +
+      `of ${cost} parameters: the toy itself answers too fast to be helped.`
     );
   }
   if (target in toys) {
     return (
-      'The built-in models are toys that write fairy tales, so do not judge the story. This target is so small that it ' +
+      'The built-in models are toys, so do not judge the story. This target is so small that it ' +
       'answers before a guess can arrive: drafting pays in front of a larger one.'
     );
   }
