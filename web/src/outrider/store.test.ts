@@ -82,7 +82,7 @@ test('a file that is kept is not fetched again', async () => {
 
 test('a file whose length nobody told is there all the same, and fetched again where that cannot be asked', async () => {
   const handle = disk();
-  const kept = new KeptFile(handle);
+  const kept = new KeptFile(handle, 'https://h/draft');
   kept.begin('"1"', null);
   kept.append(file);
   const { asked, request } = server('"1"');
@@ -92,7 +92,7 @@ test('a file whose length nobody told is there all the same, and fetched again w
       : request(url, init)) as typeof fetch;
   expect(await load(handle, unsatisfiable)).toBe('the whole file');
   expect(asked).toEqual([{}]);
-  expect(new KeptFile(handle)).toMatchObject({ length: file.length, total: file.length });
+  expect(new KeptFile(handle, 'https://h/draft')).toMatchObject({ length: file.length, total: file.length });
 });
 
 test('another version takes the place of the one that is kept', async () => {
