@@ -29,8 +29,8 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>(folder: PathBuf) -> Route
     Router::new().fallback_service(files).layer(middleware::from_fn(answer))
 }
 
-/// Adds to what [`ServeDir`] answers how long it may be kept, and what it leaves out: it does not read If-Range, without
-/// which bytes of two versions may meet.
+/// Adds to what [`ServeDir`] answers how long it may be kept, and what it leaves out: it does not read If-Range,
+/// without which bytes of two versions may meet.
 async fn answer(request: Request, next: Next) -> Response {
     let is_immutable = is_named_by_content(request.uri().path());
     let only_if = request.headers().get(header::IF_RANGE).cloned();

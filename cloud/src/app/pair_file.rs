@@ -1,8 +1,8 @@
 //! Files of the pair for browsers: with what a download needs to continue where it broke, and a browser to see that it
 //! has the file already.
 //!
-//! Nothing is compressed while it is sent: weights hardly get smaller, and a part of what is compressed anew each time is
-//! of no use. A text is compressed once, and each of its forms is a representation with a tag of its own (RFC 9110,
+//! Nothing is compressed while it is sent: weights hardly get smaller, and a part of what is compressed anew each time
+//! is of no use. A text is compressed once, and each of its forms is a representation with a tag of its own (RFC 9110,
 //! section 8.8.3.3): `"…"` as it is, `"…-br"` and `"…-gzip"`.
 
 use std::{
@@ -24,8 +24,8 @@ const BROTLI_QUALITY: i32 = 9;
 /// The base-2 logarithm of brotli's window, in bytes.
 const BROTLI_WINDOW: i32 = 22;
 
-/// What a shared cache may do: keep it and ask each time whether it is still so; but not make another file of it, of which
-/// no part would fit.
+/// What a shared cache may do: keep it and ask each time whether it is still so; but not make another file of it, of
+/// which no part would fit.
 const CACHING: HeaderValue = HeaderValue::from_static("no-cache, no-transform");
 
 /// A file in memory.
