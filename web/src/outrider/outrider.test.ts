@@ -318,14 +318,14 @@ test('what is stopped while it waits leaves the one before it to its time', asyn
 test('an option that there is none of is refused by its name, with the nearest', async () => {
   const outrider = await Outrider.load();
   const generate = (options: object) => () => outrider.generate('p', options);
-  expect(generate({ temprature: 1 })).toThrow('no option temprature; did you mean temperature?');
-  expect(generate({ topp: 1 })).toThrow('did you mean topP?');
+  expect(generate({ temperatures: 1 })).toThrow('no option temperatures; did you mean temperature?');
+  expect(generate({ seeds: 1 })).toThrow('did you mean seed?');
   expect(generate({ somethingElse: 1 })).toThrow('no option somethingElse; there are ');
   expect(generate({ adaptiveMode: 'yes' })).toThrow('adaptiveMode must be true or false');
   expect(generate({ stop: [''] })).toThrow('stop must be a text of 1 to 256 characters');
-  await expect(Outrider.load({ servr: '/' } as object)).rejects.toMatchObject({
+  await expect(Outrider.load({ servers: '/' } as object)).rejects.toMatchObject({
     code: 'invalid-option',
-    message: 'load() has no option servr; did you mean server?',
+    message: 'load() has no option servers; did you mean server?',
   });
 });
 
