@@ -1,7 +1,7 @@
 //! What both models thought of a committed token, for those who want to look.
 //!
-//! The edge has what a draft was drawn from. The cloud tells the target's distribution at every judged draft where it is
-//! asked for ([`Speculation::explain`](crate::session::edge::Speculation::explain)).
+//! The edge has what a draft was drawn from. The cloud tells the target's distribution at every judged draft where it
+//! is asked for ([`Speculation::explain`](crate::session::edge::Speculation::explain)).
 
 use core::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -143,8 +143,8 @@ mod tests {
         assert_eq!(told(&guess), [(1, q(0.6), None), (2, q(0.3), None), (0, q(0.1), None)]);
     }
 
-    /// The draft's favourites are among the candidates even where the target has eight of its own, and the target's five
-    /// likeliest always are.
+    /// The draft's favourites are among the candidates even where the target has eight of its own, and the target's
+    /// five likeliest always are.
     #[test]
     fn both_models_favourites_are_among_eight() {
         let counts: Vec<u32> = (1..=9).collect();

@@ -1,7 +1,7 @@
 //! The package's types of statistics and records, written from those that are serialized.
 //!
-//! `OUTRIDER_WRITE_TABLES=1 cargo test --release -p outrider-speculation typescript` writes them; without the variable the
-//! test fails where the file is not what the types give.
+//! `OUTRIDER_WRITE_TABLES=1 cargo test --release -p outrider-speculation typescript` writes them; without the variable
+//! the test fails where the file is not what the types give.
 
 use std::{env, fmt::Write, fs, path::Path};
 

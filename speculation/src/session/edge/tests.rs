@@ -261,8 +261,8 @@ fn evidence_comes_in_order_between_draft_and_verdict() {
     assert_eq!(session.statistics().explanation.as_ref().unwrap().judged, 1);
 }
 
-/// Each token comes with the distributions of its own position: the one in place of a rejected draft with that draft's, a
-/// bonus token with none; and nothing comes where nobody has asked.
+/// Each token comes with the distributions of its own position: the one in place of a rejected draft with that draft's,
+/// a bonus token with none; and nothing comes where nobody has asked.
 #[test]
 fn tokens_come_with_what_they_were_judged_by() {
     let told = |explain, frames: &[Frame]| {
