@@ -45,7 +45,7 @@ async function check() {
       throw new Refusal(`Chromium could not be started from ${chromiumPath}: ${firstLine(error)}.`);
     });
   try {
-    const page = await browser.newPage({ viewport: { width: 1120, height: 840 } });
+    const page = await browser.newPage({ viewport: { width: 960, height: 720 } });
     await open(page, url, 'laboratory');
 
     await page.click('#generate');
@@ -80,7 +80,7 @@ async function open(page, url, view) {
 /** Pictures of the three views, each after it was used. */
 async function take(page, url, folder) {
   await mkdir(folder, { recursive: true });
-  // From the controls on: what is above them is the same in all views but the first.
+  // From where the views differ on.
   const shoot = async (view, top) => {
     await page.evaluate((top) => {
       const { y } = document.querySelector(top).getBoundingClientRect();
@@ -101,7 +101,7 @@ async function take(page, url, folder) {
   await page.waitForFunction(() => document.querySelector('#race-sentence').textContent !== '', null, {
     timeout: RUN_MS,
   });
-  await shoot('race', '.masthead');
+  await shoot('race', '.race');
 }
 
 /** Waits until the page is in `state`; a failed page has said why. */
