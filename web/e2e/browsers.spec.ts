@@ -1,4 +1,4 @@
-// The page in other browsers, where they are installed: it races, it writes, and origins are told by more than a colour.
+// The page in other browsers, where they are installed: it races, and origins are told by more than a colour.
 
 import { expect, test } from './fixtures.js';
 import { find, Window } from './webdriver.js';

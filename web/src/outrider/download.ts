@@ -145,8 +145,8 @@ export async function downloadInto(
 }
 
 /**
- * Whether the server of another origin answers those who may not read the answer. Then it was not the network that failed
- * the request: a browser says the same of both.
+ * Whether the server of another origin answers those who may not read the answer. Then it was not the network that
+ * failed the request: a browser says the same of both.
  */
 async function answersOthers(url: string, request: typeof fetch): Promise<boolean> {
   const { origin } = globalThis;

@@ -1,4 +1,4 @@
-// Counting on after a reload: the package counts from where a page took a text up, the page shows the whole text. No DOM.
+// Counting on after a reload: the package counts from where a text was taken up, the page shows all of it. No DOM.
 
 import type { Statistics } from '../outrider/index.js';
 

@@ -1,7 +1,7 @@
 // Geometry of the charts: scales, ticks and paths as numbers and strings. No DOM.
 //
-// Ours, as SVG: a library such as uPlot draws on a canvas, where themes, forced colours and tests do not reach, and would
-// replace this file alone.
+// Ours, as SVG: a library such as uPlot draws on a canvas, where themes, forced colours and tests do not reach, and
+// would replace this file alone.
 
 import { formatMark } from './format.js';
 

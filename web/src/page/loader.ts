@@ -6,7 +6,7 @@ import { formatBytes } from './format.js';
 import { engineSentence } from './sentences.js';
 import type { ServedModels } from './models.js';
 
-/** The line beside the prompt that says how far loading is. Until the first byte of the model comes, the engine does. */
+/** The line beside the prompt that says how far loading is: first the engine's, then the model's. */
 export class LoadView {
   #since = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
@@ -100,8 +100,8 @@ export async function askTemplate(): Promise<boolean> {
 }
 
 /**
- * Whether the server refuses pages of this address: behind a proxy that hides the name in the address bar it takes them for
- * another site's. A request that says whose page it comes from is answered at once.
+ * Whether the server refuses pages of this address: behind a proxy that hides the name in the address bar it takes them
+ * for another site's. A request that says whose page it comes from is answered at once.
  */
 export async function isRefused(): Promise<boolean> {
   try {

@@ -10,7 +10,7 @@ import type { Cell } from './rounds.js';
 const SHORTEST = 350;
 const LONGEST = 1500;
 
-/** Browser, link and server, with the two models by name. What moves on the wires is what has just moved on the link. */
+/** Browser, link and server, with the two models by name. What moves on the wires has just moved on the link. */
 export class PictureView {
   readonly #calm = matchMedia('(prefers-reduced-motion: reduce)');
   readonly #up = element('wire-up', HTMLElement);

@@ -4,7 +4,7 @@ import { formatCount, formatNumber } from './format.js';
 import { lanes } from './race.js';
 import type { Track } from './race.js';
 
-/** Speed, bytes and forward passes of the lanes over their time, a chart each. Never waiting is the line they are about. */
+/** Speed, bytes and forward passes of the lanes over time, a chart each. Never waiting is the line they are about. */
 export class RaceChartsView {
   readonly #names = [...lanes].reverse();
   readonly #speed = this.#chart('Tokens per second', formatNumber);

@@ -46,8 +46,8 @@ export async function runRace(
 }
 
 /**
- * Writes the first tokens on the link as it really is, and counts nothing: both models have then read the prompt, so that no
- * lane pays for it. What the rounds send of their drafts is drawn from these, as telling it costs bytes.
+ * Writes the first tokens on the link as it really is, and counts nothing: both models have then read the prompt, so that
+ * no lane pays for it. What the rounds send of their drafts is drawn from these, as telling it costs bytes.
  * @returns whether the race can begin
  */
 async function warmUp(

@@ -88,7 +88,7 @@ export class Track {
     this.samples.push({ ms: this.endMs, tokens: this.tokens, bytes, passes: serverPasses });
   }
 
-  /** Tokens per second, each over the last tokens before it: a mean from the beginning would show no change of the link. */
+  /** Tokens per second over the last tokens: a mean from the beginning would hardly show a change of the link. */
   get speeds(): { ms: number; value: number }[] {
     return this.samples.flatMap(({ ms, tokens }, index) => {
       const before = this.samples.slice(0, index).findLast((sample) => tokens - sample.tokens >= WINDOW);
@@ -132,8 +132,8 @@ export function trackSentence(label: string, track: Track): string {
 export type Results = Partial<Record<LaneName, Summary>>;
 
 /**
- * What came out, in sentences: first what was gained, then whether the texts are the same, which is looked up, token by token.
- * None while there is nothing to compare.
+ * What came out, in sentences: first what was gained, then whether the texts are the same, which is looked up, token by
+ * token. None while there is nothing to compare.
  */
 export function raceSentences({ alone, rounds, ahead }: Results, linkChanged: boolean): string[] {
   const sentences: string[] = [];

@@ -125,8 +125,8 @@ export function defaultSettings(): Settings {
 
 /**
  * Settings from an address's query: `prompt`, every number option by its name, `scheme`, `code`, `afterRejection`, the
- * policies with their numbers, `adaptiveMode`, `build`, `threads`, `evidence`, `draft` and `token`, and `uplink`, `downlink` (bits per second) and
- * `roundTrip` (milliseconds). What is missing has its default; so has what is senseless for a choice, the engine or the
+ * policies with their numbers, `adaptiveMode`, `build`, `threads`, `evidence`, `draft` and `token`, and `uplink`, `downlink`
+ * (bits per second) and `roundTrip` (milliseconds). What is missing has its default; so has what is senseless for a choice, the engine or the
  * link.
  */
 export function settingsFromQuery(query: URLSearchParams): Settings {

@@ -38,8 +38,8 @@ export function forget(): void {
 }
 
 /**
- * The access token: the one that the address has just given, else the one of a page before this one in the same tab. It is
- * kept here, so that it need not stay in the address, which people copy, and browsers show and remember.
+ * The access token: the one that the address has just given, else the one of a page before this one in the same tab. It
+ * is kept here, so that it need not stay in the address, which people copy, and browsers show and remember.
  */
 export function accessToken(given: string | null): string | null {
   if (given !== null) write(tokenKey, given);

@@ -5,8 +5,8 @@ import type { TokenFacts } from './token-card.js';
 import type { Candidate } from './evidence.js';
 
 /**
- * The card about a token: of the one under the pointer, that was touched, or that has the focus. The arrow keys go from token
- * to token once the text has the focus; Escape closes the card.
+ * The card about a token: of the one under the pointer, that was touched, or that has the focus. The arrow keys go from
+ * token to token once the text has the focus; Escape closes the card.
  */
 export class TokenView {
   readonly #output = element('output', HTMLElement);
