@@ -27,7 +27,10 @@ function installed(program: string): string | null {
 export function find(name: 'Firefox' | 'WebKitGTK'): Installed | { missing: string } {
   const driver = installed(name === 'Firefox' ? 'geckodriver' : 'WebKitWebDriver');
   if (!driver) return { missing: name === 'Firefox' ? 'geckodriver' : 'webkit2gtk-driver' };
-  if (name === 'WebKitGTK') return { name, driver, capabilities: {} };
+  if (name === 'WebKitGTK') {
+    const hasScreen = process.env['DISPLAY'] ?? process.env['WAYLAND_DISPLAY'] ?? installed('Xvfb');
+    return hasScreen ? { name, driver, capabilities: {} } : { missing: 'xvfb' };
+  }
   const binary = installed('firefox') ?? installed('firefox-esr');
   if (!binary) return { missing: 'firefox-esr' };
   return { name, driver, capabilities: { 'moz:firefoxOptions': { binary, args: ['-headless'] } } };
@@ -36,16 +39,19 @@ export function find(name: 'Firefox' | 'WebKitGTK'): Installed | { missing: stri
 /** A browser's window. */
 export class Window {
   readonly #session: string;
-  readonly #driver: ChildProcess;
+  readonly #processes: ChildProcess[];
 
-  private constructor(session: string, driver: ChildProcess) {
+  private constructor(session: string, processes: ChildProcess[]) {
     this.#session = session;
-    this.#driver = driver;
+    this.#processes = processes;
   }
 
-  static async open({ driver, capabilities }: Installed): Promise<Window> {
+  static async open({ name, driver, capabilities }: Installed): Promise<Window> {
     const port = await freePort();
-    const process = spawn(driver, [`--port=${port}`], { stdio: 'ignore' });
+    const screen = name === 'WebKitGTK' && !process.env['WAYLAND_DISPLAY'] ? await screenOf() : null;
+    const env = { ...process.env, ...(screen && { DISPLAY: screen.display }) };
+    const started = spawn(driver, [`--port=${port}`], { stdio: 'ignore', env });
+    const processes = [started, ...(screen?.server ? [screen.server] : [])];
     const base = `http://127.0.0.1:${port}/session`;
     try {
       for (let attempt = 0; ; attempt++) {
@@ -53,7 +59,7 @@ export class Window {
           const { sessionId } = (await send(base, { capabilities: { alwaysMatch: capabilities } })) as {
             sessionId: string;
           };
-          return new Window(`${base}/${sessionId}`, process);
+          return new Window(`${base}/${sessionId}`, processes);
         } catch (error) {
           // The driver takes a moment to listen.
           if (!(error instanceof TypeError) || attempt === 50) throw error;
@@ -61,7 +67,7 @@ export class Window {
         }
       }
     } catch (error) {
-      process.kill();
+      for (const process of processes) process.kill();
       throw error;
     }
   }
@@ -86,12 +92,27 @@ export class Window {
 
   async close(): Promise<void> {
     await fetch(this.#session, { method: 'DELETE' }).catch(() => {});
-    this.#driver.kill();
+    for (const process of this.#processes) process.kill();
   }
 }
 
+/** The screen that there is, or one of our own that nobody sees: WebKitGTK does not start without. */
+async function screenOf(): Promise<{ display: string; server: ChildProcess | null }> {
+  const display = process.env['DISPLAY'];
+  if (display) return { display, server: null };
+  const args = ['-displayfd', '1', '-screen', '0', '1280x900x24', '-nolisten', 'tcp'];
+  const server = spawn('Xvfb', args, { stdio: ['ignore', 'pipe', 'ignore'] });
+  const number = await new Promise<string>((resolve, reject) => {
+    server.once('error', reject);
+    server.once('exit', (code) => reject(new Error(`Xvfb ended with ${code}`)));
+    server.stdout?.once('data', (data) => resolve(String(data).trim()));
+  });
+  return { display: `:${number}`, server };
+}
+
 async function send(url: string, body: object): Promise<unknown> {
-  const response = await fetch(url, { method: 'POST', body: JSON.stringify(body) });
+  const headers = { 'Content-Type': 'application/json' };
+  const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
   const { value } = (await response.json()) as { value: { error?: string; message?: string } };
   if (!response.ok) throw new Error(`${value.error}: ${value.message}`);
   return value;
