@@ -8,7 +8,7 @@ import type { RaceView } from './race-view.js';
 import { lanes } from './race.js';
 import type { Lane } from './race.js';
 import type { Runner, Task } from './runner.js';
-import { report } from './stage.js';
+import { complain, report } from './stage.js';
 
 /** Tokens that are written before the race. */
 const WARM_UP = 12;
@@ -70,5 +70,7 @@ async function warmUp(
   const summary = await running;
   outrider.setLink(link());
   view.showDistributions(lane.name, tokens);
-  return summary !== null && summary.finish !== 'cancelled';
+  // A server may refuse to tell what it thinks of drafts; what else is wrong the first lane will meet, too.
+  if (!summary) complain('');
+  return summary?.finish !== 'cancelled';
 }
