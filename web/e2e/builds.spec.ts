@@ -69,6 +69,8 @@ test('a page that is not isolated drafts without threads, and says what a build 
   demo,
   server,
 }) => {
+  // A page that a test answers for counts as one of another network, and so does what its worker fetches.
+  await demo.page.context().grantPermissions(['local-network-access']);
   await demo.page.route(
     (url) => url.pathname === '/',
     async (route) => {
