@@ -272,6 +272,14 @@ pub enum ModelError {
         /// Number of tokens in the chunk.
         tokens: usize,
     },
+    /// A branch that leaves no line there, has no tokens, or belongs to a model that reads none.
+    #[error("chunk {chunk}: branch {branch} leaves no line of the text that can be read")]
+    Branch {
+        /// Which chunk of the batch.
+        chunk: usize,
+        /// Which of the branches of its cache, counted from 1.
+        branch: usize,
+    },
     /// A source without a token: nothing to attend to.
     #[error("source {source_index} has no tokens")]
     EmptySource {

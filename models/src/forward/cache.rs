@@ -1,7 +1,8 @@
 //! The KV cache of one sequence, with rollback: pages of keys and values, wherever a backend has its memory.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, ops::Range};
 
+use super::branches::Branches;
 use crate::{
     error::ModelError,
     family::config::{LARGEST_DIMENSION, ModelConfig},
@@ -14,6 +15,8 @@ pub trait PageSource: Debug + Clone + PartialEq {
     type Page: Debug;
     /// The errors of the backend's forward passes.
     type Error: From<ModelError>;
+    /// Whether its forward passes read [branches](KvCache::branch).
+    const BRANCHES: bool = false;
 
     /// The size of a page in bytes.
     fn page_bytes(&self) -> usize;
@@ -34,16 +37,17 @@ pub trait PageSource: Debug + Clone + PartialEq {
 /// rolled back; they are always written again before they are read.
 #[derive(Debug, Clone)]
 pub struct KvCache<S: PageSource = HostPages> {
-    source: S,
-    pages: Vec<S::Page>,
-    len: usize,
+    pub(super) source: S,
+    pub(super) pages: Vec<S::Page>,
+    pub(super) len: usize,
+    pub(super) branches: Branches<S::Page>,
 }
 
 impl<S: PageSource> KvCache<S> {
     /// An empty cache that takes its pages from `source`.
     #[must_use]
     pub fn new(source: S) -> Self {
-        Self { source, pages: Vec::new(), len: 0 }
+        Self { source, pages: Vec::new(), len: 0, branches: Branches::default() }
     }
 
     /// The number of tokens held.
@@ -58,15 +62,16 @@ impl<S: PageSource> KvCache<S> {
         self.len == 0
     }
 
-    /// Discards all but the first `len` tokens. Does nothing if there are no more than that.
+    /// Discards all but the first `len` tokens, of which there may be no more, and all branches.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
+        self.branches.discard();
     }
 
-    /// The bytes of its pages at present.
+    /// The bytes of its pages at present, those of its branches included.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.pages.len() * self.source.page_bytes()
+        (self.pages.len() + self.branches.pages()) * self.source.page_bytes()
     }
 
     /// The bytes of a cache of this kind once it holds `tokens`, if it never held more.
@@ -75,8 +80,10 @@ impl<S: PageSource> KvCache<S> {
         tokens.div_ceil(PAGE_TOKENS) * self.source.page_bytes()
     }
 
-    /// Makes sure that there are pages for `added` tokens more.
+    /// Makes sure that there are pages for `added` tokens more, and for the branches that the next pass reads.
     pub(super) fn make_room(&mut self, added: usize) -> Result<(), S::Error> {
+        self.branches.forget_read();
+        self.make_room_for_branches()?;
         let pages = (self.len + added).div_ceil(PAGE_TOKENS);
         match pages.checked_sub(self.pages.len()) {
             Some(missing @ 1..) => self.source.extend(&mut self.pages, missing),
@@ -84,9 +91,10 @@ impl<S: PageSource> KvCache<S> {
         }
     }
 
-    /// Counts `added` tokens more, which have been staged in every layer.
+    /// Counts `added` tokens more, which have been staged in every layer, as the branches have.
     pub(super) fn grow(&mut self, added: usize) {
         self.len += added;
+        self.branches.grow();
     }
 
     /// Whether it takes its pages from such a source.
@@ -113,7 +121,8 @@ pub struct Chunk<'a, S: PageSource = HostPages> {
 }
 
 /// Runs a forward pass over a batch that has been checked, whose caches come from `source` and have room for its
-/// tokens. They hold these tokens if the forward pass succeeds, and are as they were if not.
+/// tokens. They hold these tokens if the forward pass succeeds, and are as they were if not, without the branches that
+/// it was to read.
 ///
 /// # Errors
 /// [`ModelError`] names the chunk that cannot be fed and says why; what `pass` or the memory fails with.
@@ -123,17 +132,30 @@ pub fn feed<'a, S: PageSource, T>(
     batch: &mut [Chunk<'a, S>],
     pass: impl FnOnce(&mut [Chunk<'a, S>]) -> Result<T, S::Error>,
 ) -> Result<T, S::Error> {
+    let result = feed_checked(config, source, batch, pass);
+    for chunk in batch.iter_mut() {
+        match result {
+            Ok(_) => chunk.cache.grow(chunk.tokens.len()),
+            Err(_) => chunk.cache.branches.discard(),
+        }
+    }
+    result
+}
+
+fn feed_checked<'a, S: PageSource, T>(
+    config: &ModelConfig,
+    source: &S,
+    batch: &mut [Chunk<'a, S>],
+    pass: impl FnOnce(&mut [Chunk<'a, S>]) -> Result<T, S::Error>,
+) -> Result<T, S::Error> {
     for (index, chunk) in batch.iter().enumerate() {
         chunk.check(index, config.context_length, config.vocab_size, source)?;
+        chunk.check_branches(index, config.context_length, config.vocab_size)?;
     }
     for chunk in batch.iter_mut() {
         chunk.cache.make_room(chunk.tokens.len())?;
     }
-    let result = pass(batch)?;
-    for chunk in batch.iter_mut() {
-        chunk.cache.grow(chunk.tokens.len());
-    }
-    Ok(result)
+    pass(batch)
 }
 
 impl<S: PageSource> Chunk<'_, S> {
@@ -181,6 +203,7 @@ pub struct HostPages {
 impl PageSource for HostPages {
     type Page = Box<[f32]>;
     type Error = ModelError;
+    const BRANCHES: bool = true;
 
     fn page_bytes(&self) -> usize {
         self.page_len() * size_of::<f32>()
@@ -206,20 +229,23 @@ impl HostPages {
     fn page_len(&self) -> usize {
         self.layers * 2 * self.kv_heads * self.head_dim * PAGE_TOKENS
     }
-}
 
-impl KvCache {
-    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, behind the tokens of `layer`, for which there are
-    /// pages. They count only once the forward pass has succeeded.
-    pub(crate) fn stage(&mut self, layer: usize, keys: &[f32], values: &[f32]) {
-        let HostPages { kv_heads, head_dim, .. } = self.source;
+    /// Where a layer's keys and values are in a page.
+    pub(super) fn layer(&self, layer: usize) -> Range<usize> {
+        let part = 2 * self.kv_heads * self.head_dim * PAGE_TOKENS;
+        layer * part..(layer + 1) * part
+    }
+
+    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, into a layer of some pages, from the `first`-th
+    /// token of these on.
+    pub(super) fn write(&self, pages: &mut [Box<[f32]>], first: usize, layer: usize, keys: &[f32], values: &[f32]) {
+        let Self { kv_heads, head_dim, .. } = *self;
         let width = kv_heads * head_dim;
-        let part = width * PAGE_TOKENS;
         let tokens = keys.chunks_exact(width).zip(values.chunks_exact(width));
-        for (index, (key, value)) in (self.len..).zip(tokens) {
+        for (index, (key, value)) in (first..).zip(tokens) {
             let slot = index % PAGE_TOKENS;
-            let page = &mut self.pages[index / PAGE_TOKENS][layer * 2 * part..][..2 * part];
-            let (page_keys, page_values) = page.split_at_mut(part);
+            let page = &mut pages[index / PAGE_TOKENS][self.layer(layer)];
+            let (page_keys, page_values) = page.split_at_mut(width * PAGE_TOKENS);
             for (element, key) in key.iter().enumerate() {
                 page_keys[element * PAGE_TOKENS + slot] = *key;
             }
@@ -228,14 +254,26 @@ impl KvCache {
             }
         }
     }
+}
+
+impl KvCache {
+    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, behind the tokens of `layer`, for which there are
+    /// pages. They count only once the forward pass has succeeded.
+    pub(crate) fn stage(&mut self, layer: usize, keys: &[f32], values: &[f32]) {
+        self.source.write(&mut self.pages, self.len, layer, keys, values);
+    }
 
     /// Keys, `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`, of a head in the `page`-th page, staged
     /// ones included.
     pub(crate) fn page(&self, page: usize, layer: usize, kv_head: usize) -> (&[f32], &[f32]) {
+        self.page_of(0, page, layer, kv_head)
+    }
+
+    /// The same of a line: the cache's own, 0, or one of its branches, counted from 1.
+    pub(crate) fn page_of(&self, line: usize, page: usize, layer: usize, kv_head: usize) -> (&[f32], &[f32]) {
         let head = self.source.head_dim * PAGE_TOKENS;
-        let part = self.source.kv_heads * head;
-        let page = &self.pages[page][layer * 2 * part..][..2 * part];
-        let (keys, values) = page.split_at(part);
+        let page = &self.line_page(line, page)[self.source.layer(layer)];
+        let (keys, values) = page.split_at(self.source.kv_heads * head);
         (&keys[kv_head * head..][..head], &values[kv_head * head..][..head])
     }
 }

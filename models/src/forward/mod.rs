@@ -3,6 +3,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `cache` | KV caches with rollback, on any backend, and the chunks of a batch |
+//! | `branches` | what may follow a text instead, read in the same forward pass |
 //! | `linear` | multiplies rows with weights, quantized or not |
 //! | `rope` | rotates queries and keys by position |
 //! | `model` | the blocks, over the rows of all sequences |
@@ -11,6 +12,7 @@
 //! | `logits` | rows of logits with their hidden states |
 //! | `loader` | a model from bytes as they come |
 
+mod branches;
 pub(crate) mod cache;
 pub(crate) mod encoder_decoder;
 mod linear;

@@ -54,6 +54,8 @@ impl Model {
     /// Runs the tokens of all chunks through the model together and gives, for each chunk, a row of
     /// logits and the hidden state it comes from per wanted position.
     ///
+    /// [Branches](KvCache::branch) of the caches are read besides: rows after each of their tokens follow the chunk's.
+    ///
     /// The tokens of all chunks form one matrix in the linear layers; attention is per sequence. The logits
     /// of a position are bit-identical however its tokens were grouped into calls, whatever other
     /// chunks there were, and on every machine. Where no logits are wanted, the last block computes
@@ -175,7 +177,7 @@ impl Pass<'_, '_> {
 
     fn stage_keys_and_values(&mut self, index: usize, layer: &LayerWeights<Linear>) {
         let ModelConfig { kv_heads, head_dim, norm_epsilon, .. } = self.model.config;
-        let Scratch { key, value, angles, .. } = &mut *self.scratch;
+        let Scratch { key, value, angles, lines, .. } = &mut *self.scratch;
         add_bias(key, &layer.key_bias);
         add_bias(value, &layer.value_bias);
         if let Some(scales) = &layer.key_norm {
@@ -184,10 +186,10 @@ impl Pass<'_, '_> {
         self.model.rotate(index, key, kv_heads, angles);
         let width = kv_heads * head_dim;
         let (mut keys, mut values) = (key.as_slice(), value.as_slice());
-        for chunk in self.batch.iter_mut() {
-            let (own_keys, other_keys) = keys.split_at(chunk.tokens.len() * width);
-            let (own_values, other_values) = values.split_at(chunk.tokens.len() * width);
-            chunk.cache.stage(index, own_keys, own_values);
+        for line in lines.iter() {
+            let (own_keys, other_keys) = keys.split_at(line.tokens * width);
+            let (own_values, other_values) = values.split_at(line.tokens * width);
+            self.batch[line.chunk].cache.stage_line(line.number, index, own_keys, own_values);
             (keys, values) = (other_keys, other_values);
         }
     }
@@ -195,7 +197,7 @@ impl Pass<'_, '_> {
     /// `hidden += attention(query)`.
     fn attention(&mut self, index: usize, layer: &LayerWeights<Linear>) {
         let ModelConfig { heads, kv_heads, head_dim, norm_epsilon, ref block, .. } = self.model.config;
-        let Scratch { query, spans, context, projected, activations, angles, groups, .. } = &mut *self.scratch;
+        let Scratch { query, spans, lines, context, projected, activations, angles, groups, .. } = &mut *self.scratch;
         add_bias(query, &layer.query_bias);
         if let Some(scales) = &layer.query_norm {
             rms_norm_in_place(query, scales, norm_epsilon);
@@ -205,7 +207,10 @@ impl Pass<'_, '_> {
         let (scale, softcap, window) = (self.model.config.score_scale(), block.score_softcap, block.window(index));
         let heads = Heads { heads, kv_heads, head_dim, scale, softcap, window };
         let batch = &*self.batch;
-        let page = |sequence: usize, page: usize, kv_head: usize| batch[sequence].cache.page(page, index, kv_head);
+        let page = |sequence: usize, page: usize, kv_head: usize| {
+            let line = lines[sequence];
+            batch[line.chunk].cache.page_of(line.number, page, index, kv_head)
+        };
         attend(heads, query, spans, page, None, groups, context);
         products(context, activations, [(&layer.attention_output, projected)]);
         add_bias(projected, &layer.attention_output_bias);

@@ -18,6 +18,8 @@ pub struct Scratch {
     // The rows of the packed batch.
     pub(super) tokens: Vec<u32>,
     pub(super) spans: Vec<RowSpan>,
+    /// The sequences of the spans.
+    pub(super) lines: Vec<Line>,
     /// Rows whose logits are wanted, ascending.
     pub(super) wanted: Vec<usize>,
     /// For each chunk, where its wanted rows end.
@@ -48,6 +50,15 @@ pub struct Scratch {
     pub(super) bias: Vec<f32>,
 }
 
+/// A run of rows of a batch, one text's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line {
+    pub(super) chunk: usize,
+    /// Of the chunk's cache: 0 for its own line, n for its n-th branch.
+    pub(super) number: usize,
+    pub(super) tokens: usize,
+}
+
 impl Scratch {
     /// Threads for a forward pass of these rows, by the multiplications for one.
     pub(super) fn threads(&self, multiplications: usize) -> usize {
@@ -57,20 +68,33 @@ impl Scratch {
         }
     }
 
-    /// Takes the rows of a batch, each of which sees what is before it and itself.
+    /// Takes the rows of a batch, each of which sees what is before it and itself; those of a chunk's branches follow
+    /// its own.
     pub(super) fn lay_out<'b, 'c: 'b>(&mut self, batch: impl Iterator<Item = &'b Chunk<'c>>) {
         self.tokens.clear();
         self.spans.clear();
+        self.lines.clear();
         self.wanted.clear();
         self.ends.clear();
-        for (sequence, chunk) in batch.enumerate() {
+        for (index, chunk) in batch.enumerate() {
             let first = self.tokens.len();
             self.wanted.extend(chunk.positions.iter().map(|position| first + position));
+            self.line(index, 0, chunk.cache.len(), chunk.tokens);
+            for (number, (from, tokens)) in (1..).zip(chunk.cache.branches.unread()) {
+                self.wanted.extend(self.tokens.len()..self.tokens.len() + tokens.len());
+                self.line(index, number, from, tokens);
+            }
             self.ends.push(self.wanted.len());
-            self.tokens.extend(chunk.tokens);
-            let positions = (0..chunk.tokens.len()).map(|new| chunk.cache.len() + new);
-            self.spans.extend(positions.map(|position| RowSpan { sequence, position, visible: position + 1 }));
         }
+    }
+
+    /// Takes tokens of a line, from a position on.
+    fn line(&mut self, chunk: usize, number: usize, from: usize, tokens: &[u32]) {
+        let sequence = self.lines.len();
+        self.lines.push(Line { chunk, number, tokens: tokens.len() });
+        self.tokens.extend(tokens);
+        let positions = from..from + tokens.len();
+        self.spans.extend(positions.map(|position| RowSpan { sequence, position, visible: position + 1 }));
     }
 
     /// Keeps only the wanted rows of the residual stream, and of what has been normed if anything has.

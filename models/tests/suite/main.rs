@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod batching;
+mod branches;
 mod chat;
 #[path = "../container/mod.rs"]
 #[allow(dead_code, reason = "the tests of folders use the rest")]

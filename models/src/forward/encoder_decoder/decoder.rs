@@ -36,6 +36,9 @@ impl EncoderDecoder {
             }
             // Relative positions have no end.
             text.check(chunk, LARGEST_DIMENSION, vocab_size, &self.pages)?;
+            if text.cache.branches.unread().next().is_some() {
+                return Err(ModelError::Branch { chunk, branch: 1 });
+            }
         }
         for SourceChunk { text, .. } in batch.iter_mut() {
             text.cache.make_room(text.tokens.len())?;
