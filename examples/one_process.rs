@@ -54,6 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         max_draft_tokens: 16,
         max_in_flight: 1,
         max_guesses: 0,
+        max_branches: 0,
         eos_ids: vec![0],
     };
     let mut cloud = CloudSession::new(limits, Admission::default());

@@ -52,13 +52,13 @@ fn judge(round: &Round, rows: &[Vec<f32>]) -> Result<Judgement, Box<dyn Error>> 
         if randomness.unit() >= pi[x] / q[x] {
             let residual: Vec<f64> = pi.iter().zip(&q).map(|(pi, q)| (pi - q).max(0.0)).collect();
             let next = NextToken::Token(draw(&residual, &mut randomness));
-            return Ok(Judgement { accepted, next, judged: Vec::new() });
+            return Ok(Judgement { accepted, next, ..Judgement::default() });
         }
     }
     // The bonus token has no q̂, so it is the target's own.
     let bonus = rows.get(drafts.len()).map(|row| transform(row, &round.sampling)).transpose()?;
     let next = bonus.map_or(NextToken::Nothing, |p| NextToken::Token(draw(&p, &mut randomness)));
-    Ok(Judgement { accepted: drafts.len(), next, judged: Vec::new() })
+    Ok(Judgement { accepted: drafts.len(), next, ..Judgement::default() })
 }
 
 /// Draws an id in proportion to its weight.
@@ -82,6 +82,7 @@ fn first_token(seed: u64) -> Result<usize, Box<dyn Error>> {
         max_draft_tokens: 1,
         max_in_flight: 1,
         max_guesses: 0,
+        max_branches: 0,
         eos_ids: vec![],
     };
     let mut cloud = CloudSession::new(target, Admission::default());

@@ -268,8 +268,16 @@ impl Session {
                 time::sleep_until(ready.into()).await;
                 let payload = scheme.encode_round(&Drafts::Ids(text.guesses[guessed..limit].to_vec()))?;
                 let (position, count) = (guessed as u32, count as u8);
-                self.send(&Frame::Guesses(Guesses { generation, chain, position, patience: 0, count, payload }))
-                    .await?;
+                self.send(&Frame::Guesses(Guesses {
+                    generation,
+                    chain,
+                    parent: 0,
+                    position,
+                    patience: 0,
+                    count,
+                    payload,
+                }))
+                .await?;
                 guessed = limit;
             }
             match self.receive().await? {

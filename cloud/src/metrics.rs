@@ -74,6 +74,7 @@ pub(crate) struct SessionMetrics {
     guesses_late: Family<Label, Counter>,
     guesses_judged: Family<Label, Counter>,
     guesses_right: Family<Label, Counter>,
+    guesses_branched: Family<Label, Counter>,
     own_drafts: Family<Label, Counter>,
     own_drafts_right: Family<Label, Counter>,
     /// How long passes were held for guesses.
@@ -168,6 +169,7 @@ impl SessionMetrics {
             guesses_late: add.metric("guesses_late", "Guesses at tokens that were written already"),
             guesses_judged: add.metric("guesses_judged", "Guesses that a pass judged"),
             guesses_right: add.metric("guesses_right", "Guesses that a pass judged and found right"),
+            guesses_branched: add.metric("guesses_branched", "Right guesses that were not the first at their position"),
             own_drafts: add.metric("own_drafts_judged", "Drafts of the server's own that a pass judged"),
             own_drafts_right: add.metric("own_drafts_right", "Drafts of the server's own that were right"),
             held: add.times("pass_held", "How long a pass was held for guesses on their way"),

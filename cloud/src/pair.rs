@@ -281,6 +281,9 @@ impl PairPaths {
 /// How many rounds of a session may be in flight unless the operator says otherwise.
 pub const MAX_IN_FLIGHT: u8 = 8;
 
+/// How many branches of guesses may be alive: more than are ever worth their rows.
+pub const MAX_BRANCHES: u8 = 16;
+
 /// What a session needs to know of a target. [`MAX_IN_FLIGHT`] rounds may be in flight.
 pub fn target_info(target: &Model, tokenizer: &Tokenizer, max_draft_tokens: u8) -> Result<TargetInfo, PairError> {
     info_of(target.config(), tokenizer, max_draft_tokens)
@@ -296,6 +299,7 @@ pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8
         max_draft_tokens,
         max_in_flight: MAX_IN_FLIGHT,
         max_guesses: MAX_DRAFT_TOKENS,
+        max_branches: MAX_BRANCHES,
         eos_ids: config.eos_token_ids.clone(),
     })
 }

@@ -47,6 +47,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         max_draft_tokens: input.int_in_range(0..=10)?,
         max_in_flight: 1,
         max_guesses: input.int_in_range(1..=20)?,
+        max_branches: input.int_in_range(0..=6)?,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let context_length = input.int_in_range(0..=48)?;
@@ -109,8 +110,11 @@ fn settings(input: &mut Unstructured<'_>) -> Result<Settings> {
     } else {
         None
     };
-    let mode =
-        if choose::rarely(input, 8)? { Mode::CloudOnly } else { Mode::Ahead(Ahead { fixed, ..Ahead::default() }) };
+    let mode = if choose::rarely(input, 8)? {
+        Mode::CloudOnly
+    } else {
+        Mode::Ahead(Ahead { fixed, branches: input.arbitrary()?, ..Ahead::default() })
+    };
     let (sampling, seed) = (choose::sampling(input, true)?, u64::from(input.arbitrary::<u8>()?));
     Ok(Settings { mode, sampling, seed, max_new_tokens: input.int_in_range(1..=32)? })
 }
@@ -231,6 +235,7 @@ impl Pair {
         let guesses = Guesses {
             generation: choose::one_of(input, &[1, 2, 3, 0, u32::MAX])?,
             chain: choose::number(input, 9)?,
+            parent: if input.arbitrary()? { choose::number(input, 8)? } else { 0 },
             position,
             patience: choose::one_of(input, &[0, 10, u32::MAX])?,
             count,
@@ -263,7 +268,15 @@ impl Pair {
             3 => {
                 let Some(pass) = self.pass.take() else { return false };
                 let rows = self.caches[1].forward(&pass.forward, &self.models[1]);
-                let judgement = pass.judge(&rows.iter().map(|row| &row.logits[..]).collect::<Vec<_>>());
+                let mut rows: Vec<Vec<f32>> = rows.into_iter().map(|row| row.logits).collect();
+                let round = &pass.round;
+                for (line, branch) in (1..).zip(&round.branches) {
+                    // Guesses are judged behind the text as it is.
+                    let text = [&self.expected[..round.position], &round.line(line)].concat();
+                    let first = round.position + branch.from + 1;
+                    rows.extend((first..=text.len()).map(|length| self.models[1].logits(&text[..length])));
+                }
+                let judgement = pass.judge(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>());
                 self.cloud.handle_judgement(judgement.expect("the target's logits are sound"));
                 true
             }

@@ -47,6 +47,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         max_draft_tokens: input.int_in_range(0..=MAX_DRAFT_TOKENS)?,
         max_in_flight: input.int_in_range(1..=2)?,
         max_guesses: 0,
+        max_branches: 0,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let mut driver = Driver {

@@ -42,6 +42,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         max_draft_tokens: input.int_in_range(0..=10)?,
         max_in_flight: 3,
         max_guesses: 0,
+        max_branches: 0,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let draft_info = DraftInfo {

@@ -15,7 +15,7 @@ pub use messages::{
 };
 
 /// The protocol version that this crate speaks.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 7;
 /// The longest frame in bytes. Six dense distributions over 151 936 tokens fit, or a prompt of half a million tokens.
 pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
 /// The longest text of an [`ErrorFrame`] in bytes; longer ones are cut.

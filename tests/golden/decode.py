@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True  # Before the other half is imported: no folder o
 
 from adaptive import Adaptive, Refused, need, subset
 
-VERSION = 6
+VERSION = 7
 MAX_FRAME = 2_097_152
 MAX_TOKEN_BITS = 8 * (MAX_FRAME - 64)
 FINISHES = ["none", "end of text", "max new tokens", "context full"]
@@ -294,6 +294,7 @@ def read_frame(data: bytes) -> dict[str, Any]:
         need(reader.uint(2) == VERSION, "another version")
         frame = {"frame": "Welcome", "vocab_size": reader.uint(4), "context_length": reader.uint(4)}
         frame |= {"max_draft": reader.uint(1), "max_in_flight": reader.uint(1), "max_guesses": reader.uint(1)}
+        frame["max_branches"] = reader.uint(1)
         frame["end_of_text"] = reader.ids()
         need(frame["max_draft"] <= 64, "too many drafts")
         need(frame["max_in_flight"] > 0, "no round in flight")
@@ -320,8 +321,11 @@ def read_frame(data: bytes) -> dict[str, Any]:
         frame["payload"] = reader.rest() if frame["stream"] == 0 else b""
     elif kind == 0x09:
         frame = {"frame": "Guesses", "generation": reader.varint(1), "chain": reader.varint(1)}
-        frame |= {"position": reader.varint(), "patience": reader.varint(), "count": reader.uint(1)}
-        need(frame["count"] <= 64, "too many guesses")
+        frame |= {"position": reader.varint(), "patience": reader.varint()}
+        count = reader.uint(1)
+        need(count & 127 <= 64, "too many guesses")
+        frame |= {"count": count & 127, "parent": reader.varint(1) if count & 128 else None}
+        need(frame["parent"] is None or frame["parent"] < frame["chain"], "a branch of no earlier chain")
         frame["payload"] = reader.rest().hex() if frame["count"] else ""
     elif kind == 0x05:
         frame = {"frame": "Cancel", "generation": reader.varint(1)}

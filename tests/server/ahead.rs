@@ -36,7 +36,7 @@ async fn the_text_is_the_same_with_and_without_drafting() {
     let plans = [(1, 0.0, 64), (4, 0.0, 64), (3, 0.005, 64), (8, 0.02, 8)];
     let plans = plans.map(|(group, patience, lead)| Some(Plan { group, patience, lead }));
     let texts = 126;
-    let (mut generations, mut in_time, mut resumed) = (0, 0, 0);
+    let (mut generations, mut in_time, mut branched, mut resumed) = (0, 0, 0, 0);
     for (number, draft) in drafts.iter().enumerate() {
         let mut calm = NativeEdge::connect(draft, draft_info(draft), &server.url, None, RETRY).await.unwrap();
         let proxy = Proxy::before(&server.url, if number == 1 { 1000 } else { 1 << 20 }, 7).await;
@@ -52,18 +52,22 @@ async fn the_text_is_the_same_with_and_without_drafting() {
             let expected = generate(&mut calm, prompt.clone(), &alone).await.0;
             assert_eq!(expected.len(), LENGTH as usize);
             let plans = [plans[seed as usize % 4], None, plans[(seed as usize + 1) % 4], Some(Plan::AT_ONCE)];
-            for fixed in plans {
-                let wanted = settings(&Mode::Ahead(Ahead { fixed, ..Ahead::default() }), temperature, seed);
+            for (number_of_plan, fixed) in plans.into_iter().enumerate() {
+                let branches = [Some(true), None, Some(true), Some(false)][number_of_plan];
+                let ahead = Ahead { fixed, branches, ..Ahead::default() };
+                let wanted = settings(&Mode::Ahead(ahead), temperature, seed);
                 let (text, generated) = generate(&mut edge, prompt.clone(), &wanted).await;
                 assert_eq!(text, expected, "draft {number}, {fixed:?}, T = {temperature}, seed {seed}");
                 generations += 1;
                 in_time += generated.statistics.in_time;
+                branched += generated.statistics.branched;
                 resumed += generated.resumed;
             }
         }
     }
-    println!("{generations} generations, {in_time} guesses in time, {resumed} resumptions");
-    assert!(in_time > generations && resumed > 200, "{in_time} guesses were in time, {resumed} resumptions");
+    let counts = format!("{in_time} guesses in time, {branched} in branches, {resumed} resumptions");
+    println!("{generations} generations, {counts}");
+    assert!(in_time > generations && branched > generations / 20 && resumed > 200, "{counts}");
 }
 
 /// For those who guess, whose guesses are then late, and for those who do not: the server's own drafts save passes.

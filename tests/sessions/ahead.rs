@@ -27,6 +27,11 @@ fn fixed(group: usize, patience: f64) -> Mode {
     Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead: 64 }), ..Ahead::default() })
 }
 
+fn branching(group: usize, patience: f64) -> Mode {
+    let plan = Plan { group, patience, lead: 64 };
+    Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(true), ..Ahead::default() })
+}
+
 fn times(draft: u32, pass: u32, delay: u32) -> Times {
     Times { draft: MS * draft, pass: MS * pass, row: MS * pass * 6 / 100, delay: MS * delay, own_draft: None }
 }
@@ -40,7 +45,7 @@ fn pair(difference: f64) -> (ToyModel, ToyModel) {
 #[test]
 fn the_text_is_the_same_with_and_without_drafting() {
     let (draft, target) = pair(1.0);
-    let (mut guessed, mut held) = (0, 0);
+    let (mut guessed, mut held, mut branched) = (0, 0, 0);
     for (seed, temperature) in (0..).zip([0.0, 0.3, 0.7, 1.0, 1.5]) {
         let alone = settings(Mode::CloudOnly, temperature, seed);
         let run =
@@ -55,16 +60,21 @@ fn the_text_is_the_same_with_and_without_drafting() {
                 [(1, 0.0), (4, 0.0), (3, 0.01), (16, 10.0), (1, 0.004)].map(|(group, patience)| fixed(group, patience));
             let drafts_at =
                 |temperature| Mode::Ahead(Ahead { draft_temperature: Some(temperature), ..Ahead::default() });
-            for mode in modes.into_iter().chain([Mode::Ahead(Ahead::default()), drafts_at(0.0), drafts_at(1.2)]) {
+            let branching = [(1, 0.0), (3, 0.01), (1, 0.004)].map(|(group, patience)| branching(group, patience));
+            let measured = [Mode::Ahead(Ahead::default()), drafts_at(0.0), drafts_at(1.2)];
+            for mode in modes.into_iter().chain(branching).chain(measured) {
                 let run = run(&settings(mode.clone(), temperature, seed), times);
                 assert_eq!(run.tokens, expected, "{mode:?}, {times:?}");
                 let accepted = |token: &&(u32, Origin)| token.1 == Origin::Accepted;
                 guessed += run.committed.iter().flat_map(|committed| &committed.tokens).filter(accepted).count();
                 held += run.holds;
+                branched += run.branched;
             }
         }
     }
-    assert!(guessed > 1000 && held > 100, "{guessed} guesses came in time, {held} passes were held");
+    let counts = format!("{guessed} guesses came in time, {branched} in branches, {held} passes were held");
+    println!("{counts}");
+    assert!(guessed > 1000 && branched > 100 && held > 100, "{counts}");
 }
 
 /// Chains that are numbered otherwise, and more patience than anybody grants: nothing but the speed depends on them.
@@ -153,4 +163,31 @@ fn fewer_passes_cost_no_speed() {
         (few, many) = (few + passes.passes, many + speed.passes);
     }
     assert!(10 * few < 9 * many, "{few} passes for {many}");
+}
+
+/// In virtual time: with fast drafts second candidates, and what follows them, save passes over every link; with slow ones
+/// none is made, and nothing is as it would not be without.
+#[test]
+fn second_candidates_pay_where_drafts_are_fast() {
+    let (draft, target) = pair(0.6);
+    let run = |branches, draft_time, delay| {
+        let ahead = Ahead { fixed: Some(Plan::AT_ONCE), branches, ..Ahead::default() };
+        let runs = (0..8).map(|seed| {
+            let settings = settings(Mode::Ahead(ahead), 0.7, seed);
+            timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times(draft_time, 40, delay), |_| {})
+        });
+        let sum = |(elapsed, passes, branched), run: timed::Timed| {
+            (elapsed + run.elapsed, passes + run.passes, branched + run.branched)
+        };
+        runs.fold((Duration::ZERO, 0, 0), sum)
+    };
+    for delay in [0, 10, 50, 100] {
+        let [chain, tree, measured] = [Some(false), Some(true), None].map(|branches| run(branches, 1, delay));
+        let gain = |run: (Duration, usize, usize)| chain.0.as_secs_f64() / run.0.as_secs_f64();
+        let (forced, chosen) = (gain(tree), gain(measured));
+        println!("{delay} ms one way: {forced:.3}, by what is measured {chosen:.3}; {chain:?} {tree:?} {measured:?}");
+        assert!(forced > 1.03 && chosen > 1.03, "{forced}, {chosen} at {delay} ms");
+        assert!(chain.2 == 0 && tree.2 > 20 && tree.1 < chain.1);
+        assert_eq!(run(None, 8, delay), run(Some(false), 8, delay), "drafts of a fifth of a pass");
+    }
 }

@@ -57,6 +57,7 @@ fn target_info() -> TargetInfo {
         max_draft_tokens: 16,
         max_in_flight: 8,
         max_guesses: 64,
+        max_branches: 16,
         eos_ids: vec![],
     }
 }

@@ -56,6 +56,8 @@ pub struct Timed {
     pub holds: usize,
     /// Drafts of the server's own.
     pub own_drafts: usize,
+    /// Second candidates that were right in time.
+    pub branched: usize,
 }
 
 /// Runs a generation of two toy models to its end.
@@ -93,7 +95,7 @@ pub fn run(
                 }
                 CloudOutput::Verify(pass) => {
                     hold = None;
-                    let guesses = pass.round.drafts.len() as u32;
+                    let guesses = pass.round.guesses() as u32;
                     judged = Some((now + times.pass + times.row * guesses, pass));
                 }
                 CloudOutput::Draft(wanted) => {
@@ -117,7 +119,10 @@ pub fn run(
                     timed.committed.push(committed);
                     timed.elapsed = now;
                 }
-                EdgeOutput::Event(Event::Finished(_)) => return timed,
+                EdgeOutput::Event(Event::Finished(_)) => {
+                    timed.branched = edge.statistics().branched;
+                    return timed;
+                }
                 EdgeOutput::Event(Event::Connected(_)) => {
                     edge.start(prompt.to_vec(), settings, now).expect("the settings can be used");
                     has_started = true;
@@ -145,7 +150,7 @@ pub fn run(
             && let Some((_, pass)) = judged.take()
         {
             timed.passes += 1;
-            cloud.pass_took(times.pass + times.row * pass.round.drafts.len() as u32);
+            cloud.pass_took(times.pass + times.row * pass.round.guesses() as u32);
             cloud.handle_judgement(target.judge(&pass));
         } else if is_due(arrivals[3])
             && let Some((_, rows)) = drafted.take()

@@ -52,6 +52,7 @@ impl ToyModel {
             max_draft_tokens: 16,
             max_in_flight: 8,
             max_guesses: 64,
+            max_branches: 16,
             eos_ids,
         }
     }
@@ -148,8 +149,14 @@ impl CachedToy {
 
     /// Runs a pass of the target, and judges its round.
     pub fn judge(&mut self, pass: &Pass) -> Judgement {
-        let rows = self.forward(&pass.forward);
-        pass.judge(&rows.iter().map(|row| row.0.as_slice()).collect::<Vec<_>>()).unwrap()
+        let mut rows: Vec<Vec<f32>> = self.forward(&pass.forward).into_iter().map(|row| row.0).collect();
+        let round = &pass.round;
+        for (line, branch) in (1..).zip(&round.branches) {
+            let text = [&self.cache[..round.position], &round.line(line)].concat();
+            let first = round.position + branch.from + 1;
+            rows.extend((first..=text.len()).map(|length| self.model.logits(&text[..length])));
+        }
+        pass.judge(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>()).unwrap()
     }
 }
 

@@ -235,6 +235,7 @@ pub struct ServerInfo {
     max_draft_tokens: u8,
     max_in_flight: u8,
     max_guesses: u8,
+    max_branches: u8,
 }
 
 impl From<&Welcome> for ServerInfo {
@@ -245,6 +246,7 @@ impl From<&Welcome> for ServerInfo {
             max_draft_tokens: welcome.max_draft_tokens,
             max_in_flight: welcome.max_in_flight,
             max_guesses: welcome.max_guesses,
+            max_branches: welcome.max_branches,
         }
     }
 }

@@ -325,6 +325,9 @@ impl Serve {
         }
         let engine = self.with_own_draft(engine.judging(self.guesses), draft, settings)?;
         let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
+        if !engine.reads_branches() {
+            info.max_branches = 0;
+        }
         let (context, longest) = (info.context_length, engine.longest_text() as u32);
         if longest < LEAST_TEXT {
             return Err(

@@ -66,7 +66,7 @@ impl<'m> SessionMeter<'m> {
                     self.count(&self.metrics.resampled, usize::from(resampled));
                     self.committed(committed);
                 }
-                CloudEvent::Wrote { tokens, judged, accepted, own } => {
+                CloudEvent::Wrote { tokens, judged, accepted, branched, own } => {
                     let metrics = self.metrics;
                     let (all, right) = match own {
                         true => (&metrics.own_drafts, &metrics.own_drafts_right),
@@ -74,6 +74,7 @@ impl<'m> SessionMeter<'m> {
                     };
                     self.count(all, judged);
                     self.count(right, accepted);
+                    self.count(&metrics.guesses_branched, branched);
                     self.committed(tokens);
                 }
                 CloudEvent::Guessed { came, late } => {
@@ -189,8 +190,8 @@ mod tests {
         let judged = CloudEvent::Judged { proposed: 20, accepted: 20, committed: 21, resampled: false };
         meter.observe(&[judged, CloudEvent::Finished(Finish::Eos)]);
         meter.received(7, &[CloudEvent::Started { scheme: None }]);
-        let wrote = CloudEvent::Wrote { tokens: 3, judged: 4, accepted: 2, own: false };
-        let own = CloudEvent::Wrote { tokens: 1, judged: 6, accepted: 0, own: true };
+        let wrote = CloudEvent::Wrote { tokens: 3, judged: 4, accepted: 2, branched: 1, own: false };
+        let own = CloudEvent::Wrote { tokens: 1, judged: 6, accepted: 0, branched: 0, own: true };
         let guessed = CloudEvent::Guessed { came: 5, late: 1 };
         meter.observe(&[guessed, wrote, own, CloudEvent::Failed(ErrorCode::Internal)]);
         drop(meter);
@@ -212,6 +213,7 @@ mod tests {
             "outrider_guesses_late_total{scheme=\"cloud-only\"} 1",
             "outrider_guesses_judged_total{scheme=\"cloud-only\"} 4",
             "outrider_guesses_right_total{scheme=\"cloud-only\"} 2",
+            "outrider_guesses_branched_total{scheme=\"cloud-only\"} 1",
             "outrider_own_drafts_judged_total{scheme=\"cloud-only\"} 6",
             "outrider_time_to_first_token_seconds_count 2",
             "outrider_inter_token_seconds_count 22",

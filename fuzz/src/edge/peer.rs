@@ -19,6 +19,7 @@ impl Driver {
             max_draft_tokens: input.int_in_range(0..=64)?,
             max_in_flight: 1,
             max_guesses: 0,
+            max_branches: 0,
             eos_ids: choose::ids(input, 2, self.model.vocab_size)?,
             ticket: Ticket::default(),
             detached_seconds: 120,

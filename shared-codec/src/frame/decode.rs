@@ -39,6 +39,7 @@ impl Frame {
                     max_draft_tokens: draft_count(input.u8("maximum draft tokens")?, "maximum draft tokens")?,
                     max_in_flight: take_window(&mut input)?,
                     max_guesses: input.u8("maximum guesses")?,
+                    max_branches: input.u8("maximum branches")?,
                     eos_ids: take_ids(&mut input, "end-of-text ids")?,
                     ticket: take_ticket(&mut input)?,
                     detached_seconds: input.varint("detached lifetime")?,
@@ -84,13 +85,19 @@ impl Frame {
                 let generation = take_generation(&mut input)?;
                 let (chain, position) = (input.varint("chain")?, input.varint("position")?);
                 let patience = input.varint("patience")?;
-                let count = draft_count(input.u8("count of guesses")?, "count of guesses")?;
+                let count = input.u8("count of guesses")?;
+                let is_branch = count & IS_BRANCH != 0;
+                let count = draft_count(count & !IS_BRANCH, "count of guesses")?;
                 if chain == 0 {
                     return Err(DecodeError::Value { field: "chain", value: 0 });
                 }
+                let parent = if is_branch { input.varint("chain that is left")? } else { 0 };
+                if is_branch && !(1..chain).contains(&parent) {
+                    return Err(DecodeError::Value { field: "chain that is left", value: parent.into() });
+                }
                 // Without guesses nothing more may follow.
                 let payload = if count == 0 { Vec::new() } else { input.rest().to_vec() };
-                Frame::Guesses(Guesses { generation, chain, position, patience, count, payload })
+                Frame::Guesses(Guesses { generation, chain, parent, position, patience, count, payload })
             }
             RESAMPLE => Frame::Resample { generation: take_generation(&mut input)?, round: input.varint("round")? },
             CANCEL => Frame::Cancel { generation: take_generation(&mut input)? },

@@ -23,6 +23,7 @@ impl Frame {
                 out.push(welcome.max_draft_tokens);
                 out.push(welcome.max_in_flight);
                 out.push(welcome.max_guesses);
+                out.push(welcome.max_branches);
                 put_ids(&mut out, &welcome.eos_ids);
                 put_ticket(&mut out, &welcome.ticket);
                 put_varint(&mut out, welcome.detached_seconds);
@@ -76,7 +77,13 @@ impl Frame {
                 put_varint(&mut out, guesses.chain);
                 put_varint(&mut out, guesses.position);
                 put_varint(&mut out, guesses.patience);
-                out.push(guesses.count);
+                match guesses.parent {
+                    0 => out.push(guesses.count),
+                    parent => {
+                        out.push(guesses.count | IS_BRANCH);
+                        put_varint(&mut out, parent);
+                    }
+                }
                 out.extend(&guesses.payload);
             }
             Frame::Cancel { generation } => {

@@ -24,6 +24,8 @@ pub struct Welcome {
     pub max_in_flight: u8,
     /// The most [`Guesses`] at a time that may lie ahead of the text; 0: the cloud takes none.
     pub max_guesses: u8,
+    /// The most chains of them at a time that may be alive besides one; 0: guesses form one chain.
+    pub max_branches: u8,
     /// Ids that end a text when committed.
     pub eos_ids: Vec<u32>,
     /// What the session is resumed with.
@@ -231,13 +233,16 @@ impl Tokens {
 /// Guesses at tokens that the target has yet to write. What it writes does not depend on them.
 ///
 /// A *chain* of guesses begins behind a token that the edge has from the cloud, and each guess is made as if those
-/// before it were right. Where one is wrong the rest of its chain is of no use.
+/// before it were right. Where one is wrong the rest of its chain is of no use. A *branch* is a chain that leaves another
+/// one: its first guess is at the position of a guess of that, in its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guesses {
     /// The generation they belong to.
     pub generation: u32,
     /// Number of the chain: 1, 2, … within the generation.
     pub chain: u32,
+    /// Number of an earlier chain that this one begins to branch off; 0 if it begins behind the text, or goes on.
+    pub parent: u32,
     /// Position of the first; it begins the chain, or follows the last one that was sent of it.
     pub position: u32,
     /// How long a forward pass may be held from now on for a guess at the next token, in tenths of a millisecond.

@@ -31,3 +31,5 @@ pub(super) const DENSE_TARGET: u8 = 1;
 pub(super) const HAS_RESAMPLED: u8 = 0x80;
 /// In the number of a rule: the edge asks for evidence.
 pub(super) const WANTS_EVIDENCE: u8 = 0x80;
+/// In the count of a frame of guesses: its chain begins as a branch.
+pub(super) const IS_BRANCH: u8 = 0x80;

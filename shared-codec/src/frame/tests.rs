@@ -35,6 +35,7 @@ fn one_of_each() -> Vec<Frame> {
             max_draft_tokens: 16,
             max_in_flight: 8,
             max_guesses: 64,
+            max_branches: 16,
             eos_ids: vec![0, 200],
             ticket: TICKET,
             detached_seconds: 120,
@@ -91,7 +92,18 @@ fn one_of_each() -> Vec<Frame> {
             patience: 150,
             count: 2,
             payload: vec![1, 2, 3],
+            ..Guesses::default()
         }),
+        Frame::Guesses(Guesses {
+            generation: 3,
+            chain: 301,
+            parent: 300,
+            position: 7,
+            count: 1,
+            payload: vec![1, 2],
+            ..Guesses::default()
+        }),
+        Frame::Guesses(Guesses { generation: 3, chain: 2, parent: 1, ..Guesses::default() }),
         Frame::Guesses(Guesses { generation: 3, chain: 1, position: 7, ..Guesses::default() }),
         Frame::Error(ErrorFrame { generation: 0, code: ErrorCode::ServerFull, text: "No place is free.".into() }),
         Frame::Bye,
@@ -220,6 +232,10 @@ fn forbidden_values_are_named() {
     assert_eq!(field(&[TOKENS, 1, OWN_DRAFTS, 0, 0, 0, 0, 1, 9]), "flags of tokens");
     assert_eq!(field(&[GUESSES, 1, 0, 0, 0, 0]), "chain");
     assert_eq!(field(&[GUESSES, 1, 1, 0, 0, 65]), "count of guesses");
+    // A chain branches off an earlier one.
+    assert_eq!(field(&[GUESSES, 1, 2, 0, 0, 0x80, 0]), "chain that is left");
+    assert_eq!(field(&[GUESSES, 1, 2, 0, 0, 0x80, 2]), "chain that is left");
+    assert_eq!(field(&[GUESSES, 1, 2, 0, 0, 0x80, 9]), "chain that is left");
     assert_eq!(field(&[PROMPT, 9]), "scheme");
     assert_eq!(field(&[PROMPT, DENSE | ADAPTIVE]), "scheme");
     for (change, name) in [

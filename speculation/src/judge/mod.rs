@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `types` | what is judged, and what is said of it: `Round`, `Judgement` |
 //! | `verify` | a round by rows of the target's logits: [`judge`] |
+//! | `branches` | rounds whose drafts form a tree |
 //! | [`rules`], [`unscaled`] | the acceptance rules, and the statistics that some need of the draft model |
 //! | [`dssd`] | how a rejected draft is resampled at the edge |
 //! | [`coupled`] | how often both ends choose the same with shared noise |
 //! | [`thinning`] | a round where only single probabilities and samples of the target's distribution can be had |
 
+mod branches;
 pub mod coupled;
 pub mod dssd;
 pub mod rules;
@@ -17,5 +19,6 @@ mod types;
 pub mod unscaled;
 mod verify;
 
+pub use branches::Branch;
 pub use types::{Judged, Judgement, JudgementError, NextToken, Round};
 pub use verify::judge;

@@ -99,7 +99,7 @@ mod tests {
     fn matching_goes_as_far_as_the_targets_own_text() {
         let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
         let round = |ids: &[u32]| Round { drafts: Drafts::Ids(ids.to_vec()), ..Round::alone(sampling, 1, 2) };
-        let token = |accepted, id| Judgement { accepted, next: NextToken::Token(id), judged: Vec::new() };
+        let token = |accepted, id| Judgement { accepted, next: NextToken::Token(id), ..Judgement::default() };
         assert_eq!(matching(&round(&[5, 6]), &[5, 6, 7]), token(2, 7));
         assert_eq!(matching(&round(&[5, 6]), &[5, 8, 7]), token(1, 8));
         assert_eq!(matching(&round(&[5, 6]), &[9, 6, 7]), token(0, 9));

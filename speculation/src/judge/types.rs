@@ -9,7 +9,10 @@ use outrider_codec::{
 };
 
 use crate::{
-    judge::rules::{Rule, Statistic},
+    judge::{
+        branches::Branch,
+        rules::{Rule, Statistic},
+    },
     sample::{End, Randomness, SharedNoise},
 };
 
@@ -24,6 +27,8 @@ pub struct Round {
     pub scheme: Option<SchemeParameters>,
     /// Drafts in order; none where the target writes one token.
     pub drafts: Drafts,
+    /// What may follow in place of drafts, or behind the last; only where these are ids.
+    pub branches: Vec<Branch>,
     /// Statistics that the rule needs, one a draft; none if it needs none.
     pub statistics: Vec<Statistic>,
     /// Whether another round goes on from the last draft, so that no bonus token follows it.
@@ -43,6 +48,8 @@ pub struct Round {
 pub struct Judgement {
     /// Number of drafts in the accepted prefix.
     pub accepted: usize,
+    /// The line that they are of: 0 for the drafts of the round, n for its n-th branch.
+    pub branch: usize,
     /// The token after it.
     pub next: NextToken,
     /// What the accepted drafts and the first rejected one were judged by, if evidence is wanted.
@@ -80,7 +87,7 @@ pub struct Judged {
 /// Why a judgement cannot be one of the round that it was handed in for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JudgementError {
-    /// More drafts are accepted than there are.
+    /// More drafts are accepted than there are, or drafts of a branch that is none.
     #[error("{accepted} of {drafts} drafts were accepted")]
     Accepted {
         /// Drafts that were accepted.
@@ -133,6 +140,7 @@ impl Round {
             rule: Rule::EXACT,
             scheme: None,
             drafts: Drafts::Distributions(Vec::new()),
+            branches: Vec::new(),
             statistics: Vec::new(),
             continued: false,
             evidence: false,
@@ -179,7 +187,7 @@ impl Round {
         } else {
             NextToken::Nothing
         };
-        Judgement { accepted, next, judged: Vec::new() }
+        Judgement { accepted, next, ..Judgement::default() }
     }
 
     /// Checks a judgement that somebody hands in for this round.
@@ -187,8 +195,13 @@ impl Round {
     /// # Errors
     /// If no logits could have led to it.
     pub fn check(&self, judgement: &Judgement, vocab_size: u32) -> Result<(), JudgementError> {
-        let (drafts, accepted) = (self.drafts.len(), judgement.accepted);
-        if accepted > drafts {
+        let accepted = judgement.accepted;
+        let drafts = match judgement.branch {
+            0 => self.drafts.len(),
+            branch if branch <= self.branches.len() => self.line(branch).len(),
+            _ => 0,
+        };
+        if accepted > drafts || judgement.branch > self.branches.len() {
             return Err(JudgementError::Accepted { accepted, drafts });
         }
         let rejects = accepted < drafts;

@@ -30,7 +30,8 @@ use crate::{
     theory::total_variation,
 };
 
-/// Judges a round by as many rows of V logits as it [needs](Round::rows).
+/// Judges a round by as many rows of V logits as it [needs](Round::rows), and behind them those of its
+/// [branches](Round::branch_rows). These may be left out together: then the branches count for nothing.
 ///
 /// The draws come in one order: one a draft until the first rejection, then those of the token that follows, or of
 /// DSSD's samples. Coupled drafting takes none.
@@ -41,7 +42,15 @@ use crate::{
 /// # Panics
 /// If there are more or fewer rows.
 pub fn judge(round: &Round, rows: &[&[f32]]) -> Result<Judgement, LogitsError> {
-    assert_eq!(rows.len(), round.rows(), "a round needs its rows of logits");
+    let branch_rows = rows.len().checked_sub(round.rows());
+    assert!(branch_rows == Some(0) || branch_rows == Some(round.branch_rows()), "a round needs its rows of logits");
+    if branch_rows > Some(0) {
+        let (accepted, branch, next) = round.follow(|row, guesses| -> Result<u32, LogitsError> {
+            let p = Distribution::new(rows[row], &round.sampling)?;
+            Ok(round.noise.choose_from(round.position + guesses, &p))
+        })?;
+        return Ok(Judgement { accepted, branch, next, judged: Vec::new() });
+    }
     let mut randomness = round.randomness.clone();
     let drafts = round.drafts.len();
     let mut judged = Vec::new();
@@ -63,7 +72,7 @@ pub fn judge(round: &Round, rows: &[&[f32]]) -> Result<Judgement, LogitsError> {
             }
         };
         if let Some(next) = rejected {
-            return Ok(Judgement { accepted, next, judged });
+            return Ok(Judgement { accepted, branch: 0, next, judged });
         }
     }
     let next = match rows.get(drafts) {
@@ -77,7 +86,7 @@ pub fn judge(round: &Round, rows: &[&[f32]]) -> Result<Judgement, LogitsError> {
             })
         }
     };
-    Ok(Judgement { accepted: drafts, next, judged })
+    Ok(Judgement { accepted: drafts, branch: 0, next, judged })
 }
 
 /// The token in place of a draft whose q̂ was sent, if the rule rejects it.
@@ -258,7 +267,7 @@ mod tests {
         let continued = Round { continued: true, ..plain.clone() };
         let lossy = Round { rule: Rule::new("lossy", 0.3).unwrap(), ..plain.clone() };
         let shown = Round { evidence: true, ..plain.clone() };
-        let to = |accepted, next| Judgement { accepted, next, judged: Vec::new() };
+        let to = |accepted, next| Judgement { accepted, next, ..Judgement::default() };
         let token = |accepted, id| to(accepted, NextToken::Token(id));
         let nothing = |accepted| to(accepted, NextToken::Nothing);
         let residual = |ids: &[(u32, f32)], samples: &[(u32, f32)]| {

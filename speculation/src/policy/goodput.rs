@@ -15,6 +15,10 @@ pub const ROW_COST: f64 = 0.06;
 const WEIGHT: f64 = 0.05;
 /// What is assumed before anything was judged.
 const PRIOR: f64 = 0.7;
+/// The same of second candidates: with the built-in pair 0.15 at temperatures 0 and 0.7.
+const SECOND_PRIOR: f64 = 0.15;
+/// What almost no draft reaches is not worth its bytes.
+const LEAST: f64 = 0.02;
 
 /// What judging and drafting cost those who share a target, in tokens that they would have written meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +43,42 @@ pub struct AcceptanceRate(f64);
 impl Default for AcceptanceRate {
     fn default() -> Self {
         Self(PRIOR)
+    }
+}
+
+/// How often guesses behind right ones were right lately, by which candidate for their position they were.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CandidateRates {
+    /// Of the first.
+    pub first: AcceptanceRate,
+    /// Of the second, whatever became of the first.
+    pub second: AcceptanceRate,
+}
+
+impl Default for CandidateRates {
+    fn default() -> Self {
+        Self { first: AcceptanceRate::default(), second: AcceptanceRate(SECOND_PRIOR) }
+    }
+}
+
+impl CandidateRates {
+    /// Of so many candidates for a position this one was right, if any was.
+    pub fn observe(&mut self, candidates: usize, right: Option<usize>) {
+        for (rate, which) in [&mut self.first, &mut self.second].into_iter().zip(0..candidates) {
+            let is_right = right == Some(which);
+            rate.observe(usize::from(is_right), !is_right);
+        }
+    }
+
+    /// Both rates, of which the second is at most what the first leaves.
+    pub fn get(self) -> [f64; 2] {
+        let first = self.first.get();
+        [first, self.second.get().min(1.0 - first)]
+    }
+
+    /// What the probability of a guess has to be above to be worth a price, in tokens.
+    pub fn least(self, price: f64) -> f64 {
+        price.max(LEAST)
     }
 }
 
@@ -81,7 +121,7 @@ impl AcceptanceRate {
         (0..most)
             .take_while(|_| {
                 path *= self.0;
-                path > price.max(0.02)
+                path > price.max(LEAST)
             })
             .count()
     }

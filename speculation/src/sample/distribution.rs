@@ -192,6 +192,17 @@ impl<'a> Distribution<'a> {
         ids
     }
 
+    /// Whether temperature 0 leaves one token.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.rate == 0.0
+    }
+
+    /// The most likely token but for one, before anything is cut; `None` if no other can follow.
+    pub(crate) fn next_likeliest(&self, best: u32) -> Option<u32> {
+        let others = self.logits.iter().zip(0u32..).filter(|&(logit, id)| id != best && logit.is_finite());
+        others.map(|(&logit, id)| order::key(logit, id)).min().map(order::id)
+    }
+
     /// The sum of the weights that [`weigh`](Self::weigh) gives.
     pub(crate) fn partition(&self) -> f64 {
         self.partition

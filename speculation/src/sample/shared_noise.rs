@@ -60,18 +60,36 @@ impl SharedNoise {
     }
 }
 
+impl SharedNoise {
+    /// The same if the token `first` had no probability, where that is the choice: the next best. At temperature 0, which
+    /// leaves no other token, the next likeliest. `None` if there is none.
+    pub fn second(&self, position: usize, distribution: &Distribution<'_>, first: u32) -> Option<u32> {
+        if distribution.is_greedy() {
+            return distribution.next_likeliest(first);
+        }
+        let mut race = Race { without: first, ..Race::new(self.seed, position) };
+        distribution.weigh(|weighed| match weighed {
+            Weighed::Piece { first, largest, weights } => race.run_piece(first, largest, weights),
+            Weighed::Few(tokens) => race.run_few(tokens),
+        });
+        race.least.is_finite().then_some(race.best)
+    }
+}
+
 /// The search for argmin E_x/p(x), in ascending order of ids.
 struct Race {
     seed: u64,
     stream: u64,
     best: u32,
+    /// A token that is left out; none has the largest id there is.
+    without: u32,
     /// The least E_x/p(x) so far.
     least: f64,
 }
 
 impl Race {
     fn new(seed: u64, position: usize) -> Self {
-        Self { seed, stream: FIRST_STREAM + position as u64, best: 0, least: f64::INFINITY }
+        Self { seed, stream: FIRST_STREAM + position as u64, best: 0, without: u32::MAX, least: f64::INFINITY }
     }
 
     /// The tokens from `first` on, which is a multiple of their number, and the `largest` of their weights.
@@ -112,7 +130,7 @@ impl Race {
         let at_least = (!u >> 24) as i64 as f64;
         if at_least <= self.least * weight && weight > 0.0 {
             let quotient = minus_log2(u) as f64 / weight;
-            if quotient < self.least {
+            if quotient < self.least && id != self.without {
                 (self.best, self.least) = (id, quotient);
             }
         }

@@ -25,7 +25,8 @@
 //! as if all drafts before it were accepted.
 //!
 //! The session owns the committed tokens. The cache holds the first `cached` of them after every verdict, so the prefix
-//! is fed once and a round feeds the last committed token and its drafts.
+//! is fed once and a round feeds the last committed token and its drafts. Behind a branch of guesses that was accepted
+//! the next pass feeds what that has, too, unless whoever runs it has kept it.
 
 use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};
@@ -34,9 +35,10 @@ use outrider_codec::frame::{Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello,
 
 use crate::{
     judge::{Judgement, JudgementError, Round},
-    policy::goodput::{AcceptanceRate, Prices},
+    policy::goodput::{CandidateRates, Prices},
 };
 
+mod chains;
 mod events;
 mod failure;
 mod flight;
@@ -109,7 +111,7 @@ pub struct CloudSession {
     drafting: Option<u32>,
     prices: Prices,
     /// Of guesses at the last text.
-    acceptance: AcceptanceRate,
+    rates: CandidateRates,
     /// How long the pass took whose judgement comes next.
     pass_time: Duration,
 }
@@ -132,7 +134,7 @@ impl CloudSession {
             in_flight: None,
             drafting: None,
             prices: Prices::default(),
-            acceptance: AcceptanceRate::default(),
+            rates: CandidateRates::default(),
             pass_time: Duration::ZERO,
         }
     }
@@ -249,7 +251,7 @@ impl CloudSession {
             let progress = generation.advance(&round, judgement, time, &self.target);
             self.events.extend(progress.event.into_iter().chain(progress.finish.map(CloudEvent::Finished)));
             if progress.finish.is_some() {
-                self.acceptance = generation.acceptance().unwrap_or(self.acceptance);
+                self.rates = generation.rates().unwrap_or(self.rates);
                 self.generation = None;
             }
             for frame in progress.frames {
@@ -327,7 +329,7 @@ impl CloudSession {
                 self.start(prompt.request, writer)
             }
             (Frame::Generate(request), true) => {
-                let writer = Writer::target(&request, &self.target, self.acceptance);
+                let writer = Writer::target(&request, &self.target, self.rates);
                 self.start(request, writer)
             }
             (Frame::Guesses(guesses), true) => self.guess(&guesses),
@@ -375,6 +377,7 @@ impl CloudSession {
             max_draft_tokens: self.target.max_draft_tokens,
             max_in_flight: self.target.max_in_flight,
             max_guesses: self.target.max_guesses,
+            max_branches: self.target.max_branches,
             eos_ids: self.target.eos_ids.clone(),
             ticket,
             detached_seconds,

@@ -28,7 +28,7 @@
 //! | `generation` | one generation: its text, and who writes it |
 //! | `text` | prompt and committed tokens, and where they end |
 //! | `drafting` | rounds one after another: draft, send, take the verdict, roll back |
-//! | `guessing` | guesses ahead of a text that the target writes |
+//! | `guessing`, `candidates` | guesses ahead of a text that the target writes, and the tree that they form |
 //! | `flight` | the rounds in flight |
 //! | `planner`, `learned` | what is to become of a position: gate, stop rule, budget; and what they have learned |
 //! | `drafter`, `payload`, `observers` | the drafts of one round: drawn, coded, and followed by C-SQS's threshold |
@@ -45,6 +45,7 @@ use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Welcome};
 
 use crate::study::statistics::Statistics;
 
+mod candidates;
 mod connection;
 mod drafter;
 mod drafting;

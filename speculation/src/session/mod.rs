@@ -5,9 +5,11 @@
 //! | [`edge`] | the edge's side |
 //! | [`driver`] | what runs it over any socket and clock |
 //! | [`cloud`] | the cloud's side |
+//! | `tree` | guesses at a text, at both ends |
 //! | [`options`] | how to draft, as users say it |
 
 pub mod cloud;
 pub mod driver;
 pub mod edge;
 pub mod options;
+mod tree;

@@ -59,6 +59,8 @@ pub struct DraftingOptions {
     /// What drafting ahead is for (ahead, auto).
     #[serde(with = "by_name")]
     pub goal: Goal,
+    /// How many candidates for a position are guessed (ahead); 0 for as many as pay.
+    pub candidates: u8,
     /// The acceptance rule's name.
     pub rule: String,
     /// Its parameter; `None` for its default.
@@ -104,6 +106,7 @@ impl Default for DraftingOptions {
             group_size: numbers::GROUP_SIZE.default as u32,
             patience: numbers::PATIENCE.default,
             lead: numbers::LEAD.default as u32,
+            candidates: numbers::CANDIDATES.default as u8,
             rule_parameter: None,
             gate_threshold: None,
             stop_threshold: None,
@@ -125,10 +128,13 @@ impl DraftingOptions {
     pub fn mode(&self, speculation: Speculation) -> Mode {
         match self.scheme {
             SchemeChoice::Auto => Mode::Auto(speculation),
-            SchemeChoice::Ahead => {
-                let (fixed, draft_temperature) = (self.plan(), self.draft_temperature);
-                Mode::Ahead(Ahead { fixed, goal: self.goal, draft_temperature, ..Ahead::default() })
-            }
+            SchemeChoice::Ahead => Mode::Ahead(Ahead {
+                fixed: self.plan(),
+                goal: self.goal,
+                draft_temperature: self.draft_temperature,
+                branches: (self.candidates > 0).then_some(self.candidates > 1),
+                ..Ahead::default()
+            }),
             SchemeChoice::Rounds(_) => Mode::Speculative(speculation),
         }
     }

@@ -69,6 +69,10 @@ pub struct AheadRecord {
     pub round_trip_ms: Option<f64>,
     /// The share of guesses behind right ones that is right, lately.
     pub acceptance_rate: f64,
+    /// Whether second candidates are guessed, too.
+    pub branches: bool,
+    /// How often they are right.
+    pub second_rate: f64,
     /// All ways, of which the fastest is kept; none where `groupSize` is given.
     pub ways: Vec<WayRecord>,
 }
@@ -110,6 +114,8 @@ pub struct Statistics {
     pub accepted: usize,
     /// Guesses that a pass judged and found right, ahead of a text that the target writes.
     pub in_time: usize,
+    /// Of these, second candidates for their position.
+    pub branched: usize,
     /// Tokens drafted in rounds that were in flight when one before them was rejected: sent, and never judged.
     pub wasted: usize,
     /// Rounds in which a draft was rejected and a token put in its place.
@@ -186,6 +192,8 @@ pub struct Report {
     pub accepted_per_drafted: f64,
     /// Of these, guesses that the server had in time and found right, where it writes and drafts are made ahead of it.
     pub in_time: usize,
+    /// Of these, guesses that were not the first at their position.
+    pub branched: usize,
     /// Drafts of rounds in flight behind a rejected one: sent, and never verified.
     pub wasted: usize,
     /// Tokens sampled anew in place of a rejected draft.
@@ -293,6 +301,7 @@ impl Statistics {
             acceptance_rate: self.acceptance_rate(),
             accepted_per_drafted: self.accepted_per_drafted(),
             in_time: self.in_time,
+            branched: self.branched,
             wasted: self.wasted,
             resampled: self.resampled,
             follow_ups: self.follow_ups,

@@ -42,6 +42,7 @@ pub fn info(eos_ids: Vec<u32>) -> TargetInfo {
         max_draft_tokens: 16,
         max_in_flight: 8,
         max_guesses: 0,
+        max_branches: 0,
         eos_ids,
     }
 }

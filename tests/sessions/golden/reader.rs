@@ -90,6 +90,7 @@ fn frame_value(frame: &Frame) -> Value {
             "max_draft": welcome.max_draft_tokens,
             "max_in_flight": welcome.max_in_flight,
             "max_guesses": welcome.max_guesses,
+            "max_branches": welcome.max_branches,
             "end_of_text": welcome.eos_ids,
             "session": hex(&welcome.ticket.id),
             "secret": hex(&welcome.ticket.secret),
@@ -168,6 +169,7 @@ fn frame_value(frame: &Frame) -> Value {
             "position": guesses.position,
             "patience": guesses.patience,
             "count": guesses.count,
+            "parent": (guesses.parent > 0).then_some(guesses.parent),
             "payload": hex(&guesses.payload),
         }),
         Frame::Error(error) => {

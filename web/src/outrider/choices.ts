@@ -84,6 +84,8 @@ export interface NumberOptions {
   patience?: number;
   /** `ahead`: Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round. */
   lead?: number;
+  /** `ahead`: Guesses at the same token, the best and the second best; 0 is as many as pay. */
+  candidates?: number;
   /** `fixed`, `odld`: γ: Tokens drafted in a round; 4, or 1 with the gate sprinter if not given. */
   draftLength?: number;
   /** `none`: Rounds that may await their verdict at a time; the server has a limit of its own. With more than 1 the next rounds are drafted while the server verifies. That hides the round trip where drafting or verifying takes as long as it and most rounds are accepted whole. Where a draft is rejected the rounds behind it are discarded, with their bytes and the time they took to draft; no bonus token follows a round that is accepted whole, so that a token takes more forward passes of the server. On a short link, or with a draft that is often wrong, 1 is faster. At a seed the text is another than with 1, of the same distribution. 1 with a gate. */
@@ -112,6 +114,7 @@ export const numbers: Readonly<Record<keyof NumberOptions, NumberDescription>> =
   groupSize: { label: "Group", symbol: "", explanation: "Guesses sent together; 0 leaves that, patience and lead to what is measured", group: 'drafting', default: 0, range: { min: 0, max: 64, integer: true }, step: 1 },
   patience: { label: "Patience, ms", symbol: "", explanation: "Milliseconds that a pass of the server waits for a guess; 0 never waits", group: 'drafting', default: 0, range: { min: 0, max: 2000, integer: false }, step: 5 },
   lead: { label: "Lead", symbol: "", explanation: "Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round", group: 'drafting', default: 0, range: { min: 0, max: 64, integer: true }, step: 1 },
+  candidates: { label: "Candidates", symbol: "", explanation: "Guesses at the same token, the best and the second best; 0 is as many as pay", group: 'drafting', default: 0, range: { min: 0, max: 2, integer: true }, step: 1 },
   draftLength: { label: "Draft length", symbol: "γ", explanation: "Tokens drafted in a round", group: 'rounds', default: null, unset: "4, or 1 with the gate sprinter", range: { min: 1, max: 64, integer: true }, step: 1 },
   maxInFlight: { label: "Rounds in flight", symbol: "", explanation: "Rounds that may await their verdict at a time; the server has a limit of its own", group: 'rounds', default: 1, range: { min: 1, max: 255, integer: true }, step: 1 },
   bitBudget: { label: "Bit budget", symbol: "B", explanation: "Most payload bits in a round; 0 is no budget", group: 'rounds', default: 5000, range: { min: 0, max: 1000000, integer: true }, step: 100 },

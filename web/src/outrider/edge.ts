@@ -83,6 +83,8 @@ export interface SessionInfo {
   maxInFlight: number;
   /** Guesses that it takes ahead of a text that it writes; 0 where it cannot be drafted ahead of. */
   maxGuesses: number;
+  /** Branches of them that it takes: second candidates for a token, with what follows them. */
+  maxBranches: number;
   vocabSize: number;
 }
 

@@ -8,6 +8,7 @@ export const session: SessionInfo = {
   maxDraftTokens: 8,
   maxInFlight: 4,
   maxGuesses: 16,
+  maxBranches: 4,
   vocabSize: 4096,
 };
 

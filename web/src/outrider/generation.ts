@@ -138,6 +138,7 @@ export const emptySummary: Summary = {
   drafted: 0,
   accepted: 0,
   inTime: 0,
+  branched: 0,
   judged: 0,
   acceptanceRate: 0,
   acceptedPerDrafted: 0,

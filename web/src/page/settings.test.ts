@@ -113,7 +113,7 @@ test('only what the scheme uses is shown', () => {
   expect(shown({ scheme: 'auto' })).toEqual([
     ...['bitBudget', 'code', 'goal', 'latticeResolution', 'supportSize'],
   ]);
-  expect(shown({ scheme: 'ahead' })).toEqual(['goal', 'groupSize', 'lead', 'patience']);
+  expect(shown({ scheme: 'ahead' })).toEqual(['candidates', 'goal', 'groupSize', 'lead', 'patience']);
   const ahead = fields.filter(({ option }) => isUsed(option, { ...choiceDefaults, scheme: 'ahead' }));
   expect(new Set(ahead.map(({ group }) => group))).toEqual(new Set(['sampling', 'drafting']));
 });

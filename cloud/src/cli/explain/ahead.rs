@@ -11,6 +11,9 @@ use serde::Serialize;
 pub(crate) struct ExplainedAhead {
     #[serde(flatten)]
     record: AheadRecord,
+    /// Guesses that a pass found right, and how many of these were second candidates.
+    in_time: usize,
+    branched: usize,
     /// Tokens per second, as a multiple of the target's alone.
     speedup: f64,
 }
@@ -19,18 +22,33 @@ impl ExplainedAhead {
     /// Of a generation, with one of the target `alone`; `None` if the generation had not one token.
     pub(crate) fn new(statistics: &Statistics, alone: &Statistics) -> Option<Self> {
         let speedup = statistics.tokens_per_second() / alone.tokens_per_second();
-        Some(Self { record: statistics.ahead.clone()?, speedup })
+        let Statistics { in_time, branched, .. } = *statistics;
+        Some(Self { record: statistics.ahead.clone()?, in_time, branched, speedup })
     }
 
     /// As a table; its first columns are those of the other tables.
     pub(crate) fn text(&self) -> String {
-        let AheadRecord { way, group, patience_ms, lead, pass_ms, draft_ms, round_trip_ms, acceptance_rate, ways } =
-            &self.record;
+        let AheadRecord {
+            way,
+            group,
+            patience_ms,
+            lead,
+            pass_ms,
+            draft_ms,
+            round_trip_ms,
+            acceptance_rate,
+            branches,
+            second_rate,
+            ways,
+        } = &self.record;
+        let ExplainedAhead { in_time, branched, .. } = self;
+        let branches = if *branches { "guessed, too" } else { "not guessed" };
         let known = |value: &Option<f64>, digits| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
         let mut text = format!(
             "way to write                   {way}: groups of {group}, a pass waits {patience_ms:.0} ms, {lead} guesses ahead\n\
              pass, draft, round trip        {}, {}, {} ms\n\
              guesses that are right         {acceptance_rate:.3} of those behind right ones, lately\n\
+             second candidates              {branches}: {second_rate:.3} right; {branched} of {in_time} accepted guesses\n\
              speed-up over the target alone {:.2}\n",
             known(pass_ms, 1),
             known(draft_ms, 2),
@@ -64,7 +82,7 @@ mod tests {
         let text = explained.text();
         assert!(text.contains("alone: groups of 1, a pass waits 0 ms") && text.contains("-, -, - ms"), "{text}");
         assert!(text.contains("speed-up over the target alone 2.00\n"), "{text}");
-        assert_eq!(text.lines().count(), 4 + 2 + 4, "{text}");
+        assert_eq!(text.lines().count(), 5 + 2 + 4, "{text}");
         assert!(ExplainedAhead::new(&run(2), &run(4)).is_none(), "rounds are explained otherwise");
     }
 }

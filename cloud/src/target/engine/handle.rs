@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use outrider_models::PageSource;
 use outrider_speculation::{
     judge::{Judgement, NextToken, judge},
     session::cloud::Pass,
@@ -43,6 +44,7 @@ pub struct Engine {
     pub(super) rates: Arc<Rates>,
     pub(super) own_draft: Option<OwnDraft>,
     pub(super) guesses: GuessPolicy,
+    reads_branches: bool,
 }
 
 /// A draft model that the sessions of a target share.
@@ -92,7 +94,7 @@ impl Engine {
     ///
     /// # Errors
     /// If the system gives no thread.
-    pub fn start_with(backend: impl Backend, settings: EngineSettings) -> std::io::Result<Self> {
+    pub fn start_with<B: Backend>(backend: B, settings: EngineSettings) -> std::io::Result<Self> {
         let settings = EngineSettings { batch_rows: settings.batch_rows.max(LEAST_BATCH_ROWS), ..settings };
         let metrics = Arc::new(Metrics::new(&settings, backend.name(), backend.batching()));
         let (jobs, queue) = mpsc::channel();
@@ -110,12 +112,18 @@ impl Engine {
             rates,
             own_draft: None,
             guesses: GuessPolicy::Paid,
+            reads_branches: B::Pages::BRANCHES,
         })
     }
 
     /// The most tokens a session can have: the model's context, or what fits the memory for KV caches.
     pub fn longest_text(&self) -> usize {
         self.longest_text
+    }
+
+    /// Whether a pass may judge guesses that form a tree.
+    pub fn reads_branches(&self) -> bool {
+        self.reads_branches
     }
 
     /// Takes a slot, if one is free.

@@ -87,6 +87,19 @@ impl Memory {
         Some(parked)
     }
 
+    /// Whether the slot's cache may have `bytes` in the pass under way without anybody else losing theirs; from now on it
+    /// does.
+    pub(super) fn extend(&mut self, slot: u64, bytes: usize) -> bool {
+        let Some(holder) = self.holders.get_mut(&slot) else { return false };
+        let more = bytes.saturating_sub(holder.bytes);
+        let has_room = self.used + more <= self.budget;
+        if has_room {
+            self.used += more;
+            holder.bytes += more;
+        }
+        has_room
+    }
+
     /// The slot's pass has ended; its cache has `bytes` now.
     pub(super) fn end(&mut self, slot: u64, bytes: usize) {
         self.now += 1;

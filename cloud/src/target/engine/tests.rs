@@ -11,6 +11,8 @@ use outrider_speculation::{Forward, judge::Round, session::cloud::Pass};
 use super::*;
 use crate::{pair::PairPaths, target::cpu::CpuTarget};
 
+mod branches;
+
 type Rows = Vec<Vec<f32>>;
 
 fn target() -> Model {

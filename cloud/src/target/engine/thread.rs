@@ -13,7 +13,7 @@ use std::{
 
 use bytesize::ByteSize;
 use outrider_models::{Chunk, KvCache, PageSource};
-use outrider_speculation::{Forward, session::cloud::Pass};
+use outrider_speculation::{Forward, judge::Branch, session::cloud::Pass};
 use tokio::sync::oneshot;
 
 use super::{
@@ -61,6 +61,8 @@ struct Sequence<P: PageSource> {
     /// What the cache holds, or held before it was dropped, and behind it what the pass under way has still to feed.
     tokens: Vec<u32>,
     cache: Option<KvCache<P>>,
+    /// What the last pass read besides, by the number of tokens before each one's first.
+    branches: Vec<Branch>,
     /// The first is under way, or the slot is in line.
     passes: VecDeque<Waiting>,
 }
@@ -72,12 +74,14 @@ struct Waiting {
     asked: Instant,
     /// Whether a run has taken something of it.
     ran: bool,
+    /// Whether its branches are read.
+    has_branches: bool,
     answer: oneshot::Sender<Result<Answer>>,
 }
 
 impl<P: PageSource> Default for Sequence<P> {
     fn default() -> Self {
-        Self { tokens: Vec::new(), cache: None, passes: VecDeque::new() }
+        Self { tokens: Vec::new(), cache: None, branches: Vec::new(), passes: VecDeque::new() }
     }
 }
 
@@ -85,6 +89,40 @@ impl<P: PageSource> Sequence<P> {
     /// Whether it has read something, but has no cache.
     fn is_parked(&self) -> bool {
         self.cache.is_none() && !self.tokens.is_empty()
+    }
+
+    /// Goes on behind the branch that the tokens of the next pass go on with, if they do with one: it was accepted.
+    fn follow(&mut self, forward: &Forward) {
+        let Forward { keep, tokens, rows } = forward;
+        let branches = mem::take(&mut self.branches);
+        if branches.is_empty() {
+            return;
+        }
+        // What each line has behind the tokens that are kept; `None`: it has left the text before.
+        let mut lines: Vec<Option<Vec<u32>>> = vec![Some(self.tokens[*keep..].to_vec())];
+        for Branch { parent, from, ids } in branches {
+            let before = from.checked_sub(*keep).and_then(|shared| lines[parent].as_ref()?.get(..shared));
+            lines.push(before.map(|before| [before, &ids].concat()));
+        }
+        let usable = tokens.len().saturating_sub((*rows).max(1));
+        let same = |line: &Option<Vec<u32>>| {
+            let line = line.iter().flatten();
+            line.zip(&tokens[..usable]).take_while(|(held, token)| held == token).count()
+        };
+        let longest = lines.iter().map(same).max().unwrap_or(0);
+        let Some(line) = lines.iter().position(|line| same(line) == longest).filter(|line| *line > 0) else { return };
+        if let Some(cache) = &mut self.cache {
+            cache.adopt(line);
+        }
+        self.tokens.truncate(*keep);
+        self.tokens.extend(lines.swap_remove(line).into_iter().flatten());
+    }
+}
+
+impl Waiting {
+    /// Rows of branches that it reads.
+    fn branch_rows(&self) -> usize {
+        if self.has_branches { self.pass.round.branch_rows() } else { 0 }
     }
 }
 
@@ -177,7 +215,7 @@ impl<B: Backend> Thread<B> {
                 // Asked for, not heard of: a run may lie in between.
                 self.gathering.came(slot, asked);
                 let sequence = self.sequences.entry(slot).or_default();
-                sequence.passes.push_back(Waiting { pass, client, asked, ran: false, answer });
+                sequence.passes.push_back(Waiting { pass, client, asked, ran: false, has_branches: false, answer });
                 if sequence.passes.len() == 1 {
                     self.line.push_back(slot);
                     self.memory.wait(slot);
@@ -224,8 +262,8 @@ impl<B: Backend> Thread<B> {
     /// Begins a slot's pass, or ends it if it cannot be; `false` if there is no memory for it yet.
     fn begin_pass(&mut self, slot: u64, now: Instant) -> bool {
         let Some(sequence) = self.sequences.get_mut(&slot) else { return true };
-        let Some(waiting) = sequence.passes.front() else { return true };
-        let Forward { keep, tokens, rows } = &waiting.pass.forward;
+        let Some(Waiting { pass, client, .. }) = sequence.passes.front() else { return true };
+        let Forward { keep, tokens, .. } = &pass.forward;
         let read = sequence.tokens.len();
         if *keep > read {
             let keep = *keep;
@@ -237,16 +275,34 @@ impl<B: Backend> Thread<B> {
         if sequence.is_parked() {
             self.metrics.engine.parked.dec();
         }
-        let reused = waiting.pass.forward.reusable(&sequence.tokens);
+        let (Pass { forward, round }, client) = (pass.clone(), *client);
+        sequence.follow(&forward);
+        let Forward { keep, tokens, rows } = &forward;
+        let reused = forward.reusable(&sequence.tokens);
         let (keep, tokens) = (keep + reused, &tokens[reused..]);
         let cache = sequence.cache.get_or_insert_with(|| self.backend.new_cache());
         cache.truncate(keep);
         sequence.tokens.truncate(keep);
         sequence.tokens.extend(tokens);
-        self.metrics.engine.tokens.inc_by(tokens.len() as u64);
+        // Branches are read where there is memory for them that is nobody's.
+        let pages = cache.pages().len() * self.empty.bytes_for(1);
+        let room: usize = round
+            .branches
+            .iter()
+            .map(|Branch { from, ids, .. }| cache.bytes_for_branch(round.position + from, ids.len()))
+            .sum();
+        let has_branches = B::Pages::BRANCHES
+            && !round.branches.is_empty()
+            && rows + round.branch_rows() <= self.most_rows
+            && self.memory.extend(slot, pages.max(bytes) + room);
+        let branch_rows = if has_branches { round.branch_rows() } else { 0 };
+        if let Some(waiting) = sequence.passes.front_mut() {
+            waiting.has_branches = has_branches;
+        }
+        self.metrics.engine.tokens.inc_by((tokens.len() + branch_rows) as u64);
         self.metrics.engine.tokens_again.inc_by((keep - cache.len()) as u64);
-        let work = Work { tokens: sequence.tokens.len() - cache.len(), rows: (*rows).min(tokens.len()) };
-        self.schedule.push(waiting.client, slot, work);
+        let (left, rows) = (sequence.tokens.len() - cache.len(), (*rows).min(tokens.len()));
+        self.schedule.push(client, slot, Work { tokens: left + branch_rows, rows: rows + branch_rows });
         self.park(&parked);
         true
     }
@@ -271,11 +327,12 @@ impl<B: Backend> Thread<B> {
         let (mut chunks, mut rounds) = (Vec::with_capacity(taken.len()), Vec::with_capacity(taken.len()));
         for Taken { piece, cache, positions } in &mut taken {
             let (fed, sequence) = (cache.len(), &sequences[&piece.slot]);
-            let tokens = &sequence.tokens[fed..fed + piece.tokens];
-            rows += tokens.len();
+            let completed = sequence.passes.front().filter(|_| piece.completes);
+            let branch_rows = completed.map_or(0, Waiting::branch_rows);
+            let tokens = &sequence.tokens[fed..fed + piece.tokens - branch_rows];
+            rows += piece.tokens;
             silent += tokens.len() - positions.len();
             chunks.push(Chunk { cache, tokens, positions });
-            let completed = sequence.passes.front().filter(|_| piece.completes);
             rounds.push(completed.map(|waiting| &*waiting.pass.round));
         }
         let result = self.backend.run(&mut chunks, &rounds);
@@ -313,10 +370,19 @@ impl<B: Backend> Thread<B> {
             waiting.ran = true;
             self.metrics.engine.queue.observe((now - waiting.asked).as_secs_f64());
         }
-        let Forward { tokens, rows, .. } = &waiting.pass.forward;
+        let Pass { forward: Forward { tokens, rows, .. }, round } = &waiting.pass;
         let rows = if piece.completes { (*rows).min(tokens.len()) } else { 0 };
-        let positions = (piece.tokens - rows..piece.tokens).collect();
-        Some(Taken { piece, cache: sequence.cache.take()?, positions })
+        let mut cache = sequence.cache.take()?;
+        let mut own = piece.tokens;
+        if piece.completes && waiting.has_branches {
+            own -= waiting.branch_rows();
+            let behind = |branch: &Branch| Branch { from: round.position + branch.from, ..branch.clone() };
+            sequence.branches = round.branches.iter().map(behind).collect();
+            for Branch { parent, from, ids } in &sequence.branches {
+                cache.branch(*parent, *from, ids.clone());
+            }
+        }
+        Some(Taken { piece, cache, positions: (own - rows..own).collect() })
     }
 
     /// Answers a slot's pass; its next one goes in line.
@@ -324,6 +390,9 @@ impl<B: Backend> Thread<B> {
         let Some(sequence) = self.sequences.get_mut(&slot) else { return };
         if let Some(cache) = &sequence.cache {
             // If the pass failed, not everything was fed.
+            if result.is_err() {
+                sequence.branches.clear();
+            }
             sequence.tokens.truncate(cache.len());
             self.memory.end(slot, cache.bytes());
         }

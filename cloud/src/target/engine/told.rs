@@ -3,7 +3,6 @@
 //! They are those of the model's own softmax, before temperature, top-k and top-p, so that they say the same however a
 //! text is sampled.
 
-use outrider_codec::scheme::Drafts;
 use outrider_speculation::judge::{Judgement, NextToken, Round};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -30,16 +29,13 @@ pub(crate) struct Teller {
 impl Teller {
     /// Tells of all tokens that a judgement by these rows of logits commits.
     pub(super) fn tell(&self, round: &Round, judgement: &Judgement, rows: &[&[f32]]) {
-        let accepted: Vec<u32> = match &round.drafts {
-            Drafts::Ids(ids) => ids.iter().take(judgement.accepted).copied().collect(),
-            Drafts::Distributions(drafts) => drafts.iter().take(judgement.accepted).map(|draft| draft.id).collect(),
-            Drafts::Probabilities(drafts) => drafts.iter().take(judgement.accepted).map(|draft| draft.id).collect(),
-        };
+        let accepted = round.line(judgement.branch).into_iter().take(judgement.accepted);
         let next = match judgement.next {
             NextToken::Token(id) => Some(id),
             NextToken::Nothing | NextToken::Residual { .. } => None,
         };
-        for ((id, row), position) in accepted.into_iter().chain(next).zip(rows).zip(round.position..) {
+        for (id, behind) in accepted.chain(next).zip(0..) {
+            let (row, position) = (rows[round.row(judgement.branch, behind)], round.position + behind);
             let (log_probability, likeliest) = log_probabilities(row, id, self.count);
             // The session may outlive who asked.
             let _ = self.to.send(TokenProbability { position, id, log_probability, likeliest });

@@ -79,7 +79,7 @@ impl EngineArgs {
         }
         tracing::info!(address, model = client.model, context_length, "the target is an engine");
         // An engine elsewhere has draws of its own.
-        let info = TargetInfo { context_length, max_guesses: 0, ..info };
+        let info = TargetInfo { context_length, max_guesses: 0, max_branches: 0, ..info };
         let settings = EngineSettings { sessions: slots, kv_memory: ByteSize(0), ..EngineSettings::default() };
         let shared = Shared {
             client,

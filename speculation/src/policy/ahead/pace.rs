@@ -13,7 +13,7 @@ use super::{
     measured::{SKIPPED, Shortest, Stretch, Way},
 };
 use crate::{
-    policy::goodput::{AcceptanceRate, ROW_COST},
+    policy::goodput::{CandidateRates, ROW_COST},
     study::statistics::{AheadRecord, WayRecord},
 };
 
@@ -36,6 +36,11 @@ const TRY_AGAIN: usize = 768;
 const OTHER_LINK: (f64, f64) = (2.0, 0.005);
 /// What a round trip looks as long as while passes hide it, in passes.
 const HIDDEN: f64 = 1.25;
+/// The part of a pass that a draft may take where second candidates are guessed, too. Simulated, best first and with the
+/// built-in pair's rates: at a twentieth of a pass they add 6 to 15 % over every link that gives anything, at a tenth 5
+/// to 8 %, at a seventh 0 to 4 %, at a fifth they cost 2 %.
+const BRANCHES_BELOW: f64 = 0.1;
+
 /// What the edge measures while it drafts ahead, and the plan that it follows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
@@ -59,7 +64,7 @@ pub struct Pace {
     first_trip: Option<f64>,
     trips: Shortest,
     delays: Shortest,
-    acceptance: AcceptanceRate,
+    rates: CandidateRates,
 }
 
 /// What is known of the link's round trip, in seconds.
@@ -95,7 +100,7 @@ impl Pace {
             first_trip: None,
             trips: Shortest::default(),
             delays: Shortest::default(),
-            acceptance: AcceptanceRate::default(),
+            rates: CandidateRates::default(),
         }
     }
 
@@ -124,9 +129,20 @@ impl Pace {
     /// How far ahead of the text guesses are worth their drafting.
     pub fn lead(&self) -> usize {
         // What is right with a probability of a twentieth.
-        let alpha = self.acceptance.get().clamp(0.05, 0.95);
+        let alpha = self.rates.first.get().clamp(0.05, 0.95);
         let plan = self.plan();
         ((0.05f64.ln() / alpha.ln()).ceil() as usize).max(2 * plan.group).min(plan.lead)
+    }
+
+    /// How often candidates for a position are right, the first and the second.
+    pub fn rates(&self) -> [f64; 2] {
+        self.rates.get()
+    }
+
+    /// Whether second candidates are worth guessing: where drafts are fast beside passes, and nobody takes turns.
+    pub fn branches(&self) -> bool {
+        let are_fast = |(draft, pass): (f64, f64)| draft <= BRANCHES_BELOW * pass;
+        !self.plan().is_rounds() && self.drafts.get().zip(self.passes.get()).is_some_and(are_fast)
     }
 
     /// A draft took so long.
@@ -146,9 +162,9 @@ impl Pace {
         times.observe(after.saturating_sub(pass).as_secs_f64());
     }
 
-    /// What was guessed at a position, and what was written there.
-    pub fn compared(&mut self, right: bool) {
-        self.acceptance.observe(usize::from(right), !right);
+    /// So many candidates are known for a position, and which of them was written there, if one was.
+    pub fn compared(&mut self, candidates: usize, right: Option<usize>) {
+        self.rates.observe(candidates, right);
     }
 
     /// A pass has written so many tokens. Gives whether a stretch is over, and with it perhaps the way to write another.
@@ -271,7 +287,9 @@ impl Pace {
             pass_ms: self.passes.get().map(ms),
             draft_ms: self.drafts.get().map(ms),
             round_trip_ms: self.round_trip().map(ms),
-            acceptance_rate: self.acceptance.get(),
+            acceptance_rate: self.rates.first.get(),
+            branches: self.branches(),
+            second_rate: self.rates.second.get(),
             ways: if self.fixed.is_none() { ways.collect() } else { Vec::new() },
         }
     }
@@ -298,7 +316,7 @@ impl Pace {
     /// All that is measured, once all is.
     pub fn conditions(&self) -> Option<Conditions> {
         let (pass, draft, round_trip) = (self.passes.get()?, self.drafts.get()?, self.round_trip()?);
-        Some(Conditions { pass, draft, round_trip, acceptance: self.acceptance })
+        Some(Conditions { pass, draft, round_trip, acceptance: self.rates.first })
     }
 }
 
@@ -358,7 +376,7 @@ mod tests {
             now += takes[pace.current];
             pace.drafted(10 * MS);
             pace.passed(40 * MS, 0);
-            pace.compared(token % 10 < 6);
+            pace.compared(1, (token % 10 < 6).then_some(0));
             let trip = if pace.plan().patience > 0.0 { 2 * MS } else { 40 * MS };
             pace.answered(trip + 40 * MS, 40 * MS);
             waited += usize::from(pace.current == PATIENT || pace.current == ROUNDS);

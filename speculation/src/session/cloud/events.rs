@@ -32,6 +32,8 @@ pub enum CloudEvent {
         judged: usize,
         /// Guesses that were right.
         accepted: usize,
+        /// How many of those were not the first at their position.
+        branched: usize,
         /// Whether the guesses were the server's own.
         own: bool,
     },

@@ -12,10 +12,11 @@ use outrider_codec::{
 };
 
 use super::{
+    chains::Limits,
     events::CloudEvent,
     failure::Failure,
     flight::Flight,
-    guesses::GuessQueue,
+    guesses::{Chosen, GuessQueue},
     target::{OwnDrafts, Pass, TargetInfo},
 };
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
         rules::Rule,
         unscaled::{self, Transport},
     },
-    policy::goodput::{AcceptanceRate, Prices},
+    policy::goodput::{CandidateRates, Prices},
 };
 
 /// A generation under way.
@@ -113,9 +114,9 @@ impl Writer {
     }
 
     /// A target that writes, as fast as it can.
-    /// Guesses at its last text were right as often as `acceptance` says.
-    pub(super) fn target(request: &Request, target: &TargetInfo, acceptance: AcceptanceRate) -> Result<Self, Failure> {
-        let queue = (target.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size, acceptance)).transpose();
+    /// Guesses at its last text were right as often as `rates` say.
+    pub(super) fn target(request: &Request, target: &TargetInfo, rates: CandidateRates) -> Result<Self, Failure> {
+        let queue = (target.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size, rates)).transpose();
         queue.map(|queue| Self::Target(queue.map(Box::new))).map_err(|error| {
             let text = format!("Nothing can be guessed: {error}.");
             Failure::generation(request.generation, ErrorCode::InvalidParameters, text)
@@ -253,16 +254,17 @@ impl Generation {
         }
         match &mut self.writer {
             Writer::Target(Some(queue)) if guesses.generation == self.number => {
-                queue.admit(guesses, &self.committed, target.max_guesses.into())
+                let limits = Limits { guesses: target.max_guesses.into(), branches: target.max_branches.into() };
+                queue.admit(guesses, &self.committed, limits)
             }
             _ => Err(Failure::out_of_order("Guesses came where nothing is to be guessed")),
         }
     }
 
     /// The share of guesses that was right, if anybody guesses.
-    pub(super) fn acceptance(&self) -> Option<AcceptanceRate> {
+    pub(super) fn rates(&self) -> Option<CandidateRates> {
         match &self.writer {
-            Writer::Target(Some(queue)) => Some(queue.acceptance()),
+            Writer::Target(Some(queue)) => Some(queue.rates()),
             _ => None,
         }
     }
@@ -320,10 +322,11 @@ impl Generation {
             Writer::Target(None) => (Arc::new(alone()), 1),
             Writer::Target(Some(queue)) if queue.is_held() => return None,
             Writer::Target(Some(queue)) => {
-                let guesses = queue.choose(prices, room);
-                tokens.extend(&guesses);
-                let rows = guesses.len() + 1;
-                (Arc::new(Round::ahead(self.sampling, self.seed, self.committed.len(), guesses)), rows)
+                let Chosen { line, branches } = queue.choose(prices, room);
+                tokens.extend(&line);
+                let rows = line.len() + 1;
+                let round = Round::ahead(self.sampling, self.seed, self.committed.len(), line);
+                (Arc::new(round.with_branches(branches)), rows)
             }
             Writer::Both(verification) => match &verification.round {
                 Some(round) => {
@@ -369,8 +372,8 @@ impl Generation {
 
     /// What the target has written: the guesses that were its choice, and the token behind them.
     fn write(&mut self, round: &Round, judgement: &Judgement, long: Duration, target: &TargetInfo) -> Progress {
-        let guesses = round.drafts.ids();
-        let mut ids = guesses[..judgement.accepted].to_vec();
+        let mut ids = round.line(judgement.branch);
+        ids.truncate(judgement.accepted);
         match (ids.iter().position(|id| target.eos_ids.contains(id)), &judgement.next) {
             // What was guessed behind the end of the text never was.
             (Some(last), _) => ids.truncate(last + 1),
@@ -379,21 +382,23 @@ impl Generation {
             (None, _) => return Progress::default(),
         }
         let accepted = judgement.accepted.min(ids.len());
-        let (heard, own) = match &mut self.writer {
+        let judged = round.guesses();
+        let (heard, own, branched) = match &mut self.writer {
             Writer::Both(verification) => {
                 verification.write(&ids);
-                (0, false)
+                (0, false, 0)
             }
-            Writer::Target(None) => (0, false),
+            Writer::Target(None) => (0, false, 0),
             Writer::Target(Some(queue)) => {
-                queue.written(&ids, judgement.accepted, guesses.len());
-                (queue.taken(), queue.judged_own())
+                let branched = queue.written(self.committed.len(), &ids, judgement.accepted, judged);
+                (queue.taken(), queue.judged_own(), branched)
             }
         };
-        self.cached = self.committed.len() + accepted;
+        // Whoever keeps branches knows by the tokens which one goes on.
+        self.cached = self.committed.len() + round.on_drafts(judgement.branch, accepted);
         let (generation, position) = (self.number, self.committed.len() as u32);
         let finish = self.commit(&ids, None, target);
-        let event = CloudEvent::Wrote { tokens: ids.len(), judged: guesses.len(), accepted, own };
+        let event = CloudEvent::Wrote { tokens: ids.len(), judged, accepted, branched: branched.min(accepted), own };
         let pass = (long.as_micros() / 100).min(u32::MAX.into()) as u32;
         let accepted = accepted as u8;
         let tokens = Tokens { generation, position, ids, accepted, own: own && accepted > 0, heard, pass, finish };
@@ -403,7 +408,7 @@ impl Generation {
     /// The end of a round of drafts.
     fn conclude(&mut self, round: &Round, judgement: Judgement, target: &TargetInfo) -> Progress {
         let Writer::Both(verification) = &mut self.writer else { return Progress::default() };
-        let Judgement { mut accepted, mut next, mut judged } = judgement;
+        let Judgement { mut accepted, mut next, mut judged, .. } = judgement;
         verification.round = None;
         let ids = round.drafts.ids();
         // An end-of-text token among the accepted drafts is the last token; what was drafted after it never was.

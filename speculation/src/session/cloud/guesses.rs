@@ -4,11 +4,10 @@
 //! guessed what (DESIGN of coupled drafting: Daliri, Musco, Suresh). A guess at hand lets a pass judge it, and go on
 //! behind it if it was right.
 //!
-//! Guesses come in chains. One that is compared with what was written, in a pass or because it came late, and differs
-//! breaks its chain: what follows in it was guessed behind a wrong token, and is dropped until another chain begins.
+//! Guesses come in [chains](super::chains) that may leave one another, so that they form a tree. A pass judges the most
+//! probable of them that are worth their rows.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use outrider_codec::{
     error::ParameterError,
@@ -16,8 +15,16 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 
-use super::{events::CloudEvent, failure::Failure};
-use crate::policy::goodput::{AcceptanceRate, Prices};
+use super::{
+    super::tree::{Key, Tree},
+    chains::{Chains, Limits},
+    events::CloudEvent,
+    failure::Failure,
+};
+use crate::{
+    judge::Branch,
+    policy::goodput::{CandidateRates, Prices},
+};
 
 /// The longest that a pass is held, whatever patience an edge asks for.
 pub const MAX_PATIENCE: Duration = Duration::from_secs(2);
@@ -31,19 +38,14 @@ const UNMEASURED: usize = 64;
 pub(super) struct GuessQueue {
     /// How ids are coded.
     scheme: Scheme,
-    /// Number of the last chain; 0 before the first.
-    chain: u32,
-    /// Position behind the last guess of the chain.
-    end: usize,
-    /// Whether a guess of the chain was wrong.
-    broken: bool,
+    chains: Chains,
     /// Guesses at the tokens behind the end of the text.
-    ahead: VecDeque<u32>,
+    ahead: Tree<()>,
     /// What the server guessed itself for the next pass, if it was asked to.
     own: Option<Vec<u32>>,
     /// Whether the pass under way judges that.
     judges_own: bool,
-    acceptance: AcceptanceRate,
+    rates: CandidateRates,
     /// Passes since anything was compared with what was written.
     unmeasured: usize,
     /// Frames that came, modulo 256.
@@ -65,18 +67,25 @@ enum Hold {
     Over,
 }
 
+/// Guesses that a pass judges.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Chosen {
+    /// One behind the other.
+    pub(super) line: Vec<u32>,
+    /// In place of these.
+    pub(super) branches: Vec<Branch>,
+}
+
 impl GuessQueue {
     /// None yet, over a vocabulary of V. So many guesses were right lately.
-    pub(super) fn new(vocab_size: u32, acceptance: AcceptanceRate) -> Result<Self, ParameterError> {
+    pub(super) fn new(vocab_size: u32, rates: CandidateRates) -> Result<Self, ParameterError> {
         Ok(Self {
             scheme: Scheme::new(SchemeParameters::Coupled, vocab_size)?,
-            chain: 0,
-            end: 0,
-            broken: false,
-            ahead: VecDeque::new(),
+            chains: Chains::default(),
+            ahead: Tree::default(),
             own: None,
             judges_own: false,
-            acceptance,
+            rates,
             unmeasured: 0,
             heard: 0,
             taken: 0,
@@ -85,66 +94,78 @@ impl GuessQueue {
         })
     }
 
-    /// Takes a frame of guesses at a text of which `written` is known, prompt included; at most `most` may lie ahead of
-    /// it. What comes again, or of a chain before the last, changes nothing.
+    /// Takes a frame of guesses at a text of which `written` is known, prompt included. What comes again, or of a chain
+    /// that was dropped, changes nothing.
     pub(super) fn admit(
         &mut self,
         guesses: &Guesses,
         written: &[u32],
-        most: usize,
+        limits: Limits,
     ) -> Result<Option<CloudEvent>, Failure> {
-        let position = guesses.position as usize;
-        if guesses.chain < self.chain || guesses.chain == self.chain && position < self.end {
+        if !self.chains.begin(guesses, written.len(), &mut self.ahead, limits)? {
             return Ok(None);
-        }
-        let is_new = guesses.chain > self.chain;
-        // Behind what the edge has from us, or behind its own last guess: there is no gap.
-        if position > if is_new { written.len() } else { self.end } {
-            return Err(Failure::out_of_order("there is a guess missing before these"));
         }
         let Drafts::Ids(ids) = self.scheme.decode_round(&guesses.payload, guesses.count)? else {
             return Err(Failure::invalid_draft("guesses are ids"));
         };
-        if is_new {
-            (self.chain, self.broken) = (guesses.chain, false);
-            self.ahead.clear();
-        }
-        self.end = position + ids.len();
         self.heard = self.heard.wrapping_add(1);
         self.patience = Duration::from_micros(100).saturating_mul(guesses.patience).min(MAX_PATIENCE);
         if self.patience.is_zero() {
             self.hold = Hold::Over;
         }
-        let (came, mut late) = (ids.len(), 0);
-        for (id, position) in ids.into_iter().zip(position..) {
-            match written.get(position) {
-                Some(&token) => {
-                    late += 1;
-                    self.broken |= token != id;
-                }
-                None if !self.broken => self.ahead.push_back(id),
-                None => {}
-            }
-        }
-        if self.ahead.len() > most {
-            let ahead = self.ahead.len();
+        let late = self.chains.extend(guesses.chain, &ids, written, &mut self.ahead);
+        if self.ahead.len() > limits.guesses {
+            let (ahead, most) = (self.ahead.len(), limits.guesses);
             return Err(Failure::invalid_draft(&format!("{ahead} guesses ahead of the text are more than {most}")));
         }
-        Ok(Some(CloudEvent::Guessed { came, late }))
+        Ok(Some(CloudEvent::Guessed { came: ids.len(), late }))
     }
 
     /// The guesses at the next tokens that are worth their rows, at most `most`: the edge's, or the server's own if
     /// those are more.
-    pub(super) fn choose(&mut self, prices: Prices, most: usize) -> Vec<u32> {
+    pub(super) fn choose(&mut self, prices: Prices, most: usize) -> Chosen {
         self.taken = self.heard;
         let own = self.own.take().unwrap_or_default();
-        let worth = self.worth(prices.row, most);
-        self.judges_own = own.len() > self.ahead.len();
+        self.judges_own = own.len() > self.ahead.line().take(own.len()).count();
         if self.judges_own {
-            own.into_iter().take(worth).collect()
-        } else {
-            self.ahead.iter().copied().take(worth).collect()
+            let worth = self.worth(prices.row, most);
+            return Chosen { line: own.into_iter().take(worth).collect(), branches: Vec::new() };
         }
+        let least = self.rates.least(prices.row);
+        let mut chosen = self.ahead.most_probable(self.rates.get(), most, |_, path| path > least);
+        if chosen.is_empty() {
+            let probe = self.ahead.line().take(self.probe(most));
+            chosen = probe.map(|key| (key, 0.0)).collect();
+        }
+        let chosen: Vec<Key> = chosen.into_iter().map(|(key, _)| key).collect();
+        self.lines(&chosen)
+    }
+
+    /// Guesses as a line and what leaves it. Each comes behind its parent.
+    fn lines(&self, chosen: &[Key]) -> Chosen {
+        let mut found = Chosen::default();
+        // What begins a line: which, behind how many guesses of what.
+        let mut open: Vec<(Option<Key>, usize, usize)> = vec![(None, 0, 0)];
+        while let Some((begins, parent, from)) = open.pop() {
+            let number = found.branches.len() + usize::from(begins.is_some());
+            let mut ids: Vec<u32> = begins.and_then(|key| Some(self.ahead.get(key)?.id)).into_iter().collect();
+            let mut at = begins;
+            loop {
+                let children = self.ahead.children(at).iter().copied();
+                let mut children = children.filter(|key| chosen.contains(key));
+                let next = children.next();
+                let depth = from + ids.len();
+                open.extend(children.map(|key| (Some(key), number, depth)));
+                let Some(node) = next.and_then(|key| self.ahead.get(key)) else { break };
+                ids.push(node.id);
+                at = next;
+            }
+            match begins {
+                None => found.line = ids,
+                Some(_) => found.branches.push(Branch { parent, from, ids }),
+            }
+        }
+        found
     }
 
     /// Whether what the pass judged was the server's own.
@@ -153,8 +174,8 @@ impl GuessQueue {
     }
 
     /// The share of guesses that was right lately.
-    pub(super) fn acceptance(&self) -> AcceptanceRate {
-        self.acceptance
+    pub(super) fn rates(&self) -> CandidateRates {
+        self.rates
     }
 
     /// How many tokens the server is to guess itself for the next pass, which are worth their drafting and their rows:
@@ -166,8 +187,12 @@ impl GuessQueue {
 
     /// How many guesses are worth their price, or one now and then that is not.
     fn worth(&self, price: f64, most: usize) -> usize {
-        let probe = usize::from(self.unmeasured >= UNMEASURED).min(most);
-        self.acceptance.drafts_paid(price, most).max(probe)
+        self.rates.first.drafts_paid(price, most).max(self.probe(most))
+    }
+
+    /// How many are judged whatever they cost.
+    fn probe(&self, most: usize) -> usize {
+        usize::from(self.unmeasured >= UNMEASURED).min(most)
     }
 
     /// The server has guessed these.
@@ -175,25 +200,29 @@ impl GuessQueue {
         self.own = Some(ids);
     }
 
-    /// Tokens were written behind the end of the text, by a pass that accepted so many of the guesses that it judged.
-    pub(super) fn written(&mut self, tokens: &[u32], accepted: usize, judged: usize) {
+    /// Tokens were written behind a text of so many, by a pass that accepted so many of the guesses that it judged. Gives
+    /// how many of the guesses at them were right that were not the first at their position.
+    pub(super) fn written(&mut self, length: usize, tokens: &[u32], accepted: usize, judged: usize) -> usize {
         (self.hold, self.own) = (Hold::Due, None);
         let compares = judged > 0 || !self.ahead.is_empty();
         self.unmeasured = if compares { 0 } else { self.unmeasured + 1 };
         if self.judges_own {
-            self.acceptance.observe(accepted, accepted < judged);
+            self.rates.first.observe(accepted, accepted < judged);
         }
-        for &token in tokens {
-            let Some(guess) = self.ahead.pop_front() else { return };
-            let is_right = guess == token;
+        let mut branched = 0;
+        for (&token, position) in tokens.iter().zip(length..) {
+            if self.ahead.is_empty() {
+                break;
+            }
+            let step = self.ahead.advance(token);
+            let right = step.right.as_ref().map(|(which, ..)| *which);
+            branched += usize::from(right.is_some_and(|which| which > 0));
             if !self.judges_own {
-                self.acceptance.observe(usize::from(is_right), !is_right);
+                self.rates.observe(step.candidates, right);
             }
-            if !is_right {
-                self.broken = true;
-                return self.ahead.clear();
-            }
+            self.chains.written(position, step.right.map(|(_, key, _)| key), &self.ahead);
         }
+        branched
     }
 
     /// Frames that had come when the pass under way began, modulo 256.

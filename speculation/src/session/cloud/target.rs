@@ -25,6 +25,8 @@ pub struct TargetInfo {
     pub max_in_flight: u8,
     /// The most guesses that may lie ahead of a text; 0 where the target cannot choose by the shared noise.
     pub max_guesses: u8,
+    /// The most branches of them: chains that are alive besides one. 0 where a pass cannot judge several.
+    pub max_branches: u8,
     /// Tokens that end a text.
     pub eos_ids: Vec<u32>,
 }

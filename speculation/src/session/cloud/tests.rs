@@ -13,6 +13,7 @@ use crate::{
     judge::{judge, rules::Rule},
 };
 
+mod branches;
 mod flight;
 mod guesses;
 mod judgement;
@@ -34,6 +35,7 @@ fn target() -> TargetInfo {
         max_draft_tokens: 4,
         max_in_flight: 3,
         max_guesses: 8,
+        max_branches: 4,
         eos_ids: vec![7],
     }
 }

@@ -110,6 +110,7 @@ impl World {
             max_draft_tokens: 4,
             max_in_flight: 3,
             max_guesses: 8,
+            max_branches: 4,
             eos_ids: vec![7],
             ticket: TICKET,
             detached_seconds: 120,

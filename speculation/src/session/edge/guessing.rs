@@ -1,7 +1,8 @@
 //! Guesses at a text that the target writes: drafted ahead of it, sent as they come, and compared with what is written.
 //!
 //! Nobody waits for a verdict. The edge drafts what the shared noise makes of its own distribution, as under coupled
-//! drafting. Where the target wrote otherwise it drops what it guessed behind that, and goes on from there.
+//! drafting; where that pays, with the next best [candidate](super::candidates) beside the best. Where the target wrote
+//! otherwise it drops what it guessed behind that, and goes on from there.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -13,6 +14,8 @@ use outrider_codec::{
 };
 
 use super::{
+    super::tree::Key,
+    candidates::{Candidates, Compared, Policy, Run},
     error::EdgeError,
     event::{Committed, Origin},
     ledger::Books,
@@ -41,21 +44,18 @@ pub(super) struct Guessing {
     most: usize,
     /// The most tokens that the draft model reads.
     context: usize,
+    /// The most branches of them that the server takes.
+    branches: usize,
+    /// Whether to guess second candidates; `None`: by what is measured.
+    wants_branches: Option<bool>,
     pace: Pace,
-    /// Guesses at the tokens behind the end of the text.
-    ahead: VecDeque<u32>,
-    /// What they were drawn from, where that is told.
-    evidence: Option<VecDeque<TokenEvidence>>,
-    /// How many of them were sent.
-    sent: usize,
-    /// Number of the last chain.
-    chain: u32,
-    /// Position behind the last guess that was sent of it; `None` if it is broken.
-    end: Option<usize>,
+    candidates: Candidates,
+    /// Whether what each guess was drawn from is told.
+    tells_evidence: bool,
     /// The patience that the server was told of last.
     told_patience: u32,
-    /// Tokens of text and guesses that the draft model's cache holds.
-    cached: usize,
+    /// Text and guesses that the draft model's cache holds.
+    cached: Vec<u32>,
     /// The forward pass under way.
     draft: Option<DraftUnderWay>,
     frames: FramesUnheard,
@@ -65,6 +65,8 @@ pub(super) struct Guessing {
 #[derive(Debug)]
 struct DraftUnderWay {
     began: Duration,
+    /// Behind which guess, or behind the text.
+    at: Option<Key>,
     /// Whether the text has gone another way meanwhile.
     is_stale: bool,
 }
@@ -95,14 +97,13 @@ impl Guessing {
             scheme: Scheme::new(SchemeParameters::Coupled, ends.draft.vocab_size)?,
             most: ends.server.max_guesses.min(ends.server.max_draft_tokens).into(),
             context: ends.draft.context_length as usize,
+            branches: ends.server.max_branches.into(),
+            wants_branches: ahead.branches,
             pace,
-            ahead: VecDeque::new(),
-            evidence: ahead.evidence.then(VecDeque::new),
-            sent: 0,
-            chain: 0,
-            end: None,
+            candidates: Candidates::default(),
+            tells_evidence: ahead.evidence,
             told_patience: 0,
-            cached: 0,
+            cached: Vec::new(),
             draft: None,
             frames: FramesUnheard { heard: Some(0), ..FramesUnheard::default() },
         })
@@ -115,79 +116,83 @@ impl Guessing {
 
     /// The connection is another: what was under way may be lost.
     pub(super) fn resumed(&mut self) {
-        (self.sent, self.end) = (0, None);
+        self.candidates.resumed();
         self.frames = FramesUnheard::default();
     }
 
     /// Whether there is something to draft.
     pub(super) fn is_ahead(&self, text: &Text) -> bool {
-        self.draft.is_none() && self.wants_another(text)
+        self.draft.is_none() && self.next_draft(text).is_some()
     }
 
     /// What is to be done next, if anything.
     pub(super) fn next_step(&mut self, text: &Text, now: Duration) -> Option<Step> {
-        let drafts = self.wants_another(text);
-        let unsent = self.ahead.len() - self.sent;
-        if unsent >= self.pace.plan().group || unsent > 0 && !drafts {
-            return Some(Step::Tell(self.send(text, now)));
+        let policy = self.policy(text);
+        if !self.pace.rests() {
+            self.candidates.branch(policy);
+        }
+        let next = self.next_draft(text);
+        let (plan, to_come) = (self.pace.plan(), next.is_some());
+        let patience = plan.patience_on_the_wire();
+        if let Some(run) = self.candidates.send(text.len(), plan.group, to_come, policy) {
+            return Some(Step::Tell(self.tell(run, patience, now)));
         }
         // It is to wait for the first guesses, too.
-        let patience = self.pace.plan().patience_on_the_wire();
-        if drafts && self.chain == 0 && patience > 0 {
-            return Some(Step::Tell(self.tell(text, patience, 0, now)));
+        if to_come && self.candidates.is_new() && patience > 0 {
+            let run = self.candidates.nothing(text.len());
+            return Some(Step::Tell(self.tell(run, patience, now)));
         }
         // The server must not wait for what will not come.
-        if !drafts && self.sent == 0 && self.told_patience > 0 {
-            return Some(Step::Tell(self.tell(text, 0, 0, now)));
+        if !to_come && self.told_patience > 0 && !self.candidates.is_any_sent() {
+            let run = self.candidates.nothing(text.len());
+            return Some(Step::Tell(self.tell(run, 0, now)));
         }
-        if !drafts || self.draft.is_some() {
-            return None;
-        }
-        let length = text.len() + self.ahead.len();
-        let tokens: Vec<u32> = text.ids().iter().copied().chain(self.ahead.iter().copied()).skip(self.cached).collect();
-        let forward = Forward { keep: self.cached, tokens, rows: 1 };
-        self.cached = length;
-        self.draft = Some(DraftUnderWay { began: now, is_stale: false });
+        let at = next.filter(|_| self.draft.is_none())?;
+        let fed = [text.ids(), &self.candidates.path(at)].concat();
+        let same = self.cached.iter().zip(&fed).take_while(|(cached, id)| cached == id).count();
+        // The row of the last one is wanted.
+        let keep = same.min(fed.len() - 1);
+        let forward = Forward { keep, tokens: fed[keep..].to_vec(), rows: 1 };
+        self.cached = fed;
+        self.draft = Some(DraftUnderWay { began: now, at, is_stale: false });
         Some(Step::Forward(forward))
     }
 
-    /// Whether another guess is of use: a server with room for it, a text and a draft model that go on.
-    fn wants_another(&self, text: &Text) -> bool {
-        let length = text.len() + self.ahead.len();
-        // The last token is the target's own in any case.
-        let goes_on = length + 1 < text.length_limit() && length < self.context;
-        let is_end = self.ahead.back().is_some_and(|&id| text.is_end(id));
-        goes_on && !is_end && !self.pace.rests() && self.ahead.len() < self.pace.lead().min(self.most)
-    }
-
-    /// Sends the guesses that have not been.
-    fn send(&mut self, text: &Text, now: Duration) -> Vec<u8> {
-        let (patience, count) = (self.pace.plan().patience_on_the_wire(), self.ahead.len() - self.sent);
-        self.tell(text, patience, count, now)
-    }
-
-    /// A frame of the next `count` guesses.
-    fn tell(&mut self, text: &Text, patience: u32, count: usize, now: Duration) -> Vec<u8> {
-        let position = text.len() + self.sent;
-        if self.end != Some(position) {
-            self.chain += 1;
+    /// Behind what another draft is of use, if any is: a server with room for it, a text and a draft model that go on.
+    fn next_draft(&self, text: &Text) -> Option<Option<Key>> {
+        if self.pace.rests() {
+            return None;
         }
-        self.end = Some(position + count);
-        let ids = self.ahead.range(self.sent..self.sent + count).copied().collect();
-        self.sent += count;
+        self.candidates.next(self.policy(text), |id| text.is_end(id))
+    }
+
+    fn policy(&self, text: &Text) -> Policy {
+        // The last token is the target's own in any case.
+        let room = text.length_limit().saturating_sub(text.len() + 1);
+        Policy {
+            lead: self.pace.lead(),
+            rates: self.pace.rates(),
+            branches: if self.is_branching() { self.branches } else { 0 },
+            most: self.most,
+            depth: room.min(self.context.saturating_sub(text.len())),
+        }
+    }
+
+    /// Whether second candidates are guessed.
+    fn is_branching(&self) -> bool {
+        self.branches > 0 && self.wants_branches.unwrap_or_else(|| self.pace.branches())
+    }
+
+    /// A frame of guesses.
+    fn tell(&mut self, run: Run, patience: u32, now: Duration) -> Vec<u8> {
+        let Run { chain, parent, position, ids } = run;
         self.told_patience = patience;
         self.frames.sent.push_back(now);
+        let count = ids.len() as u8;
         // Every id is below V.
         let payload = self.scheme.encode_round(&Drafts::Ids(ids)).unwrap_or_default();
-        Frame::Guesses(Guesses {
-            generation: self.generation,
-            chain: self.chain,
-            position: position as u32,
-            patience,
-            count: count as u8,
-            payload,
-        })
-        .encode()
+        let (generation, position) = (self.generation, position as u32);
+        Frame::Guesses(Guesses { generation, chain, parent, position, patience, count, payload }).encode()
     }
 
     /// A row of logits has come.
@@ -197,17 +202,19 @@ impl Guessing {
         books: &mut Books<'_>,
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
-        let Some(DraftUnderWay { began, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
+        let Some(DraftUnderWay { began, at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
         row.check(books.text.vocab_size())?;
         let time = now.saturating_sub(began);
         self.pace.drafted(time);
         books.ledger.guessed(time);
         if !is_stale {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
-            self.ahead.push_back(self.noise.choose_from(books.text.len() + self.ahead.len(), &q));
-            if let Some(evidence) = &mut self.evidence {
-                evidence.push_back(TokenEvidence::of_guess(&q.dense(), self.scheme.fixed_token_bits()));
-            }
+            let position = books.text.len() + self.candidates.path(at).len();
+            let first = self.noise.choose_from(position, &q);
+            let second = if self.is_branching() { self.noise.second(position, &q, first) } else { None };
+            let told = || TokenEvidence::of_guess(&q.dense(), self.scheme.fixed_token_bits());
+            let evidence = self.tells_evidence.then(told);
+            self.candidates.drafted(at, first, second, evidence);
         }
         Ok(Reaction::Wait)
     }
@@ -223,27 +230,34 @@ impl Guessing {
         let mut evidence = Vec::new();
         for (index, &id) in tokens.ids.iter().enumerate() {
             let judged = index < tokens.accepted.into() && !tokens.own;
-            let guess = self.ahead.front().copied();
-            // What was sent is not asked: over another connection come answers to what was sent over the last.
-            if judged && guess != Some(id) {
+            if self.tells_evidence {
+                evidence.push(self.candidates.take_evidence());
+            }
+            let Compared { guesses, candidates, right, key, was_sent } = self.candidates.advance(id);
+            // Over another connection come answers to what was sent over the last.
+            if judged && !was_sent {
                 return Err(EdgeError::ImpossibleVerdict { what: "it accepts a guess that was not made" });
             }
-            if let Some(guess) = guess {
-                self.pace.compared(guess == id);
-                books.ledger.compared(guess == id, judged);
+            self.pace.compared(candidates, right);
+            let right = right.filter(|which| *which < guesses);
+            if guesses > 0 {
+                books.ledger.compared(right, judged);
             }
-            if let Some(known) = &mut self.evidence {
-                evidence.push(known.pop_front().unwrap_or_default());
+            if let Some(draft) = &mut self.draft {
+                match draft.at {
+                    Some(key) if self.candidates.has(key) => {}
+                    Some(_) if draft.at == key => draft.at = None,
+                    _ => draft.is_stale = true,
+                }
             }
-            self.follow(guess, id, books.text.len());
             let is_last = index + 1 == tokens.ids.len();
             books.text.write_streamed(id, tokens.finish.filter(|_| is_last))?;
             committed.push((
                 id,
-                match guess {
+                match right {
                     _ if judged => Origin::Accepted,
-                    Some(guess) if guess == id => Origin::Late,
-                    _ => Origin::Cloud,
+                    Some(_) => Origin::Late,
+                    None => Origin::Cloud,
                 },
             ));
         }
@@ -263,25 +277,6 @@ impl Guessing {
         }
         books.ledger.wrote(tokens.ids.len(), received.at);
         Ok(Committed { tokens: committed, evidence, round: None })
-    }
-
-    /// Goes on behind a token of the text at a position, where something may have been guessed.
-    fn follow(&mut self, guess: Option<u32>, token: u32, position: usize) {
-        match guess {
-            Some(guess) if guess == token => {
-                self.ahead.pop_front();
-                self.sent = self.sent.saturating_sub(1);
-            }
-            _ => {
-                self.ahead.clear();
-                self.evidence.iter_mut().for_each(VecDeque::clear);
-                (self.sent, self.end) = (0, None);
-                self.cached = self.cached.min(position);
-                if let Some(draft) = &mut self.draft {
-                    draft.is_stale = true;
-                }
-            }
-        }
     }
 }
 

@@ -84,11 +84,12 @@ impl Ledger {
         self.statistics.drafting += drafting;
     }
 
-    /// A guess was compared with what was written; `in_time` if a pass judged it.
-    pub(super) fn compared(&mut self, right: bool, in_time: bool) {
+    /// Guesses at a token were compared with it: which was right, if one was; `in_time` if a pass judged it.
+    pub(super) fn compared(&mut self, right: Option<usize>, in_time: bool) {
         self.statistics.judged += 1;
-        self.statistics.accepted += usize::from(right);
+        self.statistics.accepted += usize::from(right.is_some());
         self.statistics.in_time += usize::from(in_time);
+        self.statistics.branched += usize::from(in_time && right.is_some_and(|which| which > 0));
     }
 
     /// What the edge goes by.

@@ -81,6 +81,8 @@ pub struct Ahead {
     pub draft_temperature: Option<f32>,
     /// Tells what each guess was drawn from.
     pub evidence: bool,
+    /// Whether second candidates are guessed, too, where the server takes them; `None`: by what is measured.
+    pub branches: Option<bool>,
 }
 
 /// How the edge drafts, and how the cloud judges.

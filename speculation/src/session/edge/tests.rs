@@ -17,6 +17,7 @@ use crate::{
     study::evidence::TokenEvidence,
 };
 
+mod branches;
 mod flight;
 mod resume;
 
@@ -40,6 +41,7 @@ fn welcome(context_length: u32) -> Welcome {
         max_draft_tokens: 4,
         max_in_flight: 3,
         max_guesses: 8,
+        max_branches: 4,
         eos_ids: vec![7],
         ticket: TICKET,
         detached_seconds: 120,

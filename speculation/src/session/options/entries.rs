@@ -165,7 +165,7 @@ fn scheme(choice: SchemeChoice) -> Entry {
                 label: "Ahead",
                 explanation: "the token alone, a guess at the text that the server writes on meanwhile; nobody waits.",
                 source: "Outrider",
-                options: &["groupSize", "patience", "lead", "goal"],
+                options: &["groupSize", "patience", "lead", "candidates", "goal"],
                 ..Default::default()
             };
         }

@@ -136,6 +136,7 @@ pub const NUMBERS: &[&NumberInfo] = &[
     &GROUP_SIZE,
     &PATIENCE,
     &LEAD,
+    &CANDIDATES,
     &DRAFT_LENGTH,
     &MAX_IN_FLIGHT,
     &BIT_BUDGET,
@@ -295,6 +296,14 @@ pub const LEAD: NumberInfo = NumberInfo {
     label: "Lead",
     explanation: "Most guesses ahead of the text; 0 is as many as pay. A lead of the group, with patience, is a round",
     bounds: Bounds::whole(0, 64),
+    ..BASE
+};
+/// Candidates for a position.
+pub const CANDIDATES: NumberInfo = NumberInfo {
+    name: "candidates",
+    label: "Candidates",
+    explanation: "Guesses at the same token, the best and the second best; 0 is as many as pay",
+    bounds: Bounds::whole(0, 2),
     ..BASE
 };
 /// γ.

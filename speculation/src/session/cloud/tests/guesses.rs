@@ -10,36 +10,41 @@ use super::*;
 const NEXT: [usize; V as usize] = [3, 5, 1, 6, 2, 4, 2, 0];
 const PROMPT: u32 = 0;
 /// After the prompt, to the limit of six.
-const TEXT: [u32; 6] = [3, 6, 2, 1, 5, 4];
+pub(super) const TEXT: [u32; 6] = [3, 6, 2, 1, 5, 4];
 
-fn begun() -> CloudSession {
+pub(super) fn begun() -> CloudSession {
     let mut session = greeted();
     session.handle_frame(&Frame::Generate(request(1, &[PROMPT])).encode());
     session
 }
 
-fn guesses(chain: u32, position: u32, patience: u32, ids: &[u32]) -> Vec<u8> {
+pub(super) fn guesses(chain: u32, position: u32, patience: u32, ids: &[u32]) -> Vec<u8> {
+    branch(chain, 0, position, patience, ids)
+}
+
+pub(super) fn branch(chain: u32, parent: u32, position: u32, patience: u32, ids: &[u32]) -> Vec<u8> {
     let scheme = Scheme::new(SchemeParameters::Coupled, V).unwrap();
     let payload = scheme.encode_round(&Drafts::Ids(ids.to_vec())).unwrap();
     let count = ids.len() as u8;
-    Frame::Guesses(Guesses { generation: 1, chain, position, patience, count, payload }).encode()
+    Frame::Guesses(Guesses { generation: 1, chain, parent, position, patience, count, payload }).encode()
 }
 
 /// Answers the pass under way as this target does.
-fn run_pass(session: &mut CloudSession, pass: &Pass) {
+pub(super) fn run_pass(session: &mut CloudSession, pass: &Pass) {
     let last = pass.forward.tokens.len() - pass.forward.rows;
-    let best: Vec<usize> = pass.forward.tokens[last..].iter().map(|&id| NEXT[id as usize]).collect();
+    let branches = pass.round.branches.iter().flat_map(|branch| &branch.ids);
+    let best: Vec<usize> = pass.forward.tokens[last..].iter().chain(branches).map(|&id| NEXT[id as usize]).collect();
     answer(session, &best);
 }
 
-fn tokens(session: &mut CloudSession) -> Tokens {
+pub(super) fn tokens(session: &mut CloudSession) -> Tokens {
     match sent(session) {
         Frame::Tokens(tokens) => tokens,
         other => panic!("{other:?}"),
     }
 }
 
-fn pass(session: &mut CloudSession) -> Pass {
+pub(super) fn pass(session: &mut CloudSession) -> Pass {
     match session.poll() {
         Some(CloudOutput::Verify(pass)) => pass,
         other => panic!("{other:?}"),
@@ -73,7 +78,7 @@ fn a_pass_judges_what_is_at_hand_and_writes_what_the_target_chooses() {
     assert_eq!(second.forward, Forward { keep: 1, tokens: vec![3, 6, 2, 0], rows: 4 });
     session.pass_took(Duration::from_millis(41));
     run_pass(&mut session, &second);
-    let wrote = CloudEvent::Wrote { tokens: 3, judged: 3, accepted: 2, own: false };
+    let wrote = CloudEvent::Wrote { tokens: 3, judged: 3, accepted: 2, branched: 0, own: false };
     assert_eq!(session.events(), [wrote]);
     let expected = Tokens { ids: vec![6, 2, 1], accepted: 2, heard: 1, pass: 410, ..Tokens::one(1, 2, 0, None) };
     assert_eq!(tokens(&mut session), expected);
@@ -192,7 +197,7 @@ fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price()
     let second = pass(&mut session);
     assert_eq!(second.round.drafts.ids(), [TEXT[1], 0, 0]);
     run_pass(&mut session, &second);
-    assert_eq!(session.events(), [CloudEvent::Wrote { tokens: 2, judged: 3, accepted: 1, own: true }]);
+    assert_eq!(session.events(), [CloudEvent::Wrote { tokens: 2, judged: 3, accepted: 1, branched: 0, own: true }]);
     let expected = Tokens { ids: vec![TEXT[1], TEXT[2]], accepted: 1, own: true, ..Tokens::one(1, 2, 0, None) };
     assert_eq!(tokens(&mut session), expected);
     // Where the edge has guessed it saves the server the drafting; where drafts cost too much none are made.
@@ -219,20 +224,20 @@ fn the_server_drafts_where_nobody_has_guessed_and_drafts_are_worth_their_price()
 /// Prices and acceptance would else stay what they were once measured, however wrong.
 #[test]
 fn the_server_drafts_now_and_then_whatever_it_costs() {
-    let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, AcceptanceRate::default()).unwrap();
+    let mut queue = crate::session::cloud::guesses::GuessQueue::new(V, CandidateRates::default()).unwrap();
     let dear = Prices { row: 1.0, own_draft: Some(1.0) };
     for round in 0..3 {
         for pass in 0..64 {
             assert_eq!(queue.begin_drafting(dear, 4), 0, "round {round}, pass {pass}");
-            assert!(queue.choose(dear, 4).is_empty());
-            queue.written(&[1], 0, 0);
+            assert!(queue.choose(dear, 4).line.is_empty());
+            queue.written(1, &[1], 0, 0);
         }
         assert_eq!((queue.begin_drafting(dear, 4), queue.begin_drafting(dear, 0)), (1, 0));
         queue.drafted(vec![1]);
-        assert_eq!(queue.choose(dear, 4), [1]);
-        queue.written(&[1, 2], 1, 1);
+        assert_eq!(queue.choose(dear, 4).line, [1]);
+        queue.written(1, &[1, 2], 1, 1);
     }
-    assert!(queue.acceptance().get() > AcceptanceRate::default().get());
+    assert!(queue.rates().first.get() > CandidateRates::default().first.get());
 }
 
 proptest! {
@@ -240,8 +245,8 @@ proptest! {
     #[test]
     fn the_text_does_not_depend_on_what_is_guessed(
         frames in prop::collection::vec(
-            (0u32..4, 0u32..8, 0u32..3, prop::collection::vec(0..V, 0..5), any::<bool>()),
-            0..40,
+            (0u32..4, 0u32..4, 0u32..8, 0u32..3, prop::collection::vec(0..V, 0..5), any::<bool>()),
+            0..60,
         ),
     ) {
         let mut session = begun();
@@ -270,13 +275,15 @@ proptest! {
                 Some(CloudOutput::Close) => panic!("it closed"),
                 None => session.end_hold(),
             }
-            if let Some((step, position, patience, ids, is_right)) = frames.next() {
+            if let Some((step, back, position, patience, ids, is_right)) = frames.next() {
                 chain += step;
                 // At times a chain that an edge could have made.
                 let position = if is_right { position.min(text.len() as u32) } else { position };
                 let known: Vec<u32> = TEXT[(position as usize).saturating_sub(1).min(TEXT.len())..].to_vec();
                 let ids = if is_right && position > 0 { known } else { ids };
-                session.handle_frame(&guesses(chain.max(1), position, patience, &ids));
+                let chain = chain.max(1);
+                let parent = if back > 0 { chain.saturating_sub(back) } else { 0 };
+                session.handle_frame(&branch(chain, parent, position, patience, &ids));
             }
             if let Some(pass) = under_way.take().filter(|_| session.in_flight.is_some()) {
                 run_pass(&mut session, &pass);

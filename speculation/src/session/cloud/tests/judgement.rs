@@ -9,7 +9,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 /// Whoever judges may be wrong, or lie: that ends the generation, and nothing is committed.
 #[test]
 fn a_judgement_that_is_none_of_the_round_ends_the_generation_only() {
-    let token = |accepted, id| Judgement { accepted, next: NextToken::Token(id), judged: Vec::new() };
+    let token = |accepted, id| Judgement { accepted, next: NextToken::Token(id), ..Judgement::default() };
     for lie in [token(3, 1), token(2, V), Judgement { accepted: 1, ..Judgement::default() }] {
         let mut session = greeted();
         session.handle_frame(&prompt(1, &[0]));

@@ -1,0 +1,141 @@
+//! Second candidates ahead of a text that the target writes.
+
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use outrider_codec::{
+    frame::Guesses,
+    scheme::{Drafts, Scheme},
+};
+
+use super::*;
+use crate::policy::ahead::Plan;
+
+/// Chain, the chain that it leaves, position and ids of a frame of guesses.
+type Told = (u32, u32, u32, Vec<u32>);
+
+/// A generation behind 0 1 at temperature 0, whose draft model always thinks of 3, then of 5.
+fn begun(branches: Option<bool>) -> EdgeSession {
+    let mut session = connected(16);
+    let mode = Mode::Ahead(Ahead { fixed: Some(Plan::AT_ONCE), branches, ..Ahead::default() });
+    session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
+    session
+}
+
+/// What is sent until there is nothing to do, and what was read for it.
+fn told(session: &mut EdgeSession) -> (Vec<Told>, Vec<Forward>) {
+    let scheme = Scheme::new(SchemeParameters::Coupled, V).unwrap();
+    let (mut told, mut forwards) = (Vec::new(), Vec::new());
+    while let Some(output) = session.poll(NOW).unwrap() {
+        match output {
+            EdgeOutput::Send(bytes) => {
+                let Frame::Guesses(Guesses { chain, parent, position, count, payload, .. }) =
+                    Frame::decode(&bytes).unwrap()
+                else {
+                    continue;
+                };
+                let Drafts::Ids(ids) = scheme.decode_round(&payload, count).unwrap() else { panic!("no ids") };
+                told.push((chain, parent, position, ids));
+            }
+            EdgeOutput::Event(_) => {}
+            EdgeOutput::Forward(forward) => {
+                session.handle_logits(&[0.0, 0.0, 0.0, 9.0, 0.0, 5.0, 0.0, 0.0], &[], NOW).unwrap();
+                forwards.push(forward);
+            }
+        }
+    }
+    (told, forwards)
+}
+
+fn tokens(position: u32, ids: &[u32], accepted: u8) -> Vec<u8> {
+    Frame::Tokens(Tokens { ids: ids.to_vec(), accepted, ..Tokens::one(1, position, 0, None) }).encode()
+}
+
+fn forward(keep: usize, tokens: &[u32]) -> Forward {
+    Forward { keep, tokens: tokens.to_vec(), rows: 1 }
+}
+
+/// The most probable first: 0.7, 0.49, 0.15 and 0.105. The server takes four.
+#[test]
+fn second_candidates_leave_the_line_where_they_are_probable() {
+    let mut session = begun(Some(true));
+    let (told_first, forwards) = told(&mut session);
+    assert_eq!(told_first, [(1, 0, 2, vec![3]), (2, 1, 2, vec![5]), (1, 0, 3, vec![3]), (3, 1, 3, vec![5])]);
+    assert_eq!(forwards, [forward(0, &[0, 1]), forward(2, &[3])]);
+    // The branch is the text's line from now on, and drafting goes on in it: what it left is cut from the cache.
+    session.handle_frame(&tokens(2, &[5, 3], 1), NOW).unwrap();
+    let (told_next, forwards) = told(&mut session);
+    // Chain 2 ended at 3, where nothing was guessed: another begins behind the target's own token.
+    assert_eq!(told_next[..2], [(4, 0, 4, vec![3]), (5, 4, 4, vec![5])]);
+    assert_eq!(forwards[0], forward(2, &[5, 3]));
+    assert_eq!((session.statistics().in_time, session.statistics().branched), (1, 1));
+}
+
+/// Nothing is drafted again where a branch goes on, and its chain does.
+#[test]
+fn a_branch_that_is_right_goes_on() {
+    let mut session = begun(Some(true));
+    told(&mut session);
+    // Written before the guesses came.
+    session.handle_frame(&tokens(2, &[5], 0), NOW).unwrap();
+    let (told_next, forwards) = told(&mut session);
+    assert_eq!(told_next[..2], [(2, 0, 3, vec![3]), (4, 2, 3, vec![5])]);
+    assert_eq!(forwards[..2], [forward(2, &[5]), forward(3, &[3])]);
+    session.handle_frame(&tokens(3, &[3, 3, 1], 2), NOW).unwrap();
+    assert_eq!(session.statistics().in_time, 2);
+}
+
+#[test]
+fn a_guess_that_was_not_made_is_not_accepted() {
+    for (branches, ids, is_right) in [
+        (Some(true), &[3u32, 3, 1][..], true),
+        (Some(true), &[3, 5, 1], true),
+        (Some(true), &[5, 1], true),
+        // Of no branch; of one that the first candidate behind it was not guessed in; behind the last guess.
+        (Some(true), &[4, 1], false),
+        (Some(true), &[5, 3, 1], false),
+        (Some(true), &[3, 3, 3, 1], false),
+        (Some(false), &[5, 1], false),
+        (Some(false), &[3, 3, 1], true),
+        // Nothing is measured yet.
+        (None, &[5, 1], false),
+    ] {
+        let mut session = begun(branches);
+        told(&mut session);
+        let handled = session.handle_frame(&tokens(2, ids, ids.len() as u8 - 1), NOW);
+        assert_eq!(handled.is_ok(), is_right, "{branches:?}, {ids:?}");
+    }
+}
+
+/// A server that takes no branches gets none, and so does one whose link or drafts do not want them.
+#[test]
+fn without_branches_it_is_one_chain() {
+    for branches in [Some(false), None] {
+        let (told, _) = told(&mut begun(branches));
+        assert!(told.len() == 4 && told.iter().all(|told| told.0 == 1 && told.1 == 0), "{told:?}");
+    }
+    let mut session =
+        EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
+    session.handle_frame(&Frame::Welcome(Welcome { max_branches: 0, ..welcome(16) }).encode(), NOW).unwrap();
+    let mode = Mode::Ahead(Ahead { fixed: Some(Plan::AT_ONCE), branches: Some(true), ..Ahead::default() });
+    session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
+    assert!(told(&mut session).0.iter().all(|told| told.1 == 0));
+}
+
+/// Over another connection everything is told again, as chains of their own; what was sent over the last may be accepted.
+#[test]
+fn a_resumed_edge_tells_its_tree_again() {
+    let mut session = begun(Some(true));
+    let before = told(&mut session).0;
+    assert!(session.disconnected());
+    session.reconnected();
+    assert!(told(&mut session).0.is_empty());
+    session.handle_frame(&Frame::Welcome(welcome(16)).encode(), NOW).unwrap();
+    let (again, forwards) = told(&mut session);
+    assert_eq!(
+        again,
+        [(4, 0, 2, vec![3, 3])].into_iter().chain([(5, 4, 2, vec![5]), (6, 4, 3, vec![5])]).collect::<Vec<_>>()
+    );
+    assert!(forwards.is_empty() && before.len() == 4);
+    session.handle_frame(&tokens(2, &[5, 1], 1), NOW).unwrap();
+}
