@@ -165,8 +165,8 @@ fn fewer_passes_cost_no_speed() {
     assert!(10 * few < 9 * many, "{few} passes for {many}");
 }
 
-/// In virtual time: with fast drafts second candidates, and what follows them, save passes over every link; with slow ones
-/// none is made, and nothing is as it would not be without.
+/// In virtual time: with fast drafts second candidates, and what follows them, save passes over every link; with slow
+/// ones none is made, and nothing is as it would not be without.
 #[test]
 fn second_candidates_pay_where_drafts_are_fast() {
     let (draft, target) = pair(0.6);

@@ -4,13 +4,13 @@
 use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};
 
-use outrider_codec::frame::{Frame, Guesses};
+use outrider_codec::frame::{Frame, Guesses, MAX_DRAFT_TOKENS};
 use outrider_speculation::{
     Forward,
     judge::{NextToken, Round},
     policy::goodput::Prices,
     session::{
-        cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass},
+        cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
         edge::{Committed, EdgeOutput, EdgeSession, Event, Settings},
     },
 };
@@ -69,7 +69,8 @@ pub fn run(
     times: Times,
     tamper: Tamper,
 ) -> Timed {
-    let mut cloud = CloudSession::new(target.target_info(CONTEXT, &[]), Admission::default());
+    let info = TargetInfo { max_draft_tokens: MAX_DRAFT_TOKENS, ..target.target_info(CONTEXT, &[]) };
+    let mut cloud = CloudSession::new(info, Admission::default());
     let share = |time: Duration| time.as_secs_f64() / times.pass.as_secs_f64();
     cloud.set_prices(Prices { row: share(times.row), own_draft: times.own_draft.map(share) });
     let mut edge = EdgeSession::new(draft.draft_info(CONTEXT, None));

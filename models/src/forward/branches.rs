@@ -175,8 +175,8 @@ impl<S: PageSource> Chunk<'_, S> {
 }
 
 impl KvCache {
-    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, of a line into a layer: of the cache's own, 0, or of
-    /// an unread branch, counted from 1, whose line has been staged there.
+    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, of a line into a layer: of the cache's own, 0, or
+    /// of an unread branch, counted from 1, whose line has been staged there.
     pub(super) fn stage_line(&mut self, number: usize, layer: usize, keys: &[f32], values: &[f32]) {
         let Some(index) = number.checked_sub(1) else { return self.stage(layer, keys, values) };
         let (earlier, [branch, ..]) = self.branches.all.split_at_mut(index) else { return };

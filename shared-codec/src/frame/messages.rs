@@ -233,8 +233,8 @@ impl Tokens {
 /// Guesses at tokens that the target has yet to write. What it writes does not depend on them.
 ///
 /// A *chain* of guesses begins behind a token that the edge has from the cloud, and each guess is made as if those
-/// before it were right. Where one is wrong the rest of its chain is of no use. A *branch* is a chain that leaves another
-/// one: its first guess is at the position of a guess of that, in its place.
+/// before it were right. Where one is wrong the rest of its chain is of no use. A *branch* is a chain that leaves
+/// another one: its first guess is at the position of a guess of that, in its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guesses {
     /// The generation they belong to.

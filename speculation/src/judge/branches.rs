@@ -72,8 +72,8 @@ impl Round {
         iter::successors(get(line), move |branch| get(branch.parent))
     }
 
-    /// Follows choices of the target through the tree: `choose(row, guesses)` is the one behind so many guesses, by that
-    /// row. Gives how many guesses were accepted, of which line, and the choice behind them.
+    /// Follows choices of the target through the tree: `choose(row, guesses)` is the one behind so many guesses, by
+    /// that row. Gives how many guesses were accepted, of which line, and the choice behind them.
     pub(super) fn follow<E>(
         &self,
         mut choose: impl FnMut(usize, usize) -> Result<u32, E>,

@@ -61,8 +61,8 @@ impl SharedNoise {
 }
 
 impl SharedNoise {
-    /// The same if the token `first` had no probability, where that is the choice: the next best. At temperature 0, which
-    /// leaves no other token, the next likeliest. `None` if there is none.
+    /// The same if the token `first` had no probability, where that is the choice: the next best. At temperature 0,
+    /// which leaves no other token, the next likeliest. `None` if there is none.
     pub fn second(&self, position: usize, distribution: &Distribution<'_>, first: u32) -> Option<u32> {
         if distribution.is_greedy() {
             return distribution.next_likeliest(first);

@@ -28,6 +28,7 @@ const alwaysMegabits = 10;
 const ways = [
   { name: 'alone', helped: false, options: { mode: 'cloud-only' } },
   { name: 'ahead', helped: false, options: { scheme: 'ahead' } },
+  { name: 'ahead, chains', helped: false, options: { scheme: 'ahead', candidates: 1 } },
   { name: 'rounds of 4', helped: false, options: { scheme: 'coupled', draftLength: 4 }, waits: true },
   {
     name: 'rounds of 2, 4 in flight',
@@ -57,7 +58,7 @@ const ways = [
 
 /** What is written down of a generation. */
 const kept = [
-  ...['tokens', 'elapsedMs', 'draftMs', 'serverPasses', 'inTime'],
+  ...['tokens', 'elapsedMs', 'draftMs', 'serverPasses', 'inTime', 'branched'],
   ...['drafted', 'judged', 'accepted', 'uplinkBits', 'downlinkBits'],
 ];
 

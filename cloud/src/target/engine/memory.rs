@@ -87,8 +87,8 @@ impl Memory {
         Some(parked)
     }
 
-    /// Whether the slot's cache may have `bytes` in the pass under way without anybody else losing theirs; from now on it
-    /// does.
+    /// Whether the slot's cache may have `bytes` in the pass under way without anybody else losing theirs; from now on
+    /// it does.
     pub(super) fn extend(&mut self, slot: u64, bytes: usize) -> bool {
         let Some(holder) = self.holders.get_mut(&slot) else { return false };
         let more = bytes.saturating_sub(holder.bytes);

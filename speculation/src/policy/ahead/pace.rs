@@ -36,9 +36,9 @@ const TRY_AGAIN: usize = 768;
 const OTHER_LINK: (f64, f64) = (2.0, 0.005);
 /// What a round trip looks as long as while passes hide it, in passes.
 const HIDDEN: f64 = 1.25;
-/// The part of a pass that a draft may take where second candidates are guessed, too. Simulated, best first and with the
-/// built-in pair's rates: at a twentieth of a pass they add 6 to 15 % over every link that gives anything, at a tenth 5
-/// to 8 %, at a seventh 0 to 4 %, at a fifth they cost 2 %.
+/// The part of a pass that a draft may take where second candidates are guessed, too. Simulated, best first and with
+/// the built-in pair's rates: at a twentieth of a pass they add 6 to 15 % over every link that gives anything, at a
+/// tenth 5 to 8 %, at a seventh 0 to 4 %, at a fifth they cost 2 %.
 const BRANCHES_BELOW: f64 = 0.1;
 
 /// What the edge measures while it drafts ahead, and the plan that it follows.

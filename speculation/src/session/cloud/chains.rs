@@ -1,7 +1,7 @@
 //! The chains of guesses that an edge has begun: where each ends, and where it was wrong.
 //!
-//! A guess that is compared with what was written, in a pass or because it came late, and differs breaks its chain: what
-//! follows in it was guessed behind a wrong token, and is dropped.
+//! A guess that is compared with what was written, in a pass or because it came late, and differs breaks its chain:
+//! what follows in it was guessed behind a wrong token, and is dropped.
 
 use outrider_codec::frame::Guesses;
 

@@ -394,7 +394,6 @@ impl Generation {
                 (queue.taken(), queue.judged_own(), branched)
             }
         };
-        // Whoever keeps branches knows by the tokens which one goes on.
         self.cached = self.committed.len() + round.on_drafts(judgement.branch, accepted);
         let (generation, position) = (self.number, self.committed.len() as u32);
         let finish = self.commit(&ids, None, target);

@@ -200,8 +200,8 @@ impl GuessQueue {
         self.own = Some(ids);
     }
 
-    /// Tokens were written behind a text of so many, by a pass that accepted so many of the guesses that it judged. Gives
-    /// how many of the guesses at them were right that were not the first at their position.
+    /// Tokens were written behind a text of so many, by a pass that accepted so many of the guesses that it judged.
+    /// Gives how many of the guesses at them were right that were not the first at their position.
     pub(super) fn written(&mut self, length: usize, tokens: &[u32], accepted: usize, judged: usize) -> usize {
         (self.hold, self.own) = (Hold::Due, None);
         let compares = judged > 0 || !self.ahead.is_empty();

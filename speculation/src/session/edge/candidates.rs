@@ -127,7 +127,7 @@ impl Candidates {
         let (tip, length) = self.tree.line().zip(1..).last()?;
         let line = (length < policy.lead.min(policy.depth) && goes_on(tip)).then_some(tip);
         let [first, _] = policy.rates;
-        if policy.branches == 0 {
+        if self.room_beside(policy) == 0 {
             return line.map(Some);
         }
         let of_line = line.map_or(0.0, |_| first.powi(length as i32));
@@ -137,6 +137,15 @@ impl Candidates {
         };
         let worth = self.tree.most_probable(policy.rates, usize::MAX, |_, path| path * first > LEAST);
         worth.iter().find(|at| is_better(at)).map(|(key, _)| *key).or(line).map(Some)
+    }
+
+    /// How many guesses may still be made beside the line, which is never to go short of what the server takes.
+    fn room_beside(&self, policy: Policy) -> usize {
+        if policy.branches == 0 {
+            return 0;
+        }
+        let beside = self.tree.len() - self.tree.line().count();
+        policy.most.saturating_sub(policy.lead + beside)
     }
 
     /// What candidates for the next token were drawn from, as far as that is known.
@@ -160,14 +169,14 @@ impl Candidates {
     /// Takes second candidates as guesses where they are worth it.
     pub(super) fn branch(&mut self, policy: Policy) {
         let [_, second] = policy.rates;
-        if policy.branches == 0 || second <= LEAST {
+        if second <= LEAST {
             return;
         }
         let mut nodes = vec![(None, 1.0)];
         let worth = self.tree.most_probable(policy.rates, usize::MAX, |_, path| path * second > LEAST);
         nodes.extend(worth.into_iter().map(|(key, path)| (Some(key), path)));
         for (at, _) in nodes {
-            if self.tree.len() >= policy.most {
+            if self.room_beside(policy) == 0 {
                 return;
             }
             let behind = match at {
@@ -223,8 +232,8 @@ impl Candidates {
         Some(Run { chain, parent: if goes_on { 0 } else { left }, position, ids })
     }
 
-    /// A run of nothing, which says how long the server is to wait. It has no guesses, and gets another chain unless the
-    /// text is one's end.
+    /// A run of nothing, which says how long the server is to wait. It has no guesses, and gets another chain unless
+    /// the text is one's end.
     pub(super) fn nothing(&mut self, length: usize) -> Run {
         if self.chain == 0 || self.ends.get(&self.chain) != Some(&length) {
             self.last += 1;

@@ -11,13 +11,16 @@ use outrider_codec::{
 use super::*;
 use crate::policy::ahead::Plan;
 
+/// Two at a time on a line, as far as they are sent at once.
+const PLAN: Plan = Plan { group: 1, patience: 0.0, lead: 2 };
+
 /// Chain, the chain that it leaves, position and ids of a frame of guesses.
 type Told = (u32, u32, u32, Vec<u32>);
 
 /// A generation behind 0 1 at temperature 0, whose draft model always thinks of 3, then of 5.
 fn begun(branches: Option<bool>) -> EdgeSession {
     let mut session = connected(16);
-    let mode = Mode::Ahead(Ahead { fixed: Some(Plan::AT_ONCE), branches, ..Ahead::default() });
+    let mode = Mode::Ahead(Ahead { fixed: Some(PLAN), branches, ..Ahead::default() });
     session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
     session
 }
@@ -55,7 +58,7 @@ fn forward(keep: usize, tokens: &[u32]) -> Forward {
     Forward { keep, tokens: tokens.to_vec(), rows: 1 }
 }
 
-/// The most probable first: 0.7, 0.49, 0.15 and 0.105. The server takes four.
+/// The most probable first: 0.7, 0.49, 0.15 and 0.105. The server takes four, of which the line has two.
 #[test]
 fn second_candidates_leave_the_line_where_they_are_probable() {
     let mut session = begun(Some(true));
@@ -112,17 +115,18 @@ fn a_guess_that_was_not_made_is_not_accepted() {
 fn without_branches_it_is_one_chain() {
     for branches in [Some(false), None] {
         let (told, _) = told(&mut begun(branches));
-        assert!(told.len() == 4 && told.iter().all(|told| told.0 == 1 && told.1 == 0), "{told:?}");
+        assert!(told.len() == 2 && told.iter().all(|told| told.0 == 1 && told.1 == 0), "{told:?}");
     }
     let mut session =
         EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
     session.handle_frame(&Frame::Welcome(Welcome { max_branches: 0, ..welcome(16) }).encode(), NOW).unwrap();
-    let mode = Mode::Ahead(Ahead { fixed: Some(Plan::AT_ONCE), branches: Some(true), ..Ahead::default() });
+    let mode = Mode::Ahead(Ahead { fixed: Some(PLAN), branches: Some(true), ..Ahead::default() });
     session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
     assert!(told(&mut session).0.iter().all(|told| told.1 == 0));
 }
 
-/// Over another connection everything is told again, as chains of their own; what was sent over the last may be accepted.
+/// Over another connection everything is told again, as chains of their own; what was sent over the last may be
+/// accepted.
 #[test]
 fn a_resumed_edge_tells_its_tree_again() {
     let mut session = begun(Some(true));
