@@ -26,10 +26,10 @@ fn settings(mode: Mode, temperature: f32, seed: u64, max_new_tokens: u32) -> Set
     Settings { mode, sampling: at(temperature), seed, max_new_tokens }
 }
 
-/// Ahead of the text by what is measured, and with guesses that are waited for.
+/// Ahead of the text by what is measured, and with guesses that form a tree, waited for or not.
 fn ahead() -> [Mode; 3] {
     let plans = [None, Some(Plan::AT_ONCE), Some(Plan { group: 3, patience: 1.0, lead: 64 })];
-    plans.map(|fixed| Mode::Ahead(Ahead { fixed, ..Ahead::default() }))
+    plans.map(|fixed| Mode::Ahead(Ahead { fixed, branches: fixed.map(|_| true), ..Ahead::default() }))
 }
 
 /// Every scheme, with evidence and without, with tokens that the target writes alone, rounds in flight, and the target
