@@ -271,8 +271,7 @@ impl Pair {
                 let mut rows: Vec<Vec<f32>> = rows.into_iter().map(|row| row.logits).collect();
                 let round = &pass.round;
                 for (line, branch) in (1..).zip(&round.branches) {
-                    // Guesses are judged behind the text as it is.
-                    let text = [&self.expected[..round.position], &round.line(line)].concat();
+                    let text = [&self.caches[1].0[..round.position], &round.line(line)].concat();
                     let first = round.position + branch.from + 1;
                     rows.extend((first..=text.len()).map(|length| self.models[1].logits(&text[..length])));
                 }
