@@ -40,6 +40,12 @@ pub async fn server(sessions: usize, limits: Limits) -> Server {
     Server::start_with(target(), target_info(), sessions, limits).await
 }
 
+/// A server with the target that judges every guess that comes.
+pub async fn server_that_judges_all() -> Server {
+    let target = Engine::start(target(), 4).unwrap().judging(GuessPolicy::All);
+    Server::start_for(target.into(), target_info(), Limits::default()).await
+}
+
 /// A server with the target that drafts itself whatever that costs, with the target's own weights or its draft's.
 pub async fn server_that_drafts(draft: Model) -> Server {
     let engine = |model| Engine::start(model, 4).unwrap();
