@@ -38,7 +38,8 @@ async fn answer(request: Request, next: Next) -> Response {
     let mut answer = next.clone().run(request).await;
     if let Some((tag, whole)) = whole
         && matches!(answer.status(), StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE)
-        && answer.headers().get(header::ETAG).is_none() && !tag.is_empty()
+        && answer.headers().get(header::ETAG).is_none()
+        && !tag.is_empty()
     {
         answer = next.run(whole).await;
     }

@@ -28,7 +28,7 @@ use crate::{
     draft::DraftError,
     policy::ahead::Pace,
     sample::{Distribution, SharedNoise},
-    study::evidence::TokenEvidence,
+    study::{evidence::TokenEvidence, statistics::AheadRecord},
 };
 
 /// What an edge guesses of one generation.
@@ -273,7 +273,7 @@ impl Guessing {
         }
         let has_news = self.pace.written(tokens.ids.len(), received.at);
         if has_news || tokens.finish.is_some() {
-            books.ledger.paced(self.pace.record());
+            books.ledger.paced(AheadRecord { branches: self.is_branching(), ..self.pace.record() });
         }
         books.ledger.wrote(tokens.ids.len(), received.at);
         Ok(Committed { tokens: committed, evidence, round: None })
