@@ -32,6 +32,7 @@ interface Info {
     maxDraftTokens: number;
     maxInFlight: number;
     maxGuesses: number;
+    maxBranches: number;
   };
 }
 
@@ -73,12 +74,13 @@ export class ServerAlone {
     const request = fetchWith({ ...authorization, ...headers });
     const response = await answered(request(new URL('v1/info', server), signal ? { signal } : {}));
     const { vocabSize, limits } = (await response.json()) as Info;
-    const { contextLength, maxDraftTokens, maxInFlight, maxGuesses } = limits;
+    const { contextLength, maxDraftTokens, maxInFlight, maxGuesses, maxBranches } = limits;
     return new ServerAlone(server, request, {
       contextLength,
       maxDraftTokens,
       maxInFlight,
       maxGuesses,
+      maxBranches,
       vocabSize,
     });
   }

@@ -37,6 +37,8 @@ export interface Statistics {
   acceptedPerDrafted: number;
   /** Of these, guesses that the server had in time and found right, where it writes and drafts are made ahead of it. */
   inTime: number;
+  /** Of these, guesses that were not the first at their position. */
+  branched: number;
   /** Drafts of rounds in flight behind a rejected one: sent, and never verified. */
   wasted: number;
   /** Tokens sampled anew in place of a rejected draft. */
@@ -103,6 +105,10 @@ export interface AheadRecord {
   roundTripMs: number | null;
   /** The share of guesses behind right ones that is right, lately. */
   acceptanceRate: number;
+  /** Whether second candidates are guessed, too. */
+  branches: boolean;
+  /** How often they are right. */
+  secondRate: number;
   /** All ways, of which the fastest is kept; none where `groupSize` is given. */
   ways: WayRecord[];
 }

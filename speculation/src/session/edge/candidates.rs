@@ -154,7 +154,13 @@ impl Candidates {
     }
 
     /// The draft model's candidates behind a node, or behind the text, and what they were drawn from if that is told.
-    pub(super) fn drafted(&mut self, at: Option<Key>, first: u32, second: Option<u32>, evidence: Option<TokenEvidence>) {
+    pub(super) fn drafted(
+        &mut self,
+        at: Option<Key>,
+        first: u32,
+        second: Option<u32>,
+        evidence: Option<TokenEvidence>,
+    ) {
         let drafted = Drafted { is_known: true, second, evidence };
         match at {
             None => self.next = drafted,
