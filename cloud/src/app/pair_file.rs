@@ -92,7 +92,7 @@ impl Representation {
 
     fn compressed(&self, coding: &'static str, bytes: Vec<u8>) -> Self {
         let plain = self.etag.to_str().unwrap_or_default().trim_matches('"');
-        Self { coding: Some(coding), bytes: bytes.into(), etag: tag(plain) }
+        Self { coding: Some(coding), bytes: bytes.into(), etag: tag(&format!("{plain}-{coding}")) }
     }
 
     fn brotli(&self) -> std::io::Result<Self> {

@@ -50,6 +50,8 @@ export async function downloadInto(
   let length = kept?.length ?? 0;
   let total: number | null = kept?.total ?? null;
   let validator: string | null = kept?.etag ?? null;
+  /** Parts come uncompressed: the rest of what is compressed would be more bytes than all of it again. */
+  let isCompressed = false;
   /** Bytes that are kept and that the sink has not had. */
   let unread = length;
   let cause: unknown;
@@ -85,7 +87,7 @@ export async function downloadInto(
 
   for (const pause of PAUSES_MS) {
     if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
-    const resuming: boolean = length > 0 && validator !== null;
+    const resuming: boolean = length > 0 && validator !== null && !isCompressed;
     const whole: boolean = resuming && length === total;
     try {
       const response: Response = await request(url, {
@@ -112,7 +114,11 @@ export async function downloadInto(
       } else {
         [length, unread] = [0, 0];
         total = lengthOf(response);
-        validator = validatorOf(response);
+        // A weak validator does not promise equal bytes.
+        validator = response.headers.get('etag') ?? response.headers.get('last-modified');
+        if (validator?.startsWith('W/')) validator = null;
+        const coding = response.headers.get('content-encoding');
+        isCompressed = coding !== null && coding !== 'identity';
         const etag = response.headers.has('etag') ? validator : null;
         keeping((kept) => kept.begin(etag, total));
         await refusing(() => sink.begin(total));
@@ -216,19 +222,6 @@ function isRest(response: Response, at: number, validator: string | null): boole
   const etag = response.headers.get('etag');
   const start = /^bytes (\d+)-/.exec(response.headers.get('content-range') ?? '')?.[1];
   return (etag === null || etag === validator) && (start === undefined || Number(start) === at);
-}
-
-/**
- * What a part has to be of, to fit behind the bytes that have been read; null if nothing promises equal bytes, as weak tags
- * do not. Parts are asked for without compression; of a compressed answer the tag of the file as it is has no `-br` or
- * `-gzip` at its end. A server that names its forms otherwise knows no such tag, and sends all of it again.
- */
-function validatorOf(response: Response): string | null {
-  const etag = response.headers.get('etag');
-  if (etag === null) return response.headers.get('last-modified');
-  if (etag.startsWith('W/')) return null;
-  const coding = response.headers.get('content-encoding');
-  return coding !== null && etag.endsWith(`-${coding}"`) ? `${etag.slice(0, -coding.length - 2)}"` : etag;
 }
 
 async function drain(response: Response, onChunk: (chunk: Uint8Array) => Promise<void>): Promise<void> {

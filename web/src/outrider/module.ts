@@ -4,9 +4,8 @@
 const PAUSES_MS = [0, 250, 1000, 3000];
 
 /**
- * Compiles the module at an address. A transfer that breaks is begun again: what has come is in the browser's cache, and
- * browsers that keep parts (Chromium, Firefox) ask for the rest. So the compiled code is kept as well, which browsers do
- * only for what they have fetched themselves.
+ * Compiles the module at an address. A transfer that breaks is begun again, from the start where the browser's cache keeps
+ * no part of it (Chromium: of a compressed answer). The browser fetches it by itself, as only then it may keep compiled code.
  * @throws what the last attempt threw; at once for an answer that is no module, such as 404
  */
 export async function compileModule(
