@@ -2,6 +2,7 @@
 //!
 //! `OUTRIDER_WRITE_TABLES=1 cargo test --release -p outrider-speculation typescript` writes them; without the variable
 //! the test fails where the file is not what the types give.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::{env, fmt::Write, fs, path::Path};
 
@@ -22,7 +23,7 @@ fn declaration<T: TS + 'static>() -> String {
             Some(text) => sentences.extend(Some(text.trim_matches(['*', '/', ' '])).filter(|text| !text.is_empty())),
             None => {
                 if !sentences.is_empty() {
-                    writeln!(out, "{indent}/** {} */", sentences.drain(..).collect::<Vec<_>>().join(" ")).unwrap();
+                    writeln!(out, "{indent}/** {} */", std::mem::take(&mut sentences).join(" ")).unwrap();
                 }
                 let (field, end) = line.strip_suffix(" };").map_or((line, ""), |field| (field, "}\n"));
                 let field = field.strip_suffix(',').map_or_else(|| field.to_owned(), |field| format!("{field};"));

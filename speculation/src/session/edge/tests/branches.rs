@@ -110,6 +110,28 @@ fn a_guess_that_was_not_made_is_not_accepted() {
     }
 }
 
+/// A guess that waits for its group is not yet the server's to accept.
+#[test]
+fn a_guess_that_was_not_sent_is_not_accepted() {
+    for (guessed, is_right) in [(1, false), (2, true)] {
+        let mut session = connected(16);
+        let plan = Plan { group: 2, lead: 4, ..PLAN };
+        let mode = Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(false), ..Ahead::default() });
+        session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
+        let mut drafts = 0;
+        while let Some(output) = session.poll(NOW).unwrap() {
+            if let EdgeOutput::Forward(_) = output {
+                if drafts == guessed {
+                    break;
+                }
+                session.handle_logits(&[0.0, 0.0, 0.0, 9.0, 0.0, 5.0, 0.0, 0.0], &[], NOW).unwrap();
+                drafts += 1;
+            }
+        }
+        assert_eq!(session.handle_frame(&tokens(2, &[3, 1], 1), NOW).is_ok(), is_right, "after {guessed} guesses");
+    }
+}
+
 /// A server that takes no branches gets none, and so does one whose link or drafts do not want them.
 #[test]
 fn without_branches_it_is_one_chain() {
