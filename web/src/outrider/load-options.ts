@@ -79,7 +79,7 @@ export interface LoadOptions {
    * of a seed is the same. `none` fails with the error.
    */
   fallback?: 'server' | 'none';
-  /** Called when the server writes alone for such a reason. */
+  /** Called when the server writes alone for such a reason; if not given the console is told. */
   onFallback?: (reason: OutriderError) => void;
   /** Asks the browser not to evict the draft models that it keeps (`navigator.storage.persist()`), which may ask the user. */
   persist?: boolean;

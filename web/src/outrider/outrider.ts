@@ -366,7 +366,9 @@ export class Outrider {
     this.#engine = { build: 'none', threads: 0, failed: [] };
     this.#model = this.#alone.model;
     this.#session = this.#alone.session;
-    options.onFallback?.(error as OutriderError);
+    const tell =
+      options.onFallback ?? ((reason) => console.warn(`The server writes alone: ${reason.message}`));
+    tell(error as OutriderError);
   }
 
   #startWorker(): Promise<void> {
