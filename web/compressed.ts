@@ -1,4 +1,4 @@
-// What the page's build leaves in dist besides: files that are compressed already.
+// What a page's build leaves beside its files: files that are compressed already.
 
 import { createHash, randomUUID } from 'node:crypto';
 import { mkdir, readFile, readdir, rename, writeFile } from 'node:fs/promises';
@@ -21,12 +21,15 @@ const cache = path.resolve(import.meta.dirname, 'node_modules/.cache/outrider-co
  * sends them as they lie, so that nobody compresses while somebody waits.
  */
 export function compressed(): Plugin {
+  let folder = '';
   return {
     name: 'compressed',
     apply: 'build',
     enforce: 'post',
+    configResolved({ root, build }) {
+      folder = path.resolve(root, build.outDir);
+    },
     async closeBundle() {
-      const folder = path.resolve(import.meta.dirname, 'dist');
       const names = await readdir(folder, { recursive: true });
       await mkdir(cache, { recursive: true });
       await Promise.all(

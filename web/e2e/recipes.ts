@@ -12,6 +12,7 @@ import { build } from 'vite';
 const web = path.resolve(import.meta.dirname, '..');
 const repository = path.resolve(web, '..');
 const source = path.join(web, 'src/outrider/index.ts');
+const modules = path.join(web, 'src/outrider/source.d.ts');
 const hook = path.join(repository, 'examples/react/use-outrider.ts');
 
 /** A program of the document. */
@@ -67,7 +68,7 @@ export async function buildRecipes(recipes: readonly Recipe[], folder: string): 
     await writeFile(path.join(folder, `${name}.html`), `<!doctype html>\n<body>\n${html}${tag}\n</body>\n`);
   }
   const compilerOptions = { jsx: 'react-jsx', paths: { outrider: [source] } };
-  const files = { extends: path.join(web, 'tsconfig.json'), include: ['.'], exclude: ['dist'] };
+  const files = { extends: path.join(web, 'tsconfig.json'), include: ['.', modules], exclude: ['dist'] };
   await writeFile(path.join(folder, 'tsconfig.json'), JSON.stringify({ ...files, compilerOptions }));
   const compiler = path.join(web, 'node_modules/.bin/tsc');
   await promisify(execFile)(compiler, ['--project', folder]).catch((error: { stdout?: string }) => {
