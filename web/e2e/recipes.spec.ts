@@ -61,8 +61,14 @@ test.beforeEach(({ page }) => {
 const shows: Record<string, (page: Page) => Promise<void>> = {
   'stream-a-text-into-a-page': async (page) => {
     await expect(page.locator('#status')).toHaveText('Ready');
-    // Stopped as soon as there is a text: it is fast.
+    // Over a slow link: else the text is there before it can be stopped.
     await page.evaluate(() => {
+      const post = Worker.prototype.postMessage;
+      const link = { uplinkBitsPerSecond: null, downlinkBitsPerSecond: 8000, roundTripMs: 0 };
+      Worker.prototype.postMessage = function (this: Worker, message: { type: string }) {
+        if (message.type === 'generate') post.call(this, { type: 'link', link });
+        post.call(this, message);
+      };
       const button = (id: string) => document.querySelector<HTMLButtonElement>(`#${id}`);
       const observer = new MutationObserver(() => {
         button('stop')?.click();
