@@ -230,7 +230,7 @@ impl HostPages {
         self.layers * 2 * self.kv_heads * self.head_dim * PAGE_TOKENS
     }
 
-    /// Where a layer's keys and values are in a page.
+    /// The part of a page that is a layer's.
     pub(super) fn layer(&self, layer: usize) -> Range<usize> {
         let part = 2 * self.kv_heads * self.head_dim * PAGE_TOKENS;
         layer * part..(layer + 1) * part

@@ -59,7 +59,7 @@ export interface LoadOptions {
   signal?: AbortSignal;
   /** How long to wait for the server's handshake, in milliseconds; 20 000 if not given. */
   connectTimeoutMs?: number;
-  /** A generation of a page before this one, to {@link Outrider.resume}: its session is gone on with. */
+  /** A generation of a page before this one, to {@link Outrider.resume}: its session is resumed. */
   resume?: SuspendedGeneration | null;
   /**
    * How often to try to connect again, without success, when a generation has lost its connection; 8 if not given, which

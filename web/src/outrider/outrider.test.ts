@@ -397,7 +397,7 @@ test('headers reach the downloads, and nonsense is refused', async () => {
   await expect(Outrider.load({ headers: { 'X Y': '1' } })).rejects.toMatchObject({ code: 'invalid-option' });
 });
 
-test('what was suspended is looked at before it is gone on with', async () => {
+test('what was suspended is checked before it is resumed', async () => {
   const outrider = await Outrider.load({ resume: null });
   for (const state of [null, {}, { claim: {}, request: {}, tokens: [] }]) {
     expect(() => outrider.resume(state as never)).toThrow(
