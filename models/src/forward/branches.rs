@@ -11,29 +11,28 @@
 //! branch 2, of 1             | page 1"| page 2" |
 //! ```
 
-use super::cache::{Chunk, HostPages, KvCache, PageSource};
-use crate::{error::ModelError, kernels::attention::PAGE_TOKENS};
+use crate::kernels::attention::PAGE_TOKENS;
 
 /// One of the branches of a cache.
 #[derive(Debug, Clone)]
 pub(super) struct Branch<P> {
     /// The line that it leaves: 0 for the cache's own, n for its n-th branch.
-    parent: usize,
+    pub(super) parent: usize,
     /// Number of tokens before its first, those of the text included.
-    from: usize,
+    pub(super) from: usize,
     pub(super) tokens: Vec<u32>,
     /// Those from the page on in which it leaves, once there is room for it.
-    pages: Vec<P>,
+    pub(super) pages: Vec<P>,
 }
 
 /// The branches of a cache.
 #[derive(Debug, Clone)]
 pub(super) struct Branches<P> {
-    all: Vec<Branch<P>>,
+    pub(super) all: Vec<Branch<P>>,
     /// Whether a forward pass has read them.
-    are_read: bool,
+    pub(super) are_read: bool,
     /// Pages of branches that were discarded, for those of the next pass.
-    spare: Vec<P>,
+    pub(super) spare: Vec<P>,
 }
 
 impl<P> Default for Branches<P> {
@@ -43,11 +42,11 @@ impl<P> Default for Branches<P> {
 }
 
 impl<P> Branch<P> {
-    fn first_page(&self) -> usize {
+    pub(super) fn first_page(&self) -> usize {
         self.from / PAGE_TOKENS
     }
 
-    fn end(&self) -> usize {
+    pub(super) fn end(&self) -> usize {
         self.from + self.tokens.len()
     }
 }
@@ -80,126 +79,5 @@ impl<P> Branches<P> {
     /// They have been staged in every layer.
     pub(super) fn grow(&mut self) {
         self.are_read = !self.all.is_empty();
-    }
-}
-
-impl<S: PageSource> KvCache<S> {
-    /// Adds a branch, which the next forward pass reads besides: its tokens follow the first `from` tokens of a line,
-    /// the cache's own as it then is (0) or an earlier branch. Gives its number, counted from 1. That pass gives logits
-    /// after each of its tokens, behind those of the chunk.
-    ///
-    /// Branches last until the next forward pass, or until the cache is truncated.
-    pub fn branch(&mut self, parent: usize, from: usize, tokens: Vec<u32>) -> usize {
-        self.branches.forget_read();
-        self.branches.all.push(Branch { parent, from, tokens, pages: Vec::new() });
-        self.branches.all.len()
-    }
-
-    /// Goes on behind a branch that was read, in place of the line that it left: the cache is as if it had been fed the
-    /// branch alone. All others are discarded. Does nothing if there is no such branch.
-    pub fn adopt(&mut self, branch: usize) {
-        if !self.branches.are_read {
-            return;
-        }
-        let mut path = Vec::new();
-        let mut line = branch;
-        while let Some(Branch { parent, .. }) = line.checked_sub(1).and_then(|index| self.branches.all.get(index)) {
-            path.push(line - 1);
-            line = *parent;
-        }
-        let Some(&last) = path.first() else { return };
-        self.len = self.branches.all[last].end();
-        for index in path.into_iter().rev() {
-            let first = self.branches.all[index].first_page();
-            for (number, page) in (first..).zip(std::mem::take(&mut self.branches.all[index].pages)) {
-                match self.pages.get_mut(number) {
-                    Some(other) => self.branches.spare.push(std::mem::replace(other, page)),
-                    None => self.pages.push(page),
-                }
-            }
-        }
-        self.branches.discard();
-    }
-
-    /// The bytes of a branch of so many tokens behind `from` others.
-    #[must_use]
-    pub fn bytes_for_branch(&self, from: usize, tokens: usize) -> usize {
-        ((from + tokens).div_ceil(PAGE_TOKENS) - from / PAGE_TOKENS) * self.source.page_bytes()
-    }
-
-    /// Makes sure that there are pages for the branches that the next pass reads, and for nothing else.
-    pub(super) fn make_room_for_branches(&mut self) -> Result<(), S::Error> {
-        let Branches { all, spare, .. } = &mut self.branches;
-        for branch in all {
-            let missing = branch.end().div_ceil(PAGE_TOKENS) - branch.first_page() - branch.pages.len();
-            branch.pages.extend(spare.drain(spare.len().saturating_sub(missing)..));
-            let missing = branch.end().div_ceil(PAGE_TOKENS) - branch.first_page() - branch.pages.len();
-            if missing > 0 {
-                self.source.extend(&mut branch.pages, missing)?;
-            }
-        }
-        spare.clear();
-        Ok(())
-    }
-}
-
-impl<S: PageSource> Chunk<'_, S> {
-    /// Whether the model can be fed with its branches.
-    pub(super) fn check_branches(
-        &self,
-        chunk: usize,
-        context_length: usize,
-        vocab_size: usize,
-    ) -> Result<(), ModelError> {
-        let Branches { all, are_read: false, .. } = &self.cache.branches else { return Ok(()) };
-        let (cached, own) = (self.cache.len(), self.cache.len() + self.tokens.len());
-        for (index, branch) in all.iter().enumerate() {
-            let line = match branch.parent.checked_sub(1) {
-                None => Some(0..=own),
-                Some(parent) => all[..index].get(parent).map(|parent| parent.from..=parent.end()),
-            };
-            let is_on_line = line.is_some_and(|line| line.contains(&branch.from));
-            if !S::BRANCHES || !is_on_line || branch.tokens.is_empty() {
-                return Err(ModelError::Branch { chunk, branch: index + 1 });
-            }
-            if branch.end() > context_length {
-                let added = branch.end() - cached;
-                return Err(ModelError::ContextExceeded { chunk, cached, added, context_length });
-            }
-            if let Some(index) = branch.tokens.iter().position(|&token| token as usize >= vocab_size) {
-                return Err(ModelError::TokenOutOfRange { chunk, index, token: branch.tokens[index], vocab_size });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl KvCache {
-    /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, of a line into a layer: of the cache's own, 0, or
-    /// of an unread branch, counted from 1, whose line has been staged there.
-    pub(super) fn stage_line(&mut self, number: usize, layer: usize, keys: &[f32], values: &[f32]) {
-        let Some(index) = number.checked_sub(1) else { return self.stage(layer, keys, values) };
-        let (earlier, [branch, ..]) = self.branches.all.split_at_mut(index) else { return };
-        let first = branch.first_page();
-        if branch.from % PAGE_TOKENS > 0 {
-            let shared = match branch.parent.checked_sub(1) {
-                None => &self.pages[first],
-                Some(parent) => &earlier[parent].pages[first - earlier[parent].first_page()],
-            };
-            let part = self.source.layer(layer);
-            branch.pages[0][part.clone()].copy_from_slice(&shared[part]);
-        }
-        self.source.write(&mut branch.pages, branch.from - first * PAGE_TOKENS, layer, keys, values);
-    }
-
-    /// The `page`-th page of a line.
-    pub(super) fn line_page(&self, mut line: usize, page: usize) -> &<HostPages as PageSource>::Page {
-        while let Some(branch) = line.checked_sub(1).map(|index| &self.branches.all[index]) {
-            if page >= branch.first_page() {
-                return &branch.pages[page - branch.first_page()];
-            }
-            line = branch.parent;
-        }
-        &self.pages[page]
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `cache` | KV caches with rollback, on any backend, and the chunks of a batch |
 //! | `branches` | what may follow a text instead, read in the same forward pass |
+//! | `lines` | adding branches to a cache, reading and adopting them |
 //! | `linear` | multiplies rows with weights, quantized or not |
 //! | `rope` | rotates queries and keys by position |
 //! | `model` | the blocks, over the rows of all sequences |
@@ -16,6 +17,7 @@ mod branches;
 pub(crate) mod cache;
 pub(crate) mod encoder_decoder;
 mod linear;
+mod lines;
 pub(crate) mod loader;
 pub(crate) mod logits;
 pub(crate) mod model;

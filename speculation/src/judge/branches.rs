@@ -5,18 +5,7 @@
 
 use core::iter;
 
-use crate::judge::types::{NextToken, Round};
-
-/// Guesses in place of those of a line from a position on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Branch {
-    /// The line that it leaves: 0 for the drafts of the round, n for its n-th branch, which comes before it.
-    pub parent: usize,
-    /// Number of guesses of that line before its first.
-    pub from: usize,
-    /// Guesses in order, at least one.
-    pub ids: Vec<u32>,
-}
+use crate::judge::types::{Branch, NextToken, Round};
 
 impl Round {
     /// The same with branches.

@@ -19,6 +19,5 @@ mod types;
 pub mod unscaled;
 mod verify;
 
-pub use branches::Branch;
-pub use types::{Judged, Judgement, JudgementError, NextToken, Round};
+pub use types::{Branch, Judged, Judgement, JudgementError, NextToken, Round};
 pub use verify::judge;

@@ -9,10 +9,7 @@ use outrider_codec::{
 };
 
 use crate::{
-    judge::{
-        branches::Branch,
-        rules::{Rule, Statistic},
-    },
+    judge::rules::{Rule, Statistic},
     sample::{End, Randomness, SharedNoise},
 };
 
@@ -41,6 +38,17 @@ pub struct Round {
     pub randomness: Randomness,
     /// Noise of coupled drafting.
     pub noise: SharedNoise,
+}
+
+/// Guesses in place of those of a line from a position on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Branch {
+    /// The line that it leaves: 0 for the drafts of the round, n for its n-th branch, which comes before it.
+    pub parent: usize,
+    /// Number of guesses of that line before its first.
+    pub from: usize,
+    /// Guesses in order, at least one.
+    pub ids: Vec<u32>,
 }
 
 /// The number of accepted drafts, and the token that follows them.

@@ -4,8 +4,8 @@
 //! With *patience* 0 nobody waits: guesses that come in time are judged, others are not. With much patience, and
 //! guesses sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. In
 //! between lies what a link of some round trip wants. There is no closed form; so the edge
-//! [simulates](Conditions::outcome) some plans with what it has measured. Those that promise much are [tried](Pace), and
-//! the fastest is kept.
+//! [simulates](Conditions::outcome) some plans with what it has measured. Those that promise much are [tried](Pace),
+//! and the fastest is kept.
 
 mod goal;
 mod measured;

@@ -1,5 +1,5 @@
-//! `bindgen --target KIND --out-dir DIR [--out-name NAME] [--remove-name-section] MODULE`: wasm-bindgen's library behind
-//! those flags of its command line that xtask uses.
+//! `bindgen --target KIND --out-dir DIR [--out-name NAME] [--remove-name-section] MODULE`: wasm-bindgen's library
+//! behind those flags of its command line that xtask uses.
 //!
 //! The command line itself brings a server, an HTTP client and its encryption along, for tests; without them a page is
 //! built minutes sooner.

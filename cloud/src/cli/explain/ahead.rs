@@ -48,7 +48,7 @@ impl ExplainedAhead {
             "way to write                   {way}: groups of {group}, a pass waits {patience_ms:.0} ms, {lead} guesses ahead\n\
              pass, draft, round trip        {}, {}, {} ms\n\
              guesses that are right         {acceptance_rate:.3} of those behind right ones, lately\n\
-             second candidates              {branches}: {second_rate:.3} right; {branched} of {in_time} accepted guesses\n\
+             second candidates              {branches}: {second_rate:.3} right; {branched} of {in_time} accepted\n\
              speed-up over the target alone {:.2}\n",
             known(pass_ms, 1),
             known(draft_ms, 2),

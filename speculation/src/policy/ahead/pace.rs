@@ -167,7 +167,8 @@ impl Pace {
         self.rates.observe(candidates, right);
     }
 
-    /// A pass has written so many tokens. Gives whether a stretch is over, and with it perhaps the way to write another.
+    /// A pass has written so many tokens. Gives whether a stretch is over, and with it perhaps the way to write the
+    /// next.
     pub fn written(&mut self, tokens: usize, now: Duration) -> bool {
         if self.fixed.is_some() {
             return false;
