@@ -1,5 +1,5 @@
-//! The lines of a cache: its own, and [branches](super::branches) that a forward pass reads besides, of which one may be
-//! adopted in place of it.
+//! The lines of a cache: its own, and [branches](super::branches) that a forward pass reads besides, of which one may
+//! be adopted in place of it.
 
 use super::{
     branches::{Branch, Branches},

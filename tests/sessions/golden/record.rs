@@ -351,8 +351,8 @@ fn malformed() -> Value {
         &[0x05, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
         &[0x05, 0x81],
         &[0x06, 1],
-        // Guesses: no chain, too many, something behind none; branches of no chain, and of themselves. Tokens: none, more
-        // accepted than there are, own ones of none.
+        // Guesses: no chain, too many, something behind none; branches of no chain, and of themselves. Tokens: none,
+        // more accepted than there are, own ones of none.
         &[0x09, 1, 0, 0, 0, 0],
         &[0x09, 1, 1, 0, 0, 65],
         &[0x09, 1, 1, 0, 0, 0, 7],
