@@ -68,7 +68,8 @@ fn bytes(text: &mut String, measured: &Value) -> Result<(), Failure> {
     writeln!(
         text,
         "\nkB over the network until the page is ready, heads of answers included. Engine: its \
-         WebAssembly; page: all else, with the worker in its script; model: draft, tokenizer, chat template.\n\n| link | visit | {} | together |\n|---|---|{}",
+         WebAssembly; page: all else, with the worker in its script; model: draft, tokenizer, chat template.\n\n\
+         | link | visit | {} | together |\n|---|---|{}",
         PARTS.join(" | "),
         "--:|".repeat(PARTS.len() + 1)
     )?;
