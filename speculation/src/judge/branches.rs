@@ -1,7 +1,7 @@
 //! Guesses that form a tree: branches leave the line of a round's drafts, or one another, and one pass judges all.
 //!
 //! Under coupled drafting the target's choice at a position is the same whoever guessed what. So the judgement follows
-//! its choices through the tree, and ends where none of the guesses is the choice.
+//! its choices through the tree, and ends where no guess is the choice.
 
 use core::iter;
 
