@@ -55,6 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         max_in_flight: 1,
         max_guesses: 0,
         max_branches: 0,
+        own_draws: false,
+        fewest_passes: false,
         eos_ids: vec![0],
     };
     let mut cloud = CloudSession::new(limits, Admission::default());

@@ -83,6 +83,8 @@ fn first_token(seed: u64) -> Result<usize, Box<dyn Error>> {
         max_in_flight: 1,
         max_guesses: 0,
         max_branches: 0,
+        own_draws: false,
+        fewest_passes: false,
         eos_ids: vec![],
     };
     let mut cloud = CloudSession::new(target, Admission::default());

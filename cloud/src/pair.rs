@@ -300,6 +300,8 @@ pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8
         max_in_flight: MAX_IN_FLIGHT,
         max_guesses: MAX_DRAFT_TOKENS,
         max_branches: MAX_BRANCHES,
+        own_draws: false,
+        fewest_passes: false,
         eos_ids: config.eos_token_ids.clone(),
     })
 }

@@ -48,6 +48,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         max_in_flight: 1,
         max_guesses: input.int_in_range(1..=20)?,
         max_branches: input.int_in_range(0..=6)?,
+        own_draws: false,
+        fewest_passes: false,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let context_length = input.int_in_range(0..=48)?;

@@ -48,6 +48,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         max_in_flight: input.int_in_range(1..=2)?,
         max_guesses: 0,
         max_branches: 0,
+        own_draws: false,
+        fewest_passes: false,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let mut driver = Driver {

@@ -43,6 +43,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         max_in_flight: 3,
         max_guesses: 0,
         max_branches: 0,
+        own_draws: false,
+        fewest_passes: false,
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let draft_info = DraftInfo {

@@ -295,6 +295,9 @@ def read_frame(data: bytes) -> dict[str, Any]:
         frame = {"frame": "Welcome", "vocab_size": reader.uint(4), "context_length": reader.uint(4)}
         frame |= {"max_draft": reader.uint(1), "max_in_flight": reader.uint(1), "max_guesses": reader.uint(1)}
         frame["max_branches"] = reader.uint(1)
+        flags = reader.uint(1)
+        need(flags < 4, "unknown flags")
+        frame |= {"own_draws": flags & 1 != 0, "fewest_passes": flags & 2 != 0}
         frame["end_of_text"] = reader.ids()
         need(frame["max_draft"] <= 64, "too many drafts")
         need(frame["max_in_flight"] > 0, "no round in flight")

@@ -53,6 +53,8 @@ impl ToyModel {
             max_in_flight: 8,
             max_guesses: 64,
             max_branches: 16,
+            own_draws: false,
+            fewest_passes: false,
             eos_ids,
         }
     }

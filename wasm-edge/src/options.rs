@@ -236,6 +236,8 @@ pub struct ServerInfo {
     max_in_flight: u8,
     max_guesses: u8,
     max_branches: u8,
+    own_draws: bool,
+    fewest_passes: bool,
 }
 
 impl From<&Welcome> for ServerInfo {
@@ -247,6 +249,8 @@ impl From<&Welcome> for ServerInfo {
             max_in_flight: welcome.max_in_flight,
             max_guesses: welcome.max_guesses,
             max_branches: welcome.max_branches,
+            own_draws: welcome.own_draws,
+            fewest_passes: welcome.fewest_passes,
         }
     }
 }

@@ -373,7 +373,7 @@ test('what the engine gives is what the types say', async ({ page }) => {
   type Names<T> = { [K in keyof T as undefined extends T[K] ? never : K]: true };
   const session: Names<Package.SessionInfo> = {
     ...{ contextLength: true, maxDraftTokens: true, maxInFlight: true, maxGuesses: true, maxBranches: true },
-    vocabSize: true,
+    ...{ ownDraws: true, fewestPasses: true, vocabSize: true },
   };
   const model: Names<Package.ModelInfo> = {
     ...{ vocabSize: true, contextLength: true, weightBytes: true, memoryBytes: true, heads: true },

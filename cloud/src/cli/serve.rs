@@ -8,15 +8,16 @@ use std::{
     num::NonZeroUsize,
     path::PathBuf,
     pin::pin,
+    str::FromStr,
     sync::Arc,
     time::Duration,
 };
 
 use bytesize::ByteSize;
 use clap::Args;
-use outrider_codec::frame::MAX_DRAFT_TOKENS;
+use outrider_codec::{choice::Choice, frame::MAX_DRAFT_TOKENS};
 use outrider_models::{Model, ModelConfig, Tokenizer};
-use outrider_speculation::session::cloud::TargetInfo;
+use outrider_speculation::{policy::ahead::Goal, session::cloud::TargetInfo};
 use tokio::{signal, sync::watch, time};
 
 use self::{access::AccessArgs, caps::CapsArgs};
@@ -89,6 +90,10 @@ pub struct Serve {
     /// sessions together; all, as if judging cost nothing
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = GuessPolicy::Paid)]
     guesses: GuessPolicy,
+    /// What the server asks of those who guess ahead of its texts: speed, the most tokens a second; or passes, the
+    /// fewest forward passes among the ways that are no slower than the server alone
+    #[arg(long, value_name = "GOAL", default_value = Goal::default().name(), value_parser = Goal::from_str)]
+    goal: Goal,
     /// What the API calls the target; the name of its file or folder if not given
     #[arg(long, value_name = "NAME")]
     model_name: Option<String>,
@@ -175,6 +180,7 @@ impl Serve {
         let draft = self.pair.draft_with(&tokenizer)?;
         let (target, mut info, config) = self.target(&tokenizer, draft).await?;
         info.max_in_flight = self.max_in_flight;
+        info.fewest_passes = self.goal == Goal::Passes;
         if let Some(most) = self.caps.max_context {
             info.context_length = info.context_length.min(most);
         }

@@ -20,6 +20,8 @@ impl Driver {
             max_in_flight: 1,
             max_guesses: 0,
             max_branches: 0,
+            own_draws: false,
+            fewest_passes: false,
             eos_ids: choose::ids(input, 2, self.model.vocab_size)?,
             ticket: Ticket::default(),
             detached_seconds: 120,

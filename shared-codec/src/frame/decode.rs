@@ -33,13 +33,23 @@ impl Frame {
             }
             WELCOME => {
                 check_version(input.u16("version")?)?;
+                let (vocab_size, context_length) = (input.u32("vocabulary size")?, input.u32("context length")?);
+                let max_draft_tokens = draft_count(input.u8("maximum draft tokens")?, "maximum draft tokens")?;
+                let max_in_flight = take_window(&mut input)?;
+                let (max_guesses, max_branches) = (input.u8("maximum guesses")?, input.u8("maximum branches")?);
+                let flags = input.u8("welcome flags")?;
+                if flags & !(OWN_DRAWS | FEWEST_PASSES) != 0 {
+                    return Err(DecodeError::Value { field: "welcome flags", value: flags.into() });
+                }
                 Frame::Welcome(Welcome {
-                    vocab_size: input.u32("vocabulary size")?,
-                    context_length: input.u32("context length")?,
-                    max_draft_tokens: draft_count(input.u8("maximum draft tokens")?, "maximum draft tokens")?,
-                    max_in_flight: take_window(&mut input)?,
-                    max_guesses: input.u8("maximum guesses")?,
-                    max_branches: input.u8("maximum branches")?,
+                    vocab_size,
+                    context_length,
+                    max_draft_tokens,
+                    max_in_flight,
+                    max_guesses,
+                    max_branches,
+                    own_draws: flags & OWN_DRAWS != 0,
+                    fewest_passes: flags & FEWEST_PASSES != 0,
                     eos_ids: take_ids(&mut input, "end-of-text ids")?,
                     ticket: take_ticket(&mut input)?,
                     detached_seconds: input.varint("detached lifetime")?,

@@ -24,6 +24,8 @@ impl Frame {
                 out.push(welcome.max_in_flight);
                 out.push(welcome.max_guesses);
                 out.push(welcome.max_branches);
+                let flags = [(welcome.own_draws, OWN_DRAWS), (welcome.fewest_passes, FEWEST_PASSES)];
+                out.push(flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum());
                 put_ids(&mut out, &welcome.eos_ids);
                 put_ticket(&mut out, &welcome.ticket);
                 put_varint(&mut out, welcome.detached_seconds);

@@ -26,6 +26,11 @@ pub struct Welcome {
     pub max_guesses: u8,
     /// The most chains of them at a time that may be alive besides one; 0: guesses form one chain.
     pub max_branches: u8,
+    /// Whether the cloud chooses tokens by draws of its own, so that the best guess is the likeliest token; else by the
+    /// noise that both ends share.
+    pub own_draws: bool,
+    /// Whether the cloud's operator asks for the fewest forward passes that cost no speed.
+    pub fewest_passes: bool,
     /// Ids that end a text when committed.
     pub eos_ids: Vec<u32>,
     /// What the session is resumed with.

@@ -16,6 +16,10 @@ pub(super) const LONG_DRAFT: u8 = 0x07;
 pub(super) const IN_FLIGHT: u8 = 0x10;
 /// In the number of its epoch, twice: others follow it.
 pub(super) const CONTINUED: u32 = 1;
+/// In the flags of a Welcome: the cloud chooses tokens by draws of its own.
+pub(super) const OWN_DRAWS: u8 = 0x01;
+/// In the flags of a Welcome: its operator asks for the fewest forward passes.
+pub(super) const FEWEST_PASSES: u8 = 0x02;
 pub(super) const VERDICT: u8 = 0x84;
 pub(super) const DISTRIBUTION: u8 = 0x85;
 pub(super) const TOKENS: u8 = 0x86;

@@ -36,6 +36,8 @@ fn one_of_each() -> Vec<Frame> {
             max_in_flight: 8,
             max_guesses: 64,
             max_branches: 16,
+            own_draws: true,
+            fewest_passes: false,
             eos_ids: vec![0, 200],
             ticket: TICKET,
             detached_seconds: 120,

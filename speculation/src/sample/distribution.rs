@@ -192,6 +192,21 @@ impl<'a> Distribution<'a> {
         ids
     }
 
+    /// The most likely token; of several the smallest.
+    pub fn likeliest(&self) -> u32 {
+        // Every distribution has a token.
+        self.most_likely(1).first().copied().unwrap_or_default()
+    }
+
+    /// The most likely token but for the likeliest, `first`. At temperature 0, which leaves no other token, the next
+    /// likeliest before that. `None` if there is none.
+    pub(crate) fn second_likeliest(&self, first: u32) -> Option<u32> {
+        if self.is_greedy() {
+            return self.next_likeliest(first);
+        }
+        self.most_likely(2).into_iter().find(|id| *id != first)
+    }
+
     /// Whether temperature 0 leaves one token.
     pub(crate) fn is_greedy(&self) -> bool {
         self.rate == 0.0

@@ -378,6 +378,8 @@ impl CloudSession {
             max_in_flight: self.target.max_in_flight,
             max_guesses: self.target.max_guesses,
             max_branches: self.target.max_branches,
+            own_draws: self.target.own_draws,
+            fewest_passes: self.target.fewest_passes,
             eos_ids: self.target.eos_ids.clone(),
             ticket,
             detached_seconds,

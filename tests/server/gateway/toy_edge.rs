@@ -43,6 +43,8 @@ pub fn info(eos_ids: Vec<u32>) -> TargetInfo {
         max_in_flight: 8,
         max_guesses: 0,
         max_branches: 0,
+        own_draws: false,
+        fewest_passes: false,
         eos_ids,
     }
 }

@@ -91,6 +91,8 @@ fn frame_value(frame: &Frame) -> Value {
             "max_in_flight": welcome.max_in_flight,
             "max_guesses": welcome.max_guesses,
             "max_branches": welcome.max_branches,
+            "own_draws": welcome.own_draws,
+            "fewest_passes": welcome.fewest_passes,
             "end_of_text": welcome.eos_ids,
             "session": hex(&welcome.ticket.id),
             "secret": hex(&welcome.ticket.secret),

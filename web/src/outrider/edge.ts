@@ -85,6 +85,10 @@ export interface SessionInfo {
   maxGuesses: number;
   /** Branches of them that it takes: second candidates for a token, with what follows them. */
   maxBranches: number;
+  /** Whether the server's draws are its own: a seed does not repeat a text there. */
+  ownDraws: boolean;
+  /** Whether its operator asks for the fewest forward passes that cost no speed. */
+  fewestPasses: boolean;
   vocabSize: number;
 }
 

@@ -9,6 +9,8 @@ export const session: SessionInfo = {
   maxInFlight: 4,
   maxGuesses: 16,
   maxBranches: 4,
+  ownDraws: false,
+  fewestPasses: false,
   vocabSize: 4096,
 };
 

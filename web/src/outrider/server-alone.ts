@@ -33,6 +33,8 @@ interface Info {
     maxInFlight: number;
     maxGuesses: number;
     maxBranches: number;
+    ownDraws: boolean;
+    fewestPasses: boolean;
   };
 }
 
@@ -75,12 +77,15 @@ export class ServerAlone {
     const response = await answered(request(new URL('v1/info', server), signal ? { signal } : {}));
     const { vocabSize, limits } = (await response.json()) as Info;
     const { contextLength, maxDraftTokens, maxInFlight, maxGuesses, maxBranches } = limits;
+    const { ownDraws, fewestPasses } = limits;
     return new ServerAlone(server, request, {
       contextLength,
       maxDraftTokens,
       maxInFlight,
       maxGuesses,
       maxBranches,
+      ownDraws,
+      fewestPasses,
       vocabSize,
     });
   }

@@ -23,10 +23,14 @@ pub struct TargetInfo {
     pub max_draft_tokens: u8,
     /// The most rounds of a session that may await their verdict at a time, at least 1. Each may be as long as a frame.
     pub max_in_flight: u8,
-    /// The most guesses that may lie ahead of a text; 0 where the target cannot choose by the shared noise.
+    /// The most guesses that may lie ahead of a text; 0 where it takes none.
     pub max_guesses: u8,
     /// The most branches of them: chains that are alive besides one. 0 where a pass cannot judge several.
     pub max_branches: u8,
+    /// Whether the target chooses tokens by draws of its own, and not by the shared noise.
+    pub own_draws: bool,
+    /// Whether edges are asked for the fewest forward passes that cost no speed.
+    pub fewest_passes: bool,
     /// Tokens that end a text.
     pub eos_ids: Vec<u32>,
 }

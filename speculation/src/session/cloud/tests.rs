@@ -36,6 +36,8 @@ fn target() -> TargetInfo {
         max_in_flight: 3,
         max_guesses: 8,
         max_branches: 4,
+        own_draws: false,
+        fewest_passes: false,
         eos_ids: vec![7],
     }
 }

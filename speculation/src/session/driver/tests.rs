@@ -111,6 +111,8 @@ impl World {
             max_in_flight: 3,
             max_guesses: 8,
             max_branches: 4,
+            own_draws: false,
+            fewest_passes: false,
             eos_ids: vec![7],
             ticket: TICKET,
             detached_seconds: 120,

@@ -1,7 +1,7 @@
 //! Guesses at a text that the target writes: drafted ahead of it, sent as they come, and compared with what is written.
 //!
 //! Nobody waits for a verdict. The edge drafts what the shared noise makes of its own distribution, as under coupled
-//! drafting; where that pays, with the next best [candidate](super::candidates) beside the best. Where the target wrote
+//! drafting, or the likeliest token if the target's draws are its own; where that pays, with the next best [candidate](super::candidates) beside the best. Where the target wrote
 //! otherwise it drops what it guessed behind that, and goes on from there.
 
 use core::time::Duration;
@@ -26,7 +26,7 @@ use super::{
 use crate::{
     Forward,
     draft::DraftError,
-    policy::ahead::Pace,
+    policy::ahead::{Goal, Pace},
     sample::{Distribution, SharedNoise},
     study::{evidence::TokenEvidence, statistics::AheadRecord},
 };
@@ -37,7 +37,8 @@ pub(super) struct Guessing {
     generation: u32,
     /// S(·) of the draft model.
     sampling: SamplingParameters,
-    noise: SharedNoise,
+    /// What both ends choose by; `None`: the target's draws are its own.
+    noise: Option<SharedNoise>,
     /// How ids are coded.
     scheme: Scheme,
     /// The most guesses that the server lets lie ahead of the text.
@@ -89,11 +90,12 @@ impl Guessing {
         pace: Option<Pace>,
     ) -> Result<Self, ParameterError> {
         let mut pace = pace.unwrap_or_else(|| Pace::new(ahead.fixed));
-        pace.next_generation(ahead.fixed, ahead.goal);
+        let goal = if ends.server.fewest_passes { Goal::Passes } else { ahead.goal };
+        pace.next_generation(ahead.fixed, goal);
         Ok(Self {
             generation,
             sampling: settings.draft_sampling(),
-            noise: SharedNoise::new(settings.seed),
+            noise: (!ends.server.own_draws).then(|| SharedNoise::new(settings.seed)),
             scheme: Scheme::new(SchemeParameters::Coupled, ends.draft.vocab_size)?,
             most: ends.server.max_guesses.min(ends.server.max_draft_tokens).into(),
             context: ends.draft.context_length as usize,
@@ -210,13 +212,26 @@ impl Guessing {
         if !is_stale {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
             let position = books.text.len() + self.candidates.path(at).len();
-            let first = self.noise.choose_from(position, &q);
-            let second = if self.is_branching() { self.noise.second(position, &q, first) } else { None };
+            let (first, second) = self.best_two(position, &q);
             let told = || TokenEvidence::of_guess(&q.dense(), self.scheme.fixed_token_bits());
             let evidence = self.tells_evidence.then(told);
             self.candidates.drafted(at, first, second, evidence);
         }
         Ok(Reaction::Wait)
+    }
+
+    /// The best guess at a position and the next best: by the shared noise, or else what the target most likely draws.
+    /// It accepts that with the probability it gives it.
+    fn best_two(&self, position: usize, q: &Distribution<'_>) -> (u32, Option<u32>) {
+        let first = match &self.noise {
+            Some(noise) => noise.choose_from(position, q),
+            None => q.likeliest(),
+        };
+        let second = self.is_branching().then(|| match &self.noise {
+            Some(noise) => noise.second(position, q, first),
+            None => q.second_likeliest(first),
+        });
+        (first, second.flatten())
     }
 
     /// Tokens have come, which are committed. Gives where each came from.

@@ -147,6 +147,28 @@ fn without_branches_it_is_one_chain() {
     assert!(told(&mut session).0.iter().all(|told| told.1 == 0));
 }
 
+/// What a server says of its draws and of its operator's wish. With draws of its own the target accepts a guess with the
+/// probability that it gives it, whatever the seed: only the likeliest token is worth guessing.
+#[test]
+fn where_draws_are_the_targets_own_the_likeliest_is_guessed() {
+    let first_two = |own_draws, seed, temperature| {
+        let mut session =
+            EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
+        session.handle_frame(&Frame::Welcome(Welcome { own_draws, ..welcome(16) }).encode(), NOW).unwrap();
+        let mode = Mode::Ahead(Ahead { fixed: Some(PLAN), branches: Some(true), ..Ahead::default() });
+        let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
+        session.start(vec![0, 1], &Settings { mode, seed, sampling, ..settings(9) }, NOW).unwrap();
+        let (told, _) = told(&mut session);
+        [0, 1].map(|chain| told[chain].3[0])
+    };
+    for seed in 0..32 {
+        for temperature in [0.0, 4.0] {
+            assert_eq!(first_two(true, seed, temperature), [3, 5], "seed {seed}, T = {temperature}");
+        }
+    }
+    assert!((0..32).any(|seed| first_two(false, seed, 4.0)[0] != 3), "the shared noise has a say");
+}
+
 /// Over another connection everything is told again, as chains of their own; what was sent over the last may be
 /// accepted.
 #[test]
