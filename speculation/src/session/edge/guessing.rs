@@ -1,8 +1,9 @@
 //! Guesses at a text that the target writes: drafted ahead of it, sent as they come, and compared with what is written.
 //!
 //! Nobody waits for a verdict. The edge drafts what the shared noise makes of its own distribution, as under coupled
-//! drafting, or the likeliest token if the target's draws are its own; where that pays, with the next best [candidate](super::candidates) beside the best. Where the target wrote
-//! otherwise it drops what it guessed behind that, and goes on from there.
+//! drafting, or the likeliest token if the target's draws are its own. Where that pays it drafts the next best
+//! [candidate](super::candidates) beside the best. Where the target wrote otherwise it drops what it guessed behind
+//! that, and goes on from there.
 
 use core::time::Duration;
 use std::collections::VecDeque;

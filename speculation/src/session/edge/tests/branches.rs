@@ -147,8 +147,8 @@ fn without_branches_it_is_one_chain() {
     assert!(told(&mut session).0.iter().all(|told| told.1 == 0));
 }
 
-/// What a server says of its draws and of its operator's wish. With draws of its own the target accepts a guess with the
-/// probability that it gives it, whatever the seed: only the likeliest token is worth guessing.
+/// With draws of its own the target accepts a guess with the probability that it gives it, whatever the seed: only the
+/// likeliest token is worth guessing.
 #[test]
 fn where_draws_are_the_targets_own_the_likeliest_is_guessed() {
     let first_two = |own_draws, seed, temperature| {
