@@ -13,8 +13,9 @@ the threshold rises and guesses only drop out.
 * a(i) is measured a request, and leans on all requests' rate until a few of its own guesses were judged.
 * t0 and c are the least-squares line through (judged rows, time) of past steps with about as many requests. Steps with
   prefill, and those in which requests came or went, are left out.
-* While c is unknown it counts as 0. So that it becomes known, now and then a step judges nothing; so that a(i) can
-  recover, now and then one guess is judged where none is worth it.
+* While the line is unknown, every other step judges two guesses a request and every other none. Later, now and then a
+  step judges none, so that t0 stays known; and where no guess is worth it, now and then one is judged, so that a(i)
+  can recover.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_MEMORY = 0.99
-"""What a measured step counts for after one more: about the last 100 steps weigh."""
+_MEMORY = 0.997
+"""What a measured step counts for after one more: about the last 300 steps weigh."""
 
 _RATE_MEMORY = 0.9
 """The same for the judged guesses of one request, a step."""
@@ -47,8 +48,11 @@ _ENOUGH = 8.0
 _IDLE_EVERY = 128
 """A step in so many judges nothing, to measure t0."""
 
-_PROBE_EVERY = 32
+_PROBE_EVERY = 64
 """Where no guess is worth it, a step in so many judges one."""
+
+_EXPLORED = 2
+"""Guesses a request judged while the line is unknown."""
 
 _OUTLIER = 3.0
 """A step that took so many times the mean counts as that."""
@@ -138,7 +142,9 @@ class Pace:
         if time.since_idle >= _IDLE_EVERY:
             return [0] * len(offers)
         line = time.line()
-        if line is None or line[1] <= 0.0:
+        if line is None:
+            return [min(count, _EXPLORED) if self._steps % 2 else 0 for _, count in offers]
+        if line[1] <= 0.0:
             return [count for _, count in offers]
         base, cost = line
         overall = self._all.leaning(_START)
@@ -162,18 +168,16 @@ def best_depths(requests: int, offers: Sequence[tuple[float, int]], base: float,
 
     ``offers`` are (acceptance rate, guesses at hand); the module's text has the derivation.
     """
-    depths = [count for _, count in offers]
+    depths: list[int] | None = None
     tokens, seconds = float(requests), base
     while True:
         threshold = cost * tokens / seconds
-        chosen = [
-            _depth(rate, min(depth, count), threshold) for (rate, count), depth in zip(offers, depths, strict=True)
-        ]
-        tokens = requests + sum(_expected(rate, depth) for (rate, _), depth in zip(offers, chosen, strict=True))
-        seconds = base + cost * sum(chosen)
+        chosen = [_depth(rate, count, threshold) for rate, count in offers]
         if chosen == depths:
             return chosen
         depths = chosen
+        tokens = requests + sum(_expected(rate, depth) for (rate, _), depth in zip(offers, chosen, strict=True))
+        seconds = base + cost * sum(chosen)
 
 
 def _depth(rate: float, count: int, threshold: float) -> int:

@@ -216,7 +216,7 @@ class Proposer:
         # One more was judged, and rejected, unless all were accepted.
         self._pace.judged(row.rate, min(accepted + 1, len(row.ids)), accepted)
         if not accepted:
-            self._store.forget(key)
+            self._store.rejected(key)
 
     def _log(self, channel: Channel, now: float) -> None:
         self._logged_at = now

@@ -31,8 +31,8 @@ class Store:
     def __init__(self, max_keys: int = MAX_KEYS) -> None:
         """Begin empty, to hold at most ``max_keys``."""
         self._max_keys = max_keys
-        # A guess's ids, and where in them the key's continuation begins.
-        self._by_key: OrderedDict[Key, tuple[tuple[int, ...], int]] = OrderedDict()
+        # A guess's ids, where in them the key's continuation begins, and whether that was rejected before.
+        self._by_key: OrderedDict[Key, tuple[tuple[int, ...], int, bool]] = OrderedDict()
 
     def __len__(self) -> int:
         """Count the keys held."""
@@ -41,8 +41,8 @@ class Store:
     def add(self, guess: Guess) -> None:
         """Keep a guess.
 
-        Of two guesses for one text the first stays, because the likeliest is sent first; one that begins alike
-        and is longer replaces it.
+        Of two guesses for one text the first stays, because the likeliest is sent first. It is replaced by one that
+        begins alike and is longer, and by any other once it was rejected.
         """
         ids = guess.ids
         raw = guess.tail + pack_ids(ids)
@@ -53,10 +53,11 @@ class Store:
             key = (guess.position + j, raw[max(0, end - _TAIL_BYTES) : end])
             held = by_key.get(key)
             if held is not None:
-                held_ids, start = held
-                if held_ids[start] != ids[j] or len(held_ids) - start >= len(ids) - j:
+                held_ids, start, rejected = held
+                alike = held_ids[start] == ids[j]
+                if (len(held_ids) - start >= len(ids) - j) if alike else not rejected:
                     continue
-            by_key[key] = (ids, j)
+            by_key[key] = (ids, j, False)
         while len(by_key) > self._max_keys:
             by_key.popitem(last=False)
 
@@ -67,13 +68,18 @@ class Store:
             held = self._by_key.get(key)
             if held is None:
                 break
-            ids, start = held
+            ids, start, _ = held
             new = ids[start : start + limit - len(found)]
             found.extend(new)
             position, tail = key
             key = (position + len(new), (tail + pack_ids(new))[-_TAIL_BYTES:])
         return found
 
-    def forget(self, key: Key) -> None:
-        """Drop the guess for a text: its first id was rejected, and another may come."""
-        self._by_key.pop(key, None)
+    def rejected(self, key: Key) -> None:
+        """Take that the first id offered for a text was rejected.
+
+        The guess is still offered to other requests with that text: at a temperature above 0 it may be accepted there.
+        """
+        held = self._by_key.get(key)
+        if held is not None:
+            self._by_key[key] = (held[0], held[1], True)

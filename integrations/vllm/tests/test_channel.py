@@ -1,0 +1,203 @@
+"""Gateways, good and bad."""
+
+import contextlib
+import os
+import random
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway import Gateway, closed, connect, read_answer
+from outrider_vllm import channel as channel_module
+from outrider_vllm.address import Address, SettingError, TcpAddress, UnixAddress, parse_address
+from outrider_vllm.channel import MAX_CONNECTIONS, MAX_QUEUED, Channel
+from outrider_vllm.messages import Guess, Hello, Status, frame
+
+TOKEN = b"0123456789abcdef"
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Channel, Address]]:
+    if request.param == "unix":
+        address: Address = UnixAddress(str(tmp_path / "guesses.sock"))
+        one = Channel(address, TOKEN, 8, 100)
+    else:
+        one = Channel(TcpAddress("127.0.0.1", 0), TOKEN, 8, 100)
+        address = TcpAddress("127.0.0.1", one.port)
+    yield one, address
+    one.close()
+
+
+def test_guesses_arrive_in_order(served: tuple[Channel, Address]) -> None:
+    one, address = served
+    gateway = Gateway(address, TOKEN)
+    assert (gateway.answer.status, gateway.answer.num_speculative_tokens, gateway.answer.vocabulary) == (0, 8, 100)
+    for i in range(1000):
+        gateway.guess([1] * i, [i % 100])
+    until(lambda: one.counts.received == 1000)
+    assert one.connections == 1
+    assert [one.pop() for _ in range(1001)] == [*(Guess.after([1] * i, [i % 100]) for i in range(1000)), None]
+
+
+def test_hellos_are_judged(served: tuple[Channel, Address]) -> None:
+    _, address = served
+    for token in (b"", TOKEN[:-1], TOKEN + b"0", b"1123456789abcdef"):
+        gateway = Gateway(address, token)
+        assert gateway.answer.status is Status.WRONG_TOKEN
+        assert closed(gateway.socket)
+    gateway = Gateway(address, TOKEN, version=2)
+    assert (gateway.answer.status, gateway.answer.version) == (Status.WRONG_VERSION, 1)
+    assert closed(gateway.socket)
+    assert Gateway(address, TOKEN).answer.status is Status.WELCOME
+
+
+def test_connections_are_bounded(served: tuple[Channel, Address]) -> None:
+    one, address = served
+    gateways = [Gateway(address, TOKEN) for _ in range(MAX_CONNECTIONS)]
+    until(lambda: one.connections == MAX_CONNECTIONS)
+    with contextlib.suppress(ConnectionError):
+        # Where the refusal crosses the hello, the kernel may drop it.
+        assert read_answer(connect(address)).status is Status.FULL
+    gateways[0].close()
+    until(lambda: one.connections == MAX_CONNECTIONS - 1)
+    assert Gateway(address, TOKEN).answer.status is Status.WELCOME
+
+
+def test_who_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch, served: tuple[Channel, Address]) -> None:
+    _, address = served
+    welcome = Gateway(address, TOKEN)
+    monkeypatch.setattr(channel_module, "HELLO_SECONDS", 0.05)
+    silent, slow = connect(address), connect(address)
+    slow.sendall(frame(Hello(1, TOKEN).encode())[:-1])
+    assert closed(silent)
+    assert closed(slow)
+    welcome.guess([1], [2])
+
+
+def test_hostile_bytes_close_their_own_connection(served: tuple[Channel, Address]) -> None:
+    one, address = served
+    good = Gateway(address, TOKEN)
+    hello = frame(Hello(1, TOKEN).encode())
+    guess = Guess.after([1] * 20, [2, 3]).encode()
+    source = random.Random(6)
+    attacks = [
+        b"GET / HTTP/1.1\r\nHost: guesses\r\n\r\n",
+        frame(b""),
+        b"\xff" * 100,
+        hello + b"\x01\x10\x00\x00",
+        hello + frame(b""),
+        hello + frame(b"\x01"),
+        hello + frame(Guess.after([1], [100]).encode()),
+        *(hello + frame(guess[:end]) for end in range(1, len(guess))),
+        *(hello + frame(b"\x01" + source.randbytes(source.randrange(60))) for _ in range(200)),
+    ]
+    before = one.counts.refused
+    for attack in attacks:
+        attacker = connect(address)
+        with contextlib.suppress(ConnectionError):
+            attacker.sendall(attack)
+            attacker.shutdown(socket.SHUT_WR)
+            while attacker.recv(100):
+                pass
+        attacker.close()
+    until(lambda: one.connections == 1)
+    assert one.counts.refused - before > 200
+    good.guess([1], [2])
+    until(lambda: one.counts.received == 1)
+    assert one.pop() == Guess.after([1], [2])
+
+
+def test_a_connection_cut_anywhere_loses_only_its_last_message(served: tuple[Channel, Address]) -> None:
+    one, address = served
+    message = frame(Guess.after([1] * 20, [2, 3]).encode())
+    for end in range(len(message)):
+        gateway = Gateway(address, TOKEN)
+        gateway.socket.sendall(message + message[:end])
+        gateway.close()
+    until(lambda: one.counts.received == len(message) and one.connections == 0)
+    assert one.counts.refused == 0
+
+
+def test_unknown_kinds_are_skipped(served: tuple[Channel, Address]) -> None:
+    one, address = served
+    gateway = Gateway(address, TOKEN)
+    gateway.socket.sendall(frame(b"\x07later"))
+    gateway.guess([1], [2])
+    until(lambda: one.counts.received == 1)
+
+
+def test_a_flood_drops_the_oldest_and_holds_up_nobody(served: tuple[Channel, Address]) -> None:
+    one, address = served
+    gateway = Gateway(address, TOKEN)
+    message = [frame(Guess.after([1] * i, [1]).encode()) for i in range(MAX_QUEUED + 1000)]
+    gateway.socket.sendall(b"".join(message))
+    until(lambda: one.counts.received == MAX_QUEUED + 1000)
+    assert one.counts.dropped == 1000
+    oldest = one.pop()
+    assert oldest is not None
+    assert oldest.position == 1000
+
+
+def test_the_sockets_file_is_for_owner_and_group_and_goes_with_the_channel(tmp_path: Path) -> None:
+    path = tmp_path / "guesses.sock"
+    before = os.umask(0)
+    try:
+        one = Channel(UnixAddress(str(path)), b"", 8, 100)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    gateway = Gateway(UnixAddress(str(path)))
+    one.close()
+    one.close()
+    assert closed(gateway.socket)
+    assert not path.exists()
+    assert one.pop() is None
+
+
+def test_a_dead_processs_file_is_replaced_and_a_living_ones_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "guesses.sock"
+    address = UnixAddress(str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
+        dead.bind(str(path))
+        dead.listen()
+    first = Channel(address, b"", 8, 100)
+    with pytest.raises(SettingError, match=r"cannot listen at unix:.*in use"):
+        Channel(address, b"", 8, 100)
+    assert Gateway(address).answer.status is Status.WELCOME
+    # Who was replaced by force leaves its successor's file alone.
+    path.unlink()
+    second = Channel(address, b"", 8, 100)
+    first.close()
+    assert Gateway(address).answer.status is Status.WELCOME
+    second.close()
+
+
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_text("mine")
+    with pytest.raises(SettingError, match="in use"):
+        Channel(UnixAddress(str(path)), b"", 8, 100)
+    assert path.read_text() == "mine"
+    with pytest.raises(SettingError, match="cannot listen"):
+        Channel(UnixAddress(str(tmp_path / "no" / "folder")), b"", 8, 100)
+
+
+def test_addresses() -> None:
+    assert parse_address("unix:/run/g-{rank}.sock", 3) == UnixAddress("/run/g-3.sock")
+    assert parse_address("tcp:0.0.0.0:8790", 3) == TcpAddress("0.0.0.0", 8790)
+    assert parse_address("tcp:10.0.0.1:8790+{rank}", 3) == TcpAddress("10.0.0.1", 8793)
+    assert str(parse_address("tcp:[::1]:8790", 0)) == "tcp:[::1]:8790"
+    for bad in ("", "unix:", "/run/g.sock", "tcp:8790", "tcp::8790", "tcp:h:", "tcp:h:x", "tcp:h:70000", "tcp:h:1+2"):
+        with pytest.raises(SettingError, match="has to be unix:PATH or tcp:HOST:PORT"):
+            parse_address(bad, 0)
