@@ -1,6 +1,7 @@
-"""The guess channel's listening end: one thread, many gateways, a bounded queue towards the engine.
+"""The guess channel's listening end: one thread that serves all gateways.
 
-The engine's step only ever pops from the queue. Whatever a gateway does or fails to do costs its own connection.
+It hands each guess on as it comes, while the engine computes; a step of the engine never reads, decodes or waits.
+Whatever a gateway does or fails to do costs its own connection.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import socket
 import stat
 import threading
 import time
-from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outrider_vllm.address import Address, SettingError, UnixAddress
@@ -26,19 +27,19 @@ logger = logging.getLogger("vllm.outrider")
 MAX_CONNECTIONS = 64
 """Gateways served at once, and connections that have not said hello yet."""
 
-MAX_QUEUED = 4096
-"""Guesses that wait for a step; the oldest are dropped."""
-
 HELLO_SECONDS = 5.0
 """Within which a connection has to say hello."""
 
-_READ = 4096
-"""Bytes read at once: few, so that the engine waits for the interpreter's lock no longer than they take to read."""
+_READ = 1024
+"""Bytes read at once: few, so that the engine waits for the interpreter's lock no longer than they take to decode."""
 
 _BURST = 256
-"""Guesses read before a pause, for the same reason."""
+"""Guesses read in :data:`_BURST_SECONDS` at most: 25600 a second. What comes faster waits in the socket."""
+
+_BURST_SECONDS = 0.010
 
 _PAUSE_SECONDS = 0.002
+"""Between attempts to accept a connection where that fails."""
 
 
 @dataclass
@@ -46,7 +47,6 @@ class Counts:
     """What happened at the channel since its start."""
 
     received: int = 0
-    dropped: int = 0
     refused: int = 0
     """Connections that were closed for what they sent."""
 
@@ -62,8 +62,15 @@ class _Connection:
 class Channel:
     """Listens from construction to :meth:`close`."""
 
-    def __init__(self, address: Address, token: bytes, num_speculative_tokens: int, vocabulary: int) -> None:
-        """Listen at ``address`` for gateways that know ``token``.
+    def __init__(
+        self,
+        address: Address,
+        token: bytes,
+        num_speculative_tokens: int,
+        vocabulary: int,
+        take: Callable[[Guess], None],
+    ) -> None:
+        """Listen at ``address`` for gateways that know ``token``; the thread calls ``take`` with each guess.
 
         Raises:
             SettingError: if one cannot listen there.
@@ -74,7 +81,7 @@ class Channel:
         self._token = token
         self._proposals = num_speculative_tokens
         self._vocabulary = vocabulary
-        self._guesses: deque[Guess] = deque(maxlen=MAX_QUEUED)
+        self._take = take
         self._connections: dict[socket.socket, _Connection] = {}
         self._listener = listen(address)
         self._bound = _identity(address)
@@ -83,7 +90,8 @@ class Channel:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._closing = False
-        self._paused_at = 0
+        self._burst = 0
+        self._burst_at = 0.0
         self._thread = threading.Thread(target=self._run, name="outrider-guesses", daemon=True)
         self._thread.start()
 
@@ -97,13 +105,6 @@ class Channel:
         """The TCP port, also where the system chose it."""
         name = self._listener.getsockname()
         return int(name[1]) if isinstance(name, tuple) else 0
-
-    def pop(self) -> Guess | None:
-        """Take the oldest guess that waits; never waits itself."""
-        try:
-            return self._guesses.popleft()
-        except IndexError:
-            return None
 
     def close(self) -> None:
         """Stop listening, cut all connections and remove the socket's file."""
@@ -138,9 +139,10 @@ class Channel:
                 self._accept()
             elif isinstance(one, socket.socket) and one is not self._woken:
                 self._read(one)
-        if self.counts.received - self._paused_at >= _BURST:
-            time.sleep(_PAUSE_SECONDS)
-            self._paused_at = self.counts.received
+        if self._burst >= _BURST:
+            time.sleep(max(0.0, self._burst_at + _BURST_SECONDS - time.monotonic()))
+            self._burst = 0
+            self._burst_at = time.monotonic()
         now = time.monotonic()
         for one, connection in list(self._connections.items()):
             if not connection.welcome and now >= connection.deadline:
@@ -215,10 +217,9 @@ class Channel:
         guess = decode_guess(body, self._vocabulary)
         if guess is None:
             return
+        self._take(guess)
+        self._burst += 1
         self.counts.received += 1
-        if len(self._guesses) == MAX_QUEUED:
-            self.counts.dropped += 1
-        self._guesses.append(guess)
 
     def _answer(self, one: socket.socket, status: Status) -> None:
         # A few bytes into an empty buffer never block; a peer that has gone is noticed when it is read from.

@@ -20,12 +20,6 @@ from outrider_vllm.store import Key, Store
 
 logger = logging.getLogger("vllm.outrider")
 
-MAX_TAKEN = 1024
-"""Guesses taken from the queue a step."""
-
-TAKE_SECONDS = 0.000_5
-"""Time spent on taking them a step."""
-
 _LOG_SECONDS = 60.0
 
 
@@ -83,6 +77,7 @@ class Proposer:
                 self._settings.token,
                 self._settings.num_speculative_tokens,
                 self._settings.vocabulary,
+                self._store.add,
             )
             # Runs at the interpreter's exit as well.
             weakref.finalize(self, self._channel.close)
@@ -138,7 +133,6 @@ class Proposer:
         token_ids: npt.NDArray[np.int32],
     ) -> list[list[int]]:
         now = self._clock()
-        self._take(channel, now)
         lengths: list[int] = num_tokens[: len(sampled)].tolist()
         rows = self._judge(sampled, lengths, now)
 
@@ -174,16 +168,6 @@ class Proposer:
         key = (tokens, text[max(0, tokens - TAIL) : tokens].astype("<i4", copy=False).tobytes())
         ids = self._store.find(key, limit)
         return (key, ids) if ids else None
-
-    def _take(self, channel: Channel, now: float) -> None:
-        """Store guesses that have come, within a step's bounds."""
-        for taken in range(MAX_TAKEN):
-            if taken % 8 == 7 and self._clock() - now > TAKE_SECONDS:
-                break
-            guess = channel.pop()
-            if guess is None:
-                break
-            self._store.add(guess)
 
     def _judge(self, sampled: list[list[int]], lengths: list[int], now: float) -> list[_Row]:
         """Learn from what became of the last proposals; the batch's rows as they are now.
@@ -222,10 +206,9 @@ class Proposer:
         self._logged_at = now
         if channel.counts.received:
             logger.info(
-                "guesses: %d gateways, %d received, %d dropped; %d of %d proposed tokens accepted in %d steps; %s",
+                "guesses: %d gateways, %d guesses received; %d of %d proposed tokens accepted in %d steps; %s",
                 channel.connections,
                 channel.counts.received,
-                channel.counts.dropped,
                 self.counts.accepted,
                 self.counts.proposed,
                 self.counts.steps,

@@ -7,12 +7,14 @@ since it was sent still finds the rest of it, and guesses sent one after another
 Keys collide when texts agree in length and in their last 16 ids. Then one is offered the other's guess, which costs a
 row of the engine's work and never changes a text.
 
-Storing a key, finding one and dropping the oldest take constant time.
+Storing a key, finding one and dropping the oldest take constant time. One thread adds while another finds: each
+touches the dictionary in single operations, which Python makes whole, and only the thread that adds changes it. So
+neither waits for the other.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 
 from outrider_vllm.messages import TAIL, Guess, pack_ids
 
@@ -32,7 +34,10 @@ class Store:
         """Begin empty, to hold at most ``max_keys``."""
         self._max_keys = max_keys
         # A guess's ids, where in them the key's continuation begins, and whether that was rejected before.
-        self._by_key: OrderedDict[Key, tuple[tuple[int, ...], int, bool]] = OrderedDict()
+        self._by_key: dict[Key, tuple[tuple[int, ...], int, bool]] = {}
+        # The same keys, the oldest first.
+        self._oldest: deque[Key] = deque()
+        self._rejected: deque[Key] = deque(maxlen=max_keys)
 
     def __len__(self) -> int:
         """Count the keys held."""
@@ -44,6 +49,7 @@ class Store:
         Of two guesses for one text the first stays, because the likeliest is sent first. It is replaced by one that
         begins alike and is longer, and by any other once it was rejected.
         """
+        self._take_rejected()
         ids = guess.ids
         raw = guess.tail + pack_ids(ids)
         at = len(guess.tail)
@@ -52,14 +58,16 @@ class Store:
             end = at + 4 * j
             key = (guess.position + j, raw[max(0, end - _TAIL_BYTES) : end])
             held = by_key.get(key)
-            if held is not None:
+            if held is None:
+                self._oldest.append(key)
+            else:
                 held_ids, start, rejected = held
                 alike = held_ids[start] == ids[j]
                 if (len(held_ids) - start >= len(ids) - j) if alike else not rejected:
                     continue
             by_key[key] = (ids, j, False)
         while len(by_key) > self._max_keys:
-            by_key.popitem(last=False)
+            del by_key[self._oldest.popleft()]
 
     def find(self, key: Key, limit: int) -> list[int]:
         """What follows the text of ``key``, at most ``limit`` ids, joined from as many guesses as it takes."""
@@ -80,6 +88,11 @@ class Store:
 
         The guess is still offered to other requests with that text: at a temperature above 0 it may be accepted there.
         """
-        held = self._by_key.get(key)
-        if held is not None:
-            self._by_key[key] = (held[0], held[1], True)
+        self._rejected.append(key)
+
+    def _take_rejected(self) -> None:
+        while self._rejected:
+            key = self._rejected.popleft()
+            held = self._by_key.get(key)
+            if held is not None:
+                self._by_key[key] = (held[0], held[1], True)
