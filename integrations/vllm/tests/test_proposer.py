@@ -2,11 +2,13 @@
 
 import logging
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -298,6 +300,30 @@ def test_data_parallel_engines_listen_apart(monkeypatch: pytest.MonkeyPatch, tmp
         assert Gateway(UnixAddress(f"{tmp_path}/guesses-{rank}.sock")).answer.status == 0
     for engine in engines:
         engine.close()
+
+
+class FakeTensor:
+    """What a broken function returns."""
+
+    def tolist(self) -> list[float]:
+        return [0.0] * 4
+
+
+def test_a_wrong_temperature_that_cannot_be_put_right_is_refused(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert address
+    sampler = SimpleNamespace(expand_batch_to_tokens=lambda *_: FakeTensor())
+    platforms = SimpleNamespace(current_platform=SimpleNamespace(is_cpu=lambda: True))
+    torch = SimpleNamespace(tensor=lambda *_, **__: None, int32=None)
+    monkeypatch.setitem(sys.modules, "vllm.v1.sample.rejection_sampler", cast(ModuleType, sampler))
+    monkeypatch.setitem(sys.modules, "vllm.platforms", cast(ModuleType, platforms))
+    monkeypatch.setitem(sys.modules, "torch", cast(ModuleType, torch))
+    monkeypatch.setattr("outrider_vllm.temperature._expand", lambda *_: FakeTensor())
+    with pytest.raises(SettingError, match="wrong temperature"):
+        Proposer(config())
+    platforms.current_platform.is_cpu = lambda: False
+    Proposer(config()).close()
 
 
 def test_an_error_inside_proposes_nothing_and_is_logged_once(

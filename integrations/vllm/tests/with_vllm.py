@@ -6,8 +6,8 @@ starts two engines, one of them with the proposer, plays the gateway and prints 
 
 1. Greedy texts of both, under guesses that are right, partly wrong, late or absent. Where they differ, vLLM's own gap
    between the two likeliest tokens is shown: a tie that batching decides one way or the other.
-2. At temperature 1, the first three tokens of many texts against the model's own distribution, with likeliest guesses and
-   without; and that a planted error of 0.02 in total variation is seen.
+2. At temperature 1, the first three tokens of many texts against the model's own distribution, with likeliest guesses
+   and without; and that a planted error of 0.02 in total variation is seen.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Engine:
         p = np.zeros(vocabulary)
         for name, logarithm in answer["choices"][0]["logprobs"]["top_logprobs"][0].items():
             p[int(name.removeprefix("token_id:"))] = np.exp(logarithm)
-        return p / p.sum()
+        return np.asarray(p / p.sum())
 
     def counters(self) -> dict[str, float]:
         """Tokens drafted, accepted and written since the start."""
@@ -247,7 +247,7 @@ class Contexts:
     def likeliest(cls, engine: Engine, prompt: list[int], vocabulary: int) -> Contexts:
         """None, one and two tokens behind the prompt, the likeliest of each."""
         after: dict[tuple[int, ...], npt.NDArray[np.float64]] = {(): engine.distribution(prompt, vocabulary)}
-        weight = {(): 1.0}
+        weight: dict[tuple[int, ...], float] = {(): 1.0}
         for length in (0, 1):
             grown = {
                 (*context, int(one)): weight[context] * after[context][one]
@@ -324,7 +324,8 @@ def sample(engine: Engine, prompt: list[int]) -> list[list[int]]:
 
 def at_temperature_one(guessed: Engine, address: Address, token: bytes, vocabulary: int) -> bool:
     """Compare the first tokens of many texts with the model's distribution."""
-    prompt = [0, *guessed.ask(prompt=[0], max_tokens=PROMPT_TOKENS, temperature=1, seed=99)["choices"][0]["token_ids"]]
+    # A short one: each text reads it anew.
+    prompt = [0, *guessed.ask(prompt=[0], max_tokens=5, temperature=1, seed=7)["choices"][0]["token_ids"]]
     contexts = Contexts.likeliest(guessed, prompt, vocabulary)
     gateway = Gateway(address, token)
     results = {}
@@ -393,9 +394,7 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="a checkpoint's folder; make_checkpoint.py makes one")
     parser.add_argument("--dtype", default="float32", help="bfloat16 shows more ties")
     parser.add_argument("--only", choices=["greedy", "temperature"])
-    parser.add_argument(
-        "--port", type=int, default=8110, help="of the engine without the proposer; the other's is next"
-    )
+    parser.add_argument("--port", type=int, default=8110, help="of the engine alone; the other's is next")
     arguments = parser.parse_args()
     vocabulary = json.loads((Path(arguments.model) / "config.json").read_text())["vocab_size"]
     fine = True

@@ -17,6 +17,7 @@ from outrider_vllm.messages import TAIL
 from outrider_vllm.pace import Pace, Rate
 from outrider_vllm.settings import settings
 from outrider_vllm.store import Key, Store
+from outrider_vllm.temperature import put_right
 
 logger = logging.getLogger("vllm.outrider")
 
@@ -61,6 +62,7 @@ class Proposer:
 
         """
         self._settings = settings(vllm_config)
+        put_right()
         self._clock = clock
         self.counts = Counts()
         self._store = Store()
