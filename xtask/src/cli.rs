@@ -33,6 +33,7 @@ Usage: cargo xtask <command>
       fuzz             what `cargo xtask fuzz` does, ten seconds for each target
       wasm             the tests of the crates that run in a browser, in Chromium
       page             type check, unit tests and build of web/
+      python           formatting, lints, types and tests of integrations/vllm/
       e2e              the page in Chromium against the real server, and OpenAI's client for Python
 
   fuzz [TARGET] [SECONDS]
@@ -75,7 +76,8 @@ Usage: cargo xtask <command>
 
 The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen's test runner, cargo-deny,
 cargo-fuzz and typos under target/tools; npm packages under web/node_modules; on Debian with root also Chromium and a
-C++ compiler. Node 20.19 or newer and, for e2e, Python 3 have to be there already. Environment variables that count:
+C++ compiler. Node 20.19 or newer and, for e2e and python, Python 3 have to be there already. Environment variables that
+count:
 
   CHROMIUM_PATH, CHROMEDRIVER_PATH   a browser and its driver at an unusual place
   BENCH_MODELS                       shapes that `bench edge` and `bench native` measure, such as 15M,135M

@@ -3,7 +3,7 @@
 //!
 //! Files by noun: [`cli`] reads the command line; [`demo`], [`mod@test`], [`fuzz`], [`mod@bench`], [`pair`] and
 //! [`check`] are the commands; [`wasm`], [`page`] and [`server`] build the three things the commands need; [`tools`],
-//! [`chromium`], [`cuda`] and [`mod@openai`] find or install what building and testing ask of the machine;
+//! [`chromium`], [`cuda`], [`python`] and [`mod@openai`] find or install what building and testing ask of the machine;
 //! [`workspace`], [`process`], [`lockfile`] and [`version`] are what these stand on. Every failure ends in one sentence
 //! on stderr and exit status 1.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
@@ -23,6 +23,7 @@ mod page;
 mod pair;
 mod peers;
 mod process;
+mod python;
 mod server;
 mod test;
 mod tools;

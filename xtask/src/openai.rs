@@ -1,13 +1,13 @@
-//! Python against the server, in an environment under target/tools: the official client of OpenAI's API, and the
-//! example of one that speaks the protocol.
+//! Python against the server: the official client of OpenAI's API, and the example of one that speaks the protocol.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::interrupt::Interrupt;
 use crate::process::{self, Running};
+use crate::python;
 use crate::server;
 use crate::workspace::Workspace;
 
@@ -16,7 +16,7 @@ const CLIENT: &str = "openai==3.54.0";
 
 /// Starts `server` on a free port and has both clients use it.
 pub fn test(workspace: &Workspace, server: &Path) -> Result<()> {
-    let python = environment(workspace)?;
+    let python = python::environment(workspace, &CLIENT.replace("==", "-"), &[CLIENT])?;
     let address: SocketAddr = server::free_address(0)?;
     let interrupt = Interrupt::listen()?;
     let web = workspace.web().join("dist");
@@ -28,21 +28,4 @@ pub fn test(workspace: &Workspace, server: &Path) -> Result<()> {
     let mut example = workspace.command(&python);
     example.arg(workspace.root().join("examples/client.py")).arg(format!("http://{address}"));
     process::run(example.args(["Once upon a time", "0"]))
-}
-
-/// A Python that has the client.
-fn environment(workspace: &Workspace) -> Result<PathBuf> {
-    let folder = workspace.target().join("tools").join(CLIENT.replace("==", "-"));
-    let python = folder.join("bin").join("python");
-    // Written when all is installed, so that an interrupted installation is begun again.
-    let mark = folder.join("complete");
-    if !mark.is_file() {
-        let found = process::find_on_path("python3")
-            .context("Python 3 is needed to test with OpenAI's client, and there is no `python3` in PATH")?;
-        process::run(workspace.command(found).args(["-m", "venv"]).arg(&folder))?;
-        let mut pip = workspace.command(folder.join("bin").join("pip"));
-        process::run(pip.args(["install", "--quiet", "--disable-pip-version-check", CLIENT]))?;
-        std::fs::write(&mark, CLIENT).with_context(|| format!("{} cannot be written", mark.display()))?;
-    }
-    Ok(python)
 }

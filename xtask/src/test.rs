@@ -12,6 +12,7 @@ use crate::fuzz::{self, FuzzOptions};
 use crate::openai;
 use crate::page::Page;
 use crate::process;
+use crate::python;
 use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
@@ -28,13 +29,16 @@ pub enum Step {
     Wasm,
     /// The npm package's own checks and tests.
     Page,
+    /// The Python package's own checks and tests.
+    Python,
     /// Page and server together in Chromium; OpenAI's client and the server.
     EndToEnd,
 }
 
 impl Step {
     /// Every step, in the order of the whole.
-    pub const ALL: [Self; 6] = [Self::Check, Self::Native, Self::Fuzz, Self::Wasm, Self::Page, Self::EndToEnd];
+    pub const ALL: [Self; 7] =
+        [Self::Check, Self::Native, Self::Fuzz, Self::Wasm, Self::Page, Self::Python, Self::EndToEnd];
 
     /// What the step is called on the command line.
     pub const fn name(self) -> &'static str {
@@ -44,6 +48,7 @@ impl Step {
             Self::Fuzz => "fuzz",
             Self::Wasm => "wasm",
             Self::Page => "page",
+            Self::Python => "python",
             Self::EndToEnd => "e2e",
         }
     }
@@ -60,6 +65,7 @@ impl Step {
             Self::Native => "the Rust tests of all crates on this machine",
             Self::Fuzz => "libFuzzer on the codec and the state machines, ten seconds each",
             Self::Wasm => "the tests of the crates that run in a browser, in Chromium",
+            Self::Python => "formatting, lints, types and tests of the package for vLLM in integrations/vllm/",
             Self::Page => "type check, unit tests and build of the npm package in web/",
             Self::EndToEnd => "page and server together in Chromium; OpenAI's client from PyPI against the server",
         }
@@ -73,6 +79,7 @@ impl Step {
             Self::Fuzz => (3, 2),
             Self::Wasm => (5, 1),
             Self::Page => (4, 1),
+            Self::Python => (1, 1),
             Self::EndToEnd => (5, 4),
         }
     }
@@ -90,6 +97,7 @@ impl Step {
             Self::Fuzz => fuzz::run(workspace, &FuzzOptions { target: None, seconds: fuzz::SMOKE_SECONDS }),
             Self::Wasm => wasm::test(workspace),
             Self::Page => test_page(workspace),
+            Self::Python => python::test(workspace),
             Self::EndToEnd => test_end_to_end(workspace, full),
         }
     }
