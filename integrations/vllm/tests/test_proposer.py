@@ -348,9 +348,9 @@ def test_guesses_worth_nothing_are_not_judged(address: Address) -> None:
     judged = []
     (proposal,) = proposer.propose([[0]], np.array([1], dtype=np.int32), ids)
     for length in range(2, 400):
-        # A judged row costs as much as a step, and none is accepted: 1 follows 0 0 0.
-        clock.now += 0.01 + 0.01 * len(proposal)
-        (proposal,) = proposer.propose([[0]], np.array([length], dtype=np.int32), ids)
+        # A judged row costs a quarter of a step, which acceptance could repay; but none is accepted.
+        clock.now += 0.01 + 0.0025 * len(proposal)
+        (proposal,) = proposer.propose([[1]], np.array([length], dtype=np.int32), ids)
         judged.append(len(proposal))
     assert sum(judged[:20]) > 0
     assert sum(judged[-200:]) < 20
