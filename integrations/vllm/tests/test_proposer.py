@@ -1,11 +1,13 @@
 """The proposer inside an engine that judges as vLLM does: texts stay the target's, and come in fewer steps."""
 
 import logging
+import os
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import cast
@@ -324,6 +326,24 @@ def test_a_wrong_temperature_that_cannot_be_put_right_is_refused(
         Proposer(config())
     platforms.current_platform.is_cpu = lambda: False
     Proposer(config()).close()
+
+
+def propose_and_end(path: str) -> None:
+    """Runs in a process of its own, as vLLM's engine does."""
+    os.environ["OUTRIDER_GUESSES"] = f"unix:{path}"
+    proposer = Proposer(config())
+    assert proposer.channel is not None
+    assert Path(path).exists()
+    sys.exit(3)
+
+
+def test_the_sockets_file_goes_with_the_engines_process(tmp_path: Path) -> None:
+    path = tmp_path / "guesses.sock"
+    engine = get_context("fork").Process(target=propose_and_end, args=(str(path),))
+    engine.start()
+    engine.join(timeout=20)
+    assert engine.exitcode == 3
+    assert not path.exists()
 
 
 def test_an_error_inside_proposes_nothing_and_is_logged_once(

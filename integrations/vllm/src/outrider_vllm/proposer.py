@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.util import Finalize
 from typing import Any
 
 import numpy as np
@@ -81,8 +81,8 @@ class Proposer:
                 self._settings.vocabulary,
                 self._store.add,
             )
-            # Runs at the interpreter's exit as well.
-            weakref.finalize(self, self._channel.close)
+            # vLLM's engine is a child process: what it runs at its end is multiprocessing's list, not atexit's.
+            Finalize(self, self._channel.close, exitpriority=0)
             logger.info("guesses: listening at %s", self._settings.address)
 
     @property
