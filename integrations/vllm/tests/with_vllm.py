@@ -43,7 +43,7 @@ PROMPT_TOKENS = 24
 TOKENS = 128
 PARALLEL = 8
 GROUP = 8
-TEXTS = 20_480
+TEXTS = 8192
 BATCH = 128
 CONTEXTS = 40
 
@@ -104,6 +104,21 @@ class Engine:
             p[int(name.removeprefix("token_id:"))] = np.exp(logarithm)
         return np.asarray(p / p.sum())
 
+    def drop(self, prompt: list[int]) -> float:
+        """Cut a completion off after its first chunk; seconds until the engine has stopped writing it."""
+        where = urlsplit(self.url)
+        connection = http.client.HTTPConnection(where.hostname or "", where.port)
+        body = {"model": MODEL, "prompt": prompt, "max_tokens": 400, "ignore_eos": True, "stream": True}
+        connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+        connection.getresponse().readline()
+        connection.close()
+        start = time.perf_counter()
+        before = -1.0
+        while (written := self.counters()["written"]) != before:
+            before = written
+            time.sleep(0.1)
+        return time.perf_counter() - start
+
     def counters(self) -> dict[str, float]:
         """Tokens drafted, accepted and written since the start."""
         names = {
@@ -135,7 +150,9 @@ def greedy(alone: Engine, guessed: Engine, address: Address, token: bytes, vocab
         for seed in range(PROMPTS)
     ]
     reference = run(alone, prompts, lambda _: nothing)
-    print(f"alone: {reference.line()}")
+    print(f"alone, {PARALLEL} at a time as what follows: {reference.line()}")
+
+    print(f"a dropped connection: the engine stops within {alone.drop(prompts[0]):.1f} s")
 
     # What shows that vLLM differs from itself when batches differ.
     again = run(alone, prompts, lambda _: nothing, parallel=1)
@@ -176,14 +193,13 @@ def greedy(alone: Engine, guessed: Engine, address: Address, token: bytes, vocab
         ("late by 6 tokens", following(6, 0.0)),
         ("all wrong", ahead(1.0)),
     ]:
-        for parallel in (PARALLEL, 1):
-            before = guessed.counters()
-            result = run(guessed, prompts, guesses, parallel)
-            after = guessed.counters()
-            drafted, accepted = (after[one] - before[one] for one in ("drafted", "accepted"))
-            line, tied = differences(alone, prompts, reference.texts, result.texts)
-            fine &= tied
-            print(f"{name}, {parallel} at a time: {result.line()}, {accepted:.0f} of {drafted:.0f} accepted; {line}")
+        before = guessed.counters()
+        result = run(guessed, prompts, guesses)
+        after = guessed.counters()
+        drafted, accepted = (after[one] - before[one] for one in ("drafted", "accepted"))
+        line, tied = differences(alone, prompts, reference.texts, result.texts)
+        fine &= tied
+        print(f"{name}: {result.line()}, {accepted:.0f} of {drafted:.0f} accepted; {line}")
     gateway.close()
     return fine
 
@@ -322,10 +338,23 @@ def sample(engine: Engine, prompt: list[int]) -> list[list[int]]:
         return [text for texts in pool.map(some, range(TEXTS // BATCH)) for text in texts]
 
 
+def certain_prompt(engine: Engine, vocabulary: int) -> list[int]:
+    """A prompt behind which few tokens are likely, so that few contexts are most of what is written.
+
+    A short one, because each text reads it anew.
+    """
+
+    def covered(prompt: list[int]) -> float:
+        p = np.sort(engine.distribution(prompt, vocabulary))[::-1]
+        return float(p[:CONTEXTS].sum()) if p[0] < 0.6 else 0.0
+
+    answer = engine.ask(prompt=[0], max_tokens=8, temperature=1, n=64, seed=3)
+    return max(([0, *choice["token_ids"]] for choice in answer["choices"]), key=covered)
+
+
 def at_temperature_one(guessed: Engine, address: Address, token: bytes, vocabulary: int) -> bool:
     """Compare the first tokens of many texts with the model's distribution."""
-    # A short one: each text reads it anew.
-    prompt = [0, *guessed.ask(prompt=[0], max_tokens=5, temperature=1, seed=7)["choices"][0]["token_ids"]]
+    prompt = certain_prompt(guessed, vocabulary)
     contexts = Contexts.likeliest(guessed, prompt, vocabulary)
     gateway = Gateway(address, token)
     results = {}
@@ -414,4 +443,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     main()
