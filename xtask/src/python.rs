@@ -28,7 +28,8 @@ pub fn environment(workspace: &Workspace, name: &str, packages: &[&str]) -> Resu
     let mark = folder.join("complete");
     let wanted = packages.join(" ");
     if std::fs::read_to_string(&mark).ok().as_ref() != Some(&wanted) {
-        let found = process::find_on_path("python3").context("Python 3 is needed, and there is no `python3` in PATH")?;
+        let found =
+            process::find_on_path("python3").context("Python 3 is needed, and there is no `python3` in PATH")?;
         process::run(workspace.command(found).args(["-m", "venv"]).arg(&folder))?;
         let mut pip = workspace.command(folder.join("bin").join("pip"));
         process::run(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages))?;

@@ -110,7 +110,8 @@ class Engine:
         connection = http.client.HTTPConnection(where.hostname or "", where.port)
         body = {"model": MODEL, "prompt": prompt, "max_tokens": 400, "ignore_eos": True, "stream": True}
         connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
-        connection.getresponse().readline()
+        with connection.getresponse() as answer:
+            answer.readline()
         connection.close()
         start = time.perf_counter()
         before = -1.0
