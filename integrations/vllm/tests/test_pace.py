@@ -104,3 +104,12 @@ def test_rates_recover() -> None:
             judged += depth
         pace.measured(1, depth, 0.010 + 0.001 * depth)
     assert judged > 1000
+
+
+def test_all_are_judged_where_that_is_asked_for() -> None:
+    pace = Pace(judge_all=True)
+    rate = Rate()
+    for _ in range(500):
+        assert pace.choose(2, [(rate, 8), (rate, 3)]) == [8, 3]
+        pace.measured(2, 11, 1.0)
+        pace.judged(rate, 1, 0)

@@ -287,6 +287,15 @@ def test_an_address_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         Proposer(config())
 
 
+def test_the_pace_is_one_of_two(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert address
+    monkeypatch.setenv("OUTRIDER_GUESSES_PACE", "some")
+    with pytest.raises(SettingError, match="has to be measured or all"):
+        Proposer(config())
+    monkeypatch.setenv("OUTRIDER_GUESSES_PACE", "all")
+    Proposer(config()).close()
+
+
 def test_only_the_first_tensor_parallel_worker_listens(address: Address) -> None:
     assert isinstance(address, UnixAddress)
     other = Proposer(config(rank=1, world_size=2, tensor_parallel_size=2))

@@ -389,17 +389,22 @@ def at_temperature_one(guessed: Engine, address: Address, token: bytes, vocabula
 
 
 @contextlib.contextmanager
-def started(vllm: str, model: str, port: int, dtype: str, guesses: str | None) -> Iterator[Engine]:
-    """A vLLM of this script's own."""
-    command = [vllm, "serve", model, "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--dtype", dtype, "--max-model-len", "512", "--enforce-eager", "--max-logprobs", "-1"]
+def started(command: list[str], port: int, guesses: dict[str, str]) -> Iterator[Engine]:
+    """A vLLM of this script's own; with settings for guesses one that has the proposer."""
+    command = [*command, "--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--max-model-len", "512", "--enforce-eager", "--max-logprobs", "-1"]
     # Greedy texts must not depend on what the model's own settings say about sampling.
     command += ["--generation-config", "vllm"]
-    environment = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "OMP_NUM_THREADS": "1", **os.environ}
-    if guesses is not None:
+    environment = {
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "OMP_NUM_THREADS": "1",
+        **os.environ,
+        **guesses,
+    }
+    if guesses:
         settings = {"method": "custom_class", "model": "outrider_vllm.Proposer", "num_speculative_tokens": 8}
         command += ["--speculative-config", json.dumps(settings)]
-        environment["OUTRIDER_GUESSES"] = guesses
         source = str(Path(__file__).parents[1] / "src")
         environment["PYTHONPATH"] = os.pathsep.join([source, environment.get("PYTHONPATH", "")])
     log = Path(tempfile.gettempdir()) / f"outrider-vllm-{port}.log"
@@ -427,18 +432,19 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8110, help="of the engine alone; the other's is next")
     arguments = parser.parse_args()
     vocabulary = json.loads((Path(arguments.model) / "config.json").read_text())["vocab_size"]
+    command, port = [arguments.vllm, "serve", arguments.model, "--dtype", arguments.dtype], arguments.port
     fine = True
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as engines:
+    with tempfile.TemporaryDirectory() as folder:
         setting = f"unix:{folder}/guesses.sock"
-        guessed = started(arguments.vllm, arguments.model, arguments.port + 1, arguments.dtype, setting)
-        engine = engines.enter_context(guessed)
         address = parse_address(setting, 0)
         if arguments.only != "temperature":
-            alone = started(arguments.vllm, arguments.model, arguments.port, arguments.dtype, None)
-            with alone as other:
-                fine &= greedy(other, engine, address, b"", vocabulary)
+            guesses = {"OUTRIDER_GUESSES": setting}
+            with started(command, port, {}) as alone, started(command, port + 1, guesses) as guessed:
+                fine &= greedy(alone, guessed, address, b"", vocabulary)
         if arguments.only != "greedy":
-            fine &= at_temperature_one(engine, address, b"", vocabulary)
+            # Guesses are to be judged, worth their time or not.
+            with started(command, port + 1, {"OUTRIDER_GUESSES": setting, "OUTRIDER_GUESSES_PACE": "all"}) as guessed:
+                fine &= at_temperature_one(guessed, address, b"", vocabulary)
     print("all as it should be" if fine else "something is wrong")
     sys.exit(not fine)
 

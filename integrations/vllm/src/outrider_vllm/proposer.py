@@ -66,7 +66,7 @@ class Proposer:
         self._clock = clock
         self.counts = Counts()
         self._store = Store()
-        self._pace = Pace()
+        self._pace = Pace(judge_all=self._settings.judge_all)
         self._rows: list[_Row] = []
         self._stepped_at = 0.0
         self._judged_rows = 0

@@ -12,6 +12,7 @@ from outrider_vllm.address import Address, SettingError, TcpAddress, parse_addre
 
 ADDRESS = "OUTRIDER_GUESSES"
 TOKEN_FILE = "OUTRIDER_GUESSES_TOKEN_FILE"
+PACE = "OUTRIDER_GUESSES_PACE"
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Settings:
     address: Address | None
     """Where to listen; ``None`` in processes whose proposals the scheduler does not take."""
     token: bytes
+    judge_all: bool
+    """Whether all guesses are judged, also those that are not worth their time."""
 
 
 def settings(vllm_config: Any, environment: Mapping[str, str] = os.environ) -> Settings:  # noqa: ANN401 - vLLM's own type
@@ -55,7 +58,15 @@ def settings(vllm_config: Any, environment: Mapping[str, str] = os.environ) -> S
         vocabulary=vllm_config.model_config.get_vocab_size(),
         address=address,
         token=_token(environment) if isinstance(address, TcpAddress) else b"",
+        judge_all=_judge_all(environment),
     )
+
+
+def _judge_all(environment: Mapping[str, str]) -> bool:
+    pace = environment.get(PACE, "measured")
+    if pace not in {"measured", "all"}:
+        raise SettingError(f"{PACE} is `{pace}`; it has to be measured or all")
+    return pace == "all"
 
 
 def _address(environment: Mapping[str, str], rank: int) -> Address:
