@@ -114,18 +114,16 @@ class Engine:
             answer.readline()
         connection.close()
         start = time.perf_counter()
-        before = -1.0
-        while (written := self.counters()["written"]) != before:
-            before = written
-            time.sleep(0.1)
+        while self.counters()["running"]:
+            time.sleep(0.005)
         return time.perf_counter() - start
 
     def counters(self) -> dict[str, float]:
-        """Tokens drafted, accepted and written since the start."""
+        """Tokens drafted and accepted since the start, and requests being served."""
         names = {
             "vllm:spec_decode_num_draft_tokens_total": "drafted",
             "vllm:spec_decode_num_accepted_tokens_total": "accepted",
-            "vllm:generation_tokens_total": "written",
+            "vllm:num_requests_running": "running",
         }
         found = dict.fromkeys(names.values(), 0.0)
         with urllib.request.urlopen(f"{self.url}/metrics") as answer:
@@ -153,7 +151,7 @@ def greedy(alone: Engine, guessed: Engine, address: Address, token: bytes, vocab
     reference = run(alone, prompts, lambda _: nothing)
     print(f"alone, {PARALLEL} at a time as what follows: {reference.line()}")
 
-    print(f"a dropped connection: the engine stops within {alone.drop(prompts[0]):.1f} s")
+    print(f"a dropped connection: the engine stops within {alone.drop(prompts[0]):.2f} s")
 
     # What shows that vLLM differs from itself when batches differ.
     again = run(alone, prompts, lambda _: nothing, parallel=1)
