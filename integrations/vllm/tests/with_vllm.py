@@ -37,6 +37,8 @@ import numpy.typing as npt
 
 from gateway import Gateway
 from outrider_vllm.address import Address, parse_address
+from outrider_vllm.messages import MAX_IDS
+from outrider_vllm.store import MAX_KEYS
 
 PROMPTS = 50
 PROMPT_TOKENS = 24
@@ -192,6 +194,7 @@ def greedy(alone: Engine, guessed: Engine, address: Address, token: bytes, vocab
         ("late by 6 tokens", following(6, 0.0)),
         ("all wrong", ahead(1.0)),
     ]:
+        forget(gateway)
         before = guessed.counters()
         result = run(guessed, prompts, guesses)
         after = guessed.counters()
@@ -201,6 +204,13 @@ def greedy(alone: Engine, guessed: Engine, address: Address, token: bytes, vocab
         print(f"{name}: {result.line()}, {accepted:.0f} of {drafted:.0f} accepted; {line}")
     gateway.close()
     return fine
+
+
+def forget(gateway: Gateway) -> None:
+    """Have the proposer drop what it was told before, by telling it as much that means nothing."""
+    for at in range(MAX_KEYS // MAX_IDS):
+        gateway.guess([1] * (1000 + MAX_IDS * at), [2] * MAX_IDS)
+    time.sleep(0.5)
 
 
 @dataclass
