@@ -379,7 +379,7 @@ impl Cuts {
                 }
                 // Time passes between any two steps.
                 Some(CloudOutput::Hold(_)) => hosted.is_held = true,
-                Some(CloudOutput::Draft(_)) => panic!("the cloud has no draft model here"),
+                Some(CloudOutput::Draft(_) | CloudOutput::Offer(_)) => panic!("the cloud has no draft model here"),
                 Some(CloudOutput::Close) => panic!("the cloud closed"),
             }
         }

@@ -169,7 +169,9 @@ impl InProcess {
                     }
                     self.cloud.handle_judgement(self.target.judge(&pass));
                 }
-                CloudOutput::Hold(_) | CloudOutput::Draft(_) => panic!("nothing is guessed here; `timed` has that"),
+                CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_) => {
+                    panic!("nothing is guessed here; `timed` has that")
+                }
                 CloudOutput::Close => panic!("the cloud closed"),
             }
         }

@@ -105,6 +105,7 @@ pub fn run(
                     let time = times.own_draft.expect("it is not free") * drafts.len() as u32;
                     own_drafted = Some((now + time, drafts));
                 }
+                CloudOutput::Offer(_) => panic!("the draws are shared here"),
                 CloudOutput::Close => panic!("the cloud closed"),
             }
         }
@@ -176,7 +177,7 @@ fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<u32> {
     for _ in 0..wanted.count {
         let forward = Forward { keep: 0, tokens: text.clone(), rows: 1 };
         let round = Arc::new(Round::ahead(wanted.sampling, wanted.seed, text.len(), Vec::new()));
-        match model.judge(&Pass { forward, round }).next {
+        match model.judge(&Pass { forward, round, left: 1 }).next {
             NextToken::Token(token) => text.push(token),
             other => panic!("{other:?}"),
         }

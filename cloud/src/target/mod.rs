@@ -168,7 +168,7 @@ impl TargetSlot {
             Self::Model(slot) => {
                 let forward = Forward { keep: 0, tokens: vec![0], rows: 1 };
                 let sampling = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
-                slot.judge(Pass { forward, round: Arc::new(Round::alone(sampling, 0, 1)) }).await?;
+                slot.judge(Pass { forward, round: Arc::new(Round::alone(sampling, 0, 1)), left: 1 }).await?;
             }
             Self::Gateway(slot) => slot.probe().await?,
         }

@@ -19,6 +19,12 @@ impl Round {
         self.drafts.len() + self.branch_rows()
     }
 
+    /// Number of guesses that it judges at the next so many tokens, those of its branches included.
+    pub fn guesses_at(&self, tokens: usize) -> usize {
+        let branched = self.branches.iter().map(|branch| branch.ids.len().min(tokens.saturating_sub(branch.from)));
+        self.drafts.len().min(tokens) + branched.sum::<usize>()
+    }
+
     /// Number of rows of logits after guesses of branches, which follow [those of the drafts](Self::rows).
     pub fn branch_rows(&self) -> usize {
         self.branches.iter().map(|branch| branch.ids.len()).sum()

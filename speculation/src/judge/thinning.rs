@@ -25,11 +25,13 @@
 //! each drafted position is what is committed, and the round goes on while y = x. The committed token is a sample of p
 //! by construction, so this is exact for every p and every q̂, which nobody needs to know; a draft is accepted with
 //! probability Σ q̂(x)·p(x) in place of Σ min(q̂(x), p(x)).
+//!
+//! Where the target's text comes by itself, token after token, its samples are there already: [`streamed`].
 
 use outrider_codec::distribution::{DraftDist, DraftToken};
 
 use crate::{
-    judge::types::{Judgement, Round},
+    judge::types::{Judgement, NextToken, Round},
     sample::Randomness,
 };
 
@@ -67,6 +69,28 @@ pub fn matching(round: &Round, own: &[u32]) -> Judgement {
     own.get(accepted).map_or(Judgement { accepted, ..Judgement::default() }, |&token| round.settle(accepted, token))
 }
 
+/// The judgement of a round by what the target has `written` behind its text so far; `None` if that does not suffice.
+///
+/// Of guesses ahead so many are accepted as were written, but for the last token that has come: it is what follows. So
+/// tokens never wait for those behind them. Other rounds are judged to their end, or to the first rejection.
+pub fn streamed(round: &Round, written: &[u32]) -> Option<Judgement> {
+    let accepted_of = |ids: &[u32], most: usize| ids.iter().zip(&written[..most]).take_while(|(a, b)| a == b).count();
+    if round.is_guessed {
+        let (&last, before) = written.split_last()?;
+        let lines = (0..=round.branches.len()).map(|line| (accepted_of(&round.line(line), before.len()), line));
+        // Of several that agree as far the first.
+        let (accepted, branch) = lines.rev().max_by_key(|(accepted, _)| *accepted).unwrap_or_default();
+        let next = NextToken::Token(written.get(accepted).copied().unwrap_or(last));
+        return Some(Judgement { accepted, branch, next, ..Judgement::default() });
+    }
+    let ids = round.drafts.ids();
+    let accepted = accepted_of(&ids, written.len());
+    if accepted == ids.len() && !round.has_bonus() {
+        return Some(Judgement { accepted, ..Judgement::default() });
+    }
+    written.get(accepted).map(|&token| round.settle(accepted, token))
+}
+
 /// q̂(id).
 fn probability(dist: &DraftDist, id: u32) -> f64 {
     f64::from(dist.count(id)) / f64::from(dist.total())
@@ -77,7 +101,7 @@ mod tests {
     use outrider_codec::{frame::SamplingParameters, scheme::Drafts};
 
     use super::*;
-    use crate::{judge::types::NextToken, sample::End};
+    use crate::{judge::types::Branch, sample::End};
 
     fn draft(id: u32) -> DraftToken {
         DraftToken { id, dist: DraftDist::new(vec![0, 1], vec![3, 1]).unwrap(), support_size: 2 }
@@ -104,9 +128,43 @@ mod tests {
         assert_eq!(matching(&round(&[5, 6]), &[5, 8, 7]), token(1, 8));
         assert_eq!(matching(&round(&[5, 6]), &[9, 6, 7]), token(0, 9));
         assert_eq!(matching(&round(&[]), &[9]), token(0, 9));
+        let written = |ids: &[u32], text: &[u32]| streamed(&round(ids), text);
+        assert_eq!(written(&[5, 6], &[5, 6, 7]), Some(token(2, 7)));
+        assert_eq!(written(&[5, 6], &[5, 8]), Some(token(1, 8)));
+        assert_eq!((written(&[5, 6], &[5, 6]), written(&[5, 6], &[5]), written(&[], &[])), (None, None, None));
+        assert_eq!(written(&[], &[9, 1]), Some(token(0, 9)));
         let continued = Round { continued: true, ..round(&[5, 6]) };
+        assert_eq!(streamed(&continued, &[5, 6]), Some(Judgement { accepted: 2, ..Judgement::default() }));
+        assert_eq!(streamed(&continued, &[5]), None);
         for own in [&[5, 6][..], &[5, 6, 7]] {
             assert_eq!(matching(&continued, own), Judgement { accepted: 2, ..Judgement::default() });
         }
+    }
+
+    /// No token waits for one behind it, and none is said to be accepted that has not been compared.
+    #[test]
+    fn guesses_are_judged_as_far_as_the_text_has_come() {
+        let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
+        // 1 2 3, in place of 2: 4 5, behind 3: 6.
+        let branches = vec![Branch { parent: 0, from: 1, ids: vec![4, 5] }, Branch { parent: 0, from: 3, ids: vec![6] }];
+        let round = Round::ahead(sampling, 1, 7, vec![1, 2, 3]).with_branches(branches);
+        for (written, accepted, branch) in [
+            (&[1][..], 0, 0),
+            (&[1, 2], 1, 0),
+            (&[1, 2, 3, 6, 0], 4, 2),
+            (&[1, 2, 3, 0, 0], 3, 0),
+            (&[1, 4, 5, 0], 3, 1),
+            (&[1, 4, 0, 5], 2, 1),
+            (&[1, 4], 1, 0),
+            (&[2, 2, 3], 0, 0),
+        ] {
+            let next = NextToken::Token(written[accepted]);
+            let expected = Judgement { accepted, branch, next, ..Judgement::default() };
+            let judgement = streamed(&round, written).unwrap();
+            assert_eq!(judgement, expected, "{written:?}");
+            assert_eq!(round.check(&judgement, 8), Ok(()));
+        }
+        assert_eq!(streamed(&round, &[]), None);
+        assert_eq!([0, 1, 2, 3, 4].map(|tokens| round.guesses_at(tokens)), [0, 1, 3, 5, 6]);
     }
 }

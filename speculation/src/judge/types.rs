@@ -30,6 +30,9 @@ pub struct Round {
     pub statistics: Vec<Statistic>,
     /// Whether another round goes on from the last draft, so that no bonus token follows it.
     pub continued: bool,
+    /// Whether the drafts are guesses ahead of the text. Who sees the text come may judge some of them; the others are
+    /// judged by the next pass.
+    pub is_guessed: bool,
     /// Whether the edge is told what the drafts were judged by.
     pub evidence: bool,
     /// Length of the text before the round, which is the position of its first draft.
@@ -136,7 +139,7 @@ impl Round {
     /// Guesses at a text that the shared noise makes, behind `position` tokens of it.
     pub fn ahead(sampling: SamplingParameters, seed: u64, position: usize, guesses: Vec<u32>) -> Self {
         let (scheme, drafts) = (Some(SchemeParameters::Coupled), Drafts::Ids(guesses));
-        Self { scheme, drafts, ..Self::alone(sampling, seed, position) }
+        Self { scheme, drafts, is_guessed: true, ..Self::alone(sampling, seed, position) }
     }
 
     /// A token that the target writes alone, behind a text of `position` tokens.
@@ -151,6 +154,7 @@ impl Round {
             branches: Vec::new(),
             statistics: Vec::new(),
             continued: false,
+            is_guessed: false,
             evidence: false,
             position,
             randomness,

@@ -12,6 +12,7 @@
 //!      otherwise: the session checks what it is handed.
 //!    - `Hold`: guesses are on their way that spare the target work. Unless another output comes before, call
 //!      [`end_hold`](CloudSession::end_hold) after so long.
+//!    - `Offer`: guesses have come that a target with draws of its own may use at once; nothing depends on it.
 //!    - `Draft`: have the server's own draft model guess, and call [`handle_drafts`](CloudSession::handle_drafts).
 //!      [`set_prices`](CloudSession::set_prices) says whether there is one.
 //!    - `Close`: send nothing more, close the connection, free the cache.
@@ -53,7 +54,7 @@ use generation::{Generation, Writer};
 pub use guesses::MAX_PATIENCE;
 pub use kept::MAX_KEPT_BYTES;
 use kept::{KeptFrames, NO_ROUND};
-pub use target::{OwnDrafts, Pass, TargetInfo};
+pub use target::{OFFER_TAIL, Offer, OwnDrafts, Pass, TargetInfo};
 
 /// What a session can be resumed with, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,6 +76,8 @@ pub enum CloudOutput {
     Hold(Duration),
     /// Guess this before the next pass.
     Draft(OwnDrafts),
+    /// Hand these guesses to the target, whose draws are its own.
+    Offer(Offer),
     /// Close the connection.
     Close,
 }
@@ -198,11 +201,11 @@ impl CloudSession {
             self.drafting = Some(generation.number());
             return Some(CloudOutput::Draft(drafts));
         }
-        if let Some(patience) = generation.begin_hold() {
+        if let Some(patience) = generation.begin_hold(&self.target) {
             return Some(CloudOutput::Hold(patience));
         }
         let pass = generation.next_pass(&self.target, self.prices)?;
-        let Pass { forward, round } = &pass;
+        let Pass { forward, round, .. } = &pass;
         let reads = (forward.rows == 0).then_some(forward.keep + forward.tokens.len());
         self.in_flight = Some(InFlight { generation: generation.number(), reads, round: Arc::clone(round) });
         Some(CloudOutput::Verify(pass))
@@ -299,6 +302,12 @@ impl CloudSession {
         {
             self.fail(Failure::generation(generation, code, text.to_owned()));
         }
+    }
+
+    /// Forgets the pass under way if its generation is over; gives whether it was. Whoever runs it may stop.
+    pub fn abandon_pass(&mut self) -> bool {
+        let current = self.generation.as_ref().map(Generation::number);
+        self.in_flight.take_if(|pass| Some(pass.generation) != current).is_some()
     }
 
     /// Ends the connection for a reason of the driver's (idle, stopping, full, …).
@@ -447,7 +456,10 @@ impl CloudSession {
 
     fn guess(&mut self, guesses: &Guesses) -> Result<(), Failure> {
         let Some(generation) = self.generation.as_mut() else { return late(guesses.generation, self.last_generation) };
-        self.events.extend(generation.guess(guesses, &self.target)?);
+        let Some(admitted) = generation.guess(guesses, &self.target)? else { return Ok(()) };
+        self.events.push(admitted.event);
+        let offer = admitted.offer.filter(|_| self.target.own_draws);
+        self.outputs.extend(offer.map(CloudOutput::Offer));
         Ok(())
     }
 

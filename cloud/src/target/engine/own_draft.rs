@@ -89,7 +89,7 @@ impl Drafter {
         }
         let round = Round::alone(SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 }, 0, text.len());
         let forward = Forward { keep, tokens: silent.to_vec(), rows: 0 };
-        self.slot.begin(Pass { forward, round: Arc::new(round) });
+        self.slot.begin(Pass { forward, round: Arc::new(round), left: 1 });
         self.read.extend(silent);
     }
 
@@ -116,7 +116,7 @@ impl Drafter {
             let forward = Forward { keep, tokens: text[keep..].to_vec(), rows: 1 };
             let round = Arc::new(Round::ahead(*sampling, *seed, text.len(), Vec::new()));
             let (is_short, began) = (forward.tokens.len() == 1, Instant::now());
-            let NextToken::Token(token) = self.slot.judge(Pass { forward, round }).await?.next else { break };
+            let NextToken::Token(token) = self.slot.judge(Pass { forward, round, left: 1 }).await?.next else { break };
             // The first also reads what was written meanwhile.
             if is_short {
                 self.slot.engine().rates.answered(began.elapsed());

@@ -275,7 +275,7 @@ impl<B: Backend> Thread<B> {
         if sequence.is_parked() {
             self.metrics.engine.parked.dec();
         }
-        let (Pass { forward, round }, client) = (pass.clone(), *client);
+        let (Pass { forward, round, .. }, client) = (pass.clone(), *client);
         sequence.follow(&forward);
         let Forward { keep, tokens, rows } = &forward;
         let reused = forward.reusable(&sequence.tokens);
@@ -370,7 +370,7 @@ impl<B: Backend> Thread<B> {
             waiting.ran = true;
             self.metrics.engine.queue.observe((now - waiting.asked).as_secs_f64());
         }
-        let Pass { forward: Forward { tokens, rows, .. }, round } = &waiting.pass;
+        let Pass { forward: Forward { tokens, rows, .. }, round, .. } = &waiting.pass;
         let rows = if piece.completes { (*rows).min(tokens.len()) } else { 0 };
         let mut cache = sequence.cache.take()?;
         let mut own = piece.tokens;

@@ -137,6 +137,11 @@ impl Chains {
         }
     }
 
+    /// The last guess of a chain that has not been wrong, if it is ahead of the text.
+    pub(super) fn tip(&self, number: u32) -> Option<Key> {
+        self.get(number).filter(|chain| chain.broken_at.is_none())?.tip
+    }
+
     fn get(&self, number: u32) -> Option<&Chain> {
         self.known.iter().find(|chain| chain.number == number)
     }

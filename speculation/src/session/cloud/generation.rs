@@ -16,7 +16,7 @@ use super::{
     events::CloudEvent,
     failure::Failure,
     flight::Flight,
-    guesses::{Chosen, GuessQueue},
+    guesses::{Admitted, Chosen, GuessQueue},
     target::{OwnDrafts, Pass, TargetInfo},
 };
 use crate::{
@@ -248,7 +248,7 @@ impl Generation {
     }
 
     /// Guesses have come.
-    pub(super) fn guess(&mut self, guesses: &Guesses, target: &TargetInfo) -> Result<Option<CloudEvent>, Failure> {
+    pub(super) fn guess(&mut self, guesses: &Guesses, target: &TargetInfo) -> Result<Option<Admitted>, Failure> {
         if guesses.generation < self.number {
             return Ok(None);
         }
@@ -291,17 +291,22 @@ impl Generation {
         }
     }
 
+    /// The most tokens that the text may still grow by.
+    fn left(&self, target: &TargetInfo) -> usize {
+        self.length_limit.min(target.context_length as usize) - self.committed.len()
+    }
+
     /// The most guesses that a pass may judge. Behind the last one the target writes a token of its own.
     fn room(&self, target: &TargetInfo) -> usize {
-        let room = self.length_limit.min(target.context_length as usize) - self.committed.len() - 1;
-        room.min(target.max_draft_tokens.into())
+        (self.left(target) - 1).min(target.max_draft_tokens.into())
     }
 
     /// How long the next pass is to be held for a guess, if it is; asked once a pass.
-    pub(super) fn begin_hold(&mut self) -> Option<Duration> {
+    pub(super) fn begin_hold(&mut self, target: &TargetInfo) -> Option<Duration> {
         match &mut self.writer {
-            // The first pass reads the prompt: nothing that could come would spare it.
-            Writer::Target(Some(queue)) if self.cached > 0 => queue.begin_hold(),
+            // The first pass reads the prompt: nothing that could come would spare it. What writes on by itself cannot
+            // be held.
+            Writer::Target(Some(queue)) if self.cached > 0 && !target.own_draws => queue.begin_hold(),
             _ => None,
         }
     }
@@ -317,7 +322,7 @@ impl Generation {
     pub(super) fn next_pass(&mut self, target: &TargetInfo, prices: Prices) -> Option<Pass> {
         let alone = || Round::alone(self.sampling, self.seed, self.committed.len());
         let mut tokens = self.committed[self.cached..].to_vec();
-        let room = self.room(target);
+        let (room, left) = (self.room(target), self.left(target));
         let (round, rows) = match &mut self.writer {
             Writer::Target(None) => (Arc::new(alone()), 1),
             Writer::Target(Some(queue)) if queue.is_held() => return None,
@@ -348,7 +353,7 @@ impl Generation {
                 }
             },
         };
-        Some(Pass { forward: Forward { keep: self.cached, tokens, rows }, round })
+        Some(Pass { forward: Forward { keep: self.cached, tokens, rows }, round, left })
     }
 
     /// The cache has read the committed tokens up to a length; nothing else follows.
@@ -382,7 +387,8 @@ impl Generation {
             (None, _) => return Progress::default(),
         }
         let accepted = judgement.accepted.min(ids.len());
-        let judged = round.guesses();
+        // Whose text comes by itself judges guesses as far as it has come.
+        let judged = if target.own_draws { round.guesses_at(ids.len()) } else { round.guesses() };
         let (heard, own, branched) = match &mut self.writer {
             Writer::Both(verification) => {
                 verification.write(&ids);

@@ -20,6 +20,7 @@ use super::{
     chains::{Chains, Limits},
     events::CloudEvent,
     failure::Failure,
+    target::{OFFER_TAIL, Offer},
 };
 use crate::{
     judge::Branch,
@@ -76,6 +77,15 @@ pub(super) struct Chosen {
     pub(super) branches: Vec<Branch>,
 }
 
+/// What a frame of guesses led to.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    /// What is counted of it.
+    pub(super) event: CloudEvent,
+    /// Those of its guesses that are ahead of the text and may be right.
+    pub(super) offer: Option<Offer>,
+}
+
 impl GuessQueue {
     /// None yet, over a vocabulary of V. So many guesses were right lately.
     pub(super) fn new(vocab_size: u32, rates: CandidateRates) -> Result<Self, ParameterError> {
@@ -101,7 +111,7 @@ impl GuessQueue {
         guesses: &Guesses,
         written: &[u32],
         limits: Limits,
-    ) -> Result<Option<CloudEvent>, Failure> {
+    ) -> Result<Option<Admitted>, Failure> {
         if !self.chains.begin(guesses, written.len(), &mut self.ahead, limits)? {
             return Ok(None);
         }
@@ -118,7 +128,18 @@ impl GuessQueue {
             let (ahead, most) = (self.ahead.len(), limits.guesses);
             return Err(Failure::invalid_draft(&format!("{ahead} guesses ahead of the text are more than {most}")));
         }
-        Ok(Some(CloudEvent::Guessed { came: ids.len(), late }))
+        let event = CloudEvent::Guessed { came: ids.len(), late };
+        Ok(Some(Admitted { event, offer: self.offer(guesses.chain, ids.len() - late, written) }))
+    }
+
+    /// The last so many guesses of a chain, behind what they assume to be written.
+    fn offer(&self, chain: u32, count: usize, written: &[u32]) -> Option<Offer> {
+        let path = self.ahead.path(Some(self.chains.tip(chain)?));
+        let (before, ids) = path.split_at_checked(path.len().checked_sub(count)?).filter(|(_, ids)| !ids.is_empty())?;
+        let last = &written[written.len().saturating_sub(OFFER_TAIL)..];
+        let known = [last, before].concat();
+        let tail = known[known.len().saturating_sub(OFFER_TAIL)..].to_vec();
+        Some(Offer { position: written.len() + before.len(), tail, ids: ids.to_vec() })
     }
 
     /// The guesses at the next tokens that are worth their rows, at most `most`: the edge's, or the server's own if

@@ -49,6 +49,22 @@ pub struct Pass {
     pub forward: Forward,
     /// What the rows judge; of a pass that only reads the prompt, how the drafts that follow are to be judged.
     pub round: Arc<Round>,
+    /// The most tokens that the text may still grow by, at least one: where it is cut, whatever is judged.
+    pub left: usize,
+}
+
+/// The most tokens of the text before guesses that an [`Offer`] tells.
+pub const OFFER_TAIL: usize = 16;
+
+/// Guesses that have come, for a target with draws of its own. It writes on by itself, and may use them at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// Length of the text behind which they are guessed, earlier guesses included.
+    pub position: usize,
+    /// The last tokens of that text, at most [`OFFER_TAIL`].
+    pub tail: Vec<u32>,
+    /// The guesses, one behind the other.
+    pub ids: Vec<u32>,
 }
 
 /// What the server's own draft model is to guess: the tokens that the shared noise makes of its distributions.

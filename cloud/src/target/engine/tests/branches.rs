@@ -31,7 +31,7 @@ impl Tree {
     /// A pass whose cache holds the first `keep` tokens.
     fn pass(&self, keep: usize) -> Pass {
         let forward = pass(keep, &[&self.text[keep..], &self.line].concat(), self.line.len() + 1);
-        Pass { forward, round: Arc::new(self.round()) }
+        Pass { forward, round: Arc::new(self.round()), left: 1 }
     }
 
     /// What it should give.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::*;
+use crate::judge::NextToken;
 
 /// What the target writes after token 0, greedily: the next token is a function of the one before. Token 7 ends a text.
 const NEXT: [usize; V as usize] = [3, 5, 1, 6, 2, 4, 2, 0];
@@ -240,6 +241,79 @@ fn the_server_drafts_now_and_then_whatever_it_costs() {
     assert!(queue.rates().first.get() > CandidateRates::default().first.get());
 }
 
+fn begun_with_own_draws() -> CloudSession {
+    let mut session = CloudSession::new(TargetInfo { own_draws: true, ..target() }, ADMISSION);
+    session.handle_frame(&hello());
+    sent(&mut session);
+    session.handle_frame(&Frame::Generate(request(1, &[PROMPT])).encode());
+    session
+}
+
+#[test]
+fn a_target_with_draws_of_its_own_is_offered_guesses_when_they_come() {
+    let mut session = begun_with_own_draws();
+    let first = pass(&mut session);
+    assert_eq!(first.left, 6);
+    let offer = |position, tail: &[u32], ids: &[u32]| {
+        Some(CloudOutput::Offer(Offer { position, tail: tail.to_vec(), ids: ids.to_vec() }))
+    };
+    session.handle_frame(&guesses(1, 1, 250, &TEXT[..2]));
+    assert_eq!(session.poll(), offer(1, &[0], &[3, 6]));
+    session.handle_frame(&guesses(1, 3, 250, &[2]));
+    assert_eq!(session.poll(), offer(3, &[0, 3, 6], &[2]));
+    session.handle_frame(&branch(2, 1, 2, 250, &[4]));
+    assert_eq!(session.poll(), offer(2, &[0, 3], &[4]));
+    run_pass(&mut session, &first);
+    assert_eq!(tokens(&mut session).ids, TEXT[..1]);
+    // Guesses are as far as they are not late, and not behind a wrong one. Nothing is held.
+    let second = pass(&mut session);
+    assert_eq!((second.round.line(0), second.left), (vec![6, 2], 5));
+    session.handle_frame(&guesses(3, 1, 0, &TEXT[..2]));
+    assert_eq!(session.poll(), offer(2, &[0, 3], &[6]));
+    session.handle_frame(&guesses(4, 1, 0, &[5, 6]));
+    assert_eq!(session.poll(), None);
+    // A tail has sixteen tokens at most; the text behind the edge's guesses has more.
+    let mut session = CloudSession::new(TargetInfo { own_draws: true, context_length: 99, ..target() }, ADMISSION);
+    session.handle_frame(&hello());
+    sent(&mut session);
+    let long: Vec<u32> = (0..20).map(|id| id % 7).collect();
+    session.handle_frame(&Frame::Generate(request(1, &long)).encode());
+    pass(&mut session);
+    session.handle_frame(&guesses(1, 20, 0, &[1, 2]));
+    session.handle_frame(&guesses(1, 22, 0, &[3]));
+    assert_eq!(session.poll(), offer(20, &long[4..], &[1, 2]));
+    assert_eq!(session.poll(), offer(22, &[&long[6..], &[1, 2]].concat(), &[3]));
+}
+
+/// What is judged in part is counted once, and the rest is judged by the next pass.
+#[test]
+fn guesses_that_the_text_has_not_reached_wait_for_the_next_pass() {
+    let mut session = begun_with_own_draws();
+    session.handle_frame(&guesses(1, 1, 0, &TEXT[..3]));
+    assert!(matches!(session.poll(), Some(CloudOutput::Offer(_))));
+    for (length, judged) in [(1, 1), (2, 1), (3, 1), (4, 0)] {
+        let next = pass(&mut session);
+        assert_eq!(next.round.line(0), TEXT[length - 1..3.max(length - 1)]);
+        let next = NextToken::Token(TEXT[length - 1]);
+        session.handle_judgement(Judgement { next, ..Judgement::default() });
+        let wrote = CloudEvent::Wrote { tokens: 1, judged, accepted: 0, branched: 0, own: false };
+        assert_eq!(session.events(), [wrote]);
+        assert_eq!(tokens(&mut session).ids, TEXT[length - 1..length]);
+    }
+}
+
+#[test]
+fn a_pass_whose_text_is_cancelled_may_be_abandoned() {
+    let mut session = begun();
+    let first = pass(&mut session);
+    assert!(!session.abandon_pass(), "it is wanted");
+    session.handle_frame(&Frame::Cancel { generation: 1 }.encode());
+    session.handle_frame(&Frame::Generate(request(2, &[PROMPT])).encode());
+    assert_eq!(session.poll(), None, "one at a time");
+    assert!(session.abandon_pass() && !session.abandon_pass());
+    assert_eq!(pass(&mut session).forward, first.forward);
+}
+
 proptest! {
     /// Whatever is guessed, whenever it comes and however often: the text is the target's, and nothing is judged twice.
     #[test]
@@ -271,7 +345,7 @@ proptest! {
                     other => panic!("{other:?}"),
                 },
                 Some(CloudOutput::Verify(pass)) => under_way = Some(pass),
-                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_)) => {}
+                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_)) => {}
                 Some(CloudOutput::Close) => panic!("it closed"),
                 None => session.end_hold(),
             }
