@@ -118,7 +118,8 @@ fn first_token(seed: u64) -> Result<usize, Box<dyn Error>> {
                     let judgement = if rows.is_empty() { Judgement::default() } else { judge(&pass.round, &rows)? };
                     cloud.handle_judgement(judgement);
                 }
-                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_) | CloudOutput::Close) | None => {
+                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_) | CloudOutput::Close)
+                | None => {
                     return Err("the cloud has nothing more to say".into());
                 }
             },

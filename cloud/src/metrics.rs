@@ -33,6 +33,17 @@ pub struct Metrics {
     registry: Registry,
     pub(crate) engine: EngineMetrics,
     pub(crate) sessions: SessionMetrics,
+    pub(crate) gateway: GatewayMetrics,
+}
+
+/// What comes and goes between a gateway and an engine that streams. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct GatewayMetrics {
+    pub(crate) chunk_tokens: Histogram,
+    pub(crate) streams_cut: Counter,
+    workers: Family<Label, Gauge>,
+    pub(crate) guesses_sent: Counter,
+    pub(crate) guesses_dropped: Counter,
 }
 
 /// What the engine does.
@@ -105,7 +116,8 @@ impl Metrics {
         }
         let engine = EngineMetrics::new(&mut registry);
         let sessions = SessionMetrics::new(&mut registry);
-        Self { registry, engine, sessions }
+        let gateway = GatewayMetrics::new(&mut registry);
+        Self { registry, engine, sessions, gateway }
     }
 
     /// A session that was not begun.
@@ -186,6 +198,26 @@ impl SessionMetrics {
         metrics.refused.get_or_create_owned(&[("cause", ErrorCode::ServerFull.name())]);
         metrics.errors.get_or_create_owned(&[("cause", ErrorCode::Internal.name())]);
         metrics
+    }
+}
+
+impl GatewayMetrics {
+    fn new(registry: &mut Registry) -> Self {
+        let mut add = Adder(registry);
+        let tokens = Histogram::new(exponential_buckets(1.0, 2.0, 7));
+        Self {
+            chunk_tokens: add.this("chunk_tokens", "Tokens that the engine streamed together", tokens),
+            streams_cut: add.metric("streams_cut", "Streams of the engine that were cut and asked for again"),
+            workers: add.metric("guess_workers", "Workers of the engine that take guesses, by state"),
+            guesses_sent: add.metric("guess_messages_sent", "Messages of guesses that a worker was sent"),
+            guesses_dropped: add
+                .metric("guess_messages_dropped", "Messages of guesses that a worker did not take in time"),
+        }
+    }
+
+    /// How many workers are in a state.
+    pub(crate) fn workers_in(&self, state: &'static str) -> Gauge {
+        self.workers.get_or_create_owned(&[("state", state)])
     }
 }
 

@@ -18,7 +18,10 @@ use outrider_speculation::{
     session::{cloud::TargetInfo, edge::DraftInfo},
 };
 
-use crate::hub::{self, HubError, HubName};
+use crate::{
+    hub::{self, HubError, HubName},
+    target::gateway::Way,
+};
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const HEADS: &[u8] = include_bytes!("../../pair/draft/gate.safetensors");
@@ -34,11 +37,12 @@ pub struct PairPaths {
     #[arg(long, value_name = "PATH")]
     pub draft: Option<PathBuf>,
     /// Target model: a GGUF file, a folder with config.json and model.safetensors, hf:OWNER/NAME[:FILE], or (for
-    /// `serve` only) openai:URL
+    /// `serve` only) openai:URL or vllm:URL
     ///
     /// hf:OWNER/NAME[:FILE] is downloaded to the cache that Hugging Face's tools use; HF_TOKEN, HF_HOME, HF_ENDPOINT
     /// and HF_HUB_OFFLINE say what they say to these.
     /// openai:http://HOST:PORT is an engine that serves prompt log-probabilities, such as vLLM; it needs --tokenizer.
+    /// vllm:http://HOST:PORT is vLLM, which writes texts by itself and is told guesses at them (--guesses-to).
     #[arg(long, value_name = "PATH")]
     pub target: Option<PathBuf>,
     /// The tokenizer.json of both; without it, the one beside a model, or the vocabulary in its GGUF file
@@ -79,9 +83,9 @@ pub enum PairError {
         path: String,
     },
     /// The target is an engine elsewhere.
-    #[error("the target openai:{address} is an engine elsewhere: only `outrider serve` can use one")]
+    #[error("the target {address} is an engine elsewhere: only `outrider serve` can use one")]
     Elsewhere {
-        /// Where.
+        /// Where, as it was given.
         address: String,
     },
     /// Nothing says what a model's tokens are.
@@ -193,16 +197,27 @@ impl PairPaths {
         Ok(draft)
     }
 
-    /// The address of the target, if it is an engine elsewhere.
-    pub fn engine_address(&self) -> Option<&str> {
-        self.target.as_ref()?.to_str()?.strip_prefix("openai:")
+    /// The address of the target and how it is used, if it is an engine elsewhere.
+    pub fn engine_address(&self) -> Option<(Way, &str)> {
+        let (name, address) = self.target.as_ref()?.to_str()?.split_once(':')?;
+        match name {
+            "openai" => Some((Way::Asked, address)),
+            "vllm" => Some((Way::Streamed, address)),
+            _ => None,
+        }
+    }
+
+    /// That the target is no model of one's own, if it is not.
+    fn check_is_here(&self) -> Result<(), PairError> {
+        match self.engine_address() {
+            Some(_) => Err(PairError::Elsewhere { address: place(self.target.as_deref()) }),
+            None => Ok(()),
+        }
     }
 
     /// The target model as its file has it.
     pub fn target(&self) -> Result<Model, PairError> {
-        if let Some(address) = self.engine_address() {
-            return Err(PairError::Elsewhere { address: address.to_owned() });
-        }
+        self.check_is_here()?;
         open("target model", self.target.as_deref(), TARGET)
     }
 
@@ -224,9 +239,7 @@ impl PairPaths {
 
     /// The target model as its file has it, for another device than this processor.
     pub fn stored_target(&self) -> Result<StoredModel, PairError> {
-        if let Some(address) = self.engine_address() {
-            return Err(PairError::Elsewhere { address: address.to_owned() });
-        }
+        self.check_is_here()?;
         let model = match &self.target {
             Some(path) => StoredModel::open(path),
             None => StoredModel::from_gguf(&mut Cursor::new(TARGET)),

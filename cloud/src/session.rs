@@ -227,6 +227,7 @@ pub async fn run(
                     let judged = slot.judge(next);
                     work = Some(Box::pin(async { Done::Judged(judged.await) }));
                 }
+                Some(CloudOutput::Offer(offer)) => slot.offer(&offer),
                 Some(CloudOutput::Draft(wanted)) => {
                     work = Some(Box::pin(draft(drafter.take(), &slot, wanted)));
                 }
@@ -235,6 +236,10 @@ pub async fn run(
                     return;
                 }
             }
+        }
+        // Whoever writes a text elsewhere stops when nobody wants it any more.
+        if !session.is_generating() && slot.rest() && session.abandon_pass() {
+            work = None;
         }
         if wire.is_none() && (end.is_some() || !session.is_worth_keeping()) {
             return;

@@ -315,7 +315,9 @@ impl Driver {
                     self.begin(pass);
                     return frames;
                 }
-                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_)) => panic!("nothing is guessed"),
+                Some(CloudOutput::Hold(_) | CloudOutput::Draft(_) | CloudOutput::Offer(_)) => {
+                    panic!("nothing is guessed")
+                }
                 Some(CloudOutput::Close) => panic!("it closed"),
                 None => return frames,
             }

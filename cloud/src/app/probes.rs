@@ -21,7 +21,11 @@ use serde::Serialize;
 use tokio::time;
 
 use super::{AppState, Shared};
-use crate::{metrics, openai::Elsewhere, target::engine::Load};
+use crate::{
+    metrics,
+    openai::Elsewhere,
+    target::{engine::Load, gateway::WorkerCounts},
+};
 
 /// How long the engine may take to run one token when it is asked whether it lives.
 const PROBE: Duration = Duration::from_secs(5);
@@ -35,12 +39,21 @@ pub(super) struct Health {
     status: &'static str,
     #[serde(flatten)]
     load: Load,
+    /// Of an engine that streams: its workers that take guesses. None is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guess_workers: Option<WorkerCounts>,
+}
+
+impl Health {
+    fn new(status: &'static str, state: &AppState) -> Self {
+        Self { status, load: state.engine.load(), guess_workers: state.engine.workers() }
+    }
 }
 
 /// The process answers: that is all.
 pub(super) async fn health(State(shared): State<Arc<Shared>>) -> Json<Health> {
     let status = if *shared.state.stopping.borrow() { "stopping" } else { "ok" };
-    Json(Health { status, load: shared.state.engine.load() })
+    Json(Health::new(status, &shared.state))
 }
 
 /// Whether a new session would be served: the server is not stopping, a slot is free, and the engine runs a token on
@@ -64,7 +77,7 @@ pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, Jso
         }
     };
     let code = if status == "ready" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (code, Json(Health { status, load: state.engine.load() }))
+    (code, Json(Health::new(status, state)))
 }
 
 async fn probe(state: &AppState) -> &'static str {
@@ -100,6 +113,8 @@ pub(super) struct Info {
     evidence: &'static str,
     instruction_set: &'static str,
     threads: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guess_workers: Option<WorkerCounts>,
 }
 
 #[derive(Debug, Serialize)]
@@ -158,5 +173,6 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
         evidence: state.access.evidence.name(),
         instruction_set: outrider_models::instruction_set(),
         threads: outrider_models::threads::count(),
+        guess_workers: state.engine.workers(),
     })
 }

@@ -298,14 +298,17 @@ impl Serve {
         tokenizer: &Tokenizer,
         draft: Model,
     ) -> Result<(Target, TargetInfo, ModelConfig), CommandError> {
-        if let Some(address) = self.pair.engine_address() {
+        if let Some(engine) = self.pair.engine_address() {
             if self.pair.tokenizer.is_none() {
                 return Err(GatewayError::NoTokenizer.into());
             }
             // The draft has the same vocabulary, and the same tokens begin and end a text.
             let info = pair::target_info(&draft, tokenizer, self.max_draft_tokens)?;
-            let (gateway, info) = self.engine.connect(address, tokenizer, info, self.max_sessions).await?;
+            let (gateway, info) = self.engine.connect(engine, tokenizer, info, self.max_sessions).await?;
             return Ok((Target::Gateway(gateway), info, draft.config().clone()));
+        }
+        if !self.engine.guesses_to.is_empty() {
+            return Err(GatewayError::GuessesWithoutStream.into());
         }
         let settings = EngineSettings {
             sessions: self.max_sessions,

@@ -26,14 +26,14 @@ use outrider_speculation::{
     Forward,
     judge::{Judgement, Round},
     policy::goodput::Prices,
-    session::cloud::{CloudSession, Pass},
+    session::cloud::{CloudSession, Offer, Pass},
 };
 
 use crate::{
     metrics::Metrics,
     target::{
         engine::{Drafter, Engine, EngineError, Load, ModelSlot, OwnDraftPolicy},
-        gateway::{Gateway, GatewayError, GatewaySlot},
+        gateway::{Gateway, GatewayError, GatewaySlot, WorkerCounts},
     },
 };
 
@@ -97,6 +97,14 @@ impl Target {
         }
     }
 
+    /// How many workers of an engine take guesses, if it streams.
+    pub fn workers(&self) -> Option<WorkerCounts> {
+        match self {
+            Self::Model(_) => None,
+            Self::Gateway(gateway) => gateway.workers(),
+        }
+    }
+
     /// How full the target is and what it did.
     pub fn load(&self) -> Load {
         match self {
@@ -146,7 +154,26 @@ impl TargetSlot {
     pub(crate) fn prices(&self) -> Prices {
         match self {
             Self::Model(slot) => slot.engine().prices(),
-            Self::Gateway(_) => Prices::default(),
+            // The engine's own workers judge guesses; what is compared here costs no row.
+            Self::Gateway(_) => Prices { row: 0.0, own_draft: None },
+        }
+    }
+
+    /// Hands over guesses that an engine elsewhere may use at once.
+    pub(crate) fn offer(&self, offer: &Offer) {
+        if let Self::Gateway(slot) = self {
+            slot.offer(offer);
+        }
+    }
+
+    /// What an engine elsewhere writes is not wanted any more. Gives whether a pass under way may be dropped, too.
+    pub(crate) fn rest(&self) -> bool {
+        match self {
+            Self::Model(_) => false,
+            Self::Gateway(slot) => {
+                slot.rest();
+                true
+            }
         }
     }
 

@@ -146,7 +146,8 @@ mod tests {
     fn guesses_are_judged_as_far_as_the_text_has_come() {
         let sampling = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
         // 1 2 3, in place of 2: 4 5, behind 3: 6.
-        let branches = vec![Branch { parent: 0, from: 1, ids: vec![4, 5] }, Branch { parent: 0, from: 3, ids: vec![6] }];
+        let branches =
+            vec![Branch { parent: 0, from: 1, ids: vec![4, 5] }, Branch { parent: 0, from: 3, ids: vec![6] }];
         let round = Round::ahead(sampling, 1, 7, vec![1, 2, 3]).with_branches(branches);
         for (written, accepted, branch) in [
             (&[1][..], 0, 0),

@@ -2,6 +2,8 @@
 //!
 //! A question changes nothing there, so one that met a closed door is asked again: the connection failed, or the engine
 //! says that it is busy. One that was answered, or took too long, is not.
+//!
+//! A text may also be asked for as it is [written](Client::stream).
 
 use std::{
     error::Error,
@@ -9,21 +11,24 @@ use std::{
     time::Duration,
 };
 
+use axum::body::Bytes;
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use tokio::time;
 
 use super::{
-    completion::{self, Choice, Prompt, Question},
+    completion::{self, Choice, Continuation, Prompt, Question},
     error::GatewayError,
 };
 
 /// How long to wait before asking again, each time.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
+pub(super) const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(500)];
 /// The longest answer in bytes. A prompt of 100 000 tokens with one listed token each fits.
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 /// How much of an engine's complaint is told.
 const MAX_MESSAGE_BYTES: usize = 300;
+/// How long an answer that has told its last token may take to end, so that its connection can be used again.
+const LAST_BYTES: Duration = Duration::from_secs(1);
 
 /// A model at an engine.
 #[derive(Debug)]
@@ -59,7 +64,7 @@ impl Client {
         }
         let root = address.trim_end_matches('/');
         let base = if url.path() == "/" { format!("{root}/v1") } else { root.to_owned() };
-        let http = reqwest::Client::builder().timeout(limit).tcp_nodelay(true).build().map_err(|_| wrong())?;
+        let http = reqwest::Client::builder().connect_timeout(limit).tcp_nodelay(true).build().map_err(|_| wrong())?;
         Ok(Self { http, base, key, limit, model: String::new(), answered: AtomicU64::new(0) })
     }
 
@@ -84,6 +89,18 @@ impl Client {
         completion::read(&bytes, prompts * question.samples)
     }
 
+    /// The answer to a request for a text as it is written. Who asks bounds the wait.
+    pub(super) async fn stream(&self, continuation: &Continuation<'_>) -> Result<StreamedAnswer, GatewayError> {
+        let request = self.http.post(format!("{}/completions", self.base)).json(&continuation.body(&self.model));
+        let mut response = self.with_key(request).send().await.map_err(|error| self.failure(&error))?;
+        if !response.status().is_success() {
+            let bytes = self.body(&mut response).await?;
+            return Err(self.refusal(&response, &bytes));
+        }
+        self.answered.fetch_add(1, Ordering::Relaxed);
+        Ok(StreamedAnswer(response))
+    }
+
     async fn send(&self, request: impl Fn() -> RequestBuilder) -> Result<Vec<u8>, GatewayError> {
         let mut pauses = PAUSES.iter();
         loop {
@@ -105,12 +122,20 @@ impl Client {
     }
 
     async fn send_once(&self, request: RequestBuilder) -> Result<Vec<u8>, GatewayError> {
-        let request = match &self.key {
+        let request = self.with_key(request).timeout(self.limit);
+        let mut response = request.send().await.map_err(|error| self.failure(&error))?;
+        let bytes = self.body(&mut response).await?;
+        if response.status().is_success() { Ok(bytes) } else { Err(self.refusal(&response, &bytes)) }
+    }
+
+    fn with_key(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.key {
             Some(key) => request.bearer_auth(key),
             None => request,
-        };
-        let mut response = request.send().await.map_err(|error| self.failure(&error))?;
-        let status = response.status();
+        }
+    }
+
+    async fn body(&self, response: &mut Response) -> Result<Vec<u8>, GatewayError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.failure(&error))? {
             bytes.extend_from_slice(&chunk);
@@ -118,13 +143,34 @@ impl Client {
                 return Err(completion::lacks(format!("it is longer than {MAX_ANSWER_BYTES} bytes")));
             }
         }
-        if status.is_success() { Ok(bytes) } else { Err(self.refusal(&response, &bytes)) }
+        Ok(bytes)
     }
 
-    fn failure(&self, error: &reqwest::Error) -> GatewayError {
+    /// How long an answer may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// An answer has taken too long.
+    pub(super) fn slow(&self) -> GatewayError {
+        GatewayError::Slow { address: self.base.clone(), limit: self.limit }
+    }
+
+    /// An answer has ended before its text.
+    pub(super) fn cut(&self) -> GatewayError {
+        GatewayError::Unreachable { address: self.base.clone(), error: "the stream was cut".to_owned() }
+    }
+
+    /// The engine has failed in the middle of an answer.
+    pub(super) fn failed(&self, status: u16, mut message: String) -> GatewayError {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+        GatewayError::Status { address: self.base.clone(), status, message }
+    }
+
+    pub(super) fn failure(&self, error: &reqwest::Error) -> GatewayError {
         let address = self.base.clone();
         if error.is_timeout() {
-            return GatewayError::Slow { address, limit: self.limit };
+            return self.slow();
         }
         // The innermost cause says it in the fewest words.
         let mut cause: &dyn Error = error;
@@ -146,8 +192,24 @@ impl Client {
     }
 }
 
+/// A text that is being written.
+#[derive(Debug)]
+pub(super) struct StreamedAnswer(Response);
+
+impl StreamedAnswer {
+    /// The next bytes; `None` behind the last.
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, reqwest::Error> {
+        self.0.chunk().await
+    }
+
+    /// Nothing of it is wanted any more, and it is at its end.
+    pub(super) fn finish(mut self) {
+        tokio::spawn(time::timeout(LAST_BYTES, async move { while let Ok(Some(_)) = self.0.chunk().await {} }));
+    }
+}
+
 /// Whether asking again may help.
-fn is_passing(error: &GatewayError) -> bool {
+pub(super) fn is_passing(error: &GatewayError) -> bool {
     match error {
         GatewayError::Unreachable { .. } => true,
         GatewayError::Status { status, .. } => matches!(status, 429 | 502 | 503 | 504),

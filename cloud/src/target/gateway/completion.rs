@@ -35,6 +35,19 @@ pub(super) struct Question<'a> {
     pub prompt_listed: Option<u32>,
 }
 
+/// What is asked where the engine writes a text to its end, and tells its tokens as they come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Continuation<'a> {
+    /// What it goes on from.
+    pub prompt: Prompt<'a>,
+    /// The most tokens to write.
+    pub max_tokens: usize,
+    /// How to choose them.
+    pub sampling: SamplingParameters,
+    /// Tokens that end the text, and no others: those which the engine knows of may be a few more.
+    pub eos_ids: &'a [u32],
+}
+
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(untagged)]
 pub(super) enum Prompt<'a> {
@@ -58,35 +71,59 @@ impl<'a> Question<'a> {
 
     /// As it is sent.
     pub(super) fn body(&self, model: &'a str) -> Body<'a> {
-        let SamplingParameters { temperature, top_k, top_p } = self.sampling;
         Body {
-            model,
-            prompt: self.prompt,
-            max_tokens: self.max_tokens,
+            text: Text::new(model, self.prompt, self.max_tokens, self.sampling),
             n: self.samples,
-            temperature,
-            top_p,
-            top_k: if top_k == 0 { -1 } else { top_k.into() },
-            min_p: 0.0,
-            repetition_penalty: 1.0,
-            presence_penalty: 0.0,
-            frequency_penalty: 0.0,
             logprobs: self.listed,
             prompt_logprobs: self.prompt_listed,
             return_tokens_as_token_ids: true,
-            add_special_tokens: false,
         }
     }
 }
 
-/// The body of a request. Everything that changes what is sampled is said, since models come with defaults of their own
-/// (generation_config.json).
+impl<'a> Continuation<'a> {
+    /// As it is sent.
+    pub(super) fn body(&self, model: &'a str) -> StreamedBody<'a> {
+        StreamedBody {
+            text: Text::new(model, self.prompt, self.max_tokens, self.sampling),
+            stream: true,
+            return_token_ids: true,
+            ignore_eos: true,
+            stop_token_ids: self.eos_ids,
+        }
+    }
+}
+
+/// The body of a question.
 #[derive(Debug, Serialize)]
 pub(super) struct Body<'a> {
+    #[serde(flatten)]
+    text: Text<'a>,
+    n: usize,
+    logprobs: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_logprobs: Option<u32>,
+    return_tokens_as_token_ids: bool,
+}
+
+/// The body of a request for a text.
+#[derive(Debug, Serialize)]
+pub(super) struct StreamedBody<'a> {
+    #[serde(flatten)]
+    text: Text<'a>,
+    stream: bool,
+    return_token_ids: bool,
+    ignore_eos: bool,
+    stop_token_ids: &'a [u32],
+}
+
+/// What is written behind what, and how. Everything that changes what is sampled is said, since models come with
+/// defaults of their own (generation_config.json).
+#[derive(Debug, Serialize)]
+struct Text<'a> {
     model: &'a str,
     prompt: Prompt<'a>,
     max_tokens: usize,
-    n: usize,
     temperature: f32,
     top_p: f32,
     top_k: i64,
@@ -94,11 +131,26 @@ pub(super) struct Body<'a> {
     repetition_penalty: f32,
     presence_penalty: f32,
     frequency_penalty: f32,
-    logprobs: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prompt_logprobs: Option<u32>,
-    return_tokens_as_token_ids: bool,
     add_special_tokens: bool,
+}
+
+impl<'a> Text<'a> {
+    fn new(model: &'a str, prompt: Prompt<'a>, max_tokens: usize, sampling: SamplingParameters) -> Self {
+        let SamplingParameters { temperature, top_k, top_p } = sampling;
+        Self {
+            model,
+            prompt,
+            max_tokens,
+            temperature,
+            top_p,
+            top_k: if top_k == 0 { -1 } else { top_k.into() },
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            add_special_tokens: false,
+        }
+    }
 }
 
 /// What was written after one prompt, once.
@@ -200,6 +252,18 @@ mod tests {
         let sampling = SamplingParameters { temperature: 0.5, top_k: 40, top_p: 0.75 };
         let said = serde_json::to_value(Question { sampling, ..question }.body("m")).unwrap();
         assert_eq!((&said["temperature"], &said["top_k"], &said["top_p"]), (&0.5.into(), &40.into(), &0.75.into()));
+    }
+
+    #[test]
+    fn a_text_ends_where_ours_do() {
+        let sampling = SamplingParameters { temperature: 0.5, top_k: 0, top_p: 0.75 };
+        let asked = Continuation { prompt: Prompt::Tokens(&[3, 4]), max_tokens: 9, sampling, eos_ids: &[2] };
+        let expected = serde_json::json!({
+            "model": "m", "prompt": [3, 4], "max_tokens": 9, "temperature": 0.5, "top_p": 0.75, "top_k": -1, "min_p": 0.0,
+            "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "add_special_tokens": false,
+            "stream": true, "return_token_ids": true, "ignore_eos": true, "stop_token_ids": [2]
+        });
+        assert_eq!(serde_json::to_value(asked.body("m")).unwrap(), expected);
     }
 
     #[test]

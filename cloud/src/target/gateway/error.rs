@@ -10,15 +10,17 @@ use outrider_codec::frame::ErrorCode;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatewayError {
     /// The address is none.
-    #[error("{address:?} is no address of an engine: give --target openai:http://HOST:PORT, or https")]
+    #[error(
+        "{address:?} is no address of an engine: give --target openai:http://HOST:PORT or vllm:http://HOST:PORT, or https"
+    )]
     Address {
         /// As it was given.
         address: String,
     },
     /// The tokenizer is not named.
     #[error(
-        "--target openai: needs --tokenizer, the tokenizer.json of the engine's model: the engine does not say what its \
-         token ids mean, and drafts must use the same"
+        "a --target elsewhere needs --tokenizer, the tokenizer.json of the engine's model: the engine does not say what \
+         its token ids mean, and drafts must use the same"
     )]
     NoTokenizer,
     /// The key cannot be read.
@@ -84,6 +86,29 @@ pub enum GatewayError {
          --target-logprobs 0 to verify by the engine's own samples, which accepts fewer drafts"
     )]
     NoPromptLogprobs,
+    /// It does not stream ids.
+    #[error(
+        "the engine does not stream token ids ({what}), as vLLM does (return_token_ids of /v1/completions): give \
+         --target openai:URL, which asks for less"
+    )]
+    NoStream {
+        /// What it lacks.
+        what: String,
+    },
+    /// There is nobody to tell guesses.
+    #[error("--guesses-to needs --target vllm:URL: only an engine that streams can use guesses")]
+    GuessesWithoutStream,
+    /// Anybody could tell guesses there.
+    #[error("--guesses-to tcp:… needs --guesses-token-file, with the token that the engine's workers want")]
+    NoGuessesToken,
+    /// The token cannot be used.
+    #[error("the token for guesses cannot be read from {path}: {error}")]
+    GuessesToken {
+        /// Where from.
+        path: String,
+        /// Why not.
+        error: String,
+    },
     /// The same text has other ids there.
     #[error(
         "the engine's tokenizer is not the one given with --tokenizer: it reads {text:?} as {engine:?}, the file as {own:?}"

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::{shared::Shared, slot::GatewaySlot};
+use super::{guesses::WorkerCounts, shared::Shared, slot::GatewaySlot};
 use crate::{metrics::Metrics, target::engine::Load};
 
 /// A handle on an engine elsewhere; clones share it.
@@ -22,6 +22,11 @@ impl Gateway {
         self.0.metrics.sessions.connected.inc();
         self.0.metrics.sessions.opened.inc();
         Some(GatewaySlot::new(Arc::clone(&self.0), self.0.next_slot.fetch_add(1, Ordering::Relaxed) + 1))
+    }
+
+    /// How many of the engine's workers take guesses, if it streams.
+    pub fn workers(&self) -> Option<WorkerCounts> {
+        self.0.streaming.as_ref().map(|streaming| streaming.workers.counts())
     }
 
     /// What is counted of its sessions; of the engine's passes, how many there were.

@@ -2,8 +2,18 @@
 //!
 //! The engine holds the large model and speaks vLLM's dialect of OpenAI's `/v1/completions`: prompts as token ids, the
 //! log-probabilities of a prompt's tokens (`prompt_logprobs`) and of those it writes (`logprobs`), several samples
-//! (`n`). It is asked for a few numbers a round; it batches, caches prefixes and spans machines as it always does. The
-//! gateway holds the sessions' tokens and nothing else, so there may be many.
+//! (`n`). It batches, caches prefixes and spans machines as it always does. The gateway holds the sessions' tokens and
+//! nothing else, so there may be many.
+//!
+//! There are two [ways](Way) to use it. It may be *asked* for a few numbers a round; that needs nothing else. Or it
+//! *streams*: it is asked for a text once, writes it by itself, and its own workers are told [guesses] at it, which they
+//! propose and judge. Then rounds of ids, and what it writes alone, are judged by the text that has come; rounds that
+//! need probabilities are asked for as before.
+//!
+//! ```text
+//! edge ──Guesses──▶ gateway ──guesses──▶ a proposer in the engine's worker
+//! edge ◀──Tokens─── gateway ◀──stream─── the engine: proposals, forward pass, rejection sampler
+//! ```
 //!
 //! The gateway judges each round by itself, so frames, schemes and edges are as with a model of one's own.
 //!
@@ -14,6 +24,8 @@
 //! | `plan` | how a round can be judged exactly, or why it cannot |
 //! | `slot` | judges it |
 //! | `client`, `completion` | questions and answers over HTTP |
+//! | `stream`, `events` | a text as it is written, over one request or several |
+//! | [`guesses`] | guesses on their way to the engine's workers |
 //! | `error` | what can be wrong |
 //!
 //! # What is exact
@@ -28,7 +40,12 @@
 //! | T = 1, no top-k, top-p 1 | *thinned*: S(p) = p, see [`outrider_speculation::judge::thinning`] | 1, and after a rejection 1 on average | Σ min(q̂, p) |
 //! | all else | *matched*: the engine samples S(p) at each position, and a draft is accepted if it is that sample | 1 | Σ q̂·S(p) |
 //!
-//! All three commit samples of S(p); matching only accepts less. Why the last is no better: S(p)(x) at another
+//! A text that *streams* is a sample of S(p) whatever was guessed: the engine takes a proposal without probabilities as
+//! a certain one, so it accepts a guess with S(p) of it, and else draws from what is left of S(p) without it. The gateway
+//! compares that text with what was guessed, which changes nothing of it. A cut is mended by a request behind the last
+//! token that came: each token was drawn behind those before it, whoever asked for them.
+//!
+//! All ways commit samples of S(p); matching only accepts less. Why the last is no better: S(p)(x) at another
 //! temperature, or under top-p, is p(x)^(1/T) over the sum of all that S keeps, and that sum runs over tokens which the
 //! engine does not list. DSSD and coupled drafting send no q̂, which thinning needs, so at T = 1 without top-k they are
 //! matched.
@@ -46,10 +63,19 @@
 mod client;
 mod completion;
 mod error;
+mod events;
+pub mod guesses;
 mod handle;
 pub mod options;
 mod plan;
 mod shared;
 mod slot;
+mod stream;
 
-pub use self::{error::GatewayError, handle::Gateway, options::EngineArgs, slot::GatewaySlot};
+pub use self::{
+    error::GatewayError,
+    guesses::WorkerCounts,
+    handle::Gateway,
+    options::{EngineArgs, Way},
+    slot::GatewaySlot,
+};

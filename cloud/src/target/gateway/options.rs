@@ -3,6 +3,7 @@
 use std::{
     env, fs,
     path::PathBuf,
+    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize},
@@ -18,78 +19,124 @@ use super::{
     client::{Client, Served},
     completion::{Prompt, Question},
     error::GatewayError,
+    guesses::{WorkerAddress, Workers},
     handle::Gateway,
-    shared::Shared,
+    shared::{Shared, Streaming},
+    stream,
 };
 use crate::{metrics::Metrics, target::engine::EngineSettings};
 
 /// Where the key may be, besides a file.
 const KEY_VARIABLE: &str = "OUTRIDER_TARGET_KEY";
+/// The longest token for guesses.
+const MAX_TOKEN_BYTES: usize = 1024;
 /// A text whose ids tell tokenizers apart: words, case, spaces, digits, marks, other scripts, code.
 const PROBE: &str =
     "Once upon a time, in 1789:  “l'œuvre” of Jürgen Müller — 東京\n\tif (x != 0) { return foo_bar[42]; }";
 
-/// An engine as the target (--target openai:URL).
+/// How an engine elsewhere is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// It is asked for a few numbers a round (--target openai:URL).
+    Asked,
+    /// It writes texts by itself, and is told guesses at them (--target vllm:URL).
+    Streamed,
+}
+
+/// An engine as the target (--target openai:URL or vllm:URL).
 #[derive(Debug, Clone, clap::Args)]
 pub struct EngineArgs {
-    /// Model to verify with, if the engine serves several (--target openai:URL)
+    /// Model to verify with, if the engine serves several (--target openai:URL or vllm:URL)
     #[arg(long, value_name = "NAME")]
     pub target_model: Option<String>,
-    /// File with the engine's API key; OUTRIDER_TARGET_KEY may have it instead (--target openai:URL)
+    /// File with the engine's API key; OUTRIDER_TARGET_KEY may have it instead (--target openai:URL or
+    /// vllm:URL)
     #[arg(long, value_name = "FILE")]
     pub target_key_file: Option<PathBuf>,
-    /// Longest wait for an answer of the engine (--target openai:URL)
+    /// Longest wait for an answer of the engine, or for the next token of one that streams (--target openai:URL or
+    /// vllm:URL)
     #[arg(long, value_name = "SECONDS", default_value_t = Self::default().target_timeout)]
     pub target_timeout: u64,
-    /// Tokens the engine lists at a position, vLLM's --max-logprobs; 0 asks for none (--target openai:URL)
+    /// Tokens the engine lists at a position, vLLM's --max-logprobs; 0 asks for none (--target openai:URL or vllm:URL)
     ///
     /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1
     /// without top-k and top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0
     /// does the latter always, for engines without prompt log-probabilities. Lossy rules and --explain need what no
-    /// engine tells, and are refused.
+    /// engine tells, and are refused. With --target vllm: it is for rounds of the papers' schemes alone: what is guessed
+    /// ahead or coupled, and what the target writes alone, is judged by the text that streams.
     #[arg(long, value_name = "COUNT", default_value_t = Self::default().target_logprobs)]
     pub target_logprobs: u32,
+    /// Where a worker of the engine takes guesses, unix:PATH or tcp:HOST:PORT; of a name all addresses are meant. May be
+    /// given more than once (--target vllm:URL)
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = WorkerAddress::from_str)]
+    pub guesses_to: Vec<WorkerAddress>,
+    /// File with the token that workers want of who sends guesses over TCP (--target vllm:URL)
+    #[arg(long, value_name = "FILE")]
+    pub guesses_token_file: Option<PathBuf>,
 }
 
 impl Default for EngineArgs {
     fn default() -> Self {
-        Self { target_model: None, target_key_file: None, target_timeout: 60, target_logprobs: 20 }
+        Self {
+            target_model: None,
+            target_key_file: None,
+            target_timeout: 60,
+            target_logprobs: 20,
+            guesses_to: Vec::new(),
+            guesses_token_file: None,
+        }
     }
 }
 
 impl EngineArgs {
-    /// Shakes hands with the engine at an address. `tokenizer` should be that of its model, and `info` what sessions
+    /// Shakes hands with the engine at an address, which is then used one way or the other. `tokenizer` should be that of its model, and `info` what sessions
     /// need to know but for the context length, which the engine says.
     ///
     /// # Errors
     /// If the engine cannot be the target, for any reason that can be seen before a session asks.
     pub async fn connect(
         &self,
-        address: &str,
+        (way, address): (Way, &str),
         tokenizer: &Tokenizer,
         info: TargetInfo,
         slots: usize,
     ) -> Result<(Gateway, TargetInfo), GatewayError> {
+        let token = self.guesses_token(way)?;
         let mut client = Client::new(address, self.key()?, Duration::from_secs(self.target_timeout))?;
         let served = self.choose(client.models().await?)?;
         let context_length = served.max_model_len.ok_or(GatewayError::NoContextLength)?;
         client.model = served.id;
+        if way == Way::Streamed {
+            check_ids(tokenizer, stream::ids_of(&client, PROBE).await?)?;
+        }
         if self.target_logprobs > 0 {
             probe(&client, tokenizer, self.target_logprobs).await?;
         }
-        tracing::info!(address, model = client.model, context_length, "the target is an engine");
-        // An engine elsewhere has draws of its own.
-        let info = TargetInfo { context_length, max_guesses: 0, max_branches: 0, ..info };
+        tracing::info!(address, ?way, model = client.model, context_length, "the target is an engine");
+        // An engine elsewhere has draws of its own. One that is asked cannot be told what its text may be.
+        let info = match way {
+            Way::Asked => TargetInfo { context_length, max_guesses: 0, max_branches: 0, ..info },
+            Way::Streamed => TargetInfo { context_length, own_draws: true, ..info },
+        };
         let settings = EngineSettings { sessions: slots, kv_memory: ByteSize(0), ..EngineSettings::default() };
+        let metrics = Metrics::new(&settings, outrider_models::instruction_set(), "approximate");
+        let streaming = (way == Way::Streamed).then(|| Streaming {
+            eos_ids: info.eos_ids.clone(),
+            workers: Workers::connect(&self.guesses_to, token, info.vocab_size, &metrics.gateway),
+        });
+        if way == Way::Streamed && self.guesses_to.is_empty() {
+            tracing::warn!("without --guesses-to nobody is told guesses: the engine writes alone");
+        }
         let shared = Shared {
             client,
             vocab_size: info.vocab_size,
             context_length: context_length as usize,
             listed: self.target_logprobs,
+            streaming,
             slots,
             taken: AtomicUsize::new(0),
             next_slot: AtomicU64::new(0),
-            metrics: Metrics::new(&settings, outrider_models::instruction_set(), "approximate"),
+            metrics,
         };
         Ok((Gateway(Arc::new(shared)), info))
     }
@@ -107,6 +154,24 @@ impl EngineArgs {
         }
     }
 
+    /// The token that workers want, if any are to be reached over TCP.
+    fn guesses_token(&self, way: Way) -> Result<Vec<u8>, GatewayError> {
+        if way != Way::Streamed && !self.guesses_to.is_empty() {
+            return Err(GatewayError::GuessesWithoutStream);
+        }
+        let Some(path) = &self.guesses_token_file else {
+            let wants_one = self.guesses_to.iter().any(WorkerAddress::is_remote);
+            return if wants_one { Err(GatewayError::NoGuessesToken) } else { Ok(Vec::new()) };
+        };
+        let failed = |error: String| GatewayError::GuessesToken { path: path.display().to_string(), error };
+        let token = fs::read(path).map_err(|error| failed(error.to_string()))?.trim_ascii().to_vec();
+        match token.len() {
+            0 => Err(failed("it is empty".to_owned())),
+            length if length > MAX_TOKEN_BYTES => Err(failed(format!("it has more than {MAX_TOKEN_BYTES} bytes"))),
+            _ => Ok(token),
+        }
+    }
+
     fn choose(&self, served: Vec<Served>) -> Result<Served, GatewayError> {
         let models = served.iter().map(|model| model.id.as_str()).collect::<Vec<_>>().join(", ");
         let is_wanted = |model: &Served| self.target_model.as_ref().is_none_or(|name| *name == model.id);
@@ -116,6 +181,12 @@ impl EngineArgs {
             _ => Err(GatewayError::Model { models }),
         }
     }
+}
+
+/// Whether the engine reads a text as the tokenizer does.
+fn check_ids(tokenizer: &Tokenizer, engine: Vec<u32>) -> Result<(), GatewayError> {
+    let own = tokenizer.encode(PROBE).map_err(|error| GatewayError::Answer { what: error.to_string() })?;
+    if engine == own { Ok(()) } else { Err(GatewayError::Tokenizer { text: PROBE.to_owned(), engine, own }) }
 }
 
 /// Whether the engine tells of a prompt's tokens, as many as it is said to, and reads a text as the tokenizer does.

@@ -1,6 +1,10 @@
 //! How a round can be judged exactly, or why it cannot; [`crate::target::gateway`] has the table.
 
-use outrider_codec::{distribution::DraftToken, frame::SamplingParameters, scheme::Drafts};
+use outrider_codec::{
+    distribution::DraftToken,
+    frame::SamplingParameters,
+    scheme::{Drafts, Sends},
+};
 use outrider_speculation::judge::{Round, unscaled};
 
 use super::error::GatewayError;
@@ -14,13 +18,20 @@ pub(super) enum Plan<'a> {
     Thinned(&'a [DraftToken]),
     /// By samples of S(p).
     Matched,
+    /// By the text that the engine writes by itself.
+    Streamed,
 }
 
 impl<'a> Plan<'a> {
-    /// The way for a round, where the engine lists the `listed` most likely tokens of each position.
-    pub(super) fn of(round: &'a Round, listed: u32) -> Result<Self, GatewayError> {
+    /// The way for a round, where the engine lists the `listed` most likely tokens of each position, and may be one that
+    /// `streams`. What needs ids alone is judged by its text then.
+    pub(super) fn of(round: &'a Round, listed: u32, streams: bool) -> Result<Self, GatewayError> {
         if !round.rule.is_exact() {
             return Err(GatewayError::Rule { rule: round.rule.name() });
+        }
+        let needs_ids = round.scheme.is_none_or(|scheme| scheme.sends() == Sends::Ids);
+        if streams && needs_ids && !round.evidence {
+            return Ok(Self::Streamed);
         }
         if round.scheme.is_none() {
             return Ok(Self::Matched);
@@ -70,22 +81,33 @@ mod tests {
             (round(0.7, 0, 1.0), Plan::Matched),
             (round(1.0, 0, 0.9), Plan::Matched),
         ] {
-            assert_eq!(Plan::of(&sampling, 20), Ok(plan), "{sampling:?}");
+            assert_eq!(Plan::of(&sampling, 20, false), Ok(plan), "{sampling:?}");
         }
         let neutral = round(1.0, 0, 1.0);
-        assert!(matches!(Plan::of(&neutral, 20), Ok(Plan::Thinned([_]))));
-        assert_eq!(Plan::of(&neutral, 0), Ok(Plan::Matched));
-        assert_eq!(Plan::of(&round(0.0, 0, 1.0), 0), Ok(Plan::Matched));
+        assert!(matches!(Plan::of(&neutral, 20, true), Ok(Plan::Thinned([_]))));
+        assert_eq!(Plan::of(&neutral, 0, true), Ok(Plan::Matched));
+        assert_eq!(Plan::of(&round(0.0, 0, 1.0), 0, false), Ok(Plan::Matched));
         let coupled = Round { scheme: Some(SchemeParameters::Coupled), drafts: Drafts::Ids(vec![1]), ..neutral };
-        assert_eq!(Plan::of(&coupled, 20), Ok(Plan::Matched));
+        assert_eq!(Plan::of(&coupled, 20, false), Ok(Plan::Matched));
+        assert_eq!(Plan::of(&coupled, 20, true), Ok(Plan::Streamed));
+        let alone = Round::alone(coupled.sampling, 1, 3);
+        assert_eq!((Plan::of(&alone, 20, true), Plan::of(&alone, 20, false)), (Ok(Plan::Streamed), Ok(Plan::Matched)));
     }
 
     #[test]
     fn what_cannot_be_exact_is_refused() {
         let lossy = Round { rule: Rule::new("lossy", 0.3).unwrap(), ..round(0.0, 0, 1.0) };
-        assert_eq!(Plan::of(&lossy, 20), Err(GatewayError::Rule { rule: "lossy" }));
+        assert_eq!(Plan::of(&lossy, 20, true), Err(GatewayError::Rule { rule: "lossy" }));
         let explain = |temperature| Round { evidence: true, ..round(temperature, 0, 1.0) };
-        assert_eq!(Plan::of(&explain(1.0), 20), Err(GatewayError::Evidence { listed: 20 }));
-        assert_eq!(Plan::of(&explain(0.0), 20), Ok(Plan::Listed(1)));
+        assert_eq!(Plan::of(&explain(1.0), 20, false), Err(GatewayError::Evidence { listed: 20 }));
+        assert_eq!(Plan::of(&explain(0.0), 20, false), Ok(Plan::Listed(1)));
+        // A text shows no probabilities.
+        let explain = |temperature| Round {
+            scheme: Some(SchemeParameters::Coupled),
+            drafts: Drafts::Ids(vec![1]),
+            ..explain(temperature)
+        };
+        assert_eq!(Plan::of(&explain(1.0), 20, true), Err(GatewayError::Evidence { listed: 20 }));
+        assert_eq!(Plan::of(&explain(0.0), 20, true), Ok(Plan::Listed(1)));
     }
 }

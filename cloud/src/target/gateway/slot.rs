@@ -8,16 +8,19 @@ use outrider_codec::{
 };
 use outrider_speculation::{
     Forward,
-    judge::{Judgement, Round, judge, thinning},
+    judge::{Judgement, NextToken, Round, judge, thinning},
     sample::{End, Randomness},
-    session::cloud::Pass,
+    session::cloud::{Offer, Pass},
 };
+use tokio::time;
 
 use super::{
+    client::{PAUSES, is_passing},
     completion::{Choice, NEUTRAL, Probabilities, Prompt, Question, lacks},
     error::GatewayError,
     plan::Plan,
-    shared::Shared,
+    shared::{Shared, Streaming},
+    stream::{Source, Stream},
 };
 use crate::metrics::Metrics;
 
@@ -44,6 +47,10 @@ struct State {
     tokens: Vec<u32>,
     /// What the engine wrote after `tokens`, last token first, and was not asked for yet.
     ahead: Vec<u32>,
+    /// The text that the engine writes by itself, if it does.
+    stream: Option<Stream>,
+    /// How many of `tokens` the stream's text is known to have.
+    agreed: usize,
     /// The gateway's random draws. Not from the session's seed, which the edge knows and draws its drafts by.
     randomness: Randomness,
 }
@@ -52,7 +59,13 @@ impl GatewaySlot {
     pub(super) fn new(shared: Arc<Shared>, id: u64) -> Self {
         // Hash maps are seeded by the operating system.
         let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
-        let state = State { tokens: Vec::new(), ahead: Vec::new(), randomness: Randomness::new(seed, End::Cloud) };
+        let state = State {
+            tokens: Vec::new(),
+            ahead: Vec::new(),
+            stream: None,
+            agreed: 0,
+            randomness: Randomness::new(seed, End::Cloud),
+        };
         Self { id, shared, state: Mutex::new(state) }
     }
 
@@ -71,13 +84,19 @@ impl GatewaySlot {
     /// # Errors
     /// If the engine fails, or the round cannot be judged exactly. The next pass may do better.
     pub async fn judge(&self, pass: Pass) -> Result<Judgement, GatewayError> {
-        let Pass { forward, round } = pass;
-        let (fed, ahead) = self.feed(&forward);
-        let plan = Plan::of(&round, self.shared.listed)?;
+        let Pass { forward, round, left } = pass;
+        let ahead = self.feed(&forward);
+        let plan = Plan::of(&round, self.shared.listed, self.shared.streaming.is_some())?;
         if forward.rows == 0 {
             // The engine reads the prompt with the first round.
             return Ok(Judgement::default());
         }
+        if let (Plan::Streamed, Some(streaming)) = (&plan, &self.shared.streaming) {
+            let judgement = self.streamed(&round, left, streaming).await?;
+            self.shared.metrics.engine.passes.inc();
+            return Ok(judgement);
+        }
+        let fed = self.state().tokens.clone();
         // The last draft of a continued round is not fed: no token is drawn after it. The engine is asked for its
         // probability all the same.
         let text = [&fed[..round.position], &round.drafts.ids()].concat();
@@ -91,10 +110,22 @@ impl GatewaySlot {
                 };
                 round.settle(0, token)
             }
-            Plan::Matched => self.matched(&text, &round).await?,
+            Plan::Matched | Plan::Streamed => self.matched(&text, &round).await?,
         };
         self.shared.metrics.engine.passes.inc();
         Ok(judgement)
+    }
+
+    /// Tells the engine's workers guesses at the text, if it takes any.
+    pub(crate) fn offer(&self, offer: &Offer) {
+        if let Some(streaming) = &self.shared.streaming {
+            streaming.workers.offer(offer);
+        }
+    }
+
+    /// No text is being written any more: the engine stops, if it was not at its end.
+    pub(crate) fn rest(&self) {
+        self.state().stream = None;
     }
 
     /// Whether the engine answers.
@@ -102,17 +133,45 @@ impl GatewaySlot {
         self.shared.client.models().await.map(drop)
     }
 
-    /// Takes the pass's tokens; gives all, and the next if the engine has written it already.
-    fn feed(&self, forward: &Forward) -> (Vec<u32>, Option<u32>) {
+    /// Takes the pass's tokens; gives the next if the engine has written it already.
+    fn feed(&self, forward: &Forward) -> Option<u32> {
         let mut state = self.state();
         let goes_on = forward.keep == state.tokens.len() && forward.tokens.len() == 1;
+        state.agreed = state.agreed.min(forward.keep);
         state.tokens.truncate(forward.keep);
         state.tokens.extend(&forward.tokens);
         let expected = state.ahead.pop();
         if !goes_on || expected != forward.tokens.first().copied() {
             state.ahead.clear();
         }
-        (state.tokens.clone(), state.ahead.last().copied())
+        state.ahead.last().copied()
+    }
+
+    /// By what the engine writes behind the text by itself, asked once a text: as far as it has come, or by what comes
+    /// next.
+    async fn streamed(&self, round: &Round, left: usize, streaming: &Streaming) -> Result<Judgement, GatewayError> {
+        let Shared { client, metrics, vocab_size, .. } = &*self.shared;
+        let metrics = &metrics.gateway;
+        let source = Source { client, metrics, vocab_size: *vocab_size, eos_ids: &streaming.eos_ids };
+        let mut stream = self.state().stream_behind(round);
+        let mut pauses = PAUSES.iter();
+        loop {
+            stream.drain(source);
+            if let Some(judgement) = thinning::streamed(round, stream.waiting()) {
+                stream.take(judgement.accepted + usize::from(judgement.next != NextToken::Nothing));
+                self.state().stream = Some(stream);
+                return Ok(judgement);
+            }
+            let Err(error) = stream.more(source, left).await else { continue };
+            match pauses.next() {
+                Some(pause) if is_passing(&error) => {
+                    tracing::warn!(%error, "asking again, behind what has come");
+                    metrics.streams_cut.inc();
+                    time::sleep(*pause).await;
+                }
+                _ => return Err(error),
+            }
+        }
     }
 
     /// By S(p) of every position, of which the engine lists all that S keeps.
@@ -226,6 +285,17 @@ impl GatewaySlot {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing that can panic runs under the lock and leaves it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What the engine writes behind the text of a round: what it writes already, or a new request.
+    fn stream_behind(&mut self, round: &Round) -> Stream {
+        let (text, sampling) = (&self.tokens[..round.position], round.sampling);
+        let agreed = self.agreed.min(text.len());
+        self.agreed = text.len();
+        let stream = self.stream.take().filter(|stream| stream.goes_on(text, agreed, sampling));
+        stream.unwrap_or_else(|| Stream::behind(text.to_vec(), sampling))
     }
 }
 
