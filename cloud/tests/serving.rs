@@ -9,13 +9,17 @@ mod mock;
 mod process;
 
 use std::{
-    sync::mpsc,
+    sync::{atomic::Ordering, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use futures_util::{SinkExt, Stream, StreamExt};
-use mock::{MockEngine, Mood, of_model};
+use mock::{
+    MockEngine, Mood, of_model,
+    proposer::{Manner, Proposer},
+    stream::Streaming,
+};
 use outrider_cloud::{
     edge::{NativeEdge, Retry},
     pair::{self, PairPaths},
@@ -73,6 +77,22 @@ async fn a_users_greedy_text_is_the_targets_own() {
         assert_eq!(greedy(&[&["--server", &server.url], options].concat()), own, "{options:?}");
     }
     assert!(engine.requests() > asked + 20, "it was the engine's");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_users_guesses_reach_the_engines_workers() {
+    let engine = engine().await;
+    let own = greedy(&["--local", "--cloud-only"]);
+    let path = std::env::temp_dir().join(format!("outrider-{}-guesses.sock", std::process::id()));
+    let proposer = Proposer::on_socket(path, Manner::default());
+    let guesses = Some(proposer.store.clone());
+    engine.stream(Streaming { step: Duration::from_millis(4), guesses, ..Streaming::default() });
+    let target = format!("vllm:{}", engine.address);
+    let server = Server::start(&["--target", &target, "--tokenizer", TOKENIZER, "--guesses-to", &proposer.address]);
+    for options in [&[][..], &["--scheme", "ahead"], &["--cloud-only"], &["--scheme", "k-sqs"]] {
+        assert_eq!(greedy(&[&["--server", &server.url], options].concat()), own, "{options:?}");
+    }
+    assert!(proposer.store.messages.load(Ordering::Relaxed) > 10);
 }
 
 /// The last line that a failing run says on stderr; lines of the log may be before it.

@@ -1,6 +1,7 @@
 //! Any engine as the target: through the gateway and two real sockets, in front of an engine whose p is known.
 
 pub(crate) mod mock;
+mod streams;
 mod toy_edge;
 
 use std::time::Duration;
@@ -11,7 +12,10 @@ use outrider_cloud::{
     edge::{NativeEdge, NativeEdgeError},
     pair::{PairPaths, target_info},
     session::Limits,
-    target::{Target, gateway::EngineArgs},
+    target::{
+        Target,
+        gateway::{EngineArgs, Way},
+    },
 };
 use outrider_codec::{
     frame::{ErrorCode, SamplingParameters},
@@ -29,7 +33,7 @@ use outrider_tests::{
     toy::ToyModel,
 };
 
-const K_SQS: SchemeParameters =
+pub(crate) const K_SQS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
 /// The pair's target behind an engine, and a gateway in front of it.
@@ -39,7 +43,7 @@ async fn pair(options: EngineArgs) -> (MockEngine, Server) {
     let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS).unwrap();
     let context_length = info.context_length;
     let engine = MockEngine::start(of_model(target), pair.tokenizer().unwrap(), context_length).await;
-    let (gateway, info) = options.connect(&engine.address, &tokenizer, info, 4).await.unwrap();
+    let (gateway, info) = options.connect((Way::Asked, &engine.address), &tokenizer, info, 4).await.unwrap();
     assert_eq!(info.context_length, context_length);
     let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
     (engine, server)
@@ -134,7 +138,7 @@ async fn whole_sessions_are_distributed_as_the_target() {
     let target = ToyModel::target(4, 5);
     let engine = MockEngine::start(of_toy(target.clone()), tokenizer(), 64).await;
     let options = EngineArgs { target_logprobs: 3, ..EngineArgs::default() };
-    let (gateway, info) = options.connect(&engine.address, &tokenizer(), info(vec![]), 2).await.unwrap();
+    let (gateway, info) = options.connect((Way::Asked, &engine.address), &tokenizer(), info(vec![]), 2).await.unwrap();
     let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
     let mut edge = ToyEdge::connect(&server.url, target.draft(1.5), 64).await;
 
@@ -235,7 +239,7 @@ async fn an_engine_that_fails_in_a_round_is_told_of_and_forgiven() {
 async fn a_token_outside_the_vocabulary_is_no_answer() {
     let engine = MockEngine::start(of_toy(ToyModel::target(5, 5)), tokenizer(), 64).await;
     let options = EngineArgs { target_logprobs: 3, ..EngineArgs::default() };
-    let (gateway, info) = options.connect(&engine.address, &tokenizer(), info(vec![]), 2).await.unwrap();
+    let (gateway, info) = options.connect((Way::Asked, &engine.address), &tokenizer(), info(vec![]), 2).await.unwrap();
     let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
     let mut edge = ToyEdge::connect(&server.url, ToyModel::target(4, 5), 64).await;
     let k_sqs = SchemeParameters::KSqs { support_size: 2, lattice_resolution: 20, code: Code::Enumerative };
@@ -272,8 +276,9 @@ async fn what_cannot_be_exact_is_refused_with_a_way_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
     let toy = || of_toy(ToyModel::target(4, 5));
-    let connect =
-        async |address: &str, options: EngineArgs| options.connect(address, &tokenizer(), info(vec![]), 1).await;
+    let connect = async |address: &str, options: EngineArgs| {
+        options.connect((Way::Asked, address), &tokenizer(), info(vec![]), 1).await
+    };
     let options = EngineArgs::default;
     for address in ["somewhere", "ftp://engine", "http://engine/?x=1"] {
         assert!(complaint(connect(address, options()).await).contains("openai:http://HOST:PORT"), "{address}");
@@ -332,7 +337,7 @@ async fn a_real_engine_is_the_target() {
     let pair = PairPaths::default();
     let tokenizer = pair.tokenizer().unwrap();
     let info = target_info(&pair.target().unwrap(), &tokenizer, MAX_DRAFT_TOKENS).unwrap();
-    let (gateway, info) = EngineArgs::default().connect(&address, &tokenizer, info, 1).await.unwrap();
+    let (gateway, info) = EngineArgs::default().connect((Way::Asked, &address), &tokenizer, info, 1).await.unwrap();
     let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
     let edge = Edge::load();
     let mut session = edge.connect(&server.url).await;

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use outrider_cloud::{
     pair::{PairPaths, target_info},
-    target::{Target, gateway::EngineArgs},
+    target::{
+        Target,
+        gateway::{EngineArgs, Way},
+    },
 };
 use outrider_models::{ChatSource, Tokenizer};
 use outrider_tests::{
@@ -70,7 +73,7 @@ impl Scripted {
         };
         let engine = MockEngine::start(Box::new(weights), pair.tokenizer().unwrap(), CONTEXT).await;
         let arguments = EngineArgs { target_logprobs: 0, ..EngineArgs::default() };
-        let (gateway, info) = arguments.connect(&engine.address, &tokenizer, info, 4).await.unwrap();
+        let (gateway, info) = arguments.connect((Way::Asked, &engine.address), &tokenizer, info, 4).await.unwrap();
         let chat = ChatSource { template: template.map(ToOwned::to_owned), ..ChatSource::default() };
         let options = Options { chat, ..Options::default() };
         Self { server: Server::serve(Target::Gateway(gateway), info, options), tokenizer, script, prompt }

@@ -54,7 +54,8 @@ pub async fn server_that_drafts(draft: Model) -> Server {
     Server::start_for(target.into(), target_info(), Limits::default()).await
 }
 
-fn target_info() -> TargetInfo {
+/// What a session needs to know of the target.
+pub fn target_info() -> TargetInfo {
     let draft = draft_info(&target());
     TargetInfo {
         vocab_size: draft.vocab_size,

@@ -1,5 +1,11 @@
 //! An engine that speaks vLLM's dialect of `/v1/completions`, for a p that is known.
 
+// Said in full, since a test of processes names this file by its path, too.
+#[path = "mock/proposer.rs"]
+pub mod proposer;
+#[path = "mock/stream.rs"]
+pub mod stream;
+
 use std::{
     io,
     sync::{
@@ -22,6 +28,8 @@ use outrider_models::{Chunk, Model, Tokenizer};
 use outrider_speculation::sample::{self, Distribution, End, Randomness};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
+
+use self::stream::{Counts, Streaming};
 
 /// What the engine serves: a text's logits after each of its tokens.
 pub type Weights = Box<dyn Fn(&[u32]) -> Vec<Vec<f32>> + Send + Sync>;
@@ -66,6 +74,8 @@ struct Shared {
     key: Option<&'static str>,
     models: Vec<&'static str>,
     mood: Mutex<Mood>,
+    streaming: Mutex<Streaming>,
+    counts: Counts,
     requests: AtomicUsize,
     randomness: Mutex<Randomness>,
 }
@@ -89,6 +99,8 @@ impl MockEngine {
             key,
             models,
             mood: Mutex::new(Mood::Well),
+            streaming: Mutex::default(),
+            counts: Counts::default(),
             requests: AtomicUsize::new(0),
             randomness: Mutex::new(Randomness::new(99, End::Cloud)),
         });
@@ -105,6 +117,16 @@ impl MockEngine {
     /// From now on.
     pub fn feel(&self, mood: Mood) {
         *self.shared.mood.lock().unwrap() = mood;
+    }
+
+    /// How it streams from now on.
+    pub fn stream(&self, streaming: Streaming) {
+        *self.shared.streaming.lock().unwrap() = streaming;
+    }
+
+    /// What its streams did so far.
+    pub fn counts(&self) -> &Counts {
+        &self.shared.counts
     }
 
     /// Completions asked for so far.
@@ -143,6 +165,10 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
         }
     }
     let mut body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["model"], shared.models[0]);
+    if body["stream"] == true {
+        return stream::answer(&shared, &body);
+    }
     if mood == Mood::KeepsQuiet {
         body.as_object_mut().unwrap().remove("prompt_logprobs");
     }
@@ -151,13 +177,8 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
 
 impl Shared {
     fn answer(&self, body: &Value) -> Value {
-        assert_eq!(body["model"], self.models[0]);
         assert_eq!(body["return_tokens_as_token_ids"], true);
-        let sampling = SamplingParameters {
-            temperature: body["temperature"].as_f64().unwrap() as f32,
-            top_k: body["top_k"].as_i64().unwrap().max(0) as u32,
-            top_p: body["top_p"].as_f64().unwrap() as f32,
-        };
+        let sampling = Self::sampling(body);
         let mut choices = Vec::new();
         for prompt in self.prompts(&body["prompt"]) {
             let rows = (self.weights)(&prompt);
@@ -177,6 +198,14 @@ impl Shared {
             }
         }
         json!({ "id": "cmpl-1", "object": "text_completion", "choices": choices })
+    }
+
+    fn sampling(body: &Value) -> SamplingParameters {
+        SamplingParameters {
+            temperature: body["temperature"].as_f64().unwrap() as f32,
+            top_k: body["top_k"].as_i64().unwrap().max(0) as u32,
+            top_p: body["top_p"].as_f64().unwrap() as f32,
+        }
     }
 
     fn prompts(&self, prompt: &Value) -> Vec<Vec<u32>> {

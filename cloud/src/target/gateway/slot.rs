@@ -167,7 +167,10 @@ impl GatewaySlot {
                 Some(pause) if is_passing(&error) => {
                     tracing::warn!(%error, "asking again, behind what has come");
                     metrics.streams_cut.inc();
-                    time::sleep(*pause).await;
+                    // What has just written is there.
+                    if !stream.take_come() {
+                        time::sleep(*pause).await;
+                    }
                 }
                 _ => return Err(error),
             }

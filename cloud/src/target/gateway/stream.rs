@@ -39,6 +39,8 @@ pub(super) struct Stream {
     /// Tokens that came behind that and were not taken.
     waiting: Vec<u32>,
     connection: Option<Connection>,
+    /// Tokens that came since the last request.
+    came: usize,
     /// What ended the last one, if that was no end of the text.
     failure: Option<GatewayError>,
 }
@@ -50,8 +52,6 @@ struct Connection {
     lines: Lines,
     /// The prompt, until the engine has said that it has read that.
     asked: Option<Vec<u32>>,
-    /// Tokens that came.
-    came: usize,
     /// Tokens that may come.
     most: usize,
 }
@@ -59,7 +59,7 @@ struct Connection {
 impl Stream {
     /// Behind a text, of which nothing has been asked yet.
     pub(super) fn behind(text: Vec<u32>, sampling: SamplingParameters) -> Self {
-        Self { text, sampling, waiting: Vec::new(), connection: None, failure: None }
+        Self { text, sampling, waiting: Vec::new(), connection: None, came: 0, failure: None }
     }
 
     /// Whether it goes on from this text, of which the first `agreed` tokens are known to be its own.
@@ -70,6 +70,11 @@ impl Stream {
     /// Tokens that came and were not taken.
     pub(super) fn waiting(&self) -> &[u32] {
         &self.waiting
+    }
+
+    /// Whether the last request has led to tokens; told once a request.
+    pub(super) fn take_come(&mut self) -> bool {
+        std::mem::take(&mut self.came) > 0
     }
 
     /// Takes so many of them.
@@ -127,7 +132,8 @@ impl Stream {
         let continuation = Continuation { prompt: Prompt::Tokens(&prompt), max_tokens: most, sampling, eos_ids };
         let answer = source.client.stream(&continuation).await?;
         let lines = Lines::new(prompt.len());
-        self.connection = Some(Connection { answer, lines, asked: Some(prompt), came: 0, most });
+        self.came = 0;
+        self.connection = Some(Connection { answer, lines, asked: Some(prompt), most });
         Ok(())
     }
 
@@ -155,9 +161,9 @@ impl Stream {
             if let Some(id) = chunk.ids.iter().find(|id| **id >= source.vocab_size) {
                 return Err(lacks(format!("token {id} is outside the vocabulary of {}", source.vocab_size)));
             }
-            connection.came += chunk.ids.len();
-            if connection.came > connection.most {
-                let Connection { came, most, .. } = connection;
+            self.came += chunk.ids.len();
+            if self.came > connection.most {
+                let (came, most) = (self.came, connection.most);
                 return Err(lacks(format!("{came} tokens are more than the {most} that were asked for")));
             }
             if !chunk.ids.is_empty() {
@@ -173,7 +179,7 @@ impl Stream {
 
     /// The answer is complete.
     fn end(&mut self) -> Result<(), GatewayError> {
-        let Some(connection) = self.connection.take().filter(|connection| connection.came > 0) else {
+        let Some(connection) = self.connection.take().filter(|_| self.came > 0) else {
             return Err(lacks("it ended without a token".to_owned()));
         };
         connection.answer.finish();

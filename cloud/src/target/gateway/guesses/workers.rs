@@ -117,3 +117,52 @@ async fn follow(name: String, channel: Channel) {
         time::sleep(LOOK_UP_AGAIN).await;
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::UnixListener,
+    };
+
+    use super::*;
+    use crate::{metrics::Metrics, target::engine::EngineSettings};
+
+    /// A worker that reads nothing costs those who guess no time, and memory for the messages that wait.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_worker_that_does_not_read_is_told_the_latest_and_nobody_waits() {
+        let path = std::env::temp_dir().join(format!("outrider-{}-unread.sock", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        let metrics = Metrics::new(&EngineSettings::default(), "none", "none");
+        let address = format!("unix:{}", path.display()).parse().unwrap();
+        let workers = Workers::connect(&[address], b"unused".to_vec(), 100, &metrics.gateway);
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut greeting = [0; 16];
+        stream.read_exact(&mut greeting).await.unwrap();
+        assert_eq!(&greeting, b"\x0c\0\0\0OUTRIDER\x01\0\0\0");
+        stream.write_all(b"\x09\0\0\0\0\x01\0\x08\0\0\0\0\0").await.unwrap();
+        while workers.channel.messages.receiver_count() == 0 {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(workers.counts(), WorkerCounts { connected: 1, connecting: 0, refused: 0 });
+        let offer = |position| Offer { position, tail: vec![1; 16], ids: vec![2; 32] };
+        let began = Instant::now();
+        (16..20_016).for_each(|position| workers.offer(&offer(position)));
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        // It reads on: what comes last is the last that was offered, and the rest was dropped.
+        let message = message::guesses(&offer(20_015));
+        let mut all = Vec::new();
+        while !all.ends_with(&message) {
+            stream.read_buf(&mut all).await.unwrap();
+        }
+        let came = all.len() / message.len();
+        let dropped = metrics.gateway.guesses_dropped.get();
+        assert_eq!((all.len() % message.len(), came as u64 + dropped), (0, 20_000));
+        assert!(dropped > 10_000, "{dropped}");
+        drop(workers);
+        assert_eq!(stream.read(&mut greeting).await.unwrap(), 0, "the connection ends with who held it");
+    }
+}
