@@ -45,7 +45,7 @@ PROMPT_TOKENS = 24
 TOKENS = 128
 PARALLEL = 8
 GROUP = 8
-TEXTS = 8192
+TEXTS = 16_384
 BATCH = 128
 CONTEXTS = 40
 
@@ -379,7 +379,7 @@ def at_temperature_one(guessed: Engine, address: Address, token: bytes, vocabula
         after = guessed.counters()
         drafted, accepted = (after[one] - before[one] for one in ("drafted", "accepted"))
         overall, guesses = contexts.deviations(texts)
-        fine &= abs(overall) < 5 and abs(guesses) < 4
+        fine &= abs(overall) < 5 and abs(guesses) < 3.5
         print(
             f"{name}: {len(texts)} texts in {took:.1f} s, {accepted:.0f} of {drafted:.0f} accepted; "
             f"{overall:+.2f} standard deviations over all tokens, {guesses:+.2f} in how often a guess is written"
@@ -387,7 +387,7 @@ def at_temperature_one(guessed: Engine, address: Address, token: bytes, vocabula
         if name == "likeliest guesses":
             fine &= accepted > 0.1 * TEXTS
     overall, guesses = contexts.deviations(plant(results["likeliest guesses"], contexts, 0.02))
-    fine &= guesses > 4
+    fine &= guesses > 3.5
     print(f"a planted error of 0.02: {overall:+.2f} over all tokens, {guesses:+.2f} in how often a guess is written")
     gateway.close()
     return fine
