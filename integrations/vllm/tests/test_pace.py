@@ -31,27 +31,36 @@ def test_no_other_depths_are_faster() -> None:
     assert len(different) > 50
 
 
-def test_the_line_is_found_in_noise() -> None:
+def test_costs_are_found_in_noise() -> None:
     source = random.Random(4)
     time = StepTime()
-    for _ in range(1000):
+    for _ in range(2000):
         rows = source.randrange(9)
-        time.add(rows, (0.010 + 0.002 * rows) * source.uniform(0.9, 1.1) * (50 if source.random() < 0.01 else 1))
-    line = time.line()
-    assert line is not None
-    assert line[0] == pytest.approx(0.010, rel=0.25)
-    assert line[1] == pytest.approx(0.002, rel=0.25)
+        seconds = 0.013 + 0.002 * rows if rows else 0.010
+        time.add(rows, seconds * source.uniform(0.9, 1.1) * (50 if source.random() < 0.01 else 1))
+    costs = time.costs()
+    assert costs is not None
+    assert costs.idle == pytest.approx(0.010, rel=0.1)
+    assert costs.base == pytest.approx(0.013, rel=0.15)
+    assert costs.row == pytest.approx(0.002, rel=0.25)
 
 
-def test_without_measurements_or_differences_there_is_no_line() -> None:
+def test_without_differences_costs_go_through_the_idle_steps() -> None:
     time = StepTime()
-    assert time.line() is None
     for _ in range(100):
-        time.add(4, 0.01)
-    assert time.line() is None
+        time.add(4, 0.018)
+    assert time.costs() is None
+    for _ in range(100):
+        time.add(0, 0.010)
+    costs = time.costs()
+    assert costs is not None
+    assert costs.base == pytest.approx(0.010)
+    assert costs.row == pytest.approx(0.002)
 
 
-def simulate(steps: int, requests: int, rate: float, base: float, cost: float) -> tuple[float, float]:
+def simulate(
+    steps: int, requests: int, rate: float, base: float, cost: float, *, judging: float = 0.0
+) -> tuple[float, float]:
     """Tokens per second with the pace, over those without guesses; and the mean of judged guesses."""
     source = random.Random(5)
     pace = Pace()
@@ -67,7 +76,7 @@ def simulate(steps: int, requests: int, rate: float, base: float, cost: float) -
             tokens += accepted + 1
             if depth:
                 pace.judged(one, min(accepted + 1, depth), accepted)
-        took = (base + cost * sum(depths)) * source.uniform(0.85, 1.15)
+        took = (base + cost * sum(depths) + judging * any(depths)) * source.uniform(0.85, 1.15)
         pace.measured(requests, sum(depths), took)
         seconds += took
         rows += sum(depths)
@@ -84,6 +93,11 @@ def test_never_slower_for_long(requests: int) -> None:
     gain, rows = simulate(3000, requests, 0.8, 0.010, 0.000_01 / requests)
     assert gain > 3.0
     assert rows > 7.0
+    # Judging at all costs half a step, rows next to nothing: worth it, or not.
+    gain, rows = simulate(3000, requests, 0.8, 0.010, 0.000_01 / requests, judging=0.005)
+    assert gain > 2.0
+    gain, rows = simulate(3000, requests, 0.3, 0.010, 0.000_01 / requests, judging=0.005)
+    assert gain > 0.97
     # Guesses are always wrong.
     gain, _ = simulate(3000, requests, 0.0, 0.010, 0.001 / requests)
     assert gain > 0.97

@@ -3,19 +3,19 @@
 Let a step serve n requests. Request i is offered d(i) guesses; each is accepted with probability a(i), given that those
 before it were. The step then writes
 
-    E = Σ_i (1 + a(i) + a(i)² + … + a(i)^d(i))    tokens and takes    T = t0 + c · Σ_i d(i),
+    E = Σ_i (1 + a(i) + a(i)² + … + a(i)^d(i))    tokens and takes    T = t1 + c · Σ_i d(i),
 
-where t0 is the time of a step that judges nothing and c that of one judged row more. E / T is largest when exactly
-those guesses are judged whose probability a(i)^depth exceeds c · E / T, what their time would write otherwise.
-Beginning with E / T of no guesses, choosing and computing E / T anew ends at that choice (Dinkelbach 1967): each time
-the threshold rises and guesses only drop out.
+where c is the time of one judged row; a step that judges nothing takes t0, which may be less than t1. E / T is largest
+when exactly those guesses are judged whose probability a(i)^depth exceeds c · E / T, what their time would write
+otherwise. Beginning with E / T of no guesses, choosing and computing E / T anew ends at that choice (Dinkelbach 1967):
+each time the threshold rises and guesses only drop out. If the choice writes no faster than n / t0, none is judged.
 
 * a(i) is measured a request, and leans on all requests' rate until a few of its own guesses were judged.
-* t0 and c are the least-squares line through (judged rows, time) of past steps with about as many requests. Steps with
-  prefill, and those in which requests came or went, are left out.
-* While the line is unknown, every other step judges two guesses a request and every other none. Later, now and then a
-  step judges none, so that t0 stays known; and where no guess is worth it, now and then one is judged, so that a(i)
-  can recover.
+* t1 and c are the least-squares line through (judged rows, time) of past steps with about as many requests, t0 the mean
+  of those without guesses. Steps with prefill, and those in which requests came or went, are left out.
+* While these are unknown, every other step judges two guesses a request and every other none. Later, now and then a
+  step judges none, so that t0 stays known; and where no guess is worth it, now and then one is judged, or all, so that
+  what is measured can recover.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _START = 0.6
 _HIGHEST = 0.98
 """No rate is taken to be higher."""
 
-_ENOUGH = 8.0
-"""Weight of measured steps before their line is believed."""
+_ENOUGH = 4.0
+"""Weight of measured steps, with and without guesses, before they are believed."""
 
 _IDLE_EVERY = 128
 """A step in so many judges nothing, to measure t0."""
 
 _PROBE_EVERY = 64
-"""Where no guess is worth it, a step in so many judges one."""
+"""Where no guess is worth it, a step in so many judges one, and one in eight times as many judges all."""
 
 _EXPLORED = 2
 """Guesses a request judged while the line is unknown."""
@@ -58,43 +58,81 @@ _OUTLIER = 3.0
 """A step that took so many times the mean counts as that."""
 
 
-class StepTime:
-    """The line time = t0 + c · rows through measured steps, the latest weighing most."""
+class _Line:
+    """The least-squares line through (rows, time) of measured steps, the latest weighing most."""
 
     def __init__(self) -> None:
-        """Begin without measurements."""
-        self._weight = 0.0
+        self.weight = 0.0
         self._rows = 0.0
         self._time = 0.0
         self._rows_rows = 0.0
         self._rows_time = 0.0
+
+    def add(self, rows: int, seconds: float) -> None:
+        if self.weight >= _ENOUGH:
+            seconds = min(seconds, _OUTLIER * self.time)
+        self.weight = self.weight * _MEMORY + 1.0
+        self._rows = self._rows * _MEMORY + rows
+        self._time = self._time * _MEMORY + seconds
+        self._rows_rows = self._rows_rows * _MEMORY + rows * rows
+        self._rows_time = self._rows_time * _MEMORY + rows * seconds
+
+    @property
+    def rows(self) -> float:
+        """The mean number of rows."""
+        return self._rows / self.weight
+
+    @property
+    def time(self) -> float:
+        """The mean time."""
+        return self._time / self.weight
+
+    @property
+    def slope(self) -> float | None:
+        """Time a row; unknown where steps differ too little."""
+        variance = self._rows_rows / self.weight - self.rows**2
+        if self.weight < 2 * _ENOUGH or variance < 0.05:
+            return None
+        return (self._rows_time / self.weight - self.rows * self.time) / variance
+
+
+@dataclass
+class Costs:
+    """What a step takes, in seconds."""
+
+    idle: float
+    """One that judges nothing: t0."""
+    base: float
+    """One that judges something, but for its rows: t1."""
+    row: float
+    """One judged row: c."""
+
+
+class StepTime:
+    """Times of steps with about as many requests."""
+
+    def __init__(self) -> None:
+        """Begin without measurements."""
+        self._idle = _Line()
+        self._judging = _Line()
         self.since_idle = 0
         """Steps since one judged nothing."""
 
     def add(self, rows: int, seconds: float) -> None:
         """Take a measured step."""
-        if self._weight >= _ENOUGH:
-            seconds = min(seconds, _OUTLIER * self._time / self._weight)
-        self._weight = self._weight * _MEMORY + 1.0
-        self._rows = self._rows * _MEMORY + rows
-        self._time = self._time * _MEMORY + seconds
-        self._rows_rows = self._rows_rows * _MEMORY + rows * rows
-        self._rows_time = self._rows_time * _MEMORY + rows * seconds
-        self.since_idle = 0 if rows == 0 else self.since_idle + 1
+        (self._judging if rows else self._idle).add(rows, seconds)
+        self.since_idle = self.since_idle + 1 if rows else 0
 
-    def line(self) -> tuple[float, float] | None:
-        """``(t0, c)`` in seconds; ``None`` while too little was measured."""
-        if self._weight < _ENOUGH:
+    def costs(self) -> Costs | None:
+        """The measured costs; ``None`` while too little was measured."""
+        idle, judging = self._idle, self._judging
+        if idle.weight < _ENOUGH or judging.weight < _ENOUGH:
             return None
-        rows = self._rows / self._weight
-        time = self._time / self._weight
-        variance = self._rows_rows / self._weight - rows * rows
-        if variance < 0.05:
-            return None
-        slope = (self._rows_time / self._weight - rows * time) / variance
-        # Noise may turn the line; a row never takes less than nothing, nor a step without any.
-        slope = min(max(slope, 0.0), time / max(rows, 1.0))
-        return max(time - slope * rows, time * 0.01), slope
+        row = judging.slope
+        # Noise may turn the line; a row takes no less than nothing, and judging no less than not judging.
+        if row is None or row < 0.0 or judging.time - row * judging.rows < idle.time:
+            row = max(0.0, (judging.time - idle.time) / judging.rows)
+        return Costs(idle.time, max(judging.time - row * judging.rows, 0.0), row)
 
 
 @dataclass
@@ -144,18 +182,24 @@ class Pace:
         time = self._time(requests)
         if time.since_idle >= _IDLE_EVERY:
             return [0] * len(offers)
-        line = time.line()
-        if line is None:
+        costs = time.costs()
+        if costs is None:
             return [min(count, _EXPLORED) if self._steps % 2 else 0 for _, count in offers]
-        if line[1] <= 0.0:
-            return [count for _, count in offers]
-        base, cost = line
         overall = self._all.leaning(_START)
-        rates = [rate.leaning(overall) for rate, _ in offers]
-        depths = best_depths(requests, [(a, count) for a, (_, count) in zip(rates, offers, strict=True)], base, cost)
-        if offers and not any(depths) and self._steps % _PROBE_EVERY == 0:
-            depths[self._steps // _PROBE_EVERY % len(depths)] = 1
-        return depths
+        rated = [(rate.leaning(overall), count) for rate, count in offers]
+        depths = best_depths(requests, rated, costs.base, costs.row)
+        tokens = requests + sum(_expected(rate, depth) for (rate, _), depth in zip(rated, depths, strict=True))
+        if tokens / (costs.base + costs.row * sum(depths)) > requests / costs.idle:
+            return depths
+        return self._probe(offers)
+
+    def _probe(self, offers: Sequence[tuple[Rate, int]]) -> list[int]:
+        probe, rest = divmod(self._steps, _PROBE_EVERY)
+        if rest:
+            return [0] * len(offers)
+        if probe % 8 == 0:
+            return [count for _, count in offers]
+        return [1 if i == probe % len(offers) else 0 for i in range(len(offers))]
 
     def _time(self, requests: int) -> StepTime:
         """Steps with about as many requests: within a fifth."""
