@@ -202,6 +202,7 @@ def greedy(alone: Engine, guessed: Engine, address: Address, token: bytes, vocab
         line, tied = differences(alone, prompts, reference.texts, result.texts)
         fine &= tied
         print(f"{name}: {result.line()}, {accepted:.0f} of {drafted:.0f} accepted; {line}")
+    print(f"alone, as at first: {run(alone, prompts, lambda _: nothing).line()}")
     gateway.close()
     return fine
 
