@@ -259,9 +259,9 @@ mod tests {
         let sampling = SamplingParameters { temperature: 0.5, top_k: 0, top_p: 0.75 };
         let asked = Continuation { prompt: Prompt::Tokens(&[3, 4]), max_tokens: 9, sampling, eos_ids: &[2] };
         let expected = serde_json::json!({
-            "model": "m", "prompt": [3, 4], "max_tokens": 9, "temperature": 0.5, "top_p": 0.75, "top_k": -1, "min_p": 0.0,
-            "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "add_special_tokens": false,
-            "stream": true, "return_token_ids": true, "ignore_eos": true, "stop_token_ids": [2]
+            "model": "m", "prompt": [3, 4], "max_tokens": 9, "temperature": 0.5, "top_p": 0.75, "top_k": -1,
+            "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+            "add_special_tokens": false, "stream": true, "return_token_ids": true, "ignore_eos": true, "stop_token_ids": [2]
         });
         assert_eq!(serde_json::to_value(asked.body("m")).unwrap(), expected);
     }

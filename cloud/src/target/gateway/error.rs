@@ -11,7 +11,8 @@ use outrider_codec::frame::ErrorCode;
 pub enum GatewayError {
     /// The address is none.
     #[error(
-        "{address:?} is no address of an engine: give --target openai:http://HOST:PORT or vllm:http://HOST:PORT, or https"
+        "{address:?} is no address of an engine: give --target openai:http://HOST:PORT or vllm:http://HOST:PORT, or \
+         https"
     )]
     Address {
         /// As it was given.
