@@ -74,6 +74,11 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     }
 }
 
+/// The file of a grown model, written unless it is there.
+pub fn grown(folder: &Path, role: &str, size: &str, element: &str) -> Result<PathBuf, Failure> {
+    write(folder, role, size, element, Filling::Grown)
+}
+
 /// What a model is filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filling {

@@ -5,10 +5,12 @@
 #![expect(clippy::print_stdout, reason = "measurements print what they found")]
 
 mod capacity;
+mod checkpoint;
 mod codec;
 mod decoder;
 mod dssd;
 mod edge;
+mod fleet;
 mod gguf_writer;
 mod grow;
 mod hostile;
@@ -40,6 +42,7 @@ fn main() -> Result<(), Failure> {
         "codec" => codec::run(arguments),
         "dssd" => dssd::run(arguments),
         "edge" => edge::run(arguments),
+        "fleet" => fleet::run(arguments),
         "grow" => grow::run(arguments),
         "hostile" => hostile::run(arguments),
         "link" => link::run(arguments),

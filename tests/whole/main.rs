@@ -2,14 +2,18 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod bench;
+mod checkpoints;
 mod circles;
 mod conformal;
+mod deployment;
 mod documents;
 mod files;
 mod greedy;
 mod layering;
 
 // What the measurements rest on. They are a program, of which this takes its parts.
+#[path = "../../bench/src/checkpoint.rs"]
+mod checkpoint;
 #[path = "../../bench/src/gguf_writer.rs"]
 mod gguf_writer;
 #[path = "../../bench/src/passes.rs"]

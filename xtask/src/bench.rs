@@ -17,6 +17,9 @@ use crate::server;
 use crate::wasm::{self, Build};
 use crate::workspace::Workspace;
 
+/// Where vLLM's executable is.
+const VLLM: &str = "OUTRIDER_VLLM";
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bench {
@@ -28,6 +31,8 @@ pub enum Bench {
     Dssd,
     /// Decoding in the browser beside wllama's and candle's.
     Edge,
+    /// Guesses for vLLM, beside vLLM alone.
+    Fleet,
     /// A server under attack, beside a session that behaves.
     Hostile,
     /// The page against the server alone, over emulated links.
@@ -48,11 +53,12 @@ pub enum Bench {
 
 impl Bench {
     /// Every measurement.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Capacity,
         Self::Codec,
         Self::Dssd,
         Self::Edge,
+        Self::Fleet,
         Self::Hostile,
         Self::Link,
         Self::Native,
@@ -70,6 +76,7 @@ impl Bench {
             Self::Codec => "codec",
             Self::Dssd => "dssd",
             Self::Edge => "edge",
+            Self::Fleet => "fleet",
             Self::Hostile => "hostile",
             Self::Link => "link",
             Self::Native => "native",
@@ -88,8 +95,8 @@ impl Bench {
 
     /// Whether there is a shorter form, with fewer models and rounds, to see that it works.
     pub const fn has_quick_form(self) -> bool {
-        use Bench::{Capacity, Dssd, Edge, Hostile, Link, Native, Page, Serve};
-        matches!(self, Capacity | Dssd | Edge | Hostile | Link | Native | Page | Serve)
+        use Bench::{Capacity, Dssd, Edge, Fleet, Hostile, Link, Native, Page, Serve};
+        matches!(self, Capacity | Dssd | Edge | Fleet | Hostile | Link | Native | Page | Serve)
     }
 
     /// Measures, prints tables and leaves them in target/bench.
@@ -101,6 +108,7 @@ impl Bench {
             Self::Codec => codec(workspace, &folder),
             Self::Dssd => dssd(workspace, &folder, quick),
             Self::Edge => edge(workspace, &folder, quick),
+            Self::Fleet => fleet(workspace, &folder, quick),
             Self::Link => link(workspace, &folder, quick),
             Self::Native => native(workspace, &folder, quick),
             Self::Page => visits(workspace, &folder, quick),
@@ -301,6 +309,23 @@ fn capacity(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let target = pair::grow(workspace, "target", "1.1B")?;
     let form = quick.then_some("quick");
     process::run(bench_program(workspace, Bench::Capacity).arg(folder).arg(binary).arg(target).args(form))
+}
+
+/// Engines on one core; gateways, edges and clients on another.
+fn fleet(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
+    let vllm = std::env::var_os(VLLM).map(PathBuf::from).filter(|path| path.is_file());
+    let vllm = vllm.with_context(|| {
+        format!("this measurement needs vLLM 0.32: install it as docs/gateway.md says, and set {VLLM} to its `vllm`")
+    })?;
+    ensure!(
+        process::find_on_path("taskset").is_some(),
+        "this measurement gives engines and gateways a core each with `taskset`: install util-linux"
+    );
+    let binary = server::build(workspace)?;
+    let package = workspace.root().join("integrations/vllm/src");
+    let mut measure = bench_program(workspace, Bench::Fleet);
+    measure.arg(folder).arg(binary).arg(vllm).arg(package).args(quick.then_some("quick"));
+    process::run(&mut hold(measure, 1))
 }
 
 /// The server is a process of its own.

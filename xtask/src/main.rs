@@ -18,6 +18,7 @@ mod demo;
 mod fuzz;
 mod interrupt;
 mod lockfile;
+mod manifests;
 mod openai;
 mod page;
 mod pair;

@@ -9,6 +9,7 @@ use crate::check;
 use crate::chromium;
 use crate::demo::Demo;
 use crate::fuzz::{self, FuzzOptions};
+use crate::manifests;
 use crate::openai;
 use crate::page::Page;
 use crate::process;
@@ -31,7 +32,7 @@ pub enum Step {
     Page,
     /// The Python package's own checks and tests.
     Python,
-    /// Page and server together in Chromium; OpenAI's client and the server.
+    /// Page and server together in Chromium; OpenAI's client and the server; manifests by their schemas.
     EndToEnd,
 }
 
@@ -67,7 +68,7 @@ impl Step {
             Self::Wasm => "the tests of the crates that run in a browser, in Chromium",
             Self::Python => "formatting, lints, types and tests of the package for vLLM in integrations/vllm/",
             Self::Page => "type check, unit tests and build of the npm package in web/",
-            Self::EndToEnd => "page and server together in Chromium; OpenAI's client from PyPI against the server",
+            Self::EndToEnd => "page and server together in Chromium; OpenAI's client against the server; manifests of docs/",
         }
     }
 
@@ -149,7 +150,8 @@ fn test_end_to_end(workspace: &Workspace, full: bool) -> Result<()> {
         tests.env("OUTRIDER_FULL", "1");
     }
     process::run(tests.env("CHROMIUM_PATH", browser).env("OUTRIDER_BIN", &demo.server))?;
-    openai::test(workspace, &demo.server)
+    openai::test(workspace, &demo.server)?;
+    manifests::test(workspace)
 }
 
 struct Row {

@@ -77,7 +77,7 @@ impl Drop for Server {
 }
 
 /// The text of `/metrics`.
-pub struct Scrape(String);
+pub struct Scrape(pub String);
 
 impl Scrape {
     /// The number behind a name without labels; not a number if there is none.

@@ -1,0 +1,194 @@
+//! Hugging Face checkpoints of our GGUF files, for engines that read nothing else.
+//!
+//! ```text
+//! config.json model.safetensors tokenizer.json tokenizer_config.json
+//! model.safetensors: length:u64, header as JSON { name: { dtype, shape, data_offsets } }, data without gaps
+//! ```
+//!
+//! Matrices are in F16, norms in F32: of an F16 file nothing is lost. Rows of q and k change their order. A GGUF file of a
+//! Llama rotates elements 2i and 2i + 1 of a head, a checkpoint i and i + half of it:
+//!
+//! | head of 8, row of the checkpoint | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |
+//! |---|---|---|---|---|---|---|---|---|
+//! | row of the GGUF file | 0 | 2 | 4 | 6 | 1 | 3 | 5 | 7 |
+
+use std::{
+    fs::{self, File},
+    io::{BufWriter, Cursor, Read, Seek, Write},
+    path::Path,
+};
+
+use candle_core::{Device, quantized::gguf_file::Content};
+use serde_json::{Map, Value, json};
+
+use crate::passes::Failure;
+
+/// Bytes that a header's length is a multiple of.
+const ALIGNMENT: usize = 8;
+
+/// A tensor under both its names.
+struct Tensor {
+    gguf: String,
+    name: String,
+    /// Outermost first.
+    shape: Vec<usize>,
+    /// Rows of a head, where its rows change their order.
+    head: Option<usize>,
+}
+
+impl Tensor {
+    fn is_norm(&self) -> bool {
+        self.shape.len() == 1
+    }
+
+    fn bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * if self.is_norm() { 4 } else { 2 }
+    }
+}
+
+/// Writes the Llama of a GGUF file, and the tokenizer, as a checkpoint into `folder`.
+pub fn write(gguf: &[u8], tokenizer_json: &[u8], folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder)?;
+    let mut file = Cursor::new(gguf);
+    let source = Content::read(&mut file)?;
+    let tensors = tensors(&source)?;
+    // The configuration last: without it no engine takes an unfinished folder for a model.
+    write_weights(&source, &mut file, &tensors, &folder.join("model.safetensors"))?;
+    fs::write(folder.join("tokenizer.json"), tokenizer_json)?;
+    let end = source.metadata.get("tokenizer.ggml.eos_token_id").ok_or("the model ends no text")?.to_u32()?;
+    let settings = tokenizer_settings(tokenizer_json, end)?;
+    fs::write(folder.join("tokenizer_config.json"), serde_json::to_vec_pretty(&settings)?)?;
+    fs::write(folder.join("config.json"), serde_json::to_vec_pretty(&configuration(&source)?)?)?;
+    Ok(())
+}
+
+fn number(source: &Content, key: &str) -> Result<usize, Failure> {
+    let value = source.metadata.get(key).ok_or_else(|| format!("the model does not say its {key}"))?;
+    Ok(value.to_u32()? as usize)
+}
+
+fn float(source: &Content, key: &str) -> Result<f64, Failure> {
+    let value = source.metadata.get(key).ok_or_else(|| format!("the model does not say its {key}"))?;
+    Ok(f64::from(value.to_f32()?))
+}
+
+fn configuration(source: &Content) -> Result<Value, Failure> {
+    let of = |key: &str| number(source, &format!("llama.{key}"));
+    Ok(json!({
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": of("embedding_length")?,
+        "intermediate_size": of("feed_forward_length")?,
+        "num_hidden_layers": of("block_count")?,
+        "num_attention_heads": of("attention.head_count")?,
+        "num_key_value_heads": of("attention.head_count_kv")?,
+        "head_dim": of("attention.key_length")?,
+        "vocab_size": of("vocab_size")?,
+        "max_position_embeddings": of("context_length")?,
+        "rms_norm_eps": float(source, "llama.attention.layer_norm_rms_epsilon")?,
+        "rope_theta": float(source, "llama.rope.freq_base")?,
+        "hidden_act": "silu",
+        "tie_word_embeddings": !source.tensor_infos.contains_key("output.weight"),
+        "attention_bias": false,
+        "mlp_bias": false,
+        "bos_token_id": number(source, "tokenizer.ggml.bos_token_id")?,
+        "eos_token_id": number(source, "tokenizer.ggml.eos_token_id")?,
+        "torch_dtype": "float16",
+    }))
+}
+
+/// What transformers needs to read the tokenizer; nothing that it would add to a text.
+fn tokenizer_settings(tokenizer_json: &[u8], end: u32) -> Result<Value, Failure> {
+    let tokenizer: Value = serde_json::from_slice(tokenizer_json)?;
+    let added = tokenizer["added_tokens"].as_array().into_iter().flatten();
+    let end =
+        added.into_iter().find(|token| token["id"] == end).ok_or("the tokenizer does not name what ends a text")?;
+    Ok(json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": end["content"],
+        "eos_token": end["content"],
+        "add_bos_token": false,
+    }))
+}
+
+/// All tensors, in the order of the layers.
+fn tensors(source: &Content) -> Result<Vec<Tensor>, Failure> {
+    const OF_A_LAYER: [(&str, &str); 9] = [
+        ("attn_norm", "input_layernorm"),
+        ("attn_q", "self_attn.q_proj"),
+        ("attn_k", "self_attn.k_proj"),
+        ("attn_v", "self_attn.v_proj"),
+        ("attn_output", "self_attn.o_proj"),
+        ("ffn_norm", "post_attention_layernorm"),
+        ("ffn_gate", "mlp.gate_proj"),
+        ("ffn_up", "mlp.up_proj"),
+        ("ffn_down", "mlp.down_proj"),
+    ];
+    let mut names = vec![("token_embd".to_owned(), "model.embed_tokens".to_owned(), false)];
+    for layer in 0..number(source, "llama.block_count")? {
+        names.extend(OF_A_LAYER.map(|(gguf, name)| {
+            let is_rotated = matches!(gguf, "attn_q" | "attn_k");
+            (format!("blk.{layer}.{gguf}"), format!("model.layers.{layer}.{name}"), is_rotated)
+        }));
+    }
+    names.push(("output_norm".to_owned(), "model.norm".to_owned(), false));
+    if source.tensor_infos.contains_key("output.weight") {
+        names.push(("output".to_owned(), "lm_head".to_owned(), false));
+    }
+    if names.len() != source.tensor_infos.len() {
+        return Err(format!("of {} tensors {} are a Llama's", source.tensor_infos.len(), names.len()).into());
+    }
+    let head = number(source, "llama.attention.key_length")?;
+    let tensor = |(gguf, name, is_rotated): (String, String, bool)| {
+        let gguf = format!("{gguf}.weight");
+        let shape = source.tensor_infos.get(&gguf).ok_or_else(|| format!("there is no {gguf}"))?.shape.dims().to_vec();
+        Ok(Tensor { gguf, name: format!("{name}.weight"), shape, head: is_rotated.then_some(head) })
+    };
+    names.into_iter().map(tensor).collect()
+}
+
+fn write_weights<R: Read + Seek>(
+    source: &Content,
+    file: &mut R,
+    tensors: &[Tensor],
+    path: &Path,
+) -> Result<(), Failure> {
+    let mut header = Map::new();
+    header.insert("__metadata__".to_owned(), json!({ "format": "pt" }));
+    let mut offset = 0;
+    for tensor in tensors {
+        let end = offset + tensor.bytes();
+        let dtype = if tensor.is_norm() { "F32" } else { "F16" };
+        let entry = json!({ "dtype": dtype, "shape": tensor.shape, "data_offsets": [offset, end] });
+        header.insert(tensor.name.clone(), entry);
+        offset = end;
+    }
+    let mut header = serde_json::to_vec(&header)?;
+    header.resize(header.len().next_multiple_of(ALIGNMENT), b' ');
+    let mut out = BufWriter::new(File::create(path)?);
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(&header)?;
+    for tensor in tensors {
+        let weights = source.tensor(file, &tensor.gguf, &Device::Cpu)?.dequantize(&Device::Cpu)?;
+        let weights = weights.flatten_all()?;
+        if tensor.is_norm() {
+            weights.to_vec1::<f32>()?.iter().try_for_each(|weight| out.write_all(&weight.to_le_bytes()))?;
+            continue;
+        }
+        let weights = weights.to_dtype(candle_core::DType::F16)?.to_vec1::<half::f16>()?;
+        let columns = tensor.shape[1];
+        for row in 0..tensor.shape[0] {
+            let from = tensor.head.map_or(row, |head| row / head * head + interleaved(row % head, head));
+            let row = &weights[from * columns..][..columns];
+            row.iter().try_for_each(|weight| out.write_all(&weight.to_le_bytes()))?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Where a GGUF file has the row of a head that is `row` in a checkpoint.
+fn interleaved(row: usize, head: usize) -> usize {
+    let half = head / 2;
+    2 * (row % half) + row / half
+}

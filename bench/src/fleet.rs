@@ -1,0 +1,266 @@
+//! `cargo xtask bench fleet`: guesses for vLLM, beside vLLM alone.
+//!
+//! ```text
+//! fleet FOLDER OUTRIDER VLLM PACKAGE [quick]     measures; results go to FOLDER
+//! ```
+//!
+//! VLLM is the executable, PACKAGE the folder of `outrider_vllm`. Every engine of a target is started before anything is
+//! measured, and each way of writing has its turn in every round, so that what else the machine does meets all of them.
+//! Engines are on core 0; gateways, edges and plain clients are where this program is held to.
+//!
+//! ```text
+//! vLLM alone            plain client ─────────── link ─────────── vLLM
+//! vLLM's own n-grams    plain client ─────────── link ─────────── vLLM --speculative-config ngram
+//! openai:               edge ─── link ─── outrider serve ──────── vLLM                 rounds of drafts
+//! vllm: with guesses    edge ─── link ─── outrider serve ──────── vLLM with outrider_vllm
+//!                                                └─ guesses, Unix socket ─┘
+//! ```
+
+mod engine;
+mod link;
+mod players;
+mod report;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use outrider_cloud::{
+    pair::{PairPaths, draft_info},
+    reproduce::sessions::beginnings,
+};
+use serde::Serialize;
+use tokio::time;
+
+use self::{
+    engine::{Counts, Drafting, Engine, Launch},
+    link::Link,
+    players::{Edges, Plain, Player, Text, play},
+    report::{Case, Level},
+};
+use crate::{checkpoint, grow, passes::Failure, serve::process::Server};
+
+/// Texts, and words that each begins with.
+const TEXTS: usize = 8;
+const PROMPT_WORDS: usize = 8;
+/// Until requests that were given up are gone.
+const SETTLING: Duration = Duration::from_millis(500);
+
+/// Runs it with the arguments behind its name.
+pub fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let (folder, outrider, vllm, package, quick) = match *arguments {
+        [folder, outrider, vllm, package] => (folder, outrider, vllm, package, false),
+        [folder, outrider, vllm, package, "quick"] => (folder, outrider, vllm, package, true),
+        _ => return Err("a folder, outrider, vllm, its package's folder and perhaps `quick` are expected".into()),
+    };
+    let bench = Bench {
+        folder: folder.into(),
+        outrider: outrider.into(),
+        vllm: vllm.into(),
+        package: package.into(),
+        targets: if quick { &["built-in"] } else { &["built-in", "135M"] },
+        cells: if quick { &[(1, 0), (8, 20), (32, 100)] } else { &ALL_CELLS },
+        rounds: if quick { 1 } else { 3 },
+        time: Duration::from_secs(if quick { 6 } else { 10 }),
+    };
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(bench.run())
+}
+
+/// Sessions at a time, and the milliseconds of a round trip.
+type Cell = (usize, u32);
+
+const ALL_CELLS: [Cell; 9] = [(1, 0), (1, 20), (1, 100), (8, 0), (8, 20), (8, 100), (32, 0), (32, 20), (32, 100)];
+/// Where two workers are measured, too.
+const CELL_OF_TWO: Cell = (8, 20);
+
+struct Bench {
+    folder: PathBuf,
+    outrider: PathBuf,
+    vllm: PathBuf,
+    package: PathBuf,
+    targets: &'static [&'static str],
+    cells: &'static [Cell],
+    rounds: usize,
+    time: Duration,
+}
+
+/// How texts are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+enum Way {
+    Alone,
+    Ngrams,
+    Rounds,
+    Guesses,
+    TwoAlone,
+    TwoGuesses,
+}
+
+impl Way {
+    const OF_ONE: [Self; 4] = [Self::Alone, Self::Ngrams, Self::Rounds, Self::Guesses];
+    const OF_TWO: [Self; 2] = [Self::TwoAlone, Self::TwoGuesses];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "vLLM alone",
+            Self::Ngrams => "vLLM's own n-grams",
+            Self::Rounds => "openai:",
+            Self::Guesses => "vllm: with guesses",
+            Self::TwoAlone => "two workers alone",
+            Self::TwoGuesses => "two workers, vllm: with guesses",
+        }
+    }
+
+    /// What it is compared with.
+    fn alone(self) -> Self {
+        if Self::OF_TWO.contains(&self) { Self::TwoAlone } else { Self::Alone }
+    }
+}
+
+/// Everything that serves one target.
+struct Fleet {
+    /// Two that write alone; the first serves `openai:` as well.
+    plain: [Engine; 2],
+    ngrams: Engine,
+    guessed: [Engine; 2],
+    rounds: Server,
+    guesses: Server,
+    two_guesses: Server,
+    /// What spreads connections over the workers that have guesses.
+    _spread: Link,
+}
+
+impl Fleet {
+    /// The engines that a way uses.
+    fn engines(&self, way: Way) -> Vec<&Engine> {
+        match way {
+            Way::Alone | Way::Rounds => vec![&self.plain[0]],
+            Way::Ngrams => vec![&self.ngrams],
+            Way::Guesses => vec![&self.guessed[0]],
+            Way::TwoAlone => self.plain.iter().collect(),
+            Way::TwoGuesses => self.guessed.iter().collect(),
+        }
+    }
+
+    /// Where its clients connect to, beyond the link.
+    fn addresses(&self, way: Way) -> Vec<String> {
+        match way {
+            Way::Rounds => vec![self.rounds.address().to_owned()],
+            Way::Guesses => vec![self.guesses.address().to_owned()],
+            Way::TwoGuesses => vec![self.two_guesses.address().to_owned()],
+            _ => self.engines(way).into_iter().map(|engine| engine.address().to_owned()).collect(),
+        }
+    }
+}
+
+impl Bench {
+    async fn run(self) -> Result<(), Failure> {
+        let pair = PairPaths::default();
+        let (draft, tokenizer) = (pair.draft()?, pair.tokenizer()?);
+        let edges = Edges { draft: &draft, info: draft_info(&draft, &tokenizer)? };
+        let mut prompts = Vec::new();
+        for beginning in beginnings(PROMPT_WORDS).iter().take(TEXTS) {
+            prompts.push(tokenizer.encode_prompt(draft.config().first_token(), beginning)?);
+        }
+        let (mut levels, mut version) = (Vec::new(), String::new());
+        for &target in self.targets {
+            let fleet = self.start(target).await?;
+            version = fleet.plain[0].version().await?;
+            let texts = self.texts(&fleet, &prompts).await?;
+            for round in 0..self.rounds {
+                for &cell in self.cells {
+                    let two: &[Way] = if cell == CELL_OF_TWO { &Way::OF_TWO } else { &[] };
+                    let ways = [&Way::OF_ONE[..], two].concat();
+                    // Whoever comes first in one round comes last in the next.
+                    for &way in ways.iter().cycle().skip(round).take(ways.len()) {
+                        let (sessions, round_trip_ms) = cell;
+                        let case = Case { target, round, way, sessions, round_trip_ms };
+                        let level = self.level(&fleet, case, &texts, &edges).await?;
+                        let name = way.name();
+                        println!("{target}, {sessions} sessions, {round_trip_ms} ms, {name}: {:.1}", level.rate);
+                        levels.push(level);
+                    }
+                }
+            }
+        }
+        report::write(&self.folder, &version, self.time, &levels)
+    }
+
+    /// The target as a checkpoint, and all that serves it.
+    async fn start(&self, target: &str) -> Result<Fleet, Failure> {
+        let pair = PairPaths::default();
+        let models = self.folder.join("fleet");
+        let checkpoint = models.join(target);
+        if !checkpoint.join("config.json").exists() {
+            let gguf = match target {
+                "built-in" => pair.target_gguf()?.into_owned(),
+                size => fs::read(grow::grown(&models, "target", size, "f16")?)?,
+            };
+            checkpoint::write(&gguf, &pair.tokenizer_with_json()?.1, &checkpoint)?;
+        }
+        let launch = Launch { vllm: &self.vllm, package: &self.package, model: &checkpoint, logs: &self.folder };
+        // One after the other: each takes all of the core until it serves.
+        let plain = [launch.start(&Drafting::Nobody).await?, launch.start(&Drafting::Nobody).await?];
+        let ngrams = launch.start(&Drafting::Ngrams).await?;
+        let sockets = [0, 1].map(|worker| self.folder.join(format!("fleet-guesses-{worker}.sock")));
+        let [first, second] = sockets.clone().map(Drafting::Guesses);
+        let guessed = [launch.start(&first).await?, launch.start(&second).await?];
+        let addresses = guessed.iter().map(|engine| engine.address().to_owned()).collect();
+        let spread = Link::start(addresses, Duration::ZERO).await?;
+        let tokenizer = checkpoint.join("tokenizer.json");
+        let gateway = |target: String, sockets: &[PathBuf]| {
+            let channels: Vec<String> = sockets.iter().map(|socket| format!("unix:{}", socket.display())).collect();
+            let tokenizer = tokenizer.display().to_string();
+            let mut arguments = vec!["--target", &target, "--tokenizer", &tokenizer];
+            arguments.extend(channels.iter().flat_map(|channel| ["--guesses-to", channel.as_str()]));
+            Server::start(&self.outrider, &arguments)
+        };
+        Ok(Fleet {
+            rounds: gateway(format!("openai:http://{}", plain[0].address()), &[])?,
+            guesses: gateway(format!("vllm:http://{}", guessed[0].address()), &sockets[..1])?,
+            two_guesses: gateway(format!("vllm:http://{}", spread.address()), &sockets)?,
+            plain,
+            ngrams,
+            guessed,
+            _spread: spread,
+        })
+    }
+
+    /// The texts as vLLM writes them alone, one after the other.
+    async fn texts(&self, fleet: &Fleet, prompts: &[Vec<u32>]) -> Result<Vec<Text>, Failure> {
+        let mut client = Plain::connect(fleet.plain[0].address()).await?;
+        let mut texts = Vec::new();
+        for prompt in prompts {
+            let mut written = Vec::new();
+            client.write(prompt, |ids| written.extend(ids)).await?;
+            texts.push(Text { prompt: prompt.clone(), written });
+        }
+        Ok(texts)
+    }
+
+    /// So many sessions for some time, each beginning a text when it has ended one.
+    async fn level(&self, fleet: &Fleet, case: Case, texts: &[Text], edges: &Edges<'_>) -> Result<Level, Failure> {
+        let one_way = Duration::from_millis(case.round_trip_ms.into()) / 2;
+        let link = Link::start(fleet.addresses(case.way), one_way).await?;
+        let mut players = Vec::new();
+        for _ in 0..case.sessions {
+            players.push(match case.way {
+                Way::Rounds => edges.in_rounds(link.address()).await?,
+                Way::Guesses | Way::TwoGuesses => edges.ahead(link.address()).await?,
+                _ => Player::Plain(Plain::connect(link.address()).await?),
+            });
+        }
+        let engines = fleet.engines(case.way);
+        let before = Counts::default().since(&engines).await?;
+        let played = play(players, texts, self.time).await?;
+        drop(link);
+        time::sleep(SETTLING).await;
+        Ok(Level::new(case, &played, before.since(&engines).await?))
+    }
+}
+
+/// The path as text that a command line takes.
+fn text(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| format!("{} is not UTF-8", path.display()).into())
+}

@@ -1,0 +1,178 @@
+//! vLLM as a process.
+
+use std::{
+    fs::File,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tokio::time;
+
+use super::text;
+use crate::{passes::Failure, serve::process::Scrape};
+
+/// What clients call the model.
+pub const MODEL: &str = "target";
+/// Drafts that a step may judge.
+const DRAFTS: u32 = 8;
+/// Room for 64 texts of the largest target, so that five engines fit into one machine.
+const KV_CACHE_BYTES: &str = "536870912";
+/// Starting takes half a minute on a core of its own.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How long one may take to end by itself.
+const FAREWELL: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Who drafts for an engine.
+#[derive(Debug, Clone)]
+pub enum Drafting {
+    Nobody,
+    /// vLLM's own: what followed the same tokens before.
+    Ngrams,
+    /// Edges, whose guesses come over this Unix socket.
+    Guesses(PathBuf),
+}
+
+impl Drafting {
+    fn configuration(&self) -> Option<Value> {
+        match self {
+            Self::Nobody => None,
+            Self::Ngrams => Some(json!({
+                "method": "ngram",
+                "num_speculative_tokens": DRAFTS,
+                "prompt_lookup_min": 2,
+                "prompt_lookup_max": 4,
+            })),
+            Self::Guesses(_) => Some(json!({
+                "method": "custom_class",
+                "model": "outrider_vllm.Proposer",
+                "num_speculative_tokens": DRAFTS,
+            })),
+        }
+    }
+}
+
+/// What all engines of a target have in common.
+pub struct Launch<'a> {
+    pub vllm: &'a Path,
+    pub package: &'a Path,
+    pub model: &'a Path,
+    pub logs: &'a Path,
+}
+
+impl Launch<'_> {
+    /// Starts an engine on core 0 and waits until it serves.
+    pub async fn start(&self, drafting: &Drafting) -> Result<Engine, Failure> {
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let port = address.port().to_string();
+        let log = self.logs.join(format!("fleet-vllm-{port}.log"));
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", "0"]).arg(self.vllm).arg("serve").arg(self.model);
+        command.args(["--host", "127.0.0.1", "--port", &port, "--served-model-name", MODEL]);
+        command.args(["--dtype", "bfloat16", "--max-model-len", "512", "--max-num-seqs", "64", "--enforce-eager"]);
+        if let Some(configuration) = drafting.configuration() {
+            command.arg("--speculative-config").arg(configuration.to_string());
+        }
+        command.args(["--kv-cache-memory-bytes", KV_CACHE_BYTES]);
+        command.env("HF_HUB_OFFLINE", "1").env("OMP_NUM_THREADS", "1");
+        command.env("VLLM_NO_USAGE_STATS", "1").env("PYTHONPATH", self.package);
+        if let Drafting::Guesses(socket) = drafting {
+            command.env("OUTRIDER_GUESSES", format!("unix:{}", text(socket)?));
+        }
+        command.stdin(Stdio::null()).stdout(File::create(&log)?).stderr(File::options().append(true).open(&log)?);
+        let child = command.spawn().map_err(|error| format!("{} cannot be started: {error}", self.vllm.display()))?;
+        let mut engine = Engine { child, address: address.to_string(), http: reqwest::Client::new() };
+        let began = Instant::now();
+        while engine.get("/health").await.is_err() {
+            if let Some(status) = engine.child.try_wait()? {
+                return Err(format!("vLLM ended ({status}); {} says why", log.display()).into());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("vLLM does not answer; {} may say why", log.display()).into());
+            }
+            time::sleep(PAUSE).await;
+        }
+        Ok(engine)
+    }
+}
+
+/// Tokens, as engines count them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub written: f64,
+    /// Drafts that were judged, and how many of them were accepted.
+    pub judged: f64,
+    pub accepted: f64,
+}
+
+impl Counts {
+    /// Adds those of another engine, so many times.
+    fn add(&mut self, other: Self, times: f64) {
+        self.written += times * other.written;
+        self.judged += times * other.judged;
+        self.accepted += times * other.accepted;
+    }
+
+    /// Of several engines together, since they had counted this.
+    pub async fn since(self, engines: &[&Engine]) -> Result<Self, Failure> {
+        let mut sum = Self::default();
+        sum.add(self, -1.0);
+        for engine in engines {
+            sum.add(engine.counts().await?, 1.0);
+        }
+        Ok(sum)
+    }
+}
+
+/// A vLLM server, until dropped.
+pub struct Engine {
+    child: Child,
+    address: String,
+    http: reqwest::Client,
+}
+
+impl Engine {
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// What it says its version is.
+    pub async fn version(&self) -> Result<String, Failure> {
+        let answer: Value = serde_json::from_str(&self.get("/version").await?)?;
+        Ok(answer["version"].as_str().ok_or("vLLM does not say its version")?.to_owned())
+    }
+
+    /// What it has counted so far.
+    pub async fn counts(&self) -> Result<Counts, Failure> {
+        let metrics = Scrape(self.get("/metrics").await?);
+        Ok(Counts {
+            written: metrics.sum("vllm:generation_tokens_total"),
+            judged: metrics.sum("vllm:spec_decode_num_draft_tokens_total"),
+            accepted: metrics.sum("vllm:spec_decode_num_accepted_tokens_total"),
+        })
+    }
+
+    async fn get(&self, path: &str) -> Result<String, Failure> {
+        let answer = self.http.get(format!("http://{}{path}", self.address)).send().await?;
+        Ok(answer.error_for_status()?.text().await?)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Asked, not killed: it ends its workers, which are processes of their own.
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let began = Instant::now();
+        while began.elapsed() < FAREWELL {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,172 @@
+//! Tables, charts and numbers.
+
+use std::{fmt::Write, path::Path, time::Duration};
+
+use outrider_report::{
+    chart::{self, Chart},
+    estimate::Estimate,
+};
+use serde::Serialize;
+
+use super::{
+    Way,
+    engine::Counts,
+    players::{Played, TOKENS},
+};
+use crate::{
+    passes::Failure,
+    report,
+    samples::{Samples, digits},
+};
+
+/// What is measured at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Case {
+    pub target: &'static str,
+    pub round: usize,
+    pub way: Way,
+    pub sessions: usize,
+    pub round_trip_ms: u32,
+}
+
+impl Case {
+    /// Whether another is of the same cell of the tables, in whatever round and way.
+    fn is_beside(&self, other: &Self) -> bool {
+        let key = |case: &Self| (case.target, case.sessions, case.round_trip_ms);
+        key(self) == key(other)
+    }
+}
+
+/// What was got in that.
+#[derive(Debug, Serialize)]
+pub struct Level {
+    #[serde(flatten)]
+    case: Case,
+    /// Tokens a second of all sessions together, and of the one that got least.
+    pub rate: f64,
+    least: f64,
+    /// By the engine's own count, per token that it wrote.
+    judged: f64,
+    accepted: f64,
+    texts: usize,
+    parted: usize,
+}
+
+impl Level {
+    pub fn new(case: Case, played: &Played, counts: Counts) -> Self {
+        let tokens = played.tokens.iter();
+        Self {
+            case,
+            rate: tokens.clone().sum::<usize>() as f64 / played.seconds,
+            least: tokens.copied().min().unwrap_or(0) as f64 / played.seconds,
+            judged: counts.judged / counts.written,
+            accepted: counts.accepted / counts.written,
+            texts: played.texts,
+            parted: played.parted,
+        }
+    }
+}
+
+/// Prints all levels and leaves them in `folder`.
+pub fn write(folder: &Path, version: &str, time: Duration, levels: &[Level]) -> Result<(), Failure> {
+    let cells = cells(levels);
+    let mut text = format!(
+        "vLLM {version} on the CPU in bfloat16, one thread on a core of its own; gateway, edges and plain clients on \
+         another. The link is emulated: a delay, the same for every client, without a limit of rate. The gateway is \
+         beside vLLM. Greedy texts of up to {TOKENS} tokens after eight words, for {} s each time; ways take turns. \
+         Edges draft with the built-in draft on the processor, not in a browser. The target of 135M is the built-in one \
+         grown: the cost of such a model, the text and the acceptance rate of the small one.\n\n\
+         Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
+         Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM writes alone \
+         for one session. Batches and rows round differently in bfloat16, so that near-ties fall either way.\n",
+        time.as_secs(),
+    );
+    let mut target = "";
+    for cell in &cells {
+        if target != cell.case().target {
+            target = cell.case().target;
+            write!(
+                text,
+                "\n## {target}\n\n\
+                 | sessions | round trip, ms | way | tokens/s | × alone | of the slowest | judged / token | \
+                 accepted / token | parted |\n|--:|--:|---|--:|--:|--:|--:|--:|--:|\n"
+            )?;
+        }
+        row(&mut text, cell, levels)?;
+    }
+    report::write(folder, "fleet", &text, serde_json::to_value(levels)?, Some(chart::svg(&charts(&cells))))
+}
+
+/// One way in one cell, round by round.
+struct Rounds<'a>(Vec<&'a Level>);
+
+impl<'a> Rounds<'a> {
+    fn case(&self) -> &'a Case {
+        &self.0[0].case
+    }
+
+    fn of(&self, value: impl Fn(&Level) -> f64) -> Vec<f64> {
+        self.0.iter().map(|level| value(level)).collect()
+    }
+
+    fn median(&self, value: impl Fn(&Level) -> f64) -> f64 {
+        Samples::of(&self.of(value)).map_or(f64::NAN, |samples| samples.median)
+    }
+}
+
+/// In the order of the first round, the ways of a cell in theirs.
+fn cells(levels: &[Level]) -> Vec<Rounds<'_>> {
+    let mut cells: Vec<Rounds<'_>> = Vec::new();
+    for level in levels {
+        match cells.iter_mut().find(|cell| cell.case().way == level.case.way && cell.case().is_beside(&level.case)) {
+            Some(cell) => cell.0.push(level),
+            None => cells.push(Rounds(vec![level])),
+        }
+    }
+    cells
+}
+
+fn row(text: &mut String, cell: &Rounds<'_>, levels: &[Level]) -> Result<(), Failure> {
+    let case = cell.case();
+    let alone = |level: &Level| {
+        let alone = Case { way: level.case.way.alone(), ..level.case.clone() };
+        levels.iter().find(|other| other.case == alone).map_or(f64::NAN, |other| other.rate)
+    };
+    let pairs: Vec<(f64, f64)> = cell.0.iter().map(|level| (level.rate, alone(level))).collect();
+    let (texts, parted) = cell.0.iter().fold((0, 0), |sum, level| (sum.0 + level.texts, sum.1 + level.parted));
+    writeln!(
+        text,
+        "| {} | {} | {} | {} | {:.2} | {} | {:.2} | {:.2} | {parted} of {texts} |",
+        case.sessions,
+        case.round_trip_ms,
+        case.way.name(),
+        Samples::of(&cell.of(|level| level.rate)).ok_or("a way has no rounds")?,
+        Estimate::of(&pairs),
+        digits(cell.median(|level| level.least)),
+        cell.median(|level| level.judged),
+        cell.median(|level| level.accepted),
+    )?;
+    Ok(())
+}
+
+/// One for each target: tokens a second by sessions and round trip.
+fn charts(cells: &[Rounds<'_>]) -> Vec<Chart> {
+    let mut charts: Vec<Chart> = Vec::new();
+    for cell in cells.iter().filter(|cell| Way::OF_ONE.contains(&cell.case().way)) {
+        let case = cell.case();
+        let title = format!("Tokens a second of all sessions, {} target", case.target);
+        if charts.last().is_none_or(|chart| chart.title != title) {
+            charts.push(Chart { title, series: Way::OF_ONE.map(Way::name).to_vec(), groups: Vec::new() });
+        }
+        let Some(Chart { groups, .. }) = charts.last_mut() else { continue };
+        let name = format!("{} × {} ms", case.sessions, case.round_trip_ms);
+        if groups.last().is_none_or(|(last, _)| *last != name) {
+            groups.push((name, vec![f64::NAN; Way::OF_ONE.len()]));
+        }
+        let series = Way::OF_ONE.iter().position(|way| *way == case.way);
+        if let (Some((_, values)), Some(series)) = (groups.last_mut(), series) {
+            values[series] = cell.median(|level| level.rate);
+        }
+    }
+    charts
+}
