@@ -68,7 +68,9 @@ impl Step {
             Self::Wasm => "the tests of the crates that run in a browser, in Chromium",
             Self::Python => "formatting, lints, types and tests of the package for vLLM in integrations/vllm/",
             Self::Page => "type check, unit tests and build of the npm package in web/",
-            Self::EndToEnd => "page and server together in Chromium; OpenAI's client against the server; manifests of docs/",
+            Self::EndToEnd => {
+                "page and server together in Chromium; OpenAI's client against the server; manifests of docs/"
+            }
         }
     }
 
