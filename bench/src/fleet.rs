@@ -62,6 +62,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         package: package.into(),
         targets: if quick { &["built-in"] } else { &["built-in", "135M"] },
         cells: if quick { &[(1, 0), (8, 20), (32, 100)] } else { &ALL_CELLS },
+        has_two: !quick,
         rounds: if quick { 1 } else { 3 },
         time: Duration::from_secs(if quick { 6 } else { 10 }),
     };
@@ -82,6 +83,8 @@ struct Bench {
     package: PathBuf,
     targets: &'static [&'static str],
     cells: &'static [Cell],
+    /// Whether two workers are measured, too: their engines take memory.
+    has_two: bool,
     rounds: usize,
     time: Duration,
 }
@@ -120,15 +123,14 @@ impl Way {
 
 /// Everything that serves one target.
 struct Fleet {
-    /// Two that write alone; the first serves `openai:` as well.
-    plain: [Engine; 2],
+    /// Those that write alone; the first serves `openai:` as well.
+    plain: Vec<Engine>,
     ngrams: Engine,
-    guessed: [Engine; 2],
+    guessed: Vec<Engine>,
     rounds: Server,
     guesses: Server,
-    two_guesses: Server,
-    /// What spreads connections over the workers that have guesses.
-    _spread: Link,
+    /// With what spreads connections over the workers that have guesses.
+    two_guesses: Option<(Server, Link)>,
 }
 
 impl Fleet {
@@ -148,7 +150,7 @@ impl Fleet {
         match way {
             Way::Rounds => vec![self.rounds.address().to_owned()],
             Way::Guesses => vec![self.guesses.address().to_owned()],
-            Way::TwoGuesses => vec![self.two_guesses.address().to_owned()],
+            Way::TwoGuesses => self.two_guesses.iter().map(|(gateway, _)| gateway.address().to_owned()).collect(),
             _ => self.engines(way).into_iter().map(|engine| engine.address().to_owned()).collect(),
         }
     }
@@ -170,7 +172,7 @@ impl Bench {
             let texts = self.texts(&fleet, &prompts).await?;
             for round in 0..self.rounds {
                 for &cell in self.cells {
-                    let two: &[Way] = if cell == CELL_OF_TWO { &Way::OF_TWO } else { &[] };
+                    let two: &[Way] = if self.has_two && cell == CELL_OF_TWO { &Way::OF_TWO } else { &[] };
                     let ways = [&Way::OF_ONE[..], two].concat();
                     // Whoever comes first in one round comes last in the next.
                     for &way in ways.iter().cycle().skip(round).take(ways.len()) {
@@ -200,14 +202,15 @@ impl Bench {
             checkpoint::write(&gguf, &pair.tokenizer_with_json()?.1, &checkpoint)?;
         }
         let launch = Launch { vllm: &self.vllm, package: &self.package, model: &checkpoint, logs: &self.folder };
+        let (mut plain, mut guessed, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
         // One after the other: each takes all of the core until it serves.
-        let plain = [launch.start(&Drafting::Nobody).await?, launch.start(&Drafting::Nobody).await?];
+        for worker in 0..if self.has_two { 2 } else { 1 } {
+            let socket = self.folder.join(format!("fleet-guesses-{worker}.sock"));
+            plain.push(launch.start(&Drafting::Nobody).await?);
+            guessed.push(launch.start(&Drafting::Guesses(socket.clone())).await?);
+            sockets.push(socket);
+        }
         let ngrams = launch.start(&Drafting::Ngrams).await?;
-        let sockets = [0, 1].map(|worker| self.folder.join(format!("fleet-guesses-{worker}.sock")));
-        let [first, second] = sockets.clone().map(Drafting::Guesses);
-        let guessed = [launch.start(&first).await?, launch.start(&second).await?];
-        let addresses = guessed.iter().map(|engine| engine.address().to_owned()).collect();
-        let spread = Link::start(addresses, Duration::ZERO).await?;
         let tokenizer = checkpoint.join("tokenizer.json");
         let gateway = |target: String, sockets: &[PathBuf]| {
             let channels: Vec<String> = sockets.iter().map(|socket| format!("unix:{}", socket.display())).collect();
@@ -216,15 +219,15 @@ impl Bench {
             arguments.extend(channels.iter().flat_map(|channel| ["--guesses-to", channel.as_str()]));
             Server::start(&self.outrider, &arguments)
         };
-        Ok(Fleet {
-            rounds: gateway(format!("openai:http://{}", plain[0].address()), &[])?,
-            guesses: gateway(format!("vllm:http://{}", guessed[0].address()), &sockets[..1])?,
-            two_guesses: gateway(format!("vllm:http://{}", spread.address()), &sockets)?,
-            plain,
-            ngrams,
-            guessed,
-            _spread: spread,
-        })
+        let rounds = gateway(format!("openai:http://{}", plain[0].address()), &[])?;
+        let guesses = gateway(format!("vllm:http://{}", guessed[0].address()), &sockets[..1])?;
+        let mut two_guesses = None;
+        if self.has_two {
+            let workers = guessed.iter().map(|engine| engine.address().to_owned()).collect();
+            let spread = Link::start(workers, Duration::ZERO).await?;
+            two_guesses = Some((gateway(format!("vllm:http://{}", spread.address()), &sockets)?, spread));
+        }
+        Ok(Fleet { plain, ngrams, guessed, rounds, guesses, two_guesses })
     }
 
     /// The texts as vLLM writes them alone, one after the other.

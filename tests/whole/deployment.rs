@@ -24,7 +24,7 @@ const OTHERS: [&str; 14] = [
     "recursive",
 ];
 /// Flags that `outrider` has beside its settings, and cargo's.
-const NOT_SETTINGS: [&str; 7] = ["explain", "release", "test", "ignored", "nocapture", "gpus", "fail"];
+const NOT_SETTINGS: [&str; 8] = ["explain", "top-k", "release", "test", "ignored", "nocapture", "gpus", "fail"];
 /// Variables of the proposer and of tests.
 const VARIABLES: [&str; 5] =
     ["OUTRIDER_GUESSES", "OUTRIDER_GUESSES_TOKEN_FILE", "OUTRIDER_ENGINE", "OUTRIDER_VLLM", "OUTRIDER_FULL"];

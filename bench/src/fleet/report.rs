@@ -78,7 +78,8 @@ pub fn write(folder: &Path, version: &str, time: Duration, levels: &[Level]) -> 
          grown: the cost of such a model, the text and the acceptance rate of the small one.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
          Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM writes alone \
-         for one session. Batches and rows round differently in bfloat16, so that near-ties fall either way.\n",
+         for one session. Batches and rows round differently in bfloat16, so that near-ties fall either way; \
+         and on CPUs vLLM reads the temperature at which its n-grams are judged from unwritten memory (issue 55005).\n",
         time.as_secs(),
     );
     let mut target = "";
