@@ -4,8 +4,8 @@
 //! fleet FOLDER OUTRIDER VLLM PACKAGE [quick]     measures; results go to FOLDER
 //! ```
 //!
-//! VLLM is the executable, PACKAGE the folder of `outrider_vllm`. Every engine of a target is started before anything is
-//! measured, and each way of writing has its turn in every round, so that what else the machine does meets all of them.
+//! VLLM is the executable, PACKAGE the folder of `outrider_vllm`. Every engine of a target is started before anything
+//! is measured. Each way of writing has its turn in every round, so that what else the machine does meets all of them.
 //! Engines are on core 0; gateways, edges and plain clients are where this program is held to.
 //!
 //! ```text
