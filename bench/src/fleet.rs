@@ -20,18 +20,14 @@ mod engine;
 mod link;
 mod players;
 mod report;
+mod way;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, path::PathBuf, time::Duration};
 
 use outrider_cloud::{
     pair::{PairPaths, draft_info},
     reproduce::sessions::beginnings,
 };
-use serde::Serialize;
 use tokio::time;
 
 use self::{
@@ -39,6 +35,7 @@ use self::{
     link::Link,
     players::{Edges, Plain, Player, Text, play},
     report::{Case, Level},
+    way::Way,
 };
 use crate::{checkpoint, grow, passes::Failure, serve::process::Server};
 
@@ -89,48 +86,17 @@ struct Bench {
     time: Duration,
 }
 
-/// How texts are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-enum Way {
-    Alone,
-    Ngrams,
-    Rounds,
-    Guesses,
-    TwoAlone,
-    TwoGuesses,
-}
-
-impl Way {
-    const OF_ONE: [Self; 4] = [Self::Alone, Self::Ngrams, Self::Rounds, Self::Guesses];
-    const OF_TWO: [Self; 2] = [Self::TwoAlone, Self::TwoGuesses];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Alone => "vLLM alone",
-            Self::Ngrams => "vLLM's own n-grams",
-            Self::Rounds => "openai:",
-            Self::Guesses => "vllm: with guesses",
-            Self::TwoAlone => "two workers alone",
-            Self::TwoGuesses => "two workers, vllm: with guesses",
-        }
-    }
-
-    /// What it is compared with.
-    fn alone(self) -> Self {
-        if Self::OF_TWO.contains(&self) { Self::TwoAlone } else { Self::Alone }
-    }
-}
-
 /// Everything that serves one target.
 struct Fleet {
-    /// Those that write alone; the first serves `openai:` as well.
-    plain: Vec<Engine>,
-    ngrams: Engine,
-    guessed: Vec<Engine>,
+    // Dropped in this order: gateways before what they are connected to.
     rounds: Server,
     guesses: Server,
     /// With what spreads connections over the workers that have guesses.
     two_guesses: Option<(Server, Link)>,
+    /// Those that write alone; the first serves `openai:` as well.
+    plain: Vec<Engine>,
+    ngrams: Engine,
+    guessed: Vec<Engine>,
 }
 
 impl Fleet {
@@ -227,7 +193,7 @@ impl Bench {
             let spread = Link::start(workers, Duration::ZERO).await?;
             two_guesses = Some((gateway(format!("vllm:http://{}", spread.address()), &sockets)?, spread));
         }
-        Ok(Fleet { plain, ngrams, guessed, rounds, guesses, two_guesses })
+        Ok(Fleet { rounds, guesses, two_guesses, plain, ngrams, guessed })
     }
 
     /// The texts as vLLM writes them alone, one after the other.
@@ -261,9 +227,4 @@ impl Bench {
         time::sleep(SETTLING).await;
         Ok(Level::new(case, &played, before.since(&engines).await?))
     }
-}
-
-/// The path as text that a command line takes.
-fn text(path: &Path) -> Result<&str, Failure> {
-    path.to_str().ok_or_else(|| format!("{} is not UTF-8", path.display()).into())
 }

@@ -48,7 +48,7 @@ Usage: cargo xtask <command>
                        quarter of an hour, 1.3 GB of disk
       edge [quick]     decoding in Chromium beside wllama's and candle's, on random weights in the shapes of drafts,
                        which take 1.5 GB of disk; an hour, and the first time ten minutes to build the others
-      fleet [quick]    guesses for vLLM beside vLLM alone, with the vLLM that OUTRIDER_VLLM names; an hour and a half
+      fleet [quick]    guesses for vLLM beside vLLM alone, with the vLLM that OUTRIDER_VLLM names; an hour
       hostile [quick]  a server attacked from one address, beside a session of another; five minutes
       link [quick]     the page against the server alone in Chromium, over emulated rates and round trips, with targets
                        of three sizes: one and a half hours, quick half of one; 1.3 GB of disk

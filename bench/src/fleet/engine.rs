@@ -11,7 +11,6 @@ use std::{
 use serde_json::{Value, json};
 use tokio::time;
 
-use super::text;
 use crate::{passes::Failure, serve::process::Scrape};
 
 /// What clients call the model.
@@ -175,4 +174,9 @@ impl Drop for Engine {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The path as text that a command line takes.
+fn text(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| format!("{} is not UTF-8", path.display()).into())
 }

@@ -1,0 +1,35 @@
+//! How texts are written: by vLLM alone, with its own drafts, in rounds, with guesses.
+
+use serde::Serialize;
+
+/// One of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Way {
+    Alone,
+    Ngrams,
+    Rounds,
+    Guesses,
+    TwoAlone,
+    TwoGuesses,
+}
+
+impl Way {
+    pub const OF_ONE: [Self; 4] = [Self::Alone, Self::Ngrams, Self::Rounds, Self::Guesses];
+    pub const OF_TWO: [Self; 2] = [Self::TwoAlone, Self::TwoGuesses];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "vLLM alone",
+            Self::Ngrams => "vLLM's own n-grams",
+            Self::Rounds => "openai:",
+            Self::Guesses => "vllm: with guesses",
+            Self::TwoAlone => "two workers alone",
+            Self::TwoGuesses => "two workers, vllm: with guesses",
+        }
+    }
+
+    /// What it is compared with.
+    pub fn alone(self) -> Self {
+        if Self::OF_TWO.contains(&self) { Self::TwoAlone } else { Self::Alone }
+    }
+}
