@@ -100,7 +100,7 @@ function showUsedFields(): void {
   const ahead = isAhead();
   const effective = ahead ? 'ahead' : scheme;
   choices.show(effective);
-  policies.setScheme(scheme, ahead);
+  policies.setScheme(scheme, ahead, outrider?.session.ownDraws ?? false);
   fields.show((option) => isUsed(option, { ...choices.choices, scheme: effective }, stopRule, gate));
 }
 

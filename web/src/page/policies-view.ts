@@ -42,6 +42,7 @@ export class PoliciesView {
   #settings: PolicySettings;
   #scheme: Scheme;
   #isAhead = false;
+  #ownDraws = false;
   #heads: Heads | null = null;
   #guarantee: Guarantee | null = null;
 
@@ -77,12 +78,14 @@ export class PoliciesView {
   /**
    * The scheme decides which rules can be had.
    * @param isAhead whether it has no rounds: nothing then ends one
+   * @param ownDraws whether the server's draws are its own
    */
-  setScheme(scheme: Scheme, isAhead: boolean): void {
-    if (scheme === this.#scheme && isAhead === this.#isAhead) return;
+  setScheme(scheme: Scheme, isAhead: boolean, ownDraws: boolean): void {
+    if (scheme === this.#scheme && isAhead === this.#isAhead && ownDraws === this.#ownDraws) return;
     element('rounds', HTMLFieldSetElement).hidden = isAhead;
     this.#scheme = scheme;
     this.#isAhead = isAhead;
+    this.#ownDraws = ownDraws;
     this.#show();
   }
 
@@ -227,7 +230,7 @@ export class PoliciesView {
       row.input.setAttribute('aria-invalid', String(wrong));
       row.inputReason.textContent = wrong ? value.reason : '';
     }
-    this.#guarantee = guaranteeOf({ policies, values: numbers }, this.#isAhead);
+    this.#guarantee = guaranteeOf({ policies, values: numbers }, this.#isAhead, this.#ownDraws);
     showGuarantee(element('guarantee-chosen', HTMLElement), this.#guarantee);
   }
 }

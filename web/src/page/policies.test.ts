@@ -33,6 +33,8 @@ test('every kind of policy has a selector', () => {
 test('only the exact rule without a gate keeps the distribution', () => {
   expect(guaranteeOf(choose('exact', 'none'))).toMatchObject({ lossy: false });
   expect(guaranteeOf(null)).toMatchObject({ lossy: false });
+  expect(guaranteeOf(null, true).sentence).toMatch(/token for token/);
+  expect(guaranteeOf(null, true, true).sentence).toMatch(/a seed does not repeat it/);
   expect(guaranteeOf(choose('exact', 'token-cascade'))).toMatchObject({ lossy: true });
   expect(guaranteeOf(choose('opt', 'none'))).toEqual({
     lossy: true,

@@ -128,16 +128,18 @@ export interface Guarantee {
 /**
  * Whether a text is distributed as the server's model would have it, and by what it is not; null: by the server alone.
  * @param isAhead whether the server writes, and is drafted ahead of
+ * @param ownDraws whether its draws are its own, so that a seed does not repeat them
  */
 export function guaranteeOf(
   chosen: Pick<ChosenPolicies, 'policies' | 'values'> | null,
   isAhead = false,
+  ownDraws = false,
 ): Guarantee {
   if (isAhead) {
-    return {
-      lossy: false,
-      sentence: 'The text is the one that the server’s own model writes alone at this seed, token for token.',
-    };
+    const sentence = ownDraws
+      ? 'The text is distributed as the server’s own model would have it; the engine behind it draws by itself, so that a seed does not repeat it.'
+      : 'The text is the one that the server’s own model writes alone at this seed, token for token.';
+    return { lossy: false, sentence };
   }
   if (!chosen) return { lossy: false, sentence: 'The server’s own model wrote it alone.' };
   const { policies, values } = chosen;

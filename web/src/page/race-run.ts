@@ -42,7 +42,7 @@ export async function runRace(
     if (!summary || summary.finish === 'cancelled') break;
     view.finish(name, summary);
   }
-  view.end(!sameLink(linkAtFirst, link()));
+  view.end(!sameLink(linkAtFirst, link()), outrider.session.ownDraws);
 }
 
 /**

@@ -127,8 +127,8 @@ export class RaceView {
   }
 
   /** The race is over, or was stopped. */
-  end(linkChanged: boolean): void {
-    const [first, ...rest] = raceSentences(this.#results, linkChanged);
+  end(linkChanged: boolean, ownDraws: boolean): void {
+    const [first, ...rest] = raceSentences(this.#results, linkChanged, ownDraws);
     if (first !== undefined) {
       const skipped = this.#sentence.textContent ?? '';
       this.#sentence.replaceChildren(make('b', {}, first), ` ${[...rest, skipped].join(' ')}`.trimEnd());

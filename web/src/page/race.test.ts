@@ -81,6 +81,14 @@ test('what was gained comes first; the same text is said to be, and another is a
   );
 });
 
+test('an engine that draws by itself may write another text', () => {
+  const results = { alone: run(50, 1, 2), ahead: run(50, 1, 3) };
+  const [, said] = raceSentences(results, false, true);
+  expect(said).toBe(
+    'The two wrote different texts of the same distribution: the engine behind the server draws by itself.',
+  );
+});
+
 test('where no guess came in time, nothing is said to have become faster', () => {
   const ahead = { ...run(90, 1, 2), inTime: 0 };
   expect(sentence({ alone: run(60, 1, 2), ahead }, false)).toBe(

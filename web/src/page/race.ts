@@ -134,8 +134,13 @@ export type Results = Partial<Record<LaneName, Summary>>;
 /**
  * What came out, in sentences: first what was gained, then whether the texts are the same, which is looked up, token by
  * token. None while there is nothing to compare.
+ * @param ownDraws whether the server's draws are its own, so that two texts may differ
  */
-export function raceSentences({ alone, rounds, ahead }: Results, linkChanged: boolean): string[] {
+export function raceSentences(
+  { alone, rounds, ahead }: Results,
+  linkChanged: boolean,
+  ownDraws = false,
+): string[] {
   const sentences: string[] = [];
   if (linkChanged) sentences.push('The link changed on the way, so that the times do not compare.');
   else if (alone && ahead) {
@@ -143,7 +148,7 @@ export function raceSentences({ alone, rounds, ahead }: Results, linkChanged: bo
     if (ahead.inTime === 0) sentences.push(unaidedSentence(ahead, alone));
     else sentences.push(gainSentence('Never waiting', ahead, alone));
   }
-  if (alone && ahead) sentences.push(sameSentence(alone.tokenIds, ahead.tokenIds));
+  if (alone && ahead) sentences.push(sameSentence(alone.tokenIds, ahead.tokenIds, ownDraws));
   if (alone && rounds) {
     const isSame = firstDifference(alone.tokenIds, rounds.tokenIds) === null;
     const text = isSame ? 'The rounds wrote it, too' : 'The rounds wrote another, of the same distribution';
@@ -153,10 +158,13 @@ export function raceSentences({ alone, rounds, ahead }: Results, linkChanged: bo
   return sentences;
 }
 
-function sameSentence(alone: readonly number[], ahead: readonly number[]): string {
+function sameSentence(alone: readonly number[], ahead: readonly number[], ownDraws: boolean): string {
   const different = firstDifference(alone, ahead);
-  return different === null
-    ? `Both wrote the same ${formatCount(alone.length)} ${alone.length === 1 ? 'token' : 'tokens'}.`
+  if (different === null) {
+    return `Both wrote the same ${formatCount(alone.length)} ${alone.length === 1 ? 'token' : 'tokens'}.`;
+  }
+  return ownDraws
+    ? 'The two wrote different texts of the same distribution: the engine behind the server draws by itself.'
     : `The two wrote different texts, from token ${different + 1} on. That must not be: please report it.`;
 }
 

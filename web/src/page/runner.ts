@@ -121,7 +121,8 @@ export class Runner {
       prediction.begin(policies, chosen.maxInFlight, ahead);
     }
     this.#hasText = true;
-    showGuarantee(element('guarantee', HTMLElement), guaranteeOf(policies, ahead), true);
+    const { ownDraws } = outrider.session;
+    showGuarantee(element('guarantee', HTMLElement), guaranteeOf(policies, ahead, ownDraws), true);
     const waiting = new Patience(() => {
       report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
     });
