@@ -5,8 +5,8 @@
 //! model.safetensors: length:u64, header as JSON { name: { dtype, shape, data_offsets } }, data without gaps
 //! ```
 //!
-//! Matrices are in F16, norms in F32: of an F16 file nothing is lost. Rows of q and k change their order. A GGUF file of
-//! a Llama rotates elements 2i and 2i + 1 of a head, a checkpoint i and i + half of it:
+//! Matrices are in F16, norms in F32: of an F16 file nothing is lost. Rows of q and k change their order. A GGUF file
+//! of a Llama rotates elements 2i and 2i + 1 of a head, a checkpoint i and i + half of it:
 //!
 //! | head of 8, row of the checkpoint | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |
 //! |---|---|---|---|---|---|---|---|---|

@@ -18,7 +18,7 @@ use futures_util::{SinkExt, Stream, StreamExt};
 use mock::{
     MockEngine, Mood, of_model,
     proposer::{Manner, Proposer},
-    stream::Streaming,
+    served::Streaming,
 };
 use outrider_cloud::{
     edge::{NativeEdge, Retry},

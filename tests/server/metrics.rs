@@ -16,6 +16,9 @@ use outrider_tests::{
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 
+/// What has no labels, and so no line, until a gateway has workers or a guess comes late.
+const WITHOUT_LABELS: [&str; 2] = ["outrider_guess_workers", "outrider_guesses_late_total"];
+
 /// The number of a sample, labels included in its name.
 fn sample(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -79,9 +82,8 @@ async fn a_run_is_counted_and_the_alerts_ask_for_what_there_is() {
             .filter(|word| word.starts_with("outrider_"))
             .collect();
         assert!(asked.len() >= 10, "{asked:?}");
-        for name in asked {
-            assert!(names.contains(name), "{file} asks for {name}, which /metrics does not have");
-        }
+        let missing = asked.difference(&names).filter(|name| !WITHOUT_LABELS.contains(name));
+        assert_eq!(missing.collect::<Vec<_>>(), Vec::<&&str>::new(), "{file} asks for what /metrics does not have");
     }
     session.close().await;
 }

@@ -23,8 +23,9 @@ const OTHERS: [&str; 14] = [
     "tag",
     "recursive",
 ];
-/// Flags that `outrider` has beside its settings, and cargo's.
-const NOT_SETTINGS: [&str; 8] = ["explain", "top-k", "release", "test", "ignored", "nocapture", "gpus", "fail"];
+/// Flags that `outrider` has beside its settings, cargo's and curl's.
+const NOT_SETTINGS: [&str; 9] =
+    ["explain", "top-k", "release", "test", "ignored", "nocapture", "gpus", "fail", "silent"];
 /// Variables of the proposer and of tests.
 const VARIABLES: [&str; 5] =
     ["OUTRIDER_GUESSES", "OUTRIDER_GUESSES_TOKEN_FILE", "OUTRIDER_ENGINE", "OUTRIDER_VLLM", "OUTRIDER_FULL"];

@@ -3,6 +3,8 @@
 // Said in full, since a test of processes names this file by its path, too.
 #[path = "mock/proposer.rs"]
 pub mod proposer;
+#[path = "mock/served.rs"]
+pub mod served;
 #[path = "mock/stream.rs"]
 pub mod stream;
 
@@ -29,10 +31,8 @@ use outrider_speculation::sample::{self, Distribution, End, Randomness};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 
-use self::stream::{Counts, Streaming};
-
-/// What the engine serves: a text's logits after each of its tokens.
-pub type Weights = Box<dyn Fn(&[u32]) -> Vec<Vec<f32>> + Send + Sync>;
+use self::served::{Counts, Served, Streaming};
+pub use self::served::{Mood, Weights};
 
 /// A real model as weights.
 pub fn of_model(model: Model) -> Weights {
@@ -43,41 +43,11 @@ pub fn of_model(model: Model) -> Weights {
     })
 }
 
-/// What the engine does when it is asked for a completion.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Mood {
-    /// Answers.
-    Well,
-    /// Answers with this status.
-    Refuses(u16),
-    /// Answers something else.
-    Babbles,
-    /// Answers late.
-    Dawdles(Duration),
-    /// Dies in the middle of its answer.
-    Dies,
-    /// Leaves `prompt_logprobs` out.
-    KeepsQuiet,
-}
-
 /// A running engine; it ends with the test.
 pub struct MockEngine {
     /// Its root.
     pub address: String,
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    weights: Weights,
-    tokenizer: Tokenizer,
-    context_length: u32,
-    key: Option<&'static str>,
-    models: Vec<&'static str>,
-    mood: Mutex<Mood>,
-    streaming: Mutex<Streaming>,
-    counts: Counts,
-    requests: AtomicUsize,
-    randomness: Mutex<Randomness>,
+    shared: Arc<Served>,
 }
 
 impl MockEngine {
@@ -92,7 +62,7 @@ impl MockEngine {
         key: Option<&'static str>,
         models: Vec<&'static str>,
     ) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Served {
             weights,
             tokenizer,
             context_length,
@@ -135,7 +105,7 @@ impl MockEngine {
     }
 }
 
-async fn list(State(shared): State<Arc<Shared>>) -> Response {
+async fn list(State(shared): State<Arc<Served>>) -> Response {
     if let Mood::Refuses(status) = *shared.mood.lock().unwrap() {
         return refusal(status);
     }
@@ -147,7 +117,7 @@ fn refusal(status: u16) -> Response {
     (StatusCode::from_u16(status).unwrap(), "{\"error\": \"not today\"}").into_response()
 }
 
-async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn complete(State(shared): State<Arc<Served>>, headers: HeaderMap, body: Bytes) -> Response {
     shared.requests.fetch_add(1, Ordering::Relaxed);
     let key = shared.key.map(|key| format!("Bearer {key}"));
     if key.is_some_and(|key| headers.get(header::AUTHORIZATION).is_none_or(|value| value != key.as_str())) {
@@ -172,70 +142,49 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
     if mood == Mood::KeepsQuiet {
         body.as_object_mut().unwrap().remove("prompt_logprobs");
     }
-    Json(shared.answer(&body)).into_response()
+    Json(answered(&shared, &body)).into_response()
 }
 
-impl Shared {
-    fn answer(&self, body: &Value) -> Value {
-        assert_eq!(body["return_tokens_as_token_ids"], true);
-        let sampling = Self::sampling(body);
-        let mut choices = Vec::new();
-        for prompt in self.prompts(&body["prompt"]) {
-            let rows = (self.weights)(&prompt);
-            let of_prompt = body["prompt_logprobs"].as_u64().map(|count| {
-                let place = |index: usize| listed(&rows[index - 1], count as usize, prompt[index]);
-                (0..prompt.len()).map(|i| if i == 0 { Value::Null } else { place(i) }).collect::<Value>()
-            });
-            for _ in 0..body["n"].as_u64().unwrap() {
-                let index = choices.len();
-                let max_tokens = body["max_tokens"].as_u64().unwrap() as usize;
-                assert!(prompt.len() + max_tokens <= self.context_length as usize, "asks beyond the context");
-                let logprobs = self.write(&prompt, max_tokens, &sampling, body["logprobs"].as_u64().unwrap() as usize);
-                choices.push(json!({
-                    "index": index, "text": "…", "logprobs": logprobs, "finish_reason": "length",
-                    "prompt_logprobs": of_prompt,
-                }));
-            }
+/// What it answers to a question.
+fn answered(served: &Served, body: &Value) -> Value {
+    assert_eq!(body["return_tokens_as_token_ids"], true);
+    let sampling = Served::sampling(body);
+    let mut choices = Vec::new();
+    for prompt in served.prompts(&body["prompt"]) {
+        let rows = (served.weights)(&prompt);
+        let of_prompt = body["prompt_logprobs"].as_u64().map(|count| {
+            let place = |index: usize| listed(&rows[index - 1], count as usize, prompt[index]);
+            (0..prompt.len()).map(|i| if i == 0 { Value::Null } else { place(i) }).collect::<Value>()
+        });
+        for _ in 0..body["n"].as_u64().unwrap() {
+            let index = choices.len();
+            let max_tokens = body["max_tokens"].as_u64().unwrap() as usize;
+            assert!(prompt.len() + max_tokens <= served.context_length as usize, "asks beyond the context");
+            let logprobs = written(served, &prompt, max_tokens, &sampling, body["logprobs"].as_u64().unwrap() as usize);
+            choices.push(json!({
+                "index": index, "text": "…", "logprobs": logprobs, "finish_reason": "length",
+                "prompt_logprobs": of_prompt,
+            }));
         }
-        json!({ "id": "cmpl-1", "object": "text_completion", "choices": choices })
     }
+    json!({ "id": "cmpl-1", "object": "text_completion", "choices": choices })
+}
 
-    fn sampling(body: &Value) -> SamplingParameters {
-        SamplingParameters {
-            temperature: body["temperature"].as_f64().unwrap() as f32,
-            top_k: body["top_k"].as_i64().unwrap().max(0) as u32,
-            top_p: body["top_p"].as_f64().unwrap() as f32,
-        }
+/// So many tokens behind a text, as they are told.
+fn written(served: &Served, prompt: &[u32], count: usize, sampling: &SamplingParameters, likely: usize) -> Value {
+    let mut text = prompt.to_vec();
+    let (mut tokens, mut logprobs, mut top) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..count {
+        let row = (served.weights)(&text).pop().unwrap();
+        let id = Distribution::new(&row, sampling).unwrap().draw(&mut served.randomness.lock().unwrap());
+        tokens.push(format!("token_id:{id}"));
+        logprobs.push(logprob(&row, id));
+        let places = listed(&row, likely, id);
+        let places = places.as_object().unwrap().iter();
+        top.push(places.map(|(id, entry)| (format!("token_id:{id}"), entry["logprob"].clone())).collect::<Map<_, _>>());
+        text.push(id);
     }
-
-    fn prompts(&self, prompt: &Value) -> Vec<Vec<u32>> {
-        let ids = |list: &Value| -> Vec<u32> {
-            list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
-        };
-        match prompt {
-            Value::String(text) => vec![self.tokenizer.encode(text).unwrap()],
-            Value::Array(list) if list[0].is_array() => list.iter().map(ids).collect(),
-            list => vec![ids(list)],
-        }
-    }
-
-    fn write(&self, prompt: &[u32], count: usize, sampling: &SamplingParameters, likely: usize) -> Value {
-        let mut text = prompt.to_vec();
-        let (mut tokens, mut logprobs, mut top) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..count {
-            let row = (self.weights)(&text).pop().unwrap();
-            let id = Distribution::new(&row, sampling).unwrap().draw(&mut self.randomness.lock().unwrap());
-            tokens.push(format!("token_id:{id}"));
-            logprobs.push(logprob(&row, id));
-            let places = listed(&row, likely, id);
-            let places = places.as_object().unwrap().iter();
-            top.push(
-                places.map(|(id, entry)| (format!("token_id:{id}"), entry["logprob"].clone())).collect::<Map<_, _>>(),
-            );
-            text.push(id);
-        }
-        json!({ "tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": [] })
-    }
+    json!({ "tokens": tokens, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": [] })
 }
 
 fn logprob(row: &[f32], id: u32) -> f64 {

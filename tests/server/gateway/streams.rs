@@ -44,7 +44,7 @@ use super::{
     mock::{
         MockEngine, Mood, of_model,
         proposer::{Manner, Proposer},
-        stream::Streaming,
+        served::Streaming,
     },
     toy_edge::{ToyEdge, complaint, info, of_toy, tokenizer},
 };

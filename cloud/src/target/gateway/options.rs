@@ -62,12 +62,12 @@ pub struct EngineArgs {
     /// At temperature 0 and with top-k up to this, all drafts are verified by probabilities, and at temperature 1
     /// without top-k and top-p; with other settings by the engine's own samples, which is as exact but accepts fewer. 0
     /// does the latter always, for engines without prompt log-probabilities. Lossy rules and --explain need what no
-    /// engine tells, and are refused. With --target vllm: it is for rounds of the papers' schemes alone: what is guessed
-    /// ahead or coupled, and what the target writes alone, is judged by the text that streams.
+    /// engine tells, and are refused. With --target vllm: it is for rounds of the papers' schemes alone: what is
+    /// guessed ahead or coupled, and what the target writes alone, is judged by the text that streams.
     #[arg(long, value_name = "COUNT", default_value_t = Self::default().target_logprobs)]
     pub target_logprobs: u32,
-    /// Where a worker of the engine takes guesses, unix:PATH or tcp:HOST:PORT; of a name all addresses are meant. May be
-    /// given more than once (--target vllm:URL)
+    /// Where a worker of the engine takes guesses, unix:PATH or tcp:HOST:PORT; of a name all addresses are meant. May
+    /// be given more than once (--target vllm:URL)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = WorkerAddress::from_str)]
     pub guesses_to: Vec<WorkerAddress>,
     /// File with the token that workers want of who sends guesses over TCP (--target vllm:URL)
@@ -89,8 +89,8 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
-    /// Shakes hands with the engine at an address, which is then used one way or the other. `tokenizer` should be that of its model, and `info` what sessions
-    /// need to know but for the context length, which the engine says.
+    /// Shakes hands with the engine at an address, which is then used one way or the other. `tokenizer` should be that
+    /// of its model, and `info` what sessions need to know but for the context length, which the engine says.
     ///
     /// # Errors
     /// If the engine cannot be the target, for any reason that can be seen before a session asks.

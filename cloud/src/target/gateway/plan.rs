@@ -23,8 +23,8 @@ pub(super) enum Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// The way for a round, where the engine lists the `listed` most likely tokens of each position, and may be one that
-    /// `streams`. What needs ids alone is judged by its text then.
+    /// The way for a round, where the engine lists the `listed` most likely tokens of each position, and may be one
+    /// that `streams`. What needs ids alone is judged by its text then.
     pub(super) fn of(round: &'a Round, listed: u32, streams: bool) -> Result<Self, GatewayError> {
         if !round.rule.is_exact() {
             return Err(GatewayError::Rule { rule: round.rule.name() });

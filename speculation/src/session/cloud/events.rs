@@ -1,7 +1,7 @@
 //! What a session did, for those who count. Nothing depends on it.
 
 use outrider_codec::{
-    frame::{ErrorCode, Finish},
+    frame::{ErrorCode, Finish, Frame},
     scheme::SchemeParameters,
 };
 
@@ -50,4 +50,15 @@ pub enum CloudEvent {
     Cancelled,
     /// The edge was told an error.
     Failed(ErrorCode),
+}
+
+/// What a pass led to.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Frames to send.
+    pub(super) frames: Vec<Frame>,
+    /// What is counted of it.
+    pub(super) event: Option<CloudEvent>,
+    /// Why the generation is over, if it is.
+    pub(super) finish: Option<Finish>,
 }

@@ -13,7 +13,7 @@ use outrider_codec::{
 
 use super::{
     chains::Limits,
-    events::CloudEvent,
+    events::{CloudEvent, Progress},
     failure::Failure,
     flight::Flight,
     guesses::{Admitted, Chosen, GuessQueue},
@@ -71,17 +71,6 @@ pub(super) struct Verification {
     stream: u32,
     /// DSSD: the edge resamples the token that comes next, from this, and says with its next drafts what it is.
     edge_resamples: Option<TargetDist>,
-}
-
-/// What a pass led to.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// Frames to send.
-    pub(super) frames: Vec<Frame>,
-    /// What is counted of it.
-    pub(super) event: Option<CloudEvent>,
-    /// Why the generation is over, if it is.
-    pub(super) finish: Option<Finish>,
 }
 
 impl Writer {

@@ -22,44 +22,14 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::sample;
 use serde_json::{Value, json};
 
-use super::{Shared, proposer::Store};
+use super::served::{Served, Streaming};
 
 /// The most guesses that are proposed for a step.
 const PROPOSED: usize = 4;
 
-/// How the engine streams.
-#[derive(Clone, Default)]
-pub struct Streaming {
-    /// How long a step takes.
-    pub step: Duration,
-    /// What its proposer was told.
-    pub guesses: Option<Arc<Store>>,
-    /// Steps that a stream bears on average before it is cut; 0 for any number.
-    pub cut_after: u32,
-    /// Takes every guess for right, which is wrong.
-    pub believes: bool,
-    /// What it sends at each step in place of a text's tokens.
-    pub raw: Option<String>,
-}
-
-/// What the streams of an engine did.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// Steps run.
-    pub steps: AtomicUsize,
-    /// Guesses that were accepted.
-    pub accepted: AtomicUsize,
-    /// Guesses that were judged.
-    pub judged: AtomicUsize,
-    /// Streams that were cut.
-    pub cut: AtomicUsize,
-    /// Streams that nobody wanted any more before their end.
-    pub aborted: AtomicUsize,
-}
-
 /// A text that is being written.
 struct Writing {
-    shared: Arc<Shared>,
+    shared: Arc<Served>,
     streaming: Streaming,
     prompt: Option<Vec<u32>>,
     text: Vec<u32>,
@@ -87,7 +57,7 @@ impl Drop for Writing {
 }
 
 /// Answers a request for a stream.
-pub(super) fn answer(shared: &Arc<Shared>, body: &Value) -> Response {
+pub fn answer(shared: &Arc<Served>, body: &Value) -> Response {
     for (field, value) in [("return_token_ids", true), ("ignore_eos", true), ("add_special_tokens", false)] {
         assert_eq!(body[field], value, "{field}");
     }
@@ -105,7 +75,7 @@ pub(super) fn answer(shared: &Arc<Shared>, body: &Value) -> Response {
         text,
         left,
         stops,
-        sampling: Shared::sampling(body),
+        sampling: Served::sampling(body),
         bears,
         end: End::NotYet,
     };

@@ -1,0 +1,100 @@
+//! What an engine serves, how it behaves and what it did: shared by its answers.
+
+use std::{
+    sync::{Arc, Mutex, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use outrider_codec::frame::SamplingParameters;
+use outrider_models::Tokenizer;
+use outrider_speculation::sample::Randomness;
+use serde_json::Value;
+
+use super::proposer::Store;
+
+/// What the engine serves: a text's logits after each of its tokens.
+pub type Weights = Box<dyn Fn(&[u32]) -> Vec<Vec<f32>> + Send + Sync>;
+
+/// What the engine does when it is asked for a completion.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mood {
+    /// Answers.
+    Well,
+    /// Answers with this status.
+    Refuses(u16),
+    /// Answers something else.
+    Babbles,
+    /// Answers late.
+    Dawdles(Duration),
+    /// Dies in the middle of its answer.
+    Dies,
+    /// Leaves `prompt_logprobs` out.
+    KeepsQuiet,
+}
+
+/// How the engine streams.
+#[derive(Clone, Default)]
+pub struct Streaming {
+    /// How long a step takes.
+    pub step: Duration,
+    /// What its proposer was told.
+    pub guesses: Option<Arc<Store>>,
+    /// Steps that a stream bears on average before it is cut; 0 for any number.
+    pub cut_after: u32,
+    /// Takes every guess for right, which is wrong.
+    pub believes: bool,
+    /// What it sends at each step in place of a text's tokens.
+    pub raw: Option<String>,
+}
+
+/// What the streams of an engine did.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Steps run.
+    pub steps: AtomicUsize,
+    /// Guesses that were accepted.
+    pub accepted: AtomicUsize,
+    /// Guesses that were judged.
+    pub judged: AtomicUsize,
+    /// Streams that were cut.
+    pub cut: AtomicUsize,
+    /// Streams that nobody wanted any more before their end.
+    pub aborted: AtomicUsize,
+}
+
+/// What all answers of an engine share.
+pub struct Served {
+    pub weights: Weights,
+    pub tokenizer: Tokenizer,
+    pub context_length: u32,
+    pub key: Option<&'static str>,
+    pub models: Vec<&'static str>,
+    pub mood: Mutex<Mood>,
+    pub streaming: Mutex<Streaming>,
+    pub counts: Counts,
+    pub requests: AtomicUsize,
+    pub randomness: Mutex<Randomness>,
+}
+
+impl Served {
+    /// How tokens are to be chosen.
+    pub fn sampling(body: &Value) -> SamplingParameters {
+        SamplingParameters {
+            temperature: body["temperature"].as_f64().unwrap() as f32,
+            top_k: body["top_k"].as_i64().unwrap().max(0) as u32,
+            top_p: body["top_p"].as_f64().unwrap() as f32,
+        }
+    }
+
+    /// The ids of what is to be gone on from.
+    pub fn prompts(&self, prompt: &Value) -> Vec<Vec<u32>> {
+        let ids = |list: &Value| -> Vec<u32> {
+            list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+        };
+        match prompt {
+            Value::String(text) => vec![self.tokenizer.encode(text).unwrap()],
+            Value::Array(list) if list[0].is_array() => list.iter().map(ids).collect(),
+            list => vec![ids(list)],
+        }
+    }
+}
