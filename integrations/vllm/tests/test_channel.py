@@ -185,7 +185,7 @@ def test_the_sockets_file_is_for_owner_and_group_and_goes_with_the_channel(tmp_p
     assert not path.exists()
 
 
-def test_a_dead_processs_file_is_replaced_and_a_living_ones_is_not(tmp_path: Path) -> None:
+def test_a_dead_process_leaves_a_file_that_is_replaced_a_living_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "guesses.sock"
     address = UnixAddress(str(path))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
