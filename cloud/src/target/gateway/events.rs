@@ -87,6 +87,12 @@ impl Lines {
         Self { bytes: Vec::new(), seen: 0, longest }
     }
 
+    /// Whether what has come of a line may be the beginning of one that says something.
+    pub(super) fn may_go_on(&self) -> bool {
+        let agrees = |begin: &[u8]| begin.iter().zip(&self.bytes).all(|(a, b)| a == b);
+        agrees(DATA) || OTHER_LINES.into_iter().any(agrees)
+    }
+
     /// Bytes have come. Gives what they say.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, GatewayError> {
         self.bytes.extend_from_slice(bytes);
@@ -174,6 +180,15 @@ mod tests {
             "data: nothing\n",
         ] {
             assert!(matches!(Lines::new(2).push(bad.as_bytes()), Err(GatewayError::Answer { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_an_event_is_told_from_a_page() {
+        for (begun, may_go_on) in [("", true), ("da", true), ("data: {\"cho", true), (": x", true), ("<html>", false)] {
+            let mut lines = Lines::new(0);
+            lines.push(begun.as_bytes()).unwrap();
+            assert_eq!(lines.may_go_on(), may_go_on, "{begun}");
         }
     }
 

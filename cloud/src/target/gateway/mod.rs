@@ -6,9 +6,9 @@
 //! nothing else, so there may be many.
 //!
 //! There are two [ways](Way) to use it. It may be *asked* for a few numbers a round; that needs nothing else. Or it
-//! *streams*: it is asked for a text once, writes it by itself, and its own workers are told [guesses] at it, which
-//! they propose and judge. Then rounds of ids, and what it writes alone, are judged by the text that has come; rounds that
-//! need probabilities are asked for as before.
+//! *streams*: it is asked for a text once, and writes it by itself. Its own workers are told [guesses] at the text,
+//! which they propose and judge. Then rounds of ids, and what it writes alone, are judged by the text that has come;
+//! rounds that need probabilities are asked for as before.
 //!
 //! ```text
 //! edge ──Guesses──▶ gateway ──guesses──▶ a proposer in the engine's worker
@@ -41,9 +41,9 @@
 //! | all else | *matched*: the engine samples S(p) at each position, and a draft is accepted if it is that sample | 1 | Σ q̂·S(p) |
 //!
 //! A text that *streams* is a sample of S(p) whatever was guessed: the engine takes a proposal without probabilities as
-//! a certain one, so it accepts a guess with S(p) of it, and else draws from what is left of S(p) without it. The
-//! gateway compares that text with what was guessed, which changes nothing of it. A cut is mended by a request behind the last
-//! token that came: each token was drawn behind those before it, whoever asked for them.
+//! a certain one. So it accepts a guess with S(p) of it, and else draws from what is left of S(p) without it. The
+//! gateway compares that text with what was guessed, which changes nothing of it. A cut is mended by a request behind
+//! the last token that came: each token was drawn behind those before it, whoever asked for them.
 //!
 //! All ways commit samples of S(p); matching only accepts less. Why the last is no better: S(p)(x) at another
 //! temperature, or under top-p, is p(x)^(1/T) over the sum of all that S keeps, and that sum runs over tokens which the

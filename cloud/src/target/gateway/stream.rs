@@ -141,7 +141,8 @@ impl Stream {
     async fn read(&mut self, source: Source<'_>) -> Result<(), GatewayError> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         let Some(bytes) = connection.answer.chunk().await.map_err(|error| source.client.failure(&error))? else {
-            return Err(source.client.cut());
+            let is_stream = connection.lines.may_go_on();
+            return Err(if is_stream { source.client.cut() } else { lacks("it is no stream of events".to_owned()) });
         };
         for event in connection.lines.push(&bytes)? {
             let chunk = match event {

@@ -67,7 +67,8 @@ pub fn answer(shared: &Arc<Served>, body: &Value) -> Response {
     let stops = body["stop_token_ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect();
     let streaming = shared.streaming.lock().unwrap().clone();
     let cut = streaming.cut_after;
-    let bears = (cut > 0).then(|| shared.randomness.lock().unwrap().below(2 * cut));
+    // The first of them arrives whole: a text that gets no further is given up in the end.
+    let bears = (cut > 0).then(|| 2 + shared.randomness.lock().unwrap().below(2 * cut));
     let writing = Writing {
         shared: Arc::clone(shared),
         streaming,
@@ -86,6 +87,8 @@ pub fn answer(shared: &Arc<Served>, body: &Value) -> Response {
 impl Writing {
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         match self.end {
+            // Cut in its last event, it says nothing behind that.
+            End::Told if self.bears == Some(0) => {}
             End::NotYet => {}
             End::Told => {
                 self.end = End::Done;
