@@ -36,10 +36,13 @@ impl Default for Manner {
     }
 }
 
+/// A text's number of tokens, and its last ones.
+type Follows = (usize, Vec<u32>);
+
 /// The guesses that came, by what they follow.
 #[derive(Debug, Default)]
 pub struct Store {
-    guesses: Mutex<HashMap<(usize, Vec<u32>), Vec<u32>>>,
+    guesses: Mutex<HashMap<Follows, Vec<u32>>>,
     /// Messages of guesses.
     pub messages: AtomicUsize,
     /// Connections that were closed after as many messages as they bear.

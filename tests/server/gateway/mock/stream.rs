@@ -5,11 +5,7 @@
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+    sync::{Arc, atomic::Ordering},
 };
 
 use axum::{
