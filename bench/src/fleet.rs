@@ -57,10 +57,10 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         outrider: outrider.into(),
         vllm: vllm.into(),
         package: package.into(),
-        targets: if quick { &["built-in"] } else { &["built-in", "135M"] },
-        cells: if quick { &[(1, 0), (8, 20), (32, 100)] } else { &ALL_CELLS },
+        targets: &["built-in", "135M"],
+        cells: if quick { &[(1, 0), (1, 20), (8, 20), (32, 100)] } else { &ALL_CELLS },
         has_two: !quick,
-        rounds: if quick { 1 } else { 3 },
+        rounds: if quick { 2 } else { 3 },
         time: Duration::from_secs(if quick { 6 } else { 10 }),
     };
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(bench.run())
