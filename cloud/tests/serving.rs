@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 #[path = "../../tests/server/gateway/mock.rs"]
+#[expect(dead_code, reason = "what other tests ask of it, too")]
 mod mock;
 mod process;
 
