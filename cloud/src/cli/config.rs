@@ -22,7 +22,7 @@ const NO_SETTINGS: [&str; 2] = ["config", "print-config"];
 /// What variables begin with.
 const PREFIX: &str = "OUTRIDER_";
 /// Behind it, what is no setting of the command's: the key of the target's engine, a client's token, the log's filter.
-const OTHER_VARIABLES: [&str; 3] = ["ENGINE_KEY", "TOKEN", "LOG"];
+const OTHER_VARIABLES: [&str; 3] = ["TARGET_KEY", "TOKEN", "LOG"];
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]

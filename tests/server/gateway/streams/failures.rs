@@ -90,13 +90,13 @@ async fn a_text_that_nobody_wants_is_aborted() {
     let (mut client, _) = server.greeted(&draft).await;
     // In the middle of a pass, which takes 20 ms, and before the first token.
     for (generation, waits) in [(1, true), (2, false), (3, true)] {
-        let before = aborted();
+        let (before, asked) = (aborted(), engine.requests());
         client.send(request(generation)).await;
         if waits {
             // What was still on its way is of a text before.
             while !matches!(client.receive().await, Some(Frame::Tokens(tokens)) if tokens.generation == generation) {}
         } else {
-            until(|| engine.requests() > 0).await;
+            until(|| engine.requests() > asked).await;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         client.send(Frame::Cancel { generation }.encode()).await;
