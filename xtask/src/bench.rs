@@ -373,6 +373,6 @@ fn program(workspace: &Workspace, bench: Bench, arguments: &[&str], folder: &Pat
 
 fn bench_program(workspace: &Workspace, bench: Bench) -> Command {
     let mut command = workspace.cargo("run");
-    command.args(["--quiet", "--release", "--package", "outrider-bench", "--", bench.name()]);
+    command.args(["--quiet", "--release", "--workspace", "--bin", "outrider-bench", "--", bench.name()]);
     command
 }

@@ -74,8 +74,10 @@ pub fn write(folder: &Path, version: &str, time: Duration, levels: &[Level]) -> 
         "vLLM {version} on the CPU in bfloat16, one thread on a core of its own; gateway, edges and plain clients on \
          another. The link is emulated: a delay, the same for every client, without a limit of rate. The gateway is \
          beside vLLM. Greedy texts of up to {TOKENS} tokens after eight words, for {} s each time; ways take turns. \
-         Edges draft with the built-in draft on the processor, not in a browser. The target of 135M is the built-in \
-         one grown: the cost of such a model, the text and the acceptance rate of the small one. Two workers are two \
+         Edges draft with the built-in draft on the processor, not in a browser. Sessions write the same few texts again, \
+         and guesses of earlier ones are kept: the speed of guesses is an upper bound. The target of \
+         135M is the built-in one grown: the cost of such a model, the text and the acceptance rate of the small one. \
+         Two workers are two \
          processes of vLLM on the same core, over which a relay spreads connections.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
          Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM writes alone \

@@ -6,7 +6,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
-    sync::broadcast::{self, error::RecvError},
+    sync::broadcast::{
+        self,
+        error::{RecvError, TryRecvError},
+    },
     time,
 };
 
@@ -153,11 +156,17 @@ async fn tell<S: AsyncRead + AsyncWrite>(
             }
             Err(RecvError::Closed) => return Lost::Closed,
         };
-        while together.len() < TOGETHER
-            && let Ok(message) = messages.try_recv()
-        {
-            together.extend_from_slice(&message);
-            count += 1;
+        while together.len() < TOGETHER {
+            match messages.try_recv() {
+                Ok(message) => {
+                    together.extend_from_slice(&message);
+                    count += 1;
+                }
+                Err(TryRecvError::Lagged(dropped)) => {
+                    channel.metrics.guesses_dropped.inc_by(dropped);
+                }
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
         }
         if let Err(lost) = within("a write", to.write_all(&together)).await {
             return lost;
