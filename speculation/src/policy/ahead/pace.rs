@@ -48,6 +48,8 @@ pub struct Pace {
     fixed: Option<Plan>,
     /// What it is chosen for then.
     goal: Goal,
+    /// Whether the target holds passes for guesses when asked to.
+    holds: bool,
     /// Those of [`ALONE`] and so on.
     ways: [Way; 4],
     current: usize,
@@ -89,6 +91,7 @@ impl Pace {
         Self {
             fixed,
             goal: Goal::Speed,
+            holds: true,
             ways: [Way::new(None), Way::new(Some(Plan::AT_ONCE)), Way::new(None), Way::new(None)],
             current: ALONE,
             stretch: Stretch::new(SKIPPED, LOOK),
@@ -104,9 +107,10 @@ impl Pace {
         }
     }
 
-    /// Another generation begins: what is measured of the ends and the link is kept.
-    pub fn next_generation(&mut self, fixed: Option<Plan>, goal: Goal) {
-        (self.fixed, self.goal) = (fixed, goal);
+    /// Another generation begins: what is measured of the ends and the link is kept. A target that does not hold its
+    /// passes is never asked to.
+    pub fn next_generation(&mut self, fixed: Option<Plan>, goal: Goal, holds: bool) {
+        (self.fixed, self.goal, self.holds) = (fixed, goal, holds);
         self.stretch.pause();
         (self.first_trip, self.trips, self.delays) = (None, Shortest::default(), Shortest::default());
     }
@@ -211,7 +215,7 @@ impl Pace {
         let promising = if self.goal == Goal::Speed { (PROMISING * best).max(1.0) } else { 1.0 };
         for (way, (plan, given)) in proposals {
             self.ways[way].promised = Some(given);
-            if given.speed > promising {
+            if self.holds && given.speed > promising {
                 self.ways[way].plan = Some(plan);
             } else if way != self.current {
                 self.ways[way].plan = None;
@@ -333,7 +337,7 @@ mod tests {
     /// A text of so many tokens, each of which takes what it says of the way; how many were written in each.
     fn text(pace: &mut Pace, tokens: usize, round_trip: Duration, takes: [Duration; 4]) -> [usize; 4] {
         let (mut now, mut counts) = (Duration::ZERO, [0; 4]);
-        pace.next_generation(None, Goal::Speed);
+        pace.next_generation(None, Goal::Speed, true);
         for _ in 0..tokens {
             now += takes[pace.current];
             counts[pace.current] += 1;
@@ -399,7 +403,7 @@ mod tests {
         ];
         for (tokens, takes, best) in cases {
             let (mut pace, mut now, mut counts) = (Pace::new(None), Duration::ZERO, [0; 4]);
-            pace.next_generation(None, Goal::Passes);
+            pace.next_generation(None, Goal::Passes, true);
             for _ in 0..4000 {
                 let way = pace.current;
                 now += takes[way] * MS;
@@ -411,6 +415,25 @@ mod tests {
             }
             assert!(counts[best] > 3000, "{counts:?} with {tokens:?} in {takes:?}");
         }
+    }
+
+    /// An engine that writes by itself: however much waiting promises, there is nobody to wait.
+    #[test]
+    fn nobody_is_asked_to_hold_who_does_not() {
+        let (mut pace, mut now, mut guided) = (Pace::new(None), Duration::ZERO, 0);
+        for goal in [Goal::Speed, Goal::Passes] {
+            pace.next_generation(None, goal, false);
+            for _ in 0..2000 {
+                now += [10, 9, 1, 1].map(|ms| ms * MS)[pace.current];
+                assert!(pace.current == ALONE || pace.current == AT_ONCE, "{}", NAMES[pace.current]);
+                guided += usize::from(pace.current == AT_ONCE);
+                pace.drafted(MS);
+                pace.passed(10 * MS, 0);
+                pace.answered(11 * MS, 10 * MS);
+                pace.written(1, now);
+            }
+        }
+        assert!(guided > 500, "{guided} of 4000");
     }
 
     /// What does not promise anything is not tried: a round on a far link would be felt.

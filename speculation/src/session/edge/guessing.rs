@@ -92,7 +92,7 @@ impl Guessing {
     ) -> Result<Self, ParameterError> {
         let mut pace = pace.unwrap_or_else(|| Pace::new(ahead.fixed));
         let goal = if ends.server.fewest_passes { Goal::Passes } else { ahead.goal };
-        pace.next_generation(ahead.fixed, goal);
+        pace.next_generation(ahead.fixed, goal, !ends.server.own_draws);
         Ok(Self {
             generation,
             sampling: settings.draft_sampling(),
