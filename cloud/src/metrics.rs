@@ -207,7 +207,8 @@ impl GatewayMetrics {
         let tokens = Histogram::new(exponential_buckets(1.0, 2.0, 7));
         Self {
             chunk_tokens: add.this("chunk_tokens", "Tokens that the engine streamed together", tokens),
-            streams_cut: add.metric("streams_cut", "Streams of the engine that were cut and asked for again"),
+            streams_cut: add
+                .metric("streams_cut", "Streams of the engine that were cut or refused, and asked for again"),
             workers: add.metric("guess_workers", "Workers of the engine that take guesses, by state"),
             guesses_sent: add.metric("guess_messages_sent", "Messages of guesses that a worker was sent"),
             guesses_dropped: add

@@ -246,7 +246,13 @@ pub async fn run(
         }
         match wire {
             Some(_) => entry.attach(),
-            None => entry.detach(session.is_generating()),
+            None => {
+                entry.detach(session.is_generating());
+                // A pass under way keeps what it reads from, and is the last.
+                if work.is_none() {
+                    slot.pause();
+                }
+            }
         }
         let patience = if wire.is_some() { limits.idle } else { limits.detached };
         tokio::select! {

@@ -177,6 +177,13 @@ impl TargetSlot {
         }
     }
 
+    /// Nobody reads for now what an engine elsewhere writes.
+    pub(crate) fn pause(&self) {
+        if let Self::Gateway(slot) = self {
+            slot.pause();
+        }
+    }
+
     /// A slot at the server's own draft model, if it has one to give.
     pub(crate) fn drafter(&self) -> Option<Drafter> {
         match self {

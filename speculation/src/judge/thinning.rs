@@ -72,8 +72,9 @@ pub fn matching(round: &Round, own: &[u32]) -> Judgement {
 /// The judgement of a round by what the target has `written` behind its text so far; `None` if that does not suffice.
 ///
 /// Of guesses ahead so many are accepted as were written, but for the last token that has come: it is what follows. So
-/// tokens never wait for those behind them. Other rounds are judged to their end, or to the first rejection.
-pub fn streamed(round: &Round, written: &[u32]) -> Option<Judgement> {
+/// tokens never wait for those behind them. Other rounds are judged to their end, or to the first rejection. Behind an
+/// accepted one of `eos_ids` nothing is waited for: whatever stands behind a text's end is dropped.
+pub fn streamed(round: &Round, written: &[u32], eos_ids: &[u32]) -> Option<Judgement> {
     let accepted_of = |ids: &[u32], most: usize| ids.iter().zip(&written[..most]).take_while(|(a, b)| a == b).count();
     if round.is_guessed {
         let (&last, before) = written.split_last()?;
@@ -88,7 +89,8 @@ pub fn streamed(round: &Round, written: &[u32]) -> Option<Judgement> {
     if accepted == ids.len() && !round.has_bonus() {
         return Some(Judgement { accepted, ..Judgement::default() });
     }
-    written.get(accepted).map(|&token| round.settle(accepted, token))
+    let end = written.last().filter(|id| accepted == written.len() && eos_ids.contains(id));
+    written.get(accepted).or(end).map(|&token| round.settle(accepted, token))
 }
 
 /// q̂(id).
@@ -128,14 +130,16 @@ mod tests {
         assert_eq!(matching(&round(&[5, 6]), &[5, 8, 7]), token(1, 8));
         assert_eq!(matching(&round(&[5, 6]), &[9, 6, 7]), token(0, 9));
         assert_eq!(matching(&round(&[]), &[9]), token(0, 9));
-        let written = |ids: &[u32], text: &[u32]| streamed(&round(ids), text);
+        let written = |ids: &[u32], text: &[u32]| streamed(&round(ids), text, &[9]);
         assert_eq!(written(&[5, 6], &[5, 6, 7]), Some(token(2, 7)));
         assert_eq!(written(&[5, 6], &[5, 8]), Some(token(1, 8)));
         assert_eq!((written(&[5, 6], &[5, 6]), written(&[5, 6], &[5]), written(&[], &[])), (None, None, None));
         assert_eq!(written(&[], &[9, 1]), Some(token(0, 9)));
+        // Nobody writes on behind the end of a text.
+        assert_eq!((written(&[5, 9], &[5, 9]), written(&[9, 5], &[9])), (Some(token(2, 9)), Some(token(1, 9))));
         let continued = Round { continued: true, ..round(&[5, 6]) };
-        assert_eq!(streamed(&continued, &[5, 6]), Some(Judgement { accepted: 2, ..Judgement::default() }));
-        assert_eq!(streamed(&continued, &[5]), None);
+        assert_eq!(streamed(&continued, &[5, 6], &[9]), Some(Judgement { accepted: 2, ..Judgement::default() }));
+        assert_eq!(streamed(&continued, &[5], &[9]), None);
         for own in [&[5, 6][..], &[5, 6, 7]] {
             assert_eq!(matching(&continued, own), Judgement { accepted: 2, ..Judgement::default() });
         }
@@ -161,11 +165,11 @@ mod tests {
         ] {
             let next = NextToken::Token(written[accepted]);
             let expected = Judgement { accepted, branch, next, ..Judgement::default() };
-            let judgement = streamed(&round, written).unwrap();
+            let judgement = streamed(&round, written, &[9]).unwrap();
             assert_eq!(judgement, expected, "{written:?}");
             assert_eq!(round.check(&judgement, 8), Ok(()));
         }
-        assert_eq!(streamed(&round, &[]), None);
+        assert_eq!(streamed(&round, &[], &[9]), None);
         assert_eq!([0, 1, 2, 3, 4].map(|tokens| round.guesses_at(tokens)), [0, 1, 3, 5, 6]);
     }
 }

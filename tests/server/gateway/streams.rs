@@ -1,6 +1,7 @@
 //! An engine that streams its texts, and whose proposers are told what edges guess: over real sockets on all sides.
 
 mod failures;
+mod real;
 
 use std::{
     path::{Path, PathBuf},
@@ -35,7 +36,7 @@ use outrider_tests::{
     http,
     proxy::Proxy,
     samplings::{GREEDY, NEUTRAL, SHARPENED},
-    server::{Edge, MAX_DRAFT_TOKENS, Server, generate},
+    server::{Edge, MAX_DRAFT_TOKENS, RawClient, Server, generate},
     toy::ToyModel,
 };
 
@@ -159,9 +160,11 @@ async fn the_greedy_text_is_the_models_own_whatever_is_guessed() {
                 let is_ahead = matches!(mode, Mode::Ahead(_));
                 for start in 0..4 {
                     let prompt = [start, number as u32 % 4, 1];
-                    let expected = target.greedy(&prompt, 40, &eos_ids);
+                    let (expected, before) = (target.greedy(&prompt, 40, &eos_ids), engine.requests());
                     let (ids, _) = edge.generate(&prompt, &settings(mode.clone(), GREEDY, 1, 40)).await;
                     assert_eq!(ids, expected, "{mode:?}, {prompt:?}, {eos_ids:?}");
+                    // One stream a text, to its end and not beyond.
+                    assert!(mode == rounds(K_SQS_TOY, 1) || engine.requests() == before + 1, "{mode:?}, {eos_ids:?}");
                     tokens += if is_ahead { ids.len() } else { 0 };
                 }
                 if number == 1 && useful && eos_ids.is_empty() {

@@ -22,6 +22,8 @@ const BYTES_PER_PROMPT_TOKEN: usize = 16;
 const DATA: &[u8] = b"data:";
 /// The last line.
 const DONE: &[u8] = b"[DONE]";
+/// Reasons to finish that are none of the text's.
+const GIVEN_UP: [&str; 2] = ["abort", "error"];
 /// Other lines that an event may have, which say nothing here.
 const OTHER_LINES: [&[u8]; 4] = [b":", b"event:", b"id:", b"retry:"];
 
@@ -47,8 +49,17 @@ pub(super) struct Chunk {
     pub(super) ids: Vec<u32>,
     /// What the engine has read as the prompt, if this is the first.
     pub(super) prompt: Option<Vec<u32>>,
-    /// Whether these are the last.
-    pub(super) is_last: bool,
+    /// Whether nothing comes behind these, and why.
+    pub(super) end: Option<End>,
+}
+
+/// Why nothing more comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The text has its end, or its length.
+    OfText,
+    /// The engine gives it up, as one does that is being stopped. The text goes on elsewhere, or later.
+    GivenUp,
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,8 +145,10 @@ fn event(line: &[u8]) -> Result<Option<Event>, GatewayError> {
         (None, _) => Ok(None),
         (Some(choice), true) => {
             let ids = choice.token_ids.ok_or_else(|| lacks("no token_ids (return_token_ids)".to_owned()))?;
-            let is_last = choice.finish_reason.is_some();
-            Ok(Some(Event::Tokens(Chunk { ids, prompt: choice.prompt_token_ids, is_last })))
+            let end = choice
+                .finish_reason
+                .map(|reason| if GIVEN_UP.contains(&reason.as_str()) { End::GivenUp } else { End::OfText });
+            Ok(Some(Event::Tokens(Chunk { ids, prompt: choice.prompt_token_ids, end })))
         }
         (Some(_), false) => Err(lacks(format!("{} texts in place of one", choices.len() + 1))),
     }
@@ -155,8 +168,8 @@ mod tests {
     #[test]
     fn an_answer_is_read_wherever_it_is_cut() {
         let expected = [
-            Event::Tokens(Chunk { ids: vec![17], prompt: Some(vec![1, 2]), is_last: false }),
-            Event::Tokens(Chunk { ids: vec![5, 6], prompt: None, is_last: true }),
+            Event::Tokens(Chunk { ids: vec![17], prompt: Some(vec![1, 2]), end: None }),
+            Event::Tokens(Chunk { ids: vec![5, 6], prompt: None, end: Some(End::OfText) }),
             Event::Failed { status: 503, message: "outof luck".to_owned() },
             Event::Done,
         ];

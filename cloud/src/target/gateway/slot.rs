@@ -128,6 +128,13 @@ impl GatewaySlot {
         self.state().stream = None;
     }
 
+    /// Nobody reads the text for now: the engine stops, and what it wrote is kept.
+    pub(crate) fn pause(&self) {
+        if let Some(stream) = &mut self.state().stream {
+            stream.pause();
+        }
+    }
+
     /// Whether the engine answers.
     pub(crate) async fn probe(&self) -> Result<(), GatewayError> {
         self.shared.client.models().await.map(drop)
@@ -157,23 +164,24 @@ impl GatewaySlot {
         let mut pauses = PAUSES.iter();
         loop {
             stream.drain(source);
-            if let Some(judgement) = thinning::streamed(round, stream.waiting()) {
+            if let Some(judgement) = thinning::streamed(round, stream.waiting(), source.eos_ids) {
                 stream.take(judgement.accepted + usize::from(judgement.next != NextToken::Nothing));
                 self.state().stream = Some(stream);
                 return Ok(judgement);
             }
             let Err(error) = stream.more(source, left).await else { continue };
-            match pauses.next() {
-                Some(pause) if is_passing(&error) => {
-                    tracing::warn!(%error, "asking again, behind what has come");
-                    metrics.streams_cut.inc();
-                    // What has just written is there.
-                    if !stream.take_come() {
-                        time::sleep(*pause).await;
-                    }
-                }
-                _ => return Err(error),
+            if !is_passing(&error) {
+                return Err(error);
             }
+            // What has just written is there, and every request that writes brings the text on.
+            if stream.take_come() {
+                pauses = PAUSES.iter();
+            } else {
+                let Some(pause) = pauses.next() else { return Err(error) };
+                time::sleep(*pause).await;
+            }
+            tracing::warn!(%error, "asking again, behind what has come");
+            metrics.streams_cut.inc();
         }
     }
 

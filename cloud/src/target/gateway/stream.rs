@@ -13,7 +13,7 @@ use super::{
     client::{Client, StreamedAnswer},
     completion::{Continuation, NEUTRAL, Prompt, lacks},
     error::GatewayError,
-    events::{Chunk, Event, Lines},
+    events::{Chunk, End, Event, Lines},
 };
 use crate::metrics::GatewayMetrics;
 
@@ -77,9 +77,14 @@ impl Stream {
         std::mem::take(&mut self.came) > 0
     }
 
-    /// Takes so many of them.
+    /// Takes so many of them, as far as they came.
     pub(super) fn take(&mut self, count: usize) {
-        self.text.extend(self.waiting.drain(..count));
+        self.text.extend(self.waiting.drain(..count.min(self.waiting.len())));
+    }
+
+    /// Has the engine stop. What came stays; what follows is asked for when it is wanted.
+    pub(super) fn pause(&mut self) {
+        self.connection = None;
     }
 
     /// Reads what has come, without waiting for anything. What is wrong with it is told by [`more`](Self::more).
@@ -171,8 +176,10 @@ impl Stream {
                 source.metrics.chunk_tokens.observe(chunk.ids.len() as f64);
             }
             self.waiting.extend(chunk.ids);
-            if chunk.is_last {
-                return self.end();
+            match chunk.end {
+                None => {}
+                Some(End::OfText) => return self.end(),
+                Some(End::GivenUp) => return Err(source.client.cut()),
             }
         }
         Ok(())

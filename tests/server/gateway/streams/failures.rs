@@ -18,13 +18,14 @@ async fn what_is_no_text_is_told_and_forgiven() {
         (raw(&event("{\"token_ids\": [4]}")), unusable),
         (raw(&event(&format!("{{\"token_ids\": {:?}}}", [1; 21]))), unusable),
         (raw(&event("{\"token_ids\": [1], \"prompt_token_ids\": [1]}")), unusable),
-        (raw(&event("{\"token_ids\": [], \"finish_reason\": \"abort\"}")), unusable),
+        (raw(&event("{\"token_ids\": [], \"finish_reason\": \"stop\"}")), unusable),
         (raw("data: [DONE]\n\n"), unusable),
         (raw("<html>Welcome to nginx!</html>\n"), unusable),
         (raw(&"x".repeat(80_000)), unusable),
         (raw("data: {\"error\": {\"message\": \"out of memory\", \"code\": 500}}\n\n"), "the engine behind it refuses"),
         (Streaming { step: STEP, ..raw(": not yet\n") }, "the engine behind it takes too long"),
         (Streaming { step: Duration::from_secs(30), ..Streaming::default() }, "the engine behind it takes too long"),
+        (raw(&event("{\"token_ids\": [], \"finish_reason\": \"abort\"}")), "the engine behind it cannot be reached"),
         (
             Streaming { cut_after: 1, raw: Some(": cut\n".to_owned()), ..Streaming::default() },
             "the engine behind it cannot be reached",
@@ -44,6 +45,22 @@ async fn what_is_no_text_is_told_and_forgiven() {
         let refusal = edge.refusal(&[1, 2], &settings(Mode::CloudOnly, GREEDY, 1, 20)).await;
         assert!(refusal.contains(said), "{mood:?}: {refusal}");
     }
+}
+
+/// A stream may be cut as often as it brings something.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cuts_in_the_middle_of_a_round_are_no_failure() {
+    let target = ToyModel::target(4, 5);
+    let engine = MockEngine::start(of_toy(target.clone()), tokenizer(), 64).await;
+    let server = gateway(&engine, options(&[]), guessing(info(vec![]))).await;
+    let mut edge = ToyEdge::connect(&server.url, target.clone(), 64).await;
+    // One or two tokens each, where a round takes up to four.
+    engine.stream(Streaming { cut_after: 1, ..Streaming::default() });
+    for start in 0..4 {
+        let (ids, _) = edge.generate(&[start, 2], &settings(rounds(SchemeParameters::Coupled, 1), GREEDY, 1, 40)).await;
+        assert_eq!(ids, target.greedy(&[start, 2], 40, &[]));
+    }
+    assert!(engine.counts().cut.load(Ordering::Relaxed) > 40);
 }
 
 /// Nobody waits for workers that are away, refuse or do not read, and operators can see them.
@@ -102,12 +119,20 @@ async fn a_text_that_nobody_wants_is_aborted() {
         client.send(Frame::Cancel { generation }.encode()).await;
         until(|| aborted() > before).await;
     }
-    let before = aborted();
-    client.send(request(4)).await;
-    while !matches!(client.receive().await, Some(Frame::Tokens(tokens)) if tokens.generation == 4) {}
+    let begin = async |client: &mut RawClient, generation| {
+        client.send(request(generation)).await;
+        while !matches!(client.receive().await, Some(Frame::Tokens(tokens)) if tokens.generation == generation) {}
+        aborted()
+    };
+    // One whose connection is lost may come back, but reads nothing meanwhile.
+    let (mut lost, _) = server.greeted(&draft).await;
+    let before = begin(&mut lost, 1).await;
+    drop(lost);
+    until(|| aborted() > before).await;
+    assert_eq!(count(&server.engine.metrics().text(), "sessions_connected"), 2, "it is kept");
+    let before = begin(&mut client, 4).await;
     client.send(Frame::Bye.encode()).await;
     until(|| aborted() > before).await;
-    server.is_empty().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
