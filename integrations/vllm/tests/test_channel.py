@@ -15,7 +15,7 @@ import pytest
 from gateway import Gateway, closed, connect, read_answer
 from outrider_vllm import channel as channel_module
 from outrider_vllm.address import Address, SettingError, TcpAddress, UnixAddress, parse_address
-from outrider_vllm.channel import MAX_CONNECTIONS, Channel
+from outrider_vllm.channel import MAX_CONNECTIONS, MAX_STRANGERS, Channel
 from outrider_vllm.messages import Guess, Hello, Status, frame
 
 TOKEN = b"0123456789abcdef"
@@ -146,7 +146,21 @@ def test_unknown_kinds_are_skipped(served: Served) -> None:
     until(lambda: one.counts.received == 1)
 
 
-def test_a_flood_is_slowed_down_and_holds_up_nobody(served: Served) -> None:
+def test_strangers_take_no_gateways_place(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    one, address, _ = served
+    strangers = [connect(address) for _ in range(2 * MAX_STRANGERS)]
+    gateway = Gateway(address, TOKEN)
+    assert gateway.answer.status is Status.WELCOME
+    # The oldest have made way, and not each with a line in the log.
+    assert all(closed(stranger) for stranger in strangers[:MAX_STRANGERS])
+    assert one.counts.refused > MAX_STRANGERS
+    assert len(caplog.records) < MAX_STRANGERS / 2
+    gateway.guess([1], [2])
+    until(lambda: one.counts.received == 1)
+
+
+@pytest.mark.parametrize("kind", [Guess.after([1], [1]).encode(), b"\x07later"])
+def test_a_flood_is_slowed_down_and_holds_up_nobody(served: Served, kind: bytes) -> None:
     one, address, taken = served
     flooding, other = Gateway(address, TOKEN), Gateway(address, TOKEN)
     stop = threading.Event()
@@ -154,7 +168,7 @@ def test_a_flood_is_slowed_down_and_holds_up_nobody(served: Served) -> None:
     def pour() -> None:
         with contextlib.suppress(OSError):
             while not stop.is_set():
-                flooding.socket.sendall(frame(Guess.after([1], [1]).encode()) * 100)
+                flooding.socket.sendall(frame(kind) * 100)
 
     start = time.monotonic()
     thread = threading.Thread(target=pour)
@@ -163,7 +177,7 @@ def test_a_flood_is_slowed_down_and_holds_up_nobody(served: Served) -> None:
     other.guess([1], [2])
     until(lambda: any(guess.ids == (2,) for guess in taken))
     # A burst and what one read holds, each 10 ms.
-    assert one.counts.received < 320 * (100 * (time.monotonic() - start) + 2)
+    assert one.counts.messages < 370 * (100 * (time.monotonic() - start) + 2)
     assert one.connections == 2
     stop.set()
     flooding.close()

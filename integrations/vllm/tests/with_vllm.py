@@ -435,7 +435,7 @@ def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vllm", default="vllm", help="the command")
-    parser.add_argument("--model", required=True, help="a checkpoint's folder; make_checkpoint.py makes one")
+    parser.add_argument("--model", required=True, help="a checkpoint's folder; README.md says how to make one")
     parser.add_argument("--dtype", default="float32", help="bfloat16 shows more ties")
     parser.add_argument("--only", choices=["greedy", "temperature"])
     parser.add_argument("--port", type=int, default=8110, help="of the engine alone; the other's is next")

@@ -27,6 +27,9 @@ logger = logging.getLogger("vllm.outrider")
 MAX_CONNECTIONS = 64
 """Gateways served at once, and connections that have not said hello yet."""
 
+MAX_STRANGERS = 16
+"""Of these, the ones that have not said hello yet. For one more the oldest of them is cut off."""
+
 HELLO_SECONDS = 5.0
 """Within which a connection has to say hello."""
 
@@ -34,9 +37,12 @@ _READ = 1024
 """Bytes read at once: few, so that the engine waits for the interpreter's lock no longer than they take to decode."""
 
 _BURST = 256
-"""Guesses read in :data:`_BURST_SECONDS` at most: 25600 a second. What comes faster waits in the socket."""
+"""Messages and connections taken in :data:`_BURST_SECONDS` at most: 25600 a second. What comes faster waits."""
 
 _BURST_SECONDS = 0.010
+
+_LOG_SECONDS = 1.0
+"""Between lines about who was refused; those in between are counted."""
 
 _PAUSE_SECONDS = 0.002
 """Between attempts to accept a connection where that fails."""
@@ -46,7 +52,10 @@ _PAUSE_SECONDS = 0.002
 class Counts:
     """What happened at the channel since its start."""
 
+    messages: int = 0
+    """Of whatever kind."""
     received: int = 0
+    """Guesses."""
     refused: int = 0
     """Connections that were closed for what they sent."""
 
@@ -92,6 +101,8 @@ class Channel:
         self._closing = False
         self._burst = 0
         self._burst_at = 0.0
+        self._logged_at = -_LOG_SECONDS
+        self._unlogged = 0
         self._thread = threading.Thread(target=self._run, name="outrider-guesses", daemon=True)
         self._thread.start()
 
@@ -137,7 +148,7 @@ class Channel:
             one = key.fileobj
             if one is self._listener:
                 self._accept()
-            elif isinstance(one, socket.socket) and one is not self._woken:
+            elif isinstance(one, socket.socket) and one in self._connections:
                 self._read(one)
         if self._burst >= _BURST:
             time.sleep(max(0.0, self._burst_at + _BURST_SECONDS - time.monotonic()))
@@ -160,13 +171,16 @@ class Channel:
             time.sleep(_PAUSE_SECONDS)
             return
         one.setblocking(False)
+        self._burst += 1
         connection = _Connection(str(peer) if peer else "a local process", time.monotonic() + HELLO_SECONDS)
         if len(self._connections) >= MAX_CONNECTIONS:
             self._answer(one, Status.FULL)
             one.close()
-            self.counts.refused += 1
-            logger.warning("guesses: %s is refused, there are %d connections", connection.peer, MAX_CONNECTIONS)
+            self._refused(connection.peer, f"there are {MAX_CONNECTIONS} connections")
             return
+        strangers = [each for each, known in self._connections.items() if not known.welcome]
+        if len(strangers) >= MAX_STRANGERS:
+            self._refuse(strangers[0], "it has said no hello, and others come")
         if one.family != socket.AF_UNIX:
             # A gateway's machine that has gone frees its connection within minutes.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -190,6 +204,8 @@ class Channel:
             return
         try:
             for body in connection.unframer.push(chunk):
+                self._burst += 1
+                self.counts.messages += 1
                 if connection.welcome:
                     self._guess(body)
                 elif not self._hello(one, connection, body):
@@ -218,7 +234,6 @@ class Channel:
         if guess is None:
             return
         self._take(guess)
-        self._burst += 1
         self.counts.received += 1
 
     def _answer(self, one: socket.socket, status: Status) -> None:
@@ -227,9 +242,20 @@ class Channel:
             one.send(frame(Answer(status, self._proposals, self._vocabulary).encode()))
 
     def _refuse(self, one: socket.socket, why: str) -> None:
-        logger.warning("guesses: %s is cut off: %s", self._connections[one].peer, why)
-        self.counts.refused += 1
+        self._refused(self._connections[one].peer, why)
         self._drop(one)
+
+    def _refused(self, peer: str, why: str) -> None:
+        """Count it, and say so at times: whoever is refused again and again costs no line each."""
+        self.counts.refused += 1
+        now = time.monotonic()
+        if now - self._logged_at < _LOG_SECONDS:
+            self._unlogged += 1
+            return
+        others = f", and {self._unlogged} others before" if self._unlogged else ""
+        logger.warning("guesses: %s is cut off: %s%s", peer, why, others)
+        self._logged_at = now
+        self._unlogged = 0
 
     def _drop(self, one: socket.socket) -> None:
         del self._connections[one]
