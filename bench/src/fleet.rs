@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! fleet FOLDER OUTRIDER VLLM PACKAGE [quick]     measures; results go to FOLDER
+//! fleet checkpoint TARGET FOLDER                 writes a target as vLLM reads it: `built-in`, or a size grown from it
 //! ```
 //!
 //! VLLM is the executable, PACKAGE the folder of `outrider_vllm`. Every engine of a target is started before anything
@@ -22,25 +23,30 @@ mod players;
 mod report;
 mod way;
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use outrider_cloud::{
     pair::{PairPaths, draft_info},
-    reproduce::sessions::beginnings,
+    reproduce::sessions::excerpts,
 };
 use tokio::time;
 
 use self::{
     engine::{Counts, Drafting, Engine, Launch},
     link::Link,
-    players::{Edges, Plain, Player, Text, play},
+    players::{Edges, Plain, Player, play},
     report::{Case, Level},
     way::Way,
 };
 use crate::{checkpoint, grow, passes::Failure, serve::process::Server};
 
-/// Texts, and words that each begins with.
-const TEXTS: usize = 8;
+/// And how long is written in each case: the larger one takes longer for a text.
+const TARGETS: [(&str, Duration); 2] = [("built-in", Duration::from_secs(6)), ("135M", Duration::from_secs(12))];
+/// Words that each text begins with.
 const PROMPT_WORDS: usize = 8;
 /// Until requests that were given up are gone.
 const SETTLING: Duration = Duration::from_millis(500);
@@ -48,6 +54,7 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// Runs it with the arguments behind its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
     let (folder, outrider, vllm, package, quick) = match *arguments {
+        ["checkpoint", target, folder] => return write_checkpoint(target, folder.as_ref(), folder.as_ref()),
         [folder, outrider, vllm, package] => (folder, outrider, vllm, package, false),
         [folder, outrider, vllm, package, "quick"] => (folder, outrider, vllm, package, true),
         _ => return Err("a folder, outrider, vllm, its package's folder and perhaps `quick` are expected".into()),
@@ -57,13 +64,23 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         outrider: outrider.into(),
         vllm: vllm.into(),
         package: package.into(),
-        targets: &["built-in", "135M"],
+        targets: &TARGETS,
         cells: if quick { &[(1, 0), (1, 20), (8, 20), (32, 100)] } else { &ALL_CELLS },
         has_two: !quick,
         rounds: if quick { 2 } else { 3 },
-        time: Duration::from_secs(if quick { 6 } else { 10 }),
     };
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(bench.run())
+    // Links have a thread of their own: a gateway that is started behind one asks the engine through it.
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(bench.run())
+}
+
+/// Writes a target as a checkpoint; one that is grown is kept in `models`.
+fn write_checkpoint(target: &str, models: &Path, folder: &Path) -> Result<(), Failure> {
+    let pair = PairPaths::default();
+    let gguf = match target {
+        "built-in" => pair.target_gguf()?.into_owned(),
+        size => fs::read(grow::grown(models, "target", size, "f16")?)?,
+    };
+    checkpoint::write(&gguf, &pair.tokenizer_with_json()?.1, folder)
 }
 
 /// Sessions at a time, and the milliseconds of a round trip.
@@ -78,12 +95,11 @@ struct Bench {
     outrider: PathBuf,
     vllm: PathBuf,
     package: PathBuf,
-    targets: &'static [&'static str],
+    targets: &'static [(&'static str, Duration)],
     cells: &'static [Cell],
     /// Whether two workers are measured, too: their engines take memory.
     has_two: bool,
     rounds: usize,
-    time: Duration,
 }
 
 /// Everything that serves one target.
@@ -128,14 +144,13 @@ impl Bench {
         let (draft, tokenizer) = (pair.draft()?, pair.tokenizer()?);
         let edges = Edges { draft: &draft, info: draft_info(&draft, &tokenizer)? };
         let mut prompts = Vec::new();
-        for beginning in beginnings(PROMPT_WORDS).iter().take(TEXTS) {
+        for beginning in &excerpts(PROMPT_WORDS) {
             prompts.push(tokenizer.encode_prompt(draft.config().first_token(), beginning)?);
         }
         let (mut levels, mut version) = (Vec::new(), String::new());
-        for &target in self.targets {
+        for &(target, time) in self.targets {
             let fleet = self.start(target).await?;
             version = fleet.plain[0].version().await?;
-            let texts = self.texts(&fleet, &prompts).await?;
             for round in 0..self.rounds {
                 for &cell in self.cells {
                     let two: &[Way] = if self.has_two && cell == CELL_OF_TWO { &Way::OF_TWO } else { &[] };
@@ -144,7 +159,7 @@ impl Bench {
                     for &way in ways.iter().cycle().skip(round).take(ways.len()) {
                         let (sessions, round_trip_ms) = cell;
                         let case = Case { target, round, way, sessions, round_trip_ms };
-                        let level = self.level(&fleet, case, &texts, &edges).await?;
+                        let level = self.level(&fleet, case, time, &prompts, &edges).await?;
                         let name = way.name();
                         println!("{target}, {sessions} sessions, {round_trip_ms} ms, {name}: {:.1}", level.rate);
                         levels.push(level);
@@ -152,20 +167,15 @@ impl Bench {
                 }
             }
         }
-        report::write(&self.folder, &version, self.time, &levels)
+        report::write(&self.folder, &version, &levels)
     }
 
     /// The target as a checkpoint, and all that serves it.
     async fn start(&self, target: &str) -> Result<Fleet, Failure> {
-        let pair = PairPaths::default();
         let models = self.folder.join("fleet");
         let checkpoint = models.join(target);
         if !checkpoint.join("config.json").exists() {
-            let gguf = match target {
-                "built-in" => pair.target_gguf()?.into_owned(),
-                size => fs::read(grow::grown(&models, "target", size, "f16")?)?,
-            };
-            checkpoint::write(&gguf, &pair.tokenizer_with_json()?.1, &checkpoint)?;
+            write_checkpoint(target, &models, &checkpoint)?;
         }
         let launch = Launch { vllm: &self.vllm, package: &self.package, model: &checkpoint, logs: &self.folder };
         let (mut plain, mut guessed, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
@@ -196,20 +206,15 @@ impl Bench {
         Ok(Fleet { rounds, guesses, two_guesses, plain, ngrams, guessed })
     }
 
-    /// The texts as vLLM writes them alone, one after the other.
-    async fn texts(&self, fleet: &Fleet, prompts: &[Vec<u32>]) -> Result<Vec<Text>, Failure> {
-        let mut client = Plain::connect(fleet.plain[0].address()).await?;
-        let mut texts = Vec::new();
-        for prompt in prompts {
-            let mut written = Vec::new();
-            client.write(prompt, |ids| written.extend(ids)).await?;
-            texts.push(Text { prompt: prompt.clone(), written });
-        }
-        Ok(texts)
-    }
-
     /// So many sessions for some time, each beginning a text when it has ended one.
-    async fn level(&self, fleet: &Fleet, case: Case, texts: &[Text], edges: &Edges<'_>) -> Result<Level, Failure> {
+    async fn level(
+        &self,
+        fleet: &Fleet,
+        case: Case,
+        duration: Duration,
+        prompts: &[Vec<u32>],
+        edges: &Edges<'_>,
+    ) -> Result<Level, Failure> {
         let one_way = Duration::from_millis(case.round_trip_ms.into()) / 2;
         let link = Link::start(fleet.addresses(case.way), one_way).await?;
         let mut players = Vec::new();
@@ -221,10 +226,13 @@ impl Bench {
             });
         }
         let engines = fleet.engines(case.way);
+        for engine in &engines {
+            engine.forget().await?;
+        }
         let before = Counts::default().since(&engines).await?;
-        let played = play(players, texts, self.time).await?;
+        let played = play(players, prompts, duration).await?;
         drop(link);
         time::sleep(SETTLING).await;
-        Ok(Level::new(case, &played, before.since(&engines).await?))
+        Ok(Level::new(case, played, before.since(&engines).await?))
     }
 }

@@ -129,7 +129,7 @@ fn edge(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     peers.candle_browser(&built.join("candle"))?;
     let wllama = peers.wllama(&page)?;
     let form = quick.then_some("quick");
-    process::run(bench_program(workspace, Bench::Edge).arg("prepare").arg(folder).args(form))?;
+    process::run(bench_program(workspace, Bench::Edge)?.arg("prepare").arg(folder).args(form))?;
     let mut measure = page.node("e2e/edge/bench.mjs");
     process::run(measure.arg(folder).arg(wllama.join("esm")).args(form).env("CHROMIUM_PATH", browser))?;
     program(workspace, Bench::Edge, &["report"], folder)
@@ -298,7 +298,7 @@ fn ahead(
 fn native(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let peers = Peers::new(workspace)?;
     let engines = [peers.llama_cpp()?, peers.candle_native()?];
-    let mut command = bench_program(workspace, Bench::Native);
+    let mut command = bench_program(workspace, Bench::Native)?;
     command.arg(folder).args(engines).args(quick.then_some("quick"));
     process::run(&mut command)
 }
@@ -308,7 +308,7 @@ fn capacity(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let binary = server::build(workspace)?;
     let target = pair::grow(workspace, "target", "1.1B")?;
     let form = quick.then_some("quick");
-    process::run(bench_program(workspace, Bench::Capacity).arg(folder).arg(binary).arg(target).args(form))
+    process::run(bench_program(workspace, Bench::Capacity)?.arg(folder).arg(binary).arg(target).args(form))
 }
 
 /// Engines on one core; gateways, edges and clients on another.
@@ -323,15 +323,16 @@ fn fleet(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     );
     let binary = server::build(workspace)?;
     let package = workspace.root().join("integrations/vllm/src");
-    let mut measure = bench_program(workspace, Bench::Fleet);
-    measure.arg(folder).arg(binary).arg(vllm).arg(package).args(quick.then_some("quick"));
+    let mut measure = bench_program(workspace, Bench::Fleet)?;
+    // What it starts would wonder at a variable that is none of theirs.
+    measure.env_remove(VLLM).arg(folder).arg(binary).arg(vllm).arg(package).args(quick.then_some("quick"));
     process::run(&mut hold(measure, 1))
 }
 
 /// The server is a process of its own.
 fn serving(workspace: &Workspace, bench: Bench, folder: &Path, quick: bool) -> Result<()> {
     let binary = server::build(workspace)?;
-    process::run(bench_program(workspace, bench).arg(folder).arg(binary).args(quick.then_some("quick")))
+    process::run(bench_program(workspace, bench)?.arg(folder).arg(binary).args(quick.then_some("quick")))
 }
 
 /// The drafts are made here, timed in the browser, and timed here.
@@ -368,11 +369,11 @@ fn time_in_browser(bench: Bench, page: &Page<'_>, browser: &Path, folder: &Path)
 
 /// The measurement with these arguments and the folder for its results.
 fn program(workspace: &Workspace, bench: Bench, arguments: &[&str], folder: &Path) -> Result<()> {
-    process::run(bench_program(workspace, bench).args(arguments).arg(folder))
+    process::run(bench_program(workspace, bench)?.args(arguments).arg(folder))
 }
 
-fn bench_program(workspace: &Workspace, bench: Bench) -> Command {
-    let mut command = workspace.cargo("run");
-    command.args(["--quiet", "--release", "--workspace", "--bin", "outrider-bench", "--", bench.name()]);
-    command
+fn bench_program(workspace: &Workspace, bench: Bench) -> Result<Command> {
+    let mut command = Command::new(pair::program(workspace)?);
+    command.arg(bench.name());
+    Ok(command)
 }

@@ -77,8 +77,8 @@ pub fn grow(workspace: &Workspace, role: &'static str, size: &str) -> Result<Pat
     Ok(folder(workspace).join(format!("{size}-{role}-{ELEMENT}.gguf")))
 }
 
-/// What grows them, built. As part of the workspace, so that what it rests on is compiled once.
-fn program(workspace: &Workspace) -> Result<PathBuf> {
+/// What grows them and measures, built. As part of the workspace, so that what it rests on is compiled once.
+pub fn program(workspace: &Workspace) -> Result<PathBuf> {
     let mut build = workspace.cargo("build");
     process::run(build.args(["--quiet", "--release", "--workspace", "--bin", "outrider-bench"]))?;
     Ok(workspace.target().join("release").join(format!("outrider-bench{}", std::env::consts::EXE_SUFFIX)))

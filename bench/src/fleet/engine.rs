@@ -1,6 +1,7 @@
 //! vLLM as a process.
 
 use std::{
+    cell::Cell,
     fs::File,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
@@ -9,7 +10,11 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tokio::time;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    time,
+};
 
 use crate::{passes::Failure, serve::process::Scrape};
 
@@ -24,6 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How long one may take to end by itself.
 const FAREWELL: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(250);
+/// What a proposer keeps, in messages of so many guesses; and a position that no text has.
+const MESSAGE_GUESSES: u8 = 32;
+const MESSAGES_KEPT: u32 = 65_536 / 32;
+const FORGETS_FROM: u32 = 1 << 20;
 
 /// Who drafts for an engine.
 #[derive(Debug, Clone)]
@@ -83,7 +92,9 @@ impl Launch<'_> {
         }
         command.stdin(Stdio::null()).stdout(File::create(&log)?).stderr(File::options().append(true).open(&log)?);
         let child = command.spawn().map_err(|error| format!("{} cannot be started: {error}", self.vllm.display()))?;
-        let mut engine = Engine { child, address: address.to_string(), http: reqwest::Client::new() };
+        let guesses = if let Drafting::Guesses(socket) = drafting { Some(socket.clone()) } else { None };
+        let (address, http) = (address.to_string(), reqwest::Client::new());
+        let mut engine = Engine { child, address, http, guesses, forgets_from: Cell::new(FORGETS_FROM) };
         let began = Instant::now();
         while engine.get("/health").await.is_err() {
             if let Some(status) = engine.child.try_wait()? {
@@ -131,6 +142,10 @@ pub struct Engine {
     child: Child,
     address: String,
     http: reqwest::Client,
+    /// Where its proposer listens, if it has ours.
+    guesses: Option<PathBuf>,
+    /// The position of what it is to be told next in place of what it knows.
+    forgets_from: Cell<u32>,
 }
 
 impl Engine {
@@ -154,6 +169,32 @@ impl Engine {
         })
     }
 
+    /// Has its proposer forget what it was told: it keeps so much, the latest, and this is of no text.
+    pub async fn forget(&self) -> Result<(), Failure> {
+        let Some(socket) = &self.guesses else { return Ok(()) };
+        let mut channel = UnixStream::connect(socket).await?;
+        let hello = [b"OUTRIDER", &1u16.to_le_bytes()[..], &0u16.to_le_bytes()].concat();
+        channel.write_all(&message(&hello)).await?;
+        let mut answer = [0; 13];
+        channel.read_exact(&mut answer).await?;
+        if answer[4] != 0 {
+            return Err(format!("vLLM's proposer refuses the benchmark: {}", answer[4]).into());
+        }
+        let mut junk = Vec::new();
+        for _ in 0..MESSAGES_KEPT {
+            let position = self.forgets_from.get();
+            self.forgets_from.set(position + u32::from(MESSAGE_GUESSES));
+            let tail = [16, 0, 0, 0, 0].into_iter().chain([0; 60]);
+            let guesses = [MESSAGE_GUESSES].into_iter().chain([0; 4 * MESSAGE_GUESSES as usize]);
+            let body: Vec<u8> = [1].into_iter().chain(position.to_le_bytes()).chain(tail).chain(guesses).collect();
+            junk.extend(message(&body));
+        }
+        channel.write_all(&junk).await?;
+        // What is still in the socket is read within a tenth of a second.
+        time::sleep(PAUSE).await;
+        Ok(())
+    }
+
     async fn get(&self, path: &str) -> Result<String, Failure> {
         let answer = self.http.get(format!("http://{}{path}", self.address)).send().await?;
         Ok(answer.error_for_status()?.text().await?)
@@ -174,6 +215,12 @@ impl Drop for Engine {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// With its length.
+fn message(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    [&length.to_le_bytes()[..], body].concat()
 }
 
 /// The path as text that a command line takes.

@@ -1,9 +1,6 @@
 //! Those who have texts written: plain streaming clients of vLLM, and edges of a gateway.
 
-use std::{
-    cell::Cell,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use outrider_cloud::edge::{NativeEdge, Retry};
@@ -26,13 +23,6 @@ const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k:
 const ROUNDS: SchemeParameters =
     SchemeParameters::KSqs { support_size: 8, lattice_resolution: 100, code: Code::Enumerative };
 const DRAFTS: u32 = 4;
-
-/// A text as vLLM writes it alone.
-pub struct Text {
-    pub prompt: Vec<u32>,
-    /// Without the prompt.
-    pub written: Vec<u32>,
-}
 
 /// A client with its connection.
 pub enum Player<'a> {
@@ -127,46 +117,38 @@ impl Plain {
 #[derive(Debug)]
 pub struct Played {
     pub seconds: f64,
-    /// Of each session.
-    pub tokens: Vec<usize>,
-    /// Texts begun, and how many of them are not what vLLM wrote alone, as far as they came.
-    pub texts: usize,
-    pub parted: usize,
+    /// What each session wrote.
+    pub sessions: Vec<Vec<Text>>,
 }
 
-/// Has everybody write for so long. What is not written then is given up.
-pub async fn play(players: Vec<Player<'_>>, texts: &[Text], duration: Duration) -> Result<Played, Failure> {
+/// A text as far as it came.
+#[derive(Debug)]
+pub struct Text {
+    /// Which prompt's.
+    pub prompt: usize,
+    /// Without the prompt.
+    pub ids: Vec<u32>,
+}
+
+/// Has everybody write for so long, no two the same text. What is not written then is given up.
+pub async fn play(players: Vec<Player<'_>>, prompts: &[Vec<u32>], duration: Duration) -> Result<Played, Failure> {
     let start = Instant::now();
     let end = start + duration;
-    let (begun, parted) = (Cell::new(0), Cell::new(0));
-    let counts: Vec<Cell<usize>> = players.iter().map(|_| Cell::new(0)).collect();
-    let sessions = players.into_iter().zip(&counts).enumerate().map(|(offset, (mut player, count))| {
-        let (begun, parted) = (&begun, &parted);
-        async move {
-            for text in texts.iter().cycle().skip(offset) {
-                let (mut written, mut is_same) = (0, true);
-                let writing = player.write(&text.prompt, |ids| {
-                    let expected = text.written.get(written..written + ids.len());
-                    is_same &= expected == Some(ids);
-                    written += ids.len();
-                    count.set(count.get() + ids.len());
-                });
-                let finished = time::timeout_at(end.into(), writing).await;
-                begun.set(begun.get() + usize::from(written > 0));
-                parted.set(parted.get() + usize::from(!is_same));
-                match finished {
-                    Ok(result) => result?,
-                    Err(_) => break,
-                }
+    let count = players.len();
+    let sessions = players.into_iter().enumerate().map(|(first, mut player)| async move {
+        let mut texts = Vec::new();
+        for prompt in (first..prompts.len()).step_by(count) {
+            let mut ids = Vec::new();
+            let writing = player.write(&prompts[prompt], |more| ids.extend(more));
+            let finished = time::timeout_at(end.into(), writing).await;
+            texts.push(Text { prompt, ids });
+            match finished {
+                Ok(result) => result?,
+                Err(_) => return Ok(texts),
             }
-            Ok::<_, Failure>(())
         }
+        Err::<_, Failure>("there are too few texts for so much time".into())
     });
-    try_join_all(sessions).await?;
-    Ok(Played {
-        seconds: start.elapsed().as_secs_f64(),
-        tokens: counts.into_iter().map(Cell::into_inner).collect(),
-        texts: begun.get(),
-        parted: parted.get(),
-    })
+    let sessions = try_join_all(sessions).await?;
+    Ok(Played { seconds: start.elapsed().as_secs_f64(), sessions })
 }

@@ -1,6 +1,6 @@
 //! Tables, charts and numbers.
 
-use std::{fmt::Write, path::Path, time::Duration};
+use std::{collections::HashMap, fmt::Write, path::Path};
 
 use outrider_report::{
     chart::{self, Chart},
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{
     engine::Counts,
-    players::{Played, TOKENS},
+    players::{Played, TOKENS, Text},
     way::Way,
 };
 use crate::{
@@ -48,43 +48,51 @@ pub struct Level {
     /// By the engine's own count, per token that it wrote.
     judged: f64,
     accepted: f64,
-    texts: usize,
-    parted: usize,
+    #[serde(skip)]
+    texts: Vec<Text>,
 }
 
 impl Level {
-    pub fn new(case: Case, played: &Played, counts: Counts) -> Self {
-        let tokens = played.tokens.iter();
+    pub fn new(case: Case, played: Played, counts: Counts) -> Self {
+        let tokens: Vec<usize> =
+            played.sessions.iter().map(|texts| texts.iter().map(|text| text.ids.len()).sum()).collect();
         Self {
             case,
-            rate: tokens.clone().sum::<usize>() as f64 / played.seconds,
-            least: tokens.copied().min().unwrap_or(0) as f64 / played.seconds,
+            rate: tokens.iter().sum::<usize>() as f64 / played.seconds,
+            least: tokens.into_iter().min().unwrap_or(0) as f64 / played.seconds,
             judged: counts.judged / counts.written,
             accepted: counts.accepted / counts.written,
-            texts: played.texts,
-            parted: played.parted,
+            texts: played.sessions.into_iter().flatten().collect(),
         }
     }
 }
 
 /// Prints all levels and leaves them in `folder`.
-pub fn write(folder: &Path, version: &str, time: Duration, levels: &[Level]) -> Result<(), Failure> {
+pub fn write(folder: &Path, version: &str, levels: &[Level]) -> Result<(), Failure> {
     let cells = cells(levels);
     let mut text = format!(
         "vLLM {version} on the CPU in bfloat16, one thread on a core of its own; gateway, edges and plain clients on \
          another. The link is emulated: a delay, the same for every client, without a limit of rate. The gateway is \
-         beside vLLM. Greedy texts of up to {TOKENS} tokens after eight words, for {} s each time; ways take turns. \
-         Edges draft with the built-in draft on the processor, not in a browser. Sessions write the same few texts again, \
-         and guesses of earlier ones are kept: the speed of guesses is an upper bound. The target of \
+         beside vLLM. Greedy texts of up to {TOKENS} tokens after eight words, for 6 s each time, 12 s with 135M; ways \
+         take turns. No two sessions write the same text, and the proposer forgets all guesses before each time. \
+         Edges draft with the built-in draft on the processor, not in a browser. The target of \
          135M is the built-in one grown: the cost of such a model, the text and the acceptance rate of the small one. \
          Two workers are two \
          processes of vLLM on the same core, over which a relay spreads connections.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
-         Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM writes alone \
-         for one session. Batches and rows round differently in bfloat16, so that near-ties fall either way; \
-         and on CPUs vLLM reads the temperature at which its n-grams are judged from unwritten memory (issue 55005).\n",
-        time.as_secs(),
+         Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM wrote \
+         alone, of those that it wrote in any cell. Batches and rows round differently in bfloat16, so that near-ties fall either way; \
+         and on CPUs vLLM reads the temperature at which its n-grams are judged from unwritten memory (issue 55005).\n"
     );
+    let mut alone = Alone::new();
+    for level in levels.iter().filter(|level| level.case.way == Way::Alone) {
+        for text in &level.texts {
+            let known = alone.entry((level.case.target, text.prompt)).or_insert(text);
+            if text.ids.len() > known.ids.len() {
+                *known = text;
+            }
+        }
+    }
     let mut target = "";
     for cell in &cells {
         if target != cell.case().target {
@@ -96,7 +104,7 @@ pub fn write(folder: &Path, version: &str, time: Duration, levels: &[Level]) -> 
                  accepted / token | parted |\n|--:|--:|---|--:|--:|--:|--:|--:|--:|\n"
             )?;
         }
-        row(&mut text, cell, levels)?;
+        row(&mut text, cell, levels, &alone)?;
     }
     report::write(folder, "fleet", &text, serde_json::to_value(levels)?, Some(chart::svg(&charts(&cells))))
 }
@@ -130,14 +138,20 @@ fn cells(levels: &[Level]) -> Vec<Rounds<'_>> {
     cells
 }
 
-fn row(text: &mut String, cell: &Rounds<'_>, levels: &[Level]) -> Result<(), Failure> {
+/// The longest texts that vLLM wrote alone, by target and prompt.
+type Alone<'a> = HashMap<(&'static str, usize), &'a Text>;
+
+fn row(text: &mut String, cell: &Rounds<'_>, levels: &[Level], texts_alone: &Alone<'_>) -> Result<(), Failure> {
     let case = cell.case();
     let alone = |level: &Level| {
         let alone = Case { way: level.case.way.alone(), ..level.case.clone() };
         levels.iter().find(|other| other.case == alone).map_or(f64::NAN, |other| other.rate)
     };
     let pairs: Vec<(f64, f64)> = cell.0.iter().map(|level| (level.rate, alone(level))).collect();
-    let (texts, parted) = cell.0.iter().fold((0, 0), |sum, level| (sum.0 + level.texts, sum.1 + level.parted));
+    let both = cell.0.iter().flat_map(|level| &level.texts);
+    let both = both.filter_map(|text| Some((text, texts_alone.get(&(case.target, text.prompt))?)));
+    let is_parted = |(text, alone): &(&Text, &&Text)| text.ids.iter().zip(&alone.ids).any(|(a, b)| a != b);
+    let (texts, parted) = (both.clone().count(), both.filter(is_parted).count());
     writeln!(
         text,
         "| {} | {} | {} | {} | {:.2} | {} | {:.2} | {:.2} | {parted} of {texts} |",

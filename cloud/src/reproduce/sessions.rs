@@ -201,6 +201,12 @@ async fn generation(edge: &mut NativeEdge<'_>, prompt: &[u32], settings: &Settin
     Ok(Session { prompt: prompt.to_vec(), tokens, origins, rounds, statistics: generated.statistics })
 }
 
+/// So many words from each fourth word of the tale on.
+pub fn excerpts(words: usize) -> Vec<String> {
+    let all: Vec<&str> = TALE.split_whitespace().collect();
+    all.windows(words).step_by(4).map(|words| words.join(" ")).collect()
+}
+
 /// The first words of every sentence of the tale.
 pub fn beginnings(words: usize) -> Vec<String> {
     let text = TALE.replace('\n', " ");
