@@ -81,9 +81,9 @@ pub fn write(folder: &Path, version: &str, levels: &[Level]) -> Result<(), Failu
          processes of vLLM on the same core, over which a relay spreads connections.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
          Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM wrote \
-         alone, of those that it wrote in any cell. Batches and rows round differently in bfloat16, so that near-ties fall either \
-         way; \
-         and on CPUs vLLM reads the temperature at which its n-grams are judged from unwritten memory (issue 55005).\n"
+         alone, of those that it wrote in any cell. Batches and rows round differently in bfloat16, so that \
+         near-ties fall either way; and on CPUs vLLM reads the temperature at which its n-grams are judged from \
+         unwritten memory (issue 55005).\n"
     );
     let mut alone = Alone::new();
     for level in levels.iter().filter(|level| level.case.way == Way::Alone) {
