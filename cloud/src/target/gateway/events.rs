@@ -22,7 +22,7 @@ const BYTES_PER_PROMPT_TOKEN: usize = 16;
 const DATA: &[u8] = b"data:";
 /// The last line.
 const DONE: &[u8] = b"[DONE]";
-/// Reasons to finish that are none of the text's.
+/// Reasons to finish by which a text has not ended.
 const GIVEN_UP: [&str; 2] = ["abort", "error"];
 /// Other lines that an event may have, which say nothing here.
 const OTHER_LINES: [&[u8]; 4] = [b":", b"event:", b"id:", b"retry:"];
