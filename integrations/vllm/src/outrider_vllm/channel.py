@@ -37,7 +37,7 @@ _READ = 1024
 """Bytes read at once: few, so that the engine waits for the interpreter's lock no longer than they take to decode."""
 
 _BURST = 256
-"""Messages and connections taken in :data:`_BURST_SECONDS` at most: 25600 a second. What comes faster waits."""
+"""Messages, reads and connections in :data:`_BURST_SECONDS` at most: 25600 a second. What comes faster waits."""
 
 _BURST_SECONDS = 0.010
 
@@ -150,10 +150,10 @@ class Channel:
                 self._accept()
             elif isinstance(one, socket.socket) and one in self._connections:
                 self._read(one)
-        if self._burst >= _BURST:
-            time.sleep(max(0.0, self._burst_at + _BURST_SECONDS - time.monotonic()))
-            self._burst = 0
-            self._burst_at = time.monotonic()
+            if self._burst >= _BURST:
+                time.sleep(max(0.0, self._burst_at + _BURST_SECONDS - time.monotonic()))
+                self._burst = 0
+                self._burst_at = time.monotonic()
         now = time.monotonic()
         for one, connection in list(self._connections.items()):
             if not connection.welcome and now >= connection.deadline:
@@ -173,14 +173,14 @@ class Channel:
         one.setblocking(False)
         self._burst += 1
         connection = _Connection(str(peer) if peer else "a local process", time.monotonic() + HELLO_SECONDS)
+        strangers = [each for each, known in self._connections.items() if not known.welcome]
+        if strangers and (len(strangers) >= MAX_STRANGERS or len(self._connections) >= MAX_CONNECTIONS):
+            self._refuse(strangers[0], "it has said no hello, and others come")
         if len(self._connections) >= MAX_CONNECTIONS:
             self._answer(one, Status.FULL)
             one.close()
             self._refused(connection.peer, f"there are {MAX_CONNECTIONS} connections")
             return
-        strangers = [each for each, known in self._connections.items() if not known.welcome]
-        if len(strangers) >= MAX_STRANGERS:
-            self._refuse(strangers[0], "it has said no hello, and others come")
         if one.family != socket.AF_UNIX:
             # A gateway's machine that has gone frees its connection within minutes.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -191,6 +191,7 @@ class Channel:
 
     def _read(self, one: socket.socket) -> None:
         connection = self._connections[one]
+        self._burst += 1
         try:
             chunk = one.recv(_READ)
         except BlockingIOError:
