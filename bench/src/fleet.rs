@@ -44,7 +44,7 @@ use self::{
 };
 use crate::{checkpoint, grow, passes::Failure, serve::process::Server};
 
-/// And how long is written in each case: the larger one takes longer for a text.
+/// What is measured, and for how long in each case: the larger one takes longer for a text.
 const TARGETS: [(&str, Duration); 2] = [("built-in", Duration::from_secs(6)), ("135M", Duration::from_secs(12))];
 /// Words that each text begins with.
 const PROMPT_WORDS: usize = 8;

@@ -208,7 +208,12 @@ fn dssd(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
 fn hold(command: Command, core: usize) -> Command {
     let mut held = Command::new("taskset");
     held.args(["--cpu-list", &core.to_string()]).arg(command.get_program()).args(command.get_args());
-    held.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => held.env(name, value),
+            None => held.env_remove(name),
+        };
+    }
     command.get_current_dir().map(|folder| held.current_dir(folder));
     held
 }
@@ -373,7 +378,7 @@ fn program(workspace: &Workspace, bench: Bench, arguments: &[&str], folder: &Pat
 }
 
 fn bench_program(workspace: &Workspace, bench: Bench) -> Result<Command> {
-    let mut command = Command::new(pair::program(workspace)?);
+    let mut command = workspace.command(pair::program(workspace)?);
     command.arg(bench.name());
     Ok(command)
 }

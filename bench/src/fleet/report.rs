@@ -9,6 +9,7 @@ use outrider_report::{
 use serde::Serialize;
 
 use super::{
+    TARGETS,
     engine::Counts,
     players::{Played, TOKENS, Text},
     way::Way,
@@ -70,10 +71,11 @@ impl Level {
 /// Prints all levels and leaves them in `folder`.
 pub fn write(folder: &Path, version: &str, levels: &[Level]) -> Result<(), Failure> {
     let cells = cells(levels);
+    let times = TARGETS.map(|(target, time)| format!("{} s ({target})", time.as_secs())).join(" and ");
     let mut text = format!(
         "vLLM {version} on the CPU in bfloat16, one thread on a core of its own; gateway, edges and plain clients on \
          another. The link is emulated: a delay, the same for every client, without a limit of rate. The gateway is \
-         beside vLLM. Greedy texts of up to {TOKENS} tokens after eight words, for 6 s each time, 12 s with 135M; ways \
+         beside vLLM. Greedy texts of up to {TOKENS} tokens after eight words, for {times} each time; ways \
          take turns. No two sessions write the same text, and the proposer forgets all guesses before each time. \
          Edges draft with the built-in draft on the processor, not in a browser. The target of \
          135M is the built-in one grown: the cost of such a model, the text and the acceptance rate of the small one. \

@@ -201,10 +201,10 @@ async fn generation(edge: &mut NativeEdge<'_>, prompt: &[u32], settings: &Settin
     Ok(Session { prompt: prompt.to_vec(), tokens, origins, rounds, statistics: generated.statistics })
 }
 
-/// So many words from each fourth word of the tale on.
+/// So many words from each word of the tale on.
 pub fn excerpts(words: usize) -> Vec<String> {
     let all: Vec<&str> = TALE.split_whitespace().collect();
-    all.windows(words).step_by(4).map(|words| words.join(" ")).collect()
+    all.windows(words).map(|words| words.join(" ")).collect()
 }
 
 /// The first words of every sentence of the tale.

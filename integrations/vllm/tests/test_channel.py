@@ -159,6 +159,28 @@ def test_strangers_take_no_gateways_place(served: Served, caplog: pytest.LogCapt
     until(lambda: one.counts.received == 1)
 
 
+def test_strangers_make_way_where_all_places_are_taken(served: Served) -> None:
+    one, address, _ = served
+    gateways = [Gateway(address, TOKEN) for _ in range(MAX_CONNECTIONS - 4)]
+    strangers = [connect(address) for _ in range(4)]
+    gateways.append(Gateway(address, TOKEN))
+    assert gateways[-1].answer.status is Status.WELCOME
+    assert closed(strangers[0])
+    assert one.connections == MAX_CONNECTIONS - 3
+
+
+def test_reads_are_limited_and_not_only_messages(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, address, _ = served
+    monkeypatch.setattr(channel_module, "_READ", 1)
+    gateway = Gateway(address, TOKEN)
+    start = time.monotonic()
+    # One message, and a read for each of its 4000 bytes: some 15 bursts.
+    gateway.socket.sendall(frame(b"\x07" + bytes(3999)))
+    gateway.guess([1], [2])
+    until(lambda: one.counts.received == 1)
+    assert time.monotonic() - start > 0.1
+
+
 @pytest.mark.parametrize("kind", [Guess.after([1], [1]).encode(), b"\x07later"])
 def test_a_flood_is_slowed_down_and_holds_up_nobody(served: Served, kind: bytes) -> None:
     one, address, taken = served

@@ -111,6 +111,11 @@ impl Pace {
     /// passes is never asked to.
     pub fn next_generation(&mut self, fixed: Option<Plan>, goal: Goal, holds: bool) {
         (self.fixed, self.goal, self.holds) = (fixed, goal, holds);
+        if !holds {
+            // Another target may have held them before.
+            (self.ways[PATIENT], self.ways[ROUNDS]) = (Way::new(None), Way::new(None));
+            self.current = if self.current == AT_ONCE { AT_ONCE } else { ALONE };
+        }
         self.stretch.pause();
         (self.first_trip, self.trips, self.delays) = (None, Shortest::default(), Shortest::default());
     }
@@ -421,6 +426,9 @@ mod tests {
     #[test]
     fn nobody_is_asked_to_hold_who_does_not() {
         let (mut pace, mut now, mut guided) = (Pace::new(None), Duration::ZERO, 0);
+        // A target before did hold them, and waiting was best.
+        text(&mut pace, 2000, MS, [10, 9, 1, 1].map(|ms| ms * MS));
+        assert!(pace.current == PATIENT || pace.current == ROUNDS);
         for goal in [Goal::Speed, Goal::Passes] {
             pace.next_generation(None, goal, false);
             for _ in 0..2000 {

@@ -51,7 +51,7 @@ async fn three_hundred_cuts_lose_nothing_at_a_real_engine() {
             break session;
         }
     };
-    let (mut written, mut resumed, mut right) = (0, 0, 0);
+    let (mut written, mut resumed, mut right, began) = (0, 0, 0, Instant::now());
     let cuts = || [proxy.cuts(), engine_proxy.cuts(), worker_proxy.cuts()];
     while cuts().iter().any(|cuts| *cuts < ENOUGH) {
         for (number, (prompt, expected)) in texts.iter().enumerate() {
@@ -61,6 +61,8 @@ async fn three_hundred_cuts_lose_nothing_at_a_real_engine() {
             (written, resumed) = (written + 1, resumed + generated.resumed);
             right += generated.statistics.in_time;
         }
+        assert!(began.elapsed() < Duration::from_secs(600), "{:?} cuts", cuts());
         println!("{:?} cuts, {written} texts, {resumed} times resumed, {right} guesses right and in time", cuts());
     }
+    assert!(resumed > 20 && right > written, "{resumed} resumed, {right} right");
 }
