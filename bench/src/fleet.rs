@@ -167,7 +167,7 @@ impl Bench {
                 }
             }
         }
-        report::write(&self.folder, &version, &levels)
+        report::write(&self.folder, &version, self.targets, &levels)
     }
 
     /// The target as a checkpoint, and all that serves it.

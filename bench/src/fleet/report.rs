@@ -1,6 +1,6 @@
 //! Tables, charts and numbers.
 
-use std::{collections::HashMap, fmt::Write, path::Path};
+use std::{collections::HashMap, fmt::Write, path::Path, time::Duration};
 
 use outrider_report::{
     chart::{self, Chart},
@@ -9,7 +9,6 @@ use outrider_report::{
 use serde::Serialize;
 
 use super::{
-    TARGETS,
     engine::Counts,
     players::{Played, TOKENS, Text},
     way::Way,
@@ -69,9 +68,10 @@ impl Level {
 }
 
 /// Prints all levels and leaves them in `folder`.
-pub fn write(folder: &Path, version: &str, levels: &[Level]) -> Result<(), Failure> {
+pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels: &[Level]) -> Result<(), Failure> {
     let cells = cells(levels);
-    let times = TARGETS.map(|(target, time)| format!("{} s ({target})", time.as_secs())).join(" and ");
+    let times = targets.iter().map(|(target, time)| format!("{} s ({target})", time.as_secs()));
+    let times = times.collect::<Vec<_>>().join(" and ");
     let mut text = format!(
         "vLLM {version} on the CPU in bfloat16, one thread on a core of its own; gateway, edges and plain clients on \
          another. The link is emulated: a delay, the same for every client, without a limit of rate. The gateway is \
