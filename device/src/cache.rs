@@ -36,16 +36,38 @@ pub struct DevicePage {
 /// The KV cache of one session on a device.
 pub type DeviceCache = KvCache<DevicePages>;
 
-impl Pool {
-    /// As many pages as `bytes` have room for.
-    pub(crate) fn new(config: &ModelConfig, dtype: DType, bytes: usize, device: &Device) -> Result<Self, DeviceError> {
+/// How many pages a pool has, and what they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolSize {
+    count: usize,
+    page_bytes: usize,
+    /// Elements of a token's keys and values in a layer.
+    width: usize,
+    dtype: DType,
+}
+
+impl PoolSize {
+    /// As many as `bytes` have room for.
+    pub(crate) fn within(bytes: usize, config: &ModelConfig, dtype: DType) -> Self {
         let width = 2 * config.kv_heads * config.head_dim;
         let page_bytes = config.layers * width * dtype.size_in_bytes() * PAGE_TOKENS;
         // candle's kernels number a layer's elements in 32 bits.
         let most = u32::MAX as usize / (PAGE_TOKENS * width);
-        let count = (bytes / page_bytes).min(most);
+        Self { count: (bytes / page_bytes).min(most), page_bytes, width, dtype }
+    }
+
+    /// What they take together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.count * self.page_bytes
+    }
+}
+
+impl Pool {
+    /// A pool of this size.
+    pub(crate) fn new(layers: usize, size: PoolSize, device: &Device) -> Result<Self, DeviceError> {
+        let PoolSize { count, page_bytes, width, dtype } = size;
         let slots = (count * PAGE_TOKENS).max(1);
-        let layers = (0..config.layers)
+        let layers = (0..layers)
             .map(|_| Tensor::zeros((slots, width), dtype, device))
             .collect::<candle_core::Result<_>>()
             .map_err(|error| DeviceError::Pool { tokens: count * PAGE_TOKENS, error: error.to_string() })?;
@@ -114,7 +136,9 @@ mod tests {
         let mut config = outrider_models::StoredModel::from_gguf(&mut gguf.as_slice()).unwrap().config;
         config.context_length = 3 * PAGE_TOKENS;
         let bytes = 2 * config.layers * config.kv_heads * config.head_dim * 4 * PAGE_TOKENS * 3;
-        let pool = Pool::new(&config, DType::F32, bytes + 1, &Device::Cpu).unwrap();
+        let size = PoolSize::within(bytes + 1, &config, DType::F32);
+        assert_eq!(size.bytes(), bytes);
+        let pool = Pool::new(config.layers, size, &Device::Cpu).unwrap();
         let grow = |cache: &mut DeviceCache, tokens| grow(&config, &pool, cache, tokens);
         let (mut first, mut second) = (KvCache::new(pool.pages.clone()), KvCache::new(pool.pages.clone()));
         grow(&mut first, PAGE_TOKENS + 1).unwrap();

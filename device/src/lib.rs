@@ -3,6 +3,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
+//! | `gpu` | which GPUs there are, and their memory |
+//! | `plan` | what a model takes of it, before anything is brought there |
 //! | `matrix` | weights as they are in their file, multiplied there |
 //! | `cache` | the memory of all sessions' KV caches: pages of one pool a layer |
 //! | `attention` | queries of all sessions at once, whatever their lengths |
@@ -43,30 +45,23 @@
 mod attention;
 mod cache;
 mod error;
+mod gpu;
 mod judge;
 mod matrix;
 mod model;
+mod plan;
 mod search;
 
 use std::time::Instant;
 
 pub use cache::{DeviceCache, DevicePage, DevicePages};
 pub use error::DeviceError;
+pub use gpu::cuda;
 pub use model::{BatchRows, DeviceModel};
+pub use plan::{Advice, Memory, Plan};
 
 /// What candle computes on.
 pub use candle_core::Device;
-
-/// A GPU by its number, from 0.
-///
-/// # Errors
-/// If there is none, or this build cannot use it.
-pub fn cuda(index: usize) -> Result<Device, DeviceError> {
-    if !cfg!(feature = "cuda") {
-        return Err(DeviceError::NotBuilt);
-    }
-    Device::new_cuda(index).map_err(|error| DeviceError::Unavailable { index, error: error.to_string() })
-}
 
 /// Bytes per second that a device reads and writes, of memory beyond its caches.
 ///

@@ -15,6 +15,16 @@ pub(crate) enum Matrix {
     Quantized(QMatMul),
 }
 
+/// What products with such weights are made of on a device, and so what keys and values need be no finer than.
+pub(crate) fn activation_type(element: ElementType, device: &Device) -> DType {
+    match element {
+        _ if device.is_cpu() => DType::F32,
+        ElementType::F32 => DType::F32,
+        ElementType::BF16 => DType::BF16,
+        _ => DType::F16,
+    }
+}
+
 /// Matrices that share their input, as one if they are stored alike.
 #[derive(Debug)]
 pub(crate) struct Projections {
@@ -51,7 +61,7 @@ impl Matrix {
             ElementType::Q5_K => quantized(GgmlDType::Q5K),
             ElementType::Q6_K => quantized(GgmlDType::Q6K),
             ElementType::IQ4_NL | ElementType::IQ4_XS | ElementType::MXFP4 => {
-                Err(candle_core::Error::Msg(format!("{element} has no kernels for devices")))
+                return Err(DeviceError::Element { what, element });
             }
         };
         loaded.map_err(|error| DeviceError::Weight { what, needed, error: error.to_string() })
@@ -70,14 +80,6 @@ impl Matrix {
         match self {
             Self::Plain(weights) => weights.index_select(ids, 0)?.to_dtype(DType::F32),
             Self::Quantized(weights) => weights.embedding(ids),
-        }
-    }
-
-    /// What sums of its products are made of, and so what keys and values need be no finer than.
-    pub(crate) fn activation_type(&self) -> DType {
-        match self {
-            Self::Plain(weights) => weights.dtype(),
-            Self::Quantized(_) => DType::F16,
         }
     }
 }
@@ -116,10 +118,5 @@ impl Projections {
             part
         });
         split.collect()
-    }
-
-    /// As for [`Matrix::activation_type`].
-    pub(crate) fn activation_type(&self) -> DType {
-        self.matrices.first().map_or(DType::F32, Matrix::activation_type)
     }
 }

@@ -1,20 +1,22 @@
 //! A model over a packed, ragged batch, on tensors: what its [`Block`](outrider_models::Block) says, interpreted.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use candle_nn::{
     ops::{layer_norm, rms_norm},
     rotary_emb::{rope, rope_i},
 };
 use outrider_models::{
-    Activation, Chunk, FeedForward, KvCache, LayerWeights, ModelConfig, Norm, Position, RopeLayout, Rotary,
-    RotaryScope, StoredMatrix, StoredModel, feed,
+    Activation, Chunk, ElementType, FeedForward, KvCache, LayerWeights, ModelConfig, Norm, Position, RopeLayout,
+    Rotary, RotaryScope, StoredMatrix, StoredModel, feed,
 };
 
 use crate::{
     attention::{Layout, Scores, Span, soft_cap},
-    cache::{DeviceCache, DevicePages, Pool, slot},
+    cache::{DeviceCache, DevicePages, Pool, PoolSize, slot},
     error::DeviceError,
-    matrix::{Matrix, Projections},
+    gpu::memory,
+    matrix::{Matrix, Projections, activation_type},
+    plan::Plan,
 };
 
 /// A language model on a device, with the memory of its sessions' KV caches.
@@ -116,8 +118,14 @@ impl DeviceModel {
     /// Keys and values are of the type of the weights, f16 where those are quantized; on the CPU all is f32.
     ///
     /// # Errors
-    /// If the device has too little memory.
+    /// If the device has too little memory, which is known before anything is brought there, or no kernels for a type
+    /// of weights.
     pub fn new(model: StoredModel, device: &Device, kv_bytes: usize) -> Result<Self, DeviceError> {
+        let element = model.weights.layers.first().map_or(ElementType::F32, |layer| layer.query.element);
+        let pool = PoolSize::within(kv_bytes, &model.config, activation_type(element, device));
+        if let Some(memory) = memory(device)? {
+            Plan::of(&model, &pool).check(memory)?;
+        }
         let StoredModel { config, weights } = model;
         let embedding = Matrix::load("the embedding table", weights.embedding, device)?;
         let head = match weights.head {
@@ -139,9 +147,7 @@ impl DeviceModel {
         };
         let positions = weights.positions.map(|table| Matrix::load("the table of positions", table, device));
         let positions = positions.transpose()?;
-        let stored = layers.first().map_or(DType::F32, |layer| layer.query_key_value.activation_type());
-        let dtype = if device.is_cpu() { DType::F32 } else { stored };
-        let pool = Pool::new(&config, dtype, kv_bytes, device)?;
+        let pool = Pool::new(config.layers, pool, device)?;
         let norm = Scales::load(weights.norm, weights.norm_bias, device)?;
         Ok(Self { config, embedding, positions, layers, norm, head, global, local, pool, device: device.clone() })
     }

@@ -20,6 +20,8 @@ pub enum DeviceName {
     Candle,
     /// A GPU, by its number.
     Cuda(usize),
+    /// Several GPUs, as they were named: no server uses more than one.
+    Several(String),
     /// A name that no device has.
     Unknown(String),
 }
@@ -51,6 +53,14 @@ pub enum UseError {
         /// What was asked for.
         name: String,
     },
+    /// A model is on one GPU.
+    #[error(
+        "{names}: a server runs its target on one GPU. Start one for each behind a balancer (docs/deploying.md), or give the model to vLLM, which splits it (docs/gateway.md)"
+    )]
+    Several {
+        /// What was asked for.
+        names: String,
+    },
     /// The program was built without devices.
     #[error(
         "{name} cannot be used: this program was built without CUDA. Build it with --features cuda (docs/cuda.md says how), or take --device cpu"
@@ -73,6 +83,9 @@ impl FromStr for DeviceName {
 
     /// An unknown name is refused when it is used, with the other settings.
     fn from_str(name: &str) -> Result<Self, Infallible> {
+        if name.starts_with("cuda") && name.contains(',') {
+            return Ok(Self::Several(name.to_owned()));
+        }
         Ok(match name.split_once(':') {
             None if name == "cpu" => Self::Cpu,
             None if name == "candle" => Self::Candle,
@@ -89,7 +102,7 @@ impl fmt::Display for DeviceName {
             Self::Cpu => f.write_str("cpu"),
             Self::Candle => f.write_str("candle"),
             Self::Cuda(index) => write!(f, "cuda:{index}"),
-            Self::Unknown(name) => f.write_str(name),
+            Self::Several(name) | Self::Unknown(name) => f.write_str(name),
         }
     }
 }
@@ -101,6 +114,7 @@ impl DeviceName {
     /// If not.
     pub fn check(&self) -> Result<(), UseError> {
         match self {
+            Self::Several(names) => Err(UseError::Several { names: names.clone() }),
             Self::Unknown(name) => Err(UseError::Unknown { name: name.clone() }),
             Self::Cuda(_) if !cfg!(feature = "cuda") => Err(UseError::NotBuilt { name: self.clone() }),
             Self::Candle if !cfg!(feature = "device") => Err(UseError::NotBuilt { name: self.clone() }),
@@ -148,11 +162,15 @@ mod tests {
         let read = |name: &str| name.parse::<DeviceName>().unwrap();
         assert_eq!(read("cuda"), DeviceName::Cuda(0));
         assert_eq!(read("cuda:0"), DeviceName::Cuda(0));
-        for name in ["cpu", "candle", "cuda:3", "tpu", "cuda:one", "cpu:1"] {
+        for name in ["cpu", "candle", "cuda:3", "tpu", "cuda:one", "cpu:1", "cuda:0,cuda:1"] {
             assert_eq!(read(name).to_string(), name);
         }
         let error = read("cuda:-1").check().unwrap_err();
         assert!(error.to_string().contains("it can be cpu, cuda, or cuda:1"), "{error}");
+        for several in ["cuda:0,cuda:1", "cuda:0,1"] {
+            let error = read(several).check().unwrap_err();
+            assert!(matches!(error, UseError::Several { .. }), "{error}");
+        }
         assert!(DeviceName::default().check().is_ok());
     }
 

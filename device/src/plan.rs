@@ -1,0 +1,116 @@
+//! What a model takes of a device's memory, known before anything is brought there.
+
+use std::fmt;
+
+use bytesize::ByteSize;
+use outrider_models::{ModelConfig, StoredModel};
+
+use crate::{cache::PoolSize, error::DeviceError};
+
+/// Rows of a forward pass that are planned for: what a server's pass has at most, unless it is told otherwise.
+const PASS_ROWS: usize = 256;
+/// Vectors as wide as the residual stream that a block has at a time, and such as wide as its feed-forward part; f32.
+const HIDDEN_VECTORS: usize = 8;
+const INNER_VECTORS: usize = 3;
+/// A row's logits, its probabilities, and their sums (f64).
+const BYTES_PER_LOGIT: usize = 16;
+
+/// Bytes of a device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Not taken by anybody.
+    pub free: usize,
+    /// All there is.
+    pub total: usize,
+}
+
+/// What a model takes, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// The weights, in the types of their file.
+    pub weights: usize,
+    /// The KV caches of all sessions: what was asked for, in whole pages.
+    pub caches: usize,
+    /// What a large forward pass has at a time: an estimate.
+    pub pass: usize,
+}
+
+impl Plan {
+    /// What `model` will take with a pool of this size.
+    pub(crate) fn of(model: &StoredModel, pool: &PoolSize) -> Self {
+        let StoredModel { config, weights } = model;
+        let other = [&weights.embedding].into_iter().filter(|_| weights.head.is_some()).chain(&weights.positions);
+        let bytes = weights.multiplied().chain(other).map(|matrix| matrix.bytes.len()).sum();
+        Self { weights: bytes, caches: pool.bytes(), pass: pass(config) }
+    }
+
+    fn needed(&self) -> usize {
+        self.weights.saturating_add(self.caches).saturating_add(self.pass)
+    }
+
+    /// Whether it fits into what is free.
+    ///
+    /// # Errors
+    /// If not, with how much could be had for the caches.
+    pub(crate) fn check(self, memory: Memory) -> Result<(), DeviceError> {
+        if self.needed() <= memory.free {
+            return Ok(());
+        }
+        let left = memory.free.saturating_sub(self.weights).saturating_sub(self.pass);
+        Err(DeviceError::TooLarge { plan: self, memory, advice: Advice { left } })
+    }
+}
+
+/// What can be done about a model that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advice {
+    /// Bytes that there would be for caches.
+    left: usize,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.left {
+            0 => f.write_str("take a model with fewer or smaller weights, such as a quantized file"),
+            left => write!(f, "lower --kv-memory to {}", ByteSize(left as u64)),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [weights, caches, pass, needed] =
+            [self.weights, self.caches, self.pass, self.needed()].map(|bytes| ByteSize(bytes as u64));
+        write!(f, "{needed} ({weights} of weights, {caches} of KV caches, {pass} for a forward pass)")
+    }
+}
+
+/// What a pass of [`PASS_ROWS`] has at a time.
+fn pass(config: &ModelConfig) -> usize {
+    let ModelConfig { vocab_size, hidden_size, intermediate_size, .. } = *config;
+    let vectors = HIDDEN_VECTORS * hidden_size + INNER_VECTORS * intermediate_size;
+    PASS_ROWS * (4 * vectors + BYTES_PER_LOGIT * vocab_size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: usize = 1 << 30;
+
+    fn refused(plan: Plan, free: usize) -> String {
+        plan.check(Memory { free, total: 24 * GIB }).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_would() {
+        let plan = Plan { weights: 15 * GIB, caches: 8 * GIB, pass: GIB };
+        assert!(plan.check(Memory { free: 24 * GIB, total: 24 * GIB }).is_ok());
+        let error = refused(plan, 20 * GIB);
+        assert!(error.contains("24.0 GiB (15.0 GiB of weights, 8.0 GiB of KV caches, 1.0 GiB for"), "{error}");
+        assert!(error.contains("20.0 GiB of its 24.0 GiB are free"), "{error}");
+        assert!(error.ends_with("lower --kv-memory to 4.0 GiB"), "{error}");
+        let error = refused(plan, 12 * GIB);
+        assert!(error.ends_with("such as a quantized file"), "{error}");
+    }
+}
