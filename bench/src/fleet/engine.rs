@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    fs::File,
+    fs::{self, File},
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -63,6 +63,13 @@ impl Drafting {
     }
 }
 
+/// What engines compute in: bfloat16 where the processor has it, and float32 where a product in it would be converted
+/// number by number, so that each row costs as much as a pass.
+pub fn dtype() -> &'static str {
+    let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if flags.contains("avx512_bf16") || flags.contains("amx_bf16") { "bfloat16" } else { "float32" }
+}
+
 /// What all engines of a target have in common.
 pub struct Launch<'a> {
     pub vllm: &'a Path,
@@ -80,7 +87,7 @@ impl Launch<'_> {
         let mut command = Command::new("taskset");
         command.args(["--cpu-list", "0"]).arg(self.vllm).arg("serve").arg(self.model);
         command.args(["--host", "127.0.0.1", "--port", &port, "--served-model-name", MODEL]);
-        command.args(["--dtype", "bfloat16", "--max-model-len", "512", "--max-num-seqs", "64", "--enforce-eager"]);
+        command.args(["--dtype", dtype(), "--max-model-len", "512", "--max-num-seqs", "64", "--enforce-eager"]);
         if let Some(configuration) = drafting.configuration() {
             command.arg("--speculative-config").arg(configuration.to_string());
         }

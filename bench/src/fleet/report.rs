@@ -9,7 +9,7 @@ use outrider_report::{
 use serde::Serialize;
 
 use super::{
-    engine::Counts,
+    engine::{Counts, dtype},
     players::{Played, TOKENS, Text},
     way::Way,
 };
@@ -72,8 +72,9 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
     let cells = cells(levels);
     let times = targets.iter().map(|(target, time)| format!("{} s ({target})", time.as_secs()));
     let times = times.collect::<Vec<_>>().join(" and ");
+    let dtype = dtype();
     let mut text = format!(
-        "vLLM {version} on the CPU in bfloat16, one thread on a core of its own; gateway, edges and plain clients on \
+        "vLLM {version} on the CPU in {dtype}, one thread on a core of its own; gateway, edges and plain clients on \
          another. The link is emulated: a delay, the same for every client, without a limit of rate. The gateway is \
          beside vLLM. Greedy texts of up to {TOKENS} tokens after eight words, for {times} each time; ways \
          take turns. No two sessions write the same text, and the proposer forgets all guesses before each time. \
@@ -83,7 +84,7 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
          processes of vLLM on the same core, over which a relay spreads connections.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
          Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM wrote \
-         alone, of those that it wrote in any cell. Batches and rows round differently in bfloat16, so that \
+         alone, of those that it wrote in any cell. Batches and rows round differently, so that \
          near-ties fall either way; and on CPUs vLLM reads the temperature at which its n-grams are judged from \
          unwritten memory (issue 55005).\n"
     );
