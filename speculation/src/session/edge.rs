@@ -130,6 +130,12 @@ impl EdgeSession {
         self.connection.stage() == Stage::Up && self.generation.as_ref().is_some_and(Generation::is_ahead)
     }
 
+    /// Whether what is drafted next is worth little: behind a second candidate, once the line of first ones is there.
+    /// Whoever carries frames comes before that.
+    pub fn has_time(&self) -> bool {
+        self.is_ahead() && self.generation.as_ref().is_some_and(Generation::has_time)
+    }
+
     /// What the server said of itself; `None` before the handshake is done.
     pub fn server(&self) -> Option<&Welcome> {
         self.server.as_ref()

@@ -145,6 +145,18 @@ impl<T> Tree<T> {
         Step { candidates, right }
     }
 
+    /// How probable it is that a node and all before it on its path are right; 1 of the text.
+    pub(super) fn probability(&self, key: Option<Key>, rates: Rates) -> f64 {
+        let (mut path, mut at) = (1.0, key);
+        while let Some(key) = at {
+            let Some(node) = self.nodes.get(&key) else { return 0.0 };
+            let place = self.children(node.parent).iter().position(|child| *child == key);
+            path *= place.and_then(|place| rates.get(place)).copied().unwrap_or(0.0);
+            at = node.parent;
+        }
+        path
+    }
+
     /// The most probable nodes, at most `most`, none before its parent, that `wants` and all before them on their paths
     /// are wanted, with their probabilities.
     pub(super) fn most_probable(&self, rates: Rates, most: usize, wants: impl Fn(Key, f64) -> bool) -> Vec<(Key, f64)> {
@@ -210,6 +222,10 @@ mod tests {
         };
         assert_eq!(found(9, 0.0), [a, b, c, second, behind, at_two], "a third is worth nothing");
         assert_eq!((found(9, 0.15), found(2, 0.0)), (vec![a, b, c, second], vec![a, b]));
+        for (key, path) in tree.most_probable([0.7, 0.2], 9, |_, _| true) {
+            assert!((tree.probability(Some(key), [0.7, 0.2]) - path).abs() < 1e-12);
+        }
+        assert_eq!(tree.probability(None, [0.7, 0.2]), 1.0);
     }
 
     proptest! {

@@ -40,6 +40,11 @@ const HIDDEN: f64 = 1.25;
 /// the built-in pair's rates: at a twentieth of a pass they add 6 to 15 % over every link that gives anything, at a
 /// tenth 5 to 8 %, at a seventh 0 to 4 %, at a fifth they cost 2 %.
 const BRANCHES_BELOW: f64 = 0.1;
+/// The part of a pass that may go by beside the drafts of a tree of so many guesses, for frames and turns of the event
+/// loop. A browser with one core sends nothing while it is busy: with passes of 17 ms second candidates made first ones
+/// late there, and cost 7 %; with passes of 110 ms they add 5 %.
+const BESIDE_DRAFTS: f64 = 0.5;
+const TREE: f64 = 30.0;
 
 /// What the edge measures while it drafts ahead, and the plan that it follows.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,6 +66,8 @@ pub struct Pace {
     link: Option<f64>,
     passes: Shortest,
     drafts: Shortest,
+    /// From the beginning of a draft to that of the next, with nothing in between but what has to be done.
+    cycles: Shortest,
     /// The link's round trip by the first token of this text, by guesses that the target waited for, and by those that
     /// nobody waited for: these waited for the pass under way.
     first_trip: Option<f64>,
@@ -100,6 +107,7 @@ impl Pace {
             link: None,
             passes: Shortest::default(),
             drafts: Shortest::default(),
+            cycles: Shortest::default(),
             first_trip: None,
             trips: Shortest::default(),
             delays: Shortest::default(),
@@ -148,15 +156,22 @@ impl Pace {
         self.rates.get()
     }
 
-    /// Whether second candidates are worth guessing: where drafts are fast beside passes, and nobody takes turns.
+    /// Whether second candidates are worth guessing: where drafts and what each takes besides are fast beside passes,
+    /// and nobody takes turns.
     pub fn branches(&self) -> bool {
-        let are_fast = |(draft, pass): (f64, f64)| draft <= BRANCHES_BELOW * pass;
-        !self.plan().is_rounds() && self.drafts.get().zip(self.passes.get()).is_some_and(are_fast)
+        let (Some(draft), Some(pass)) = (self.drafts.get(), self.passes.get()) else { return false };
+        let beside = self.cycles.get().map_or(0.0, |cycle| (cycle - draft).max(0.0));
+        !self.plan().is_rounds() && draft <= BRANCHES_BELOW * pass && TREE * beside <= BESIDE_DRAFTS * pass
     }
 
     /// A draft took so long.
     pub fn drafted(&mut self, time: Duration) {
         self.drafts.observe(time.as_secs_f64());
+    }
+
+    /// A draft began so long after the one before, with no time lost.
+    pub fn cycled(&mut self, time: Duration) {
+        self.cycles.observe(time.as_secs_f64());
     }
 
     /// A pass of the target that judged so many guesses took so long.
@@ -442,6 +457,28 @@ mod tests {
             }
         }
         assert!(guided > 500, "{guided} of 4000");
+    }
+
+    /// A tree is thirty guesses, and what they take beside their drafts has to be over in half a pass.
+    #[test]
+    fn second_candidates_are_for_who_has_time_for_them() {
+        let mut pace = Pace::new(Some(Plan::AT_ONCE));
+        assert!(!pace.branches(), "nothing is measured");
+        pace.drafted(MS / 4);
+        pace.passed(20 * MS, 0);
+        assert!(pace.branches());
+        pace.cycled(MS / 2);
+        assert!(pace.branches(), "7.5 ms of 20");
+        let mut pace = Pace::new(Some(Plan::AT_ONCE));
+        pace.drafted(MS / 4);
+        pace.cycled(MS);
+        for (pass, has_time) in [(20, false), (44, false), (46, true), (110, true)] {
+            (0..8).for_each(|_| pace.passed(pass * MS, 0));
+            assert_eq!(pace.branches(), has_time, "{pass} ms");
+        }
+        // Drafts themselves are too slow.
+        (0..8).for_each(|_| pace.drafted(12 * MS));
+        assert!(!pace.branches());
     }
 
     /// What does not promise anything is not tried: a round on a far link would be felt.

@@ -109,6 +109,11 @@ impl Candidates {
         self.tree.get(key).is_some()
     }
 
+    /// Whether all up to a node are first candidates.
+    pub(super) fn is_on_line(&self, at: Option<Key>) -> bool {
+        at.is_none_or(|key| self.tree.line().any(|of_line| of_line == key))
+    }
+
     /// The ids of the guesses up to a node.
     pub(super) fn path(&self, at: Option<Key>) -> Vec<u32> {
         self.tree.path(at)
@@ -196,8 +201,16 @@ impl Candidates {
     }
 
     /// Guesses that are to be sent now, of the text's length: of the line in groups, or as many as there are if nothing
-    /// more is `to_come`; of branches as they are.
-    pub(super) fn send(&mut self, length: usize, group: usize, to_come: bool, policy: Policy) -> Option<Run> {
+    /// more is to come; of branches as they are, but for those that are less worth than what the `next` draft will
+    /// give: a frame takes time, too.
+    pub(super) fn send(
+        &mut self,
+        length: usize,
+        group: usize,
+        next: Option<Option<Key>>,
+        policy: Policy,
+    ) -> Option<Run> {
+        let to_come = next.is_some();
         let is_unsent = |key: &Key| self.tree.get(*key).is_some_and(|node| node.value.chain == 0);
         let mut run: Vec<Key> = self.tree.line().filter(is_unsent).take(MAX_DRAFT_TOKENS.into()).collect();
         if run.len() < group && (to_come || run.is_empty()) {
@@ -211,8 +224,10 @@ impl Candidates {
                 let other = first.is_some_and(|first| first == key || !is_unsent(first));
                 before && other && !self.tree.line().any(|of_line| of_line == *key)
             };
-            let all = self.tree.most_probable(policy.rates, usize::MAX, |_, _| true);
-            run.extend(all.into_iter().map(|(key, _)| key).find(is_side));
+            let [first, _] = policy.rates;
+            let least = next.map_or(0.0, |at| first * self.tree.probability(at, policy.rates));
+            let worth = self.tree.most_probable(policy.rates, usize::MAX, |_, path| path >= least);
+            run.extend(worth.into_iter().map(|(key, _)| key).find(is_side));
         }
         let first = *run.first()?;
         let parent = self.tree.get(first)?.parent;

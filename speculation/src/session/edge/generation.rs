@@ -133,6 +133,11 @@ impl Generation {
         }
     }
 
+    /// Whether what is drafted next is worth little.
+    pub(super) fn has_time(&self) -> bool {
+        matches!(&self.writer, Writer::Ahead(guessing) if guessing.has_time(&self.text))
+    }
+
     /// What is to be done next, if anything.
     pub(super) fn next_step(&mut self, now: Duration) -> Option<Step> {
         match &mut self.writer {

@@ -60,6 +60,8 @@ pub(super) struct Guessing {
     cached: Vec<u32>,
     /// The forward pass under way.
     draft: Option<DraftUnderWay>,
+    /// When the last draft began, if it was on the line and nobody has waited since.
+    busy_since: Option<Duration>,
     frames: FramesUnheard,
 }
 
@@ -108,6 +110,7 @@ impl Guessing {
             told_patience: 0,
             cached: Vec::new(),
             draft: None,
+            busy_since: None,
             frames: FramesUnheard { heard: Some(0), ..FramesUnheard::default() },
         })
     }
@@ -128,6 +131,11 @@ impl Guessing {
         self.draft.is_none() && self.next_draft(text).is_some()
     }
 
+    /// Whether what is drafted next is behind a second candidate.
+    pub(super) fn has_time(&self, text: &Text) -> bool {
+        self.next_draft(text).is_some_and(|at| !self.candidates.is_on_line(at))
+    }
+
     /// What is to be done next, if anything.
     pub(super) fn next_step(&mut self, text: &Text, now: Duration) -> Option<Step> {
         let policy = self.policy(text);
@@ -137,7 +145,7 @@ impl Guessing {
         let next = self.next_draft(text);
         let (plan, to_come) = (self.pace.plan(), next.is_some());
         let patience = plan.patience_on_the_wire();
-        if let Some(run) = self.candidates.send(text.len(), plan.group, to_come, policy) {
+        if let Some(run) = self.candidates.send(text.len(), plan.group, next, policy) {
             return Some(Step::Tell(self.tell(run, patience, now)));
         }
         // It is to wait for the first guesses, too.
@@ -150,7 +158,14 @@ impl Guessing {
             let run = self.candidates.nothing(text.len());
             return Some(Step::Tell(self.tell(run, 0, now)));
         }
+        let busy_since = self.busy_since.take();
         let at = next.filter(|_| self.draft.is_none())?;
+        if self.candidates.is_on_line(at) {
+            if let Some(before) = busy_since {
+                self.pace.cycled(now.saturating_sub(before));
+            }
+            self.busy_since = Some(now);
+        }
         let fed = [text.ids(), &self.candidates.path(at)].concat();
         let same = self.cached.iter().zip(&fed).take_while(|(cached, id)| cached == id).count();
         // The row of the last one is wanted.
