@@ -14,7 +14,7 @@ use outrider_speculation::{
     Forward,
     session::{
         cloud::TargetInfo,
-        driver::{DraftModel, DriveError, Driver, Notice, Platform, Socket},
+        driver::{DraftModel, DraftRow, DriveError, Driver, Notice, Platform, Socket},
         edge::{Committed, DraftInfo, EdgeError, EdgeSession, EndReason, Settings, StartError},
     },
     study::{link::Link, statistics::Statistics},
@@ -271,7 +271,7 @@ struct CachedDraft<'a> {
 impl DraftModel for CachedDraft<'_> {
     type Error = ModelError;
 
-    fn forward(&mut self, forward: &Forward, give: &mut dyn FnMut(&[f32], &[f32])) -> Result<(), ModelError> {
+    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, ModelError> {
         let reused = forward.reusable(&self.held);
         let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
         self.cache.truncate(keep);
@@ -280,12 +280,8 @@ impl DraftModel for CachedDraft<'_> {
         let chunk = Chunk { cache: &mut self.cache, tokens, positions: &positions };
         let batch = self.model.forward_with(&mut [chunk], &mut self.scratch)?;
         self.held.extend(tokens);
-        for logits in batch.iter() {
-            for (index, row) in logits.iter().enumerate() {
-                give(row, logits.hidden(index));
-            }
-        }
-        Ok(())
+        let rows = batch.chunk(0);
+        Ok((0..rows.len()).map(|index| DraftRow { logits: rows.row(index), hidden: rows.hidden(index) }).collect())
     }
 }
 

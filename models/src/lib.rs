@@ -68,7 +68,7 @@ pub use container::{
     gguf_vocabulary::GgufVocabulary,
     heads::{HeadsError, HeadsFile, HeadsMetadata, LinearHead},
     random::RandomWeights,
-    stored::{StoredMatrix, StoredModel},
+    stored::{StoredLoader, StoredMatrix, StoredModel},
 };
 pub use error::{EncodeError, LoadError, ModelError};
 pub use family::{

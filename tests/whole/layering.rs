@@ -1,6 +1,7 @@
 //! The dependency order of the workspace, and where unsafe code may stand, read from the repository itself.
 //!
-//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;  `fuzz`
+//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;
+//! `models` ← `webgpu` ← `edge`;  `fuzz`
 //! sees the first two, `tests`, `bench` and `xtask` see everything.
 
 use std::collections::BTreeSet;
@@ -18,7 +19,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-speculation", &["outrider-codec"]),
     ("outrider-models", &[]),
     ("outrider-device", &["outrider-codec", "outrider-speculation", "outrider-models"]),
-    ("outrider-edge", &["outrider-codec", "outrider-speculation", "outrider-models"]),
+    ("outrider-webgpu", &["outrider-models"]),
+    ("outrider-edge", &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-webgpu"]),
     ("outrider-report", &[]),
     (
         "outrider-cloud",
@@ -36,6 +38,7 @@ const EVERY_LIBRARY: &[&str] = &[
     "outrider-speculation",
     "outrider-models",
     "outrider-device",
+    "outrider-webgpu",
     "outrider-edge",
     "outrider-cloud",
     "outrider-report",
@@ -130,6 +133,7 @@ fn a_violating_graph_is_caught() {
         edge("outrider-models", "outrider-codec"),
         edge("outrider-edge", "outrider-cloud"),
         edge("outrider-edge", "outrider-device"),
+        edge("outrider-cloud", "outrider-webgpu"),
         edge("outrider-cloud", "outrider-edge"),
         edge("outrider-cloud", "outrider-tests"),
         edge("outrider-cloud", "xtask"),

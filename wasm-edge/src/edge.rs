@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc};
 
 use futures_channel::oneshot;
 use futures_util::FutureExt;
-use outrider_models::{ChatTemplate, Model, Tokenizer};
+use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
     policy::heads::Heads,
     session::{
@@ -15,20 +15,21 @@ use outrider_speculation::{
 use wasm_bindgen::prelude::*;
 
 use crate::{
+    draft::{CachedDraft, Draft},
     error::Failure,
     link::Links,
     options::{
         ConnectionEvent, Continuation, DraftModel, GenerateEvent, GenerateRequest, HeadsInfo, LinkOptions, SavedObject,
         ServerInfo, Start, Summary, to_js,
     },
-    platform::{Browser, CachedDraft, Connection},
+    platform::{Browser, Connection},
     writing::{Certain, Writing, Written},
 };
 
 /// A draft model, and a connection to a server that verifies its drafts.
 #[wasm_bindgen]
 pub struct Edge {
-    model: Rc<Model>,
+    draft: Rc<Draft>,
     tokenizer: Tokenizer,
     weight_bytes: usize,
     heads: Option<Arc<Heads>>,
@@ -41,10 +42,13 @@ pub struct Edge {
 
 #[wasm_bindgen]
 impl Edge {
-    /// `{ vocabSize, contextLength, weightBytes, memoryBytes, heads: { gate, stop } }` of the draft model.
+    /// `{ engine, declined, vocabSize, contextLength, weightBytes, memoryBytes, heads: { gate, stop } }` of the draft
+    /// model.
     pub fn info(&self) -> Result<JsValue, JsValue> {
-        let config = self.model.config();
+        let config = self.draft.config();
         Ok(to_js(&DraftModel {
+            engine: self.draft.engine().name(),
+            declined: self.draft.declined(),
             vocab_size: config.vocab_size as u32,
             context_length: config.context_length as u32,
             weight_bytes: self.weight_bytes,
@@ -64,7 +68,7 @@ impl Edge {
         };
         let browser = Browser::new(url, token, self.links.clone())?;
         let socket = browser.open()?;
-        let opened = Connection::open(session, browser, socket, CachedDraft::new(self.model.clone())).await;
+        let opened = Connection::open(session, browser, socket, CachedDraft::new(self.draft.clone())).await;
         let connection = opened.map_err(|error| match error {
             DriveError::Lost => Failure::new("connection-failed", format!("{url} cannot be reached")),
             other => other.into(),
@@ -191,14 +195,14 @@ impl Edge {
 impl Edge {
     /// `weight_bytes` is the length of the model's file.
     pub(crate) fn assemble(
-        model: Model,
+        draft: Draft,
         tokenizer: Tokenizer,
         weight_bytes: usize,
         heads: Option<Heads>,
         chat: ChatTemplate,
     ) -> Self {
         Self {
-            model: Rc::new(model),
+            draft: Rc::new(draft),
             tokenizer,
             weight_bytes,
             heads: heads.map(Arc::new),
@@ -210,7 +214,7 @@ impl Edge {
     }
 
     fn draft_info(&self) -> DraftInfo {
-        let config = self.model.config();
+        let config = self.draft.config();
         DraftInfo {
             vocab_size: config.vocab_size as u32,
             tokenizer_hash: self.tokenizer.fingerprint(),
@@ -220,7 +224,7 @@ impl Edge {
     }
 
     fn prompt(&self, start: &Start) -> Result<Vec<u32>, Failure> {
-        let first = self.model.config().first_token();
+        let first = self.draft.config().first_token();
         Ok(match start {
             Start::Text(text) => self.tokenizer.encode_prompt(first, text)?,
             Start::Conversation(said) => self.chat.encode(&self.tokenizer, first, said, local_time())?,

@@ -3,6 +3,7 @@
 use outrider_codec::frame::ErrorFrame;
 use outrider_models::{ChatError, EncodeError, LoadError, ModelError};
 use outrider_speculation::session::edge::{EdgeError, StartError};
+use outrider_webgpu::GpuError;
 use wasm_bindgen::JsValue;
 
 /// What is thrown.
@@ -44,6 +45,15 @@ impl From<LoadError> for Failure {
 impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
         Self::new("draft-failed", error.to_string())
+    }
+}
+
+impl From<GpuError> for Failure {
+    fn from(error: GpuError) -> Self {
+        match error {
+            GpuError::Model(error) => error.into(),
+            other => Self::new("gpu-failed", other.to_string()),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Trained heads for the draft model: from their file to what the session decides by.
 
-use outrider_models::{HeadsError, HeadsFile, LinearHead, Model, Tokenizer};
+use outrider_models::{HeadsError, HeadsFile, LinearHead, ModelConfig, Tokenizer};
 use outrider_speculation::policy::heads::{Head, HeadError, Heads};
 
 use crate::error::Failure;
@@ -8,9 +8,9 @@ use crate::error::Failure;
 /// Reads `heads.safetensors` and checks that it belongs to this draft model.
 ///
 /// Fails with the code `corrupt-heads` or `heads-mismatch`.
-pub fn read(bytes: &[u8], model: &Model, tokenizer: &Tokenizer) -> Result<Heads, Failure> {
+pub fn read(bytes: &[u8], draft: &ModelConfig, tokenizer: &Tokenizer) -> Result<Heads, Failure> {
     let file = HeadsFile::from_bytes(bytes).map_err(corrupt)?;
-    file.check_draft(model.config(), tokenizer).map_err(|error| match error {
+    file.check_draft(draft, tokenizer).map_err(|error| match error {
         HeadsError::OtherDraft { .. } => Failure::new("heads-mismatch", error.to_string()),
         _ => corrupt(error),
     })?;

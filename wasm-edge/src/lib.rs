@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `loader` | a draft model from the chunks of its download |
+//! | `draft` | the draft model, on the processor and on the GPU |
 //! | `edge` | owns the draft model and the connection; what JavaScript sees |
 //! | `platform` | what the driver of a session needs of the browser |
 //! | `heads` | trained heads, from their file to what the session decides by |
@@ -16,6 +17,7 @@
 //! No decision is made here. Builds for wasm32 only; on other targets the crate is empty.
 #![cfg(target_arch = "wasm32")]
 
+mod draft;
 mod edge;
 mod error;
 mod heads;
@@ -27,5 +29,6 @@ mod threads;
 mod turn;
 mod writing;
 
+pub use draft::GpuHandle;
 pub use edge::Edge;
 pub use loader::EdgeLoader;

@@ -1,9 +1,17 @@
 //! From a download's chunks to a drafting edge, without the file in between.
 
-use outrider_models::{ChatSource, ChatTemplate, ModelLoader, Tokenizer};
+use outrider_models::{
+    ChatSource, ChatTemplate, LoadError, Model, ModelConfig, ModelLoader, StoredLoader, StoredModel, Tokenizer,
+};
+use outrider_webgpu::Gpu;
 use wasm_bindgen::prelude::*;
 
-use crate::{edge::Edge, error::Failure, heads};
+use crate::{
+    draft::{Draft, GpuHandle},
+    edge::Edge,
+    error::Failure,
+    heads,
+};
 
 /// A draft model whose bytes are being pushed as they come: one file, GGUF or a checkpoint that has its settings
 /// within.
@@ -12,8 +20,64 @@ use crate::{edge::Edge, error::Failure, heads};
 /// weights there is one chunk and sixteen rows of a matrix. To start over, make another.
 #[wasm_bindgen]
 pub struct EdgeLoader {
-    draft: ModelLoader,
+    draft: DraftLoader,
     bytes: usize,
+}
+
+/// Where the model is to go.
+enum DraftLoader {
+    Processor(ModelLoader),
+    /// As it is in the file, for a GPU that takes it then: always, or if it is faster.
+    Gpu {
+        stored: StoredLoader,
+        gpu: Gpu,
+        always: bool,
+    },
+}
+
+impl DraftLoader {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
+        match self {
+            Self::Processor(loader) => loader.push(bytes),
+            Self::Gpu { stored, .. } => stored.push(bytes),
+        }
+    }
+
+    fn finish(self) -> Result<Loaded, LoadError> {
+        match self {
+            Self::Processor(loader) => Ok(Loaded::Processor(loader.finish()?)),
+            Self::Gpu { stored, gpu, always } => Ok(Loaded::Gpu { stored: stored.finish()?, gpu, always }),
+        }
+    }
+}
+
+/// All of the model, on its way.
+enum Loaded {
+    Processor(Model),
+    Gpu { stored: StoredModel, gpu: Gpu, always: bool },
+}
+
+impl Loaded {
+    fn config(&self) -> &ModelConfig {
+        match self {
+            Self::Processor(model) => model.config(),
+            Self::Gpu { stored, .. } => &stored.config,
+        }
+    }
+
+    fn cut_vocabulary(&mut self, tokens: usize) -> Result<(), LoadError> {
+        match self {
+            Self::Processor(model) => model.cut_vocabulary(tokens),
+            Self::Gpu { stored, .. } => stored.config.cut_vocabulary(tokens),
+        }
+    }
+
+    async fn into_draft(self) -> Result<Draft, Failure> {
+        match self {
+            Self::Processor(model) => Ok(Draft::on_processor(model)),
+            Self::Gpu { stored, gpu, always } => Draft::on_gpu(stored, gpu, always).await,
+        }
+    }
 }
 
 #[wasm_bindgen]
@@ -23,7 +87,16 @@ impl EdgeLoader {
     #[must_use]
     pub fn new(total_bytes: Option<f64>) -> Self {
         console_error_panic_hook::set_once();
-        Self { draft: ModelLoader::new(total_bytes.map(|bytes| bytes as u64)), bytes: 0 }
+        Self { draft: DraftLoader::Processor(ModelLoader::new(total_bytes.map(|bytes| bytes as u64))), bytes: 0 }
+    }
+
+    /// Starts with nothing, for a GPU that drafts if it is faster than the processor, or `always`.
+    #[must_use]
+    pub fn on_gpu(total_bytes: Option<f64>, gpu: GpuHandle, always: bool) -> Self {
+        let loader = Self::new(total_bytes);
+        let Some(gpu) = gpu.into_gpu() else { return loader };
+        let stored = StoredLoader::new(total_bytes.map(|bytes| bytes as u64));
+        Self { draft: DraftLoader::Gpu { stored, gpu, always }, ..loader }
     }
 
     /// Takes the next bytes of the file.
@@ -41,34 +114,34 @@ impl EdgeLoader {
     /// conversations (`chat.json`).
     ///
     /// Throws an `Error` whose `code` is `corrupt-model`, `corrupt-tokenizer`, `tokenizer-mismatch`, `corrupt-heads`,
-    /// `heads-mismatch` or `corrupt-chat`.
-    pub fn finish(
+    /// `heads-mismatch`, `corrupt-chat`, or `gpu-failed` where the GPU is to draft always and cannot.
+    pub async fn finish(
         self,
-        tokenizer_json: &[u8],
+        tokenizer_json: Vec<u8>,
         heads_safetensors: Option<Vec<u8>>,
         chat_json: Option<Vec<u8>>,
     ) -> Result<Edge, JsValue> {
-        let mut model = self.draft.finish().map_err(Failure::from)?;
-        let tokenizer = Tokenizer::from_bytes(tokenizer_json).map_err(|error| Failure::tokenizer(&error))?;
-        if tokenizer.vocab_size() > model.config().vocab_size {
+        let mut loaded = self.draft.finish().map_err(Failure::from)?;
+        let tokenizer = Tokenizer::from_bytes(&tokenizer_json).map_err(|error| Failure::tokenizer(&error))?;
+        if tokenizer.vocab_size() > loaded.config().vocab_size {
             return Err(Failure::new(
                 "tokenizer-mismatch",
                 format!(
                     "the tokenizer has {} tokens, the draft model {}",
                     tokenizer.vocab_size(),
-                    model.config().vocab_size
+                    loaded.config().vocab_size
                 ),
             )
             .into());
         }
         // Its table may have more rows than the target's.
-        model.cut_vocabulary(tokenizer.vocab_size()).map_err(Failure::from)?;
-        let heads = heads_safetensors.map(|bytes| heads::read(&bytes, &model, &tokenizer)).transpose()?;
+        loaded.cut_vocabulary(tokenizer.vocab_size()).map_err(Failure::from)?;
+        let heads = heads_safetensors.map(|bytes| heads::read(&bytes, loaded.config(), &tokenizer)).transpose()?;
         let chat = match chat_json {
             Some(json) => ChatTemplate::from_json(&json),
             None => ChatTemplate::new(ChatSource::default()),
         };
         let chat = chat.map_err(|error| Failure::new("corrupt-chat", error.to_string()))?;
-        Ok(Edge::assemble(model, tokenizer, self.bytes, heads, chat))
+        Ok(Edge::assemble(loaded.into_draft().await?, tokenizer, self.bytes, heads, chat))
     }
 }

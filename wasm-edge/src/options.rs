@@ -203,6 +203,10 @@ pub struct LinkOptions {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DraftModel {
+    /// What drafts: `wasm` or `webgpu`.
+    pub engine: &'static str,
+    /// Why the GPU does not draft, if it was to.
+    pub declined: Option<String>,
     pub vocab_size: u32,
     pub context_length: u32,
     /// Bytes of the weights' file.

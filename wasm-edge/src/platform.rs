@@ -1,17 +1,15 @@
-//! What the driver of a session needs of the browser: a draft model in its memory, a way to the server, and its clock.
+//! What the driver of a session needs of the browser: a way to the server, and its clock.
 //! The driver itself, which connects again and again, is `speculation/src/session/driver.rs`; the socket is in
 //! `link.rs`.
 
-use std::{rc::Rc, time::Duration};
+use std::time::Duration;
 
 use gloo_timers::future::TimeoutFuture;
-use outrider_models::{Chunk, KvCache, Model, ModelError, Scratch};
-use outrider_speculation::{
-    Forward,
-    session::driver::{DraftModel, DriveError, Driver, Platform},
-};
+use outrider_models::ModelError;
+use outrider_speculation::session::driver::{DriveError, Driver, Platform};
 
 use crate::{
+    draft::CachedDraft,
     error::Failure,
     link::{LinkedSocket, Links},
     turn::Turn,
@@ -61,42 +59,6 @@ impl Platform for Browser {
 
     fn chance(&mut self) -> u8 {
         (js_sys::Math::random() * 256.0) as u8
-    }
-}
-
-/// A draft model and its KV cache, which holds on to a text until another is read.
-pub struct CachedDraft {
-    model: Rc<Model>,
-    cache: KvCache,
-    /// The tokens in it.
-    held: Vec<u32>,
-    scratch: Scratch,
-}
-
-impl CachedDraft {
-    pub fn new(model: Rc<Model>) -> Self {
-        Self { cache: model.new_cache(), held: Vec::new(), scratch: Scratch::default(), model }
-    }
-}
-
-impl DraftModel for CachedDraft {
-    type Error = ModelError;
-
-    fn forward(&mut self, forward: &Forward, give: &mut dyn FnMut(&[f32], &[f32])) -> Result<(), ModelError> {
-        let reused = forward.reusable(&self.held);
-        let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
-        self.cache.truncate(keep);
-        self.held.truncate(keep);
-        let positions: Vec<usize> = (tokens.len() - forward.rows..tokens.len()).collect();
-        let chunk = Chunk { cache: &mut self.cache, tokens, positions: &positions };
-        let batch = self.model.forward_with(&mut [chunk], &mut self.scratch)?;
-        self.held.extend(tokens);
-        for logits in batch.iter() {
-            for index in 0..logits.len() {
-                give(logits.row(index), logits.hidden(index));
-            }
-        }
-        Ok(())
     }
 }
 

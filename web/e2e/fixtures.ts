@@ -50,7 +50,7 @@ export class Demo {
   async open(
     server: Server,
     query: Partial<
-      Record<Setting | Choice | 'prompt' | 'adaptiveMode' | 'build' | 'threads', string | number>
+      Record<Setting | Choice | 'prompt' | 'adaptiveMode' | 'engine' | 'build' | 'threads', string | number>
     > = {},
     view: 'race' | 'chat' | 'laboratory' = 'laboratory',
   ): Promise<void> {

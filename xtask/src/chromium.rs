@@ -13,10 +13,12 @@ use crate::workspace::Workspace;
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// No window, no sandbox (which root may not use), and no traffic of the browser's own.
-const FLAGS: [&str; 8] = [
+const FLAGS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
-    "--disable-gpu",
+    // WebGPU in software: the same on every machine.
+    "--enable-unsafe-webgpu",
+    "--use-webgpu-adapter=swiftshader",
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

@@ -27,10 +27,11 @@ pub struct BrowserCrate {
 const KERNELS: BrowserCrate = BrowserCrate { folder: "models", package: "outrider-models" };
 
 /// Every crate that has to work in a browser; clippy and the browser tests go through this list.
-pub const BROWSER_CRATES: [BrowserCrate; 4] = [
+pub const BROWSER_CRATES: [BrowserCrate; 5] = [
     BrowserCrate { folder: "shared-codec", package: "outrider-codec" },
     BrowserCrate { folder: "speculation", package: "outrider-speculation" },
     KERNELS,
+    BrowserCrate { folder: "webgpu", package: "outrider-webgpu" },
     BrowserCrate { folder: "wasm-edge", package: "outrider-edge" },
 ];
 

@@ -4,8 +4,10 @@ use std::{collections::TryReserveError, io::Read};
 
 use super::{
     element::ElementType,
+    file::FileHeader,
     parts::MatrixBuilder,
     read::{read_gguf, read_safetensors},
+    stream::Stream,
 };
 use crate::{
     error::LoadError,
@@ -70,6 +72,35 @@ impl StoredModel {
         let (config, weights) =
             read_safetensors::<ModelConfig, StoredBuilder>(config_json, &mut &*weights, total_bytes)?;
         Ok(Self { config, weights })
+    }
+}
+
+/// A [`StoredModel`] from the bytes of one file as they come: what [`ModelLoader`](crate::ModelLoader) takes.
+pub struct StoredLoader(Stream<ModelConfig, FileHeader<ModelConfig>, StoredBuilder>);
+
+impl StoredLoader {
+    /// Starts with nothing. `total_bytes` is the length of the file, if it is known: a bound for what the file may
+    /// claim.
+    #[must_use]
+    pub fn new(total_bytes: Option<u64>) -> Self {
+        Self(Stream::new(FileHeader::new(total_bytes), total_bytes))
+    }
+
+    /// Takes the next bytes of the file, any number of them.
+    ///
+    /// # Errors
+    /// As for [`ModelLoader::push`](crate::ModelLoader::push).
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), LoadError> {
+        self.0.push(bytes)
+    }
+
+    /// The model, if all its bytes have been pushed.
+    ///
+    /// # Errors
+    /// [`LoadError::Truncated`] if not.
+    pub fn finish(self) -> Result<StoredModel, LoadError> {
+        let (config, weights) = self.0.finish()?;
+        Ok(StoredModel { config, weights })
     }
 }
 

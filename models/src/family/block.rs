@@ -79,7 +79,7 @@ pub enum FeedForward {
 }
 
 /// A function of one number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// x / (1 + e⁻ˣ).
     Silu,

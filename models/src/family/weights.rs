@@ -87,6 +87,10 @@ macro_rules! layer_weights {
                 Ok(LayerWeights { $($field: layer_weights!(@map $kind change self.$field),)+ })
             }
 
+            fn by_ref(&self) -> LayerWeights<&M> {
+                LayerWeights { $($field: layer_weights!(@by_ref $kind self.$field),)+ }
+            }
+
             fn matrices(&self) -> impl Iterator<Item = &M> {
                 [$(layer_weights!(@matrix $kind self.$field)),+].into_iter().flatten()
             }
@@ -108,6 +112,9 @@ macro_rules! layer_weights {
     (@map matrix $change:ident $value:expr) => { $change($value)? };
     (@map optional_matrix $change:ident $value:expr) => { $value.map(&mut *$change).transpose()? };
     (@map vector $change:ident $value:expr) => { $value };
+    (@by_ref matrix $value:expr) => { &$value };
+    (@by_ref optional_matrix $value:expr) => { $value.as_ref() };
+    (@by_ref vector $value:expr) => { $value.clone() };
     (@matrix matrix $value:expr) => { Some(&$value) };
     (@matrix optional_matrix $value:expr) => { $value.as_ref() };
     (@matrix vector $value:expr) => { None };
@@ -292,6 +299,19 @@ impl<M> ModelWeights<M> {
             false => Some(source.matrix(WeightName::HEAD, table)?),
         };
         Ok(Self { embedding, positions, layers, norm, norm_bias, head })
+    }
+
+    /// The same with references to the matrices. Vectors are copied: they are small.
+    #[must_use]
+    pub fn by_ref(&self) -> ModelWeights<&M> {
+        ModelWeights {
+            embedding: &self.embedding,
+            positions: self.positions.as_ref(),
+            layers: self.layers.iter().map(LayerWeights::by_ref).collect(),
+            norm: self.norm.clone(),
+            norm_bias: self.norm_bias.clone(),
+            head: self.head.as_ref(),
+        }
     }
 
     /// Makes something else of each matrix.

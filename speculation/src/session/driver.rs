@@ -55,13 +55,25 @@ pub trait Platform {
     fn chance(&mut self) -> u8;
 }
 
+/// Before what is worth little is drafted.
+const BREAK: Duration = Duration::from_millis(1);
+
 /// A draft model with its KV cache.
 pub trait DraftModel {
     /// Why it fails.
     type Error;
 
-    /// Runs one forward pass, and gives each row of logits that is wanted with the hidden state that it was made of.
-    fn forward(&mut self, forward: &Forward, give: &mut dyn FnMut(&[f32], &[f32])) -> Result<(), Self::Error>;
+    /// Runs one forward pass, and gives the rows that are wanted.
+    fn forward(&mut self, forward: &Forward) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
+}
+
+/// What a forward pass gives for a token.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DraftRow<'d> {
+    /// Of the token that follows. shape: `[vocab_size]`
+    pub logits: &'d [f32],
+    /// The hidden state that they are made of; may be empty where no heads read it. shape: `[hidden_size]`
+    pub hidden: &'d [f32],
 }
 
 /// The attempts to connect again when a connection is lost, and the pauses between them.
@@ -267,7 +279,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             }
             match self.session.poll(self.platform.now())? {
                 Some(EdgeOutput::Event(event)) => return Ok(event),
-                Some(EdgeOutput::Forward(forward)) => self.run_draft(&forward)?,
+                Some(EdgeOutput::Forward(forward)) => self.run_draft(&forward).await?,
                 Some(EdgeOutput::Send(bytes)) => {
                     if !self.socket.send(bytes).await {
                         self.reconnect(user).await?;
@@ -287,6 +299,18 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         &mut self,
         user: &mut User<'_, S, T>,
     ) -> Result<(), Failure<P, D>> {
+        if self.session.has_time() {
+            // A processor that drafts without a break sends nothing, where it is the only one.
+            match user.unless_stopped(received_within(&mut self.socket, &mut self.platform, BREAK)).await {
+                Some(Some(Some(bytes))) => self.session.handle_frame(&bytes, self.platform.now())?,
+                Some(Some(None)) => return self.reconnect(user).await,
+                Some(None) => {}
+                None => {
+                    self.session.cancel();
+                    return Ok(());
+                }
+            }
+        }
         if user.unless_stopped(self.platform.turn()).await.is_none() {
             self.session.cancel();
             return Ok(());
@@ -331,17 +355,26 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         }
     }
 
-    fn run_draft(&mut self, forward: &Forward) -> Result<(), Failure<P, D>> {
-        let Self { session, platform, draft, .. } = self;
-        let mut handled = Ok(());
-        let mut give = |logits: &[f32], hidden: &[f32]| {
-            if handled.is_ok() {
-                handled = session.handle_logits(logits, hidden, platform.now());
-            }
-        };
-        draft.forward(forward, &mut give).map_err(DriveError::Draft)?;
-        Ok(handled?)
+    async fn run_draft(&mut self, forward: &Forward) -> Result<(), Failure<P, D>> {
+        for DraftRow { logits, hidden } in self.draft.forward(forward).await.map_err(DriveError::Draft)? {
+            self.session.handle_logits(logits, hidden, self.platform.now())?;
+        }
+        Ok(())
     }
+}
+
+/// What comes in so much time, if anything.
+async fn received_within<P: Platform>(
+    socket: &mut P::Socket,
+    platform: &mut P,
+    time: Duration,
+) -> Option<Option<Vec<u8>>> {
+    let (mut received, mut time) = (pin!(socket.receive()), pin!(platform.sleep(time)));
+    poll_fn(|context| match received.as_mut().poll(context) {
+        Poll::Ready(received) => Poll::Ready(Some(received)),
+        Poll::Pending => time.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 /// What a future gives at once, if anything.

@@ -14,8 +14,15 @@ export interface Abilities {
   threads: boolean;
 }
 
+/** What drafts: WebAssembly on the processor, or the browser's GPU. */
+export const engines = ['wasm', 'webgpu'] as const;
+
+/** What drafts. */
+export type EngineKind = (typeof engines)[number];
+
 /** Which engine to run. */
 export interface EngineRequest {
+  engine: EngineKind | 'auto';
   build: Build | 'auto';
   /** Null leaves it to {@link threadCount}. */
   threads: number | null;
@@ -25,6 +32,10 @@ export interface EngineRequest {
 
 /** The engine that runs. */
 export interface EngineInfo {
+  /** What drafts: the GPU, or WebAssembly, which does all else in any case; `none` where the server is alone. */
+  engine: EngineKind | 'none';
+  /** Why the GPU does not draft, where it was to: there is none, it is slower, or it is gone. */
+  declined: string | null;
   /** `none` where the server is alone, because no draft model runs here. */
   build: Build | 'none';
   /** How many threads draft, the worker's own included. */

@@ -1,6 +1,7 @@
 // What crosses between JavaScript and the WebAssembly engine (crate `wasm-edge`). Plain objects both ways;
 // whatever the engine throws is an `Error` with a string `code`.
 
+import type { EngineKind } from './builds.js';
 import type { NumberOptions, ParameterOptions, Scheme, UnsetOption } from './choices.js';
 import type { RoundRecord, Statistics } from './statistics.js';
 import type { Choices, Head, PolicyOption } from './tables.js';
@@ -62,6 +63,12 @@ export interface Link {
   uplinkBitsPerSecond: number | null;
   downlinkBitsPerSecond: number | null;
   roundTripMs: number;
+}
+
+/** The draft model, and what it runs on. */
+export interface DraftInfo extends ModelInfo {
+  engine: EngineKind;
+  declined: string | null;
 }
 
 /** The draft model. */
@@ -211,7 +218,7 @@ export type GenerateRequest = RequestNumbers &
 
 /** The engine's class as wasm-bindgen exports it. */
 export interface Edge {
-  info(): ModelInfo;
+  info(): DraftInfo;
   /** With a bearer token if the server wants one. */
   connect(url: string, token: string | undefined, claim: Claim | null): Promise<SessionInfo>;
   set_link(link: Link): void;
@@ -236,12 +243,22 @@ export interface EdgeLoader {
    * Makes an engine, with a `tokenizer.json` and, if there are any, a `heads.safetensors` and a `chat.json`. The loader is
    * spent.
    */
-  finish(tokenizer: Uint8Array, heads?: Uint8Array, chat?: Uint8Array): Edge;
+  finish(tokenizer: Uint8Array, heads?: Uint8Array, chat?: Uint8Array): Promise<Edge>;
   /** Gives back what an unfinished loader holds. */
   free(): void;
 }
 
+/** A GPU that is open. */
+export interface GpuHandle {
+  readonly name: string;
+}
+
 /** What the generated module exports. */
 export interface Engine {
-  EdgeLoader: new (totalBytes?: number) => EdgeLoader;
+  EdgeLoader: {
+    new (totalBytes?: number): EdgeLoader;
+    /** For a GPU, which drafts `always` or if it is faster. */
+    on_gpu(totalBytes: number | undefined, gpu: GpuHandle, always: boolean): EdgeLoader;
+  };
+  GpuHandle: { open(): Promise<GpuHandle> };
 }

@@ -39,9 +39,9 @@ export interface EngineParts {
   startThread(): Worker;
 }
 
-/** An engine that runs. */
+/** An engine that runs, before it has a draft model. */
 export interface RunningEngine extends Engine {
-  info: EngineInfo;
+  info: Omit<EngineInfo, 'engine' | 'declined'>;
   /** Ends its threads. */
   end(): void;
 }
@@ -99,8 +99,8 @@ async function start(
     end();
     throw error;
   }
-  const { EdgeLoader } = glue;
-  return { EdgeLoader, info: { build, threads, failed }, end };
+  const { EdgeLoader, GpuHandle } = glue;
+  return { EdgeLoader, GpuHandle, info: { build, threads, failed }, end };
 }
 
 /** Has `worker` join the engine; resolves when it is about to. */

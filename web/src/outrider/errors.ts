@@ -12,6 +12,7 @@
  * | `corrupt-heads`, `heads-mismatch` | the file of trained heads is damaged, or belongs to another draft |
  * | `corrupt-chat` | the chat template cannot be used |
  * | `wasm-failed` | this browser could not start the WebAssembly engine |
+ * | `gpu-failed` | the GPU was to draft, and there is none that can |
  * | `out-of-memory` | the draft does not fit into the memory the browser grants |
  * | `connection-failed`, `connection-lost` | no server at the address; the server went away |
  * | `incompatible-version` | page and server speak different versions of the protocol |
@@ -43,6 +44,7 @@ export type OutriderErrorCode =
   | 'heads-mismatch'
   | 'corrupt-chat'
   | 'wasm-failed'
+  | 'gpu-failed'
   | 'out-of-memory'
   | 'connection-failed'
   | 'connection-lost'

@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
-import type { EngineInfo } from './builds.js';
+import type { EngineRequest } from './builds.js';
 import type { Sink } from './download.js';
-import type { Edge, GenerateRequest, Round, Summary } from './edge.js';
+import type { Edge, GenerateRequest, GpuHandle, Round, Summary } from './edge.js';
 import { emptySummary } from './generation.js';
 import { addresses, session } from './fixtures.js';
 import { EdgeHost } from './host.js';
@@ -19,7 +19,7 @@ const round: Round = {
   round: null,
 };
 const done: Summary = { ...emptySummary, finish: 'length' };
-const engineInfo: EngineInfo = { build: 'simd128', threads: 1, failed: [] };
+const engineInfo = { build: 'simd128' as const, threads: 1, failed: [] };
 const coded = (code: string) => Object.assign(new Error(code), { code });
 
 /** A host around a fake engine, loaded; `posts` without the progress. */
@@ -31,11 +31,14 @@ async function loaded(
     sink.push(new Uint8Array([1, 2, 3]));
   },
   chat: Uint8Array | null = null,
+  { wanted = 'wasm', gpu = null }: { wanted?: EngineRequest['engine']; gpu?: GpuHandle | Error | null } = {},
 ) {
   const posts: FromWorker[] = [];
   const connect = vi.fn<Edge['connect']>(() => Promise.resolve(session));
   const edge: Edge = {
     info: () => ({
+      engine: 'wasm',
+      declined: null,
       vocabSize: 4096,
       contextLength: 512,
       weightBytes: 1,
@@ -52,9 +55,10 @@ async function loaded(
     ...engine,
   };
   const exit = vi.fn();
-  const finish = vi.fn((..._: unknown[]) => edge);
-  const loaders: { totalBytes: number | undefined; chunks: number[][]; free: () => void }[] = [];
+  const finish = vi.fn((..._: unknown[]) => Promise.resolve(edge));
+  const loaders: { on: string; totalBytes: number | undefined; chunks: number[][]; free: () => void }[] = [];
   class EdgeLoader {
+    on = 'processor';
     totalBytes: number | undefined;
     chunks: number[][] = [];
     free = vi.fn();
@@ -65,6 +69,10 @@ async function loaded(
       loaders.push(this);
     }
 
+    static on_gpu(totalBytes: number | undefined, { name }: GpuHandle, always: boolean): EdgeLoader {
+      return Object.assign(new EdgeLoader(totalBytes), { on: `${name}${always ? ', always' : ''}` });
+    }
+
     push(chunk: Uint8Array): void {
       if (chunk[0] === 0) throw coded('corrupt-model');
       this.chunks.push([...chunk]);
@@ -73,9 +81,11 @@ async function loaded(
   const host = new EdgeHost({
     post: (message) => posts.push(message),
     exit,
+    hasWebGpu: gpu !== null,
     loadEngine: () =>
       Promise.resolve({
         EdgeLoader,
+        GpuHandle: { open: () => (gpu instanceof Error ? Promise.reject(gpu) : Promise.resolve(gpu!)) },
         info: engineInfo,
       }),
     download: () => Promise.resolve(new Uint8Array()),
@@ -85,7 +95,7 @@ async function loaded(
   const sources = { draft: 'd', tokenizer: 't', heads: 'h', chat: 'c', session: 'ws://s', token: 'a-token' };
   host.receive({
     type: 'load',
-    engine: { build: 'auto', threads: 1, addresses },
+    engine: { engine: wanted, build: 'auto', threads: 1, addresses },
     sources,
     link: openLink,
     connectTimeoutMs: 50,
@@ -124,6 +134,56 @@ test('heads and chat template reach the engine if there are any', async () => {
   expect(spoken.finish).toHaveBeenCalledWith(new Uint8Array(), undefined, chat);
 });
 
+/** A download of so many bytes, of which few come. */
+const ofSize = (bytes: number) => async (_: string, sink: Sink) => {
+  await sink.begin(bytes);
+};
+
+test('a large draft tries the GPU, a small one only if it was asked for', async () => {
+  const large = ofSize(100 << 20);
+  const on = async (download: typeof large, wanted: EngineRequest['engine'], gpu: GpuHandle | Error | null) =>
+    (await loaded({}, null, download, null, { wanted, gpu })).loaders.map(({ on }) => on);
+  const gpu = { name: 'a GPU' };
+  expect(await on(large, 'auto', gpu)).toEqual(['a GPU']);
+  expect(await on(large, 'webgpu', gpu)).toEqual(['a GPU, always']);
+  expect(await on(large, 'wasm', gpu)).toEqual(['processor']);
+  expect(await on(ofSize(1 << 20), 'auto', gpu)).toEqual(['processor']);
+  expect(await on(ofSize(1 << 20), 'webgpu', gpu)).toEqual(['a GPU, always']);
+});
+
+test('without a GPU the processor drafts, and says why; who wants a GPU is refused', async () => {
+  const large = ofSize(100 << 20);
+  for (const gpu of [null, coded('gpu-failed')]) {
+    const { posts, loaders } = await loaded({}, null, large, null, { wanted: 'auto', gpu });
+    expect(loaders.map(({ on }) => on)).toEqual(['processor']);
+    const declined: unknown = expect.stringMatching(/WebGPU|gpu-failed/);
+    expect(posts.at(-1)).toMatchObject({ type: 'loaded', engine: { engine: 'wasm', declined } });
+    const refused = await loaded({}, null, large, null, { wanted: 'webgpu', gpu });
+    expect(refused.posts.at(-1)).toMatchObject({ type: 'load-failed', error: { code: 'gpu-failed' } });
+  }
+});
+
+test('a GPU that goes while it drafts is told once', async () => {
+  let engine: 'webgpu' | 'wasm' = 'webgpu';
+  const model = { vocabSize: 1, contextLength: 1, weightBytes: 1, memoryBytes: 2, heads: noHeads };
+  const { host, posts } = await loaded({
+    info: () => ({ engine, declined: engine === 'wasm' ? 'it is gone' : null, ...model }),
+    generate: () => {
+      engine = 'wasm';
+      return Promise.resolve(done);
+    },
+  });
+  for (const id of [1, 2]) {
+    host.receive({ type: 'generate', id, request, continuation });
+    await answer(posts);
+    posts.push({ type: 'closed' });
+  }
+  const told = posts.filter(({ type }) => type === 'engine');
+  expect(told).toEqual([
+    { type: 'engine', engine: { ...engineInfo, engine: 'wasm', declined: 'it is gone' } },
+  ]);
+});
+
 test('a draft and a tokenizer may be files of the user', async () => {
   const { sources, host, finish, loaders, posts } = await loaded({});
   const files = {
@@ -134,7 +194,7 @@ test('a draft and a tokenizer may be files of the user', async () => {
   };
   posts.length = 0;
   const options = {
-    engine: { build: 'auto', threads: 1, addresses },
+    engine: { engine: 'wasm', build: 'auto', threads: 1, addresses },
     link: openLink,
     connectTimeoutMs: 1000,
     claim: null,

@@ -1,4 +1,4 @@
-import type { EngineRequest } from './builds.js';
+import type { EngineKind, EngineRequest } from './builds.js';
 import { readInto } from './download.js';
 import type { Sink } from './download.js';
 import type {
@@ -8,6 +8,7 @@ import type {
   EdgeLoader,
   Engine,
   GenerateRequest,
+  GpuHandle,
   Link,
   SessionInfo,
   Summary,
@@ -22,6 +23,8 @@ import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages
 export interface Surroundings {
   post(message: FromWorker): void;
   exit(): void;
+  /** Whether the browser has WebGPU; a GPU is another question. */
+  hasWebGpu: boolean;
   loadEngine(request: EngineRequest): Promise<Omit<RunningEngine, 'end'>>;
   download(url: string, headers: RequestHeaders): Promise<Uint8Array>;
   /** Fetches a file into `sink`, chunk by chunk. */
@@ -59,6 +62,9 @@ export class EdgeHost {
   /** The generation that runs, and how to end it while it is not yet inside the engine. */
   #running: { id: number; inEngine: boolean; cancel: () => void } | null = null;
   #link: Link | null = null;
+  #started: RunningEngine['info'] | null = null;
+  /** What drafted when the page was told last. */
+  #kind: EngineKind = 'wasm';
 
   constructor(around: Surroundings) {
     this.#around = around;
@@ -99,7 +105,7 @@ export class EdgeHost {
     const { headers = {} } = sources;
     try {
       const loading = this.#around.loadEngine(request);
-      const draft = new DraftSink(loading);
+      const draft = new DraftSink(loading, request.engine, this.#around.hasWebGpu);
       const [engine, tokenizer, heads, chat] = await Promise.all([
         loading,
         bytesOf(sources.tokenizer, this.#around, headers),
@@ -110,14 +116,18 @@ export class EdgeHost {
         }),
       ]);
       post({ type: 'progress', progress: { stage: 'prepare' } });
-      const edge = draft.finish(tokenizer, heads, chat);
+      const edge = await draft.finish(tokenizer, heads, chat);
       if (this.#link) edge.set_link(this.#link);
       this.#edge = edge;
       this.#sessionUrl = sources.session;
       this.#token = sources.token;
       post({ type: 'progress', progress: { stage: 'connect' } });
       const session = await this.#connect(edge);
-      post({ type: 'loaded', engine: engine.info, model: edge.info(), session });
+      this.#started = engine.info;
+      const { engine: kind, declined, ...model } = edge.info();
+      this.#kind = kind;
+      const info = { ...engine.info, engine: kind, declined: declined ?? draft.declined };
+      post({ type: 'loaded', engine: info, model, session });
     } catch (error) {
       post({ type: 'load-failed', error: describe(error) });
     }
@@ -181,14 +191,24 @@ export class EdgeHost {
         return attempt();
       });
       this.#running = null;
+      this.#tellEngine(edge);
       post({ type: 'done', id, summary });
     } catch (thrown) {
       this.#running = null;
       const error = describe(thrown);
+      if (error.code !== 'worker-crashed') this.#tellEngine(edge);
       if (!refusals.includes(error.code)) this.#connected = false;
       if (error.code === 'worker-crashed') post({ type: 'crashed', error });
       else post({ type: 'failed', id, error });
     }
+  }
+
+  /** A GPU may have gone while it drafted. */
+  #tellEngine(edge: Edge): void {
+    const { engine, declined } = edge.info();
+    if (engine === this.#kind || !this.#started) return;
+    this.#kind = engine;
+    this.#around.post({ type: 'engine', engine: { ...this.#started, engine, declined } });
   }
 
   #connect(edge: Edge): Promise<SessionInfo> {
@@ -237,27 +257,56 @@ function into(
     : readInto(source, sink, onProgress);
 }
 
+/** Bytes of a draft model from which on a GPU is tried if nobody says. */
+const SMALLEST_FOR_GPU = 32 << 20;
+
 /** Pushes a draft model into the engine while it is being downloaded. */
 class DraftSink implements Sink {
   readonly #engine: Promise<Engine>;
+  readonly #wanted: EngineRequest['engine'];
+  readonly #hasWebGpu: boolean;
   #loader: EdgeLoader | null = null;
+  /** Why there is no GPU to draft, where one was wanted. */
+  declined: string | null = null;
 
-  constructor(engine: Promise<Engine>) {
+  constructor(engine: Promise<Engine>, wanted: EngineRequest['engine'], hasWebGpu: boolean) {
     this.#engine = engine;
+    this.#wanted = wanted;
+    this.#hasWebGpu = hasWebGpu;
   }
 
   /** The first bytes wait here for the engine. */
   async begin(totalBytes: number | null): Promise<void> {
-    const { EdgeLoader } = await this.#engine;
+    const engine = await this.#engine;
     this.#loader?.free();
-    this.#loader = new EdgeLoader(totalBytes ?? undefined);
+    const total = totalBytes ?? undefined;
+    const gpu = this.#wantsGpu(totalBytes) ? await this.#open(engine) : null;
+    this.#loader = gpu
+      ? engine.EdgeLoader.on_gpu(total, gpu, this.#wanted === 'webgpu')
+      : new engine.EdgeLoader(total);
+  }
+
+  /** A small draft is done before a GPU has answered. */
+  #wantsGpu(totalBytes: number | null): boolean {
+    return this.#wanted === 'auto' ? (totalBytes ?? 0) >= SMALLEST_FOR_GPU : this.#wanted === 'webgpu';
+  }
+
+  async #open({ GpuHandle }: Engine): Promise<GpuHandle | null> {
+    try {
+      if (!this.#hasWebGpu) throw new OutriderError('gpu-failed', 'this browser has no WebGPU here');
+      return await GpuHandle.open();
+    } catch (error) {
+      if (this.#wanted === 'webgpu') throw error;
+      this.declined = describe(error).message;
+      return null;
+    }
   }
 
   push(chunk: Uint8Array): void {
     this.#loader?.push(chunk);
   }
 
-  finish(tokenizer: Uint8Array, heads: Uint8Array | null, chat: Uint8Array | null): Edge {
+  async finish(tokenizer: Uint8Array, heads: Uint8Array | null, chat: Uint8Array | null): Promise<Edge> {
     if (!this.#loader) throw new OutriderError('internal', 'the draft model has not been downloaded');
     return this.#loader.finish(tokenizer, heads ?? undefined, chat ?? undefined);
   }

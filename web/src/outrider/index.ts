@@ -3,8 +3,8 @@
  * @module
  */
 
-export { builds } from './builds.js';
-export type { Build, EngineInfo } from './builds.js';
+export { builds, engines } from './builds.js';
+export type { Build, EngineInfo, EngineKind } from './builds.js';
 export type { ChatCompletions, Completions, CompletionStream, RequestOptions } from './completions.js';
 export type * from './completions-types.js';
 export type {

@@ -1,5 +1,5 @@
-import { builds } from './builds.js';
-import type { Build, EngineRequest } from './builds.js';
+import { builds, engines } from './builds.js';
+import type { Build, EngineInfo, EngineKind, EngineRequest } from './builds.js';
 import type { LineEvent, Link } from './edge.js';
 import { OutriderError } from './errors.js';
 import { engineAddresses } from './files.js';
@@ -30,6 +30,11 @@ export interface LoadOptions {
   chat?: string | URL;
   /** A bearer token, if the server wants one for its sessions. Whoever sees the page can see it. */
   token?: string;
+  /**
+   * What drafts: `wasm`, the processor; `webgpu`, the browser's GPU, or `load()` fails with `gpu-failed`; `auto` (default), whichever takes
+   * less time for a draft, measured once the model is there. Where the GPU is taken away the processor goes on.
+   */
+  engine?: EngineKind | 'auto';
   /**
    * The build of the engine: `auto` (default) takes the fastest that starts here. Naming one runs that or fails with
    * `wasm-failed`. Those with threads need a page that is served with `Cross-Origin-Opener-Policy: same-origin` and
@@ -85,6 +90,8 @@ export interface LoadOptions {
   persist?: boolean;
   /** Called when the draft model cannot be kept for the next visit, as where the disk or the origin's quota is full. */
   onCacheFull?: (reason: OutriderError) => void;
+  /** Called when something else drafts than before: the browser has taken the GPU away. */
+  onEngine?: (engine: EngineInfo) => void;
 }
 
 /** What happens to the connection of a generation. */
@@ -97,6 +104,7 @@ const known: Record<keyof LoadOptions, true> = {
   heads: true,
   chat: true,
   token: true,
+  engine: true,
   build: true,
   threads: true,
   wasmUrl: true,
@@ -113,6 +121,7 @@ const known: Record<keyof LoadOptions, true> = {
   onFallback: true,
   persist: true,
   onCacheFull: true,
+  onEngine: true,
 };
 
 /** Refuses what no load can have. @throws {@link OutriderError} `invalid-option`, `unsupported-environment` */
@@ -137,8 +146,11 @@ export function checkLoadOptions(options: LoadOptions): void {
 
 /** The engine that is asked for. @throws {@link OutriderError} `invalid-option` */
 export function engineRequestOf(options: LoadOptions): EngineRequest {
-  const { build = 'auto' } = options;
+  const { engine = 'auto', build = 'auto' } = options;
   const threads = options.threads ?? null;
+  if (engine !== 'auto' && !engines.includes(engine)) {
+    throw new OutriderError('invalid-option', `engine is auto, wasm or webgpu, not ${String(engine)}`);
+  }
   if (build !== 'auto' && !builds.includes(build)) {
     throw new OutriderError(
       'invalid-option',
@@ -148,7 +160,7 @@ export function engineRequestOf(options: LoadOptions): EngineRequest {
   if (threads !== null && !(Number.isInteger(threads) && threads >= 1)) {
     throw new OutriderError('invalid-option', `threads is a whole number from 1 on, not ${threads}`);
   }
-  return { build, threads, addresses: engineAddresses(options.wasmUrl) };
+  return { engine, build, threads, addresses: engineAddresses(options.wasmUrl) };
 }
 
 /** The server's address, with a slash at the end. */

@@ -66,6 +66,8 @@ export type FromWorker =
   | { type: 'progress'; progress: LoadProgress }
   | { type: 'loaded'; engine: EngineInfo; model: ModelInfo; session: SessionInfo }
   | { type: 'load-failed'; error: PlainError }
+  /** Something else drafts than before. */
+  | { type: 'engine'; engine: EngineInfo }
   /** Connected anew, after the connection was lost. */
   | { type: 'reconnected'; session: SessionInfo }
   | { type: 'round'; id: number; round: Round }

@@ -7,7 +7,7 @@ import { emptySummary } from './generation.js';
 import { Outrider } from './index.js';
 import type { FromWorker, ToWorker } from './messages.js';
 
-const engine: EngineInfo = { build: 'relaxed', threads: 1, failed: [] };
+const engine: EngineInfo = { engine: 'wasm', declined: null, build: 'relaxed', threads: 1, failed: [] };
 const model = {
   vocabSize: 4096,
   contextLength: 512,
@@ -218,7 +218,7 @@ test('the engine that was asked for is passed on, the one that runs is told, non
   expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { build: 'relaxed', threads: 3 } });
   expect(outrider.engine).toEqual(engine);
   await Outrider.load({ server: 'http://server' });
-  expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { build: 'auto', threads: null } });
+  expect(FakeWorker.last.sent[0]).toMatchObject({ engine: { engine: 'auto', build: 'auto', threads: null } });
   for (const options of [
     { threads: 0 },
     { threads: 1.5 },

@@ -92,6 +92,7 @@ export class Outrider {
   readonly #questions = new Questions();
   #lastId = 0;
   #onCacheFull: (reason: OutriderError) => void;
+  #onEngine: (engine: EngineInfo) => void;
   #closed: Promise<void> | null = null;
 
   /** Conversations, in the shape of OpenAI's client: `outrider.chat.completions.create({ messages })`. */
@@ -107,6 +108,7 @@ export class Outrider {
     this.#reconnectAttempts = options.reconnectAttempts ?? 8;
     this.#onConnection = options.onConnection ?? (() => {});
     this.#onCacheFull = options.onCacheFull ?? (() => {});
+    this.#onEngine = options.onEngine ?? (() => {});
     this.#claim = options.resume ? checkedState(options.resume).claim : null;
     this.#link = { ...openLink, ...options.link };
     checkLink(this.#link);
@@ -363,7 +365,7 @@ export class Outrider {
   /** Lets the server write alone, if that is what `error` calls for. @throws `error` otherwise */
   async #fallBack(error: unknown, options: LoadOptions): Promise<void> {
     this.#alone = await ServerAlone.insteadOf(error, options);
-    this.#engine = { build: 'none', threads: 0, failed: [] };
+    this.#engine = { engine: 'none', declined: null, build: 'none', threads: 0, failed: [] };
     this.#model = this.#alone.model;
     this.#session = this.#alone.session;
     const tell =
@@ -416,6 +418,10 @@ export class Outrider {
         this.#session = message.session;
         this.#loading?.resolve();
         this.#loading = null;
+        return;
+      case 'engine':
+        this.#engine = message.engine;
+        this.#onEngine(message.engine);
         return;
       case 'reconnected':
         this.#session = message.session;

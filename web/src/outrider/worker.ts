@@ -36,6 +36,7 @@ function glue(build: Build): Promise<EngineModule> {
 let engine: RunningEngine | null = null;
 const host = new EdgeHost({
   post: (message) => scope.postMessage(message),
+  hasWebGpu: 'gpu' in navigator,
   exit: () => {
     engine?.end();
     scope.close();

@@ -39,13 +39,21 @@ export class LoadView {
   }
 
   ready(engine: EngineInfo, { weightBytes, memoryBytes, vocabSize, contextLength }: ModelInfo): void {
+    this.drafts(engine);
+    const size = `${formatBytes(weightBytes)} (${formatBytes(memoryBytes)} of memory)`;
+    this.#end(`Draft ready: ${size}, ${vocabSize} tokens, context ${contextLength}`);
+  }
+
+  /** What drafts, from now on. */
+  drafts(engine: EngineInfo): void {
     const shown = element('engine', HTMLElement);
+    shown.dataset['engine'] = engine.engine;
     shown.dataset['build'] = engine.build;
     shown.dataset['threads'] = String(engine.threads);
     shown.textContent = engineSentence(engine);
-    shown.title = engine.failed.map(({ build, message }) => `${build} did not start: ${message}`).join('\n');
-    const size = `${formatBytes(weightBytes)} (${formatBytes(memoryBytes)} of memory)`;
-    this.#end(`Draft ready: ${size}, ${vocabSize} tokens, context ${contextLength}`);
+    const failed = engine.failed.map(({ build, message }) => `${build} did not start: ${message}`);
+    const declined = engine.declined === null ? [] : [`the GPU does not draft: ${engine.declined}`];
+    shown.title = [...failed, ...declined].join('\n');
   }
 
   failed(): void {

@@ -131,7 +131,7 @@ async function begin(): Promise<void> {
   setState('loading', false);
   load.begin();
   try {
-    const { build, threads } = settings.engine;
+    const { engine, build, threads } = settings.engine;
     outrider = await Outrider.load({
       link: link.link,
       signal,
@@ -141,6 +141,8 @@ async function begin(): Promise<void> {
       fallback: 'none',
       ...(suspended && { resume: suspended.generation }),
       ...(draft && { draft }),
+      engine,
+      onEngine: (engine) => load.drafts(engine),
       build,
       ...(threads !== null && { threads }),
       ...(token !== null && { token }),

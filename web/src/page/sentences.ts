@@ -57,6 +57,8 @@ export function sentenceFor(error: unknown): string {
       return 'The draft engine crashed. Press Generate to start it again.';
     case 'worker-unresponsive':
       return 'The draft engine did not stop in time and was shut down. Press Generate to start it again.';
+    case 'gpu-failed':
+      return `The GPU was to draft, and cannot: ${error.message.replace(/\.$/, '')}.`;
     case 'invalid-option':
     case 'invalid-parameters':
       return `That is not possible: ${error.message.replace(/\.$/, '')}.`;
@@ -70,7 +72,8 @@ export const originRefusedSentence =
   'The server does not let pages of this address in. Its operator can, with --allow-origin and this address.';
 
 /** Which engine drafts, for the line about the draft. */
-export function engineSentence({ build, threads }: EngineInfo): string {
+export function engineSentence({ engine, build, threads }: EngineInfo): string {
+  if (engine === 'webgpu') return 'Engine: the GPU, by WebGPU';
   return `Engine: ${build}, ${threads} ${threads === 1 ? 'thread' : 'threads'}`;
 }
 

@@ -50,7 +50,7 @@ test('settings come back from their query', () => {
   settings.policies.names.rule = 'opt';
   settings.policies.texts.rule = '0.7';
   settings.link = { uplinkBitsPerSecond: 20_000, downlinkBitsPerSecond: null, roundTripMs: 300 };
-  settings.engine = { build: 'simd128-threads', threads: 2 };
+  settings.engine = { engine: 'webgpu', build: 'simd128-threads', threads: 2 };
   settings.evidence = true;
   settings.draft = 'https://models.example/draft.gguf';
   expect(settingsFromQuery(new URLSearchParams(queryFromSettings(settings).toString()))).toEqual(settings);

@@ -3,6 +3,7 @@
 import {
   builds,
   choiceDefaults,
+  engines,
   generationDefaults,
   names,
   numbers,
@@ -16,6 +17,7 @@ import type {
   Build,
   ChoiceOption,
   Choices,
+  EngineKind,
   Link,
   NameDescription,
   NumberDescription,
@@ -96,7 +98,7 @@ export interface Settings {
   policies: PolicySettings;
   link: Link;
   /** Which engine drafts; null threads leave their number to the package. */
-  engine: { build: Build | 'auto'; threads: number | null };
+  engine: { engine: EngineKind | 'auto'; build: Build | 'auto'; threads: number | null };
   /** Whether to ask what else could have stood at each token. */
   evidence: boolean;
   /** The address of a draft model in place of the server's; null if there is none. */
@@ -116,7 +118,7 @@ export function defaultSettings(): Settings {
     choices: { ...choiceDefaults },
     policies: defaultPolicySettings(),
     link: { ...openLink },
-    engine: { build: 'auto', threads: null },
+    engine: { engine: 'auto', build: 'auto', threads: null },
     evidence: false,
     draft: null,
     token: null,
@@ -125,7 +127,7 @@ export function defaultSettings(): Settings {
 
 /**
  * Settings from an address's query: `prompt`, every number option by its name, `scheme`, `code`, `afterRejection`, the
- * policies with their numbers, `adaptiveMode`, `build`, `threads`, `evidence`, `draft` and `token`, and `uplink`, `downlink`
+ * policies with their numbers, `adaptiveMode`, `engine`, `build`, `threads`, `evidence`, `draft` and `token`, and `uplink`, `downlink`
  * (bits per second) and `roundTrip` (milliseconds). What is missing has its default; so has what is senseless for a choice, the engine or the
  * link.
  */
@@ -150,6 +152,7 @@ export function settingsFromQuery(query: URLSearchParams): Settings {
   };
   const threads = positive('threads');
   settings.engine = {
+    engine: engines.find((engine) => engine === query.get('engine')) ?? 'auto',
     build: builds.find((build) => build === query.get('build')) ?? 'auto',
     threads: Number.isInteger(threads) ? threads : null,
   };
@@ -175,7 +178,8 @@ export function queryFromSettings(settings: Settings): URLSearchParams {
   if (uplinkBitsPerSecond !== null) query.set('uplink', String(uplinkBitsPerSecond));
   if (downlinkBitsPerSecond !== null) query.set('downlink', String(downlinkBitsPerSecond));
   if (roundTripMs !== 0) query.set('roundTrip', String(roundTripMs));
-  const { build, threads } = settings.engine;
+  const { engine, build, threads } = settings.engine;
+  if (engine !== 'auto') query.set('engine', engine);
   if (build !== 'auto') query.set('build', build);
   if (threads !== null) query.set('threads', String(threads));
   if (settings.evidence) query.set('evidence', 'true');

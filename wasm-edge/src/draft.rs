@@ -1,0 +1,226 @@
+//! The draft model: on the processor, and on the browser's GPU where that is faster or was asked for.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use outrider_models::{Chunk, KvCache, Model, ModelConfig, ModelError, Scratch, StoredModel};
+use outrider_speculation::{
+    Forward,
+    session::driver::{DraftModel, DraftRow},
+};
+use outrider_webgpu::{Gpu, GpuDraft, GpuError, Rows};
+use wasm_bindgen::prelude::*;
+use web_time::Instant;
+
+use crate::error::Failure;
+
+/// Drafts that are timed, after as many that are not.
+const TIMED: usize = 4;
+
+/// A GPU that is open.
+#[wasm_bindgen]
+pub struct GpuHandle(Option<Gpu>);
+
+#[wasm_bindgen]
+impl GpuHandle {
+    /// Opens the GPU that the browser gives.
+    ///
+    /// Throws an `Error` whose `code` is `gpu-failed` if there is none.
+    pub async fn open() -> Result<Self, JsValue> {
+        Ok(Self(Some(Gpu::open().await.map_err(Failure::from)?)))
+    }
+
+    /// What the GPU calls itself; browsers tell little.
+    #[wasm_bindgen(getter)]
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.0.as_ref().map(|gpu| gpu.name().to_owned()).unwrap_or_default()
+    }
+}
+
+impl GpuHandle {
+    pub(crate) fn into_gpu(mut self) -> Option<Gpu> {
+        self.0.take()
+    }
+}
+
+/// What drafts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Wasm,
+    WebGpu,
+}
+
+impl Engine {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wasm => "wasm",
+            Self::WebGpu => "webgpu",
+        }
+    }
+}
+
+/// A draft model. It is on the processor in any case: a GPU may be taken away at any time.
+pub struct Draft {
+    model: Model,
+    /// Taken out while it computes.
+    gpu: RefCell<Option<GpuDraft>>,
+    engine: Cell<Engine>,
+    /// Why the GPU does not draft, if it was to.
+    declined: RefCell<Option<String>>,
+}
+
+impl Draft {
+    /// On the processor alone.
+    pub fn on_processor(model: Model) -> Self {
+        Self { model, gpu: RefCell::default(), engine: Cell::new(Engine::Wasm), declined: RefCell::default() }
+    }
+
+    /// On both: of which the GPU drafts if it is faster, or `always`.
+    pub async fn on_gpu(stored: StoredModel, gpu: Gpu, always: bool) -> Result<Self, Failure> {
+        let on_gpu = GpuDraft::new(gpu, &stored).await;
+        let draft = Self::on_processor(stored.into_model()?);
+        match on_gpu {
+            Err(error) if always => return Err(error.into()),
+            Err(error) => draft.decline(error.to_string()),
+            Ok(mut on_gpu) => {
+                let processor = draft.time_on_processor()?;
+                // A browser says only now what it has refused of all that.
+                match time_on_gpu(&mut on_gpu).await {
+                    Err(error) if always => return Err(error.into()),
+                    Err(error) => draft.decline(error.to_string()),
+                    Ok(gpu) if always || gpu < processor => draft.drafts_on(on_gpu),
+                    Ok(gpu) => {
+                        draft.decline(format!("a draft takes {gpu:.1} ms on the GPU, and {processor:.1} ms without"));
+                    }
+                }
+            }
+        }
+        Ok(draft)
+    }
+
+    pub fn config(&self) -> &ModelConfig {
+        self.model.config()
+    }
+
+    /// What drafts at present.
+    pub fn engine(&self) -> Engine {
+        self.engine.get()
+    }
+
+    /// Why the GPU does not draft, if it was to.
+    pub fn declined(&self) -> Option<String> {
+        self.declined.borrow().clone()
+    }
+
+    fn drafts_on(&self, gpu: GpuDraft) {
+        *self.gpu.borrow_mut() = Some(gpu);
+        self.engine.set(Engine::WebGpu);
+    }
+
+    fn decline(&self, reason: String) {
+        *self.declined.borrow_mut() = Some(reason);
+        *self.gpu.borrow_mut() = None;
+        self.engine.set(Engine::Wasm);
+    }
+
+    /// Milliseconds a draft.
+    fn time_on_processor(&self) -> Result<f64, Failure> {
+        let (mut cache, mut scratch) = (self.model.new_cache(), Scratch::default());
+        let mut began = Instant::now();
+        for step in 0..2 * TIMED {
+            if step == TIMED {
+                began = Instant::now();
+            }
+            let chunk = Chunk { cache: &mut cache, tokens: &[0], positions: &[0] };
+            self.model.forward_with(&mut [chunk], &mut scratch)?;
+        }
+        Ok(began.elapsed().as_secs_f64() * 1e3 / TIMED as f64)
+    }
+}
+
+/// Milliseconds a draft.
+async fn time_on_gpu(draft: &mut GpuDraft) -> Result<f64, GpuError> {
+    let mut began = Instant::now();
+    for step in 0..2 * TIMED {
+        if step == TIMED {
+            began = Instant::now();
+        }
+        draft.forward(&[0], 1).await?;
+    }
+    draft.truncate(0);
+    Ok(began.elapsed().as_secs_f64() * 1e3 / TIMED as f64)
+}
+
+/// A draft model and the text that it has read, which it holds on to until another is read.
+pub struct CachedDraft {
+    draft: Rc<Draft>,
+    /// The tokens in the cache, the GPU's or the processor's.
+    held: Vec<u32>,
+    holds_on_gpu: bool,
+    on_processor: OnProcessor,
+    /// What the GPU gave last.
+    rows: Rows,
+}
+
+struct OnProcessor {
+    cache: KvCache,
+    scratch: Scratch,
+}
+
+impl CachedDraft {
+    pub fn new(draft: Rc<Draft>) -> Self {
+        let on_processor = OnProcessor { cache: draft.model.new_cache(), scratch: Scratch::default() };
+        Self { held: Vec::new(), holds_on_gpu: false, on_processor, rows: Rows::default(), draft }
+    }
+
+    /// Reads what follows the first `keep` tokens that are held; whether a GPU did.
+    async fn on_gpu(&mut self, keep: usize, tokens: &[u32], rows: usize) -> Result<bool, ModelError> {
+        let Some(mut gpu) = self.draft.gpu.take() else { return Ok(false) };
+        gpu.truncate(keep);
+        match gpu.forward(tokens, rows).await {
+            Ok(rows) => self.rows = rows,
+            Err(GpuError::Model(error)) => {
+                self.draft.drafts_on(gpu);
+                return Err(error);
+            }
+            Err(error) => {
+                self.draft.decline(error.to_string());
+                return Ok(false);
+            }
+        }
+        self.draft.drafts_on(gpu);
+        self.holds_on_gpu = true;
+        Ok(true)
+    }
+}
+
+impl DraftModel for CachedDraft {
+    type Error = ModelError;
+
+    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, ModelError> {
+        let reused = forward.reusable(&self.held);
+        let (mut keep, mut tokens) = (forward.keep + reused, forward.tokens[reused..].to_vec());
+        self.held.truncate(keep);
+        // What the processor has read the GPU has not.
+        let may_go_on = self.holds_on_gpu || keep == 0;
+        if may_go_on && self.on_gpu(keep, &tokens, forward.rows).await? {
+            self.held.extend(&tokens);
+            return Ok(self.rows.iter().map(|(logits, hidden)| DraftRow { logits, hidden }).collect());
+        }
+        if std::mem::take(&mut self.holds_on_gpu) {
+            // Nor the other way round.
+            tokens.splice(..0, self.held.drain(..));
+            keep = 0;
+        }
+        let OnProcessor { cache, scratch } = &mut self.on_processor;
+        cache.truncate(keep);
+        let positions: Vec<usize> = (tokens.len() - forward.rows..tokens.len()).collect();
+        let chunk = Chunk { cache, tokens: &tokens, positions: &positions };
+        let rows = self.draft.model.forward_with(&mut [chunk], scratch)?.chunk(0);
+        self.held.extend(&tokens);
+        Ok((0..rows.len()).map(|index| DraftRow { logits: rows.row(index), hidden: rows.hidden(index) }).collect())
+    }
+}

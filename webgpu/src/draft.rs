@@ -1,0 +1,235 @@
+//! A model with the KV cache of one text.
+
+use outrider_models::{ModelConfig, ModelError, ModelWeights, StoredModel};
+use wgpu::{Buffer, CommandEncoderDescriptor, ComputePassDescriptor};
+
+use crate::{
+    error::GpuError,
+    gpu::Gpu,
+    kernels::Kernels,
+    model::{self, MOST_LOGITS, MOST_ROWS, Matrix, Memory, Program},
+};
+
+/// Tokens that a cache has room for at first; it doubles when it is full.
+const FIRST_CAPACITY: usize = 256;
+
+/// A draft model on a GPU, and what it has read of a text.
+#[derive(Debug)]
+pub struct GpuDraft {
+    gpu: Gpu,
+    config: ModelConfig,
+    weights: ModelWeights<Matrix>,
+    kernels: Kernels,
+    rows: model::Rows,
+    memory: Memory,
+    program: Program,
+    /// Tokens in the cache.
+    held: usize,
+    /// Where what is wanted comes back, and its size in bytes.
+    returning: (Buffer, u64),
+    counts: Counts,
+}
+
+/// What was asked of the GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Times that commands were submitted.
+    pub submissions: u64,
+    /// Times that somebody waited for what was computed.
+    pub read_backs: u64,
+}
+
+/// Rows of logits, with the hidden states that they are made of.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rows {
+    vocab_size: usize,
+    hidden_size: usize,
+    logits: Vec<f32>,
+    hidden: Vec<f32>,
+}
+
+impl Rows {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.logits.len().checked_div(self.vocab_size).unwrap_or(0)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.logits.is_empty()
+    }
+
+    /// Each with its logits, `vocab_size` of them, and its hidden state, `hidden_size` numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&[f32], &[f32])> {
+        self.logits.chunks(self.vocab_size.max(1)).zip(self.hidden.chunks(self.hidden_size.max(1)))
+    }
+}
+
+impl GpuDraft {
+    /// Brings a model to the GPU.
+    ///
+    /// # Errors
+    /// [`GpuError`] says what the GPU lacks.
+    pub async fn new(gpu: Gpu, model: &StoredModel) -> Result<Self, GpuError> {
+        let config = model.config.clone();
+        model::check(&config)?;
+        let capacity = FIRST_CAPACITY.min(config.context_length);
+        let mut kernels = Kernels::default();
+        let built = gpu.within_memory(|| {
+            let weights = model.weights.by_ref().map(|matrix| Matrix::load(&gpu, matrix))?;
+            let rows = model::Rows::new(&gpu, &config)?;
+            let memory = Memory::new(&gpu, &config, capacity)?;
+            let program = Program::new(&gpu, &mut kernels, &config, &weights, &rows, &memory)?;
+            Ok((weights, rows, memory, program))
+        });
+        let (weights, rows, memory, program) = built.await?;
+        gpu.check()?;
+        let returning = (gpu.returning(4), 4);
+        let counts = Counts::default();
+        Ok(Self { gpu, config, weights, kernels, rows, memory, program, held: 0, returning, counts })
+    }
+
+    /// Shape and constants.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// The GPU that it is on.
+    #[must_use]
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// Tokens in the cache.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// What was asked of the GPU so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Forgets all but the first `len` tokens.
+    pub fn truncate(&mut self, len: usize) {
+        self.held = self.held.min(len);
+    }
+
+    /// Reads `tokens` behind what the cache holds, and gives a row of logits after each of the last `wanted`.
+    ///
+    /// # Errors
+    /// [`GpuError::Model`] if they cannot be fed; else the GPU failed. The cache then holds what it held.
+    pub async fn forward(&mut self, tokens: &[u32], wanted: usize) -> Result<Rows, GpuError> {
+        self.gpu.check()?;
+        self.check(tokens, wanted)?;
+        self.make_room(self.held + tokens.len()).await?;
+        let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
+        let (row_bytes, hidden_bytes) = (4 * vocab_size as u64, 4 * hidden_size as u64);
+        let bytes = wanted as u64 * (row_bytes + hidden_bytes);
+        self.make_returning(bytes);
+        let (silent, telling) = tokens.split_at(tokens.len() - wanted);
+        let mut held = self.held;
+        for piece in silent.chunks(MOST_ROWS) {
+            self.submit(held, piece, None);
+            held += piece.len();
+        }
+        let mut told = 0;
+        for piece in telling.chunks(MOST_LOGITS) {
+            let places = [told * row_bytes, wanted as u64 * row_bytes + told * hidden_bytes];
+            self.submit(held, piece, Some(places));
+            held += piece.len();
+            told += piece.len() as u64;
+        }
+        if wanted == 0 {
+            self.gpu.check()?;
+            self.held = held;
+            return Ok(Rows::default());
+        }
+        let read = self.gpu.read(&self.returning.0, bytes).await?;
+        self.counts.read_backs += 1;
+        self.held = held;
+        let (words, _) = read.as_chunks::<4>();
+        let mut logits: Vec<f32> = words.iter().copied().map(f32::from_le_bytes).collect();
+        let hidden = logits.split_off(wanted * vocab_size);
+        Ok(Rows { vocab_size, hidden_size, logits, hidden })
+    }
+
+    /// Reads a piece behind `held` tokens; logits and hidden states go to these places of what comes back.
+    fn submit(&mut self, held: usize, piece: &[u32], places: Option<[u64; 2]>) {
+        let (device, queue) = (self.gpu.device(), self.gpu.queue());
+        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        queue.write_buffer(&self.rows.ids, 0, &bytes(piece));
+        queue.write_buffer(&self.rows.step, 0, &bytes(&[held as u32, piece.len() as u32]));
+        let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor { label: Some("a forward pass") });
+        let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
+        for dispatch in self.program.dispatches(places.is_some()) {
+            dispatch.encode(&mut pass, piece.len());
+        }
+        drop(pass);
+        if let Some([logits, hidden]) = places {
+            let rows = 4 * piece.len() as u64;
+            let returning = &self.returning.0;
+            let (vocab_size, hidden_size) = (self.config.vocab_size as u64, self.config.hidden_size as u64);
+            encoder.copy_buffer_to_buffer(&self.rows.logits, 0, returning, logits, rows * vocab_size);
+            encoder.copy_buffer_to_buffer(&self.rows.final_hidden, 0, returning, hidden, rows * hidden_size);
+        }
+        queue.submit([encoder.finish()]);
+        self.counts.submissions += 1;
+    }
+
+    fn check(&self, tokens: &[u32], wanted: usize) -> Result<(), ModelError> {
+        let ModelConfig { context_length, vocab_size, .. } = self.config;
+        let (cached, added) = (self.held, tokens.len());
+        if added > context_length - cached {
+            return Err(ModelError::ContextExceeded { chunk: 0, cached, added, context_length });
+        }
+        if let Some(index) = tokens.iter().position(|&token| token as usize >= vocab_size) {
+            return Err(ModelError::TokenOutOfRange { chunk: 0, index, token: tokens[index], vocab_size });
+        }
+        if wanted > added {
+            return Err(ModelError::Position { chunk: 0, position: wanted, tokens: added });
+        }
+        Ok(())
+    }
+
+    /// Makes room for so many tokens, with those that are there.
+    async fn make_room(&mut self, tokens: usize) -> Result<(), GpuError> {
+        if tokens <= self.memory.capacity {
+            return Ok(());
+        }
+        let capacity = tokens.next_power_of_two().min(self.config.context_length);
+        let Self { gpu, config, weights, kernels, rows, .. } = self;
+        let grown = gpu.within_memory(|| {
+            let memory = Memory::new(gpu, config, capacity)?;
+            let program = Program::new(gpu, kernels, config, weights, rows, &memory)?;
+            Ok((memory, program))
+        });
+        let (memory, program) = grown.await?;
+        let bytes = 4 * (self.held * self.config.kv_heads * self.config.head_dim) as u64;
+        if bytes > 0 {
+            let descriptor = CommandEncoderDescriptor { label: Some("a cache that grows") };
+            let mut encoder = self.gpu.device().create_command_encoder(&descriptor);
+            for (from, to) in self.memory.layers.iter().flatten().zip(memory.layers.iter().flatten()) {
+                encoder.copy_buffer_to_buffer(from, 0, to, 0, bytes);
+            }
+            self.gpu.queue().submit([encoder.finish()]);
+            self.counts.submissions += 1;
+        }
+        self.gpu.check()?;
+        self.memory.destroy();
+        (self.memory, self.program) = (memory, program);
+        Ok(())
+    }
+
+    fn make_returning(&mut self, bytes: u64) {
+        if bytes > self.returning.1 {
+            self.returning.0.destroy();
+            self.returning = (self.gpu.returning(bytes), bytes);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! How the elements of each type of weights are read: WGSL that a kernel begins with.
+
+use outrider_models::ElementType;
+
+use crate::error::GpuError;
+
+/// A type of weights that there are kernels for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Element {
+    /// Reads a unit of elements.
+    pub(crate) shader: &'static str,
+    /// Elements of a unit.
+    pub(crate) unit: usize,
+}
+
+impl Element {
+    /// That of a type.
+    pub(crate) fn of(element: ElementType) -> Result<Self, GpuError> {
+        let (shader, unit) = match element {
+            ElementType::F32 => (include_str!("shaders/elements/f32.wgsl"), 4),
+            ElementType::F16 => (include_str!("shaders/elements/f16.wgsl"), 4),
+            ElementType::BF16 => (include_str!("shaders/elements/bf16.wgsl"), 4),
+            ElementType::Q8_0 => (include_str!("shaders/elements/q8_0.wgsl"), 4),
+            ElementType::Q4_0 => (include_str!("shaders/elements/q4_0.wgsl"), 8),
+            ElementType::Q4_1 => (include_str!("shaders/elements/q4_1.wgsl"), 8),
+            ElementType::Q5_0 => (include_str!("shaders/elements/q5_0.wgsl"), 8),
+            ElementType::Q5_1 => (include_str!("shaders/elements/q5_1.wgsl"), 8),
+            ElementType::Q4_K => (include_str!("shaders/elements/q4_k.wgsl"), 8),
+            ElementType::Q5_K => (include_str!("shaders/elements/q5_k.wgsl"), 8),
+            ElementType::Q6_K => (include_str!("shaders/elements/q6_k.wgsl"), 16),
+            other => return Err(GpuError::Element(other)),
+        };
+        Ok(Self { shader, unit })
+    }
+}

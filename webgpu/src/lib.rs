@@ -1,0 +1,31 @@
+//! **The draft on the browser's GPU.** What a model's [`Block`](outrider_models::Block) says, in WGSL kernels of our
+//! own, over WebGPU in a browser and over Vulkan natively, where it is tested.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `gpu` | an adapter with its buffers, and how what it has computed comes back |
+//! | `element` | how the elements of each type of weights are read |
+//! | `kernels` | shaders, compiled when they are first needed |
+//! | `program` | a forward pass as a list of dispatches, which is made once |
+//! | `model` | that list, from a model's description and weights |
+//! | `draft` | a model with the KV cache of one text |
+//!
+//! Weights stay as they are in their file. A forward pass is one submission and one read-back. Sums are of f32, in
+//! another order than the processor's: logits differ in the last digits, so a draft may be another one, never the
+//! text, which is the target's.
+//!
+//! Builds for wasm32, and natively with the feature `vulkan`; else the crate is empty.
+#![cfg(any(target_arch = "wasm32", feature = "vulkan"))]
+#![forbid(unsafe_code)]
+
+mod draft;
+mod element;
+mod error;
+mod gpu;
+mod kernels;
+mod model;
+mod program;
+
+pub use draft::{Counts, GpuDraft, Rows};
+pub use error::GpuError;
+pub use gpu::Gpu;

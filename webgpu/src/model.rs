@@ -1,0 +1,417 @@
+//! A forward pass as dispatches, from a model's description and weights.
+
+use outrider_models::{
+    Activation, ElementType, FeedForward, LayerWeights, ModelConfig, ModelWeights, Norm, Position, RopeLayout, Rotary,
+    RotaryScope, StoredMatrix,
+};
+use wgpu::Buffer;
+
+use crate::{
+    element::Element,
+    error::GpuError,
+    gpu::Gpu,
+    kernels::{Kernel, Kernels},
+    program::{Dispatch, Grid, Pipelines},
+};
+
+/// Tokens that a forward pass reads at most: a multiple of [`ROWS`](crate::kernels::ROWS).
+pub(crate) const MOST_ROWS: usize = 32;
+/// Rows of logits that it leaves at most, of the same.
+pub(crate) const MOST_LOGITS: usize = 8;
+/// Elements of a head that attention is made for.
+const LARGEST_HEAD: usize = 256;
+
+/// A matrix on the GPU, as it is in its file.
+#[derive(Debug)]
+pub(crate) struct Matrix {
+    buffer: Buffer,
+    element: ElementType,
+    outputs: usize,
+    inputs: usize,
+}
+
+impl Matrix {
+    /// Brings a matrix there.
+    pub(crate) fn load(gpu: &Gpu, matrix: &StoredMatrix) -> Result<Self, GpuError> {
+        let StoredMatrix { element, outputs, inputs, ref bytes } = *matrix;
+        let unit = Element::of(element)?.unit;
+        if !inputs.is_multiple_of(unit) {
+            return Err(GpuError::Shape {
+                what: "a row of weights",
+                found: inputs,
+                expected: "whole units of its type",
+            });
+        }
+        Ok(Self { buffer: gpu.holding("a matrix of weights", bytes)?, element, outputs, inputs })
+    }
+
+    /// Units of a row, and its bytes.
+    fn row(&self) -> Result<(u32, u32), GpuError> {
+        let units = self.inputs / Element::of(self.element)?.unit;
+        Ok((units as u32, self.element.row_bytes(self.inputs) as u32))
+    }
+}
+
+/// Refuses shapes that kernels are not made for.
+pub(crate) fn check(config: &ModelConfig) -> Result<(), GpuError> {
+    let widths = [
+        ("the width of the residual stream", config.hidden_size),
+        ("the width of the feed-forward part", config.intermediate_size),
+        ("the width of a head", config.head_dim),
+    ];
+    for (what, found) in widths {
+        if !found.is_multiple_of(4) {
+            return Err(GpuError::Shape { what, found, expected: "a multiple of 4" });
+        }
+    }
+    if config.head_dim > LARGEST_HEAD {
+        return Err(GpuError::Shape { what: "the width of a head", found: config.head_dim, expected: "at most 256" });
+    }
+    Ok(())
+}
+
+/// What a forward pass reads and leaves.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    /// Tokens. shape: `[MOST_ROWS]`
+    pub(crate) ids: Buffer,
+    /// `Step` of the shaders.
+    pub(crate) step: Buffer,
+    /// shape: `[MOST_LOGITS, vocab_size]`
+    pub(crate) logits: Buffer,
+    /// What they are made of. shape: `[MOST_ROWS, hidden_size]`
+    pub(crate) final_hidden: Buffer,
+    hidden: Buffer,
+    normed: Buffer,
+    query: Buffer,
+    key: Buffer,
+    value: Buffer,
+    context: Buffer,
+    projected: Buffer,
+    gate: Buffer,
+    up: Buffer,
+}
+
+impl Rows {
+    pub(crate) fn new(gpu: &Gpu, config: &ModelConfig) -> Result<Self, GpuError> {
+        let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
+        let rows = |width| gpu.numbers("rows of a forward pass", MOST_ROWS * width);
+        Ok(Self {
+            ids: rows(1)?,
+            step: gpu.numbers("a step", 4)?,
+            logits: gpu.numbers("logits", MOST_LOGITS * config.vocab_size)?,
+            // The norm before the head is of all rows, a product of whole groups of them.
+            final_hidden: rows(config.hidden_size)?,
+            hidden: rows(config.hidden_size)?,
+            normed: rows(config.hidden_size)?,
+            query: rows(queries)?,
+            key: rows(keys)?,
+            value: rows(keys)?,
+            context: rows(queries)?,
+            projected: rows(config.hidden_size)?,
+            gate: rows(config.intermediate_size)?,
+            up: rows(config.intermediate_size)?,
+        })
+    }
+}
+
+/// Keys and values of a text, and how its positions are told.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Tokens there is room for.
+    pub(crate) capacity: usize,
+    /// Of each layer: keys and values, `[capacity, kv_heads × head_dim]` each.
+    pub(crate) layers: Vec<[Buffer; 2]>,
+    /// Cosines and sines, `[capacity, pairs, 2]`.
+    global: Option<Buffer>,
+    local: Option<Buffer>,
+}
+
+impl Memory {
+    pub(crate) fn new(gpu: &Gpu, config: &ModelConfig, capacity: usize) -> Result<Self, GpuError> {
+        let width = config.kv_heads * config.head_dim;
+        let numbers = || gpu.numbers("a layer's keys or values", capacity * width);
+        let layers = (0..config.layers).map(|_| Ok([numbers()?, numbers()?])).collect::<Result<_, GpuError>>()?;
+        let angles = |rotary: &Rotary| gpu.holding("the angles of positions", &angles(rotary, config, capacity));
+        let (global, local) = match &config.block.position {
+            Position::Rotary { global, local, .. } => (Some(angles(global)?), local.as_ref().map(angles).transpose()?),
+            Position::Learned { .. } => (None, None),
+        };
+        Ok(Self { capacity, layers, global, local })
+    }
+
+    /// Gives its buffers back at once, and not when a browser collects garbage.
+    pub(crate) fn destroy(&self) {
+        self.layers.iter().flatten().chain(&self.global).chain(&self.local).for_each(Buffer::destroy);
+    }
+}
+
+/// The processor's cosines and sines: those of GPUs are coarse.
+fn angles(rotary: &Rotary, config: &ModelConfig, positions: usize) -> Vec<u8> {
+    let frequencies = rotary.frequencies(config.head_dim);
+    let mut bytes = Vec::with_capacity(8 * positions * frequencies.len());
+    for position in 0..positions {
+        for frequency in &frequencies {
+            let (sin, cos) = libm::sincosf(position as f32 * frequency);
+            bytes.extend([cos * rotary.magnitude, sin * rotary.magnitude].into_iter().flat_map(f32::to_le_bytes));
+        }
+    }
+    bytes
+}
+
+/// A forward pass.
+#[derive(Debug)]
+pub(crate) struct Program {
+    dispatches: Vec<Dispatch>,
+    /// As many of them leave all keys and values.
+    without_logits: usize,
+}
+
+impl Program {
+    /// The forward pass of a model over these rows and this memory.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        kernels: &mut Kernels,
+        config: &ModelConfig,
+        weights: &ModelWeights<Matrix>,
+        rows: &Rows,
+        memory: &Memory,
+    ) -> Result<Self, GpuError> {
+        let nothing = gpu.numbers("nothing", 4)?;
+        let mut build = Build { gpu, kernels, config, rows, memory, nothing, dispatches: Vec::new() };
+        let without_logits = build.pass(weights)?;
+        Ok(Self { dispatches: build.dispatches, without_logits })
+    }
+
+    /// The dispatches that a pass with or without logits has.
+    pub(crate) fn dispatches(&self, logits: bool) -> &[Dispatch] {
+        if logits { &self.dispatches } else { &self.dispatches[..self.without_logits] }
+    }
+}
+
+/// A program that is being made.
+struct Build<'b> {
+    gpu: &'b Gpu,
+    kernels: &'b mut Kernels,
+    config: &'b ModelConfig,
+    rows: &'b Rows,
+    memory: &'b Memory,
+    /// Bound where there is no vector.
+    nothing: Buffer,
+    dispatches: Vec<Dispatch>,
+}
+
+/// What a product does besides.
+#[derive(Debug, Clone, Copy)]
+struct After<'v> {
+    bias: Option<&'v [f32]>,
+    factor: f32,
+    cap: f32,
+}
+
+impl<'v> After<'v> {
+    fn bias(bias: &'v Option<Vec<f32>>) -> Self {
+        Self { bias: bias.as_deref(), factor: 1.0, cap: 0.0 }
+    }
+}
+
+impl<'b> Build<'b> {
+    /// Everything; how many dispatches leave all keys and values.
+    fn pass(&mut self, weights: &ModelWeights<Matrix>) -> Result<usize, GpuError> {
+        let (config, rows) = (self.config, self.rows);
+        let block = &config.block;
+        self.embed(&weights.embedding, None)?;
+        if let (Some(table), Position::Learned { offset }) = (&weights.positions, &block.position) {
+            self.embed(table, Some(*offset))?;
+        }
+        let mut without_logits = 0;
+        for (index, layer) in weights.layers.iter().enumerate() {
+            self.keys_and_values(index, layer)?;
+            without_logits = self.dispatches.len();
+            self.attention(index, layer)?;
+            self.feed_forward(layer)?;
+        }
+        self.norm(&rows.hidden, &rows.final_hidden, &weights.norm, &weights.norm_bias)?;
+        let head = weights.head.as_ref().unwrap_or(&weights.embedding);
+        let after = After { bias: None, factor: block.logit_scale, cap: block.logit_softcap.unwrap_or(0.0) };
+        self.multiply(head, config.vocab_size, &rows.final_hidden, &rows.logits, after)?;
+        Ok(without_logits)
+    }
+
+    fn keys_and_values(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
+        let ModelConfig { kv_heads, head_dim, .. } = *self.config;
+        let (rows, [keys, values]) = (self.rows, &self.memory.layers[index]);
+        let width = kv_heads * head_dim;
+        let input = self.normed(&layer.attention_norm, &layer.attention_norm_bias)?;
+        self.multiply(&layer.key, width, input, &rows.key, After::bias(&layer.key_bias))?;
+        self.multiply(&layer.value, width, input, &rows.value, After::bias(&layer.value_bias))?;
+        self.norm_in_place(&rows.key, width, &layer.key_norm)?;
+        self.rotate(index, &rows.key, kv_heads)?;
+        let constants = self.gpu.constants(&[(width / 4) as u32]);
+        let buffers = [&rows.key, &rows.value, keys, values, &constants, &rows.step];
+        self.add_dispatch(Kernel::Store, &buffers, Grid::Threads(width / 4))
+    }
+
+    /// `hidden += attention(query)`.
+    fn attention(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
+        let ModelConfig { heads, kv_heads, head_dim, ref block, .. } = *self.config;
+        let (rows, [keys, values]) = (self.rows, &self.memory.layers[index]);
+        let width = heads * head_dim;
+        let input = if layer.attention_norm.is_some() { &rows.normed } else { &rows.hidden };
+        self.multiply(&layer.query, width, input, &rows.query, After::bias(&layer.query_bias))?;
+        self.norm_in_place(&rows.query, width, &layer.query_norm)?;
+        self.rotate(index, &rows.query, heads)?;
+        let constants = self.gpu.constants(&[
+            heads as u32,
+            (heads / kv_heads) as u32,
+            (head_dim / 4) as u32,
+            (kv_heads * head_dim / 4) as u32,
+            block.window(index).unwrap_or(0) as u32,
+            self.config.score_scale().to_bits(),
+            block.score_softcap.unwrap_or(0.0).to_bits(),
+        ]);
+        let buffers = [&rows.query, keys, values, &rows.context, &constants, &rows.step];
+        self.add_dispatch(Kernel::Attend, &buffers, Grid::EachRow(heads))?;
+        let after = After::bias(&layer.attention_output_bias);
+        self.multiply(&layer.attention_output, self.config.hidden_size, &rows.context, &rows.projected, after)?;
+        self.add_projected(&layer.after_attention_norm)
+    }
+
+    /// `hidden += feed_forward(norm(hidden))`.
+    fn feed_forward(&mut self, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
+        let (rows, width) = (self.rows, self.config.intermediate_size);
+        let input = self.normed(&layer.feed_forward_norm, &layer.feed_forward_norm_bias)?;
+        let (FeedForward::Gated(activation) | FeedForward::Plain(activation)) = self.config.block.feed_forward;
+        self.multiply(&layer.up, width, input, &rows.up, After::bias(&layer.up_bias))?;
+        let inner = match &layer.gate {
+            Some(gate) => {
+                self.multiply(gate, width, input, &rows.gate, After::bias(&layer.gate_bias))?;
+                self.activate(activation, &rows.gate, Some(&rows.up))?;
+                &rows.gate
+            }
+            None => {
+                self.activate(activation, &rows.up, None)?;
+                &rows.up
+            }
+        };
+        let after = After::bias(&layer.down_bias);
+        self.multiply(&layer.down, self.config.hidden_size, inner, &rows.projected, after)?;
+        self.add_projected(&layer.after_feed_forward_norm)
+    }
+
+    /// `hidden += scale · norm(projected)`.
+    fn add_projected(&mut self, norm: &Option<Vec<f32>>) -> Result<(), GpuError> {
+        let (rows, width) = (self.rows, self.config.hidden_size);
+        self.norm_in_place(&rows.projected, width, norm)?;
+        let constants = self.gpu.constants(&[width as u32, self.config.block.residual_scale.to_bits()]);
+        self.add_dispatch(Kernel::Add, &[&rows.hidden, &rows.projected, &constants], Grid::Threads(width))
+    }
+
+    /// Rows of a table of tokens, or of positions from so many rows on.
+    fn embed(&mut self, table: &Matrix, offset: Option<usize>) -> Result<(), GpuError> {
+        let rows = self.rows;
+        let (units, row_bytes) = table.row()?;
+        let constants = self.gpu.constants(&[
+            units,
+            row_bytes,
+            (self.config.hidden_size / 4) as u32,
+            offset.is_some().into(),
+            offset.unwrap_or(0) as u32,
+            self.config.block.embedding_scale.to_bits(),
+        ]);
+        let buffers = [&table.buffer, &rows.ids, &rows.hidden, &constants, &rows.step];
+        self.add_dispatch(Kernel::Embed(table.element), &buffers, Grid::Threads(units as usize))
+    }
+
+    /// The first `outputs` of a product.
+    fn multiply(
+        &mut self,
+        matrix: &Matrix,
+        outputs: usize,
+        x: &Buffer,
+        y: &Buffer,
+        after: After<'_>,
+    ) -> Result<(), GpuError> {
+        let (units, row_bytes) = matrix.row()?;
+        let outputs = outputs.min(matrix.outputs);
+        let constants = self.gpu.constants(&[
+            units,
+            outputs as u32,
+            row_bytes,
+            (matrix.inputs / 4) as u32,
+            after.bias.is_some().into(),
+            after.factor.to_bits(),
+            after.cap.to_bits(),
+        ]);
+        let bias = self.vector(after.bias)?;
+        let [one, several] = [false, true].map(|several| Kernel::Multiply { element: matrix.element, several });
+        let buffers = [&matrix.buffer, x, y, &constants, &bias];
+        let (one, bound) = self.kernels.bind(self.gpu, one, &buffers)?;
+        let several = self.kernels.pipeline(self.gpu, several)?;
+        let kernel = Pipelines::ByRows { one, several };
+        self.dispatches.push(Dispatch { kernel, bound, grid: Grid::Outputs(outputs) });
+        Ok(())
+    }
+
+    /// What goes into a part: the norm of `hidden`, or `hidden` itself.
+    fn normed(&mut self, scales: &Option<Vec<f32>>, biases: &Option<Vec<f32>>) -> Result<&'b Buffer, GpuError> {
+        let rows = self.rows;
+        let Some(scales) = scales else { return Ok(&rows.hidden) };
+        self.norm(&rows.hidden, &rows.normed, scales, biases)?;
+        Ok(&rows.normed)
+    }
+
+    fn norm(&mut self, x: &Buffer, out: &Buffer, scales: &[f32], biases: &Option<Vec<f32>>) -> Result<(), GpuError> {
+        let layer = self.config.block.norm == Norm::Layer && biases.is_some();
+        let constants = self.gpu.constants(&[scales.len() as u32, self.config.norm_epsilon.to_bits()]);
+        let (scales, biases) = (self.vector(Some(scales))?, self.vector(biases.as_deref())?);
+        let buffers = [x, out, &constants, &scales, &biases];
+        self.add_dispatch(Kernel::Norm { layer }, &buffers, Grid::EachRow(1))
+    }
+
+    /// RMSNorm of the vectors of a row, `width` elements together, if there are scales.
+    fn norm_in_place(&mut self, x: &Buffer, width: usize, scales: &Option<Vec<f32>>) -> Result<(), GpuError> {
+        let Some(scales) = scales else { return Ok(()) };
+        let constants = self.gpu.constants(&[scales.len() as u32, self.config.norm_epsilon.to_bits()]);
+        let buffer = self.vector(Some(scales))?;
+        self.add_dispatch(Kernel::NormInPlace, &[x, &constants, &buffer], Grid::EachRow(width / scales.len()))
+    }
+
+    /// Rotates heads, if the layer does.
+    fn rotate(&mut self, layer: usize, x: &Buffer, heads: usize) -> Result<(), GpuError> {
+        let (config, memory) = (self.config, self.memory);
+        let Position::Rotary { global, local, .. } = &config.block.position else { return Ok(()) };
+        let (rotary, angles) = match config.block.rotary_scope(layer) {
+            Some(RotaryScope::Global) => (Some(global), &memory.global),
+            Some(RotaryScope::Local) => (local.as_ref(), &memory.local),
+            None => return Ok(()),
+        };
+        let (Some(rotary), Some(angles)) = (rotary, angles) else { return Ok(()) };
+        let pairs = rotary.rotated(config.head_dim) / 2;
+        let interleaved = rotary.layout == RopeLayout::Interleaved;
+        let constants = [heads as u32, config.head_dim as u32, pairs as u32, interleaved.into()];
+        let constants = self.gpu.constants(&constants);
+        let buffers = [x, angles, &constants, &self.rows.step];
+        self.add_dispatch(Kernel::Rotate, &buffers, Grid::Threads(heads * pairs))
+    }
+
+    fn activate(&mut self, activation: Activation, x: &Buffer, up: Option<&Buffer>) -> Result<(), GpuError> {
+        let width = self.config.intermediate_size;
+        let constants = self.gpu.constants(&[width as u32]);
+        let buffers: Vec<&Buffer> = [x].into_iter().chain(up).chain([&constants]).collect();
+        let kernel = Kernel::Activate { activation, gated: up.is_some() };
+        self.add_dispatch(kernel, &buffers, Grid::Threads(width))
+    }
+
+    fn vector(&self, values: Option<&[f32]>) -> Result<Buffer, GpuError> {
+        let Some(values) = values else { return Ok(self.nothing.clone()) };
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        self.gpu.holding("a vector of weights", &bytes)
+    }
+
+    fn add_dispatch(&mut self, kernel: Kernel, buffers: &[&Buffer], grid: Grid) -> Result<(), GpuError> {
+        let (pipeline, bound) = self.kernels.bind(self.gpu, kernel, buffers)?;
+        self.dispatches.push(Dispatch { kernel: Pipelines::Any(pipeline), bound, grid });
+        Ok(())
+    }
+}

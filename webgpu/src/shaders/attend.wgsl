@@ -1,0 +1,79 @@
+// Attention of one head of one row, a workgroup each: keys in tiles of as many as there are threads, the softmax kept
+// up as they come (Milakov and Gimelshein 2018). A thread has a key's score, and then four elements of the context.
+struct Shape {
+    heads: u32,
+    // Heads that share keys and values.
+    shared_by: u32,
+    // Elements of a head, and of a token's keys, in vectors of four.
+    head: u32,
+    width: u32,
+    // Tokens that a row sees, itself included; 0: all.
+    window: u32,
+    factor: f32,
+    // 0: none.
+    cap: f32,
+}
+
+@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> keys: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> values: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> context: array<vec4<f32>>;
+@group(0) @binding(4) var<uniform> shape: Shape;
+@group(0) @binding(5) var<storage, read> step: Step;
+
+const TILE = 64u;
+const LOWEST = -3.0e38;
+
+var<workgroup> scores: array<f32, 64>;
+
+@compute @workgroup_size(64)
+fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let own = (group.y * shape.heads + group.x) * shape.head;
+    let shared_head = (group.x / shape.shared_by) * shape.head;
+    let visible = step.start + group.y + 1u;
+    var first = 0u;
+    if (shape.window != 0u && visible > shape.window) {
+        first = visible - shape.window;
+    }
+    var maximum = LOWEST;
+    var total = 0.0;
+    var sum = vec4<f32>();
+    for (var tile = first; tile < visible; tile += TILE) {
+        let count = min(TILE, visible - tile);
+        var score = LOWEST;
+        if (local < count) {
+            let key = (tile + local) * shape.width + shared_head;
+            score = 0.0;
+            for (var i = 0u; i < shape.head; i++) {
+                score += dot(query[own + i], keys[key + i]);
+            }
+            score *= shape.factor;
+            if (shape.cap != 0.0) {
+                score = shape.cap * tanh(clamp(score / shape.cap, -15.0, 15.0));
+            }
+        }
+        scores[local] = score;
+        workgroupBarrier();
+        var largest = maximum;
+        for (var i = 0u; i < count; i++) {
+            largest = max(largest, scores[i]);
+        }
+        workgroupBarrier();
+        scores[local] = exp(score - largest);
+        workgroupBarrier();
+        let kept = exp(maximum - largest);
+        total *= kept;
+        sum *= kept;
+        for (var i = 0u; i < count; i++) {
+            total += scores[i];
+            if (local < shape.head) {
+                sum += scores[i] * values[(tile + i) * shape.width + shared_head + local];
+            }
+        }
+        maximum = largest;
+        workgroupBarrier();
+    }
+    if (local < shape.head) {
+        context[own + local] = sum / total;
+    }
+}

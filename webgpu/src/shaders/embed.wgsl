@@ -1,0 +1,36 @@
+// Rows of a table: of tokens, or of positions, which are added.
+struct Shape {
+    units: u32,
+    row_bytes: u32,
+    // Rows of `hidden` are this many vectors of four.
+    stride: u32,
+    of_positions: u32,
+    // Rows of the table before that of the first position.
+    offset: u32,
+    factor: f32,
+}
+
+@group(0) @binding(1) var<storage, read> ids: array<u32>;
+@group(0) @binding(2) var<storage, read_write> hidden: array<vec4<f32>>;
+@group(0) @binding(3) var<uniform> shape: Shape;
+@group(0) @binding(4) var<storage, read> step: Step;
+
+@compute @workgroup_size(64)
+fn embed(@builtin(global_invocation_id) at: vec3<u32>) {
+    let unit = at.x;
+    if (unit >= shape.units) {
+        return;
+    }
+    let of_positions = shape.of_positions != 0u;
+    let index = select(ids[at.y], step.start + at.y + shape.offset, of_positions);
+    var pieces: array<vec4<f32>, PIECES>;
+    decode(index * shape.row_bytes, unit, &pieces);
+    for (var piece = 0u; piece < PIECES; piece++) {
+        let place = at.y * shape.stride + place(unit, piece);
+        if (of_positions) {
+            hidden[place] += pieces[piece];
+        } else {
+            hidden[place] = shape.factor * pieces[piece];
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Logits on a GPU: beside transformers' for every family, and beside those of the same weights, widened, on the
+//! processor for every type. In Chromium, and natively with the feature `vulkan`. Each test says so where there is no
+//! adapter; Chromium has one in software, and so has Mesa (lavapipe).
+#![cfg(any(target_arch = "wasm32", feature = "vulkan"))]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failed step is a failed test")]
+
+use families::goldens;
+use outrider_models::{Chunk, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
+use outrider_webgpu::{Gpu, GpuDraft, GpuError};
+#[cfg(not(target_arch = "wasm32"))]
+use tokio::test;
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+#[path = "../../models/tests/container/mod.rs"]
+#[allow(dead_code, reason = "the crate of the models uses the rest")]
+mod container;
+#[path = "../../models/tests/families/mod.rs"]
+mod families;
+
+/// F16: on the processor, products of other types have activations of eight bits.
+const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
+/// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
+const TOLERANCE: f32 = 1e-4;
+/// The same where the processor rounds activations to eight bits. A block that is read wrongly is off by about 1.
+const ROUNDED: f32 = 6e-2;
+
+/// The GPU, if there is one.
+async fn gpu() -> Option<Gpu> {
+    match Gpu::open().await {
+        Ok(gpu) => Some(gpu),
+        Err(error) => {
+            assert!(std::env::var_os("OUTRIDER_GPU").is_none(), "{error}");
+            eprintln!("SKIPPED, as {error}");
+            None
+        }
+    }
+}
+
+#[track_caller]
+fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
+    assert_within(TOLERANCE, actual, expected, what);
+}
+
+#[track_caller]
+fn assert_within(tolerance: f32, actual: &[f32], expected: &[f32], what: &str) {
+    assert!(actual.len() == expected.len() && actual.iter().all(|x| x.is_finite()), "{what}");
+    let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
+    let error = actual.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale;
+    assert!(error <= tolerance, "{what}: {error}");
+}
+
+fn largest(row: &[f32]) -> u32 {
+    (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32
+}
+
+/// Logits after each of the last `rows` tokens, by the processor.
+fn on_cpu(model: &Model, tokens: &[u32], rows: usize) -> Vec<Vec<f32>> {
+    let mut cache = model.new_cache();
+    let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
+    let chunk = Chunk { cache: &mut cache, tokens, positions: &positions };
+    model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
+}
+
+fn text(vocab_size: usize, len: usize) -> Vec<u32> {
+    (0..len).map(|index| ((index * 37 + index * index) % vocab_size) as u32).collect()
+}
+
+#[test]
+async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
+    if gpu().await.is_none() {
+        return;
+    }
+    for (index, golden) in goldens().iter().enumerate() {
+        let (config, weights) = golden.checkpoint();
+        let stored = StoredModel::from_safetensors(&config, &weights).unwrap();
+        let gguf = golden.gguf().map(|bytes| StoredModel::from_gguf(&mut &*bytes).unwrap());
+        for (container, stored) in [("safetensors", Some(stored)), ("GGUF", gguf)] {
+            let Some(stored) = stored else { continue };
+            let what = format!("{} {index} {container}", golden.family);
+            let mut draft =
+                GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let rows = draft.forward(&golden.tokens, golden.tokens.len()).await.unwrap();
+            let rows: Vec<&[f32]> = rows.iter().map(|(logits, _)| logits).collect();
+            for (row, expected) in golden.rows.iter().zip(&golden.logits) {
+                assert_close(rows[*row], expected, &format!("{what}, row {row}"));
+            }
+            draft.truncate(0);
+            let mut next = golden.tokens.clone();
+            for expected in &golden.greedy {
+                let rows = draft.forward(&next, 1).await.unwrap();
+                next = vec![largest(rows.iter().next().unwrap().0)];
+                assert_eq!(next[0], *expected, "{what} after {}", draft.held());
+            }
+        }
+    }
+}
+
+/// `types.rs` has sharper bounds, where candle runs.
+#[test]
+async fn every_type_of_weights_has_nearly_the_logits_of_the_processor() {
+    if gpu().await.is_none() {
+        return;
+    }
+    let mut config = StoredModel::from_gguf(&mut &PAIR[..]).unwrap().config;
+    // Blocks of 256 in every row, an odd number of them in some.
+    (config.hidden_size, config.intermediate_size, config.layers) = (256, 768, 2);
+    (config.heads, config.kv_heads, config.head_dim, config.vocab_size) = (4, 2, 64, 515);
+    (config.eos_token_ids, config.bos_token_id) = (Vec::new(), None);
+    for element in RandomWeights::ELEMENTS {
+        let stored = || {
+            let weights = ModelWeights::gather(&config, &mut RandomWeights::new(element, 7).unwrap()).unwrap();
+            StoredModel { config: config.clone(), weights }
+        };
+        let cpu = stored().into_model().unwrap();
+        let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored()).await.unwrap();
+        let tokens = text(config.vocab_size, 45);
+        let rows = draft.forward(&tokens, 7).await.unwrap();
+        for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 7)) {
+            assert_within(ROUNDED, actual, &expected, element.name());
+        }
+    }
+}
+
+fn pair() -> (StoredModel, Model) {
+    (StoredModel::from_gguf(&mut &PAIR[..]).unwrap(), Model::from_gguf(&mut &PAIR[..]).unwrap())
+}
+
+#[test]
+async fn a_cache_that_is_cut_and_filled_again_and_grows_gives_what_one_pass_gives() {
+    let Some(gpu) = gpu().await else { return };
+    let (stored, cpu) = pair();
+    let vocab_size = stored.config.vocab_size;
+    let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+    let (right, wrong) = (text(vocab_size, 300), vec![5; 20]);
+    // Nobody wants the rows of what is cut off.
+    assert!(draft.forward(&right[..100], 0).await.unwrap().is_empty());
+    draft.forward(&wrong, 3).await.unwrap();
+    draft.truncate(90);
+    draft.forward(&right[90..250], 0).await.unwrap();
+    // Beyond what there was room for at first.
+    let rows = draft.forward(&right[250..], 20).await.unwrap();
+    assert_eq!((draft.held(), rows.len()), (300, 20));
+    for ((actual, hidden), expected) in rows.iter().zip(on_cpu(&cpu, &right, 20)) {
+        assert_close(actual, &expected, "after cuts");
+        assert_eq!(hidden.len(), draft.config().hidden_size);
+    }
+}
+
+#[test]
+async fn what_cannot_be_fed_is_refused_and_changes_nothing() {
+    let Some(gpu) = gpu().await else { return };
+    let (stored, _) = pair();
+    let ModelConfig { vocab_size, context_length, .. } = stored.config;
+    let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+    let before = draft.forward(&[1, 2, 3], 1).await.unwrap();
+    let error = draft.forward(&[vocab_size as u32], 1).await.unwrap_err();
+    assert!(matches!(error, GpuError::Model(ModelError::TokenOutOfRange { .. })), "{error}");
+    let error = draft.forward(&vec![1; context_length], 1).await.unwrap_err();
+    assert!(matches!(error, GpuError::Model(ModelError::ContextExceeded { .. })), "{error}");
+    draft.truncate(2);
+    assert_eq!(draft.forward(&[3], 1).await.unwrap(), before);
+}
+
+#[test]
+async fn a_device_that_is_lost_says_so_and_another_goes_on() {
+    let Some(gpu_to_lose) = gpu().await else { return };
+    let mut draft = GpuDraft::new(gpu_to_lose, &pair().0).await.unwrap();
+    let before = draft.forward(&[1, 2, 3], 1).await.unwrap();
+    draft.gpu().lose();
+    let error = draft.forward(&[4], 1).await.unwrap_err();
+    assert!(matches!(error, GpuError::Lost(_)), "{error}");
+    let mut other = GpuDraft::new(gpu().await.unwrap(), &pair().0).await.unwrap();
+    assert_eq!(other.forward(&[1, 2, 3], 1).await.unwrap(), before);
+}

@@ -1,0 +1,124 @@
+//! Every type of weights on a GPU beside the same weights as F32 on the processor, and memory that is given back.
+#![cfg(not(target_arch = "wasm32"))]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failed step is a failed test")]
+
+use std::convert::Infallible;
+
+use candle_core::{
+    Device,
+    quantized::{GgmlDType, QStorage, QTensor},
+};
+use outrider_models::{Chunk, ElementType, Model, ModelWeights, RandomWeights, StoredMatrix, StoredModel};
+use outrider_webgpu::{Gpu, GpuDraft};
+
+const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
+/// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
+const TOLERANCE: f32 = 1e-4;
+
+/// The GPU, if there is one.
+async fn gpu() -> Option<Gpu> {
+    match Gpu::open().await {
+        Ok(gpu) => Some(gpu),
+        Err(error) => {
+            assert!(std::env::var_os("OUTRIDER_GPU").is_none(), "{error}");
+            eprintln!("SKIPPED, as {error}");
+            None
+        }
+    }
+}
+
+#[track_caller]
+fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
+    assert!(actual.len() == expected.len() && actual.iter().all(|x| x.is_finite()), "{what}");
+    let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
+    let error = actual.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale;
+    assert!(error <= TOLERANCE, "{what}: {error}");
+}
+
+/// Logits after each of the last `rows` tokens, by the processor.
+fn on_cpu(model: &Model, tokens: &[u32], rows: usize) -> Vec<Vec<f32>> {
+    let mut cache = model.new_cache();
+    let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
+    let chunk = Chunk { cache: &mut cache, tokens, positions: &positions };
+    model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
+}
+
+fn text(vocab_size: usize, len: usize) -> Vec<u32> {
+    (0..len).map(|index| ((index * 37 + index * index) % vocab_size) as u32).collect()
+}
+
+/// The same weights as F32, by candle.
+fn widened(matrix: &StoredMatrix) -> StoredMatrix {
+    let StoredMatrix { element, outputs, inputs, ref bytes } = *matrix;
+    let dtype = match element {
+        ElementType::F16 => GgmlDType::F16,
+        ElementType::BF16 => GgmlDType::BF16,
+        ElementType::Q4_0 => GgmlDType::Q4_0,
+        ElementType::Q4_1 => GgmlDType::Q4_1,
+        ElementType::Q5_0 => GgmlDType::Q5_0,
+        ElementType::Q5_1 => GgmlDType::Q5_1,
+        ElementType::Q8_0 => GgmlDType::Q8_0,
+        ElementType::Q4_K => GgmlDType::Q4K,
+        ElementType::Q5_K => GgmlDType::Q5K,
+        ElementType::Q6_K => GgmlDType::Q6K,
+        other => panic!("{other}"),
+    };
+    let storage = QStorage::from_data(bytes.as_slice().into(), &Device::Cpu, dtype).unwrap();
+    let tensor = QTensor::new(storage, (outputs, inputs)).unwrap().dequantize(&Device::Cpu).unwrap();
+    let values = tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let bytes = values.into_iter().flat_map(f32::to_le_bytes).collect();
+    StoredMatrix { element: ElementType::F32, outputs, inputs, bytes }
+}
+
+#[tokio::test]
+async fn every_type_of_weights_has_the_logits_of_the_same_weights_widened() {
+    if gpu().await.is_none() {
+        return;
+    }
+    let mut config = StoredModel::from_gguf(&mut &PAIR[..]).unwrap().config;
+    // Blocks of 256 in every row, and rows that begin at odd words.
+    (config.hidden_size, config.intermediate_size, config.layers) = (256, 768, 2);
+    (config.heads, config.kv_heads, config.head_dim, config.vocab_size) = (4, 2, 64, 515);
+    (config.eos_token_ids, config.bos_token_id) = (Vec::new(), None);
+    for element in RandomWeights::ELEMENTS {
+        let weights = || ModelWeights::gather(&config, &mut RandomWeights::new(element, 7).unwrap()).unwrap();
+        let wide = weights().map(|matrix| Ok::<_, Infallible>(widened(&matrix))).unwrap();
+        let cpu = StoredModel { config: config.clone(), weights: wide }.into_model().unwrap();
+        let stored = StoredModel { config: config.clone(), weights: weights() };
+        let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap();
+        let tokens = text(config.vocab_size, 45);
+        let rows = draft.forward(&tokens, 7).await.unwrap();
+        assert_eq!(rows.len(), 7);
+        for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 7)) {
+            assert_close(actual, &expected, element.name());
+        }
+        // One row is another kernel.
+        draft.truncate(44);
+        let row = draft.forward(&tokens[44..], 1).await.unwrap();
+        assert_close(row.iter().next().unwrap().0, rows.iter().nth(6).unwrap().0, element.name());
+    }
+}
+
+/// A hundred models one after the other, of which each would fill a good part of a small GPU if none were given back.
+#[tokio::test]
+async fn memory_is_given_back() {
+    if gpu().await.is_none() {
+        return;
+    }
+    let stored = StoredModel::from_gguf(&mut &PAIR[..]).unwrap();
+    let resident = || {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
+    };
+    let mut first = 0;
+    for load in 0..100 {
+        let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap();
+        draft.forward(&[1, 2, 3], 1).await.unwrap();
+        drop(draft);
+        if load == 9 {
+            first = resident();
+        }
+    }
+    let grown = resident().saturating_sub(first);
+    assert!(grown < 90 << 20, "{} MiB more after ninety loads", grown >> 20);
+}
