@@ -15,16 +15,16 @@ const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
 const TOKENIZER: &[u8] = include_bytes!("../../pair/tokenizer.json");
 
 /// Pushes a draft as a download would.
-fn load(draft: &[u8], tokenizer: &[u8], heads: Option<Vec<u8>>) -> Result<Edge, JsValue> {
+async fn load(draft: &[u8], tokenizer: &[u8], heads: Option<Vec<u8>>) -> Result<Edge, JsValue> {
     let mut loader = EdgeLoader::new(Some(draft.len() as f64));
     for chunk in draft.chunks(30_001) {
         loader.push(chunk)?;
     }
-    loader.finish(tokenizer, heads, None)
+    loader.finish(tokenizer.to_vec(), heads, None).await
 }
 
-fn edge() -> Edge {
-    load(DRAFT, TOKENIZER, None).expect("the pair loads")
+async fn edge() -> Edge {
+    load(DRAFT, TOKENIZER, None).await.expect("the pair loads")
 }
 
 fn property(object: &JsValue, name: &str) -> JsValue {
@@ -39,8 +39,8 @@ fn code<T>(result: Result<T, JsValue>) -> String {
 }
 
 #[wasm_bindgen_test]
-fn the_pair_loads_and_says_what_it_is() {
-    let info = edge().info().expect("it is plain");
+async fn the_pair_loads_and_says_what_it_is() {
+    let info = edge().await.info().expect("it is plain");
     assert_eq!(property(&info, "vocabSize"), 4096.0);
     assert_eq!(property(&info, "contextLength"), 512.0);
     assert_eq!(property(&info, "weightBytes"), DRAFT.len() as f64);
@@ -50,15 +50,15 @@ fn the_pair_loads_and_says_what_it_is() {
 }
 
 #[wasm_bindgen_test]
-fn corrupt_files_are_told_apart() {
-    assert_eq!(code(load(&DRAFT[..DRAFT.len() / 2], TOKENIZER, None)), "corrupt-model");
-    assert_eq!(code(load(b"<!doctype html>", TOKENIZER, None)), "corrupt-model");
-    assert_eq!(code(load(b"", TOKENIZER, None)), "corrupt-model");
-    assert_eq!(code(load(DRAFT, b"{}", None)), "corrupt-tokenizer");
+async fn corrupt_files_are_told_apart() {
+    assert_eq!(code(load(&DRAFT[..DRAFT.len() / 2], TOKENIZER, None).await), "corrupt-model");
+    assert_eq!(code(load(b"<!doctype html>", TOKENIZER, None).await), "corrupt-model");
+    assert_eq!(code(load(b"", TOKENIZER, None).await), "corrupt-model");
+    assert_eq!(code(load(DRAFT, b"{}", None).await), "corrupt-tokenizer");
     for chat in [&b"<!doctype html>"[..], br#"{"template": "{% if %}"}"#] {
         let mut loader = EdgeLoader::new(None);
         loader.push(DRAFT).expect("it is a model");
-        assert_eq!(code(loader.finish(TOKENIZER, None, Some(chat.to_vec()))), "corrupt-chat");
+        assert_eq!(code(loader.finish(TOKENIZER.to_vec(), None, Some(chat.to_vec())).await), "corrupt-chat");
     }
 }
 
@@ -73,7 +73,7 @@ fn a_page_in_place_of_a_model_is_refused_by_its_first_bytes() {
 /// Q8_0 files of real sizes, pushed as they are made: 143 and 525 MB. Whatever the heap held before, it grows by little
 /// more than the file; and what a model had is there for the next.
 #[wasm_bindgen_test]
-fn memory_grows_by_little_more_than_the_file() {
+async fn memory_grows_by_little_more_than_the_file() {
     // Memory never shrinks: what it has grown by is the most that was needed.
     let before = memory();
     for shape in [large::SMOLLM2_135M, large::QWEN2_5_HALF_B] {
@@ -87,7 +87,8 @@ fn memory_grows_by_little_more_than_the_file() {
 
         let mut loader = EdgeLoader::new(Some(total as f64));
         chunks().for_each(|chunk| loader.push(chunk).expect("the file is well formed"));
-        let info = loader.finish(TOKENIZER, None, None).expect("it is a model").info().expect("it is plain");
+        let info = loader.finish(TOKENIZER.to_vec(), None, None).await;
+        let info = info.expect("it is a model").info().expect("it is plain");
         assert_eq!(property(&info, "weightBytes"), total as f64);
         assert!(grown() < 1.3, "{:.3} × the file's size", grown());
 
@@ -209,33 +210,33 @@ fn heads() -> HeadsFile {
 }
 
 #[wasm_bindgen_test]
-fn heads_are_told_and_those_of_another_draft_refused() {
+async fn heads_are_told_and_those_of_another_draft_refused() {
     let has = |edge: &Edge, head: &str| {
         let info = edge.info().expect("it is plain");
         property(&property(&info, "heads"), head).as_bool().expect("it is a boolean")
     };
     let with = |bytes: Vec<u8>| load(DRAFT, TOKENIZER, Some(bytes));
-    let without = edge();
+    let without = edge().await;
     assert!(!has(&without, "gate") && !has(&without, "stop"));
     let mut file = heads();
-    let gated = with(file.to_bytes()).expect("they belong to it");
+    let gated = with(file.to_bytes()).await.expect("they belong to it");
     assert!(has(&gated, "gate") && !has(&gated, "stop"));
 
     file.metadata.tokenizer[0] ^= 1;
-    assert_eq!(code(with(file.to_bytes())), "heads-mismatch");
-    assert_eq!(code(with(b"<!doctype html>".to_vec())), "corrupt-heads");
+    assert_eq!(code(with(file.to_bytes()).await), "heads-mismatch");
+    assert_eq!(code(with(b"<!doctype html>".to_vec()).await), "corrupt-heads");
 }
 
 #[wasm_bindgen_test]
 async fn a_server_that_is_not_there_is_an_error() {
     // The discard port: nothing listens there, and browsers refuse it.
-    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", None, JsValue::NULL).await), "connection-failed");
-    assert_eq!(code(edge().connect("not a url", None, JsValue::NULL).await), "connection-failed");
+    assert_eq!(code(edge().await.connect("ws://127.0.0.1:9/session", None, JsValue::NULL).await), "connection-failed");
+    assert_eq!(code(edge().await.connect("not a url", None, JsValue::NULL).await), "connection-failed");
     let token = Some("0123456789abcdef".to_owned());
-    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", token, JsValue::NULL).await), "connection-failed");
+    assert_eq!(code(edge().await.connect("ws://127.0.0.1:9/session", token, JsValue::NULL).await), "connection-failed");
     let claim = js_sys::JSON::parse(r#"{"session": "x", "secret": "0", "attempts": 0, "generation": 1}"#);
     let claim = claim.expect("it is JSON");
-    assert_eq!(code(edge().connect("ws://127.0.0.1:9/session", None, claim).await), "invalid-parameters");
+    assert_eq!(code(edge().await.connect("ws://127.0.0.1:9/session", None, claim).await), "invalid-parameters");
     assert_eq!(code(generate(JsValue::NULL).await), "invalid-parameters");
 }
 
@@ -252,5 +253,5 @@ async fn a_generation_needs_a_connection() {
 async fn generate(request: JsValue) -> Result<JsValue, JsValue> {
     let continuation = js_sys::JSON::parse(r#"{"attempts": 1, "committed": []}"#).expect("it is JSON");
     let nothing = || js_sys::Function::new_no_args("");
-    edge().generate(request, continuation, nothing(), nothing()).await
+    edge().await.generate(request, continuation, nothing(), nothing()).await
 }
