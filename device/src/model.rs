@@ -124,7 +124,10 @@ impl DeviceModel {
         let element = model.weights.layers.first().map_or(ElementType::F32, |layer| layer.query.element);
         let pool = PoolSize::within(kv_bytes, &model.config, activation_type(element, device));
         if let Some(memory) = memory(device)? {
-            Plan::of(&model, &pool).check(memory)?;
+            let plan = Plan::of(&model, pool.bytes());
+            if let Some(advice) = plan.lacks(memory) {
+                return Err(DeviceError::TooLarge { plan, memory, advice });
+            }
         }
         let StoredModel { config, weights } = model;
         let embedding = Matrix::load("the embedding table", weights.embedding, device)?;

