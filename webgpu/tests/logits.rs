@@ -75,7 +75,10 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
         let (config, weights) = golden.checkpoint();
         let stored = StoredModel::from_safetensors(&config, &weights).unwrap();
         let gguf = golden.gguf().map(|bytes| StoredModel::from_gguf(&mut &*bytes).unwrap());
-        for (container, stored) in [("safetensors", Some(stored)), ("GGUF", gguf)] {
+        // A software adapter takes its time: one of the two there, of which the processor's tests compare both.
+        let is_one_enough = cfg!(target_arch = "wasm32") && gguf.is_some();
+        let stored = (!is_one_enough).then_some(stored);
+        for (container, stored) in [("safetensors", stored), ("GGUF", gguf)] {
             let Some(stored) = stored else { continue };
             let what = format!("{} {index} {container}", golden.family);
             let mut draft =
