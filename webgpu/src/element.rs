@@ -4,6 +4,13 @@ use outrider_models::ElementType;
 
 use crate::error::GpuError;
 
+/// What two of them have in common.
+macro_rules! six_bit_scales {
+    () => {
+        include_str!("shaders/elements/six_bit_scales.wgsl")
+    };
+}
+
 /// A type of weights that there are kernels for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Element {
@@ -25,8 +32,8 @@ impl Element {
             ElementType::Q4_1 => (include_str!("shaders/elements/q4_1.wgsl"), 8),
             ElementType::Q5_0 => (include_str!("shaders/elements/q5_0.wgsl"), 8),
             ElementType::Q5_1 => (include_str!("shaders/elements/q5_1.wgsl"), 8),
-            ElementType::Q4_K => (include_str!("shaders/elements/q4_k.wgsl"), 8),
-            ElementType::Q5_K => (include_str!("shaders/elements/q5_k.wgsl"), 8),
+            ElementType::Q4_K => (concat!(six_bit_scales!(), include_str!("shaders/elements/q4_k.wgsl")), 8),
+            ElementType::Q5_K => (concat!(six_bit_scales!(), include_str!("shaders/elements/q5_k.wgsl")), 8),
             ElementType::Q6_K => (include_str!("shaders/elements/q6_k.wgsl"), 16),
             other => return Err(GpuError::Element(other)),
         };

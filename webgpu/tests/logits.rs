@@ -4,14 +4,16 @@
 #![cfg(any(target_arch = "wasm32", feature = "vulkan"))]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failed step is a failed test")]
 
+use beside::{assert_within, gpu, on_cpu, text};
 use families::goldens;
-use outrider_models::{Chunk, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
-use outrider_webgpu::{Gpu, GpuDraft, GpuError};
+use outrider_models::{Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
+use outrider_webgpu::{GpuDraft, GpuError};
 #[cfg(not(target_arch = "wasm32"))]
 use tokio::test;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
+mod beside;
 #[path = "../../models/tests/container/mod.rs"]
 #[allow(dead_code, reason = "the crate of the models uses the rest")]
 mod container;
@@ -25,45 +27,13 @@ const TOLERANCE: f32 = 1e-4;
 /// The same where the processor rounds activations to eight bits. A block that is read wrongly is off by about 1.
 const ROUNDED: f32 = 6e-2;
 
-/// The GPU, if there is one.
-async fn gpu() -> Option<Gpu> {
-    match Gpu::open().await {
-        Ok(gpu) => Some(gpu),
-        Err(error) => {
-            assert!(std::env::var_os("OUTRIDER_GPU").is_none(), "{error}");
-            eprintln!("SKIPPED, as {error}");
-            None
-        }
-    }
-}
-
 #[track_caller]
 fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
     assert_within(TOLERANCE, actual, expected, what);
 }
 
-#[track_caller]
-fn assert_within(tolerance: f32, actual: &[f32], expected: &[f32], what: &str) {
-    assert!(actual.len() == expected.len() && actual.iter().all(|x| x.is_finite()), "{what}");
-    let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
-    let error = actual.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale;
-    assert!(error <= tolerance, "{what}: {error}");
-}
-
 fn largest(row: &[f32]) -> u32 {
     (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32
-}
-
-/// Logits after each of the last `rows` tokens, by the processor.
-fn on_cpu(model: &Model, tokens: &[u32], rows: usize) -> Vec<Vec<f32>> {
-    let mut cache = model.new_cache();
-    let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
-    let chunk = Chunk { cache: &mut cache, tokens, positions: &positions };
-    model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
-}
-
-fn text(vocab_size: usize, len: usize) -> Vec<u32> {
-    (0..len).map(|index| ((index * 37 + index * index) % vocab_size) as u32).collect()
 }
 
 #[test]

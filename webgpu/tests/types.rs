@@ -4,48 +4,19 @@
 
 use std::convert::Infallible;
 
+use beside::{assert_within, gpu, on_cpu, text};
 use candle_core::{
     Device,
     quantized::{GgmlDType, QStorage, QTensor},
 };
-use outrider_models::{Chunk, ElementType, Model, ModelWeights, RandomWeights, StoredMatrix, StoredModel};
-use outrider_webgpu::{Gpu, GpuDraft};
+use outrider_models::{ElementType, ModelWeights, RandomWeights, StoredMatrix, StoredModel};
+use outrider_webgpu::GpuDraft;
+
+mod beside;
 
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 /// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
 const TOLERANCE: f32 = 1e-4;
-
-/// The GPU, if there is one.
-async fn gpu() -> Option<Gpu> {
-    match Gpu::open().await {
-        Ok(gpu) => Some(gpu),
-        Err(error) => {
-            assert!(std::env::var_os("OUTRIDER_GPU").is_none(), "{error}");
-            eprintln!("SKIPPED, as {error}");
-            None
-        }
-    }
-}
-
-#[track_caller]
-fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
-    assert!(actual.len() == expected.len() && actual.iter().all(|x| x.is_finite()), "{what}");
-    let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
-    let error = actual.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale;
-    assert!(error <= TOLERANCE, "{what}: {error}");
-}
-
-/// Logits after each of the last `rows` tokens, by the processor.
-fn on_cpu(model: &Model, tokens: &[u32], rows: usize) -> Vec<Vec<f32>> {
-    let mut cache = model.new_cache();
-    let positions: Vec<usize> = (tokens.len() - rows..tokens.len()).collect();
-    let chunk = Chunk { cache: &mut cache, tokens, positions: &positions };
-    model.forward(&mut [chunk]).unwrap()[0].iter().map(<[f32]>::to_vec).collect()
-}
-
-fn text(vocab_size: usize, len: usize) -> Vec<u32> {
-    (0..len).map(|index| ((index * 37 + index * index) % vocab_size) as u32).collect()
-}
 
 /// The same weights as F32, by candle.
 fn widened(matrix: &StoredMatrix) -> StoredMatrix {
@@ -90,12 +61,12 @@ async fn every_type_of_weights_has_the_logits_of_the_same_weights_widened() {
         let rows = draft.forward(&tokens, 7).await.unwrap();
         assert_eq!(rows.len(), 7);
         for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 7)) {
-            assert_close(actual, &expected, element.name());
+            assert_within(TOLERANCE, actual, &expected, element.name());
         }
         // One row is another kernel.
         draft.truncate(44);
         let row = draft.forward(&tokens[44..], 1).await.unwrap();
-        assert_close(row.iter().next().unwrap().0, rows.iter().nth(6).unwrap().0, element.name());
+        assert_within(TOLERANCE, row.iter().next().unwrap().0, rows.iter().nth(6).unwrap().0, element.name());
     }
 }
 
