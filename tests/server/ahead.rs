@@ -5,6 +5,7 @@ use std::time::Duration;
 use outrider_cloud::{
     edge::{NativeEdge, Retry},
     session::Limits,
+    target::engine::{Engine, GuessPolicy},
 };
 use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
@@ -14,7 +15,7 @@ use outrider_speculation::{
 use outrider_tests::{
     blocks::{self, draft_info},
     proxy::Proxy,
-    server::generate,
+    server::{Server, generate},
 };
 
 const LENGTH: u32 = 24;
@@ -30,13 +31,13 @@ fn settings(mode: &Mode, temperature: f32, seed: u64) -> Settings {
 /// At T = 0, 0.7 and 1, under every plan, with a draft as good as the target and one that is not: token for token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_text_is_the_same_with_and_without_drafting() {
-    let server = blocks::server_that_judges_all().await;
+    let server = blocks::server(4, Limits::default()).await;
     // As good as the target, and one that is right at times.
     let drafts = [blocks::target(), blocks::draft()];
     let plans = [(1, 0.0, 64), (4, 0.0, 64), (3, 0.005, 64), (8, 0.02, 8)];
     let plans = plans.map(|(group, patience, lead)| Some(Plan { group, patience, lead }));
     let texts = 126;
-    let (mut generations, mut in_time, mut branched, mut resumed) = (0, 0, 0, 0);
+    let (mut generations, mut in_time, mut resumed) = (0, 0, 0);
     for (number, draft) in drafts.iter().enumerate() {
         let mut calm = NativeEdge::connect(draft, draft_info(draft), &server.url, None, RETRY).await.unwrap();
         let proxy = Proxy::before(&server.url, if number == 1 { 1000 } else { 1 << 20 }, 7).await;
@@ -60,14 +61,45 @@ async fn the_text_is_the_same_with_and_without_drafting() {
                 assert_eq!(text, expected, "draft {number}, {fixed:?}, T = {temperature}, seed {seed}");
                 generations += 1;
                 in_time += generated.statistics.in_time;
-                branched += generated.statistics.branched;
                 resumed += generated.resumed;
             }
         }
     }
-    let counts = format!("{in_time} guesses in time, {branched} in branches, {resumed} resumptions");
+    let counts = format!("{in_time} guesses in time, {resumed} resumptions");
     println!("{generations} generations, {counts}");
-    assert!(in_time > generations && branched > 5 && resumed > 200, "{counts}");
+    assert!(in_time > generations && resumed > 200, "{counts}");
+}
+
+/// Second candidates come behind first ones, for which the passes above leave no time. Over a link that is cut and one
+/// that is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn branches_change_no_text() {
+    // Whatever rows cost: a busy machine's times are not what is tested.
+    let target = Engine::start(blocks::slow_target(), 4).unwrap().judging(GuessPolicy::All);
+    let server = Server::start_for(target.into(), blocks::target_info(), Limits::default()).await;
+    let draft = blocks::draft();
+    let mut calm = NativeEdge::connect(&draft, draft_info(&draft), &server.url, None, RETRY).await.unwrap();
+    let proxy = Proxy::before(&server.url, 2000, 7).await;
+    let mut cut = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, RETRY).await.unwrap();
+    let plan = Plan { group: 1, patience: 0.0, lead: 3 };
+    let (mut branched, mut resumed) = (0, 0);
+    for seed in 0..45 {
+        let temperature = [0.0, 0.7, 1.0][seed as usize % 3];
+        let prompt = vec![3, 1 + seed as u32 % 5];
+        let settings = |mode| settings(&mode, temperature, seed);
+        let expected = generate(&mut calm, prompt.clone(), &settings(Mode::CloudOnly)).await.0;
+        for edge in [&mut calm, &mut cut] {
+            // Another temperature makes the draft err.
+            let (branches, draft_temperature) = (Some(true), Some(2.0));
+            let ahead = Ahead { fixed: Some(plan), branches, draft_temperature, ..Ahead::default() };
+            let (text, generated) = generate(edge, prompt.clone(), &settings(Mode::Ahead(ahead))).await;
+            assert_eq!(text, expected, "T = {temperature}, seed {seed}");
+            branched += generated.statistics.branched;
+            resumed += generated.resumed;
+        }
+    }
+    println!("{branched} tokens of branches, {resumed} resumptions");
+    assert!(branched > 2 && resumed > 10, "{branched} tokens of branches, {resumed} resumptions");
 }
 
 /// For those who guess, whose guesses are then late, and for those who do not: the server's own drafts save passes.

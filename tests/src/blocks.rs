@@ -7,16 +7,33 @@ use outrider_cloud::{
     session::Limits,
     target::engine::{Engine, GuessPolicy, OwnDraftPolicy},
 };
-use outrider_models::Model;
+use outrider_models::{Model, StoredModel};
 use outrider_speculation::session::{cloud::TargetInfo, edge::DraftInfo};
 
 use crate::server::Server;
 
+const TARGET: &[u8] = include_bytes!("../../models/tests/golden/blocks-f32.gguf");
 const TOKENIZER_HASH: [u8; 32] = [5; 32];
 
 /// The target.
 pub fn target() -> Model {
-    model(include_bytes!("../../models/tests/golden/blocks-f32.gguf"))
+    model(TARGET)
+}
+
+/// The target that takes its time, milliseconds a pass: behind its layers come many that add nothing.
+pub fn slow_target() -> Model {
+    const ADDED: usize = 800;
+    let stored = || StoredModel::from_gguf(&mut Cursor::new(TARGET)).unwrap();
+    let mut slow = stored();
+    while slow.weights.layers.len() < ADDED {
+        for mut layer in stored().weights.layers {
+            layer.attention_output.bytes.fill(0);
+            layer.down.bytes.fill(0);
+            slow.weights.layers.push(layer);
+        }
+    }
+    slow.config.layers = slow.weights.layers.len();
+    slow.into_model().unwrap()
 }
 
 /// Its draft.
@@ -38,12 +55,6 @@ pub fn draft_info(draft: &Model) -> DraftInfo {
 /// A server with the target.
 pub async fn server(sessions: usize, limits: Limits) -> Server {
     Server::start_with(target(), target_info(), sessions, limits).await
-}
-
-/// A server with the target that judges every guess that comes.
-pub async fn server_that_judges_all() -> Server {
-    let target = Engine::start(target(), 4).unwrap().judging(GuessPolicy::All);
-    Server::start_for(target.into(), target_info(), Limits::default()).await
 }
 
 /// A server with the target that drafts itself whatever that costs, with the target's own weights or its draft's.
