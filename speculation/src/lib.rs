@@ -51,6 +51,27 @@ impl Forward {
     }
 }
 
+/// What guesses at what follows a forward pass are chosen by, where no row of logits is wanted: by whoever runs the
+/// draft model, who may go on behind a first choice by himself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// The seed of the noise that both ends [share](sample::SharedNoise); `None`: what is likeliest is chosen.
+    pub seed: Option<u64>,
+    /// The temperature that it is chosen at, without top-k and top-p; above 0 if there is a seed.
+    pub temperature: f32,
+    /// The most guesses that are of use, each behind the one before; at least 1.
+    pub most: usize,
+}
+
+/// A guess at a position, and the next best where there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chosen {
+    /// The best.
+    pub first: u32,
+    /// The next best; `None`: there is none, or nobody knows.
+    pub second: Option<u32>,
+}
+
 #[cfg(test)]
 mod tests {
     #[cfg(target_arch = "wasm32")]

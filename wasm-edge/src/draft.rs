@@ -7,7 +7,7 @@ use std::{
 
 use outrider_models::{Chunk, KvCache, Model, ModelConfig, ModelError, Scratch, StoredModel};
 use outrider_speculation::{
-    Forward,
+    Choice, Chosen, Forward,
     session::driver::{DraftModel, DraftRow},
 };
 use outrider_webgpu::{Gpu, GpuDraft, GpuError, Rows};
@@ -176,24 +176,29 @@ impl CachedDraft {
         Self { held: Vec::new(), holds_on_gpu: false, on_processor, rows: Rows::default(), draft }
     }
 
-    /// Reads what follows the first `keep` tokens that are held; whether a GPU did.
-    async fn on_gpu(&mut self, keep: usize, tokens: &[u32], rows: usize) -> Result<bool, ModelError> {
-        let Some(mut gpu) = self.draft.gpu.take() else { return Ok(false) };
+    /// What a GPU does behind the first `keep` tokens that are held, if there is one that has read what they are.
+    async fn on_gpu<R>(
+        &mut self,
+        keep: usize,
+        work: impl AsyncFnOnce(&mut GpuDraft) -> Result<R, GpuError>,
+    ) -> Result<Option<R>, ModelError> {
+        // What the processor has read it has not.
+        if !self.holds_on_gpu && keep > 0 {
+            return Ok(None);
+        }
+        let Some(mut gpu) = self.draft.gpu.take() else { return Ok(None) };
         gpu.truncate(keep);
-        match gpu.forward(tokens, rows).await {
-            Ok(rows) => self.rows = rows,
-            Err(GpuError::Model(error)) => {
-                self.draft.drafts_on(gpu);
-                return Err(error);
-            }
+        let done = match work(&mut gpu).await {
+            Ok(done) => Ok(Some(done)),
+            Err(GpuError::Model(error)) => Err(error),
             Err(error) => {
                 self.draft.decline(error.to_string());
-                return Ok(false);
+                return Ok(None);
             }
-        }
+        };
         self.draft.drafts_on(gpu);
-        self.holds_on_gpu = true;
-        Ok(true)
+        self.holds_on_gpu |= done.is_ok();
+        done
     }
 }
 
@@ -204,9 +209,8 @@ impl DraftModel for CachedDraft {
         let reused = forward.reusable(&self.held);
         let (mut keep, mut tokens) = (forward.keep + reused, forward.tokens[reused..].to_vec());
         self.held.truncate(keep);
-        // What the processor has read the GPU has not.
-        let may_go_on = self.holds_on_gpu || keep == 0;
-        if may_go_on && self.on_gpu(keep, &tokens, forward.rows).await? {
+        if let Some(rows) = self.on_gpu(keep, async |gpu| gpu.forward(&tokens, forward.rows).await).await? {
+            self.rows = rows;
             self.held.extend(&tokens);
             return Ok(self.rows.iter().map(|(logits, hidden)| DraftRow { logits, hidden }).collect());
         }
@@ -222,5 +226,20 @@ impl DraftModel for CachedDraft {
         let rows = self.draft.model.forward_with(&mut [chunk], scratch)?.chunk(0);
         self.held.extend(&tokens);
         Ok((0..rows.len()).map(|index| DraftRow { logits: rows.row(index), hidden: rows.hidden(index) }).collect())
+    }
+
+    /// A GPU does; for the processor a row is where it is wanted.
+    async fn choose(&mut self, forward: &Forward, choice: &Choice) -> Result<Vec<Chosen>, ModelError> {
+        let reused = forward.reusable(&self.held);
+        let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
+        self.held.truncate(keep);
+        let Some(chosen) = self.on_gpu(keep, async |gpu| gpu.choose(tokens, choice).await).await? else {
+            return Ok(Vec::new());
+        };
+        self.held.extend(tokens);
+        self.held.extend(chosen.iter().map(|chosen| chosen.first));
+        // The last is chosen, and not read.
+        self.held.pop();
+        Ok(chosen)
     }
 }

@@ -11,3 +11,10 @@ export const chromiumArgs = [
   '--disable-component-update',
   '--disable-sync',
 ];
+
+/** With a GPU: in software, so that it is there on every machine. */
+export const gpuArgs = [
+  ...chromiumArgs.filter((argument) => argument !== '--disable-gpu'),
+  '--enable-unsafe-webgpu',
+  '--use-webgpu-adapter=swiftshader',
+];

@@ -1,14 +1,9 @@
 // The draft on a GPU, which here is Chromium's software adapter: the text, whatever drafts, and a GPU that is taken away.
 
-import { chromiumArgs, chromiumPath } from './chromium.mjs';
+import { chromiumPath, gpuArgs as args } from './chromium.mjs';
 import { expect, test } from './fixtures.js';
 import { nativeTokenIds } from './server.js';
 
-const args = [
-  ...chromiumArgs.filter((argument) => argument !== '--disable-gpu'),
-  '--enable-unsafe-webgpu',
-  '--use-webgpu-adapter=swiftshader',
-];
 test.use({ launchOptions: { executablePath: chromiumPath, args } });
 
 const prompt = 'Once upon a time';

@@ -1,13 +1,16 @@
 //! A model with the KV cache of one text.
 
+use core::f32::consts::LOG2_E;
+
 use outrider_models::{ModelConfig, ModelError, ModelWeights, StoredModel};
-use wgpu::{Buffer, CommandEncoderDescriptor, ComputePassDescriptor};
+use outrider_speculation::{Choice, Chosen};
+use wgpu::{Buffer, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor};
 
 use crate::{
     error::GpuError,
     gpu::Gpu,
     kernels::Kernels,
-    model::{self, MOST_LOGITS, MOST_ROWS, Matrix, Memory, Program},
+    model::{self, Left, MOST_GUESSES, MOST_LOGITS, MOST_ROWS, Matrix, Memory, Program},
 };
 
 /// Tokens that a cache has room for at first; it doubles when it is full.
@@ -133,17 +136,19 @@ impl GpuDraft {
         let bytes = wanted as u64 * (row_bytes + hidden_bytes);
         self.make_returning(bytes);
         let (silent, telling) = tokens.split_at(tokens.len() - wanted);
-        let mut held = self.held;
-        for piece in silent.chunks(MOST_ROWS) {
-            self.submit(held, piece, None);
-            held += piece.len();
-        }
+        let mut held = self.read_silently(silent);
         let mut told = 0;
         for piece in telling.chunks(MOST_LOGITS) {
-            let places = [told * row_bytes, wanted as u64 * row_bytes + told * hidden_bytes];
-            self.submit(held, piece, Some(places));
+            let mut encoder = self.begin(held, piece);
+            self.encode(&mut encoder, &[(piece.len(), Left::Logits)]);
+            let rows = piece.len() as u64;
+            let (returning, model::Rows { logits, final_hidden, .. }) = (&self.returning.0, &self.rows);
+            encoder.copy_buffer_to_buffer(logits, 0, returning, told * row_bytes, rows * row_bytes);
+            let place = wanted as u64 * row_bytes + told * hidden_bytes;
+            encoder.copy_buffer_to_buffer(final_hidden, 0, returning, place, rows * hidden_bytes);
+            self.submit(encoder);
             held += piece.len();
-            told += piece.len() as u64;
+            told += rows;
         }
         if wanted == 0 {
             self.gpu.check()?;
@@ -159,26 +164,77 @@ impl GpuDraft {
         Ok(Rows { vocab_size, hidden_size, logits, hidden })
     }
 
-    /// Reads a piece behind `held` tokens; logits and hidden states go to these places of what comes back.
-    fn submit(&mut self, held: usize, piece: &[u32], places: Option<[u64; 2]>) {
+    /// Reads `tokens` behind what the cache holds, at least one, and chooses the guesses that are of use, of which it
+    /// reads all but the last: in one submission, or in as many more as a long text has pieces, with one read-back of
+    /// eight bytes a guess. Fewer where the context ends.
+    ///
+    /// The noise has the processor's bits ([`SharedNoise`](outrider_speculation::sample::SharedNoise)); logarithm and
+    /// quotient are of f32, so that two tokens that are nearly as good may change places.
+    ///
+    /// # Errors
+    /// [`GpuError::Model`] if they cannot be fed; else the GPU failed. The cache then holds what it held.
+    pub async fn choose(&mut self, tokens: &[u32], choice: &Choice) -> Result<Vec<Chosen>, GpuError> {
+        self.gpu.check()?;
+        self.check(tokens, 1)?;
+        let room = self.config.context_length - self.held - tokens.len();
+        let guesses = choice.most.clamp(1, MOST_GUESSES).min(1 + room);
+        self.make_room(self.held + tokens.len() + guesses - 1).await?;
+        let bytes = 8 * guesses as u64;
+        self.make_returning(bytes);
+        let (silent, read) = tokens.split_at(tokens.len().saturating_sub(MOST_LOGITS));
+        let held = self.read_silently(silent);
+        let (seed, rate) = choice.seed.map_or((0, 0.0), |seed| (seed, LOG2_E / choice.temperature));
+        let words = [seed as u32, (seed >> 32) as u32, rate.to_bits(), self.config.vocab_size as u32];
+        self.gpu.queue().write_buffer(&self.rows.choice, 0, &bytes_of(&words));
+        let mut encoder = self.begin(held, read);
+        let mut passes = vec![(1, Left::Guess); guesses];
+        passes[0].0 = read.len();
+        self.encode(&mut encoder, &passes);
+        encoder.copy_buffer_to_buffer(&self.rows.chosen, 0, &self.returning.0, 0, bytes);
+        self.submit(encoder);
+        let read_back = self.gpu.read(&self.returning.0, bytes).await?;
+        self.counts.read_backs += 1;
+        let (words, _) = read_back.as_chunks::<4>();
+        let token = |word: [u8; 4]| Some(u32::from_le_bytes(word)).filter(|id| (*id as usize) < self.config.vocab_size);
+        let chosen = words.chunks_exact(2).map(|pair| Some(Chosen { first: token(pair[0])?, second: token(pair[1]) }));
+        let chosen = chosen.collect::<Option<Vec<_>>>();
+        let chosen = chosen.ok_or_else(|| GpuError::Refused("logits that are no numbers".to_owned()))?;
+        self.held = held + read.len() + guesses - 1;
+        Ok(chosen)
+    }
+
+    /// Reads what nobody wants to know more of. Gives how many tokens are in the cache then.
+    fn read_silently(&mut self, tokens: &[u32]) -> usize {
+        let mut held = self.held;
+        for piece in tokens.chunks(MOST_ROWS) {
+            let mut encoder = self.begin(held, piece);
+            self.encode(&mut encoder, &[(piece.len(), Left::Cache)]);
+            self.submit(encoder);
+            held += piece.len();
+        }
+        held
+    }
+
+    /// Commands that read a piece behind `held` tokens.
+    fn begin(&self, held: usize, piece: &[u32]) -> CommandEncoder {
         let (device, queue) = (self.gpu.device(), self.gpu.queue());
-        let bytes = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
-        queue.write_buffer(&self.rows.ids, 0, &bytes(piece));
-        queue.write_buffer(&self.rows.step, 0, &bytes(&[held as u32, piece.len() as u32]));
-        let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor { label: Some("a forward pass") });
+        queue.write_buffer(&self.rows.ids, 0, &bytes_of(piece));
+        queue.write_buffer(&self.rows.step, 0, &bytes_of(&[held as u32, piece.len() as u32, 0]));
+        device.create_command_encoder(&CommandEncoderDescriptor { label: Some("forward passes") })
+    }
+
+    /// Forward passes of so many rows each, one behind the other.
+    fn encode(&self, encoder: &mut CommandEncoder, passes: &[(usize, Left)]) {
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
-        for dispatch in self.program.dispatches(places.is_some()) {
-            dispatch.encode(&mut pass, piece.len());
+        for &(rows, left) in passes {
+            for dispatch in self.program.dispatches(left) {
+                dispatch.encode(&mut pass, rows);
+            }
         }
-        drop(pass);
-        if let Some([logits, hidden]) = places {
-            let rows = 4 * piece.len() as u64;
-            let returning = &self.returning.0;
-            let (vocab_size, hidden_size) = (self.config.vocab_size as u64, self.config.hidden_size as u64);
-            encoder.copy_buffer_to_buffer(&self.rows.logits, 0, returning, logits, rows * vocab_size);
-            encoder.copy_buffer_to_buffer(&self.rows.final_hidden, 0, returning, hidden, rows * hidden_size);
-        }
-        queue.submit([encoder.finish()]);
+    }
+
+    fn submit(&mut self, encoder: CommandEncoder) {
+        self.gpu.queue().submit([encoder.finish()]);
         self.counts.submissions += 1;
     }
 
@@ -232,4 +288,8 @@ impl GpuDraft {
             self.returning = (self.gpu.returning(bytes), bytes);
         }
     }
+}
+
+fn bytes_of(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

@@ -45,6 +45,9 @@ pub(crate) enum Kernel {
         gated: bool,
     },
     Add,
+    /// The two best guesses of each workgroup's tokens, and then of all.
+    Choose,
+    Settle,
 }
 
 /// What a kernel does with a buffer.
@@ -72,6 +75,8 @@ impl Kernel {
             Self::Attend => &[Reads, Reads, Reads, Writes, Constants, Reads],
             Self::Activate { gated: true, .. } | Self::Add => &[Writes, Reads, Constants],
             Self::Activate { gated: false, .. } => &[Writes, Absent, Constants],
+            Self::Choose => &[Reads, Writes, Reads, Reads],
+            Self::Settle => &[Reads, Writes, Writes, Writes, Constants],
         }
     }
 
@@ -85,6 +90,8 @@ impl Kernel {
             Self::Attend => "attend",
             Self::Activate { .. } => "activate",
             Self::Add => "add",
+            Self::Choose => "choose",
+            Self::Settle => "settle",
         }
     }
 
@@ -92,6 +99,7 @@ impl Kernel {
         const WEIGHTS: &str = include_str!("shaders/weights.wgsl");
         const STEP: &str = include_str!("shaders/step.wgsl");
         const NORM: &str = include_str!("shaders/norm.wgsl");
+        const BEST: &str = include_str!("shaders/best.wgsl");
         Ok(match self {
             Self::Multiply { element, several } => {
                 let rows = if several { ROWS } else { 1 };
@@ -125,6 +133,8 @@ impl Kernel {
                 include_str!("shaders/activate.wgsl").replace("ACTIVATION", function).replace("FACTOR", factor)
             }
             Self::Add => include_str!("shaders/add.wgsl").to_owned(),
+            Self::Choose => format!("{STEP}{BEST}{}", include_str!("shaders/choose.wgsl")),
+            Self::Settle => format!("{STEP}{BEST}{}", include_str!("shaders/settle.wgsl")),
         })
     }
 }

@@ -10,7 +10,9 @@
 //! | `model` | that list, from a model's description and weights |
 //! | `draft` | a model with the KV cache of one text |
 //!
-//! Weights stay as they are in their file. A forward pass is one submission and one read-back. Sums are of f32, in
+//! Weights stay as they are in their file. Guesses are chosen there, too, by the noise that both ends share: as many
+//! forward passes as give a group of them are one submission and one read-back, of eight bytes a guess. Who needs logits
+//! has one of both for each pass. Sums are of f32, in
 //! another order than the processor's: logits differ in the last digits, so a draft may be another one, never the
 //! text, which is the target's.
 //!

@@ -10,7 +10,7 @@ use crate::{
     element::Element,
     error::GpuError,
     gpu::Gpu,
-    kernels::{Kernel, Kernels},
+    kernels::{Kernel, Kernels, THREADS},
     program::{Dispatch, Grid, Pipelines},
 };
 
@@ -18,6 +18,10 @@ use crate::{
 pub(crate) const MOST_ROWS: usize = 32;
 /// Rows of logits that it leaves at most, of the same.
 pub(crate) const MOST_LOGITS: usize = 8;
+/// Guesses that it is followed by at most, before somebody waits for them.
+pub(crate) const MOST_GUESSES: usize = 32;
+/// Tokens that a workgroup chooses from: as many blocks of noise as there are threads, of eight tokens each.
+const CHOSEN_FROM: usize = 8 * THREADS;
 /// Elements of a head that attention is made for.
 const LARGEST_HEAD: usize = 256;
 
@@ -79,6 +83,12 @@ pub(crate) struct Rows {
     pub(crate) step: Buffer,
     /// shape: `[MOST_LOGITS, vocab_size]`
     pub(crate) logits: Buffer,
+    /// `Choice` of the shaders.
+    pub(crate) choice: Buffer,
+    /// Guesses and the next best ones. shape: `[MOST_GUESSES, 2]`
+    pub(crate) chosen: Buffer,
+    /// The best of each workgroup.
+    best: Buffer,
     /// What they are made of. shape: `[MOST_ROWS, hidden_size]`
     pub(crate) final_hidden: Buffer,
     hidden: Buffer,
@@ -100,6 +110,9 @@ impl Rows {
             ids: rows(1)?,
             step: gpu.numbers("a step", 4)?,
             logits: gpu.numbers("logits", MOST_LOGITS * config.vocab_size)?,
+            choice: gpu.numbers("what guesses are chosen by", 4)?,
+            chosen: gpu.numbers("guesses", 2 * MOST_GUESSES)?,
+            best: gpu.numbers("the best guesses of each workgroup", 4 * config.vocab_size.div_ceil(CHOSEN_FROM))?,
             // The norm before the head is of all rows, a product of whole groups of them.
             final_hidden: rows(config.hidden_size)?,
             hidden: rows(config.hidden_size)?,
@@ -165,6 +178,8 @@ pub(crate) struct Program {
     dispatches: Vec<Dispatch>,
     /// As many of them leave all keys and values.
     without_logits: usize,
+    /// As many leave logits; what follows chooses from the last row.
+    without_choice: usize,
 }
 
 impl Program {
@@ -180,13 +195,30 @@ impl Program {
         let nothing = gpu.numbers("nothing", 4)?;
         let mut build = Build { gpu, kernels, config, rows, memory, nothing, dispatches: Vec::new() };
         let without_logits = build.pass(weights)?;
-        Ok(Self { dispatches: build.dispatches, without_logits })
+        let without_choice = build.dispatches.len();
+        build.choose()?;
+        Ok(Self { dispatches: build.dispatches, without_logits, without_choice })
     }
 
-    /// The dispatches that a pass with or without logits has.
-    pub(crate) fn dispatches(&self, logits: bool) -> &[Dispatch] {
-        if logits { &self.dispatches } else { &self.dispatches[..self.without_logits] }
+    /// The dispatches of a pass that is to leave this.
+    pub(crate) fn dispatches(&self, left: Left) -> &[Dispatch] {
+        match left {
+            Left::Cache => &self.dispatches[..self.without_logits],
+            Left::Logits => &self.dispatches[..self.without_choice],
+            Left::Guess => &self.dispatches,
+        }
     }
+}
+
+/// What a forward pass leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Keys and values.
+    Cache,
+    /// Logits, too.
+    Logits,
+    /// A guess by the last of them, which the next pass reads.
+    Guess,
 }
 
 /// A program that is being made.
@@ -236,6 +268,17 @@ impl<'b> Build<'b> {
         let after = After { bias: None, factor: block.logit_scale, cap: block.logit_softcap.unwrap_or(0.0) };
         self.multiply(head, config.vocab_size, &rows.final_hidden, &rows.logits, after)?;
         Ok(without_logits)
+    }
+
+    /// The best guesses by the last row of logits.
+    fn choose(&mut self) -> Result<(), GpuError> {
+        let rows = self.rows;
+        let groups = self.config.vocab_size.div_ceil(CHOSEN_FROM);
+        let buffers = [&rows.logits, &rows.best, &rows.choice, &rows.step];
+        self.add_dispatch(Kernel::Choose, &buffers, Grid::Workgroups(groups))?;
+        let constants = self.gpu.constants(&[groups as u32]);
+        let buffers = [&rows.best, &rows.ids, &rows.step, &rows.chosen, &constants];
+        self.add_dispatch(Kernel::Settle, &buffers, Grid::Workgroups(1))
     }
 
     fn keys_and_values(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {

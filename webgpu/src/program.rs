@@ -22,6 +22,8 @@ pub(crate) enum Pipelines {
 /// How many workgroups it has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Grid {
+    /// So many, whatever rows there are.
+    Workgroups(usize),
     /// For each row so many.
     EachRow(usize),
     /// For each row as many as so many threads need.
@@ -34,6 +36,7 @@ impl Grid {
     fn size(self, rows: usize) -> [u32; 3] {
         let most = Limits::default().max_compute_workgroups_per_dimension as usize;
         let size = match self {
+            Self::Workgroups(count) => [count, 1, 1],
             Self::EachRow(count) => [count, rows, 1],
             Self::Threads(count) => [count.div_ceil(THREADS), rows, 1],
             Self::Outputs(count) => {

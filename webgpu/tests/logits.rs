@@ -6,7 +6,12 @@
 
 use beside::{assert_within, gpu, on_cpu, text};
 use families::goldens;
-use outrider_models::{Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
+use outrider_codec::frame::SamplingParameters;
+use outrider_models::{ElementType, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
+use outrider_speculation::{
+    Choice, Chosen,
+    sample::{Distribution, SharedNoise},
+};
 use outrider_webgpu::{GpuDraft, GpuError};
 #[cfg(not(target_arch = "wasm32"))]
 use tokio::test;
@@ -118,6 +123,75 @@ async fn a_cache_that_is_cut_and_filled_again_and_grows_gives_what_one_pass_give
         assert_close(actual, &expected, "after cuts");
         assert_eq!(hidden.len(), draft.config().hidden_size);
     }
+}
+
+/// With the seed's noise, or the likeliest without; a group of them in one submission and one read-back.
+#[test]
+async fn guesses_are_what_the_processor_chooses() {
+    if gpu().await.is_none() {
+        return;
+    }
+    let mut wide = pair().0.config;
+    // More workgroups than there are threads in one, and a last one with few tokens.
+    (wide.hidden_size, wide.intermediate_size, wide.layers, wide.vocab_size) = (64, 128, 1, 40_003);
+    (wide.heads, wide.kv_heads, wide.head_dim) = (1, 1, 64);
+    (wide.eos_token_ids, wide.bos_token_id) = (Vec::new(), None);
+    let wide = || {
+        let mut random = RandomWeights::new(ElementType::F16, 3).unwrap();
+        StoredModel { config: wide.clone(), weights: ModelWeights::gather(&wide, &mut random).unwrap() }
+    };
+    let models: [&dyn Fn() -> StoredModel; 2] = [&|| pair().0, &wide];
+    for stored in models {
+        let cpu = stored().into_model().unwrap();
+        let (mut same, mut same_seconds, mut all) = (0, 0, 0);
+        let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored()).await.unwrap();
+        for (number, temperature) in (0..).zip([0.0f32, 0.7, 1.0, 1.0, 0.7]) {
+            let choice = Choice {
+                seed: (temperature > 0.0).then_some(number << 31 | 5),
+                temperature,
+                most: 5 + number as usize,
+            };
+            let mut tokens = text(draft.config().vocab_size, 4 + 9 * number as usize);
+            draft.truncate(0);
+            let before = draft.counts();
+            let chosen = draft.choose(&tokens, &choice).await.unwrap();
+            let after = draft.counts();
+            assert_eq!((chosen.len(), draft.held()), (choice.most, tokens.len() + choice.most - 1));
+            let pieces = tokens.len().saturating_sub(8).div_ceil(32) as u64;
+            assert_eq!(after.submissions - before.submissions, 1 + pieces);
+            assert_eq!(after.read_backs - before.read_backs, 1);
+            for Chosen { first, second } in chosen {
+                let row = on_cpu(&cpu, &tokens, 1).remove(0);
+                let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
+                let q = Distribution::new(&row, &sampling).unwrap();
+                let noise = SharedNoise::new(choice.seed.unwrap_or_default());
+                let expected = noise.choose_from(tokens.len(), &q);
+                all += 1;
+                same += usize::from(first == expected);
+                same_seconds += usize::from(second == noise.second(tokens.len(), &q, expected));
+                tokens.push(first);
+            }
+            // What it has read meanwhile is in its cache.
+            let rows = draft.forward(&tokens[tokens.len() - 1..], 1).await.unwrap();
+            assert_close(rows.iter().next().unwrap().0, &on_cpu(&cpu, &tokens, 1)[0], "behind guesses");
+        }
+        // But for what is nearly as good.
+        assert!(all == 35 && same >= 34 && same_seconds >= 33, "{same} and {same_seconds} of {all}");
+    }
+}
+
+#[test]
+async fn no_more_is_guessed_than_the_context_has_room_for() {
+    let Some(gpu) = gpu().await else { return };
+    let (stored, _) = pair();
+    let context_length = stored.config.context_length;
+    let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+    draft.forward(&text(stored.config.vocab_size, context_length - 3), 0).await.unwrap();
+    let choice = Choice { seed: None, temperature: 0.0, most: 9 };
+    assert_eq!(draft.choose(&[1], &choice).await.unwrap().len(), 3);
+    assert_eq!(draft.held(), context_length);
+    let error = draft.choose(&[1], &choice).await.unwrap_err();
+    assert!(matches!(error, GpuError::Model(ModelError::ContextExceeded { .. })), "{error}");
 }
 
 #[test]

@@ -126,6 +126,7 @@ fn edge(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     let peers = Peers::new(workspace)?;
     let built = folder.join("edge");
     wasm::build_edge_bench(workspace, &built.join("builds"))?;
+    wasm::build_bench(workspace, "gpu", "web", &built.join("gpu"))?;
     peers.candle_browser(&built.join("candle"))?;
     let wllama = peers.wllama(&page)?;
     let form = quick.then_some("quick");
@@ -359,7 +360,7 @@ fn sampling(workspace: &Workspace, folder: &Path) -> Result<()> {
 fn in_browser<'a>(workspace: &'a Workspace, bench: Bench, folder: &Path) -> Result<(Page<'a>, PathBuf)> {
     let browser = chromium::browser()?;
     let page = Page::install(workspace)?;
-    wasm::build_bench(workspace, bench.name(), folder)?;
+    wasm::build_bench(workspace, bench.name(), "no-modules", folder)?;
     Ok((page, browser))
 }
 

@@ -65,15 +65,16 @@ fn possible(builds: &[Build], compiler: &Compiler, workspace: &Workspace) -> Vec
     builds.iter().copied().filter(|build| with_threads || !build.has_threads()).collect()
 }
 
-/// Builds the browser's half of `bench NAME`, as the edge is built: NAME_bench.js and its .wasm in `folder`.
-pub fn build_bench(workspace: &Workspace, name: &str, folder: &Path) -> Result<()> {
+/// Builds the browser's half of `bench NAME`, as the edge is built: NAME_bench.js and its .wasm in `folder`, for
+/// wasm-bindgen's `target`.
+pub fn build_bench(workspace: &Workspace, name: &str, target: &str, folder: &Path) -> Result<()> {
     let example = format!("{name}_bench");
     let compiler = Compiler::find_or_install(workspace)?;
     let bindgen = tools::wasm_bindgen(workspace)?;
     let mut build = compiler.cargo(workspace, "build");
     process::run(build.args(["--release", "--package", "outrider-edge", "--example", &example]))?;
     let module = workspace.target().join(TARGET).join("release").join("examples").join(format!("{example}.wasm"));
-    process::run(workspace.command(bindgen).args(["--target", "no-modules", "--out-dir"]).arg(folder).arg(module))
+    process::run(workspace.command(bindgen).args(["--target", target, "--out-dir"]).arg(folder).arg(module))
 }
 
 /// Builds the browser's half of `bench edge`, as the edge is built: NAME/edge_bench.js and its .wasm in `folder` for

@@ -52,7 +52,37 @@ struct Row {
     file_bytes: f64,
     load_ms: Option<f64>,
     gzipped: f64,
+    gpu: Option<OnGpu>,
     errors: Vec<String>,
+}
+
+/// What is asked of a browser's GPU.
+struct OnGpu {
+    adapter: String,
+    /// Milliseconds of a guess that it chooses by itself, in a group.
+    guess: Samples,
+    /// Submissions and read-backs a draft, where its logits come back and where guesses do.
+    counts: [[f64; 2]; 2],
+}
+
+impl OnGpu {
+    fn read(gpu: &Value) -> Option<Self> {
+        let counts = ["ofRows", "ofGuesses"].map(|key| [0, 1].map(|at| gpu[key][at].as_f64().unwrap_or(f64::NAN)));
+        Some(Self { adapter: gpu["adapter"].as_str()?.to_owned(), guess: samples(&gpu["guessMs"])?, counts })
+    }
+
+    /// `streamed`: bytes of weights that a draft reads.
+    fn sentence(&self, streamed: f64) -> String {
+        let [[submitted, read], [submitted_guesses, read_guesses]] = self.counts;
+        format!(
+            "WebGPU on \u{201c}{}\u{201d}: {} tokens/s in groups of four that it chooses by itself. Submissions and read-backs a \
+             draft: {submitted:.2} and {read:.2} where logits come back, {submitted_guesses:.2} and {read_guesses:.2} where \
+             guesses do. A draft reads {:.1} MB of weights. Adapters in software say nothing of speed.",
+            self.adapter,
+            self.guess.rate(1e3),
+            streamed / 1e6
+        )
+    }
 }
 
 impl Row {
@@ -74,6 +104,7 @@ impl Row {
             file_bytes: model["fileBytes"].as_f64().unwrap_or(f64::NAN),
             load_ms: engine["loadMs"].as_f64(),
             gzipped: engine["gzippedBytes"].as_f64().unwrap_or(f64::NAN),
+            gpu: OnGpu::read(&engine["gpu"]),
             errors: array(&engine["errors"]).filter_map(|error| Some(error.as_str()?.to_owned())).collect(),
         }
     }
@@ -112,6 +143,9 @@ fn table(out: &mut String, model: &Value, rows: &[Row]) -> Result<(), Failure> {
             row.gzipped / 1e3
         )?;
     }
+    for gpu in rows.iter().filter_map(|row| row.gpu.as_ref()) {
+        writeln!(out, "\n{}", gpu.sentence(model["streamedBytes"].as_f64().unwrap_or(f64::NAN)))?;
+    }
     for row in rows {
         for error in &row.errors {
             writeln!(out, "\n{}: {error}", row.name)?;
@@ -128,7 +162,8 @@ fn chart(model: &Value, rows: &[Row]) -> Chart {
     for (pass, at) in [(0, 16), (1, 1024)] {
         for (threads, plural) in [(1, ""), (2, "s")] {
             let fastest = |engine: &str| {
-                let rows = rows.iter().filter(|row| row.engine == engine && row.threads == threads);
+                let rows =
+                    rows.iter().filter(|row| row.engine == engine && row.threads == threads && row.gpu.is_none());
                 rows.map(|row| rate(row, pass)).fold(f64::NAN, f64::max)
             };
             groups.push((format!("at {at}, {threads} thread{plural}"), series.map(fastest).to_vec()));

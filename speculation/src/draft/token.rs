@@ -31,6 +31,12 @@ pub enum DraftError {
         /// V.
         vocab_size: u32,
     },
+    /// A guess that the draft model chose by itself is no token, or there is none.
+    #[error("the draft model chose no token of a vocabulary of {vocab_size}")]
+    Choice {
+        /// V.
+        vocab_size: u32,
+    },
     /// The hidden state is not what the heads were trained on.
     #[error("the draft model gave a hidden state of {found} numbers to heads for {expected}")]
     Hidden {

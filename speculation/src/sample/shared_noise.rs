@@ -34,6 +34,11 @@ impl SharedNoise {
         Self { seed }
     }
 
+    /// The generation's seed.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// argmin E_x/p(x) at a position of the text: a token with distribution `probabilities` (V of them, at least one
     /// above zero, and not necessarily normalised).
     pub fn choose(&self, position: usize, probabilities: &[f64]) -> u32 {

@@ -15,7 +15,7 @@ use core::{
 use outrider_codec::frame::ErrorFrame;
 
 use super::edge::{Committed, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError};
-use crate::Forward;
+use crate::{Choice, Chosen, Forward};
 
 #[cfg(test)]
 mod tests;
@@ -65,6 +65,16 @@ pub trait DraftModel {
 
     /// Runs one forward pass, and gives the rows that are wanted.
     fn forward(&mut self, forward: &Forward) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
+
+    /// Runs it, and as many more as give the guesses that are of use; none if the row has to come here for that. They
+    /// may be chosen in any precision: a guess changes no text.
+    fn choose(
+        &mut self,
+        _forward: &Forward,
+        _choice: &Choice,
+    ) -> impl Future<Output = Result<Vec<Chosen>, Self::Error>> {
+        async { Ok(Vec::new()) }
+    }
 }
 
 /// What a forward pass gives for a token.
@@ -356,6 +366,12 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     }
 
     async fn run_draft(&mut self, forward: &Forward) -> Result<(), Failure<P, D>> {
+        if let Some(choice) = self.session.choice() {
+            let chosen = self.draft.choose(forward, &choice).await.map_err(DriveError::Draft)?;
+            if !chosen.is_empty() {
+                return Ok(self.session.handle_chosen(&chosen, self.platform.now())?);
+            }
+        }
         for DraftRow { logits, hidden } in self.draft.forward(forward).await.map_err(DriveError::Draft)? {
             self.session.handle_logits(logits, hidden, self.platform.now())?;
         }

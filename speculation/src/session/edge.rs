@@ -43,7 +43,7 @@ use core::time::Duration;
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Welcome};
 
-use crate::study::statistics::Statistics;
+use crate::{Choice, Chosen, study::statistics::Statistics};
 
 mod candidates;
 mod connection;
@@ -241,6 +241,24 @@ impl EdgeSession {
     pub fn handle_logits(&mut self, row: &[f32], hidden: &[f32], now: Duration) -> Result<(), EdgeError> {
         let Some(generation) = &mut self.generation else { return Ok(()) };
         let reaction = generation.handle_logits(LogitsRow { logits: row, hidden }, &mut self.ledger, now)?;
+        self.react(reaction);
+        Ok(())
+    }
+
+    /// What is wanted of the pass that `Forward` asked for last, if it is not its row: guesses, which the draft model's
+    /// engine may [choose](Self::handle_chosen) by itself.
+    pub fn choice(&self) -> Option<Choice> {
+        self.generation.as_ref()?.choice()
+    }
+
+    /// Guesses by a [choice](Self::choice), in place of the row that `Forward` asked for. Each but the first is of a
+    /// pass that followed the guess before it, which is in the cache now.
+    ///
+    /// # Errors
+    /// [`EdgeError::Draft`] if there are none, or one is no token.
+    pub fn handle_chosen(&mut self, chosen: &[Chosen], now: Duration) -> Result<(), EdgeError> {
+        let Some(generation) = &mut self.generation else { return Ok(()) };
+        let reaction = generation.handle_chosen(chosen, &mut self.ledger, now)?;
         self.react(reaction);
         Ok(())
     }

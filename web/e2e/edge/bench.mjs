@@ -1,7 +1,7 @@
 // node e2e/edge/bench.mjs FOLDER WLLAMA [quick]
 //
-// The browser's part of `cargo xtask bench edge`. FOLDER/edge holds what was built: builds/NAME/edge_bench.js and
-// candle/candle_browser.js with their .wasm, and models.json, which names the files in FOLDER/models. WLLAMA is the npm
+// The browser's part of `cargo xtask bench edge`. FOLDER/edge holds what was built: builds/NAME/edge_bench.js,
+// gpu/gpu_bench.js and candle/candle_browser.js with their .wasm, and models.json, which names the files in FOLDER/models. WLLAMA is the npm
 // package's esm folder. Writes FOLDER/edge/measured.json; the engines take turns, round by round.
 
 import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { chromium } from 'playwright-core';
-import { chromiumArgs, chromiumPath } from '../chromium.mjs';
+import { chromiumPath, gpuArgs } from '../chromium.mjs';
 import { serve } from './serve.mjs';
 
 const [folder, wllama, quick] = process.argv.slice(2);
@@ -28,6 +28,9 @@ const passes = [
   { name: 'decode1024', rows: 1, cached: 1024, allLogits: true, work: 8 },
 ];
 
+/** Groups of guesses that a GPU chooses by itself, in one submission each. */
+const guesses = { most: 4, cached: 16, times: rounds };
+
 function listEngines() {
   const engines = [];
   const builds = join(folder, 'edge', 'builds');
@@ -38,6 +41,11 @@ function listEngines() {
       engines.push({ name: 'Outrider', kind: 'outrider', build, module, threads, wasm });
     }
   }
+  engines.push({
+    ...{ name: 'Outrider', kind: 'gpu', build: 'webgpu', threads: 1 },
+    module: '/gpu/gpu_bench.js',
+    wasm: join(folder, 'edge', 'gpu', 'gpu_bench_bg.wasm'),
+  });
   const wasm = join(folder, 'edge', 'candle', 'candle_browser_bg.wasm');
   const candle = {
     name: 'candle',
@@ -115,6 +123,12 @@ async function measure(page, model, engines) {
       }
     }
   }
+  for (const [index, { kind }] of engines.entries()) {
+    if (kind !== 'gpu') continue;
+    results[index].gpu = await attempt(index, 'guesses', () =>
+      page.evaluate(([id, group]) => engines.gpu(id, group), [id(index), guesses]),
+    );
+  }
   for (const index of engines.keys()) {
     results[index].memoryBytes = await attempt(index, 'memory', () =>
       page.evaluate((id) => engines.memory(id), id(index)),
@@ -133,11 +147,12 @@ const models = JSON.parse(readFileSync(join(folder, 'edge', 'models.json'), 'utf
 const server = await serve([
   ...models.map(({ file, path }) => [`/models/${file}`, path]),
   ['/builds/', join(folder, 'edge', 'builds')],
+  ['/gpu/', join(folder, 'edge', 'gpu')],
   ['/candle/', join(folder, 'edge', 'candle')],
   ['/wllama/', wllama],
   ['/', dirname(fileURLToPath(import.meta.url))],
 ]);
-const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
+const browser = await chromium.launch({ executablePath: chromiumPath, args: gpuArgs });
 try {
   const measured = [];
   for (const model of models) {

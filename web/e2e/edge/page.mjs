@@ -35,6 +35,10 @@ class WasmBindgen {
     return this.ask('pass', pass);
   }
 
+  gpu(group) {
+    return this.ask('gpu', group);
+  }
+
   memory() {
     return this.ask('memory');
   }
@@ -199,6 +203,7 @@ globalThis.engines = {
     return engine.load(request);
   },
   pass: (name, pass) => held.get(name).pass(pass),
+  gpu: (name, group) => held.get(name).gpu(group),
   memory: (name) => held.get(name).memory(),
   async end(name) {
     await held.get(name).end();

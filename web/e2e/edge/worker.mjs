@@ -6,6 +6,7 @@
 let glue;
 let wasm;
 let bench;
+let adapter;
 let memory;
 const threads = [];
 
@@ -22,11 +23,26 @@ const verbs = {
       if (done) break;
       bench.push(value);
     }
-    bench.finish();
+    adapter = await bench.finish();
     return performance.now() - began;
   },
 
-  pass: ({ rows, cached, allLogits, times }) => Array.from(bench.pass(rows, cached, allLogits, times)),
+  pass: async ({ rows, cached, allLogits, times }) =>
+    Array.from(await bench.pass(rows, cached, allLogits, times)),
+
+  /** Of a GPU: how it is called; milliseconds of a guess in a group; submissions and read-backs of each kind of draft. */
+  async gpu({ most, cached, times }) {
+    const counted = async (drafts, action) => {
+      const before = bench.counts();
+      const value = await action();
+      return { value, each: Array.from(bench.counts(), (count, i) => (count - before[i]) / drafts) };
+    };
+    // One more than are timed; what is cached is there after that.
+    await bench.pass(1, cached, true, 1);
+    const rows = await counted(times + 1, () => bench.pass(1, cached, true, times));
+    const guesses = await counted(most * (times + 1), () => bench.guesses(most, cached, times));
+    return { adapter, guessMs: Array.from(guesses.value), ofRows: rows.each, ofGuesses: guesses.each };
+  },
 
   /** Wasm memory never shrinks: what it is now is what it was at most. */
   memory: () => wasm.memory.buffer.byteLength,

@@ -158,23 +158,32 @@ impl Candidates {
         self.next.evidence.take().unwrap_or_default()
     }
 
+    /// How many first candidates there are, and how many of them were not yet sent.
+    pub(super) fn line(&self) -> [usize; 2] {
+        let unsent = |key: &Key| self.tree.get(*key).is_some_and(|node| node.value.chain == 0);
+        [self.tree.line().count(), self.tree.line().filter(unsent).count()]
+    }
+
+    /// How many guesses there are.
+    pub(super) fn len(&self) -> usize {
+        self.tree.len()
+    }
+
     /// The draft model's candidates behind a node, or behind the text, and what they were drawn from if that is told.
+    /// Gives the first as a node.
     pub(super) fn drafted(
         &mut self,
         at: Option<Key>,
         first: u32,
         second: Option<u32>,
         evidence: Option<TokenEvidence>,
-    ) {
+    ) -> Option<Key> {
         let drafted = Drafted { is_known: true, second, evidence };
         match at {
             None => self.next = drafted,
-            Some(key) => {
-                let Some(node) = self.tree.get_mut(key) else { return };
-                node.value.behind = drafted;
-            }
+            Some(key) => self.tree.get_mut(key)?.value.behind = drafted,
         }
-        self.tree.add(at, first, Guess::default());
+        Some(self.tree.add(at, first, Guess::default()))
     }
 
     /// Takes second candidates as guesses where they are worth it.

@@ -20,6 +20,7 @@ use super::{
     settings::{self, Ends, Mode, Settings},
     text::Text,
 };
+use crate::{Choice, Chosen};
 
 /// A generation under way.
 #[derive(Debug)]
@@ -159,6 +160,28 @@ impl Generation {
             Writer::Rounds(drafting) => drafting.handle_logits(row, books, now),
             Writer::Ahead(guessing) => guessing.handle_logits(row, books, now),
             Writer::Target => Ok(Reaction::Wait),
+        }
+    }
+
+    /// What the guesses of the pass under way may be chosen by.
+    pub(super) fn choice(&self) -> Option<Choice> {
+        match &self.writer {
+            Writer::Ahead(guessing) => guessing.choice(&self.text),
+            Writer::Rounds(_) | Writer::Target => None,
+        }
+    }
+
+    /// The draft model has chosen guesses by itself.
+    pub(super) fn handle_chosen(
+        &mut self,
+        chosen: &[Chosen],
+        ledger: &mut Ledger,
+        now: Duration,
+    ) -> Result<Reaction, EdgeError> {
+        let books = &mut Books { text: &mut self.text, ledger };
+        match &mut self.writer {
+            Writer::Ahead(guessing) => guessing.handle_chosen(chosen, books, now),
+            Writer::Rounds(_) | Writer::Target => Ok(Reaction::Wait),
         }
     }
 

@@ -25,7 +25,7 @@ use super::{
     text::Text,
 };
 use crate::{
-    Forward,
+    Choice, Chosen, Forward,
     draft::DraftError,
     policy::ahead::{Goal, Pace},
     sample::{Distribution, SharedNoise},
@@ -60,8 +60,8 @@ pub(super) struct Guessing {
     cached: Vec<u32>,
     /// The forward pass under way.
     draft: Option<DraftUnderWay>,
-    /// When the last draft began, if it was on the line and nobody has waited since.
-    busy_since: Option<Duration>,
+    /// When the last draft began, if it was on the line and nobody has waited since; and how many guesses it gave.
+    busy_since: Option<(Duration, u32)>,
     frames: FramesUnheard,
 }
 
@@ -161,10 +161,10 @@ impl Guessing {
         let busy_since = self.busy_since.take();
         let at = next.filter(|_| self.draft.is_none())?;
         if self.candidates.is_on_line(at) {
-            if let Some(before) = busy_since {
-                self.pace.cycled(now.saturating_sub(before));
+            if let Some((before, drafts)) = busy_since {
+                self.pace.cycled(now.saturating_sub(before) / drafts);
             }
-            self.busy_since = Some(now);
+            self.busy_since = Some((now, 1));
         }
         let fed = [text.ids(), &self.candidates.path(at)].concat();
         let same = self.cached.iter().zip(&fed).take_while(|(cached, id)| cached == id).count();
@@ -232,6 +232,56 @@ impl Guessing {
             let told = || TokenEvidence::of_guess(&q.dense(), self.scheme.fixed_token_bits());
             let evidence = self.tells_evidence.then(told);
             self.candidates.drafted(at, first, second, evidence);
+        }
+        Ok(Reaction::Wait)
+    }
+
+    /// What the guesses of the pass under way are to be chosen by, if that need not be done [here](Self::handle_logits).
+    /// No more of them than are sent together: whoever computes them hears nothing meanwhile.
+    pub(super) fn choice(&self, text: &Text) -> Option<Choice> {
+        let DraftUnderWay { at, .. } = *self.draft.as_ref()?;
+        let SamplingParameters { temperature, top_k, top_p } = self.sampling;
+        let seed = self.noise.as_ref().map(SharedNoise::seed).filter(|_| temperature > 0.0);
+        if self.tells_evidence || seed.is_some() && (top_k > 0 || top_p < 1.0) {
+            return None;
+        }
+        let policy = self.policy(text);
+        let [length, unsent] = self.candidates.line();
+        let room = [policy.lead, policy.depth].map(|most| most.saturating_sub(length));
+        let together = self.pace.plan().group.saturating_sub(unsent);
+        let together = together.min(room[0]).min(room[1]).min(policy.most.saturating_sub(self.candidates.len()));
+        let most = if self.candidates.is_on_line(at) { together.max(1) } else { 1 };
+        Some(Choice { seed, temperature, most })
+    }
+
+    /// The draft model has chosen guesses by itself.
+    pub(super) fn handle_chosen(
+        &mut self,
+        chosen: &[Chosen],
+        books: &mut Books<'_>,
+        now: Duration,
+    ) -> Result<Reaction, EdgeError> {
+        let Some(DraftUnderWay { began, mut at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
+        let vocab_size = books.text.vocab_size();
+        let is_token = |id: &u32| *id < vocab_size;
+        if chosen.is_empty()
+            || !chosen.iter().all(|Chosen { first, second }| is_token(first) && second.iter().all(is_token))
+        {
+            return Err(DraftError::Choice { vocab_size }.into());
+        }
+        let drafts = chosen.len() as u32;
+        let time = now.saturating_sub(began) / drafts;
+        self.busy_since = self.busy_since.map(|(since, _)| (since, drafts));
+        // It has read all but the last.
+        self.cached.extend(chosen[1..].iter().zip(chosen).map(|(_, before)| before.first));
+        let mut goes_on = !is_stale;
+        for Chosen { first, second } in chosen {
+            self.pace.drafted(time);
+            books.ledger.guessed(time);
+            if goes_on {
+                at = self.candidates.drafted(at, *first, second.filter(|_| self.is_branching()), None);
+                goes_on = at.is_some() && !books.text.is_end(*first);
+            }
         }
         Ok(Reaction::Wait)
     }

@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod branches;
+mod choice;
 mod flight;
 mod resume;
 
