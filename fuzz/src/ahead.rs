@@ -10,8 +10,9 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
+    Choice, Chosen, Forward,
     policy::{ahead::Plan, goodput::Prices},
-    sample::{SharedNoise, transform},
+    sample::{Distribution, SharedNoise, transform},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
         edge::{Ahead, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Settings},
@@ -73,6 +74,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         end: None,
         lied: false,
         has_failed: false,
+        chooses: false,
     };
     pair.settle();
     for _ in 0..3 {
@@ -81,6 +83,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         let settings = settings(input)?;
         pair.expected = alone(&target, &prompt, &settings, &info);
         (pair.prompt, pair.written) = (prompt.len(), prompt.len());
+        pair.chooses = input.arbitrary()?;
         (pair.committed, pair.end) = (Vec::new(), None);
         pair.edge.start(prompt, &settings, pair.now).expect("this can be asked for");
         for _ in 0..input.int_in_range(0..=60u8)? {
@@ -164,6 +167,8 @@ struct Pair {
     lied: bool,
     /// The edge has found the lie out.
     has_failed: bool,
+    /// Whether the edge's engine chooses guesses by itself.
+    chooses: bool,
 }
 
 impl Pair {
@@ -315,6 +320,13 @@ impl Pair {
             None => return false,
             Some(EdgeOutput::Send(bytes)) => self.queues[0].push_back(bytes),
             Some(EdgeOutput::Forward(forward)) => {
+                if let Some(choice) = self.edge.choice().filter(|_| self.chooses) {
+                    let chosen = self.chosen(forward, choice);
+                    let handled = self.edge.handle_chosen(&chosen, self.now);
+                    self.has_failed |= handled.is_err();
+                    assert!(handled.is_ok() || self.lied, "the guesses are tokens: {handled:?}");
+                    return true;
+                }
                 for row in self.caches[0].forward(&forward, &self.models[0]) {
                     let handled = self.edge.handle_logits(&row.logits, &row.hidden, self.now);
                     self.has_failed |= handled.is_err();
@@ -331,6 +343,23 @@ impl Pair {
             Some(EdgeOutput::Event(other)) => assert!(self.lied, "what the edge let pass is refused: {other:?}"),
         }
         true
+    }
+
+    /// What an engine chooses by itself: as many guesses as are of use, by its own rows.
+    fn chosen(&mut self, mut forward: Forward, choice: Choice) -> Vec<Chosen> {
+        let mut chosen = Vec::new();
+        loop {
+            let row = self.caches[0].forward(&forward, &self.models[0]).pop().expect("a row is asked for");
+            let q = Distribution::new(&row.logits, &choice.sampling).expect("the draft's logits are sound");
+            let read = forward.keep + forward.tokens.len();
+            let noise = SharedNoise::new(choice.seed.unwrap_or_default());
+            let first = noise.choose_from(read, &q);
+            chosen.push(Chosen { first, second: noise.second(read, &q, first) });
+            if chosen.len() == choice.most {
+                return chosen;
+            }
+            forward = Forward { keep: read, tokens: vec![first], rows: 1 };
+        }
     }
 
     fn poll_cloud(&mut self) -> bool {

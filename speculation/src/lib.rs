@@ -27,6 +27,8 @@ pub mod session;
 pub mod study;
 pub mod theory;
 
+use outrider_codec::frame::SamplingParameters;
+
 /// What one forward pass of a model is asked for.
 ///
 /// The KV cache is cut back to its first `keep` tokens, then `tokens` are fed. Logits are wanted after the last
@@ -51,14 +53,14 @@ impl Forward {
     }
 }
 
-/// What guesses at what follows a forward pass are chosen by, where no row of logits is wanted: by whoever runs the
-/// draft model, who may go on behind a first choice by himself.
+/// Seed and distribution that an engine chooses guesses by, in place of giving the logits behind a forward pass: at the
+/// next token, and at what follows its own first choices.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// The seed of the noise that both ends [share](sample::SharedNoise); `None`: what is likeliest is chosen.
     pub seed: Option<u64>,
-    /// The temperature that it is chosen at, without top-k and top-p; above 0 if there is a seed.
-    pub temperature: f32,
+    /// S(·); the temperature is above 0 if there is a seed, and nothing matters if there is none.
+    pub sampling: SamplingParameters,
     /// The most guesses that are of use, each behind the one before; at least 1.
     pub most: usize,
 }

@@ -1,7 +1,7 @@
 //! The dependency order of the workspace, and where unsafe code may stand, read from the repository itself.
 //!
 //! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;
-//! `models` ← `webgpu` ← `edge`;  `fuzz`
+//! {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
 //! sees the first two, `tests`, `bench` and `xtask` see everything.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-speculation", &["outrider-codec"]),
     ("outrider-models", &[]),
     ("outrider-device", &["outrider-codec", "outrider-speculation", "outrider-models"]),
-    ("outrider-webgpu", &["outrider-models"]),
+    ("outrider-webgpu", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-edge", &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-webgpu"]),
     ("outrider-report", &[]),
     (

@@ -1,6 +1,7 @@
 //! Outrider on the browser's GPU for `cargo xtask bench edge`, with the class that `edge_bench.rs` has.
 #![cfg(target_arch = "wasm32")]
 
+use outrider_codec::frame::SamplingParameters;
 use outrider_models::StoredLoader;
 use outrider_speculation::Choice;
 use outrider_webgpu::{Gpu, GpuDraft};
@@ -73,7 +74,8 @@ impl Bench {
         for round in 0..=times {
             draft.truncate(cached);
             let began = Instant::now();
-            let choice = Choice { seed: Some(round as u64), temperature: 1.0, most };
+            let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
+            let choice = Choice { seed: Some(round as u64), sampling, most };
             draft.choose(&text[cached..=cached], &choice).await?;
             if round > 0 {
                 found.push(began.elapsed().as_secs_f64() * 1e3 / most as f64);

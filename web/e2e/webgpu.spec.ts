@@ -70,6 +70,8 @@ test('a GPU that is taken away in the middle of a text leaves it to the processo
   for (const settings of [
     { scheme: 'k-sqs', temperature: 0, ...scheme },
     { scheme: 'coupled', temperature: 0.7, draftLength: 4 },
+    // In groups that it chooses by itself.
+    { scheme: 'ahead', temperature: 0.7, groupSize: 4 },
   ]) {
     await demo.open(server, { prompt, ...settings, seed: 5, maxNewTokens: 200, engine: 'webgpu' });
     await demo.run('Cloud only');

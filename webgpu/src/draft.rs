@@ -2,6 +2,7 @@
 
 use core::f32::consts::LOG2_E;
 
+use outrider_codec::frame::SamplingParameters;
 use outrider_models::{ModelConfig, ModelError, ModelWeights, StoredModel};
 use outrider_speculation::{Choice, Chosen};
 use wgpu::{Buffer, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor};
@@ -13,6 +14,8 @@ use crate::{
     model::{self, Left, MOST_GUESSES, MOST_LOGITS, MOST_ROWS, Matrix, Memory, Program},
 };
 
+/// As often may a logit be taken: scores have to be finite.
+const LARGEST_RATE: f32 = 1e30;
 /// Tokens that a cache has room for at first; it doubles when it is full.
 const FIRST_CAPACITY: usize = 256;
 
@@ -169,7 +172,8 @@ impl GpuDraft {
     /// eight bytes a guess. Fewer where the context ends.
     ///
     /// The noise has the processor's bits ([`SharedNoise`](outrider_speculation::sample::SharedNoise)); logarithm and
-    /// quotient are of f32, so that two tokens that are nearly as good may change places.
+    /// quotient are of f32, so that two tokens that are nearly as good may change places. Where top-k or top-p leaves out
+    /// both of the best, the likeliest is chosen.
     ///
     /// # Errors
     /// [`GpuError::Model`] if they cannot be fed; else the GPU failed. The cache then holds what it held.
@@ -183,8 +187,10 @@ impl GpuDraft {
         self.make_returning(bytes);
         let (silent, read) = tokens.split_at(tokens.len().saturating_sub(MOST_LOGITS));
         let held = self.read_silently(silent);
-        let (seed, rate) = choice.seed.map_or((0, 0.0), |seed| (seed, LOG2_E / choice.temperature));
-        let words = [seed as u32, (seed >> 32) as u32, rate.to_bits(), self.config.vocab_size as u32];
+        let SamplingParameters { temperature, top_k, top_p } = choice.sampling;
+        let (seed, rate) = choice.seed.map_or((0, 0.0), |seed| (seed, (LOG2_E / temperature).min(LARGEST_RATE)));
+        let vocab_size = self.config.vocab_size as u32;
+        let words = [seed as u32, (seed >> 32) as u32, rate.to_bits(), vocab_size, top_p.to_bits(), top_k];
         self.gpu.queue().write_buffer(&self.rows.choice, 0, &bytes_of(&words));
         let mut encoder = self.begin(held, read);
         let mut passes = vec![(1, Left::Guess); guesses];
@@ -198,7 +204,7 @@ impl GpuDraft {
         let token = |word: [u8; 4]| Some(u32::from_le_bytes(word)).filter(|id| (*id as usize) < self.config.vocab_size);
         let chosen = words.chunks_exact(2).map(|pair| Some(Chosen { first: token(pair[0])?, second: token(pair[1]) }));
         let chosen = chosen.collect::<Option<Vec<_>>>();
-        let chosen = chosen.ok_or_else(|| GpuError::Refused("logits that are no numbers".to_owned()))?;
+        let chosen = chosen.ok_or(GpuError::Logits)?;
         self.held = held + read.len() + guesses - 1;
         Ok(chosen)
     }

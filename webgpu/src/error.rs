@@ -41,6 +41,9 @@ pub enum GpuError {
     /// The device is gone: reset, unplugged, or taken away by the browser. Nothing on it can be used any more.
     #[error("the GPU is gone: {0}")]
     Lost(String),
+    /// The model's logits are no numbers.
+    #[error("the model gives logits that are no numbers")]
+    Logits,
     /// A command was refused: a fault of ours.
     #[error("the GPU refuses a command: {0}")]
     Refused(String),

@@ -45,8 +45,9 @@ pub(crate) enum Kernel {
         gated: bool,
     },
     Add,
-    /// The two best guesses of each workgroup's tokens, and then of all.
+    /// The two best guesses of each workgroup's tokens; what top-k and top-p ask of them; those of all.
     Choose,
+    Weigh,
     Settle,
 }
 
@@ -76,7 +77,8 @@ impl Kernel {
             Self::Activate { gated: true, .. } | Self::Add => &[Writes, Reads, Constants],
             Self::Activate { gated: false, .. } => &[Writes, Absent, Constants],
             Self::Choose => &[Reads, Writes, Reads, Reads],
-            Self::Settle => &[Reads, Writes, Writes, Writes, Constants],
+            Self::Weigh => &[Reads, Reads, Writes, Reads, Reads, Constants],
+            Self::Settle => &[Reads, Reads, Writes, Writes, Writes, Reads, Constants],
         }
     }
 
@@ -91,6 +93,7 @@ impl Kernel {
             Self::Activate { .. } => "activate",
             Self::Add => "add",
             Self::Choose => "choose",
+            Self::Weigh => "weigh",
             Self::Settle => "settle",
         }
     }
@@ -100,6 +103,7 @@ impl Kernel {
         const STEP: &str = include_str!("shaders/step.wgsl");
         const NORM: &str = include_str!("shaders/norm.wgsl");
         const BEST: &str = include_str!("shaders/best.wgsl");
+        const SUMS: &str = include_str!("shaders/sums.wgsl");
         Ok(match self {
             Self::Multiply { element, several } => {
                 let rows = if several { ROWS } else { 1 };
@@ -134,7 +138,8 @@ impl Kernel {
             }
             Self::Add => include_str!("shaders/add.wgsl").to_owned(),
             Self::Choose => format!("{STEP}{BEST}{}", include_str!("shaders/choose.wgsl")),
-            Self::Settle => format!("{STEP}{BEST}{}", include_str!("shaders/settle.wgsl")),
+            Self::Weigh => format!("{STEP}{BEST}{SUMS}{}", include_str!("shaders/weigh.wgsl")),
+            Self::Settle => format!("{STEP}{BEST}{SUMS}{}", include_str!("shaders/settle.wgsl")),
         })
     }
 }

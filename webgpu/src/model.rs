@@ -87,8 +87,9 @@ pub(crate) struct Rows {
     pub(crate) choice: Buffer,
     /// Guesses and the next best ones. shape: `[MOST_GUESSES, 2]`
     pub(crate) chosen: Buffer,
-    /// The best of each workgroup.
+    /// The best of each workgroup, and its sums.
     best: Buffer,
+    sums: Buffer,
     /// What they are made of. shape: `[MOST_ROWS, hidden_size]`
     pub(crate) final_hidden: Buffer,
     hidden: Buffer,
@@ -110,9 +111,10 @@ impl Rows {
             ids: rows(1)?,
             step: gpu.numbers("a step", 4)?,
             logits: gpu.numbers("logits", MOST_LOGITS * config.vocab_size)?,
-            choice: gpu.numbers("what guesses are chosen by", 4)?,
+            choice: gpu.numbers("what guesses are chosen by", 6)?,
             chosen: gpu.numbers("guesses", 2 * MOST_GUESSES)?,
-            best: gpu.numbers("the best guesses of each workgroup", 4 * config.vocab_size.div_ceil(CHOSEN_FROM))?,
+            best: gpu.numbers("the best guesses of each workgroup", 6 * config.vocab_size.div_ceil(CHOSEN_FROM))?,
+            sums: gpu.numbers("sums of each workgroup", 5 * config.vocab_size.div_ceil(CHOSEN_FROM))?,
             // The norm before the head is of all rows, a product of whole groups of them.
             final_hidden: rows(config.hidden_size)?,
             hidden: rows(config.hidden_size)?,
@@ -238,12 +240,15 @@ struct Build<'b> {
 struct After<'v> {
     bias: Option<&'v [f32]>,
     factor: f32,
+    /// 0: none.
     cap: f32,
+    /// What it is multiplied with to be added to what is there; 0: it replaces that.
+    residual_scale: f32,
 }
 
 impl<'v> After<'v> {
     fn bias(bias: &'v Option<Vec<f32>>) -> Self {
-        Self { bias: bias.as_deref(), factor: 1.0, cap: 0.0 }
+        Self { bias: bias.as_deref(), factor: 1.0, cap: 0.0, residual_scale: 0.0 }
     }
 }
 
@@ -265,7 +270,12 @@ impl<'b> Build<'b> {
         }
         self.norm(&rows.hidden, &rows.final_hidden, &weights.norm, &weights.norm_bias)?;
         let head = weights.head.as_ref().unwrap_or(&weights.embedding);
-        let after = After { bias: None, factor: block.logit_scale, cap: block.logit_softcap.unwrap_or(0.0) };
+        let after = After {
+            bias: None,
+            factor: block.logit_scale,
+            cap: block.logit_softcap.unwrap_or(0.0),
+            residual_scale: 0.0,
+        };
         self.multiply(head, config.vocab_size, &rows.final_hidden, &rows.logits, after)?;
         Ok(without_logits)
     }
@@ -277,7 +287,9 @@ impl<'b> Build<'b> {
         let buffers = [&rows.logits, &rows.best, &rows.choice, &rows.step];
         self.add_dispatch(Kernel::Choose, &buffers, Grid::Workgroups(groups))?;
         let constants = self.gpu.constants(&[groups as u32]);
-        let buffers = [&rows.best, &rows.ids, &rows.step, &rows.chosen, &constants];
+        let buffers = [&rows.logits, &rows.best, &rows.sums, &rows.choice, &rows.step, &constants];
+        self.add_dispatch(Kernel::Weigh, &buffers, Grid::Workgroups(groups))?;
+        let buffers = [&rows.best, &rows.sums, &rows.ids, &rows.step, &rows.chosen, &rows.choice, &constants];
         self.add_dispatch(Kernel::Settle, &buffers, Grid::Workgroups(1))
     }
 
@@ -315,9 +327,8 @@ impl<'b> Build<'b> {
         ]);
         let buffers = [&rows.query, keys, values, &rows.context, &constants, &rows.step];
         self.add_dispatch(Kernel::Attend, &buffers, Grid::EachRow(heads))?;
-        let after = After::bias(&layer.attention_output_bias);
-        self.multiply(&layer.attention_output, self.config.hidden_size, &rows.context, &rows.projected, after)?;
-        self.add_projected(&layer.after_attention_norm)
+        let matrix = &layer.attention_output;
+        self.add_product(matrix, &rows.context, &layer.attention_output_bias, &layer.after_attention_norm)
     }
 
     /// `hidden += feed_forward(norm(hidden))`.
@@ -337,16 +348,25 @@ impl<'b> Build<'b> {
                 &rows.up
             }
         };
-        let after = After::bias(&layer.down_bias);
-        self.multiply(&layer.down, self.config.hidden_size, inner, &rows.projected, after)?;
-        self.add_projected(&layer.after_feed_forward_norm)
+        self.add_product(&layer.down, inner, &layer.down_bias, &layer.after_feed_forward_norm)
     }
 
-    /// `hidden += scale · norm(projected)`.
-    fn add_projected(&mut self, norm: &Option<Vec<f32>>) -> Result<(), GpuError> {
-        let (rows, width) = (self.rows, self.config.hidden_size);
+    /// `hidden += scale · norm(matrix · x + bias)`, in one dispatch where there is no norm.
+    fn add_product(
+        &mut self,
+        matrix: &Matrix,
+        x: &Buffer,
+        bias: &Option<Vec<f32>>,
+        norm: &Option<Vec<f32>>,
+    ) -> Result<(), GpuError> {
+        let (rows, width, scale) = (self.rows, self.config.hidden_size, self.config.block.residual_scale);
+        if norm.is_none() && scale != 0.0 {
+            let after = After { residual_scale: scale, ..After::bias(bias) };
+            return self.multiply(matrix, width, x, &rows.hidden, after);
+        }
+        self.multiply(matrix, width, x, &rows.projected, After::bias(bias))?;
         self.norm_in_place(&rows.projected, width, norm)?;
-        let constants = self.gpu.constants(&[width as u32, self.config.block.residual_scale.to_bits()]);
+        let constants = self.gpu.constants(&[width as u32, scale.to_bits()]);
         self.add_dispatch(Kernel::Add, &[&rows.hidden, &rows.projected, &constants], Grid::Threads(width))
     }
 
@@ -385,6 +405,7 @@ impl<'b> Build<'b> {
             after.bias.is_some().into(),
             after.factor.to_bits(),
             after.cap.to_bits(),
+            after.residual_scale.to_bits(),
         ]);
         let bias = self.vector(after.bias)?;
         let [one, several] = [false, true].map(|several| Kernel::Multiply { element: matrix.element, several });

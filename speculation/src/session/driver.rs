@@ -66,8 +66,9 @@ pub trait DraftModel {
     /// Runs one forward pass, and gives the rows that are wanted.
     fn forward(&mut self, forward: &Forward) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
 
-    /// Runs it, and as many more as give the guesses that are of use; none if the row has to come here for that. They
-    /// may be chosen in any precision: a guess changes no text.
+    /// Runs one forward pass and chooses a guess by its logits, and so on behind its own guesses as long as they are of
+    /// use. Of an engine that does not it gives none and does nothing: [`forward`](Self::forward) is asked then. Guesses
+    /// may be chosen in any precision: they change no text.
     fn choose(
         &mut self,
         _forward: &Forward,

@@ -55,10 +55,14 @@ function listEngines() {
     wasm,
   };
   if (existsSync(wasm)) engines.push({ ...candle, threads: 1 });
+  const theirs = {
+    ...{ name: 'wllama', kind: 'wllama', module: '/wllama' },
+    wasm: join(wllama, 'wasm', 'wllama.wasm'),
+  };
   for (const threads of threadCounts) {
-    const wasm = join(wllama, 'wasm', 'wllama.wasm');
-    engines.push({ name: 'wllama', kind: 'wllama', build: '3.8.1', module: '/wllama', threads, wasm });
+    engines.push({ ...theirs, build: '3.8.1', threads });
   }
+  engines.push({ ...theirs, build: '3.8.1 webgpu', threads: 1, gpu: true });
   return engines;
 }
 
@@ -89,9 +93,9 @@ async function measure(page, model, engines) {
       return null;
     }
   };
-  for (const [index, { kind, module, threads }] of engines.entries()) {
+  for (const [index, { kind, module, threads, gpu }] of engines.entries()) {
     const { context } = model;
-    const request = { kind, module, threads, context, model: `/models/${model.file}` };
+    const request = { kind, module, threads, gpu, context, model: `/models/${model.file}` };
     results[index].loadMs = await attempt(index, 'load', () =>
       page.evaluate(([id, request]) => engines.load(id, request), [id(index), request]),
     );

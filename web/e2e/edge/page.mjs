@@ -57,7 +57,7 @@ class Wllama {
   #memories;
   #turn = 0;
 
-  async load({ module, model, threads, context }) {
+  async load({ module, model, threads, gpu, context }) {
     this.#memories = watchMemories();
     const { Wllama: Library } = await import(`${module}/index.js`);
     const quiet = { debug() {}, log() {}, warn() {}, error: console.error };
@@ -65,6 +65,7 @@ class Wllama {
       { default: `${module}/wasm/wllama.wasm` },
       { suppressNativeLog: true, logger: quiet },
     );
+    if (gpu && !this.#wllama.isSupportWebGPU()) throw new Error('wllama has no WebGPU here');
     const began = performance.now();
     const file = await (await fetch(model)).blob();
     try {
@@ -72,7 +73,8 @@ class Wllama {
         n_ctx: context,
         n_threads: threads,
         n_parallel: 1,
-        n_gpu_layers: 0,
+        // More than there are: all.
+        n_gpu_layers: gpu ? 999 : 0,
         warmup: false,
       });
     } finally {

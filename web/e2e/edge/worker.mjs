@@ -41,7 +41,7 @@ const verbs = {
     await bench.pass(1, cached, true, 1);
     const rows = await counted(times + 1, () => bench.pass(1, cached, true, times));
     const guesses = await counted(most * (times + 1), () => bench.guesses(most, cached, times));
-    return { adapter, guessMs: Array.from(guesses.value), ofRows: rows.each, ofGuesses: guesses.each };
+    return { adapter, most, guessMs: Array.from(guesses.value), ofRows: rows.each, ofGuesses: guesses.each };
   },
 
   /** Wasm memory never shrinks: what it is now is what it was at most. */

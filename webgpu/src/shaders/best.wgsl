@@ -1,18 +1,33 @@
-// The two best tokens of some; of several with the same score the first.
+// The two best tokens of some, and the likeliest; of several with the same score the first.
 struct Best {
     score: f32,
     id: u32,
     next_score: f32,
     next_id: u32,
+    likeliest_logit: f32,
+    likeliest: u32,
+}
+
+// What guesses are chosen by.
+struct Choice {
+    // Of the generation.
+    seed: vec2<u32>,
+    // log2(e)/T; 0: there is no noise.
+    rate: f32,
+    vocab_size: u32,
+    // What top-p and top-k keep; 0: top-k keeps all.
+    top_p: f32,
+    top_k: u32,
 }
 
 const LOWEST = -3.0e38;
 const NONE = 0xffffffffu;
+const TOKENS = 8u;
 
 var<workgroup> found_by: array<Best, 64>;
 
 fn nothing() -> Best {
-    return Best(LOWEST, NONE, LOWEST, NONE);
+    return Best(LOWEST, NONE, LOWEST, NONE, LOWEST, NONE);
 }
 
 fn is_before(score: f32, id: u32, other_score: f32, other_id: u32) -> bool {
@@ -21,19 +36,28 @@ fn is_before(score: f32, id: u32, other_score: f32, other_id: u32) -> bool {
 
 // Of two that share no token.
 fn better(a: Best, b: Best) -> Best {
+    var result = a;
     if (is_before(b.score, b.id, a.score, a.id)) {
-        if (is_before(b.next_score, b.next_id, a.score, a.id)) {
-            return b;
+        result = b;
+        if (is_before(a.score, a.id, b.next_score, b.next_id)) {
+            result.next_score = a.score;
+            result.next_id = a.id;
         }
-        return Best(b.score, b.id, a.score, a.id);
+    } else if (is_before(b.score, b.id, a.next_score, a.next_id)) {
+        result.next_score = b.score;
+        result.next_id = b.id;
     }
-    if (is_before(b.score, b.id, a.next_score, a.next_id)) {
-        return Best(a.score, a.id, b.score, b.id);
+    if (is_before(b.likeliest_logit, b.likeliest, a.likeliest_logit, a.likeliest)) {
+        result.likeliest_logit = b.likeliest_logit;
+        result.likeliest = b.likeliest;
+    } else {
+        result.likeliest_logit = a.likeliest_logit;
+        result.likeliest = a.likeliest;
     }
-    return a;
+    return result;
 }
 
-// The first thread has that of all 64.
+// That of all 64 threads.
 fn best_of_all(own: Best, local: u32) -> Best {
     found_by[local] = own;
     for (var span = 32u; span > 0u; span /= 2u) {
@@ -42,5 +66,6 @@ fn best_of_all(own: Best, local: u32) -> Best {
             found_by[local] = better(found_by[local], found_by[local + span]);
         }
     }
-    return found_by[local];
+    workgroupBarrier();
+    return found_by[0];
 }

@@ -1,20 +1,11 @@
 // The two best guesses of a row of logits, of as many tokens as a workgroup has, by argmin E(x)/q(x) or by probability
-// alone. A thread has a block of ChaCha8, the noise of eight tokens: the integers of the processor's, the logarithm
+// alone, and what is likeliest. A thread has a block of ChaCha8, the noise of eight tokens: the integers of the processor's, the logarithm
 // and the rest in f32.
-struct Choice {
-    // Of the generation.
-    seed: vec2<u32>,
-    // log2(e)/T; 0: there is no noise.
-    rate: f32,
-    vocab_size: u32,
-}
-
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
 @group(0) @binding(1) var<storage, read_write> best: array<Best>;
 @group(0) @binding(2) var<storage, read> choice: Choice;
 @group(0) @binding(3) var<storage, read> step: Step;
 
-const TOKENS = 8u;
 const DOUBLE_ROUNDS = 4;
 
 fn quarter(state: ptr<function, array<u32, 16>>, a: u32, b: u32, c: u32, d: u32) {
@@ -87,7 +78,7 @@ fn choose(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
                 if (choice.rate != 0.0) {
                     score = score * choice.rate - log2(minus_log2(words[2u * i], words[2u * i + 1u]));
                 }
-                found = better(found, Best(score, id, LOWEST, NONE));
+                found = better(found, Best(score, id, LOWEST, NONE, logits[row + id], id));
             }
         }
     }

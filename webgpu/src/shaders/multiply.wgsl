@@ -1,4 +1,5 @@
-// y = cap · tanh(factor · (W x + bias) / cap), of ROWS rows of x: one workgroup for OUTPUTS outputs, LANES threads each.
+// y = cap · tanh(factor · (W x + bias) / cap), or y += scale · that, of ROWS rows of x: one workgroup for OUTPUTS outputs,
+// LANES threads each.
 struct Shape {
     // Of a row.
     units: u32,
@@ -10,6 +11,8 @@ struct Shape {
     factor: f32,
     // 0: none.
     cap: f32,
+    // 0: y is replaced.
+    residual_scale: f32,
 }
 
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
@@ -66,6 +69,11 @@ fn multiply(
         result = shape.cap * tanh(clamp(result / shape.cap, vec4<f32>(-15.0), vec4<f32>(15.0)));
     }
     for (var row = 0u; row < ROWS; row++) {
-        y[(group.z * ROWS + row) * shape.outputs + output] = result[row];
+        let at = (group.z * ROWS + row) * shape.outputs + output;
+        if (shape.residual_scale == 0.0) {
+            y[at] = result[row];
+        } else {
+            y[at] += shape.residual_scale * result[row];
+        }
     }
 }

@@ -158,10 +158,15 @@ impl Candidates {
         self.next.evidence.take().unwrap_or_default()
     }
 
-    /// How many first candidates there are, and how many of them were not yet sent.
-    pub(super) fn line(&self) -> [usize; 2] {
-        let unsent = |key: &Key| self.tree.get(*key).is_some_and(|node| node.value.chain == 0);
-        [self.tree.line().count(), self.tree.line().filter(unsent).count()]
+    /// How many first candidates there are, one behind the other.
+    pub(super) fn line_length(&self) -> usize {
+        self.tree.line().count()
+    }
+
+    /// How many of them were not yet sent.
+    pub(super) fn unsent(&self) -> usize {
+        let is_unsent = |key: &Key| self.tree.get(*key).is_some_and(|node| node.value.chain == 0);
+        self.tree.line().filter(is_unsent).count()
     }
 
     /// How many guesses there are.

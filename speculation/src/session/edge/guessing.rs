@@ -236,22 +236,24 @@ impl Guessing {
         Ok(Reaction::Wait)
     }
 
-    /// What the guesses of the pass under way are to be chosen by, if that need not be done [here](Self::handle_logits).
-    /// No more of them than are sent together: whoever computes them hears nothing meanwhile.
+    /// What the guesses of the pass under way are to be chosen by, if that need not be done
+    /// [here](Self::handle_logits). No more of them than are sent together: whoever computes them hears nothing meanwhile.
     pub(super) fn choice(&self, text: &Text) -> Option<Choice> {
-        let DraftUnderWay { at, .. } = *self.draft.as_ref()?;
-        let SamplingParameters { temperature, top_k, top_p } = self.sampling;
-        let seed = self.noise.as_ref().map(SharedNoise::seed).filter(|_| temperature > 0.0);
-        if self.tells_evidence || seed.is_some() && (top_k > 0 || top_p < 1.0) {
+        let DraftUnderWay { at, is_stale, .. } = *self.draft.as_ref()?;
+        if self.tells_evidence {
             return None;
         }
-        let policy = self.policy(text);
-        let [length, unsent] = self.candidates.line();
-        let room = [policy.lead, policy.depth].map(|most| most.saturating_sub(length));
-        let together = self.pace.plan().group.saturating_sub(unsent);
-        let together = together.min(room[0]).min(room[1]).min(policy.most.saturating_sub(self.candidates.len()));
-        let most = if self.candidates.is_on_line(at) { together.max(1) } else { 1 };
-        Some(Choice { seed, temperature, most })
+        let seed = self.noise.as_ref().map(SharedNoise::seed).filter(|_| self.sampling.temperature > 0.0);
+        let most = if is_stale || !self.candidates.is_on_line(at) { 1 } else { self.missing_of_a_group(text) };
+        Some(Choice { seed, sampling: self.sampling, most })
+    }
+
+    /// How many guesses may go on where the line ends until a group is whole; at least 1.
+    fn missing_of_a_group(&self, text: &Text) -> usize {
+        let (policy, length) = (self.policy(text), self.candidates.line_length());
+        let left = self.pace.plan().group.saturating_sub(self.candidates.unsent());
+        let room = policy.lead.min(policy.depth).saturating_sub(length);
+        left.min(room).min(policy.most.saturating_sub(self.candidates.len())).max(1)
     }
 
     /// The draft model has chosen guesses by itself.
@@ -264,9 +266,8 @@ impl Guessing {
         let Some(DraftUnderWay { began, mut at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
         let vocab_size = books.text.vocab_size();
         let is_token = |id: &u32| *id < vocab_size;
-        if chosen.is_empty()
-            || !chosen.iter().all(|Chosen { first, second }| is_token(first) && second.iter().all(is_token))
-        {
+        let are_tokens = chosen.iter().all(|Chosen { first, second }| is_token(first) && second.iter().all(is_token));
+        if chosen.is_empty() || !are_tokens {
             return Err(DraftError::Choice { vocab_size }.into());
         }
         let drafts = chosen.len() as u32;
@@ -275,12 +276,13 @@ impl Guessing {
         // It has read all but the last.
         self.cached.extend(chosen[1..].iter().zip(chosen).map(|(_, before)| before.first));
         let mut goes_on = !is_stale;
+        // Once: of several equal times the shortest would be forgotten.
+        self.pace.drafted(time);
         for Chosen { first, second } in chosen {
-            self.pace.drafted(time);
             books.ledger.guessed(time);
             if goes_on {
                 at = self.candidates.drafted(at, *first, second.filter(|_| self.is_branching()), None);
-                goes_on = at.is_some() && !books.text.is_end(*first);
+                goes_on = at.is_some() && !books.text.is_end(*first) && self.candidates.len() < self.most;
             }
         }
         Ok(Reaction::Wait)
