@@ -12,6 +12,7 @@ export type Setting =
   | 'seed'
   | 'maxNewTokens'
   | 'draftLength'
+  | 'groupSize'
   | 'maxInFlight'
   | 'supportSize'
   | 'latticeResolution'
