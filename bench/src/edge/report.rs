@@ -72,7 +72,8 @@ struct OnGpu {
 impl OnGpu {
     fn read(gpu: &Value) -> Option<Self> {
         let counts = ["ofRows", "ofGuesses"].map(|key| [0, 1].map(|at| gpu[key][at].as_f64().unwrap_or(f64::NAN)));
-        let (adapter, most) = (gpu["adapter"].as_str()?.to_owned(), gpu["most"].as_u64()?);
+        let (adapter, most) = (gpu["adapter"].as_str()?, gpu["most"].as_u64()?);
+        let adapter = if adapter.is_empty() { "an adapter without a name" } else { adapter }.to_owned();
         Some(Self { adapter, most, guess: samples(&gpu["guessMs"])?, counts })
     }
 
@@ -80,7 +81,7 @@ impl OnGpu {
     fn sentence(&self, streamed: f64) -> String {
         let [[submitted, read], [submitted_guesses, read_guesses]] = self.counts;
         format!(
-            "WebGPU on \u{201c}{}\u{201d}: {} tokens/s in groups of {} that it chooses by itself. Submissions and \
+            "WebGPU on {}: {} tokens/s in groups of {} that it chooses by itself. Submissions and \
              read-backs a draft: {submitted:.2} and {read:.2} where logits come back, {submitted_guesses:.2} and \
              {read_guesses:.2} where guesses do. A draft reads {:.1} MB of weights. Adapters in software say nothing of \
              speed.",

@@ -80,7 +80,14 @@ class Wllama {
     } finally {
       this.#memories.stop();
     }
-    return performance.now() - began;
+    const loadMs = performance.now() - began;
+    if (gpu) {
+      await this.#complete(text(16, 'b'), 1);
+      // It goes on without one that lacks what it needs, 16-bit floats for example.
+      const { submissions } = await this.#memories.counted();
+      if (submissions === 0) throw new Error('wllama leaves this GPU alone and computes on the processor');
+    }
+    return loadMs;
   }
 
   /** Null for what it cannot do: several rows behind others, with logits of each. */
@@ -119,8 +126,8 @@ class Wllama {
     return timings;
   }
 
-  memory() {
-    return this.#memories.bytes();
+  async memory() {
+    return (await this.#memories.counted()).bytes;
   }
 
   end() {
@@ -141,8 +148,8 @@ function text(count, first) {
 }
 
 /**
- * Counts the wasm memory of workers that are started from now on until `stop`: a few lines go before their code, which
- * note each memory and answer on a channel.
+ * Counts the wasm memory of workers that are started from now on until `stop`, and what they submit to a GPU: a few
+ * lines go before their code, which note that and answer on a channel.
  */
 function watchMemories() {
   const name = `memories-${Math.random()}`;
@@ -156,12 +163,16 @@ function watchMemories() {
     stop: () => {
       URL.createObjectURL = original;
     },
-    bytes: () =>
+    /** Bytes of the largest, and how often all have submitted something to a GPU. */
+    counted: () =>
       new Promise((resolve) => {
         const channel = new BroadcastChannel(name);
-        let most = 0;
-        channel.onmessage = ({ data }) => (most = Math.max(most, data));
-        channel.postMessage('bytes');
+        const most = { bytes: 0, submissions: 0 };
+        channel.onmessage = ({ data }) => {
+          most.bytes = Math.max(most.bytes, data.bytes);
+          most.submissions += data.submissions;
+        };
+        channel.postMessage('counted');
         setTimeout(() => {
           channel.close();
           resolve(most);
@@ -190,9 +201,19 @@ function noteMemories(name) {
     };
   WebAssembly.instantiate = noting(instantiate);
   WebAssembly.instantiateStreaming = noting(instantiateStreaming);
+  let submissions = 0;
+  if (globalThis.GPUQueue !== undefined) {
+    const { submit } = GPUQueue.prototype;
+    GPUQueue.prototype.submit = function (...parameters) {
+      submissions++;
+      return submit.apply(this, parameters);
+    };
+  }
   const channel = new BroadcastChannel(name);
-  channel.onmessage = () =>
-    channel.postMessage([...memories].reduce((sum, memory) => sum + memory.buffer.byteLength, 0));
+  channel.onmessage = () => {
+    const bytes = [...memories].reduce((sum, memory) => sum + memory.buffer.byteLength, 0);
+    channel.postMessage({ bytes, submissions });
+  };
 }
 
 const held = new Map();
