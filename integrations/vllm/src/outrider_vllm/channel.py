@@ -33,16 +33,13 @@ MAX_STRANGERS = 16
 HELLO_SECONDS = 5.0
 """Within which a connection has to say hello."""
 
-_READ = 2048
+_READ = 1024
 """Bytes read at once: few, so that the engine waits for the interpreter's lock no longer than they take to decode."""
 
 _BURST = 256
 """Messages, reads and connections in :data:`_BURST_SECONDS` at most: 25600 a second. What comes faster waits."""
 
 _BURST_SECONDS = 0.010
-
-_TURN_SECONDS = 0.002
-"""Between turns at least: guesses that come close together cost the engine one change of threads."""
 
 _LOG_SECONDS = 1.0
 """Between lines about who was refused; those in between are counted."""
@@ -104,7 +101,6 @@ class Channel:
         self._closing = False
         self._burst = 0
         self._burst_at = 0.0
-        self._turned_at = -_TURN_SECONDS
         self._logged_at = -_LOG_SECONDS
         self._unlogged = 0
         self._thread = threading.Thread(target=self._run, name="outrider-guesses", daemon=True)
@@ -147,14 +143,8 @@ class Channel:
                 one.close()
 
     def _turn(self) -> None:
-        """Wait for something to happen, and handle it: at once after a pause, else with what comes a little later."""
-        ready = self._selector.select(self._until_deadline())
-        early = self._turned_at + _TURN_SECONDS - time.monotonic()
-        if early > 0.0 and not self._closing:
-            time.sleep(early)
-            ready = self._selector.select(0.0)
-        self._turned_at = time.monotonic()
-        for key, _ in ready:
+        """Wait for something to happen, and handle it."""
+        for key, _ in self._selector.select(self._until_deadline()):
             one = key.fileobj
             if one is self._listener:
                 self._accept()
