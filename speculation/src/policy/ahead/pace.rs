@@ -23,8 +23,8 @@ const PROMISING: f64 = 0.8;
 const WORTH_DRAFTING: f64 = 1.02;
 /// What guesses may cost in speed: less is a measurement's own error, and they save passes.
 const NOT_SLOWER: f64 = 0.98;
-/// Forward passes a token, × the target's alone, above which guesses save too few to be made: they come too late, or
-/// are wrong, and cost drafting, bytes and the server's time.
+/// Forward passes a token, × the target's alone, above which guesses save too few to be made for an engine that waits for
+/// none: they come too late, or are wrong, and cost drafting, bytes and its time.
 const SAVES_PASSES: f64 = 0.98;
 /// Tokens of other ways after which most of what was measured of one is forgotten.
 const FORGET: f64 = 2048.0;
@@ -289,7 +289,10 @@ impl Pace {
         let best = guided.max_by(|a, b| merit(a).total_cmp(&merit(b)));
         let saves_passes = |way: &usize| expected(*way).passes < SAVES_PASSES * self.ways[ALONE].passes;
         let is_faster = |way: &usize| self.ways[*way].expected(alone).speed > WORTH_DRAFTING;
-        let saves = |way: &usize| saves_passes(way) || self.goal == Goal::Speed && is_faster(way);
+        let saves = |way: &usize| match self.goal {
+            Goal::Speed => self.holds || is_faster(way) || saves_passes(way),
+            Goal::Passes => expected(*way).passes < self.ways[ALONE].passes,
+        };
         best.filter(|way| expected(*way).speed >= 1.0 && saves(way)).unwrap_or(ALONE)
     }
 
@@ -496,7 +499,9 @@ mod tests {
     /// As behind an engine with many sessions: they come too late for every pass, and cost no speed that can be measured.
     #[test]
     fn guesses_that_save_nothing_rest() {
-        let counts = text(&mut Pace::new(None), 8000, 100 * MS, [10, 10, 200, 200].map(|ms| ms * MS));
+        let mut pace = Pace::new(None);
+        pace.next_generation(None, Goal::Speed, false);
+        let counts = text(&mut pace, 8000, 100 * MS, [10, 10, 200, 200].map(|ms| ms * MS));
         assert!(counts[AT_ONCE] > 0 && counts[AT_ONCE] < 1600, "{counts:?}");
     }
 
