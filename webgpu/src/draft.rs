@@ -172,8 +172,8 @@ impl GpuDraft {
     /// eight bytes a guess. Fewer where the context ends.
     ///
     /// The noise has the processor's bits ([`SharedNoise`](outrider_speculation::sample::SharedNoise)); logarithm and
-    /// quotient are of f32, so that two tokens that are nearly as good may change places. Where top-k or top-p leaves out
-    /// both of the best, the likeliest is chosen.
+    /// quotient are of f32, so that two tokens that are nearly as good may change places. Where top-k or top-p leaves
+    /// out both of the best, the likeliest is chosen.
     ///
     /// # Errors
     /// [`GpuError::Model`] if they cannot be fed; else the GPU failed. The cache then holds what it held.

@@ -11,9 +11,9 @@
 //! | `draft` | a model with the KV cache of one text |
 //!
 //! Weights stay as they are in their file. Guesses are chosen there, too, by the noise that both ends share: as many
-//! forward passes as give a group of them are one submission and one read-back, of eight bytes a guess. Who needs logits
-//! has one of both for each pass. Sums are of f32, in another order than the processor's: logits differ in the last
-//! digits, so a draft may be another one, never the text, which is the target's.
+//! forward passes as give a group of them are one submission and one read-back, of eight bytes a guess. Who needs
+//! logits has one of both for each pass. Sums are of f32, in another order than the processor's: logits differ in the
+//! last digits, so a draft may be another one, never the text, which is the target's.
 //!
 //! Builds for wasm32, and natively with the feature `vulkan`; else the crate is empty.
 #![cfg(any(target_arch = "wasm32", feature = "vulkan"))]

@@ -81,10 +81,9 @@ impl OnGpu {
     fn sentence(&self, streamed: f64) -> String {
         let [[submitted, read], [submitted_guesses, read_guesses]] = self.counts;
         format!(
-            "WebGPU on {}: {} tokens/s in groups of {} that it chooses by itself. Submissions and \
-             read-backs a draft: {submitted:.2} and {read:.2} where logits come back, {submitted_guesses:.2} and \
-             {read_guesses:.2} where guesses do. A draft reads {:.1} MB of weights. Adapters in software say nothing of \
-             speed.",
+            "WebGPU on {}: {} tokens/s in groups of {} that it chooses by itself. Submissions and read-backs a draft: \
+             {submitted:.2} and {read:.2} where logits come back, {submitted_guesses:.2} and {read_guesses:.2} where \
+             guesses do. A draft reads {:.1} MB of weights. Adapters in software say nothing of speed.",
             self.adapter,
             self.guess.rate(1e3),
             self.most,

@@ -67,8 +67,8 @@ pub trait DraftModel {
     fn forward(&mut self, forward: &Forward) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
 
     /// Runs one forward pass and chooses a guess by its logits, and so on behind its own guesses as long as they are of
-    /// use. Of an engine that does not it gives none and does nothing: [`forward`](Self::forward) is asked then. Guesses
-    /// may be chosen in any precision: they change no text.
+    /// use. An engine that does not choose gives none and does nothing; [`forward`](Self::forward) is asked then.
+    /// Guesses may be chosen in any precision: they change no text.
     fn choose(
         &mut self,
         _forward: &Forward,

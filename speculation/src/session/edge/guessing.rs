@@ -237,7 +237,8 @@ impl Guessing {
     }
 
     /// What the guesses of the pass under way are to be chosen by, if that need not be done
-    /// [here](Self::handle_logits). No more of them than are sent together: whoever computes them hears nothing meanwhile.
+    /// [here](Self::handle_logits). No more of them than are sent together: whoever computes them hears nothing
+    /// meanwhile.
     pub(super) fn choice(&self, text: &Text) -> Option<Choice> {
         let DraftUnderWay { at, is_stale, .. } = *self.draft.as_ref()?;
         if self.tells_evidence {

@@ -1,0 +1,160 @@
+//! Ways to write a text, tried in virtual time.
+
+#[cfg(target_arch = "wasm32")]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A text of so many tokens, each of which takes what it says of the way; how many were written in each.
+fn text(pace: &mut Pace, tokens: usize, round_trip: Duration, takes: [Duration; 4]) -> [usize; 4] {
+    let (mut now, mut counts) = (Duration::ZERO, [0; 4]);
+    pace.next_generation(None, Goal::Speed, true);
+    for _ in 0..tokens {
+        now += takes[pace.current];
+        counts[pace.current] += 1;
+        pace.drafted(MS);
+        pace.passed(10 * MS, 0);
+        pace.answered(round_trip + 10 * MS, 10 * MS);
+        pace.written(1, now);
+    }
+    counts
+}
+
+/// Guesses that slow the target down, though link and times promise much.
+#[test]
+fn what_is_slower_rests_and_is_tried_again() {
+    let mut pace = Pace::new(None);
+    let counts = text(&mut pace, 4000, MS, [10, 14, 15, 14].map(|ms| ms * MS));
+    assert!(counts[ALONE] > 3600 && counts[1..].iter().sum::<usize>() >= 60, "{counts:?}");
+}
+
+/// Whichever is the fastest, and whatever the others promise.
+#[test]
+fn the_fastest_way_is_found_and_kept() {
+    for fastest in 0..4 {
+        let mut takes = [14 * MS; 4];
+        (takes[ALONE], takes[fastest]) = (13 * MS, 7 * MS);
+        let mut pace = Pace::new(None);
+        let counts = text(&mut pace, 400, MS, takes);
+        assert!(counts[fastest] > 200, "{counts:?} of 400, {fastest}");
+        let counts = text(&mut pace, 4000, MS, takes);
+        assert!(counts[fastest] > 3600, "{counts:?} of 4000, {fastest}");
+    }
+}
+
+/// Where nobody waits a short trip looks as long as a pass, at which waiting promises little.
+#[test]
+fn a_trip_that_passes_hide_is_looked_for() {
+    let mut pace = Pace::new(None);
+    let takes = [40, 36, 24, 24].map(|ms| ms * MS);
+    let (mut now, mut waited) = (Duration::ZERO, 0);
+    for token in 0..2000 {
+        now += takes[pace.current];
+        pace.drafted(10 * MS);
+        pace.passed(40 * MS, 0);
+        pace.compared(1, (token % 10 < 6).then_some(0));
+        let trip = if pace.plan().patience > 0.0 { 2 * MS } else { 40 * MS };
+        pace.answered(trip + 40 * MS, 40 * MS);
+        waited += usize::from(pace.current == PATIENT || pace.current == ROUNDS);
+        pace.written(1, now);
+    }
+    assert!(waited > 1500, "{waited} of 2000");
+}
+
+/// Fewer passes are chosen where they cost nothing: the way that saves most and is no slower than the target alone.
+#[test]
+fn the_fewest_passes_are_found_where_they_cost_no_speed() {
+    // Tokens that a pass writes, and the time of a pass, by way.
+    let cases = [
+        ([1, 2, 3, 4], [10, 12, 20, 32], ROUNDS),
+        ([1, 2, 3, 4], [10, 12, 20, 60], PATIENT),
+        ([1, 2, 3, 4], [10, 24, 60, 80], ALONE),
+        // The server's own drafts save more.
+        ([5, 2, 3, 4], [50, 12, 20, 32], ALONE),
+    ];
+    for (tokens, takes, best) in cases {
+        let (mut pace, mut now, mut counts) = (Pace::new(None), Duration::ZERO, [0; 4]);
+        pace.next_generation(None, Goal::Passes, true);
+        for _ in 0..4000 {
+            let way = pace.current;
+            now += takes[way] * MS;
+            counts[way] += 1;
+            pace.drafted(MS);
+            pace.passed(10 * MS, 0);
+            pace.answered(11 * MS, 10 * MS);
+            pace.written(tokens[way], now);
+        }
+        assert!(counts[best] > 3000, "{counts:?} with {tokens:?} in {takes:?}");
+    }
+}
+
+/// An engine that writes by itself: however much waiting promises, there is nobody to wait.
+#[test]
+fn nobody_is_asked_to_hold_who_does_not() {
+    let (mut pace, mut now, mut guided) = (Pace::new(None), Duration::ZERO, 0);
+    // A target before did hold them, and waiting was best.
+    text(&mut pace, 2000, MS, [10, 9, 1, 1].map(|ms| ms * MS));
+    assert!(pace.current == PATIENT || pace.current == ROUNDS);
+    for goal in [Goal::Speed, Goal::Passes] {
+        pace.next_generation(None, goal, false);
+        for _ in 0..2000 {
+            now += [10, 9, 1, 1].map(|ms| ms * MS)[pace.current];
+            assert!(pace.current == ALONE || pace.current == AT_ONCE, "{}", NAMES[pace.current]);
+            guided += usize::from(pace.current == AT_ONCE);
+            pace.drafted(MS);
+            pace.passed(10 * MS, 0);
+            pace.answered(11 * MS, 10 * MS);
+            pace.written(1, now);
+        }
+    }
+    assert!(guided > 500, "{guided} of 4000");
+}
+
+/// A tree is thirty guesses, and what they take beside their drafts has to be over in half a pass.
+#[test]
+fn second_candidates_are_for_who_has_time_for_them() {
+    let mut pace = Pace::new(Some(Plan::AT_ONCE));
+    assert!(!pace.branches(), "nothing is measured");
+    pace.drafted(MS / 4);
+    pace.passed(20 * MS, 0);
+    assert!(pace.branches());
+    pace.cycled(MS / 2);
+    assert!(pace.branches(), "7.5 ms of 20");
+    let mut pace = Pace::new(Some(Plan::AT_ONCE));
+    pace.drafted(MS / 4);
+    pace.cycled(MS);
+    for (pass, has_time) in [(20, false), (44, false), (46, true), (110, true)] {
+        (0..8).for_each(|_| pace.passed(pass * MS, 0));
+        assert_eq!(pace.branches(), has_time, "{pass} ms");
+    }
+    // Drafts themselves are too slow.
+    (0..8).for_each(|_| pace.drafted(12 * MS));
+    assert!(!pace.branches());
+}
+
+/// What does not promise anything is not tried: a round on a far link would be felt.
+#[test]
+fn nobody_waits_on_a_far_link() {
+    let counts = text(&mut Pace::new(None), 2000, 400 * MS, [10, 10, 400, 400].map(|ms| ms * MS));
+    assert!(counts[PATIENT] + counts[ROUNDS] == 0, "{counts:?}");
+}
+
+/// As behind an engine with many sessions: they come too late for every pass, and cost no speed that shows.
+#[test]
+fn guesses_that_save_nothing_rest() {
+    let mut pace = Pace::new(None);
+    pace.next_generation(None, Goal::Speed, false);
+    let counts = text(&mut pace, 8000, 100 * MS, [10, 10, 200, 200].map(|ms| ms * MS));
+    assert!(counts[AT_ONCE] > 0 && counts[AT_ONCE] < 1600, "{counts:?}");
+}
+
+/// The link becomes another: at once everything is tried anew, however long it was to rest.
+#[test]
+fn another_link_is_another_race() {
+    let mut pace = Pace::new(None);
+    text(&mut pace, 8000, 100 * MS, [10, 11, 200, 200].map(|ms| ms * MS));
+    let counts = text(&mut pace, 1000, MS, [10, 11, 7, 7].map(|ms| ms * MS));
+    assert!(counts[PATIENT] + counts[ROUNDS] > 700, "{counts:?}");
+}
