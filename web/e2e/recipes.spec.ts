@@ -190,8 +190,16 @@ test('without an engine the server writes alone, the same text of the same seed'
   const name = 'where-no-draft-model-can-run';
   await open(page, name);
   await expect(page.locator('#mode')).toHaveText('draft ');
-  await page.waitForFunction(() => (document.querySelector('#text')?.textContent ?? '').length > 60);
-  const drafted = await page.locator('#text').textContent();
+  const written = () => page.locator('#text').textContent();
+  let drafted: string | null = null;
+  // It is whole once it grows no more.
+  await expect(async () => {
+    const before = await written();
+    await page.waitForTimeout(1000);
+    drafted = await written();
+    expect(drafted).toBe(before);
+    expect(drafted?.length ?? 0).toBeGreaterThan(60);
+  }).toPass();
   await page.route('**/*.wasm', (route) => route.fulfill({ status: 404 }));
   await open(page, name);
   await expect(page.locator('#mode')).toHaveText('server wasm-failed');

@@ -18,7 +18,7 @@ const buildOn = (headers: Record<string, string>): string =>
   headers === isolation && availableParallelism() > 1 ? 'relaxed-threads' : 'relaxed';
 
 /** How large the package may become, packed. */
-const MOST_BYTES = 7_500_000;
+const MOST_BYTES = 8_000_000;
 
 let tarball: Tarball;
 let server: Server;
