@@ -89,6 +89,8 @@ test('a GPU that is taken away in the middle of a text leaves it to the processo
       (await demo.tokens()).map(({ id }) => id),
       settings.scheme,
     ).toEqual(expected);
+    // Nobody waits for a guess: the text may have ended before another was asked for.
+    if (settings.scheme === 'ahead') await demo.run();
     const engine = page.locator('#engine');
     await expect(engine).toHaveAttribute('data-engine', 'wasm');
     await expect(engine).toHaveAttribute('title', /the GPU does not draft/);
