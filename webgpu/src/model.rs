@@ -215,7 +215,7 @@ impl Program {
 /// What a forward pass leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Keys and values.
+    /// The KV cache.
     Cache,
     /// Logits, too.
     Logits,
