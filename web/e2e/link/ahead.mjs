@@ -25,10 +25,13 @@ const repeats = 4;
 /** The rate at which every way is tried over every round trip, be it ever so slow. */
 const alwaysMegabits = 10;
 
+/** One that learns of the link on its own has a page of its own. */
+const chains = { name: 'ahead, chains', apart: true, options: { scheme: 'ahead', candidates: 1 } };
+
 const ways = [
   { name: 'alone', helped: false, options: { mode: 'cloud-only' } },
   { name: 'ahead', helped: false, options: { scheme: 'ahead' } },
-  { name: 'ahead, chains', helped: false, options: { scheme: 'ahead', candidates: 1 } },
+  ...(quick ? [chains] : []),
   { name: 'rounds of 4', helped: false, options: { scheme: 'coupled', draftLength: 4 }, waits: true },
   {
     name: 'rounds of 2, 4 in flight',
@@ -67,12 +70,15 @@ try {
   const measured = [];
   for (const target of targets) {
     const [name, urls] = target.split('=');
-    const pages = await Promise.all(urls.split(',').map((url) => openPage(browser, url)));
+    const [alone, helpedBy] = urls.split(',');
+    const pages = await Promise.all(
+      [alone, helpedBy, ...(quick ? [alone] : [])].map((url) => openPage(browser, url)),
+    );
     const open = symmetric(null, 0);
-    const run = ({ helped, options, patient }, prompt, seed, link) => {
+    const run = ({ helped, apart, options, patient }, prompt, seed, link) => {
       const patience = patient ? { patience: 1.25 * link.roundTripMs + 60 } : {};
       const asked = { ...options, ...patience, seed, maxNewTokens };
-      return generate(pages[helped ? 1 : 0], prompt, asked, link);
+      return generate(pages[apart ? 2 : helped ? 1 : 0], prompt, asked, link);
     };
     // The first generation compiles code, warms caches and measures.
     for (const way of ways) await run(way, prompts[0], 100, open);

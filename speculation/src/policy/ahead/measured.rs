@@ -50,6 +50,10 @@ impl Shortest {
         self.0.push_back(seconds);
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn get(&self) -> Option<f64> {
         self.0.iter().copied().reduce(f64::min)
     }

@@ -37,6 +37,8 @@ const TIME_ALONE: usize = 384;
 const TRY_AGAIN: usize = 768;
 /// A round trip that is so many times another, and so many seconds off, is another link's.
 const OTHER_LINK: (f64, f64) = (2.0, 0.005);
+/// Answers of a text that say so before a stretch is over.
+const ANSWERS: usize = 3;
 /// What a round trip looks as long as while passes hide it, in passes.
 const HIDDEN: f64 = 1.25;
 /// The part of a pass that a draft may take where second candidates are guessed, too. Simulated, best first and with
@@ -195,12 +197,34 @@ impl Pace {
     }
 
     /// A pass has written so many tokens. Gives whether a stretch is over, and with it perhaps the way to write the
-    /// next.
+    /// next; on another link everything is tried anew.
     pub fn written(&mut self, tokens: usize, now: Duration) -> bool {
         if self.fixed.is_some() {
             return false;
         }
-        let Some(seconds) = self.stretch.written(tokens, now) else { return false };
+        let over = self.stretch.written(tokens, now);
+        let may_say = over.is_some() || self.trips.len().max(self.delays.len()) >= ANSWERS;
+        if may_say && self.is_other_link() {
+            // The target alone waits for no link.
+            for way in &mut self.ways[AT_ONCE..] {
+                *way = Way::new(way.plan);
+            }
+        } else if let Some(seconds) = over {
+            self.measured(seconds);
+        } else {
+            return false;
+        }
+        self.reconsider();
+        let next = self.next_way();
+        let skipped = if next == self.current { 0 } else { SKIPPED };
+        let is_look = next != self.best() || self.ways[next].measured < PLANNED as f64;
+        self.stretch = Stretch::new(skipped, if is_look { LOOK } else { PLANNED });
+        self.current = next;
+        true
+    }
+
+    /// The stretch took so long a token.
+    fn measured(&mut self, seconds: f64) {
         let length = self.stretch.tokens as f64;
         let passes = self.stretch.passes as f64 / length;
         for (index, way) in self.ways.iter_mut().enumerate() {
@@ -213,23 +237,11 @@ impl Pace {
         let counted = self.stretch.tokens;
         (self.guided, self.rested) =
             if self.current == ALONE { (0, self.rested + counted) } else { (self.guided + counted, 0) };
-        self.reconsider();
-        let next = self.next_way();
-        let skipped = if next == self.current { 0 } else { SKIPPED };
-        let is_look = next != self.best() || self.ways[next].measured < PLANNED as f64;
-        self.stretch = Stretch::new(skipped, if is_look { LOOK } else { PLANNED });
-        self.current = next;
-        true
     }
 
-    /// What is promising, by what is measured now; on another link, everything is tried anew.
+    /// What is promising, by what is measured now.
     fn reconsider(&mut self) {
         let Some(conditions) = self.conditions() else { return };
-        if self.is_other_link() {
-            for way in &mut self.ways {
-                *way = Way::new(way.plan);
-            }
-        }
         let at_once = conditions.outcome(Plan::AT_ONCE, SIMULATED);
         (self.ways[ALONE].promised, self.ways[AT_ONCE].promised) = (Some(Outcome::ALONE), Some(at_once));
         self.ways[AT_ONCE].plan = (at_once.speed > WORTH_DRAFTING).then_some(Plan::AT_ONCE);

@@ -158,3 +158,15 @@ fn another_link_is_another_race() {
     let counts = text(&mut pace, 1000, MS, [10, 11, 7, 7].map(|ms| ms * MS));
     assert!(counts[PATIENT] + counts[ROUNDS] > 700, "{counts:?}");
 }
+
+/// Rounds over a link that has become longer: a few are waited for. What the target does alone is known.
+#[test]
+fn a_link_that_became_long_is_noticed_in_a_few_rounds() {
+    let mut pace = Pace::new(None);
+    let counts = text(&mut pace, 1000, MS, [10, 11, 7, 7].map(|ms| ms * MS));
+    assert!(counts[PATIENT] + counts[ROUNDS] > 700, "{counts:?}");
+    let counts = text(&mut pace, 100, 20 * MS, [10, 8, 30, 30].map(|ms| ms * MS));
+    assert!(counts[PATIENT] + counts[ROUNDS] <= ANSWERS && counts[ALONE] == 0, "{counts:?}");
+    let counts = text(&mut pace, 100, 400 * MS, [10, 10, 400, 400].map(|ms| ms * MS));
+    assert_eq!(counts[PATIENT] + counts[ROUNDS], 0, "{counts:?}");
+}
