@@ -10,9 +10,8 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    Choice, Chosen, Forward,
     policy::{ahead::Plan, goodput::Prices},
-    sample::{Distribution, SharedNoise, transform},
+    sample::{SharedNoise, transform},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
         edge::{Ahead, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Settings},
@@ -321,7 +320,7 @@ impl Pair {
             Some(EdgeOutput::Send(bytes)) => self.queues[0].push_back(bytes),
             Some(EdgeOutput::Forward(forward)) => {
                 if let Some(choice) = self.edge.choice().filter(|_| self.chooses) {
-                    let chosen = self.chosen(forward, choice);
+                    let chosen = self.caches[0].choose(forward, &self.models[0], choice);
                     let handled = self.edge.handle_chosen(&chosen, self.now);
                     self.has_failed |= handled.is_err();
                     assert!(handled.is_ok() || self.lied, "the guesses are tokens: {handled:?}");
@@ -343,23 +342,6 @@ impl Pair {
             Some(EdgeOutput::Event(other)) => assert!(self.lied, "what the edge let pass is refused: {other:?}"),
         }
         true
-    }
-
-    /// What an engine chooses by itself: as many guesses as are of use, by its own rows.
-    fn chosen(&mut self, mut forward: Forward, choice: Choice) -> Vec<Chosen> {
-        let mut chosen = Vec::new();
-        loop {
-            let row = self.caches[0].forward(&forward, &self.models[0]).pop().expect("a row is asked for");
-            let q = Distribution::new(&row.logits, &choice.sampling).expect("the draft's logits are sound");
-            let read = forward.keep + forward.tokens.len();
-            let noise = SharedNoise::new(choice.seed.unwrap_or_default());
-            let first = noise.choose_from(read, &q);
-            chosen.push(Chosen { first, second: noise.second(read, &q, first) });
-            if chosen.len() == choice.most {
-                return chosen;
-            }
-            forward = Forward { keep: read, tokens: vec![first], rows: 1 };
-        }
     }
 
     fn poll_cloud(&mut self) -> bool {

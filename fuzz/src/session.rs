@@ -64,6 +64,8 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
         steps: 0,
         tokens: Vec::new(),
         end: None,
+        chooses: false,
+        cuts: false,
     };
     pair.settle();
     assert!(pair.edge.is_idle(), "the handshake failed");
@@ -75,6 +77,7 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
             continue;
         }
         (pair.tokens, pair.end) = (Vec::new(), None);
+        (pair.chooses, pair.cuts) = (input.arbitrary()?, input.arbitrary()?);
         let disturbances = input.int_in_range(0..=24u8)?;
         for _ in 0..disturbances {
             match input.int_in_range(0..=15u8)? {
@@ -109,6 +112,10 @@ struct Pair {
     steps: usize,
     tokens: Vec<(u32, Origin)>,
     end: Option<EndReason>,
+    /// Whether the draft model's engine chooses drafts by itself, where it may, and gives no more logits than are
+    /// enough.
+    chooses: bool,
+    cuts: bool,
 }
 
 impl Pair {
@@ -149,7 +156,16 @@ impl Pair {
             None => return false,
             Some(EdgeOutput::Send(bytes)) => self.queues[0].push_back(bytes),
             Some(EdgeOutput::Forward(forward)) => {
-                for row in self.caches[0].forward(&forward, &self.models[0]) {
+                if let Some(choice) = self.edge.choice().filter(|_| self.chooses) {
+                    let chosen = self.caches[0].choose(forward, &self.models[0], choice);
+                    self.edge.handle_chosen(&chosen, self.now).expect("they are tokens");
+                    return true;
+                }
+                let enough = self.edge.top_k().filter(|_| self.cuts);
+                for mut row in self.caches[0].forward(&forward, &self.models[0]) {
+                    if let Some(top_k) = enough {
+                        toy::cut(&mut row.logits, top_k);
+                    }
                     let handled = self.edge.handle_logits(&row.logits, &row.hidden, self.now);
                     handled.expect("the draft's logits are sound");
                 }

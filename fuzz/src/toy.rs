@@ -3,8 +3,9 @@
 
 use arbitrary::{Result, Unstructured};
 use outrider_speculation::{
-    Forward,
+    Choice, Chosen, Forward, TopK,
     policy::heads::{Head, Heads},
+    sample::{Distribution, SharedNoise},
 };
 
 /// Logits after any prefix.
@@ -101,11 +102,41 @@ impl Cache {
             .collect()
     }
 
+    /// What an engine chooses by itself: as many guesses as are of use, by its own rows.
+    pub fn choose(&mut self, mut forward: Forward, model: &Toy, choice: Choice) -> Vec<Chosen> {
+        let mut chosen = Vec::new();
+        loop {
+            let row = self.forward(&forward, model).pop().expect("a row is asked for");
+            let q = Distribution::new(&row.logits, &choice.sampling).expect("the draft's logits are sound");
+            let read = forward.keep + forward.tokens.len();
+            let noise = SharedNoise::new(choice.seed.unwrap_or_default());
+            let first = noise.choose_from(read, &q);
+            chosen.push(Chosen { first, second: noise.second(read, &q, first) });
+            if chosen.len() == choice.most {
+                return chosen;
+            }
+            forward = Forward { keep: read, tokens: vec![first], rows: 1 };
+        }
+    }
+
     /// Asserts that what is kept and fed is the start of `text`, as far as either goes.
     pub fn assert_holds(&self, text: &[u32]) {
         let both = self.0.len().min(text.len());
         assert_eq!(self.0[..both], text[..both], "the cache does not hold the text");
     }
+}
+
+/// A row as an engine gives it of which the largest logits, and the mass of the others, are enough.
+pub fn cut(logits: &mut [f32], TopK { k, temperature }: TopK) {
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    let others = order.split_off(order.len().min(k as usize));
+    let weight = |&id: &usize| f64::from((logits[id] - logits[order[0]]) / temperature).exp();
+    let share = others.iter().map(weight).sum::<f64>() / others.len() as f64;
+    let other = if temperature > 0.0 { logits[order[0]] + temperature * share.ln() as f32 } else { f32::NEG_INFINITY };
+    // No share is more than what the least of the largest has, but for rounding.
+    let least = order.iter().map(|&id| logits[id]).fold(f32::INFINITY, f32::min);
+    others.into_iter().for_each(|id| logits[id] = other.min(least));
 }
 
 /// A row of logits that a model should not give: not finite, flat, or of another length.

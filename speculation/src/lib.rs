@@ -65,6 +65,16 @@ pub struct Choice {
     pub most: usize,
 }
 
+/// How many of a row's logits are enough to draft by: the largest. Of the others their mass is, at this temperature, and
+/// each may be given the logit that is an equal share of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TopK {
+    /// K; at least 1.
+    pub k: u32,
+    /// 0: nothing of the others is needed.
+    pub temperature: f32,
+}
+
 /// A guess at a position, and the next best where there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chosen {

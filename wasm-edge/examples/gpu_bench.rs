@@ -3,7 +3,7 @@
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::StoredLoader;
-use outrider_speculation::Choice;
+use outrider_speculation::{Choice, TopK};
 use outrider_webgpu::{Gpu, GpuDraft};
 use wasm_bindgen::prelude::*;
 use web_time::Instant;
@@ -66,6 +66,22 @@ impl Bench {
         Ok(found)
     }
 
+    /// Milliseconds of each of `times` passes behind `cached` tokens whose `k` largest logits are enough.
+    pub async fn top_k(&mut self, k: u32, cached: usize, times: usize) -> Result<Vec<f64>, JsError> {
+        let text = self.text.clone();
+        let draft = self.behind(cached).await?;
+        let mut found = Vec::with_capacity(times);
+        for round in 0..=times {
+            draft.truncate(cached);
+            let began = Instant::now();
+            draft.forward_top_k(&text[cached..=cached], 1, TopK { k, temperature: 0.7 }).await?;
+            if round > 0 {
+                found.push(began.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+        Ok(found)
+    }
+
     /// Milliseconds of a guess, of each of `times` groups of `most` behind `cached` tokens.
     pub async fn guesses(&mut self, most: usize, cached: usize, times: usize) -> Result<Vec<f64>, JsError> {
         let text = self.text.clone();
@@ -84,11 +100,11 @@ impl Bench {
         Ok(found)
     }
 
-    /// Submissions and read-backs so far.
+    /// Submissions, read-backs, and bytes of these so far.
     #[must_use]
     pub fn counts(&self) -> Vec<f64> {
         let counts = self.draft.as_ref().map(GpuDraft::counts).unwrap_or_default();
-        vec![counts.submissions as f64, counts.read_backs as f64]
+        vec![counts.submissions as f64, counts.read_backs as f64, counts.bytes as f64]
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use outrider_models::{Chunk, KvCache, Model, ModelConfig, ModelError, Scratch, StoredModel};
 use outrider_speculation::{
-    Choice, Chosen, Forward,
+    Choice, Chosen, Forward, TopK,
     session::driver::{DraftModel, DraftRow},
 };
 use outrider_webgpu::{Gpu, GpuDraft, GpuError, Rows};
@@ -205,11 +205,16 @@ impl CachedDraft {
 impl DraftModel for CachedDraft {
     type Error = ModelError;
 
-    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, ModelError> {
+    /// A GPU gives what is enough; for the processor all rows are where they are wanted.
+    async fn forward(&mut self, forward: &Forward, enough: Option<TopK>) -> Result<Vec<DraftRow<'_>>, ModelError> {
         let reused = forward.reusable(&self.held);
         let (mut keep, mut tokens) = (forward.keep + reused, forward.tokens[reused..].to_vec());
         self.held.truncate(keep);
-        if let Some(rows) = self.on_gpu(keep, async |gpu| gpu.forward(&tokens, forward.rows).await).await? {
+        let pass = async |gpu: &mut GpuDraft| match enough {
+            Some(top_k) => gpu.forward_top_k(&tokens, forward.rows, top_k).await,
+            None => gpu.forward(&tokens, forward.rows).await,
+        };
+        if let Some(rows) = self.on_gpu(keep, pass).await? {
             self.rows = rows;
             self.held.extend(&tokens);
             return Ok(self.rows.iter().map(|(logits, hidden)| DraftRow { logits, hidden }).collect());

@@ -4,14 +4,15 @@ use core::f32::consts::LOG2_E;
 
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{ModelConfig, ModelError, ModelWeights, StoredModel};
-use outrider_speculation::{Choice, Chosen};
+use outrider_speculation::{Choice, Chosen, TopK};
 use wgpu::{Buffer, CommandEncoder, CommandEncoderDescriptor, ComputePassDescriptor};
 
 use crate::{
     error::GpuError,
     gpu::Gpu,
     kernels::Kernels,
-    model::{self, Left, MOST_GUESSES, MOST_LOGITS, MOST_ROWS, Matrix, Memory, Program},
+    memory::{self, MOST_GUESSES, MOST_LOGITS, MOST_ROWS, Memory},
+    model::{self, Left, Matrix, Program},
 };
 
 /// As often may a logit be taken: scores have to be finite.
@@ -26,7 +27,7 @@ pub struct GpuDraft {
     config: ModelConfig,
     weights: ModelWeights<Matrix>,
     kernels: Kernels,
-    rows: model::Rows,
+    rows: memory::Rows,
     memory: Memory,
     program: Program,
     /// Tokens in the cache.
@@ -43,6 +44,8 @@ pub struct Counts {
     pub submissions: u64,
     /// Times that somebody waited for what was computed.
     pub read_backs: u64,
+    /// Bytes of that.
+    pub bytes: u64,
 }
 
 /// Rows of logits, with the hidden states that they are made of.
@@ -85,7 +88,7 @@ impl GpuDraft {
         let mut kernels = Kernels::default();
         let built = gpu.within_memory(|| {
             let weights = model.weights.by_ref().map(|matrix| Matrix::load(&gpu, matrix))?;
-            let rows = model::Rows::new(&gpu, &config)?;
+            let rows = memory::Rows::new(&gpu, &config)?;
             let memory = Memory::new(&gpu, &config, capacity)?;
             let program = Program::new(&gpu, &mut kernels, &config, &weights, &rows, &memory)?;
             Ok((weights, rows, memory, program))
@@ -145,10 +148,10 @@ impl GpuDraft {
             let mut encoder = self.begin(held, piece);
             self.encode(&mut encoder, &[(piece.len(), Left::Logits)]);
             let rows = piece.len() as u64;
-            let (returning, model::Rows { logits, final_hidden, .. }) = (&self.returning.0, &self.rows);
-            encoder.copy_buffer_to_buffer(logits, 0, returning, told * row_bytes, rows * row_bytes);
+            let memory::Rows { logits, final_hidden, .. } = &self.rows;
+            self.bring(&mut encoder, logits, told * row_bytes, rows * row_bytes);
             let place = wanted as u64 * row_bytes + told * hidden_bytes;
-            encoder.copy_buffer_to_buffer(final_hidden, 0, returning, place, rows * hidden_bytes);
+            self.bring(&mut encoder, final_hidden, place, rows * hidden_bytes);
             self.submit(encoder);
             held += piece.len();
             told += rows;
@@ -158,13 +161,58 @@ impl GpuDraft {
             self.held = held;
             return Ok(Rows::default());
         }
-        let read = self.gpu.read(&self.returning.0, bytes).await?;
-        self.counts.read_backs += 1;
+        let read = self.read(bytes).await?;
         self.held = held;
-        let (words, _) = read.as_chunks::<4>();
-        let mut logits: Vec<f32> = words.iter().copied().map(f32::from_le_bytes).collect();
+        let mut logits = numbers(&read);
         let hidden = logits.split_off(wanted * vocab_size);
         Ok(Rows { vocab_size, hidden_size, logits, hidden })
+    }
+
+    /// As [`forward`](Self::forward), where the largest logits are enough: all others of a row are the same, with the mass
+    /// that they have together. Where more tokens are as likely than a list has room for, all come in a second read-back.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn forward_top_k(&mut self, tokens: &[u32], wanted: usize, top_k: TopK) -> Result<Rows, GpuError> {
+        let listing = self.rows.listing;
+        let TopK { k, temperature } = top_k;
+        if wanted == 0 || wanted > MOST_LOGITS || k as usize > listing.most() {
+            return self.forward(tokens, wanted).await;
+        }
+        self.gpu.check()?;
+        self.check(tokens, wanted)?;
+        self.make_room(self.held + tokens.len()).await?;
+        let (vocab_size, hidden_size) = (self.config.vocab_size, self.config.hidden_size);
+        let (list_bytes, hidden_bytes) = ((4 * wanted * listing.words()) as u64, (4 * wanted * hidden_size) as u64);
+        self.make_returning(list_bytes + hidden_bytes);
+        let rate = rate(temperature);
+        self.write_choice([0, 0, rate.to_bits(), vocab_size as u32, 1f32.to_bits(), k]);
+        let (silent, telling) = tokens.split_at(tokens.len() - wanted);
+        let held = self.read_silently(silent);
+        let mut encoder = self.begin(held, telling);
+        self.encode(&mut encoder, &[(wanted, Left::Lists)]);
+        self.bring(&mut encoder, &self.rows.lists, 0, list_bytes);
+        self.bring(&mut encoder, &self.rows.final_hidden, list_bytes, hidden_bytes);
+        self.submit(encoder);
+        let read = self.read(list_bytes + hidden_bytes).await?;
+        let (lists, hidden) = read.split_at(list_bytes as usize);
+        let (words, _) = lists.as_chunks::<4>();
+        let mut logits = Vec::with_capacity(wanted * vocab_size);
+        if !words.chunks(listing.words()).all(|list| listing.append_row(list, rate, &mut logits)) {
+            logits = self.logits(wanted).await?;
+        }
+        self.held = held + wanted;
+        Ok(Rows { vocab_size, hidden_size, logits, hidden: numbers(hidden) })
+    }
+
+    /// The rows of logits that the last pass has left.
+    async fn logits(&mut self, rows: usize) -> Result<Vec<f32>, GpuError> {
+        let bytes = (4 * rows * self.config.vocab_size) as u64;
+        self.make_returning(bytes);
+        let mut encoder = self.gpu.device().create_command_encoder(&CommandEncoderDescriptor::default());
+        self.bring(&mut encoder, &self.rows.logits, 0, bytes);
+        self.submit(encoder);
+        Ok(numbers(&self.read(bytes).await?))
     }
 
     /// Reads `tokens` behind what the cache holds, at least one, and chooses the guesses that are of use, of which it
@@ -188,18 +236,16 @@ impl GpuDraft {
         let (silent, read) = tokens.split_at(tokens.len().saturating_sub(MOST_LOGITS));
         let held = self.read_silently(silent);
         let SamplingParameters { temperature, top_k, top_p } = choice.sampling;
-        let (seed, rate) = choice.seed.map_or((0, 0.0), |seed| (seed, (LOG2_E / temperature).min(LARGEST_RATE)));
+        let (seed, rate) = choice.seed.map_or((0, 0.0), |seed| (seed, rate(temperature)));
         let vocab_size = self.config.vocab_size as u32;
-        let words = [seed as u32, (seed >> 32) as u32, rate.to_bits(), vocab_size, top_p.to_bits(), top_k];
-        self.gpu.queue().write_buffer(&self.rows.choice, 0, &bytes_of(&words));
+        self.write_choice([seed as u32, (seed >> 32) as u32, rate.to_bits(), vocab_size, top_p.to_bits(), top_k]);
         let mut encoder = self.begin(held, read);
         let mut passes = vec![(1, Left::Guess); guesses];
         passes[0].0 = read.len();
         self.encode(&mut encoder, &passes);
-        encoder.copy_buffer_to_buffer(&self.rows.chosen, 0, &self.returning.0, 0, bytes);
+        self.bring(&mut encoder, &self.rows.chosen, 0, bytes);
         self.submit(encoder);
-        let read_back = self.gpu.read(&self.returning.0, bytes).await?;
-        self.counts.read_backs += 1;
+        let read_back = self.read(bytes).await?;
         let (words, _) = read_back.as_chunks::<4>();
         let token = |word: [u8; 4]| Some(u32::from_le_bytes(word)).filter(|id| (*id as usize) < self.config.vocab_size);
         let chosen = words.chunks_exact(2).map(|pair| Some(Chosen { first: token(pair[0])?, second: token(pair[1]) }));
@@ -237,6 +283,24 @@ impl GpuDraft {
                 dispatch.encode(&mut pass, rows);
             }
         }
+    }
+
+    /// `Choice` of the shaders.
+    fn write_choice(&self, words: [u32; 6]) {
+        self.gpu.queue().write_buffer(&self.rows.choice, 0, &bytes_of(&words));
+    }
+
+    /// Copies the first `bytes` of a buffer to a place of what comes back.
+    fn bring(&self, encoder: &mut CommandEncoder, from: &Buffer, place: u64, bytes: u64) {
+        encoder.copy_buffer_to_buffer(from, 0, &self.returning.0, place, bytes);
+    }
+
+    /// The first `bytes` of that.
+    async fn read(&mut self, bytes: u64) -> Result<Vec<u8>, GpuError> {
+        let read = self.gpu.read(&self.returning.0, bytes).await?;
+        self.counts.read_backs += 1;
+        self.counts.bytes += bytes;
+        Ok(read)
     }
 
     fn submit(&mut self, encoder: CommandEncoder) {
@@ -294,6 +358,16 @@ impl GpuDraft {
             self.returning = (self.gpu.returning(bytes), bytes);
         }
     }
+}
+
+/// log2(e)/T; 0 at T = 0.
+fn rate(temperature: f32) -> f32 {
+    if temperature == 0.0 { 0.0 } else { (LOG2_E / temperature).min(LARGEST_RATE) }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<f32> {
+    let (words, _) = bytes.as_chunks::<4>();
+    words.iter().copied().map(f32::from_le_bytes).collect()
 }
 
 fn bytes_of(words: &[u32]) -> Vec<u8> {

@@ -16,6 +16,8 @@ use crate::{element::Element, error::GpuError, gpu::Gpu};
 
 /// Threads of a workgroup, of every kernel.
 pub(crate) const THREADS: usize = 64;
+/// Tokens that a thread chooses from, or looks at: a block of noise has as many.
+pub(crate) const TOKENS: usize = 8;
 /// Outputs of a product that a workgroup computes.
 pub(crate) const OUTPUTS: usize = 2;
 /// Rows that a product has in one workgroup, where there is more than one.
@@ -49,6 +51,10 @@ pub(crate) enum Kernel {
     Choose,
     Weigh,
     Settle,
+    /// The largest logits of pieces of a row; what the largest of the row are at least; these, and the mass of the rest.
+    Survey,
+    Bound,
+    List,
 }
 
 /// What a kernel does with a buffer.
@@ -79,6 +85,9 @@ impl Kernel {
             Self::Choose => &[Reads, Writes, Reads, Reads],
             Self::Weigh => &[Reads, Reads, Writes, Reads, Reads, Constants],
             Self::Settle => &[Reads, Reads, Writes, Writes, Writes, Reads, Constants],
+            Self::Survey => &[Reads, Writes, Reads, Constants],
+            Self::Bound => &[Reads, Writes, Writes, Reads, Constants],
+            Self::List => &[Reads, Reads, Writes, Reads, Constants],
         }
     }
 
@@ -95,6 +104,9 @@ impl Kernel {
             Self::Choose => "choose",
             Self::Weigh => "weigh",
             Self::Settle => "settle",
+            Self::Survey => "survey",
+            Self::Bound => "bound",
+            Self::List => "list",
         }
     }
 
@@ -102,8 +114,10 @@ impl Kernel {
         const WEIGHTS: &str = include_str!("shaders/weights.wgsl");
         const STEP: &str = include_str!("shaders/step.wgsl");
         const NORM: &str = include_str!("shaders/norm.wgsl");
+        const CHOICE: &str = include_str!("shaders/choice.wgsl");
         const BEST: &str = include_str!("shaders/best.wgsl");
         const SUMS: &str = include_str!("shaders/sums.wgsl");
+        const LISTED: &str = include_str!("shaders/listed.wgsl");
         Ok(match self {
             Self::Multiply { element, several } => {
                 let rows = if several { ROWS } else { 1 };
@@ -137,9 +151,12 @@ impl Kernel {
                 include_str!("shaders/activate.wgsl").replace("ACTIVATION", function).replace("FACTOR", factor)
             }
             Self::Add => include_str!("shaders/add.wgsl").to_owned(),
-            Self::Choose => format!("{STEP}{BEST}{}", include_str!("shaders/choose.wgsl")),
-            Self::Weigh => format!("{STEP}{BEST}{SUMS}{}", include_str!("shaders/weigh.wgsl")),
-            Self::Settle => format!("{STEP}{BEST}{SUMS}{}", include_str!("shaders/settle.wgsl")),
+            Self::Choose => format!("{STEP}{CHOICE}{BEST}{}", include_str!("shaders/choose.wgsl")),
+            Self::Weigh => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/weigh.wgsl")),
+            Self::Settle => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/settle.wgsl")),
+            Self::Survey => format!("{CHOICE}{LISTED}{}", include_str!("shaders/survey.wgsl")),
+            Self::Bound => format!("{CHOICE}{LISTED}{}", include_str!("shaders/bound.wgsl")),
+            Self::List => format!("{CHOICE}{LISTED}{}", include_str!("shaders/list.wgsl")),
         })
     }
 }

@@ -6,14 +6,17 @@
 //! | `gpu` | an adapter with its buffers, and how what it has computed comes back |
 //! | `element` | how the elements of each type of weights are read |
 //! | `kernels` | shaders, compiled when they are first needed |
+//! | `memory` | what a forward pass reads and leaves, and what stays of a text |
 //! | `program` | a forward pass as a list of dispatches, which is made once |
 //! | `model` | that list, from a model's description and weights |
+//! | `listed` | a row of logits by the largest of them and the mass of the others |
 //! | `draft` | a model with the KV cache of one text |
 //!
 //! Weights stay as they are in their file. Guesses are chosen there, too, by the noise that both ends share: as many
 //! forward passes as give a group of them are one submission and one read-back, of eight bytes a guess. Who needs
-//! logits has one of both for each pass. Sums are of f32, in another order than the processor's: logits differ in the
-//! last digits, so a draft may be another one, never the text, which is the target's.
+//! logits has one of both for each pass: all of them, or the largest and the mass of the others. Sums are of f32, in
+//! another order than the processor's: logits differ in the last digits, so a draft may be another one, never the text,
+//! which is the target's.
 //!
 //! Builds for wasm32, and natively with the feature `vulkan`; else the crate is empty.
 #![cfg(any(target_arch = "wasm32", feature = "vulkan"))]
@@ -24,6 +27,8 @@ mod element;
 mod error;
 mod gpu;
 mod kernels;
+mod listed;
+mod memory;
 mod model;
 mod program;
 

@@ -1,7 +1,7 @@
 //! A forward pass as dispatches, from a model's description and weights.
 
 use outrider_models::{
-    Activation, ElementType, FeedForward, LayerWeights, ModelConfig, ModelWeights, Norm, Position, RopeLayout, Rotary,
+    Activation, ElementType, FeedForward, LayerWeights, ModelConfig, ModelWeights, Norm, Position, RopeLayout,
     RotaryScope, StoredMatrix,
 };
 use wgpu::Buffer;
@@ -10,18 +10,11 @@ use crate::{
     element::Element,
     error::GpuError,
     gpu::Gpu,
-    kernels::{Kernel, Kernels, THREADS},
+    kernels::{Kernel, Kernels},
+    memory::{Memory, Rows},
     program::{Dispatch, Grid, Pipelines},
 };
 
-/// Tokens that a forward pass reads at most: a multiple of [`ROWS`](crate::kernels::ROWS).
-pub(crate) const MOST_ROWS: usize = 32;
-/// Rows of logits that it leaves at most, of the same.
-pub(crate) const MOST_LOGITS: usize = 8;
-/// Guesses that it is followed by at most, before somebody waits for them.
-pub(crate) const MOST_GUESSES: usize = 32;
-/// Tokens that a workgroup chooses from: as many blocks of noise as there are threads, of eight tokens each.
-const CHOSEN_FROM: usize = 8 * THREADS;
 /// Elements of a head that attention is made for.
 const LARGEST_HEAD: usize = 256;
 
@@ -74,114 +67,15 @@ pub(crate) fn check(config: &ModelConfig) -> Result<(), GpuError> {
     Ok(())
 }
 
-/// What a forward pass reads and leaves.
-#[derive(Debug)]
-pub(crate) struct Rows {
-    /// Tokens. shape: `[MOST_ROWS]`
-    pub(crate) ids: Buffer,
-    /// `Step` of the shaders.
-    pub(crate) step: Buffer,
-    /// shape: `[MOST_LOGITS, vocab_size]`
-    pub(crate) logits: Buffer,
-    /// `Choice` of the shaders.
-    pub(crate) choice: Buffer,
-    /// Guesses and the next best ones. shape: `[MOST_GUESSES, 2]`
-    pub(crate) chosen: Buffer,
-    /// The best of each workgroup, and its sums.
-    best: Buffer,
-    sums: Buffer,
-    /// What they are made of. shape: `[MOST_ROWS, hidden_size]`
-    pub(crate) final_hidden: Buffer,
-    hidden: Buffer,
-    normed: Buffer,
-    query: Buffer,
-    key: Buffer,
-    value: Buffer,
-    context: Buffer,
-    projected: Buffer,
-    gate: Buffer,
-    up: Buffer,
-}
-
-impl Rows {
-    pub(crate) fn new(gpu: &Gpu, config: &ModelConfig) -> Result<Self, GpuError> {
-        let (queries, keys) = (config.heads * config.head_dim, config.kv_heads * config.head_dim);
-        let rows = |width| gpu.numbers("rows of a forward pass", MOST_ROWS * width);
-        Ok(Self {
-            ids: rows(1)?,
-            step: gpu.numbers("a step", 4)?,
-            logits: gpu.numbers("logits", MOST_LOGITS * config.vocab_size)?,
-            choice: gpu.numbers("what guesses are chosen by", 6)?,
-            chosen: gpu.numbers("guesses", 2 * MOST_GUESSES)?,
-            best: gpu.numbers("the best guesses of each workgroup", 6 * config.vocab_size.div_ceil(CHOSEN_FROM))?,
-            sums: gpu.numbers("sums of each workgroup", 5 * config.vocab_size.div_ceil(CHOSEN_FROM))?,
-            // The norm before the head is of all rows, a product of whole groups of them.
-            final_hidden: rows(config.hidden_size)?,
-            hidden: rows(config.hidden_size)?,
-            normed: rows(config.hidden_size)?,
-            query: rows(queries)?,
-            key: rows(keys)?,
-            value: rows(keys)?,
-            context: rows(queries)?,
-            projected: rows(config.hidden_size)?,
-            gate: rows(config.intermediate_size)?,
-            up: rows(config.intermediate_size)?,
-        })
-    }
-}
-
-/// Keys and values of a text, and how its positions are told.
-#[derive(Debug)]
-pub(crate) struct Memory {
-    /// Tokens there is room for.
-    pub(crate) capacity: usize,
-    /// Of each layer: keys and values, `[capacity, kv_heads × head_dim]` each.
-    pub(crate) layers: Vec<[Buffer; 2]>,
-    /// Cosines and sines, `[capacity, pairs, 2]`.
-    global: Option<Buffer>,
-    local: Option<Buffer>,
-}
-
-impl Memory {
-    pub(crate) fn new(gpu: &Gpu, config: &ModelConfig, capacity: usize) -> Result<Self, GpuError> {
-        let width = config.kv_heads * config.head_dim;
-        let numbers = || gpu.numbers("a layer's keys or values", capacity * width);
-        let layers = (0..config.layers).map(|_| Ok([numbers()?, numbers()?])).collect::<Result<_, GpuError>>()?;
-        let angles = |rotary: &Rotary| gpu.holding("the angles of positions", &angles(rotary, config, capacity));
-        let (global, local) = match &config.block.position {
-            Position::Rotary { global, local, .. } => (Some(angles(global)?), local.as_ref().map(angles).transpose()?),
-            Position::Learned { .. } => (None, None),
-        };
-        Ok(Self { capacity, layers, global, local })
-    }
-
-    /// Gives its buffers back at once, and not when a browser collects garbage.
-    pub(crate) fn destroy(&self) {
-        self.layers.iter().flatten().chain(&self.global).chain(&self.local).for_each(Buffer::destroy);
-    }
-}
-
-/// The processor's cosines and sines: those of GPUs are coarse.
-fn angles(rotary: &Rotary, config: &ModelConfig, positions: usize) -> Vec<u8> {
-    let frequencies = rotary.frequencies(config.head_dim);
-    let mut bytes = Vec::with_capacity(8 * positions * frequencies.len());
-    for position in 0..positions {
-        for frequency in &frequencies {
-            let (sin, cos) = libm::sincosf(position as f32 * frequency);
-            bytes.extend([cos * rotary.magnitude, sin * rotary.magnitude].into_iter().flat_map(f32::to_le_bytes));
-        }
-    }
-    bytes
-}
-
 /// A forward pass.
 #[derive(Debug)]
 pub(crate) struct Program {
     dispatches: Vec<Dispatch>,
     /// As many of them leave all keys and values.
     without_logits: usize,
-    /// As many leave logits; what follows chooses from the last row.
-    without_choice: usize,
+    /// What chooses from the last row of logits, and what lists the largest of each.
+    choice: Vec<Dispatch>,
+    listing: Vec<Dispatch>,
 }
 
 impl Program {
@@ -197,18 +91,22 @@ impl Program {
         let nothing = gpu.numbers("nothing", 4)?;
         let mut build = Build { gpu, kernels, config, rows, memory, nothing, dispatches: Vec::new() };
         let without_logits = build.pass(weights)?;
-        let without_choice = build.dispatches.len();
+        let dispatches = std::mem::take(&mut build.dispatches);
         build.choose()?;
-        Ok(Self { dispatches: build.dispatches, without_logits, without_choice })
+        let choice = std::mem::take(&mut build.dispatches);
+        build.list()?;
+        Ok(Self { dispatches, without_logits, choice, listing: build.dispatches })
     }
 
     /// The dispatches of a pass that is to leave this.
-    pub(crate) fn dispatches(&self, left: Left) -> &[Dispatch] {
-        match left {
-            Left::Cache => &self.dispatches[..self.without_logits],
-            Left::Logits => &self.dispatches[..self.without_choice],
-            Left::Guess => &self.dispatches,
-        }
+    pub(crate) fn dispatches(&self, left: Left) -> impl Iterator<Item = &Dispatch> {
+        let (pass, behind): (_, &[Dispatch]) = match left {
+            Left::Cache => (&self.dispatches[..self.without_logits], &[]),
+            Left::Logits => (&self.dispatches[..], &[]),
+            Left::Lists => (&self.dispatches[..], &self.listing),
+            Left::Guess => (&self.dispatches[..], &self.choice),
+        };
+        pass.iter().chain(behind)
     }
 }
 
@@ -219,6 +117,8 @@ pub(crate) enum Left {
     Cache,
     /// Logits, too.
     Logits,
+    /// Lists of the largest of them, too.
+    Lists,
     /// A guess by the last of them, which the next pass reads.
     Guess,
 }
@@ -283,7 +183,7 @@ impl<'b> Build<'b> {
     /// The best guesses by the last row of logits.
     fn choose(&mut self) -> Result<(), GpuError> {
         let rows = self.rows;
-        let groups = self.config.vocab_size.div_ceil(CHOSEN_FROM);
+        let groups = rows.listing.groups;
         let buffers = [&rows.logits, &rows.best, &rows.choice, &rows.step];
         self.add_dispatch(Kernel::Choose, &buffers, Grid::Workgroups(groups))?;
         let constants = self.gpu.constants(&[groups as u32]);
@@ -291,6 +191,16 @@ impl<'b> Build<'b> {
         self.add_dispatch(Kernel::Weigh, &buffers, Grid::Workgroups(groups))?;
         let buffers = [&rows.best, &rows.sums, &rows.ids, &rows.step, &rows.chosen, &rows.choice, &constants];
         self.add_dispatch(Kernel::Settle, &buffers, Grid::Workgroups(1))
+    }
+
+    /// The largest of each row of logits.
+    fn list(&mut self) -> Result<(), GpuError> {
+        let Rows { logits, choice, listing, lists, largest, bounds, .. } = self.rows;
+        let shape = self.gpu.constants(&listing.shape());
+        let (each, one) = (Grid::EachRow(listing.groups), Grid::EachRow(1));
+        self.add_dispatch(Kernel::Survey, &[logits, largest, choice, &shape], each)?;
+        self.add_dispatch(Kernel::Bound, &[largest, bounds, lists, choice, &shape], one)?;
+        self.add_dispatch(Kernel::List, &[logits, bounds, lists, choice, &shape], each)
     }
 
     fn keys_and_values(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {

@@ -9,7 +9,7 @@ use families::goldens;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{ElementType, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
 use outrider_speculation::{
-    Choice, Chosen,
+    Choice, Chosen, TopK,
     sample::{Distribution, SharedNoise},
 };
 use outrider_webgpu::{GpuDraft, GpuError};
@@ -127,21 +127,92 @@ async fn a_cache_that_is_cut_and_filled_again_and_grows_gives_what_one_pass_give
     }
 }
 
+/// A model with more workgroups a row than there are threads in one, and a last one with few tokens.
+fn wide() -> StoredModel {
+    let mut wide = pair().0.config;
+    (wide.hidden_size, wide.intermediate_size, wide.layers, wide.vocab_size) = (64, 128, 1, 40_003);
+    (wide.heads, wide.kv_heads, wide.head_dim) = (1, 1, 64);
+    (wide.eos_token_ids, wide.bos_token_id) = (Vec::new(), None);
+    let mut random = RandomWeights::new(ElementType::F16, 3).unwrap();
+    StoredModel { weights: ModelWeights::gather(&wide, &mut random).unwrap(), config: wide }
+}
+
+/// Beside the same rows with all their logits: the largest are the same numbers, and the others have their mass.
+#[test]
+async fn the_largest_logits_come_with_the_mass_of_the_others() {
+    if gpu().await.is_none() {
+        return;
+    }
+    let models: [&dyn Fn() -> StoredModel; 2] = [&wide, &|| pair().0];
+    for stored in &models[..if IS_BROWSER { 1 } else { 2 }] {
+        let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored()).await.unwrap();
+        let vocab_size = draft.config().vocab_size;
+        let tokens = text(vocab_size, 12);
+        let whole = draft.forward(&tokens, 2).await.unwrap();
+        for (k, temperature) in [(1, 0.0), (1, 1.0), (32, 0.7), (200, 1.3), (256, 1.0)] {
+            draft.truncate(3);
+            let before = draft.counts();
+            let rows = draft.forward_top_k(&tokens[3..], 2, TopK { k, temperature }).await.unwrap();
+            let after = draft.counts();
+            assert_eq!((rows.len(), draft.held()), (2, 12));
+            assert_eq!((after.submissions - before.submissions, after.read_backs - before.read_backs), (2, 1));
+            assert!(after.bytes - before.bytes < 16_000, "{} bytes", after.bytes - before.bytes);
+            for ((row, hidden), (all, expected)) in rows.iter().zip(whole.iter()) {
+                assert_eq!((row.len(), hidden), (vocab_size, expected));
+                let mut order: Vec<usize> = (0..vocab_size).collect();
+                order.sort_by(|&a, &b| all[b].total_cmp(&all[a]));
+                let (largest, others) = order.split_at(k as usize);
+                let what = format!("{vocab_size}, {k} at {temperature}");
+                assert!(largest.iter().all(|&id| row[id] == all[id]), "{what}");
+                let least = all[largest[k as usize - 1]];
+                assert!(others.iter().all(|&id| row[id] <= least), "{what}");
+                // As they were, or their share.
+                let given = |id: usize| row[id] == all[id];
+                let listed = others.iter().filter(|&&id| given(id)).count();
+                assert!(listed < 128, "{what}: {listed} more");
+                if temperature == 0.0 {
+                    assert!(others.iter().all(|&id| given(id) || row[id] == f32::NEG_INFINITY));
+                    continue;
+                }
+                let mass = |row: &[f32]| {
+                    let weight = |&id: &usize| f64::from((row[id] - all[largest[0]]) / temperature).exp();
+                    others.iter().map(weight).sum::<f64>()
+                };
+                let (found, expected) = (mass(row), mass(all));
+                assert!((found / expected - 1.0).abs() < 1e-4, "{what}: {found} for {expected}");
+            }
+        }
+        // More rows, or more of each, than lists are made for.
+        draft.truncate(0);
+        let rows = draft.forward_top_k(&tokens, 9, TopK { k: 2, temperature: 1.0 }).await.unwrap();
+        assert_eq!(rows.iter().last(), whole.iter().last());
+        draft.truncate(10);
+        let rows = draft.forward_top_k(&tokens[10..], 2, TopK { k: 257, temperature: 1.0 }).await.unwrap();
+        assert_eq!(rows, whole);
+    }
+}
+
+/// A model that says the same of every token has no largest.
+#[test]
+async fn what_has_no_room_in_a_list_comes_whole() {
+    let Some(gpu) = gpu().await else { return };
+    let mut stored = wide();
+    stored.weights.embedding.bytes.fill(0);
+    if let Some(head) = &mut stored.weights.head {
+        head.bytes.fill(0);
+    }
+    let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+    let rows = draft.forward_top_k(&[1, 2, 3], 1, TopK { k: 4, temperature: 1.0 }).await.unwrap();
+    assert_eq!(rows.iter().next().unwrap().0, vec![0.0; 40_003]);
+    assert_eq!((draft.held(), draft.counts().read_backs), (3, 2));
+}
+
 /// With the seed's noise, or the likeliest without; a group of them in one submission and one read-back.
 #[test]
 async fn guesses_are_what_the_processor_chooses() {
     if gpu().await.is_none() {
         return;
     }
-    let mut wide = pair().0.config;
-    // More workgroups than there are threads in one, and a last one with few tokens.
-    (wide.hidden_size, wide.intermediate_size, wide.layers, wide.vocab_size) = (64, 128, 1, 40_003);
-    (wide.heads, wide.kv_heads, wide.head_dim) = (1, 1, 64);
-    (wide.eos_token_ids, wide.bos_token_id) = (Vec::new(), None);
-    let wide = || {
-        let mut random = RandomWeights::new(ElementType::F16, 3).unwrap();
-        StoredModel { config: wide.clone(), weights: ModelWeights::gather(&wide, &mut random).unwrap() }
-    };
     let models: [&dyn Fn() -> StoredModel; 2] = [&wide, &|| pair().0];
     for stored in &models[..if IS_BROWSER { 1 } else { 2 }] {
         let cpu = stored().into_model().unwrap();

@@ -61,32 +61,41 @@ struct Row {
 /// What is asked of a browser's GPU.
 struct OnGpu {
     adapter: String,
+    /// Logits of a row that are enough, and milliseconds of such a draft.
+    k: u64,
+    largest: Samples,
     /// Guesses of a group.
     most: u64,
     /// Milliseconds of a guess that it chooses by itself, in a group.
     guess: Samples,
-    /// Submissions and read-backs a draft, where its logits come back and where guesses do.
-    counts: [[f64; 2]; 2],
+    /// Submissions, read-backs and bytes of these a draft: where its logits come back, where the largest do, and where
+    /// guesses do.
+    counts: [[f64; 3]; 3],
 }
 
 impl OnGpu {
     fn read(gpu: &Value) -> Option<Self> {
-        let counts = ["ofRows", "ofGuesses"].map(|key| [0, 1].map(|at| gpu[key][at].as_f64().unwrap_or(f64::NAN)));
-        let (adapter, most) = (gpu["adapter"].as_str()?, gpu["most"].as_u64()?);
+        let count = |key: &str, at: usize| gpu[key][at].as_f64().unwrap_or(f64::NAN);
+        let counts = ["ofRows", "ofLargest", "ofGuesses"].map(|key| [0, 1, 2].map(|at| count(key, at)));
+        let (adapter, most, k) = (gpu["adapter"].as_str()?, gpu["most"].as_u64()?, gpu["k"].as_u64()?);
         let adapter = if adapter.is_empty() { "an adapter without a name" } else { adapter }.to_owned();
-        Some(Self { adapter, most, guess: samples(&gpu["guessMs"])?, counts })
+        let (largest, guess) = (samples(&gpu["largestMs"])?, samples(&gpu["guessMs"])?);
+        Some(Self { adapter, k, largest, most, guess, counts })
     }
 
     /// `streamed`: bytes of weights that a draft reads.
     fn sentence(&self, streamed: f64) -> String {
-        let [[submitted, read], [submitted_guesses, read_guesses]] = self.counts;
+        let [rows, largest, guesses] = self
+            .counts
+            .map(|[submissions, read_backs, bytes]| format!("{submissions:.2}, {read_backs:.2} and {bytes:.0}"));
+        let Self { adapter, k, most, .. } = self;
         format!(
-            "WebGPU on {}: {} tokens/s in groups of {} that it chooses by itself. Submissions and read-backs a draft: \
-             {submitted:.2} and {read:.2} where logits come back, {submitted_guesses:.2} and {read_guesses:.2} where \
-             guesses do. A draft reads {:.1} MB of weights. Adapters in software say nothing of speed.",
-            self.adapter,
+            "WebGPU on {adapter}: {} tokens/s where the {k} largest logits come back with the mass of the others, {} in \
+             groups of {most} that it chooses by itself. Submissions, read-backs and bytes read back a draft: {rows} \
+             where logits come back, {largest} where the largest do, {guesses} where guesses do. A draft reads {:.1} MB \
+             of weights. Adapters in software say nothing of speed.",
+            self.largest.rate(1e3),
             self.guess.rate(1e3),
-            self.most,
             streamed / 1e6
         )
     }

@@ -93,6 +93,16 @@ pub fn propose(
     Ok(Proposal { support_size, dropped_mass: support.dropped_mass(), dist })
 }
 
+/// How many tokens of S(q), the most likely ones, [q̂](propose) may be made of, at most; `None`: all. Of the others
+/// nothing but the mass matters. `threshold` is C-SQS's, which no more than its reciprocal can reach.
+pub fn most_kept(parameters: SchemeParameters, threshold: f64) -> Option<u32> {
+    match (parameters.info().keeps, parameters.lattice_resolution()) {
+        (Keeps::MostLikely, _) => Some(parameters.options().support_size),
+        (Keeps::All, resolution) => resolution.map(lattice::most_listed),
+        (Keeps::AboveThreshold, _) => (threshold > 0.0).then(|| (1.0 / threshold).max(1.0) as u32),
+    }
+}
+
 fn all_for(q: &Distribution<'_>, lattice_resolution: u32) -> Support {
     sparsify::all_listing(q, lattice::most_listed(lattice_resolution))
 }

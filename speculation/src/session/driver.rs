@@ -15,7 +15,7 @@ use core::{
 use outrider_codec::frame::ErrorFrame;
 
 use super::edge::{Committed, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError};
-use crate::{Choice, Chosen, Forward};
+use crate::{Choice, Chosen, Forward, TopK};
 
 #[cfg(test)]
 mod tests;
@@ -63,8 +63,12 @@ pub trait DraftModel {
     /// Why it fails.
     type Error;
 
-    /// Runs one forward pass, and gives the rows that are wanted.
-    fn forward(&mut self, forward: &Forward) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
+    /// Runs one forward pass, and gives the rows that are wanted: all logits, or what is `enough`.
+    fn forward(
+        &mut self,
+        forward: &Forward,
+        enough: Option<TopK>,
+    ) -> impl Future<Output = Result<Vec<DraftRow<'_>>, Self::Error>>;
 
     /// Runs one forward pass and chooses a guess by its logits, and so on behind its own guesses as long as they are of
     /// use. An engine that does not choose gives none and does nothing; [`forward`](Self::forward) is asked then.
@@ -373,7 +377,8 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
                 return Ok(self.session.handle_chosen(&chosen, self.platform.now())?);
             }
         }
-        for DraftRow { logits, hidden } in self.draft.forward(forward).await.map_err(DriveError::Draft)? {
+        let enough = self.session.top_k();
+        for DraftRow { logits, hidden } in self.draft.forward(forward, enough).await.map_err(DriveError::Draft)? {
             self.session.handle_logits(logits, hidden, self.platform.now())?;
         }
         Ok(())

@@ -43,7 +43,7 @@ use core::time::Duration;
 
 use outrider_codec::frame::{ErrorCode, ErrorFrame, Frame, Hello, Welcome};
 
-use crate::{Choice, Chosen, study::statistics::Statistics};
+use crate::{Choice, Chosen, TopK, study::statistics::Statistics};
 
 mod candidates;
 mod connection;
@@ -245,13 +245,19 @@ impl EdgeSession {
         Ok(())
     }
 
-    /// What is wanted of the pass that `Forward` asked for last, if it is not its row: guesses, which the draft model's
-    /// engine may [choose](Self::handle_chosen) by itself.
+    /// How many logits of the rows that `Forward` asked for last are enough, if not all are needed: where the scheme
+    /// sends the largest of them, and nothing else looks at the rest.
+    pub fn top_k(&self) -> Option<TopK> {
+        self.generation.as_ref()?.top_k()
+    }
+
+    /// What is wanted of the pass that `Forward` asked for last, if it is not its row: drafts or guesses, of which
+    /// nothing but ids is sent, and which the draft model's engine may [choose](Self::handle_chosen) by itself.
     pub fn choice(&self) -> Option<Choice> {
         self.generation.as_ref()?.choice()
     }
 
-    /// Guesses by a [choice](Self::choice), in place of the row that `Forward` asked for. Each but the first is of a
+    /// Drafts or guesses by a [choice](Self::choice), in place of the row that `Forward` asked for. Each but the first is of a
     /// pass that followed the guess before it, which is in the cache now.
     ///
     /// # Errors

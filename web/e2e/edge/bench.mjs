@@ -28,8 +28,8 @@ const passes = [
   { name: 'decode1024', rows: 1, cached: 1024, allLogits: true, work: 8 },
 ];
 
-/** Groups of guesses that a GPU chooses by itself, in one submission each. */
-const guesses = { most: 4, cached: 16, times: rounds };
+/** Groups of guesses that a GPU chooses by itself, in one submission each, and how many of the largest logits are enough. */
+const guesses = { most: 4, k: 32, cached: 16, times: rounds };
 
 function listEngines() {
   const engines = [];

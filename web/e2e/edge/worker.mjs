@@ -30,8 +30,11 @@ const verbs = {
   pass: async ({ rows, cached, allLogits, times }) =>
     Array.from(await bench.pass(rows, cached, allLogits, times)),
 
-  /** Of a GPU: how it is called; milliseconds of a guess in a group; submissions and read-backs of each kind of draft. */
-  async gpu({ most, cached, times }) {
+  /**
+   * Of a GPU: how it is called; milliseconds of a draft whose largest logits are enough, and of a guess in a group;
+   * submissions, read-backs and bytes of these of each kind of draft.
+   */
+  async gpu({ most, k, cached, times }) {
     const counted = async (drafts, action) => {
       const before = bench.counts();
       const value = await action();
@@ -40,8 +43,11 @@ const verbs = {
     // One more than are timed; what is cached is there after that.
     await bench.pass(1, cached, true, 1);
     const rows = await counted(times + 1, () => bench.pass(1, cached, true, times));
+    const largest = await counted(times + 1, () => bench.top_k(k, cached, times));
     const guesses = await counted(most * (times + 1), () => bench.guesses(most, cached, times));
-    return { adapter, most, guessMs: Array.from(guesses.value), ofRows: rows.each, ofGuesses: guesses.each };
+    const [largestMs, guessMs] = [largest, guesses].map(({ value }) => Array.from(value));
+    const each = { ofRows: rows.each, ofLargest: largest.each, ofGuesses: guesses.each };
+    return { adapter, most, k, largestMs, guessMs, ...each };
   },
 
   /** Wasm memory never shrinks: what it is now is what it was at most. */

@@ -8,21 +8,7 @@ struct Best {
     likeliest: u32,
 }
 
-// What guesses are chosen by.
-struct Choice {
-    // Of the generation.
-    seed: vec2<u32>,
-    // log2(e)/T; 0: there is no noise.
-    rate: f32,
-    vocab_size: u32,
-    // What top-p and top-k keep; 0: top-k keeps all.
-    top_p: f32,
-    top_k: u32,
-}
-
-const LOWEST = -3.0e38;
 const NONE = 0xffffffffu;
-const TOKENS = 8u;
 
 var<workgroup> found_by: array<Best, 64>;
 

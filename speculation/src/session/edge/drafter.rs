@@ -15,6 +15,7 @@ use super::{
     settings::{Settings, Speculation},
 };
 use crate::{
+    Choice, TopK,
     draft::{self, DraftError, Proposal, conformal::Conformal},
     judge::dssd,
     sample::{Distribution, End, Randomness, SharedNoise},
@@ -154,6 +155,38 @@ impl Drafter {
     /// Whether the row of logits before the round's first is wanted too: a bonus token's.
     pub(super) fn wants_bonus_row(&self) -> bool {
         self.ids.is_empty() && self.observers.owe()
+    }
+
+    /// Whether nothing but drafts is made of a row of logits.
+    fn looks_at_nothing_else(&self) -> bool {
+        self.drawn.is_none() && self.observers.comparison.is_none() && !self.payload.sends_statistics()
+    }
+
+    /// How many of a row's logits are enough, if not all are needed.
+    pub(super) fn top_k(&self) -> Option<TopK> {
+        // The row of a bonus token moves the threshold that the next is cut by.
+        if !self.looks_at_nothing_else() || self.wants_bonus_row() {
+            return None;
+        }
+        let kept = draft::most_kept(self.parameters, self.observers.beta())?;
+        let SamplingParameters { temperature, top_k, .. } = self.sampling;
+        // Top-p cuts by the mass of what top-k leaves.
+        let k = if temperature == 0.0 { 1 } else { kept.max(top_k) };
+        Some(TopK { k, temperature })
+    }
+
+    /// What at most so many drafts may be chosen by, if ids are all that is wanted.
+    pub(super) fn choice(&self, most: usize) -> Option<Choice> {
+        let are_ids = self.parameters.sends() == Sends::Ids && self.looks_at_nothing_else();
+        let seed = (self.sampling.temperature > 0.0).then(|| self.noise.seed());
+        are_ids.then_some(Choice { seed, sampling: self.sampling, most })
+    }
+
+    /// A draft that was chosen by such a choice.
+    pub(super) fn take_chosen(&mut self, id: u32) -> Result<(), EdgeError> {
+        self.payload.push_id(id)?;
+        self.ids.push(id);
+        Ok(())
     }
 
     /// S(q) of a row of logits.

@@ -20,7 +20,7 @@ use super::{
     settings::{self, Ends, Mode, Settings},
     text::Text,
 };
-use crate::{Choice, Chosen};
+use crate::{Choice, Chosen, TopK};
 
 /// A generation under way.
 #[derive(Debug)]
@@ -166,9 +166,15 @@ impl Generation {
     /// What the guesses of the pass under way may be chosen by.
     pub(super) fn choice(&self) -> Option<Choice> {
         match &self.writer {
+            Writer::Rounds(drafting) => drafting.choice(&self.text),
             Writer::Ahead(guessing) => guessing.choice(&self.text),
-            Writer::Rounds(_) | Writer::Target => None,
+            Writer::Target => None,
         }
+    }
+
+    /// How many logits of the rows to come are enough, if not all are needed.
+    pub(super) fn top_k(&self) -> Option<TopK> {
+        self.writer.rounds()?.top_k()
     }
 
     /// The draft model has chosen guesses by itself.
@@ -180,8 +186,9 @@ impl Generation {
     ) -> Result<Reaction, EdgeError> {
         let books = &mut Books { text: &mut self.text, ledger };
         match &mut self.writer {
+            Writer::Rounds(drafting) => drafting.handle_chosen(chosen, books.text),
             Writer::Ahead(guessing) => guessing.handle_chosen(chosen, books, now),
-            Writer::Rounds(_) | Writer::Target => Ok(Reaction::Wait),
+            Writer::Target => Ok(Reaction::Wait),
         }
     }
 

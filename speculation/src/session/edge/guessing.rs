@@ -20,7 +20,7 @@ use super::{
     error::EdgeError,
     event::{Committed, Origin},
     ledger::Books,
-    reaction::{LogitsRow, Reaction, Received, Step},
+    reaction::{LogitsRow, Reaction, Received, Step, check_chosen},
     settings::{Ahead, Ends, Settings},
     text::Text,
 };
@@ -265,12 +265,7 @@ impl Guessing {
         now: Duration,
     ) -> Result<Reaction, EdgeError> {
         let Some(DraftUnderWay { began, mut at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
-        let vocab_size = books.text.vocab_size();
-        let is_token = |id: &u32| *id < vocab_size;
-        let are_tokens = chosen.iter().all(|Chosen { first, second }| is_token(first) && second.iter().all(is_token));
-        if chosen.is_empty() || !are_tokens {
-            return Err(DraftError::Choice { vocab_size }.into());
-        }
+        check_chosen(chosen, books.text.vocab_size())?;
         let drafts = chosen.len() as u32;
         let time = now.saturating_sub(began) / drafts;
         self.busy_since = self.busy_since.map(|(since, _)| (since, drafts));

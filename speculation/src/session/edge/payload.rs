@@ -38,6 +38,11 @@ impl PayloadWriter {
         &self.scheme
     }
 
+    /// Whether statistics of q travel beside q̂.
+    pub(super) fn sends_statistics(&self) -> bool {
+        self.transport.sends()
+    }
+
     /// Whether a budget has room for another draft, as far as that is known before its distribution.
     pub(super) fn has_room(&self, budget: usize) -> bool {
         self.scheme.fixed_token_bits().is_none_or(|bits| self.bits() + bits as usize <= budget)

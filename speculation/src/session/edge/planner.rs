@@ -102,11 +102,26 @@ impl Planner {
 
     /// Whether the round has room for a draft.
     pub(super) fn may_draft(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
+        self.wants_draft(drafter.ids().len(), length, text) && drafter.has_room(self.budget)
+    }
+
+    /// The same behind so many drafts, but for the payload's bits.
+    fn wants_draft(&self, drafted: usize, length: usize, text: &Text) -> bool {
+        drafted < self.longest && self.learned.controller.wants(drafted) && length < self.end_of_drafts(text)
+    }
+
+    /// How many drafts may follow in the round, as far as that is known before any is drawn; the text would be so long
+    /// without them.
+    pub(super) fn drafts_left(&self, drafter: &Drafter, length: usize, text: &Text) -> usize {
         let drafted = drafter.ids().len();
-        drafted < self.longest
-            && self.learned.controller.wants(drafted)
-            && drafter.has_room(self.budget)
-            && length < self.end_of_drafts(text)
+        let is_wanted =
+            |more: &usize| self.wants_draft(drafted + more, length + more, text) && length + more <= self.draft_context;
+        (0..self.longest).take_while(is_wanted).count()
+    }
+
+    /// Whether gate or stop rule may look at a row of logits.
+    pub(super) fn looks_at_rows(&self) -> bool {
+        self.gate != Gate::Never || self.learned.controller.needs_outlook()
     }
 
     /// Where drafts have to end.

@@ -5,7 +5,7 @@ use core::time::Duration;
 use outrider_codec::frame::Finish;
 
 use super::event::Committed;
-use crate::{Forward, draft::DraftError};
+use crate::{Chosen, Forward, draft::DraftError};
 
 /// What a generation wants done next.
 #[derive(Debug)]
@@ -49,6 +49,13 @@ pub(super) struct Received {
 pub(super) struct LogitsRow<'a> {
     pub(super) logits: &'a [f32],
     pub(super) hidden: &'a [f32],
+}
+
+/// Fails unless there are guesses, and all of them tokens.
+pub(super) fn check_chosen(chosen: &[Chosen], vocab_size: u32) -> Result<(), DraftError> {
+    let is_token = |id: &u32| *id < vocab_size;
+    let are_tokens = chosen.iter().all(|Chosen { first, second }| is_token(first) && second.iter().all(is_token));
+    if are_tokens && !chosen.is_empty() { Ok(()) } else { Err(DraftError::Choice { vocab_size }) }
 }
 
 impl LogitsRow<'_> {

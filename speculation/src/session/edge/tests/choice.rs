@@ -1,4 +1,4 @@
-//! Guesses that the draft model's engine chooses by itself.
+//! Drafts and guesses that the draft model's engine chooses by itself, and rows of which the largest logits are enough.
 
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -7,9 +7,11 @@ use outrider_codec::scheme::{Drafts, Scheme};
 
 use super::*;
 use crate::{
-    Choice, Chosen,
+    Choice, Chosen, TopK,
+    draft::{conformal::ThresholdParameters, propose},
     policy::ahead::Plan,
     sample::{Distribution, SharedNoise},
+    study::comparison::ComparisonParameters,
 };
 
 const GROUPS_OF_THREE: Plan = Plan { group: 3, patience: 0.0, lead: 4 };
@@ -98,6 +100,181 @@ fn what_is_cut_leaves_the_cache_of_who_chose_it() {
     session.handle_frame(&Frame::Tokens(frame).encode(), NOW).unwrap();
     let (_, passes) = told(&mut session, true);
     assert_eq!(passes[0], Forward { keep: 4, tokens: vec![5], rows: 1 });
+}
+
+/// Rounds of two, up to three in flight, and passes for them; each row is what `row` makes of the model's.
+fn rounds(
+    scheme: SchemeParameters,
+    sampling: SamplingParameters,
+    chooses: bool,
+    row: impl Fn(Option<TopK>) -> Vec<f32>,
+) -> (Vec<Vec<u8>>, Vec<Forward>) {
+    let mut session = connected(16);
+    let threshold = ThresholdParameters { initial: 0.19, ..ThresholdParameters::default() };
+    let mode = Mode::Speculative(Speculation { max_in_flight: 3, threshold, ..Speculation::new(scheme, 2) });
+    session.start(vec![0, 1], &Settings { mode, sampling, ..settings(9) }, NOW).unwrap();
+    let (mut sent, mut forwards) = (Vec::new(), Vec::new());
+    while let Some(output) = session.poll(NOW).unwrap() {
+        match output {
+            EdgeOutput::Send(bytes) => sent.push(bytes),
+            EdgeOutput::Event(_) => {}
+            EdgeOutput::Forward(forward) => {
+                let length = forward.keep + forward.tokens.len();
+                match session.choice().filter(|_| chooses) {
+                    Some(choice) => session.handle_chosen(&chosen(choice, length), NOW).unwrap(),
+                    None => session.handle_logits(&row(session.top_k()), &[], NOW).unwrap(),
+                }
+                forwards.push(forward);
+            }
+        }
+    }
+    (sent, forwards)
+}
+
+#[test]
+fn an_engine_that_chooses_by_itself_drafts_the_same_rounds_in_fewer_passes() {
+    for temperature in [0.0, 0.7, 1.0] {
+        let drafted = |chooses| rounds(SchemeParameters::Coupled, sampled(temperature), chooses, |_| ROW.to_vec());
+        let ((expected, rows), (found, passes)) = (drafted(false), drafted(true));
+        assert_eq!(found, expected, "T = {temperature}");
+        assert!(passes.len() < rows.len(), "{} and {} passes", passes.len(), rows.len());
+        if temperature == 0.0 {
+            // Three rounds of two in flight, and one that waits.
+            assert_eq!((rows.len(), passes.len()), (8, 4));
+            assert!((0..4).all(|round| passes[round] == rows[2 * round] || round > 0), "{passes:?}");
+            assert_eq!(passes[1], Forward { keep: 3, tokens: vec![3], rows: 1 });
+        }
+    }
+}
+
+/// The round ends where a draft ends the text, whatever was chosen behind it.
+#[test]
+fn what_is_chosen_behind_the_end_of_a_text_is_no_draft() {
+    let mut session = connected(16);
+    let mode = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4));
+    session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
+    while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
+    assert_eq!(session.choice().map(|choice| choice.most), Some(4));
+    let chosen: Vec<Chosen> = [3, 7, 2, 2].map(|first| Chosen { first, second: None }).into();
+    session.handle_chosen(&chosen, NOW).unwrap();
+    let draft = next_draft(&mut session);
+    let scheme = Scheme::new(SchemeParameters::Coupled, V).unwrap();
+    assert_eq!(scheme.decode_round(&draft.payload, draft.count).unwrap(), Drafts::Ids(vec![3, 7]));
+    // 7, which ends it, is not the target's: it is cut, with what was read behind it.
+    give(&mut session, verdict(1, Next::Token(4), None)).unwrap();
+    let forward = loop {
+        if let Some(EdgeOutput::Forward(forward)) = session.poll(NOW).unwrap() {
+            break forward;
+        }
+    };
+    assert_eq!(forward, Forward { keep: 3, tokens: vec![4], rows: 1 });
+}
+
+#[test]
+fn an_engine_that_chooses_fewer_is_asked_for_the_rest() {
+    let mut session = connected(16);
+    let mode = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4));
+    session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
+    while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
+    let chosen: Vec<Chosen> = [3, 5].map(|first| Chosen { first, second: None }).into();
+    session.handle_chosen(&chosen, NOW).unwrap();
+    let rest = Forward { keep: 3, tokens: vec![5], rows: 1 };
+    assert_eq!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(rest)));
+    assert_eq!(session.choice().map(|choice| choice.most), Some(2));
+}
+
+/// The largest of [`ROW`], and the mass of the others shared among them.
+fn cut(TopK { k, temperature }: TopK) -> Vec<f32> {
+    let mut order: Vec<usize> = (0..ROW.len()).collect();
+    order.sort_by(|&a, &b| ROW[b].total_cmp(&ROW[a]));
+    let others = order.split_off(k as usize);
+    let mass: f32 = others.iter().map(|&id| (ROW[id] / temperature).exp()).sum();
+    let other = (mass / others.len() as f32).ln() * temperature;
+    let is_largest = |id: &usize| order.contains(id);
+    (0..ROW.len()).map(|id| if is_largest(&id) { ROW[id] } else { other }).collect()
+}
+
+#[test]
+fn the_largest_logits_are_enough_where_the_scheme_sends_them() {
+    let (code, lattice_resolution) = (Code::Enumerative, 2);
+    let coarse = SamplingParameters { top_k: 5, top_p: 0.9, ..sampled(1.0) };
+    for (scheme, sampling, k, is_least) in [
+        (SchemeParameters::KSqs { support_size: 3, lattice_resolution: 50, code }, sampled(0.7), 3, true),
+        (SchemeParameters::TkSlt { support_size: 2 }, sampled(1.0), 2, true),
+        (SchemeParameters::Qs { lattice_resolution, code }, sampled(1.0), 4, false),
+        (SchemeParameters::CSqs { lattice_resolution, code }, sampled(0.5), 5, false),
+        // What top-p leaves is a part of what top-k leaves.
+        (SchemeParameters::TkSlt { support_size: 2 }, coarse, 5, false),
+    ] {
+        let asked = core::cell::Cell::new(None);
+        let whole = rounds(scheme, sampling, true, |top_k| {
+            asked.set(top_k);
+            ROW.to_vec()
+        });
+        let temperature = sampling.temperature;
+        assert_eq!(asked.get(), Some(TopK { k, temperature }), "{scheme:?}");
+        assert_eq!(rounds(scheme, sampling, true, |top_k| cut(top_k.unwrap())), whole, "{scheme:?}");
+        let fewer = |top_k: Option<TopK>| cut(TopK { k: k - 1, ..top_k.unwrap() });
+        assert!(!is_least || rounds(scheme, sampling, true, fewer).0 != whole.0, "{scheme:?}: fewer would do");
+        // C-SQS's threshold follows the mass that is dropped.
+        let dropped = |row: &[f32]| {
+            let q = Distribution::new(row, &sampling).unwrap();
+            propose(&q, scheme, &Scheme::new(scheme, V).unwrap(), 0.2).unwrap().dropped_mass
+        };
+        let row = cut(TopK { k, temperature });
+        assert!((dropped(&row) - dropped(&ROW)).abs() < 1e-6, "{scheme:?}");
+    }
+    let greedy = core::cell::Cell::new(None);
+    rounds(K_SQS, sampled(0.0), true, |top_k| {
+        greedy.set(top_k);
+        ROW.to_vec()
+    });
+    assert_eq!(greedy.get(), Some(TopK { k: 1, temperature: 0.0 }));
+}
+
+/// A gate draws from all of q, a stop rule asks for its entropy, evidence and comparisons are of all of it, and dense
+/// schemes send it.
+#[test]
+fn all_logits_come_where_they_are_looked_at() {
+    let top_k = |speculation: Speculation| {
+        let mut session = connected(16);
+        let settings = Settings { mode: Mode::Speculative(speculation), sampling: sampled(1.0), ..settings(9) };
+        session.start(vec![0, 1], &settings, NOW).unwrap();
+        while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
+        (session.top_k(), session.choice())
+    };
+    let plain = Speculation::new(K_SQS, 2);
+    assert_eq!(top_k(plain.clone()), (Some(TopK { k: 2, temperature: 1.0 }), None));
+    let gate = Gate::SequenceCascade { alpha: 0.5, confidence: Confidence::Mean };
+    let stop = StopRule::AdaEdl { scale: 0.2, threshold: 0.2 };
+    let threshold = plain.threshold;
+    let compared = ComparisonParameters { support_size: 2, lattice_resolution: 10, threshold };
+    for speculation in [
+        Speculation { gate, ..plain.clone() },
+        Speculation { stop, ..plain.clone() },
+        Speculation { explain: true, ..plain.clone() },
+        Speculation { compare: Some(compared), ..plain },
+        Speculation::new(SchemeParameters::Dense, 2),
+        Speculation::new(SchemeParameters::Dssd { downlink: Downlink::Sampled(2) }, 2),
+        Speculation { stop, ..Speculation::new(SchemeParameters::Coupled, 2) },
+        Speculation { explain: false, ..ruled("bild") },
+    ] {
+        assert_eq!(top_k(speculation.clone()), (None, None), "{speculation:?}");
+    }
+}
+
+/// The row of a bonus token moves C-SQS's threshold before the next row is cut by it.
+#[test]
+fn all_logits_come_where_a_threshold_moves_between_two_rows() {
+    let scheme = SchemeParameters::CSqs { lattice_resolution: 10, code: Code::Enumerative };
+    let (mut session, _) = drafted(Speculation::new(scheme, 2), 9);
+    give(&mut session, verdict(2, Next::Token(4), None)).unwrap();
+    let forward = loop {
+        if let Some(EdgeOutput::Forward(forward)) = session.poll(NOW).unwrap() {
+            break forward;
+        }
+    };
+    assert_eq!((forward.rows, session.top_k()), (2, None));
 }
 
 /// Rounds send distributions, and evidence is of them.
