@@ -1,9 +1,11 @@
 //! `cargo xtask bench fleet`: guesses for vLLM, beside vLLM alone.
 //!
 //! ```text
-//! fleet FOLDER OUTRIDER VLLM PACKAGE [quick]     measures; results go to FOLDER
-//! fleet checkpoint TARGET FOLDER                 writes a target as vLLM reads it: `built-in`, or a size grown from it
+//! fleet FOLDER OUTRIDER VLLM PACKAGE [quick] [TARGET] [CELL ...]    measures; results go to FOLDER
+//! fleet checkpoint TARGET FOLDER    writes a target as vLLM reads it: `built-in`, or a size grown from it
 //! ```
+//!
+//! Where a target or cells are named (`32x100`: 32 sessions, 100 ms) nothing else is measured, and cells six times.
 //!
 //! VLLM is the executable, PACKAGE the folder of `outrider_vllm`. Every engine of a target is started before anything
 //! is measured. Each way of writing has its turn in every round, so that what else the machine does meets all of them.
@@ -13,6 +15,7 @@
 //! vLLM alone            plain client ─────────── link ─────────── vLLM
 //! vLLM's own n-grams    plain client ─────────── link ─────────── vLLM --speculative-config ngram
 //! openai:               edge ─── link ─── outrider serve ──────── vLLM                 rounds of drafts
+//! the proposer          plain client ─────────── link ─────────── vLLM with outrider_vllm: what that costs by itself
 //! vllm: with guesses    edge ─── link ─── outrider serve ──────── vLLM with outrider_vllm
 //!                                                └─ guesses, Unix socket ─┘
 //! ```
@@ -53,21 +56,38 @@ const SETTLING: Duration = Duration::from_millis(500);
 
 /// Runs it with the arguments behind its name.
 pub fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let (folder, outrider, vllm, package, quick) = match *arguments {
+    let (folder, outrider, vllm, package, chosen) = match *arguments {
         ["checkpoint", target, folder] => return write_checkpoint(target, folder.as_ref(), folder.as_ref()),
-        [folder, outrider, vllm, package] => (folder, outrider, vllm, package, false),
-        [folder, outrider, vllm, package, "quick"] => (folder, outrider, vllm, package, true),
-        _ => return Err("a folder, outrider, vllm, its package's folder and perhaps `quick` are expected".into()),
+        [folder, outrider, vllm, package, ref chosen @ ..] => (folder, outrider, vllm, package, chosen),
+        _ => return Err("a folder, outrider, vllm and its package's folder are expected".into()),
     };
+    let quick = chosen.contains(&"quick");
+    let targets: Vec<_> = TARGETS.into_iter().filter(|(name, _)| chosen.contains(name)).collect();
+    let cells = chosen.iter().filter_map(|word| word.split_once('x'));
+    let cells: Vec<Cell> =
+        cells.map(|(sessions, ms)| Ok((sessions.parse()?, ms.parse()?))).collect::<Result<_, Failure>>()?;
+    let is_chosen = !cells.is_empty();
     let bench = Bench {
         folder: folder.into(),
         outrider: outrider.into(),
         vllm: vllm.into(),
         package: package.into(),
-        targets: &TARGETS,
-        cells: if quick { &[(1, 0), (1, 20), (8, 20), (32, 100)] } else { &ALL_CELLS },
-        has_two: !quick,
-        rounds: if quick { 2 } else { 3 },
+        targets: if targets.is_empty() { TARGETS.into() } else { targets },
+        cells: if is_chosen {
+            cells
+        } else if quick {
+            QUICK_CELLS.into()
+        } else {
+            ALL_CELLS.into()
+        },
+        has_two: !quick && !is_chosen,
+        rounds: if is_chosen {
+            6
+        } else if quick {
+            2
+        } else {
+            3
+        },
     };
     // Links have a thread of their own: a gateway that is started behind one asks the engine through it.
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(bench.run())
@@ -87,6 +107,7 @@ fn write_checkpoint(target: &str, models: &Path, folder: &Path) -> Result<(), Fa
 type Cell = (usize, u32);
 
 const ALL_CELLS: [Cell; 9] = [(1, 0), (1, 20), (1, 100), (8, 0), (8, 20), (8, 100), (32, 0), (32, 20), (32, 100)];
+const QUICK_CELLS: [Cell; 4] = [(1, 0), (1, 20), (8, 20), (32, 100)];
 /// Where two workers are measured, too.
 const CELL_OF_TWO: Cell = (8, 20);
 
@@ -95,8 +116,8 @@ struct Bench {
     outrider: PathBuf,
     vllm: PathBuf,
     package: PathBuf,
-    targets: &'static [(&'static str, Duration)],
-    cells: &'static [Cell],
+    targets: Vec<(&'static str, Duration)>,
+    cells: Vec<Cell>,
     /// Whether two workers are measured, too: their engines take memory.
     has_two: bool,
     rounds: usize,
@@ -121,7 +142,7 @@ impl Fleet {
         match way {
             Way::Alone | Way::Rounds => vec![&self.plain[0]],
             Way::Ngrams => vec![&self.ngrams],
-            Way::Guesses => vec![&self.guessed[0]],
+            Way::Idle | Way::Guesses => vec![&self.guessed[0]],
             Way::TwoAlone => self.plain.iter().collect(),
             Way::TwoGuesses => self.guessed.iter().collect(),
         }
@@ -148,11 +169,11 @@ impl Bench {
             prompts.push(tokenizer.encode_prompt(draft.config().first_token(), beginning)?);
         }
         let (mut levels, mut version) = (Vec::new(), String::new());
-        for &(target, time) in self.targets {
+        for &(target, time) in &self.targets {
             let fleet = self.start(target).await?;
             version = fleet.plain[0].version().await?;
             for round in 0..self.rounds {
-                for &cell in self.cells {
+                for &cell in &self.cells {
                     let two: &[Way] = if self.has_two && cell == CELL_OF_TWO { &Way::OF_TWO } else { &[] };
                     let ways = [&Way::OF_ONE[..], two].concat();
                     // Whoever comes first in one round comes last in the next.
@@ -167,7 +188,7 @@ impl Bench {
                 }
             }
         }
-        report::write(&self.folder, &version, self.targets, &levels)
+        report::write(&self.folder, &version, &self.targets, &levels)
     }
 
     /// The target as a checkpoint, and all that serves it.

@@ -8,13 +8,14 @@ pub enum Way {
     Alone,
     Ngrams,
     Rounds,
+    Idle,
     Guesses,
     TwoAlone,
     TwoGuesses,
 }
 
 impl Way {
-    pub const OF_ONE: [Self; 4] = [Self::Alone, Self::Ngrams, Self::Rounds, Self::Guesses];
+    pub const OF_ONE: [Self; 5] = [Self::Alone, Self::Ngrams, Self::Rounds, Self::Idle, Self::Guesses];
     pub const OF_TWO: [Self; 2] = [Self::TwoAlone, Self::TwoGuesses];
 
     pub fn name(self) -> &'static str {
@@ -22,6 +23,7 @@ impl Way {
             Self::Alone => "vLLM alone",
             Self::Ngrams => "vLLM's own n-grams",
             Self::Rounds => "openai:",
+            Self::Idle => "the proposer, no guesses",
             Self::Guesses => "vllm: with guesses",
             Self::TwoAlone => "two workers alone",
             Self::TwoGuesses => "two workers, vllm: with guesses",

@@ -18,7 +18,7 @@ use outrider_speculation::{
     judge::coupled::agreement,
     policy::{
         ahead::{Conditions, Goal, Plan},
-        goodput::AcceptanceRate,
+        goodput::{AcceptanceRate, ROW_COST},
     },
     sample,
     session::options::numbers::{TEMPERATURE, TOP_P},
@@ -146,6 +146,7 @@ impl Check {
             draft: self.draft_ms.map_or(draft_here, |ms| ms / 1e3),
             round_trip: f64::from(round_trip_ms) / 1e3,
             acceptance: AcceptanceRate::of(acceptance),
+            row_cost: ROW_COST,
         };
         Ok(Report {
             tab: Tab::new(&ends.0, context, self.pair.draft.as_deref().is_none_or(is_gguf)),

@@ -14,7 +14,7 @@ mod pace;
 pub use goal::{Goal, Outcome};
 pub use pace::Pace;
 
-use super::goodput::{AcceptanceRate, ROW_COST};
+use super::goodput::AcceptanceRate;
 
 /// Guesses of a chain in the simulation.
 const LONGEST_CHAIN: usize = 64;
@@ -26,7 +26,10 @@ const TIMER: f64 = 0.002;
 /// while the target rests, take longer there while it computes, and a hold ends with the first guess that comes.
 const LATE: f64 = 0.02;
 const SHORT: f64 = 0.01;
-/// Sizes of a group that are thought of.
+/// What is nearly as fast as the fastest group. Of those the smallest is taken: rates change from text to text, and
+/// small groups lose less where fewer guesses are right than was thought.
+const NEARLY_AS_FAST: f64 = 0.96;
+/// Sizes of a group that are thought of, ascending.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 /// How the edge sends guesses, and what the target does where none has come.
@@ -51,6 +54,8 @@ pub struct Conditions {
     pub round_trip: f64,
     /// α: the probability that a guess behind right ones is right.
     pub acceptance: AcceptanceRate,
+    /// What a judged guess adds to a pass, as a share of one that judges nothing.
+    pub row_cost: f64,
 }
 
 /// A chain of guesses in the simulation.
@@ -72,7 +77,7 @@ impl Conditions {
         if plan.is_rounds() {
             return self.outcome_of_rounds(plan.group);
         }
-        let Self { pass, draft, round_trip, acceptance } = *self;
+        let Self { pass, draft, round_trip, acceptance, row_cost } = *self;
         let half = round_trip / 2.0;
         let (mut now, mut written, mut passes) = (0.0, 1, 1);
         let mut chain = self.chain(half, written);
@@ -88,8 +93,8 @@ impl Conditions {
                 now = arrival.clamp(now, now + plan.patience);
             }
             let at_hand = come_by(now + 1e-9).saturating_sub(written);
-            let judged = acceptance.drafts_worth(ROW_COST, at_hand.min(LONGEST_CHAIN));
-            now += pass * (1.0 + ROW_COST * judged as f64);
+            let judged = acceptance.drafts_worth(row_cost, at_hand.min(LONGEST_CHAIN));
+            now += pass * (1.0 + row_cost * judged as f64);
             passes += 1;
             written += judged.min(chain.wrong - written) + 1;
             if written > chain.wrong {
@@ -114,13 +119,13 @@ impl Conditions {
     /// The same of rounds of γ guesses, one after the other: (1 − αᵞ⁺¹)/(1 − α) tokens in the time of γ drafts, a round
     /// trip and a pass (Leviathan et al. 2023, Theorem 3.8, with a round trip).
     fn outcome_of_rounds(&self, gamma: usize) -> Outcome {
-        let Self { pass, draft, round_trip, acceptance } = *self;
+        let Self { pass, draft, round_trip, acceptance, row_cost } = *self;
         let tokens: f64 = (0..=gamma).map(|n| acceptance.get().powi(n as i32)).sum();
-        let judged = pass * (1.0 + ROW_COST * gamma as f64);
+        let judged = pass * (1.0 + row_cost * gamma as f64);
         Outcome { speed: tokens * pass / (gamma as f64 * draft + round_trip + judged), passes: 1.0 / tokens }
     }
 
-    /// The best of some plans.
+    /// The best of some plans, or nearly.
     fn best(&self, goal: Goal, plan: impl Fn(usize, f64) -> Plan) -> (Plan, Outcome) {
         let plans = GROUPS.map(|group| {
             // So long takes the first group behind a wrong guess, with room for a link that is not even.
@@ -129,10 +134,10 @@ impl Conditions {
             let plan = plan(group, patience.max(least));
             (plan, self.outcome(plan, SIMULATED))
         });
-        let better = |best: (Plan, Outcome), next: (Plan, Outcome)| {
-            if goal.merit(next.1) > goal.merit(best.1) { next } else { best }
-        };
-        plans.into_iter().reduce(better).unwrap_or((Plan::AT_ONCE, Outcome::ALONE))
+        let merit = |(_, given): &(Plan, Outcome)| goal.merit(*given);
+        let best = plans.iter().map(merit).fold(0.0, f64::max);
+        let enough = if goal == Goal::Speed { NEARLY_AS_FAST * best } else { best };
+        plans.into_iter().find(|plan| merit(plan) >= enough).unwrap_or((Plan::AT_ONCE, Outcome::ALONE))
     }
 
     /// The best plan by which the target waits while the edge drafts on as far as pays, and what it gives.
@@ -167,6 +172,7 @@ mod tests {
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     use super::*;
+    use crate::policy::goodput::ROW_COST;
 
     fn link(pass: f64, draft: f64, round_trip: f64, alpha: f64) -> Conditions {
         let mut acceptance = AcceptanceRate::default();
@@ -176,7 +182,7 @@ mod tests {
             let right = f64::from(i.wrapping_mul(2_654_435_769)) / f64::from(u32::MAX) < alpha;
             acceptance.observe(usize::from(right), !right);
         }
-        Conditions { pass, draft, round_trip, acceptance }
+        Conditions { pass, draft, round_trip, acceptance, row_cost: ROW_COST }
     }
 
     #[test]
@@ -205,13 +211,26 @@ mod tests {
         let found = near.outcome(near.patient(Goal::Speed).0, 4096).speed;
         assert!((found / best - 1.0).abs() < 0.1, "{found} in place of {best}");
         let rounds = near.rounds(Goal::Speed).1.speed;
-        assert!((rounds / best - 1.0).abs() < 0.02, "{rounds} in place of {best}");
+        assert!(rounds > 0.95 * best && rounds <= best, "{rounds} in place of {best}");
         let far = link(0.001, 0.0001, 0.4, 0.7);
         let slow = [far.patient(Goal::Speed).1.speed, far.rounds(Goal::Speed).1.speed];
         assert!(
             far.outcome(Plan::AT_ONCE, SIMULATED).speed < 1.01 && slow.iter().all(|speed| *speed < 0.1),
             "{slow:?}"
         );
+    }
+
+    /// Of rounds, by the formula; the simulation declines rows that are not worth their cost.
+    #[test]
+    fn dear_rows_make_small_groups() {
+        let groups = [0.01, 0.06, 0.12, 0.25].map(|row_cost| {
+            let link = Conditions { row_cost, ..link(0.05, 0.0005, 0.002, 0.8) };
+            let (plan, given) = link.rounds(Goal::Speed);
+            let best = GROUPS.map(|n| link.outcome_of_rounds(n).speed).into_iter().fold(0.0, f64::max);
+            assert!(given.speed >= NEARLY_AS_FAST * best, "{given:?} with {row_cost}");
+            plan.group
+        });
+        assert!(groups.is_sorted_by(|a, b| a > b), "{groups:?}");
     }
 
     /// By trying all rounds: of those that are no slower than the target alone, the ones with the fewest passes; and

@@ -4,12 +4,18 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::{Outcome, Plan};
+use crate::policy::goodput::ROW_COST;
 
 /// Tokens that a promise counts for, and the most that what was measured does.
 const PRIOR: f64 = 16.0;
 const MEMORY: f64 = 96.0;
 /// Tokens that are skipped after a change of ways: the one before still shapes them.
 pub(super) const SKIPPED: usize = 2;
+/// The weight of a pass in what a row costs; the most that a row may cost; and what a pass that judges nothing takes at
+/// most, times the shortest: longer ones read a prompt, or share the target.
+const WEIGHT: f64 = 0.1;
+const DEAREST: f64 = 0.5;
+const USUAL: f64 = 1.5;
 /// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
 const TIMES: usize = 8;
 
@@ -42,12 +48,50 @@ pub(super) struct Stretch {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Shortest(VecDeque<f64>);
 
+/// What a judged guess adds to a pass, as a share of one that judges nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct RowCost {
+    /// Seconds of a pass that judges nothing.
+    idle: Option<f64>,
+    share: f64,
+}
+
+impl Default for RowCost {
+    fn default() -> Self {
+        Self { idle: None, share: ROW_COST }
+    }
+}
+
+impl RowCost {
+    /// A pass that judged nothing took so long; the shortest of late took `least`.
+    pub(super) fn rested(&mut self, seconds: f64, least: f64) {
+        if seconds <= USUAL * least {
+            let idle = self.idle.filter(|idle| *idle <= USUAL * least).unwrap_or(seconds);
+            self.idle = Some(idle + WEIGHT * (seconds - idle));
+        }
+    }
+
+    /// A pass that judged so many guesses took so long.
+    pub(super) fn judged(&mut self, seconds: f64, guesses: usize) {
+        if let Some(idle) = self.idle {
+            let share = (seconds / idle - 1.0) / guesses.max(1) as f64;
+            self.share += WEIGHT * (share.clamp(0.0, DEAREST) - self.share);
+        }
+    }
+
+    pub(super) fn get(self) -> f64 {
+        self.share
+    }
+}
+
 impl Shortest {
-    pub(super) fn observe(&mut self, seconds: f64) {
+    /// Gives the shortest.
+    pub(super) fn observe(&mut self, seconds: f64) -> f64 {
         if self.0.len() == TIMES {
             self.0.pop_front();
         }
         self.0.push_back(seconds);
+        self.0.iter().copied().fold(seconds, f64::min)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -109,6 +153,23 @@ mod tests {
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     use super::*;
+
+    #[test]
+    fn what_a_row_costs_is_learned_from_usual_passes() {
+        let mut cost = RowCost::default();
+        (0..9).for_each(|_| cost.judged(9.0, 1));
+        assert_eq!(cost.get(), ROW_COST, "nothing is known of a pass without rows");
+        // A prompt is read at first; later passes share the target.
+        for seconds in [0.9, 0.05, 0.05, 0.2, 0.05] {
+            cost.rested(seconds, if seconds == 0.9 { 0.9 } else { 0.05 });
+        }
+        for _ in 0..60 {
+            cost.judged(0.05 * (1.0 + 0.12 * 4.0), 4);
+        }
+        assert!((cost.get() - 0.12).abs() < 1e-3, "{cost:?}");
+        cost.judged(1e9, 2);
+        assert!(cost.get() < 0.16, "one pass that waited for something is one of many: {cost:?}");
+    }
 
     /// What is thought of a way is its promise at first: luck with a few guesses does not end it.
     #[test]

@@ -10,10 +10,10 @@ use core::time::Duration;
 
 use super::{
     Conditions, Goal, Outcome, Plan, SIMULATED,
-    measured::{SKIPPED, Shortest, Stretch, Way},
+    measured::{RowCost, SKIPPED, Shortest, Stretch, Way},
 };
 use crate::{
-    policy::goodput::{CandidateRates, ROW_COST},
+    policy::goodput::CandidateRates,
     study::statistics::{AheadRecord, WayRecord},
 };
 
@@ -31,8 +31,10 @@ const FORGET: f64 = 2048.0;
 /// Tokens of a stretch, and of the first ones of a way.
 const PLANNED: usize = 24;
 const LOOK: usize = 8;
-/// Tokens with guesses after which the target is timed alone again.
-const TIME_ALONE: usize = 384;
+/// Tokens with guesses after which the target is timed alone again, and by what power of what they gain it is later:
+/// the more they gain, the more that time would have to be wrong.
+const TIME_ALONE: f64 = 384.0;
+const LATER: i32 = 3;
 /// Tokens without guesses after which they are tried all the same: else nothing of them would be measured again.
 const TRY_AGAIN: usize = 768;
 /// A round trip that is so many times another, and so many seconds off, is another link's.
@@ -70,6 +72,7 @@ pub struct Pace {
     /// The round trip of the link on which the ways were tried.
     link: Option<f64>,
     passes: Shortest,
+    row_cost: RowCost,
     drafts: Shortest,
     /// From the beginning of a draft to that of the next, with nothing in between but what has to be done.
     cycles: Shortest,
@@ -111,6 +114,7 @@ impl Pace {
             rested: 0,
             link: None,
             passes: Shortest::default(),
+            row_cost: RowCost::default(),
             drafts: Shortest::default(),
             cycles: Shortest::default(),
             first_trip: None,
@@ -179,9 +183,22 @@ impl Pace {
         self.cycles.observe(time.as_secs_f64());
     }
 
-    /// A pass of the target that judged so many guesses took so long.
-    pub fn passed(&mut self, time: Duration, judged: usize) {
-        self.passes.observe(time.as_secs_f64() / (1.0 + ROW_COST * judged as f64));
+    /// A pass of the target that accepted so many guesses took so long.
+    pub fn passed(&mut self, time: Duration, accepted: usize) {
+        let seconds = time.as_secs_f64();
+        let least = self.passes.observe(seconds / (1.0 + self.row_cost.get() * accepted as f64));
+        let plan = self.plan();
+        if self.rests() {
+            self.row_cost.rested(seconds, least);
+        } else if plan.patience > 0.0 && accepted > 0 {
+            // It had a group at least.
+            self.row_cost.judged(seconds, accepted.max(plan.group));
+        }
+    }
+
+    /// A pass of the target that judged its own drafts took so long.
+    pub fn passed_by_itself(&mut self, time: Duration) {
+        self.passes.observe(time.as_secs_f64());
     }
 
     /// So long after guesses were sent, tokens came of a pass that began when the target had them, and took so long.
@@ -280,7 +297,9 @@ impl Pace {
 
     /// The way of the next stretch: the fastest, once times of the target alone, the link and drafts are known.
     fn next_way(&self) -> usize {
-        let is_alone_known = self.ways[ALONE].measured > 0.0 && self.guided < TIME_ALONE;
+        let alone = &self.ways[ALONE];
+        let gain = self.ways[self.current].expected(alone.seconds).speed.max(1.0);
+        let is_alone_known = alone.measured > 0.0 && (self.guided as f64) < TIME_ALONE * gain.powi(LATER);
         match self.conditions() {
             _ if !is_alone_known => ALONE,
             None => AT_ONCE,
@@ -361,7 +380,7 @@ impl Pace {
     /// All that is measured, once all is.
     pub fn conditions(&self) -> Option<Conditions> {
         let (pass, draft, round_trip) = (self.passes.get()?, self.drafts.get()?, self.round_trip()?);
-        Some(Conditions { pass, draft, round_trip, acceptance: self.rates.first })
+        Some(Conditions { pass, draft, round_trip, acceptance: self.rates.first, row_cost: self.row_cost.get() })
     }
 }
 

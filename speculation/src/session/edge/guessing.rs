@@ -348,7 +348,11 @@ impl Guessing {
             self.pace.answered(received.at.saturating_sub(sent), pass);
         }
         if !pass.is_zero() {
-            self.pace.passed(pass, if tokens.own { 0 } else { tokens.accepted.into() });
+            if tokens.own {
+                self.pace.passed_by_itself(pass);
+            } else {
+                self.pace.passed(pass, tokens.accepted.into());
+            }
         }
         let has_news = self.pace.written(tokens.ids.len(), received.at);
         if has_news || tokens.finish.is_some() {
