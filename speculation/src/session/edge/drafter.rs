@@ -4,7 +4,7 @@ use outrider_codec::{
     distribution::DraftToken,
     error::ParameterError,
     frame::{SamplingParameters, TargetDist},
-    scheme::{SchemeParameters, Sends},
+    scheme::{Keeps, SchemeParameters, Sends},
 };
 
 use super::{
@@ -169,7 +169,13 @@ impl Drafter {
             return None;
         }
         let kept = draft::most_kept(self.parameters, self.observers.beta())?;
-        let SamplingParameters { temperature, top_k, .. } = self.sampling;
+        let SamplingParameters { temperature, top_k, top_p } = self.sampling;
+        // Top-p cuts where the mass of a prefix reaches it, which tokens that share their mass reach elsewhere. It cancels
+        // where the kept ones are renormalised.
+        let is_relative = self.parameters.info().keeps == Keeps::MostLikely;
+        if top_p < 1.0 && top_k == 0 && temperature > 0.0 && !is_relative {
+            return None;
+        }
         // Top-p cuts by the mass of what top-k leaves.
         let k = if temperature == 0.0 { 1 } else { kept.max(top_k) };
         Some(TopK { k, temperature })

@@ -307,6 +307,7 @@ impl Drafting {
         self.cached = base + drafter.ids().len() + chosen.len() - 1;
         for Chosen { first, .. } in chosen {
             if !self.planner.wants_another(drafter, base + drafter.ids().len(), text) {
+                drafter.end();
                 break;
             }
             drafter.take_chosen(*first)?;

@@ -245,6 +245,19 @@ fn all_logits_come_where_they_are_looked_at() {
     };
     let plain = Speculation::new(K_SQS, 2);
     assert_eq!(top_k(plain.clone()), (Some(TopK { k: 2, temperature: 1.0 }), None));
+    // QS and C-SQS take probabilities as top-p leaves them; the most likely ones are renormalised.
+    for (scheme, is_enough) in [
+        (K_SQS, true),
+        (SchemeParameters::Qs { lattice_resolution: 2, code: Code::Enumerative }, false),
+        (SchemeParameters::CSqs { lattice_resolution: 2, code: Code::Enumerative }, false),
+    ] {
+        let mut session = connected(16);
+        let sampling = SamplingParameters { top_p: 0.9, ..sampled(1.0) };
+        let settings = Settings { mode: Mode::Speculative(Speculation::new(scheme, 2)), sampling, ..settings(9) };
+        session.start(vec![0, 1], &settings, NOW).unwrap();
+        while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
+        assert_eq!(session.top_k().is_some(), is_enough, "{scheme:?}");
+    }
     let gate = Gate::SequenceCascade { alpha: 0.5, confidence: Confidence::Mean };
     let stop = StopRule::AdaEdl { scale: 0.2, threshold: 0.2 };
     let threshold = plain.threshold;
