@@ -65,8 +65,8 @@ pub struct Choice {
     pub most: usize,
 }
 
-/// How many of a row's logits are enough to draft by: the largest. Of the others their mass is, at this temperature, and
-/// each may be given the logit that is an equal share of it.
+/// How many of a row's logits are enough to draft by: the largest. Of the others their mass is, at this temperature,
+/// and each may be given the logit that is an equal share of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TopK {
     /// K; at least 1.

@@ -168,8 +168,9 @@ impl GpuDraft {
         Ok(Rows { vocab_size, hidden_size, logits, hidden })
     }
 
-    /// As [`forward`](Self::forward), where the largest logits are enough: all others of a row are the same, with the mass
-    /// that they have together. Where more tokens are as likely than a list has room for, all come in a second read-back.
+    /// As [`forward`](Self::forward), where the largest logits are enough: all others of a row are the same, with
+    /// the mass that they have together. Where more tokens are as likely than a list has room for, all come in a second
+    /// read-back.
     ///
     /// # Errors
     /// The same.

@@ -51,7 +51,8 @@ pub(crate) enum Kernel {
     Choose,
     Weigh,
     Settle,
-    /// The largest logits of pieces of a row; what the largest of the row are at least; these, and the mass of the rest.
+    /// The largest logits of pieces of a row; what the largest of the row are at least; these, and the mass of the
+    /// rest.
     Survey,
     Bound,
     List,

@@ -257,8 +257,8 @@ impl EdgeSession {
         self.generation.as_ref()?.choice()
     }
 
-    /// Drafts or guesses by a [choice](Self::choice), in place of the row that `Forward` asked for. Each but the first is of a
-    /// pass that followed the guess before it, which is in the cache now.
+    /// Drafts or guesses by a [choice](Self::choice), in place of the row that `Forward` asked for. Each but the first
+    /// is of a pass that followed the guess before it, which is in the cache now.
     ///
     /// # Errors
     /// [`EdgeError::Draft`] if there are none, or one is no token.

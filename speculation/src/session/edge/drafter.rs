@@ -170,8 +170,8 @@ impl Drafter {
         }
         let kept = draft::most_kept(self.parameters, self.observers.beta())?;
         let SamplingParameters { temperature, top_k, top_p } = self.sampling;
-        // Top-p cuts where the mass of a prefix reaches it, which tokens that share their mass reach elsewhere. It cancels
-        // where the kept ones are renormalised.
+        // Top-p cuts where the mass of a prefix reaches it, which tokens that share their mass reach elsewhere. It
+        // cancels where the kept ones are renormalised.
         let is_relative = self.parameters.info().keeps == Keeps::MostLikely;
         if top_p < 1.0 && top_k == 0 && temperature > 0.0 && !is_relative {
             return None;
