@@ -61,33 +61,29 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
         [folder, outrider, vllm, package, ref chosen @ ..] => (folder, outrider, vllm, package, chosen),
         _ => return Err("a folder, outrider, vllm and its package's folder are expected".into()),
     };
-    let quick = chosen.contains(&"quick");
-    let targets: Vec<_> = TARGETS.into_iter().filter(|(name, _)| chosen.contains(name)).collect();
-    let cells = chosen.iter().filter_map(|word| word.split_once('x'));
-    let cells: Vec<Cell> =
-        cells.map(|(sessions, ms)| Ok((sessions.parse()?, ms.parse()?))).collect::<Result<_, Failure>>()?;
-    let is_chosen = !cells.is_empty();
+    let (mut quick, mut targets, mut cells) = (false, Vec::new(), Vec::new());
+    for word in chosen {
+        match (TARGETS.iter().find(|(name, _)| name == word), word.split_once('x')) {
+            (Some(target), _) => targets.push(*target),
+            (None, Some((sessions, ms))) => cells.push((sessions.parse()?, ms.parse()?)),
+            (None, None) if *word == "quick" => quick = true,
+            (None, None) => return Err(format!("{word} is no target, and no cell as 32x100 is one").into()),
+        }
+    }
+    let (cells, rounds, has_two) = match (cells.is_empty(), quick) {
+        (false, _) => (cells, 6, false),
+        (true, true) => (QUICK_CELLS.into(), 2, false),
+        (true, false) => (ALL_CELLS.into(), 3, true),
+    };
     let bench = Bench {
         folder: folder.into(),
         outrider: outrider.into(),
         vllm: vllm.into(),
         package: package.into(),
         targets: if targets.is_empty() { TARGETS.into() } else { targets },
-        cells: if is_chosen {
-            cells
-        } else if quick {
-            QUICK_CELLS.into()
-        } else {
-            ALL_CELLS.into()
-        },
-        has_two: !quick && !is_chosen,
-        rounds: if is_chosen {
-            6
-        } else if quick {
-            2
-        } else {
-            3
-        },
+        cells,
+        has_two,
+        rounds,
     };
     // Links have a thread of their own: a gateway that is started behind one asks the engine through it.
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?.block_on(bench.run())

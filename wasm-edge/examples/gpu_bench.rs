@@ -4,7 +4,7 @@
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::StoredLoader;
 use outrider_speculation::{Choice, TopK};
-use outrider_webgpu::{Gpu, GpuDraft};
+use outrider_webgpu::{Gpu, GpuDraft, GpuError};
 use wasm_bindgen::prelude::*;
 use web_time::Instant;
 
@@ -52,52 +52,25 @@ impl Bench {
         all_logits: bool,
         times: usize,
     ) -> Result<Vec<f64>, JsError> {
-        let text = self.text.clone();
-        let draft = self.behind(cached).await?;
-        let mut found = Vec::with_capacity(times);
-        for round in 0..=times {
-            draft.truncate(cached);
-            let began = Instant::now();
-            draft.forward(&text[cached..cached + rows], if all_logits { rows } else { 1 }).await?;
-            if round > 0 {
-                found.push(began.elapsed().as_secs_f64() * 1e3);
-            }
-        }
-        Ok(found)
+        let wanted = if all_logits { rows } else { 1 };
+        self.timed(cached, rows, times, async |draft, tokens, _| draft.forward(tokens, wanted).await.map(drop)).await
     }
 
     /// Milliseconds of each of `times` passes behind `cached` tokens whose `k` largest logits are enough.
     pub async fn top_k(&mut self, k: u32, cached: usize, times: usize) -> Result<Vec<f64>, JsError> {
-        let text = self.text.clone();
-        let draft = self.behind(cached).await?;
-        let mut found = Vec::with_capacity(times);
-        for round in 0..=times {
-            draft.truncate(cached);
-            let began = Instant::now();
-            draft.forward_top_k(&text[cached..=cached], 1, TopK { k, temperature: 0.7 }).await?;
-            if round > 0 {
-                found.push(began.elapsed().as_secs_f64() * 1e3);
-            }
-        }
-        Ok(found)
+        let top_k = TopK { k, temperature: 0.7 };
+        self.timed(cached, 1, times, async |draft, tokens, _| draft.forward_top_k(tokens, 1, top_k).await.map(drop))
+            .await
     }
 
     /// Milliseconds of a guess, of each of `times` groups of `most` behind `cached` tokens.
     pub async fn guesses(&mut self, most: usize, cached: usize, times: usize) -> Result<Vec<f64>, JsError> {
-        let text = self.text.clone();
-        let draft = self.behind(cached).await?;
-        let mut found = Vec::with_capacity(times);
-        for round in 0..=times {
-            draft.truncate(cached);
-            let began = Instant::now();
-            let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
-            let choice = Choice { seed: Some(round as u64), sampling, most };
-            draft.choose(&text[cached..=cached], &choice).await?;
-            if round > 0 {
-                found.push(began.elapsed().as_secs_f64() * 1e3 / most as f64);
-            }
-        }
-        Ok(found)
+        let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
+        let group = async |draft: &mut GpuDraft, tokens: &[u32], round: usize| {
+            draft.choose(tokens, &Choice { seed: Some(round as u64), sampling, most }).await.map(drop)
+        };
+        let found = self.timed(cached, 1, times, group).await?;
+        Ok(found.into_iter().map(|ms| ms / most as f64).collect())
     }
 
     /// Submissions, read-backs, and bytes of these so far.
@@ -109,6 +82,29 @@ impl Bench {
 }
 
 impl Bench {
+    /// Milliseconds of each time of `times` that `work` is done with `rows` tokens behind `cached` others; a first one
+    /// is not timed.
+    async fn timed(
+        &mut self,
+        cached: usize,
+        rows: usize,
+        times: usize,
+        work: impl AsyncFn(&mut GpuDraft, &[u32], usize) -> Result<(), GpuError>,
+    ) -> Result<Vec<f64>, JsError> {
+        let tokens = self.text[cached..cached + rows].to_vec();
+        let draft = self.behind(cached).await?;
+        let mut found = Vec::with_capacity(times);
+        for round in 0..=times {
+            draft.truncate(cached);
+            let began = Instant::now();
+            work(draft, &tokens, round).await?;
+            if round > 0 {
+                found.push(began.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+        Ok(found)
+    }
+
     /// The model with so many tokens in its cache.
     async fn behind(&mut self, cached: usize) -> Result<&mut GpuDraft, JsError> {
         let draft = self.draft.as_mut().ok_or(JsError::new("the model is not finished"))?;
