@@ -87,7 +87,7 @@ impl RowCost {
 impl Shortest {
     /// Gives the shortest.
     pub(super) fn observe(&mut self, seconds: f64) -> f64 {
-        if self.0.len() == TIMES {
+        if self.is_full() {
             self.0.pop_front();
         }
         self.0.push_back(seconds);
@@ -96,6 +96,11 @@ impl Shortest {
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Whether the next one puts the oldest out.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.len() == TIMES
     }
 
     pub(super) fn get(&self) -> Option<f64> {

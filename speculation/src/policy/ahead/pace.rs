@@ -84,13 +84,12 @@ pub struct Pace {
     rates: CandidateRates,
 }
 
-/// What is known of the link's round trip, in seconds.
+/// Between what the link's round trip is, in seconds. A guess that nobody waits for is answered by the pass after the
+/// one under way, whose rest it waits for as well: a trip shorter than a pass looks as long as one, and may be none.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Trip {
-    Known(f64),
-    /// At most that: a guess that nobody waits for is answered by the pass after the one under way, so that a trip
-    /// shorter than a pass looks as long as one.
-    Within(f64),
+struct Trip {
+    least: f64,
+    most: f64,
 }
 
 /// Nothing is guessed; nobody waits; the target waits for the first guesses behind a wrong one; both take turns.
@@ -99,6 +98,13 @@ const AT_ONCE: usize = 1;
 const PATIENT: usize = 2;
 const ROUNDS: usize = 3;
 const NAMES: [&str; 4] = ["alone", "at once", "patient", "in turn"];
+
+impl Trip {
+    /// What it is at most, unless passes hide it.
+    fn seen(self) -> Option<f64> {
+        (self.least > 0.0).then_some(self.most)
+    }
+}
 
 impl Pace {
     /// Nothing measured yet.
@@ -204,7 +210,12 @@ impl Pace {
     /// So long after guesses were sent, tokens came of a pass that began when the target had them, and took so long.
     pub fn answered(&mut self, after: Duration, pass: Duration) {
         let waits = self.plan().patience > 0.0;
-        let times = if waits { &mut self.trips } else { &mut self.delays };
+        let (times, others) =
+            if waits { (&mut self.trips, &mut self.delays) } else { (&mut self.delays, &mut self.trips) };
+        if times.is_full() {
+            // The link was another perhaps.
+            (self.first_trip, *others) = (None, Shortest::default());
+        }
         times.observe(after.saturating_sub(pass).as_secs_f64());
     }
 
@@ -278,21 +289,16 @@ impl Pace {
     /// Whether the ways were tried on another link than this. Keeps this one's round trip, as far as it is known.
     fn is_other_link(&mut self) -> bool {
         let is_longer = |trip: f64, than: f64| trip > OTHER_LINK.0 * than && trip > than + OTHER_LINK.1;
-        match (self.link, self.trip()) {
-            (None, Some(Trip::Known(trip))) => {
-                self.link = Some(trip);
-                false
-            }
-            (Some(link), Some(Trip::Known(trip))) if is_longer(trip, link) || is_longer(link, trip) => {
-                self.link = Some(trip);
-                true
-            }
-            (Some(link), Some(Trip::Within(most))) if is_longer(link, most) => {
-                self.link = None;
-                true
-            }
-            _ => false,
+        let Some(trip) = self.trip() else { return false };
+        let Some(link) = self.link else {
+            self.link = trip.seen();
+            return false;
+        };
+        let is_other = is_longer(trip.least, link) || is_longer(link, trip.most);
+        if is_other {
+            self.link = trip.seen();
         }
+        is_other
     }
 
     /// The way of the next stretch: the fastest, once times of the target alone, the link and drafts are known.
@@ -360,21 +366,19 @@ impl Pace {
 
     fn trip(&self) -> Option<Trip> {
         let most = self.delays.get().into_iter().chain(self.first_trip).reduce(f64::min);
-        let is_hidden = |most: f64| self.passes.get().is_some_and(|pass| most <= HIDDEN * pass);
-        match (self.trips.get(), most) {
-            (Some(trip), most) => Some(Trip::Known(most.map_or(trip, |most| trip.min(most)))),
-            (None, Some(most)) if is_hidden(most) => Some(Trip::Within(most)),
-            (None, most) => most.map(Trip::Known),
+        if let Some(trip) = self.trips.get() {
+            let trip = most.map_or(trip, |most| trip.min(most));
+            return Some(Trip { least: trip, most: trip });
         }
+        let (most, pass) = (most?, self.passes.get().unwrap_or(0.0));
+        Some(Trip { least: if most <= HIDDEN * pass { 0.0 } else { most - pass }, most })
     }
 
     /// The link's round trip; one that is hidden is what it was when it was seen last, else nothing: only who waits
     /// sees it.
     fn round_trip(&self) -> Option<f64> {
-        Some(match self.trip()? {
-            Trip::Known(trip) => trip,
-            Trip::Within(most) => self.link.filter(|link| *link <= most).unwrap_or(0.0),
-        })
+        let trip = self.trip()?;
+        trip.seen().or(self.link.filter(|link| *link <= trip.most)).or(Some(0.0))
     }
 
     /// All that is measured, once all is.

@@ -7,19 +7,31 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A text of so many tokens, each of which takes what it says of the way; how many were written in each.
+/// Tokens of a text, the link's round trip, and what each takes by the way that it is written.
+type Part = (usize, Duration, [Duration; 4]);
+
+/// A text in one part; how many tokens were written in each way.
 fn text(pace: &mut Pace, tokens: usize, round_trip: Duration, takes: [Duration; 4]) -> [usize; 4] {
-    let (mut now, mut counts) = (Duration::ZERO, [0; 4]);
+    text_of([(tokens, round_trip, takes)], pace)[0]
+}
+
+/// A text whose link and costs become others; for each part how many tokens were written in each way.
+fn text_of<const PARTS: usize>(parts: [Part; PARTS], pace: &mut Pace) -> [[usize; 4]; PARTS] {
+    let mut now = Duration::ZERO;
     pace.next_generation(None, Goal::Speed, true);
-    for _ in 0..tokens {
-        now += takes[pace.current];
-        counts[pace.current] += 1;
-        pace.drafted(MS);
-        pace.passed(10 * MS, 0);
-        pace.answered(round_trip + 10 * MS, 10 * MS);
-        pace.written(1, now);
-    }
-    counts
+    pace.began(parts[0].1 + 10 * MS, 10 * MS);
+    parts.map(|(tokens, round_trip, takes)| {
+        let mut counts = [0; 4];
+        for _ in 0..tokens {
+            now += takes[pace.current];
+            counts[pace.current] += 1;
+            pace.drafted(MS);
+            pace.passed(10 * MS, 0);
+            pace.answered(round_trip + 10 * MS, 10 * MS);
+            pace.written(1, now);
+        }
+        counts
+    })
 }
 
 /// Guesses that slow the target down, though link and times promise much.
@@ -169,6 +181,33 @@ fn a_link_that_became_long_is_noticed_in_a_few_rounds() {
     assert!(counts[PATIENT] + counts[ROUNDS] <= ANSWERS && counts[AT_ONCE] > 80, "{counts:?}");
     let counts = text(&mut pace, 100, 400 * MS, [10, 10, 400, 400].map(|ms| ms * MS));
     assert_eq!(counts[PATIENT] + counts[ROUNDS], 0, "{counts:?}");
+}
+
+/// So is one that becomes long in the middle of a text, whose first token came soon.
+#[test]
+fn a_link_that_becomes_long_within_a_text_is_noticed() {
+    let near = (1000, MS, [10, 11, 7, 7].map(|ms| ms * MS));
+    let far = (200, 100 * MS, [10, 8, 100, 100].map(|ms| ms * MS));
+    let mut pace = Pace::new(None);
+    let [before, after] = text_of([near, far], &mut pace);
+    assert!(before[PATIENT] + before[ROUNDS] > 700, "{before:?}");
+    assert!(after[PATIENT] + after[ROUNDS] <= 16, "{after:?}");
+    assert_eq!(pace.record().round_trip_ms, Some(100.0));
+}
+
+/// The link is the same, and nobody waits: answers are late by what is left of a pass, and once by a slow draft. No way
+/// is tried anew for that.
+#[test]
+fn what_is_left_of_a_pass_is_no_other_link() {
+    let mut pace = Pace::new(None);
+    text(&mut pace, 1000, 2 * MS, [10, 7, 11, 11].map(|ms| ms * MS));
+    let measured = pace.ways[AT_ONCE].measured;
+    pace.next_generation(None, Goal::Speed, true);
+    for token in 0..6 {
+        pace.answered(if token < ANSWERS as u32 { 23 * MS } else { 20 * MS }, 10 * MS);
+        pace.written(1, token * 7 * MS);
+    }
+    assert!(pace.current == AT_ONCE && pace.ways[AT_ONCE].measured == measured, "{pace:?}");
 }
 
 /// What a row costs is the target's affair, and so is the group that pays: with rows at a fifth of a pass it is small.
