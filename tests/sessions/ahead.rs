@@ -193,3 +193,34 @@ fn second_candidates_pay_where_drafts_are_fast() {
         assert_eq!(run(None, 8, delay), run(Some(false), 8, delay), "drafts of a fifth of a pass");
     }
 }
+
+/// In virtual time: a first text of 64 tokens, of a session that knows nothing of the models and of the link only how
+/// long the handshake took, takes little longer than by the plan that turns out to be the best.
+#[test]
+fn a_first_text_is_nearly_as_fast_as_by_the_best_plan() {
+    let target = ToyModel::target(V, 5);
+    let plan = |group, patience: f64, lead| {
+        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), ..Ahead::default() })
+    };
+    let plans =
+        [plan(1, 0.0, 64), plan(2, 0.3, 64), plan(4, 0.3, 64), plan(2, 0.3, 2), plan(4, 0.3, 4), Mode::CloudOnly];
+    for difference in [0.4, 0.8] {
+        let draft = target.draft(difference);
+        for (draft_time, pass, delay) in
+            [(1, 40, 0), (1, 40, 1), (1, 40, 10), (1, 40, 50), (10, 40, 10), (1, 17, 0), (1, 17, 10), (40, 40, 10)]
+        {
+            let times = Times { row: MS * pass / 10, ..times(draft_time, pass, delay) };
+            let seconds = |mode: &Mode| -> f64 {
+                let first = |seed| {
+                    let settings = Settings { max_new_tokens: 64, ..settings(mode.clone(), 0.7, seed) };
+                    timed::run(draft.clone(), target.clone(), &[1, 2], &settings, times, |_| {}).elapsed
+                };
+                (0..10).map(|seed| first(seed).as_secs_f64()).sum()
+            };
+            let (ahead, planned) = (seconds(&Mode::Ahead(Ahead::default())), plans.each_ref().map(seconds));
+            let best = planned.into_iter().fold(f64::INFINITY, f64::min);
+            println!("{difference}, draft {draft_time} ms, pass {pass} ms, {delay} ms one way: {:.3}", best / ahead);
+            assert!(best / ahead > 0.93, "{} of the best of {planned:?} at {times:?}", best / ahead);
+        }
+    }
+}

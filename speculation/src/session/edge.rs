@@ -217,7 +217,7 @@ impl EdgeSession {
 
     /// What is to be done next.
     pub fn poll(&mut self, now: Duration) -> Result<Option<EdgeOutput>, EdgeError> {
-        if let Some(output) = self.connection.poll() {
+        if let Some(output) = self.connection.poll(now) {
             return Ok(Some(output));
         }
         let generation = self.generation.as_mut().filter(|_| self.connection.stage() == Stage::Up);
@@ -227,11 +227,11 @@ impl EdgeSession {
             Some(Step::Tell(bytes)) => {
                 let bits = self.connection.post(bytes);
                 self.ledger.told(bits);
-                self.connection.poll()
+                self.connection.poll(now)
             }
             Some(Step::Send(Outgoing { round, bytes })) => {
                 self.send(Some(round), bytes);
-                self.connection.poll()
+                self.connection.poll(now)
             }
         })
     }
@@ -363,6 +363,7 @@ impl EdgeSession {
             return Err(EdgeError::Vocabulary { draft: self.draft.vocab_size, target: welcome.vocab_size });
         }
         let anew = self.connection.welcome(&welcome)?;
+        self.lessons.handshake = self.connection.handshake(now);
         if self.server.replace(welcome.clone()).is_none() {
             self.connection.tell(Event::Connected(welcome));
             if !anew && self.last_generation > 0 {

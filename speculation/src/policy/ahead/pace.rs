@@ -28,11 +28,14 @@ const NOT_SLOWER: f64 = 0.98;
 const SAVES_PASSES: f64 = 0.98;
 /// Tokens of other ways after which most of what was measured of one is forgotten.
 const FORGET: f64 = 2048.0;
-/// Tokens of a stretch, and of the first ones of a way.
+/// Tokens of a stretch, of the first ones of a way, and of the very first one, which times drafts and the link.
 const PLANNED: usize = 24;
 const LOOK: usize = 8;
-/// Tokens with guesses after which the target is timed alone again, and by what power of what they gain it is later:
-/// the more they gain, the more that time would have to be wrong.
+const FIRST: usize = 3;
+/// Tokens with guesses after which the target is timed alone, at first and again; and by what power of what they gain
+/// it is later: the more they gain, the more that time would have to be wrong. A look in the first text is dear: with
+/// passes of 40 ms over near links it took a tenth of what guesses gain in 64 tokens.
+const TIME_ALONE_FIRST: f64 = 48.0;
 const TIME_ALONE: f64 = 384.0;
 const LATER: i32 = 3;
 /// Tokens without guesses after which they are tried all the same: else nothing of them would be measured again.
@@ -66,6 +69,8 @@ pub struct Pace {
     ways: [Way; 4],
     current: usize,
     stretch: Stretch,
+    /// Whether the target has drafts of its own.
+    is_helped: bool,
     /// Tokens since the target was alone, and since it was not.
     guided: usize,
     rested: usize,
@@ -114,8 +119,9 @@ impl Pace {
             goal: Goal::Speed,
             holds: true,
             ways: [Way::new(None), Way::new(Some(Plan::AT_ONCE)), Way::new(None), Way::new(None)],
-            current: ALONE,
-            stretch: Stretch::new(SKIPPED, LOOK),
+            current: AT_ONCE,
+            stretch: Stretch::new(0, FIRST),
+            is_helped: false,
             guided: 0,
             rested: 0,
             link: None,
@@ -141,6 +147,15 @@ impl Pace {
         }
         self.stretch.pause();
         (self.first_trip, self.trips, self.delays) = (None, Shortest::default(), Shortest::default());
+    }
+
+    /// The handshake of a connection took so long. Nobody computes for it, so that it shows a link that passes hide.
+    pub fn connected(&mut self, after: Duration) {
+        let trip = after.as_secs_f64();
+        if self.link.is_some_and(|link| is_longer(trip, link) || is_longer(link, trip)) {
+            self.forget_ways();
+        }
+        self.link = Some(trip);
     }
 
     /// The first token came so long after it was asked for, of a pass that took so long.
@@ -204,6 +219,7 @@ impl Pace {
 
     /// A pass of the target that judged its own drafts took so long.
     pub fn passed_by_itself(&mut self, time: Duration) {
+        self.is_helped = true;
         self.passes.observe(time.as_secs_f64());
     }
 
@@ -233,10 +249,7 @@ impl Pace {
         let over = self.stretch.written(tokens, now);
         let may_say = over.is_some() || self.trips.len().max(self.delays.len()) >= ANSWERS;
         if may_say && self.is_other_link() {
-            // The target alone waits for no link.
-            for way in &mut self.ways[AT_ONCE..] {
-                *way = Way::new(way.plan);
-            }
+            self.forget_ways();
         } else if let Some(seconds) = over {
             self.measured(seconds);
         } else {
@@ -249,6 +262,13 @@ impl Pace {
         self.stretch = Stretch::new(skipped, if is_look { LOOK } else { PLANNED });
         self.current = next;
         true
+    }
+
+    /// Ways are to be tried anew. The target alone waits for no link.
+    fn forget_ways(&mut self) {
+        for way in &mut self.ways[AT_ONCE..] {
+            *way = Way::new(way.plan);
+        }
     }
 
     /// The stretch took so long a token.
@@ -288,7 +308,6 @@ impl Pace {
 
     /// Whether the ways were tried on another link than this. Keeps this one's round trip, as far as it is known.
     fn is_other_link(&mut self) -> bool {
-        let is_longer = |trip: f64, than: f64| trip > OTHER_LINK.0 * than && trip > than + OTHER_LINK.1;
         let Some(trip) = self.trip() else { return false };
         let Some(link) = self.link else {
             self.link = trip.seen();
@@ -301,22 +320,39 @@ impl Pace {
         is_other
     }
 
-    /// The way of the next stretch: the fastest, once times of the target alone, the link and drafts are known.
+    /// The way of the next stretch: the fastest, once times of the link and drafts are known.
     fn next_way(&self) -> usize {
-        let alone = &self.ways[ALONE];
-        let gain = self.ways[self.current].expected(alone.seconds).speed.max(1.0);
-        let is_alone_known = alone.measured > 0.0 && (self.guided as f64) < TIME_ALONE * gain.powi(LATER);
-        match self.conditions() {
-            _ if !is_alone_known => ALONE,
-            None => AT_ONCE,
-            Some(_) if self.rested >= TRY_AGAIN => AT_ONCE,
-            Some(_) => self.best(),
+        let best = if self.conditions().is_some() { self.best() } else { AT_ONCE };
+        let gain = self.ways[best].expected(self.alone()).speed.max(1.0);
+        if self.guided as f64 >= self.lasts() * gain.powi(LATER) {
+            ALONE
+        } else if self.rested >= TRY_AGAIN {
+            AT_ONCE
+        } else {
+            best
         }
+    }
+
+    /// So many tokens with guesses that gain nothing is it good for, what the target alone is thought to take.
+    fn lasts(&self) -> f64 {
+        let is_a_pass = self.holds && !self.is_helped && self.goal == Goal::Speed;
+        match self.ways[ALONE].measured > 0.0 {
+            true => TIME_ALONE,
+            false if is_a_pass => TIME_ALONE_FIRST,
+            false => 0.0,
+        }
+    }
+
+    /// Seconds a token of the target alone: until that is measured those of a pass, which are the least, so that no way
+    /// seems faster and is not; unless the target has drafts of its own, or does not tell its passes.
+    fn alone(&self) -> f64 {
+        let alone = &self.ways[ALONE];
+        if alone.measured > 0.0 { alone.seconds } else { self.passes.get().unwrap_or(0.0) }
     }
 
     /// The way that is thought to serve the goal best.
     fn best(&self) -> usize {
-        let alone = self.ways[ALONE].seconds;
+        let alone = self.alone();
         let expected = |way: usize| {
             let Outcome { speed, passes } = self.ways[way].expected(alone);
             Outcome { speed: speed / NOT_SLOWER, passes }
@@ -375,10 +411,10 @@ impl Pace {
     }
 
     /// The link's round trip; one that is hidden is what it was when it was seen last, else nothing: only who waits
-    /// sees it.
+    /// sees it, or has connected.
     fn round_trip(&self) -> Option<f64> {
         let trip = self.trip()?;
-        trip.seen().or(self.link.filter(|link| *link <= trip.most)).or(Some(0.0))
+        Some(trip.seen().unwrap_or(self.link.unwrap_or(0.0).min(trip.most)))
     }
 
     /// All that is measured, once all is.
@@ -386,6 +422,11 @@ impl Pace {
         let (pass, draft, round_trip) = (self.passes.get()?, self.drafts.get()?, self.round_trip()?);
         Some(Conditions { pass, draft, round_trip, acceptance: self.rates.first, row_cost: self.row_cost.get() })
     }
+}
+
+/// Whether a round trip is another link's than one that took that long.
+fn is_longer(trip: f64, than: f64) -> bool {
+    trip > OTHER_LINK.0 * than && trip > than + OTHER_LINK.1
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What there is of a session's connection: the handshake, and the frames that the server has yet to answer.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use outrider_codec::frame::{Frame, Hello, Resume, Ticket, Welcome};
@@ -45,6 +46,8 @@ struct Unanswered {
 #[derive(Debug)]
 pub(super) struct Connection {
     stage: Stage,
+    /// When the handshake began.
+    began: Option<Duration>,
     /// What the session is resumed with; `None` if the server has none of it.
     ticket: Option<Ticket>,
     /// How often it was asked for with that.
@@ -58,7 +61,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Before the first; to a server that has a session with this ticket, if there is one.
     pub(super) fn new(ticket: Option<Ticket>, attempts: u32) -> Self {
-        Self { stage: Stage::Down, ticket, attempts, unanswered: Vec::new(), outputs: VecDeque::new() }
+        Self { stage: Stage::Down, began: None, ticket, attempts, unanswered: Vec::new(), outputs: VecDeque::new() }
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -83,7 +86,13 @@ impl Connection {
                 Frame::Hello(hello)
             }
         };
+        self.began = None;
         self.outputs.push_back(EdgeOutput::Send(frame.encode()));
+    }
+
+    /// How long the handshake took, if it is done now.
+    pub(super) fn handshake(&self, now: Duration) -> Option<Duration> {
+        Some(now.saturating_sub(self.began?))
     }
 
     /// The handshake is done. Gives whether the session is a new one.
@@ -144,7 +153,8 @@ impl Connection {
     }
 
     /// What is to be sent or told next.
-    pub(super) fn poll(&mut self) -> Option<EdgeOutput> {
+    pub(super) fn poll(&mut self, now: Duration) -> Option<EdgeOutput> {
+        self.began.get_or_insert(now);
         self.outputs.pop_front()
     }
 

@@ -67,9 +67,11 @@ impl Generation {
         let speculation = match &settings.mode {
             Mode::Speculative(speculation) => speculation,
             Mode::Ahead(ahead) => {
-                let writer =
-                    Writer::Ahead(Box::new(Guessing::new(number, *ahead, settings, ends, lessons.pace.take())?));
-                return Ok((Self { number, text, writer }, Frame::Generate(request)));
+                let guessing = Guessing::new(number, *ahead, settings, ends, lessons)?;
+                return Ok((
+                    Self { number, text, writer: Writer::Ahead(Box::new(guessing)) },
+                    Frame::Generate(request),
+                ));
             }
             // It has been resolved.
             Mode::Auto(_) | Mode::CloudOnly => {

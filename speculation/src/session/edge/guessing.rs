@@ -19,6 +19,7 @@ use super::{
     candidates::{Candidates, Compared, Policy, Run},
     error::EdgeError,
     event::{Committed, Origin},
+    learned::Lessons,
     ledger::Books,
     reaction::{LogitsRow, Reaction, Received, Step, check_chosen},
     settings::{Ahead, Ends, Settings},
@@ -90,16 +91,20 @@ impl Guessing {
         ahead: Ahead,
         settings: &Settings,
         ends: Ends<'_>,
-        pace: Option<Pace>,
+        lessons: &mut Lessons,
     ) -> Result<Self, ParameterError> {
-        let mut pace = pace.unwrap_or_else(|| Pace::new(ahead.fixed));
+        let scheme = Scheme::new(SchemeParameters::Coupled, ends.draft.vocab_size)?;
+        let mut pace = lessons.pace.take().unwrap_or_else(|| Pace::new(ahead.fixed));
+        if let Some(handshake) = lessons.handshake.take() {
+            pace.connected(handshake);
+        }
         let goal = if ends.server.fewest_passes { Goal::Passes } else { ahead.goal };
         pace.next_generation(ahead.fixed, goal, !ends.server.own_draws);
         Ok(Self {
             generation,
             sampling: settings.draft_sampling(),
             noise: (!ends.server.own_draws).then(|| SharedNoise::new(settings.seed)),
-            scheme: Scheme::new(SchemeParameters::Coupled, ends.draft.vocab_size)?,
+            scheme,
             most: ends.server.max_guesses.min(ends.server.max_draft_tokens).into(),
             context: ends.draft.context_length as usize,
             branches: ends.server.max_branches.into(),

@@ -2,6 +2,8 @@
 //!
 //! All of it is the edge's. It outlives connections, and is lost with the page: who comes back by a ticket learns anew.
 
+use core::time::Duration;
+
 use outrider_codec::{
     frame::{MAX_DRAFT_TOKENS, SamplingParameters, Welcome},
     scheme::SchemeParameters,
@@ -23,6 +25,8 @@ use crate::{
 pub(super) struct Lessons {
     pub(super) rounds: Option<Learned>,
     pub(super) pace: Option<Pace>,
+    /// How long the last handshake took, until a generation has learned it.
+    pub(super) handshake: Option<Duration>,
     pub(super) thresholds: Thresholds,
 }
 

@@ -75,6 +75,21 @@ fn a_trip_that_passes_hide_is_looked_for() {
     assert!(waited > 1500, "{waited} of 2000");
 }
 
+/// Passes hide the link from guesses that nobody waits for, but not from a handshake, or not for long: what the first
+/// token shows is the most that it may be.
+#[test]
+fn a_handshake_shows_a_link_that_passes_hide() {
+    for (handshake, shown) in [(9 * MS, 9.0), (400 * MS, 10.0)] {
+        let mut pace = Pace::new(None);
+        pace.connected(handshake);
+        pace.next_generation(None, Goal::Speed, true);
+        pace.drafted(MS);
+        pace.passed(40 * MS, 0);
+        pace.began(50 * MS, 40 * MS);
+        assert_eq!(pace.record().round_trip_ms, Some(shown));
+    }
+}
+
 /// Fewer passes are chosen where they cost nothing: the way that saves most and is no slower than the target alone.
 #[test]
 fn the_fewest_passes_are_found_where_they_cost_no_speed() {
