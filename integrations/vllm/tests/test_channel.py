@@ -59,6 +59,27 @@ def test_guesses_arrive_in_order(served: Served) -> None:
     assert taken == [Guess.after([1] * i, [i % 100]) for i in range(1000)]
 
 
+def test_a_crowd_is_read_together(served: Served) -> None:
+    one, address, _ = served
+    gateway = Gateway(address, TOKEN)
+    turns = 0
+    turn = one._turn
+
+    def counted() -> None:
+        nonlocal turns
+        turns += 1
+        turn()
+
+    one._turn = counted  # type: ignore[method-assign]
+    began = time.monotonic()
+    for i in range(400):
+        gateway.guess([1] * i, [i % 100])
+        time.sleep(0.0001)
+    until(lambda: one.counts.received == 400)
+    # As long as it takes here: a turn every four milliseconds, after some with less to read.
+    assert turns < 10 + (time.monotonic() - began) / 0.002
+
+
 def test_hellos_are_judged(served: Served) -> None:
     _, address, _ = served
     for token in (b"", TOKEN[:-1], TOKEN + b"0", b"1123456789abcdef"):

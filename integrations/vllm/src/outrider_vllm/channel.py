@@ -41,6 +41,11 @@ _BURST = 256
 
 _BURST_SECONDS = 0.010
 
+_GATHER_SECONDS = 0.001
+_MAX_GATHER_SECONDS = 0.004
+"""From a turn to the next, for each message of it, and at most. A thousand messages a second and more are read together
+then, which takes half as much of the engine's core; fewer are read as they come."""
+
 _LOG_SECONDS = 1.0
 """Between lines about who was refused; those in between are counted."""
 
@@ -101,6 +106,7 @@ class Channel:
         self._closing = False
         self._burst = 0
         self._burst_at = 0.0
+        self._next_turn = 0.0
         self._logged_at = -_LOG_SECONDS
         self._unlogged = 0
         self._thread = threading.Thread(target=self._run, name="outrider-guesses", daemon=True)
@@ -144,7 +150,12 @@ class Channel:
 
     def _turn(self) -> None:
         """Wait for something to happen, and handle it."""
-        for key, _ in self._selector.select(self._until_deadline()):
+        ready = self._selector.select(self._until_deadline())
+        early = self._next_turn - time.monotonic()
+        if early > 0:
+            time.sleep(early)
+        before = self.counts.messages
+        for key, _ in ready:
             one = key.fileobj
             if one is self._listener:
                 self._accept()
@@ -155,6 +166,7 @@ class Channel:
                 self._burst = 0
                 self._burst_at = time.monotonic()
         now = time.monotonic()
+        self._next_turn = now + min(_GATHER_SECONDS * (self.counts.messages - before), _MAX_GATHER_SECONDS)
         for one, connection in list(self._connections.items()):
             if not connection.welcome and now >= connection.deadline:
                 self._refuse(one, f"it said no hello within {HELLO_SECONDS:.0f} s")

@@ -161,6 +161,10 @@ impl Pace {
     /// The first token came so long after it was asked for, of a pass that took so long.
     pub fn began(&mut self, after: Duration, pass: Duration) {
         self.first_trip = Some(after.saturating_sub(pass).as_secs_f64());
+        if self.fixed.is_none() && self.is_other_link() {
+            self.forget_ways();
+            self.choose();
+        }
     }
 
     /// How guesses are sent now, if any are.
@@ -255,13 +259,18 @@ impl Pace {
         } else {
             return false;
         }
+        self.choose();
+        true
+    }
+
+    /// The way of the next stretch, by what is measured now.
+    fn choose(&mut self) {
         self.reconsider();
         let next = self.next_way();
         let skipped = if next == self.current { 0 } else { SKIPPED };
         let is_look = next != self.best() || self.ways[next].measured < PLANNED as f64;
         self.stretch = Stretch::new(skipped, if is_look { LOOK } else { PLANNED });
         self.current = next;
-        true
     }
 
     /// Ways are to be tried anew. The target alone waits for no link.
@@ -407,7 +416,13 @@ impl Pace {
             return Some(Trip { least: trip, most: trip });
         }
         let (most, pass) = (most?, self.passes.get().unwrap_or(0.0));
-        Some(Trip { least: if most <= HIDDEN * pass { 0.0 } else { most - pass }, most })
+        let least = match self.first_trip {
+            _ if most <= HIDDEN * pass => 0.0,
+            // It waited for no pass but those of others.
+            Some(first) if first <= most => first,
+            _ => most - pass,
+        };
+        Some(Trip { least, most })
     }
 
     /// The link's round trip; one that is hidden is what it was when it was seen last, else nothing: only who waits
