@@ -70,10 +70,11 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
             (None, None) => return Err(format!("{word} is no target, and no cell as 32x100 is one").into()),
         }
     }
+    let has_two = cells.contains(&CELL_OF_TWO);
     let (cells, rounds, has_two) = match (cells.is_empty(), quick) {
-        (false, _) => (cells, 6, false),
+        (false, _) => (cells, 6, has_two),
         (true, true) => (QUICK_CELLS.into(), 2, false),
-        (true, false) => (ALL_CELLS.into(), 3, true),
+        (true, false) => (ALL_CELLS.into(), 2, true),
     };
     let bench = Bench {
         folder: folder.into(),

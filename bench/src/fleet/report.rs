@@ -80,7 +80,7 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
          take turns. No two sessions write the same text, and the proposer forgets all guesses before each time. \
          Edges draft with the built-in draft on the processor, not in a browser. The target of \
          135M is the built-in one grown: the cost of such a model, the text and the acceptance rate of the small one. \
-         The proposer without guesses: plain clients of the vLLM that has it, whose steps do not overlap then. \
+         The proposer without guesses: plain clients of the vLLM that has it. \
          Two workers are two \
          processes of vLLM on the same core, over which a relay spreads connections.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
