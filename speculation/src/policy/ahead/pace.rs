@@ -352,8 +352,8 @@ impl Pace {
         }
     }
 
-    /// Seconds a token of the target alone: until that is measured those of the shortest pass. It takes no less, so that
-    /// no way seems faster and is not, unless guesses slow passes down, as on a machine that both ends share.
+    /// Seconds a token of the target alone: until that is measured those of the shortest pass. It takes no less, so
+    /// that no way seems faster and is not, unless guesses slow passes down, as on a machine that both ends share.
     fn alone(&self) -> f64 {
         let alone = &self.ways[ALONE];
         if alone.measured > 0.0 { alone.seconds } else { self.passes.get().unwrap_or(0.0) }
