@@ -32,6 +32,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::try_join_all;
 use outrider_cloud::{
     pair::{PairPaths, draft_info},
     reproduce::sessions::excerpts,
@@ -248,14 +249,13 @@ impl Bench {
     ) -> Result<Level, Failure> {
         let one_way = Duration::from_millis(case.round_trip_ms.into()) / 2;
         let link = Link::start(fleet.addresses(case.way), one_way).await?;
-        let mut players = Vec::new();
-        for _ in 0..case.sessions {
-            players.push(match case.way {
-                Way::Rounds => edges.in_rounds(link.address()).await?,
-                Way::Guesses | Way::TwoGuesses => edges.ahead(link.address()).await?,
-                _ => Player::Plain(Plain::connect(link.address()).await?),
-            });
-        }
+        // All at once: over a long link the first of many would have been idle for so long that vLLM hangs up.
+        let players = (0..case.sessions).map(async |_| match case.way {
+            Way::Rounds => edges.in_rounds(link.address()).await,
+            Way::Guesses | Way::TwoGuesses => edges.ahead(link.address()).await,
+            _ => Plain::connect(link.address()).await.map(Player::Plain),
+        });
+        let players = try_join_all(players).await?;
         let engines = fleet.engines(case.way);
         for engine in &engines {
             engine.forget().await?;
