@@ -80,7 +80,7 @@ mod tests {
         let run = |seconds| Statistics { tokens: 40, elapsed: Duration::from_secs(seconds), ..Statistics::default() };
         let explained = ExplainedAhead::new(&Statistics { ahead, ..run(2) }, &run(4)).unwrap();
         let text = explained.text();
-        assert!(text.contains("alone: groups of 1, a pass waits 0 ms") && text.contains("-, -, - ms"), "{text}");
+        assert!(text.contains("at once: groups of 1, a pass waits 0 ms") && text.contains("-, -, - ms"), "{text}");
         assert!(text.contains("speed-up over the target alone 2.00\n"), "{text}");
         assert_eq!(text.lines().count(), 5 + 2 + 4, "{text}");
         assert!(ExplainedAhead::new(&run(2), &run(4)).is_none(), "rounds are explained otherwise");
