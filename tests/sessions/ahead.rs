@@ -224,3 +224,40 @@ fn a_first_text_is_nearly_as_fast_as_by_the_best_plan() {
         }
     }
 }
+
+/// In virtual time: texts of which some are harder to guess than others, one after the other. A way to write is no worse
+/// for having written the hard one.
+#[test]
+fn what_texts_are_like_is_not_what_ways_are_like() {
+    let target = ToyModel::target(V, 5);
+    let plan = |group, patience: f64, lead| {
+        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), ..Ahead::default() })
+    };
+    let plans = [plan(1, 0.0, 64), plan(4, 0.3, 64), plan(4, 0.3, 4), Mode::CloudOnly];
+    let mut ratios = Vec::new();
+    for (pass, delay) in [(54, 0), (54, 1), (54, 2), (54, 10), (54, 25), (10, 0), (10, 1), (10, 2), (10, 10)] {
+        let times = Times { row: MS * pass * 12 / 100, ..times(1, pass, delay) };
+        let seconds = |mode: &Mode| -> [f64; 4] {
+            let mut sums = [0.0; 4];
+            for seed in 0..12 {
+                let order = [[0.8, 0.7, 0.3, 0.5], [0.3, 0.8, 0.5, 0.7], [0.5, 0.3, 0.8, 0.3]][seed as usize % 3];
+                let texts = (0..).zip(order).map(|(text, difference)| {
+                    let settings = settings(mode.clone(), 0.7, 10 * seed + text);
+                    (target.draft(difference), Settings { max_new_tokens: 64, ..settings })
+                });
+                let timed = timed::session(&texts.collect::<Vec<_>>(), target.clone(), &[1, 2], times, |_| {});
+                for (sum, text) in sums.iter_mut().zip(timed) {
+                    *sum += text.elapsed.as_secs_f64();
+                }
+            }
+            sums
+        };
+        let (ahead, planned) = (seconds(&Mode::Ahead(Ahead::default())), plans.each_ref().map(seconds));
+        let sum = |seconds: &[f64; 4]| seconds.iter().sum::<f64>();
+        let best = planned.iter().min_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap();
+        let ratio = sum(best) / sum(&ahead);
+        println!("pass {pass} ms, {delay} ms one way: {ratio:.3}; plans {:.2?} s", planned.each_ref().map(sum));
+        ratios.push(ratio);
+    }
+    assert!(ratios.iter().all(|ratio| *ratio > 0.965), "{ratios:?}");
+}

@@ -69,6 +69,18 @@ pub fn run(
     times: Times,
     tamper: Tamper,
 ) -> Timed {
+    session(&[(draft, settings.clone())], target, prompt, times, tamper).remove(0)
+}
+
+/// Runs a session of generations, each with a draft model of its own, as if some texts were harder to guess than others.
+pub fn session(
+    texts: &[(ToyModel, Settings)],
+    target: ToyModel,
+    prompt: &[u32],
+    times: Times,
+    tamper: Tamper,
+) -> Vec<Timed> {
+    let draft = texts[0].0.clone();
     let info = TargetInfo { max_draft_tokens: MAX_DRAFT_TOKENS, ..target.target_info(CONTEXT, &[]) };
     let mut cloud = CloudSession::new(info, Admission::default());
     let share = |time: Duration| time.as_secs_f64() / times.pass.as_secs_f64();
@@ -77,7 +89,7 @@ pub fn run(
     let mut own = CachedToy::new(draft.clone());
     let mut own_drafted: Option<(Duration, Vec<u32>)> = None;
     let (mut draft, mut target) = (CachedToy::new(draft), CachedToy::new(target));
-    let mut timed = Timed::default();
+    let (mut done, mut timed, mut began): (Vec<Timed>, _, _) = (Vec::new(), Timed::default(), Duration::ZERO);
     // What is under way, by when it comes.
     let (mut up, mut down) = (VecDeque::new(), VecDeque::new());
     let mut drafted: Option<(Duration, Rows)> = None;
@@ -119,14 +131,18 @@ pub fn run(
                 EdgeOutput::Event(Event::Committed(committed)) => {
                     timed.tokens.extend(committed.tokens.iter().map(|token| token.0));
                     timed.committed.push(committed);
-                    timed.elapsed = now;
+                    timed.elapsed = now - began;
                 }
                 EdgeOutput::Event(Event::Finished(_)) => {
                     timed.branched = edge.statistics().branched;
-                    return timed;
+                    done.push(std::mem::take(&mut timed));
+                    let Some((next, settings)) = texts.get(done.len()) else { return done };
+                    draft = CachedToy::new(next.clone());
+                    began = now;
+                    edge.start(prompt.to_vec(), settings, now).expect("the settings can be used");
                 }
                 EdgeOutput::Event(Event::Connected(_)) => {
-                    edge.start(prompt.to_vec(), settings, now).expect("the settings can be used");
+                    edge.start(prompt.to_vec(), &texts[0].1, now).expect("the settings can be used");
                     has_started = true;
                 }
                 EdgeOutput::Event(other) => panic!("{other:?}"),

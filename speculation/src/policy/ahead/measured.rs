@@ -26,10 +26,19 @@ pub(super) struct Way {
     pub(super) plan: Option<Plan>,
     /// What it promises.
     pub(super) promised: Option<Outcome>,
-    /// Seconds and passes per token, over so many.
+    /// Seconds and passes per token, over so many; and what these were times those that it promised then. Texts differ
+    /// by how many guesses are right, and promises with them: what ways are off by can be compared, speeds cannot.
     pub(super) seconds: f64,
     pub(super) passes: f64,
+    off: Off,
     pub(super) measured: f64,
+}
+
+/// Seconds and passes, times those that were promised.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Off {
+    seconds: f64,
+    passes: f64,
 }
 
 /// A stretch of the text whose speed is measured.
@@ -110,22 +119,31 @@ impl Shortest {
 
 impl Way {
     pub(super) fn new(plan: Option<Plan>) -> Self {
-        Self { plan, promised: None, seconds: 0.0, passes: 0.0, measured: 0.0 }
+        let off = Off { seconds: 0.0, passes: 0.0 };
+        Self { plan, promised: None, seconds: 0.0, passes: 0.0, off, measured: 0.0 }
     }
 
-    /// So many tokens came, at so many seconds and passes each.
-    pub(super) fn observe(&mut self, seconds: f64, passes: f64, tokens: f64) {
+    /// So many tokens came, at so many seconds and passes each, while a pass that judges nothing took `pass` seconds.
+    pub(super) fn observe(&mut self, seconds: f64, passes: f64, tokens: f64, pass: f64) {
+        let promised = self.promised.unwrap_or(Outcome::ALONE);
         self.measured = (self.measured + tokens).min(MEMORY);
-        self.seconds += tokens / self.measured * (seconds - self.seconds);
-        self.passes += tokens / self.measured * (passes - self.passes);
+        let weight = tokens / self.measured;
+        self.seconds += weight * (seconds - self.seconds);
+        self.passes += weight * (passes - self.passes);
+        self.off.seconds += weight * (seconds * promised.speed / pass - self.off.seconds);
+        self.off.passes += weight * (passes / promised.passes - self.off.passes);
     }
 
-    /// What it is thought to give, where the target alone takes `alone` seconds per token.
-    pub(super) fn expected(&self, alone: f64) -> Outcome {
+    /// What it is thought to give, where the target alone takes `alone` seconds per token, and a pass that judges
+    /// nothing `pass`.
+    pub(super) fn expected(&self, alone: f64, pass: f64) -> Outcome {
         let Outcome { speed, passes } = self.promised.unwrap_or(Outcome::ALONE);
         let mean =
             |promised: f64, measured: f64| (PRIOR * promised + self.measured * measured) / (PRIOR + self.measured);
-        Outcome { speed: alone / mean(alone / speed, self.seconds), passes: mean(passes, self.passes) }
+        Outcome {
+            speed: alone / mean(alone / speed, self.off.seconds * pass / speed),
+            passes: passes * mean(1.0, self.off.passes),
+        }
     }
 }
 
@@ -181,11 +199,26 @@ mod tests {
     fn a_promise_outlives_an_unlucky_stretch() {
         let promised = Outcome { speed: 1.6, passes: 0.5 };
         let mut way = Way { promised: Some(promised), ..Way::new(Some(Plan::AT_ONCE)) };
-        assert!((way.expected(0.1).speed - 1.6).abs() < 1e-12 && way.expected(0.1).passes == 0.5);
-        way.observe(0.1, 1.0, 8.0);
-        assert!((way.expected(0.1).speed - 24.0 / (16.0 / 1.6 + 8.0)).abs() < 1e-12);
-        (0..20).for_each(|_| way.observe(0.1, 1.0, 24.0));
-        let Outcome { speed, passes } = way.expected(0.1);
+        assert!((way.expected(0.1, 0.1).speed - 1.6).abs() < 1e-12 && way.expected(0.1, 0.1).passes == 0.5);
+        way.observe(0.1, 1.0, 8.0, 0.1);
+        assert!((way.expected(0.1, 0.1).speed - 24.0 / (16.0 / 1.6 + 8.0)).abs() < 1e-12);
+        (0..20).for_each(|_| way.observe(0.1, 1.0, 24.0, 0.1));
+        let Outcome { speed, passes } = way.expected(0.1, 0.1);
         assert!(speed < 1.07 && passes > 0.92, "it has been measured");
+    }
+
+    /// Guesses were right seldom, and the way was as fast as it promised then; it is thought to be as fast as it
+    /// promises where they are right again. One that was slower than its promise is slower by as much.
+    #[test]
+    fn a_text_that_is_hard_to_guess_is_not_held_against_a_way() {
+        let promise = |speed, passes| Some(Outcome { speed, passes });
+        for (off, seconds) in [(1.0, 0.1 / 1.2), (1.5, 0.1 / 0.8)] {
+            let mut way = Way { promised: promise(1.2, 0.8), ..Way::new(Some(Plan::AT_ONCE)) };
+            (0..4).for_each(|_| way.observe(seconds, 0.8, 24.0, 0.1));
+            way.promised = promise(2.4, 0.4);
+            let Outcome { speed, passes } = way.expected(0.1, 0.1);
+            let counted = (16.0 + 96.0 * off) / 112.0;
+            assert!((speed - 2.4 / counted).abs() < 1e-9 && (passes - 0.4).abs() < 1e-9, "{speed}, {passes}");
+        }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! What is measured of the ends may miss the point: a browser on the server's own machine takes its processor away, and
 //! no link shows that. A stretch of a few tokens says little, too: luck with guesses moves it by a third. So what is
-//! thought of a [way](Way) to write is a mean of both: its promise counts as so many tokens, and what was measured as
-//! its own, which is forgotten while other ways are followed. The fastest is followed; or, where that is the goal, the
+//! learned of a [way](Way) to write is by how much it is off what it promises with the rates of that stretch, and what
+//! is thought of it is a mean: its promise counts as so many tokens, and what was measured as its own, which is
+//! forgotten while other ways are followed. The fastest is followed; or, where that is the goal, the
 //! one with the fewest passes of those that are no slower than the target alone.
 
 use core::time::Duration;
@@ -282,11 +283,14 @@ impl Pace {
 
     /// The stretch took so long a token.
     fn measured(&mut self, seconds: f64) {
+        // By the rates of this stretch.
+        self.reconsider();
+        let pass = self.pass(seconds);
         let length = self.stretch.tokens as f64;
         let passes = self.stretch.passes as f64 / length;
         for (index, way) in self.ways.iter_mut().enumerate() {
             if index == self.current {
-                way.observe(seconds, passes, length);
+                way.observe(seconds, passes, length, pass);
             } else if index != ALONE {
                 way.measured *= (-length / FORGET).exp();
             }
@@ -332,7 +336,7 @@ impl Pace {
     /// The way of the next stretch: the fastest, once times of the link and drafts are known.
     fn next_way(&self) -> usize {
         let best = if self.conditions().is_some() { self.best() } else { AT_ONCE };
-        let gain = self.ways[best].expected(self.alone()).speed.max(1.0);
+        let gain = self.expected(best).speed.max(1.0);
         if self.guided as f64 >= self.lasts() * gain.powi(LATER) {
             ALONE
         } else if self.rested >= TRY_AGAIN {
@@ -359,18 +363,28 @@ impl Pace {
         if alone.measured > 0.0 { alone.seconds } else { self.passes.get().unwrap_or(0.0) }
     }
 
+    /// Seconds of a pass that judges nothing, if any was timed.
+    fn pass(&self, otherwise: f64) -> f64 {
+        self.passes.get().unwrap_or(otherwise)
+    }
+
+    /// What a way is thought to give.
+    fn expected(&self, way: usize) -> Outcome {
+        let alone = self.alone();
+        self.ways[way].expected(alone, self.pass(alone))
+    }
+
     /// The way that is thought to serve the goal best.
     fn best(&self) -> usize {
-        let alone = self.alone();
         let expected = |way: usize| {
-            let Outcome { speed, passes } = self.ways[way].expected(alone);
+            let Outcome { speed, passes } = self.expected(way);
             Outcome { speed: speed / NOT_SLOWER, passes }
         };
         let merit = |way: &usize| self.goal.merit(expected(*way));
         let guided = (AT_ONCE..self.ways.len()).filter(|&way| self.ways[way].plan.is_some());
         let best = guided.max_by(|a, b| merit(a).total_cmp(&merit(b)));
         let saves_passes = |way: &usize| expected(*way).passes < SAVES_PASSES * self.ways[ALONE].passes;
-        let is_faster = |way: &usize| self.ways[*way].expected(alone).speed > WORTH_DRAFTING;
+        let is_faster = |way: &usize| self.expected(*way).speed > WORTH_DRAFTING;
         let saves = |way: &usize| match self.goal {
             Goal::Speed => self.holds || is_faster(way) || saves_passes(way),
             Goal::Passes => expected(*way).passes < self.ways[ALONE].passes,
