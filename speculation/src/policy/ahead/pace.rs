@@ -23,7 +23,7 @@ const PROMISING: f64 = 0.8;
 /// What guesses that nobody waits for have to promise to be worth their drafting.
 const WORTH_DRAFTING: f64 = 1.02;
 /// What guesses may cost in speed: less is a measurement's own error, and they save passes.
-const NOT_SLOWER: f64 = 0.98;
+const NOT_SLOWER: f64 = 0.99;
 /// Forward passes a token, × the target's alone, above which guesses save too few to be made for an engine that waits
 /// for none: they come too late, or are wrong, and cost drafting, bytes and its time.
 const SAVES_PASSES: f64 = 0.98;
