@@ -27,6 +27,9 @@ const NOT_SLOWER: f64 = 0.99;
 /// Forward passes a token, × the target's alone, above which guesses save too few to be made for an engine that waits
 /// for none: they come too late, or are wrong, and cost drafting, bytes and its time.
 const SAVES_PASSES: f64 = 0.98;
+/// What guesses promise at most beside the target's own drafts: these are judged where no guess is at hand, so that a
+/// guess in time spares a draft, and a pass that waits for one gains nothing.
+const SPARED: f64 = 1.05;
 /// Tokens of other ways after which most of what was measured of one is forgotten.
 const FORGET: f64 = 2048.0;
 /// Tokens of a stretch, of the first ones of a way, and of the very first one, which times drafts and the link.
@@ -303,7 +306,10 @@ impl Pace {
     /// What is promising, by what is measured now.
     fn reconsider(&mut self) {
         let Some(conditions) = self.conditions() else { return };
-        let at_once = conditions.outcome(Plan::AT_ONCE, SIMULATED);
+        let mut at_once = conditions.outcome(Plan::AT_ONCE, SIMULATED);
+        if self.is_helped {
+            at_once.speed = at_once.speed.min(SPARED);
+        }
         (self.ways[ALONE].promised, self.ways[AT_ONCE].promised) = (Some(Outcome::ALONE), Some(at_once));
         self.ways[AT_ONCE].plan = (at_once.speed > WORTH_DRAFTING).then_some(Plan::AT_ONCE);
         let proposals = [(PATIENT, conditions.patient(self.goal)), (ROUNDS, conditions.rounds(self.goal))];
@@ -311,7 +317,7 @@ impl Pace {
         let promising = if self.goal == Goal::Speed { (PROMISING * best).max(1.0) } else { 1.0 };
         for (way, (plan, given)) in proposals {
             self.ways[way].promised = Some(given);
-            if self.holds && given.speed > promising {
+            if self.holds && given.speed > promising && !(self.is_helped && self.goal == Goal::Speed) {
                 self.ways[way].plan = Some(plan);
             } else if way != self.current {
                 self.ways[way].plan = None;

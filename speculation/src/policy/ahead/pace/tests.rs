@@ -258,3 +258,23 @@ fn what_gains_much_is_seldom_interrupted() {
     });
     assert!(alone[0] <= 40 && alone[1] > alone[0], "{alone:?}");
 }
+
+/// The server drafts as well, on the processor that the edge's drafts need: three short texts are enough to see that.
+#[test]
+fn guesses_that_cost_the_targets_own_drafts_rest_soon() {
+    let (mut pace, mut now, mut alone) = (Pace::new(None), Duration::ZERO, 0);
+    for _ in 0..3 {
+        pace.next_generation(None, Goal::Speed, true);
+        pace.began(42 * MS, 40 * MS);
+        for _ in 0..32 {
+            // Two tokens a pass.
+            now += [40, 54, 54, 54][pace.current] * MS;
+            alone += usize::from(pace.rests());
+            pace.drafted(MS);
+            pace.passed_by_itself(now.min(40 * MS));
+            pace.answered(42 * MS, 40 * MS);
+            pace.written(2, now);
+        }
+    }
+    assert!(alone > 80, "{alone} of 96 passes");
+}
