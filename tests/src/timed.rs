@@ -72,7 +72,7 @@ pub fn run(
     session(&[(draft, settings.clone())], target, prompt, times, tamper).remove(0)
 }
 
-/// Runs a session of generations, each with a draft model of its own, as if some texts were harder to guess than others.
+/// Runs a session of generations, each with a draft model of its own: some texts are harder to guess than others.
 pub fn session(
     texts: &[(ToyModel, Settings)],
     target: ToyModel,
