@@ -72,7 +72,8 @@ pub fn run(
     session(&[(draft, settings.clone())], target, prompt, times, tamper).remove(0)
 }
 
-/// Runs a session of generations, each with a draft model of its own: some texts are harder to guess than others.
+/// Runs a session of generations, each with a draft model of its own: some texts are harder to guess than others. The
+/// server's own drafts are the first model's.
 pub fn session(
     texts: &[(ToyModel, Settings)],
     target: ToyModel,

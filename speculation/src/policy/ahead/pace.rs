@@ -4,8 +4,8 @@
 //! no link shows that. A stretch of a few tokens says little, too: luck with guesses moves it by a third. So what is
 //! learned of a [way](Way) to write is by how much it is off what it promises with the rates of that stretch, and what
 //! is thought of it is a mean: its promise counts as so many tokens, and what was measured as its own, which is
-//! forgotten while other ways are followed. The fastest is followed; or, where that is the goal, the
-//! one with the fewest passes of those that are no slower than the target alone.
+//! forgotten while other ways are followed. The fastest is followed; or, where that is the goal, the one with the
+//! fewest passes of those that are no slower than the target alone.
 
 use core::time::Duration;
 
@@ -30,6 +30,8 @@ const SAVES_PASSES: f64 = 0.98;
 /// What guesses promise at most beside the target's own drafts: these are judged where no guess is at hand, so that a
 /// guess in time spares a draft, and a pass that waits for one gains nothing.
 const SPARED: f64 = 1.05;
+/// Seconds that a pass takes at least, whatever the target says: speeds are told in passes.
+const SOME_TIME: f64 = 1e-6;
 /// Tokens of other ways after which most of what was measured of one is forgotten.
 const FORGET: f64 = 2048.0;
 /// Tokens of a stretch, of the first ones of a way, and of the very first one, which times drafts and the link.
@@ -214,7 +216,7 @@ impl Pace {
 
     /// A pass of the target that accepted so many guesses took so long.
     pub fn passed(&mut self, time: Duration, accepted: usize) {
-        let seconds = time.as_secs_f64();
+        let seconds = time.as_secs_f64().max(SOME_TIME);
         let least = self.passes.observe(seconds / (1.0 + self.row_cost.get() * accepted as f64));
         let plan = self.plan();
         if self.rests() {
@@ -228,7 +230,7 @@ impl Pace {
     /// A pass of the target that judged its own drafts took so long.
     pub fn passed_by_itself(&mut self, time: Duration) {
         self.is_helped = true;
-        self.passes.observe(time.as_secs_f64());
+        self.passes.observe(time.as_secs_f64().max(SOME_TIME));
     }
 
     /// So long after guesses were sent, tokens came of a pass that began when the target had them, and took so long.

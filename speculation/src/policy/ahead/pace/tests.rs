@@ -278,3 +278,17 @@ fn guesses_that_cost_the_targets_own_drafts_rest_soon() {
     }
     assert!(alone > 80, "{alone} of 96 passes");
 }
+
+/// A target that says that its passes take no time: what is thought of ways stays a number.
+#[test]
+fn passes_that_take_no_time_are_no_way_out_of_numbers() {
+    let (mut pace, mut now) = (Pace::new(None), Duration::ZERO);
+    for pass in [0; 200].into_iter().chain([10; 200]) {
+        now += 10 * MS;
+        pace.drafted(MS);
+        pace.passed(pass * MS, 0);
+        pace.answered((pass + 1) * MS, pass * MS);
+        pace.written(1, now);
+        assert!((AT_ONCE..pace.ways.len()).all(|way| pace.expected(way).speed.is_finite()), "{pace:?}");
+    }
+}
