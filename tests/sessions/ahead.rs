@@ -220,7 +220,7 @@ fn a_first_text_is_nearly_as_fast_as_by_the_best_plan() {
             let (ahead, planned) = (seconds(&Mode::Ahead(Ahead::default())), plans.each_ref().map(seconds));
             let best = planned.into_iter().fold(f64::INFINITY, f64::min);
             println!("{difference}, draft {draft_time} ms, pass {pass} ms, {delay} ms one way: {:.3}", best / ahead);
-            assert!(best / ahead > 0.93, "{} of the best of {planned:?} at {times:?}", best / ahead);
+            assert!(best / ahead > 0.96, "{} of the best of {planned:?} at {times:?}", best / ahead);
         }
     }
 }
@@ -261,5 +261,6 @@ fn what_texts_are_like_is_not_what_ways_are_like() {
         println!("pass {pass} ms, {delay} ms one way: {ratio:.3}; plans {:.2?} s", planned.each_ref().map(sum));
         ratios.push(ratio);
     }
-    assert!(ratios.iter().all(|ratio| *ratio > 0.965), "{ratios:?}");
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    assert!(mean > 0.988 && ratios.iter().all(|ratio| *ratio > 0.975), "{ratios:?}, {mean} in the mean");
 }

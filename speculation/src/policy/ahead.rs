@@ -28,7 +28,7 @@ const LATE: f64 = 0.02;
 const SHORT: f64 = 0.01;
 /// What is nearly as fast as the fastest group. Of those the smallest is taken: rates change from text to text, and
 /// small groups lose less where fewer guesses are right than was thought.
-const NEARLY_AS_FAST: f64 = 0.96;
+const NEARLY_AS_FAST: f64 = 0.98;
 /// Sizes of a group that are thought of, ascending.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 

@@ -4,11 +4,16 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::{Outcome, Plan};
-use crate::policy::goodput::ROW_COST;
+use crate::policy::goodput::{AcceptanceRate, ROW_COST};
 
-/// Tokens that a promise counts for, and the most that what was measured does.
-const PRIOR: f64 = 16.0;
+/// Tokens that a promise counts for, that its being right does beside the other ways', and the most that what was
+/// measured does.
+const PRIOR: f64 = 32.0;
+const UNPROVEN: f64 = 16.0;
 const MEMORY: f64 = 96.0;
+/// Guesses that a steady rate goes by, and how many of them what is assumed at first counts for.
+const STEADY: f64 = 100.0;
+const ASSUMED: f64 = 20.0;
 /// Tokens that are skipped after a change of ways: the one before still shapes them.
 pub(super) const SKIPPED: usize = 2;
 /// The weight of a pass in what a row costs; the most that a row may cost; and what a pass that judges nothing takes at
@@ -57,6 +62,20 @@ pub(super) struct Stretch {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Shortest(VecDeque<f64>);
 
+/// The share of guesses that are right, over about the last [`STEADY`]. What plans promise grows faster than it does, so
+/// that one that follows a dozen guesses promises too much on the whole, and rests after unlucky ones.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct SteadyRate {
+    rate: f64,
+    counted: f64,
+}
+
+/// The last answers to guesses: how many seconds each took beside its pass, and whether the target had no pass under way
+/// when the guesses came. One that had made them wait for the rest of it: where the guesses at hand are all right the
+/// next pass waits for none, and the link looks longer than it is.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Answers(VecDeque<(f64, bool)>);
+
 /// What a judged guess adds to a pass, as a share of one that judges nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RowCost {
@@ -96,11 +115,41 @@ impl RowCost {
 impl Shortest {
     /// Gives the shortest.
     pub(super) fn observe(&mut self, seconds: f64) -> f64 {
-        if self.is_full() {
+        if self.0.len() == TIMES {
             self.0.pop_front();
         }
         self.0.push_back(seconds);
         self.0.iter().copied().fold(seconds, f64::min)
+    }
+
+    pub(super) fn get(&self) -> Option<f64> {
+        self.0.iter().copied().reduce(f64::min)
+    }
+}
+
+impl Default for SteadyRate {
+    fn default() -> Self {
+        Self { rate: AcceptanceRate::default().get(), counted: ASSUMED }
+    }
+}
+
+impl SteadyRate {
+    pub(super) fn observe(&mut self, is_right: bool) {
+        self.counted = (self.counted + 1.0).min(STEADY);
+        self.rate += (f64::from(u8::from(is_right)) - self.rate) / self.counted;
+    }
+
+    pub(super) fn get(self) -> AcceptanceRate {
+        AcceptanceRate::of(self.rate)
+    }
+}
+
+impl Answers {
+    pub(super) fn observe(&mut self, seconds: f64, awaited: bool) {
+        if self.is_full() {
+            self.0.pop_front();
+        }
+        self.0.push_back((seconds, awaited));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -112,8 +161,13 @@ impl Shortest {
         self.0.len() == TIMES
     }
 
-    pub(super) fn get(&self) -> Option<f64> {
-        self.0.iter().copied().reduce(f64::min)
+    /// To how many the target had no pass under way.
+    pub(super) fn awaited(&self) -> usize {
+        self.0.iter().filter(|answer| answer.1).count()
+    }
+
+    pub(super) fn shortest(&self) -> Option<f64> {
+        self.0.iter().map(|answer| answer.0).reduce(f64::min)
     }
 }
 
@@ -135,16 +189,25 @@ impl Way {
     }
 
     /// What it is thought to give, where the target alone takes `alone` seconds per token, and a pass that judges
-    /// nothing `pass`.
-    pub(super) fn expected(&self, alone: f64, pass: f64) -> Outcome {
+    /// nothing `pass`; and where its promise is off in seconds by as much as the promises of others.
+    pub(super) fn expected(&self, alone: f64, pass: f64, like_others: f64) -> Outcome {
         let Outcome { speed, passes } = self.promised.unwrap_or(Outcome::ALONE);
         let mean =
             |promised: f64, measured: f64| (PRIOR * promised + self.measured * measured) / (PRIOR + self.measured);
         Outcome {
-            speed: alone / mean(alone / speed, self.off.seconds * pass / speed),
+            speed: alone / mean(like_others * alone / speed, self.off.seconds * pass / speed),
             passes: passes * mean(1.0, self.off.passes),
         }
     }
+}
+
+/// By how much another way's promise is thought to be off in seconds, where those of some were by so much; where little
+/// is measured, by nothing. Of what they were off by a half (of its logarithm) is taken for the text's or the machine's,
+/// the rest for their own: all of it, and a way would not be tried because another is slower than was thought.
+pub(super) fn off_as<'a>(ways: impl Iterator<Item = &'a Way>) -> f64 {
+    let (off, measured) =
+        ways.fold((0.0, 0.0), |(off, measured), way| (off + way.measured * way.off.seconds, measured + way.measured));
+    ((UNPROVEN + off) / (UNPROVEN + measured)).sqrt()
 }
 
 impl Stretch {
@@ -199,12 +262,12 @@ mod tests {
     fn a_promise_outlives_an_unlucky_stretch() {
         let promised = Outcome { speed: 1.6, passes: 0.5 };
         let mut way = Way { promised: Some(promised), ..Way::new(Some(Plan::AT_ONCE)) };
-        assert!((way.expected(0.1, 0.1).speed - 1.6).abs() < 1e-12 && way.expected(0.1, 0.1).passes == 0.5);
+        assert!((way.expected(0.1, 0.1, 1.0).speed - 1.6).abs() < 1e-12 && way.expected(0.1, 0.1, 1.0).passes == 0.5);
         way.observe(0.1, 1.0, 8.0, 0.1);
-        assert!((way.expected(0.1, 0.1).speed - 24.0 / (16.0 / 1.6 + 8.0)).abs() < 1e-12);
+        assert!((way.expected(0.1, 0.1, 1.0).speed - 40.0 / (32.0 / 1.6 + 8.0)).abs() < 1e-12);
         (0..20).for_each(|_| way.observe(0.1, 1.0, 24.0, 0.1));
-        let Outcome { speed, passes } = way.expected(0.1, 0.1);
-        assert!(speed < 1.07 && passes > 0.92, "it has been measured");
+        let Outcome { speed, passes } = way.expected(0.1, 0.1, 1.0);
+        assert!(speed < 1.11 && passes > 0.87, "it has been measured");
     }
 
     /// Guesses were right seldom, and the way was as fast as it promised then; it is thought to be as fast as it
@@ -216,9 +279,38 @@ mod tests {
             let mut way = Way { promised: promise(1.2, 0.8), ..Way::new(Some(Plan::AT_ONCE)) };
             (0..4).for_each(|_| way.observe(seconds, 0.8, 24.0, 0.1));
             way.promised = promise(2.4, 0.4);
-            let Outcome { speed, passes } = way.expected(0.1, 0.1);
-            let counted = (16.0 + 96.0 * off) / 112.0;
+            let Outcome { speed, passes } = way.expected(0.1, 0.1, 1.0);
+            let counted = (32.0 + 96.0 * off) / 128.0;
             assert!((speed - 2.4 / counted).abs() < 1e-9 && (passes - 0.4).abs() < 1e-9, "{speed}, {passes}");
         }
+    }
+
+    /// What is assumed counts for twenty guesses, and what was seen for the last hundred or so.
+    #[test]
+    fn a_steady_rate_is_a_mean_over_many_guesses() {
+        let mut rate = SteadyRate::default();
+        (0..20).for_each(|_| rate.observe(true));
+        assert!((rate.get().get() - (20.0 * 0.7 + 20.0) / 40.0).abs() < 0.01, "{rate:?}");
+        for right in [0.9, 0.5] {
+            (0..400).for_each(|n| rate.observe(f64::from(n % 10) < 10.0 * right));
+            assert!((rate.get().get() - right).abs() < 0.03, "{rate:?}, {right}");
+        }
+        (0..12).for_each(|_| rate.observe(false));
+        assert!(rate.get().get() > 0.43, "a dozen says little: {rate:?}");
+    }
+
+    /// Ways that were slower than they promise make another promise less, and not as much less; where nothing is
+    /// measured it promises what it does.
+    #[test]
+    fn what_some_ways_are_off_by_is_partly_expected_of_another() {
+        let promised = Some(Outcome { speed: 2.0, passes: 0.5 });
+        let mut slow = Way { promised, ..Way::new(Some(Plan::AT_ONCE)) };
+        let other = Way { promised, ..Way::new(Some(Plan::AT_ONCE)) };
+        assert_eq!(off_as([&slow, &other].into_iter()), 1.0);
+        (0..4).for_each(|_| slow.observe(0.075, 0.5, 24.0, 0.1));
+        let off = off_as([&slow, &other].into_iter());
+        assert!((off * off - (16.0 + 1.5 * 96.0) / 112.0).abs() < 1e-9, "{off}");
+        let [slow, other] = [slow, other].map(|way| way.expected(0.1, 0.1, off).speed);
+        assert!(slow < other && other < 2.0, "{slow}, {other}");
     }
 }

@@ -3,15 +3,15 @@
 //! What is measured of the ends may miss the point: a browser on the server's own machine takes its processor away, and
 //! no link shows that. A stretch of a few tokens says little, too: luck with guesses moves it by a third. So what is
 //! learned of a [way](Way) to write is by how much it is off what it promises with the rates of that stretch, and what
-//! is thought of it is a mean: its promise counts as so many tokens, and what was measured as its own, which is
-//! forgotten while other ways are followed. The fastest is followed; or, where that is the goal, the one with the
-//! fewest passes of those that are no slower than the target alone.
+//! is thought of it is a mean: its promise, off by as much as the other ways' were, counts as so many tokens, and what
+//! was measured as its own, which is forgotten while other ways are followed. The fastest is followed; or, where that is
+//! the goal, the one with the fewest passes of those that are no slower than the target alone.
 
 use core::time::Duration;
 
 use super::{
     Conditions, Goal, Outcome, Plan, SIMULATED,
-    measured::{RowCost, SKIPPED, Shortest, Stretch, Way},
+    measured::{Answers, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way, off_as},
 };
 use crate::{
     policy::goodput::CandidateRates,
@@ -87,12 +87,12 @@ pub struct Pace {
     drafts: Shortest,
     /// From the beginning of a draft to that of the next, with nothing in between but what has to be done.
     cycles: Shortest,
-    /// The link's round trip by the first token of this text, by guesses that the target waited for, and by those that
-    /// nobody waited for: these waited for the pass under way.
+    /// The link's round trip by the first token of this text, and by answers to guesses.
     first_trip: Option<f64>,
-    trips: Shortest,
-    delays: Shortest,
+    answers: Answers,
     rates: CandidateRates,
+    /// That of the first over a longer time: how often guesses are right in a dozen says little of a plan.
+    steady_rate: SteadyRate,
 }
 
 /// Between what the link's round trip is, in seconds. A guess that nobody waits for is answered by the pass after the
@@ -101,6 +101,8 @@ pub struct Pace {
 struct Trip {
     least: f64,
     most: f64,
+    /// Whether it is what it is at most; otherwise passes hide it.
+    is_seen: bool,
 }
 
 /// Nothing is guessed; nobody waits; the target waits for the first guesses behind a wrong one; both take turns.
@@ -111,9 +113,8 @@ const ROUNDS: usize = 3;
 const NAMES: [&str; 4] = ["alone", "at once", "patient", "in turn"];
 
 impl Trip {
-    /// What it is at most, unless passes hide it.
     fn seen(self) -> Option<f64> {
-        (self.least > 0.0).then_some(self.most)
+        self.is_seen.then_some(self.most)
     }
 }
 
@@ -136,9 +137,9 @@ impl Pace {
             drafts: Shortest::default(),
             cycles: Shortest::default(),
             first_trip: None,
-            trips: Shortest::default(),
-            delays: Shortest::default(),
+            answers: Answers::default(),
             rates: CandidateRates::default(),
+            steady_rate: SteadyRate::default(),
         }
     }
 
@@ -152,7 +153,7 @@ impl Pace {
             self.current = if self.current == AT_ONCE { AT_ONCE } else { ALONE };
         }
         self.stretch.pause();
-        (self.first_trip, self.trips, self.delays) = (None, Shortest::default(), Shortest::default());
+        (self.first_trip, self.answers) = (None, Answers::default());
     }
 
     /// The handshake of a connection took so long. Nobody computes for it, so that it shows a link that passes hide.
@@ -234,19 +235,20 @@ impl Pace {
     }
 
     /// So long after guesses were sent, tokens came of a pass that began when the target had them, and took so long.
-    pub fn answered(&mut self, after: Duration, pass: Duration) {
-        let waits = self.plan().patience > 0.0;
-        let (times, others) =
-            if waits { (&mut self.trips, &mut self.delays) } else { (&mut self.delays, &mut self.trips) };
-        if times.is_full() {
+    /// `awaited`: no pass was under way when they came to the target.
+    pub fn answered(&mut self, after: Duration, pass: Duration, awaited: bool) {
+        if self.answers.is_full() {
             // The link was another perhaps.
-            (self.first_trip, *others) = (None, Shortest::default());
+            self.first_trip = None;
         }
-        times.observe(after.saturating_sub(pass).as_secs_f64());
+        self.answers.observe(after.saturating_sub(pass).as_secs_f64(), awaited);
     }
 
     /// So many candidates are known for a position, and which of them was written there, if one was.
     pub fn compared(&mut self, candidates: usize, right: Option<usize>) {
+        if candidates > 0 {
+            self.steady_rate.observe(right == Some(0));
+        }
         self.rates.observe(candidates, right);
     }
 
@@ -257,7 +259,7 @@ impl Pace {
             return false;
         }
         let over = self.stretch.written(tokens, now);
-        let may_say = over.is_some() || self.trips.len().max(self.delays.len()) >= ANSWERS;
+        let may_say = over.is_some() || self.answers.len() >= ANSWERS;
         if may_say && self.is_other_link() {
             self.forget_ways();
         } else if let Some(seconds) = over {
@@ -379,7 +381,9 @@ impl Pace {
     /// What a way is thought to give.
     fn expected(&self, way: usize) -> Outcome {
         let alone = self.alone();
-        self.ways[way].expected(alone, self.pass(alone))
+        let others = (AT_ONCE..self.ways.len()).filter(|other| *other != way).map(|other| &self.ways[other]);
+        let like_others = if way == ALONE { 1.0 } else { off_as(others) };
+        self.ways[way].expected(alone, self.pass(alone), like_others)
     }
 
     /// The way that is thought to serve the goal best.
@@ -432,19 +436,17 @@ impl Pace {
     }
 
     fn trip(&self) -> Option<Trip> {
-        let most = self.delays.get().into_iter().chain(self.first_trip).reduce(f64::min);
-        if let Some(trip) = self.trips.get() {
-            let trip = most.map_or(trip, |most| trip.min(most));
-            return Some(Trip { least: trip, most: trip });
-        }
-        let (most, pass) = (most?, self.passes.get().unwrap_or(0.0));
-        let least = match self.first_trip {
-            _ if most <= HIDDEN * pass => 0.0,
+        let most = self.answers.shortest().into_iter().chain(self.first_trip).reduce(f64::min)?;
+        let pass = self.passes.get().unwrap_or(0.0);
+        let (least, is_seen) = match (self.answers.awaited(), self.first_trip) {
+            // One alone may be late by anything.
+            (awaited, _) if awaited > 0 => (if awaited < ANSWERS { 0.0 } else { most }, true),
+            _ if most <= HIDDEN * pass => (0.0, false),
             // It waited for no pass but those of others.
-            Some(first) if first <= most => first,
-            _ => most - pass,
+            (_, Some(first)) if first <= most => (first, true),
+            _ => (most - pass, true),
         };
-        Some(Trip { least, most })
+        Some(Trip { least, most, is_seen })
     }
 
     /// The link's round trip; one that is hidden is what it was when it was seen last, else nothing: only who waits
@@ -457,7 +459,8 @@ impl Pace {
     /// All that is measured, once all is.
     pub fn conditions(&self) -> Option<Conditions> {
         let (pass, draft, round_trip) = (self.passes.get()?, self.drafts.get()?, self.round_trip()?);
-        Some(Conditions { pass, draft, round_trip, acceptance: self.rates.first, row_cost: self.row_cost.get() })
+        let acceptance = self.steady_rate.get();
+        Some(Conditions { pass, draft, round_trip, acceptance, row_cost: self.row_cost.get() })
     }
 }
 

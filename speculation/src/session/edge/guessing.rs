@@ -82,6 +82,8 @@ struct FramesUnheard {
     sent: VecDeque<Duration>,
     /// How many the server had when it spoke last, modulo 256; `None` if that has to be learned anew.
     heard: Option<u8>,
+    /// When its words came: what is sent later finds it waiting, unless it writes on.
+    spoke: Option<Duration>,
 }
 
 impl Guessing {
@@ -349,8 +351,8 @@ impl Guessing {
         if let Some(after) = books.ledger.awaited(received.at).filter(|_| !pass.is_zero()) {
             self.pace.began(after, pass);
         }
-        if let Some(sent) = self.frames.hear(tokens.heard) {
-            self.pace.answered(received.at.saturating_sub(sent), pass);
+        if let Some((sent, awaited)) = self.frames.hear(tokens.heard, received.at) {
+            self.pace.answered(received.at.saturating_sub(sent), pass, awaited);
         }
         if !pass.is_zero() {
             if tokens.own {
@@ -369,13 +371,16 @@ impl Guessing {
 }
 
 impl FramesUnheard {
-    /// The server had so many frames, modulo 256. Gives when the last of those was sent that it had not before.
-    fn hear(&mut self, heard: u8) -> Option<Duration> {
+    /// The server had so many frames, modulo 256, when it began the pass whose tokens come now. Gives when the last of
+    /// those was sent that it had not before, and whether no pass was under way then: its last words had come.
+    fn hear(&mut self, heard: u8, now: Duration) -> Option<(Duration, bool)> {
+        let spoke = self.spoke.replace(now);
         let Some(before) = self.heard.replace(heard) else {
             self.sent.clear();
             return None;
         };
         let new = usize::from(heard.wrapping_sub(before)).min(self.sent.len());
-        self.sent.drain(..new).next_back()
+        let sent = self.sent.drain(..new).next_back()?;
+        Some((sent, spoke.is_some_and(|spoke| sent >= spoke)))
     }
 }

@@ -27,11 +27,16 @@ fn text_of<const PARTS: usize>(parts: [Part; PARTS], pace: &mut Pace) -> [[usize
             counts[pace.current] += 1;
             pace.drafted(MS);
             pace.passed(10 * MS, 0);
-            pace.answered(round_trip + 10 * MS, 10 * MS);
+            answered(pace, round_trip + 10 * MS, 10 * MS);
             pace.written(1, now);
         }
         counts
     })
+}
+
+/// Tokens came of a pass that waited for guesses where the plan has it wait.
+fn answered(pace: &mut Pace, after: Duration, pass: Duration) {
+    pace.answered(after, pass, pace.plan().patience > 0.0);
 }
 
 /// Guesses that slow the target down, though link and times promise much.
@@ -68,7 +73,7 @@ fn a_trip_that_passes_hide_is_looked_for() {
         pace.passed(40 * MS, 0);
         pace.compared(1, (token % 10 < 6).then_some(0));
         let trip = if pace.plan().patience > 0.0 { 2 * MS } else { 40 * MS };
-        pace.answered(trip + 40 * MS, 40 * MS);
+        answered(&mut pace, trip + 40 * MS, 40 * MS);
         waited += usize::from(pace.current == PATIENT || pace.current == ROUNDS);
         pace.written(1, now);
     }
@@ -110,7 +115,7 @@ fn the_fewest_passes_are_found_where_they_cost_no_speed() {
             counts[way] += 1;
             pace.drafted(MS);
             pace.passed(10 * MS, 0);
-            pace.answered(11 * MS, 10 * MS);
+            answered(&mut pace, 11 * MS, 10 * MS);
             pace.written(tokens[way], now);
         }
         assert!(counts[best] > 3000, "{counts:?} with {tokens:?} in {takes:?}");
@@ -132,7 +137,7 @@ fn nobody_is_asked_to_hold_who_does_not() {
             guided += usize::from(pace.current == AT_ONCE);
             pace.drafted(MS);
             pace.passed(10 * MS, 0);
-            pace.answered(11 * MS, 10 * MS);
+            answered(&mut pace, 11 * MS, 10 * MS);
             pace.written(1, now);
         }
     }
@@ -219,10 +224,37 @@ fn what_is_left_of_a_pass_is_no_other_link() {
     let measured = pace.ways[AT_ONCE].measured;
     pace.next_generation(None, Goal::Speed, true);
     for token in 0..6 {
-        pace.answered(if token < ANSWERS as u32 { 23 * MS } else { 20 * MS }, 10 * MS);
+        answered(&mut pace, if token < ANSWERS as u32 { 23 * MS } else { 20 * MS }, 10 * MS);
         pace.written(1, token * 7 * MS);
     }
     assert!(pace.current == AT_ONCE && pace.ways[AT_ONCE].measured == measured, "{pace:?}");
+}
+
+/// A target that waits for guesses does not where the guesses at hand were all right: the next ones wait for what is
+/// left of its pass. However many such answers come in a row, the link is the same.
+#[test]
+fn guesses_that_were_all_right_are_no_other_link() {
+    let (mut pace, mut now) = (Pace::new(None), Duration::ZERO);
+    pace.connected(3 * MS);
+    pace.next_generation(None, Goal::Speed, true);
+    for pass in 0..400 {
+        now += 70 * MS;
+        let (awaited, rest) = (pace.plan().patience > 0.0 && pass % 40 > 20, 20 + 5 * (pass % 8));
+        pace.drafted(MS);
+        pace.compared(1, (pass % 10 < 8).then_some(0));
+        pace.answered((63 + if awaited { 0 } else { rest }) * MS, 60 * MS, awaited);
+        pace.passed(60 * MS, 0);
+        pace.written(if pace.plan().patience > 0.0 { 3 } else { 2 }, now);
+        let waits = &pace.ways[PATIENT..];
+        assert!(pass < 40 || waits.iter().any(|way| way.measured > 40.0), "they are tried anew: {pace:?}");
+    }
+    let mut late = pace.clone();
+    late.next_generation(None, Goal::Speed, true);
+    for token in 0..ANSWERS as u32 {
+        late.answered(if token == 0 { 90 * MS } else { 63 * MS }, 60 * MS, true);
+        late.written(1, now + token * MS);
+    }
+    assert_eq!(late.ways, pace.ways, "one answer was late");
 }
 
 /// What a row costs is the target's affair, and so is the group that pays: with rows at a fifth of a pass it is small.
@@ -238,7 +270,7 @@ fn groups_are_as_large_as_rows_are_cheap() {
             pace.drafted(MS);
             pace.passed(pass, accepted);
             pace.compared(1, (token % 10 < 8).then_some(0));
-            pace.answered(2 * MS + pass, pass);
+            answered(&mut pace, 2 * MS + pass, pass);
             pace.written(1, now);
         }
         let conditions = pace.conditions().unwrap();
@@ -272,7 +304,7 @@ fn guesses_that_cost_the_targets_own_drafts_rest_soon() {
             alone += usize::from(pace.rests());
             pace.drafted(MS);
             pace.passed_by_itself(now.min(40 * MS));
-            pace.answered(42 * MS, 40 * MS);
+            answered(&mut pace, 42 * MS, 40 * MS);
             pace.written(2, now);
         }
     }
@@ -287,7 +319,7 @@ fn passes_that_take_no_time_are_no_way_out_of_numbers() {
         now += 10 * MS;
         pace.drafted(MS);
         pace.passed(pass * MS, 0);
-        pace.answered((pass + 1) * MS, pass * MS);
+        answered(&mut pace, (pass + 1) * MS, pass * MS);
         pace.written(1, now);
         assert!((AT_ONCE..pace.ways.len()).all(|way| pace.expected(way).speed.is_finite()), "{pace:?}");
     }
