@@ -141,9 +141,11 @@ impl Check {
             temperature: self.temperature,
             top_p: self.top_p,
         };
+        let draft = self.draft_ms.map_or(draft_here, |ms| ms / 1e3);
         let conditions = |round_trip_ms: u16| Conditions {
             pass: self.pass_ms.map_or(pass_here, |ms| ms / 1e3),
-            draft: self.draft_ms.map_or(draft_here, |ms| ms / 1e3),
+            draft,
+            further: draft,
             round_trip: f64::from(round_trip_ms) / 1e3,
             acceptance: AcceptanceRate::of(acceptance),
             row_cost: ROW_COST,

@@ -12,6 +12,7 @@ mod measured;
 mod pace;
 
 pub use goal::{Goal, Outcome};
+pub use measured::Answer;
 pub use pace::Pace;
 
 use super::goodput::AcceptanceRate;
@@ -48,8 +49,11 @@ pub struct Plan {
 pub struct Conditions {
     /// Of a pass of the target that judges nothing.
     pub pass: f64,
-    /// Of a draft.
+    /// Of a draft that is made by itself.
     pub draft: f64,
+    /// What each further one adds that is made with it: as long as `draft` on a processor, less on a GPU, whose answer
+    /// takes its time.
+    pub further: f64,
     /// From an end to the other and back.
     pub round_trip: f64,
     /// α: the probability that a guess behind right ones is right.
@@ -77,19 +81,19 @@ impl Conditions {
         if plan.is_rounds() {
             return self.outcome_of_rounds(plan.group);
         }
-        let Self { pass, draft, round_trip, acceptance, row_cost } = *self;
-        let half = round_trip / 2.0;
+        let Self { pass, round_trip, acceptance, row_cost, .. } = *self;
+        let (half, group_time) = (round_trip / 2.0, self.drafts(plan.group));
         let (mut now, mut written, mut passes) = (0.0, 1, 1);
         let mut chain = self.chain(half, written);
         while written < length {
             // The position behind the last guess that has come.
             let come_by = |time: f64| {
-                let groups = ((time - chain.began - half) / (plan.group as f64 * draft)).floor();
+                let groups = ((time - chain.began - half) / group_time).floor();
                 chain.first + groups.clamp(0.0, LONGEST_CHAIN as f64) as usize * plan.group
             };
             if come_by(now) <= written && plan.patience > 0.0 {
                 let groups = (written + 1 - chain.first).div_ceil(plan.group);
-                let arrival = chain.began + (groups * plan.group) as f64 * draft + half;
+                let arrival = chain.began + groups as f64 * group_time + half;
                 now = arrival.clamp(now, now + plan.patience);
             }
             let at_hand = come_by(now + 1e-9).saturating_sub(written);
@@ -103,6 +107,11 @@ impl Conditions {
             }
         }
         Outcome { speed: written as f64 * pass / now, passes: f64::from(passes) / written as f64 }
+    }
+
+    /// Seconds that so many drafts take.
+    fn drafts(&self, count: usize) -> f64 {
+        self.draft + self.further * (count - 1) as f64
     }
 
     fn chain(&self, began: f64, first: usize) -> Chain {
@@ -119,17 +128,17 @@ impl Conditions {
     /// The same of rounds of γ guesses, one after the other: (1 − αᵞ⁺¹)/(1 − α) tokens in the time of γ drafts, a round
     /// trip and a pass (Leviathan et al. 2023, Theorem 3.8, with a round trip).
     fn outcome_of_rounds(&self, gamma: usize) -> Outcome {
-        let Self { pass, draft, round_trip, acceptance, row_cost } = *self;
+        let Self { pass, round_trip, acceptance, row_cost, .. } = *self;
         let tokens: f64 = (0..=gamma).map(|n| acceptance.get().powi(n as i32)).sum();
         let judged = pass * (1.0 + row_cost * gamma as f64);
-        Outcome { speed: tokens * pass / (gamma as f64 * draft + round_trip + judged), passes: 1.0 / tokens }
+        Outcome { speed: tokens * pass / (self.drafts(gamma) + round_trip + judged), passes: 1.0 / tokens }
     }
 
     /// The best of some plans, or nearly.
     fn best(&self, goal: Goal, plan: impl Fn(usize, f64) -> Plan) -> (Plan, Outcome) {
         let plans = GROUPS.map(|group| {
             // So long takes the first group behind a wrong guess, with room for a link that is not even.
-            let patience = 1.25 * self.round_trip + 1.5 * group as f64 * self.draft + TIMER;
+            let patience = 1.25 * self.round_trip + 1.5 * self.drafts(group) + TIMER;
             let least = if self.round_trip < SHORT { LATE } else { 0.0 };
             let plan = plan(group, patience.max(least));
             (plan, self.outcome(plan, SIMULATED))
@@ -182,7 +191,7 @@ mod tests {
             let right = f64::from(i.wrapping_mul(2_654_435_769)) / f64::from(u32::MAX) < alpha;
             acceptance.observe(usize::from(right), !right);
         }
-        Conditions { pass, draft, round_trip, acceptance, row_cost: ROW_COST }
+        Conditions { pass, draft, further: draft, round_trip, acceptance, row_cost: ROW_COST }
     }
 
     #[test]
@@ -218,6 +227,21 @@ mod tests {
             far.outcome(Plan::AT_ONCE, SIMULATED).speed < 1.01 && slow.iter().all(|speed| *speed < 0.1),
             "{slow:?}"
         );
+    }
+
+    /// A GPU's answer takes 9 ms, a further draft 1 ms: groups are worth having there, and drafts by themselves are not.
+    #[test]
+    fn drafts_that_are_cheap_together_make_groups() {
+        let apart = link(0.04, 0.01, 0.005, 0.8);
+        let together = Conditions { further: 0.001, ..apart };
+        assert_eq!(apart.outcome(Plan::AT_ONCE, SIMULATED), together.outcome(Plan::AT_ONCE, SIMULATED));
+        let waiting = |link: Conditions| [link.patient(Goal::Speed), link.rounds(Goal::Speed)];
+        for ((plan, given), (_, alone)) in waiting(together).into_iter().zip(waiting(apart)) {
+            assert!(plan.group >= 3 && given.speed > 1.1 * alone.speed, "{plan:?} gives {given:?}, for {alone:?}");
+        }
+        let four = apart.outcome_of_rounds(4).speed / together.outcome_of_rounds(4).speed;
+        let tokens = 0.04 * (1.0 + 4.0 * ROW_COST) + 0.005;
+        assert!((four - (tokens + 0.013) / (tokens + 0.04)).abs() < 1e-9, "{four}");
     }
 
     /// Of rounds, by the formula; the simulation declines rows that are not worth their cost.

@@ -23,6 +23,8 @@ const DEAREST: f64 = 0.5;
 const USUAL: f64 = 1.5;
 /// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
 const TIMES: usize = 8;
+/// What a further draft of a group takes at least, of a group's mean.
+const LEAST_SHARE: f64 = 0.25;
 
 /// A way to write, and how fast it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,11 +72,28 @@ pub(super) struct SteadyRate {
     counted: f64,
 }
 
-/// The last answers to guesses: how many seconds each took beside its pass, and whether the target had no pass under way
-/// when the guesses came. One that had made them wait for the rest of it: where the guesses at hand are all right the
-/// next pass waits for none, and the link looks longer than it is.
+/// What an answer to guesses says of the link's round trip.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answer {
+    /// It is at least so long: a pass began before the guesses came.
+    pub least: Duration,
+    /// And at most so long: another began when they had come.
+    pub most: Duration,
+    /// No pass was under way when they were sent, so that it is as long as that if the target waits for guesses.
+    pub awaited: bool,
+}
+
+/// The last answers.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Answers(VecDeque<(f64, bool)>);
+pub(super) struct Answers(VecDeque<Answer>);
+
+/// The time of drafts by themselves, and of groups of them that are made together.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct DraftTimes {
+    single: Shortest,
+    /// Seconds, and of how many.
+    groups: VecDeque<(f64, usize)>,
+}
 
 /// What a judged guess adds to a pass, as a share of one that judges nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -144,12 +163,49 @@ impl SteadyRate {
     }
 }
 
+impl DraftTimes {
+    /// So many drafts, made together, took so long.
+    pub(super) fn observe(&mut self, seconds: f64, count: usize) {
+        if count <= 1 {
+            self.single.observe(seconds);
+            return;
+        }
+        if self.groups.len() == TIMES {
+            self.groups.pop_front();
+        }
+        self.groups.push_back((seconds, count));
+    }
+
+    /// How many groups of late were timed.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Seconds of a draft by itself, and of each further one that is made with it. Before a group is timed that is the
+    /// same; before a single one is, both are a group's share.
+    pub(super) fn get(&self) -> Option<(f64, f64)> {
+        let share = self.share()?;
+        let Some(single) = self.single.get() else { return Some((share, share)) };
+        // What a single one took when the target was busy is no reason to think that others are for nothing.
+        let further = |&(seconds, count): &(f64, usize)| {
+            ((seconds - single) / (count - 1) as f64).max(LEAST_SHARE * seconds / count as f64)
+        };
+        Some((single, self.groups.iter().map(further).reduce(f64::min).unwrap_or(single)))
+    }
+
+    /// Seconds of a draft at least, by itself or as one of a group.
+    pub(super) fn share(&self) -> Option<f64> {
+        let shares = self.groups.iter().map(|&(seconds, count)| seconds / count as f64);
+        shares.chain(self.single.get()).reduce(f64::min)
+    }
+}
+
 impl Answers {
-    pub(super) fn observe(&mut self, seconds: f64, awaited: bool) {
+    pub(super) fn observe(&mut self, answer: Answer) {
         if self.is_full() {
             self.0.pop_front();
         }
-        self.0.push_back((seconds, awaited));
+        self.0.push_back(answer);
     }
 
     pub(super) fn len(&self) -> usize {
@@ -161,13 +217,28 @@ impl Answers {
         self.0.len() == TIMES
     }
 
-    /// To how many the target had no pass under way.
-    pub(super) fn awaited(&self) -> usize {
-        self.0.iter().filter(|answer| answer.1).count()
+    /// Whether any was awaited.
+    pub(super) fn any_awaited(&self) -> bool {
+        self.0.iter().any(|answer| answer.awaited)
     }
 
-    pub(super) fn shortest(&self) -> Option<f64> {
-        self.0.iter().map(|answer| answer.0).reduce(f64::min)
+    /// Seconds that the round trip takes at least, by so many of them: one or two may be late by anything. What was
+    /// awaited took all of its time.
+    pub(super) fn least(&self, by: usize) -> f64 {
+        let least = |answer: &Answer| if answer.awaited { answer.most } else { answer.least }.as_secs_f64();
+        let mut all: Vec<f64> = self.0.iter().map(least).collect();
+        all.sort_by(|a, b| b.total_cmp(a));
+        all.get(by - 1).copied().unwrap_or(0.0)
+    }
+
+    /// Seconds that it takes at most.
+    pub(super) fn most(&self) -> Option<f64> {
+        self.0.iter().map(|answer| answer.most.as_secs_f64()).reduce(f64::min)
+    }
+
+    /// All but the last few are another link's.
+    pub(super) fn keep(&mut self, last: usize) {
+        self.0.drain(..self.0.len().saturating_sub(last));
     }
 }
 
@@ -203,10 +274,12 @@ impl Way {
 
 /// By how much another way's promise is thought to be off in seconds, where those of some were by so much; where little
 /// is measured, by nothing. Of what they were off by a half (of its logarithm) is taken for the text's or the machine's,
-/// the rest for their own: all of it, and a way would not be tried because another is slower than was thought.
-pub(super) fn off_as<'a>(ways: impl Iterator<Item = &'a Way>) -> f64 {
-    let (off, measured) =
-        ways.fold((0.0, 0.0), |(off, measured), way| (off + way.measured * way.off.seconds, measured + way.measured));
+/// the rest for their own: all of it, and a way would not be tried because another is slower than was thought. Times are
+/// told as in [`Way::expected`].
+pub(super) fn off_as<'a>(ways: impl Iterator<Item = &'a Way>, alone: f64, pass: f64) -> f64 {
+    let (off, measured) = ways.fold((0.0, 0.0), |(off, measured), way| {
+        (off + way.measured * way.off.seconds * pass / alone, measured + way.measured)
+    });
     ((UNPROVEN + off) / (UNPROVEN + measured)).sqrt()
 }
 
@@ -306,9 +379,9 @@ mod tests {
         let promised = Some(Outcome { speed: 2.0, passes: 0.5 });
         let mut slow = Way { promised, ..Way::new(Some(Plan::AT_ONCE)) };
         let other = Way { promised, ..Way::new(Some(Plan::AT_ONCE)) };
-        assert_eq!(off_as([&slow, &other].into_iter()), 1.0);
+        assert_eq!(off_as([&slow, &other].into_iter(), 0.1, 0.1), 1.0);
         (0..4).for_each(|_| slow.observe(0.075, 0.5, 24.0, 0.1));
-        let off = off_as([&slow, &other].into_iter());
+        let off = off_as([&slow, &other].into_iter(), 0.1, 0.1);
         assert!((off * off - (16.0 + 1.5 * 96.0) / 112.0).abs() < 1e-9, "{off}");
         let [slow, other] = [slow, other].map(|way| way.expected(0.1, 0.1, off).speed);
         assert!(slow < other && other < 2.0, "{slow}, {other}");

@@ -2,7 +2,7 @@
 //!
 //! What is measured of the ends may miss the point: a browser on the server's own machine takes its processor away, and
 //! no link shows that. A stretch of a few tokens says little, too: luck with guesses moves it by a third. So what is
-//! learned of a [way](Way) to write is by how much it is off what it promises with the rates of that stretch, and what
+//! learned of a [way](Way) to write is by how much it is off what it promises with the rates of that time, and what
 //! is thought of it is a mean: its promise, off by as much as the other ways' were, counts as so many tokens, and what
 //! was measured as its own, which is forgotten while other ways are followed. The fastest is followed; or, where that is
 //! the goal, the one with the fewest passes of those that are no slower than the target alone.
@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use super::{
     Conditions, Goal, Outcome, Plan, SIMULATED,
-    measured::{Answers, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way, off_as},
+    measured::{Answer, Answers, DraftTimes, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way, off_as},
 };
 use crate::{
     policy::goodput::CandidateRates,
@@ -50,7 +50,7 @@ const TRY_AGAIN: usize = 768;
 const OTHER_LINK: (f64, f64) = (2.0, 0.005);
 /// Answers of a text that say so before a stretch is over.
 const ANSWERS: usize = 3;
-/// What a round trip looks as long as while passes hide it, in passes.
+/// What a first token may come late by, in passes, without a long link: others may have had the target.
 const HIDDEN: f64 = 1.25;
 /// The part of a pass that a draft may take where second candidates are guessed, too. Simulated, best first and with
 /// the built-in pair's rates: at a twentieth of a pass they add 6 to 15 % over every link that gives anything, at a
@@ -84,7 +84,7 @@ pub struct Pace {
     link: Option<f64>,
     passes: Shortest,
     row_cost: RowCost,
-    drafts: Shortest,
+    drafts: DraftTimes,
     /// From the beginning of a draft to that of the next, with nothing in between but what has to be done.
     cycles: Shortest,
     /// The link's round trip by the first token of this text, and by answers to guesses.
@@ -96,13 +96,11 @@ pub struct Pace {
 }
 
 /// Between what the link's round trip is, in seconds. A guess that nobody waits for is answered by the pass after the
-/// one under way, whose rest it waits for as well: a trip shorter than a pass looks as long as one, and may be none.
+/// one under way, whose rest it waits for as well: a trip shorter than a pass may look as long as one, and may be none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Trip {
     least: f64,
     most: f64,
-    /// Whether it is what it is at most; otherwise passes hide it.
-    is_seen: bool,
 }
 
 /// Nothing is guessed; nobody waits; the target waits for the first guesses behind a wrong one; both take turns.
@@ -111,12 +109,6 @@ const AT_ONCE: usize = 1;
 const PATIENT: usize = 2;
 const ROUNDS: usize = 3;
 const NAMES: [&str; 4] = ["alone", "at once", "patient", "in turn"];
-
-impl Trip {
-    fn seen(self) -> Option<f64> {
-        self.is_seen.then_some(self.most)
-    }
-}
 
 impl Pace {
     /// Nothing measured yet.
@@ -134,7 +126,7 @@ impl Pace {
             link: None,
             passes: Shortest::default(),
             row_cost: RowCost::default(),
-            drafts: Shortest::default(),
+            drafts: DraftTimes::default(),
             cycles: Shortest::default(),
             first_trip: None,
             answers: Answers::default(),
@@ -200,14 +192,23 @@ impl Pace {
     /// Whether second candidates are worth guessing: where drafts and what each takes besides are fast beside passes,
     /// and nobody takes turns.
     pub fn branches(&self) -> bool {
-        let (Some(draft), Some(pass)) = (self.drafts.get(), self.passes.get()) else { return false };
-        let beside = self.cycles.get().map_or(0.0, |cycle| (cycle - draft).max(0.0));
+        let (Some((draft, _)), Some(share), Some(pass)) = (self.drafts.get(), self.drafts.share(), self.passes.get())
+        else {
+            return false;
+        };
+        let beside = self.cycles.get().map_or(0.0, |cycle| (cycle - share).max(0.0));
         !self.plan().is_rounds() && draft <= BRANCHES_BELOW * pass && TREE * beside <= BESIDE_DRAFTS * pass
     }
 
-    /// A draft took so long.
-    pub fn drafted(&mut self, time: Duration) {
-        self.drafts.observe(time.as_secs_f64());
+    /// So many drafts, made together, took so long.
+    pub fn drafted(&mut self, time: Duration, count: usize) {
+        self.drafts.observe(time.as_secs_f64(), count);
+    }
+
+    /// Whether it is not known yet what drafts take that are made together, and plans depend on it. One time is not
+    /// enough: the first ones may compile what makes them.
+    pub fn wants_a_group(&self) -> bool {
+        self.fixed.is_none() && self.drafts.groups() < 2
     }
 
     /// A draft began so long after the one before, with no time lost.
@@ -234,14 +235,14 @@ impl Pace {
         self.passes.observe(time.as_secs_f64().max(SOME_TIME));
     }
 
-    /// So long after guesses were sent, tokens came of a pass that began when the target had them, and took so long.
-    /// `awaited`: no pass was under way when they came to the target.
-    pub fn answered(&mut self, after: Duration, pass: Duration, awaited: bool) {
+    /// Tokens came of a pass that began when the target had guesses that it had not before.
+    pub fn answered(&mut self, answer: Answer) {
         if self.answers.is_full() {
             // The link was another perhaps.
             self.first_trip = None;
         }
-        self.answers.observe(after.saturating_sub(pass).as_secs_f64(), awaited);
+        // What came while the target made drafts of its own waited for the rest of that.
+        self.answers.observe(Answer { awaited: answer.awaited && !self.is_helped, ..answer });
     }
 
     /// So many candidates are known for a position, and which of them was written there, if one was.
@@ -290,7 +291,7 @@ impl Pace {
 
     /// The stretch took so long a token.
     fn measured(&mut self, seconds: f64) {
-        // By the rates of this stretch.
+        // By what is measured now.
         self.reconsider();
         let pass = self.pass(seconds);
         let length = self.stretch.tokens as f64;
@@ -333,12 +334,15 @@ impl Pace {
     fn is_other_link(&mut self) -> bool {
         let Some(trip) = self.trip() else { return false };
         let Some(link) = self.link else {
-            self.link = trip.seen();
+            self.link = self.seen();
             return false;
         };
         let is_other = is_longer(trip.least, link) || is_longer(link, trip.most);
         if is_other {
-            self.link = trip.seen();
+            self.answers.keep(ANSWERS);
+            self.first_trip = self.first_trip.filter(|first| *first >= trip.least);
+            self.link = None;
+            self.link = self.seen();
         }
         is_other
     }
@@ -382,8 +386,9 @@ impl Pace {
     fn expected(&self, way: usize) -> Outcome {
         let alone = self.alone();
         let others = (AT_ONCE..self.ways.len()).filter(|other| *other != way).map(|other| &self.ways[other]);
-        let like_others = if way == ALONE { 1.0 } else { off_as(others) };
-        self.ways[way].expected(alone, self.pass(alone), like_others)
+        let pass = self.pass(alone);
+        let like_others = if way == ALONE || alone == 0.0 { 1.0 } else { off_as(others, alone, pass) };
+        self.ways[way].expected(alone, pass, like_others)
     }
 
     /// The way that is thought to serve the goal best.
@@ -426,7 +431,7 @@ impl Pace {
             patience_ms: ms(patience),
             lead: self.lead(),
             pass_ms: self.passes.get().map(ms),
-            draft_ms: self.drafts.get().map(ms),
+            draft_ms: self.drafts.get().map(|(draft, further)| ms(draft + further * (group - 1) as f64) / group as f64),
             round_trip_ms: self.round_trip().map(ms),
             acceptance_rate: self.rates.first.get(),
             branches: self.branches(),
@@ -436,31 +441,33 @@ impl Pace {
     }
 
     fn trip(&self) -> Option<Trip> {
-        let most = self.answers.shortest().into_iter().chain(self.first_trip).reduce(f64::min)?;
-        let pass = self.passes.get().unwrap_or(0.0);
-        let (least, is_seen) = match (self.answers.awaited(), self.first_trip) {
-            // One alone may be late by anything.
-            (awaited, _) if awaited > 0 => (if awaited < ANSWERS { 0.0 } else { most }, true),
-            _ if most <= HIDDEN * pass => (0.0, false),
-            // It waited for no pass but those of others.
-            (_, Some(first)) if first <= most => (first, true),
-            _ => (most - pass, true),
-        };
-        Some(Trip { least, most, is_seen })
+        let most = self.answers.most().into_iter().chain(self.first_trip).reduce(f64::min)?;
+        let hidden = HIDDEN * self.passes.get().unwrap_or(0.0);
+        // A first token that came that late waited for no pass, unless for those of others.
+        let first = self.first_trip.filter(|first| *first > hidden && *first <= most);
+        Some(Trip { least: self.answers.least(ANSWERS).max(first.unwrap_or(0.0)), most })
     }
 
-    /// The link's round trip; one that is hidden is what it was when it was seen last, else nothing: only who waits
-    /// sees it, or has connected.
+    /// The link's round trip, where anything shows it.
+    fn seen(&self) -> Option<f64> {
+        let Trip { least, .. } = self.trip()?;
+        if self.answers.any_awaited() || least > 0.0 { self.round_trip() } else { None }
+    }
+
+    /// What the link's round trip is thought to be: what is awaited shows it, and so does at first what comes late; else
+    /// what it was when it was seen last, within what it can be now. Passes hide a short one from who does not wait.
     fn round_trip(&self) -> Option<f64> {
-        let trip = self.trip()?;
-        Some(trip.seen().unwrap_or(self.link.unwrap_or(0.0).min(trip.most)))
+        let Trip { least, most } = self.trip()?;
+        let is_seen = self.answers.any_awaited() || self.link.is_none() && least > 0.0;
+        let known = if is_seen { most } else { self.link.unwrap_or(0.0) };
+        Some(known.min(most).max(least))
     }
 
     /// All that is measured, once all is.
     pub fn conditions(&self) -> Option<Conditions> {
-        let (pass, draft, round_trip) = (self.passes.get()?, self.drafts.get()?, self.round_trip()?);
+        let (pass, (draft, further), round_trip) = (self.passes.get()?, self.drafts.get()?, self.round_trip()?);
         let acceptance = self.steady_rate.get();
-        Some(Conditions { pass, draft, round_trip, acceptance, row_cost: self.row_cost.get() })
+        Some(Conditions { pass, draft, further, round_trip, acceptance, row_cost: self.row_cost.get() })
     }
 }
 

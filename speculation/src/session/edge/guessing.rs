@@ -28,10 +28,13 @@ use super::{
 use crate::{
     Choice, Chosen, Forward,
     draft::DraftError,
-    policy::ahead::{Goal, Pace},
+    policy::ahead::{Answer, Goal, Pace},
     sample::{Distribution, SharedNoise},
     study::{evidence::TokenEvidence, statistics::AheadRecord},
 };
+
+/// Guesses that are made together to learn what they take.
+const TRIED: usize = 4;
 
 /// What an edge guesses of one generation.
 #[derive(Debug)]
@@ -82,8 +85,8 @@ struct FramesUnheard {
     sent: VecDeque<Duration>,
     /// How many the server had when it spoke last, modulo 256; `None` if that has to be learned anew.
     heard: Option<u8>,
-    /// When its words came: what is sent later finds it waiting, unless it writes on.
-    spoke: Option<Duration>,
+    /// When its words came then, and how long the pass had taken that gave them.
+    spoke: Option<(Duration, Duration)>,
 }
 
 impl Guessing {
@@ -230,7 +233,7 @@ impl Guessing {
         let Some(DraftUnderWay { began, at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
         row.check(books.text.vocab_size())?;
         let time = now.saturating_sub(began);
-        self.pace.drafted(time);
+        self.pace.drafted(time, 1);
         books.ledger.guessed(time);
         if !is_stale {
             let q = Distribution::new(row.logits, &self.sampling).map_err(DraftError::from)?;
@@ -259,7 +262,8 @@ impl Guessing {
     /// How many guesses may go on where the line ends until a group is whole; at least 1.
     fn missing_of_a_group(&self, text: &Text) -> usize {
         let (policy, length) = (self.policy(text), self.candidates.line_length());
-        let left = self.pace.plan().group.saturating_sub(self.candidates.unsent());
+        let group = self.pace.plan().group.max(if self.pace.wants_a_group() { TRIED } else { 1 });
+        let left = group.saturating_sub(self.candidates.unsent());
         let room = policy.lead.min(policy.depth).saturating_sub(length);
         left.min(room).min(policy.most.saturating_sub(self.candidates.len())).max(1)
     }
@@ -273,14 +277,13 @@ impl Guessing {
     ) -> Result<Reaction, EdgeError> {
         let Some(DraftUnderWay { began, mut at, is_stale }) = self.draft.take() else { return Ok(Reaction::Wait) };
         check_chosen(chosen, books.text.vocab_size())?;
-        let drafts = chosen.len() as u32;
-        let time = now.saturating_sub(began) / drafts;
+        let (time, drafts) = (now.saturating_sub(began), chosen.len() as u32);
+        self.pace.drafted(time, chosen.len());
+        let time = time / drafts;
         self.busy_since = self.busy_since.map(|(since, _)| (since, drafts));
         // It has read all but the last.
         self.cached.extend(chosen[1..].iter().zip(chosen).map(|(_, before)| before.first));
         let mut goes_on = !is_stale;
-        // Once: of several equal times the shortest would be forgotten.
-        self.pace.drafted(time);
         for Chosen { first, second } in chosen {
             books.ledger.guessed(time);
             if goes_on {
@@ -351,8 +354,8 @@ impl Guessing {
         if let Some(after) = books.ledger.awaited(received.at).filter(|_| !pass.is_zero()) {
             self.pace.began(after, pass);
         }
-        if let Some((sent, awaited)) = self.frames.hear(tokens.heard, received.at) {
-            self.pace.answered(received.at.saturating_sub(sent), pass, awaited);
+        if let Some(answer) = self.frames.hear(tokens.heard, received.at, pass) {
+            self.pace.answered(answer);
         }
         if !pass.is_zero() {
             if tokens.own {
@@ -371,16 +374,53 @@ impl Guessing {
 }
 
 impl FramesUnheard {
-    /// The server had so many frames, modulo 256, when it began the pass whose tokens come now. Gives when the last of
-    /// those was sent that it had not before, and whether no pass was under way then: its last words had come.
-    fn hear(&mut self, heard: u8, now: Duration) -> Option<(Duration, bool)> {
-        let spoke = self.spoke.replace(now);
+    /// The server had so many frames, modulo 256, when it began the pass whose tokens come now, and which took so long.
+    /// Gives what those say of the link that it had not before.
+    fn hear(&mut self, heard: u8, now: Duration, pass: Duration) -> Option<Answer> {
+        let spoke = self.spoke.replace((now, pass));
         let Some(before) = self.heard.replace(heard) else {
             self.sent.clear();
             return None;
         };
         let new = usize::from(heard.wrapping_sub(before)).min(self.sent.len());
-        let sent = self.sent.drain(..new).next_back()?;
-        Some((sent, spoke.is_some_and(|spoke| sent >= spoke)))
+        let mut had = self.sent.drain(..new);
+        let first = had.next()?;
+        let last = had.next_back().unwrap_or(first);
+        // A pass that began at the server when it had a frame has words that come a trip and itself after the frame was
+        // sent, or later; one that began when it had not yet, sooner. One of no time says nothing of when it began.
+        let least = spoke.filter(|(_, pass)| !pass.is_zero()).map(|(at, pass)| at.saturating_sub(pass + first));
+        Some(Answer {
+            least: least.unwrap_or_default(),
+            most: now.saturating_sub(pass + last),
+            awaited: spoke.is_some_and(|(at, _)| last >= at),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    use super::*;
+
+    /// By hand, over a link of 30 ms and with passes of 60: words that come at 216 ms are of a pass that began at the
+    /// server at 141, as soon as it had what was sent at 126.
+    #[test]
+    fn words_tell_between_what_the_links_round_trip_is() {
+        const MS: Duration = Duration::from_millis(1);
+        let mut frames = FramesUnheard { heard: Some(255), ..FramesUnheard::default() };
+        let mut hear = |sent: &[u32], heard, at: u32, pass: u32| {
+            frames.sent.extend(sent.iter().map(|at| *at * MS));
+            frames.hear(heard, at * MS, pass * MS)
+        };
+        let answer = |least: u32, most: u32, awaited| Some(Answer { least: least * MS, most: most * MS, awaited });
+        assert_eq!(hear(&[10, 20], 1, 120, 60), answer(0, 40, false), "nothing was said before, the last came last");
+        assert_eq!(hear(&[], 1, 125, 60), None);
+        assert_eq!(hear(&[126], 2, 216, 60), answer(0, 30, true), "it was waited for");
+        assert_eq!(hear(&[220, 260], 2, 310, 60), None, "a pass that began without");
+        assert_eq!(hear(&[300], 4, 370, 60), answer(30, 50, false), "the first came after 250, the second before 310");
+        assert_eq!(hear(&[], 5, 430, 0), answer(10, 130, false), "the one before began at 310");
+        assert_eq!(hear(&[431], 6, 500, 60), answer(0, 9, true), "of no time is no beginning known");
     }
 }
