@@ -6,10 +6,8 @@ use std::collections::VecDeque;
 use super::{Outcome, Plan};
 use crate::policy::goodput::{AcceptanceRate, ROW_COST};
 
-/// Tokens that a promise counts for, that its being right does beside the other ways', and the most that what was
-/// measured does.
-const PRIOR: f64 = 32.0;
-const UNPROVEN: f64 = 16.0;
+/// Tokens that a promise counts for, and the most that what was measured does.
+const PRIOR: f64 = 16.0;
 const MEMORY: f64 = 96.0;
 /// Guesses that a steady rate goes by, and how many of them what is assumed at first counts for.
 const STEADY: f64 = 100.0;
@@ -260,27 +258,16 @@ impl Way {
     }
 
     /// What it is thought to give, where the target alone takes `alone` seconds per token, and a pass that judges
-    /// nothing `pass`; and where its promise is off in seconds by as much as the promises of others.
-    pub(super) fn expected(&self, alone: f64, pass: f64, like_others: f64) -> Outcome {
+    /// nothing `pass`.
+    pub(super) fn expected(&self, alone: f64, pass: f64) -> Outcome {
         let Outcome { speed, passes } = self.promised.unwrap_or(Outcome::ALONE);
         let mean =
             |promised: f64, measured: f64| (PRIOR * promised + self.measured * measured) / (PRIOR + self.measured);
         Outcome {
-            speed: alone / mean(like_others * alone / speed, self.off.seconds * pass / speed),
+            speed: alone / mean(alone / speed, self.off.seconds * pass / speed),
             passes: passes * mean(1.0, self.off.passes),
         }
     }
-}
-
-/// By how much another way's promise is thought to be off in seconds, where those of some were by so much; where little
-/// is measured, by nothing. Of what they were off by a half (of its logarithm) is taken for the text's or the machine's,
-/// the rest for their own: all of it, and a way would not be tried because another is slower than was thought. Times are
-/// told as in [`Way::expected`].
-pub(super) fn off_as<'a>(ways: impl Iterator<Item = &'a Way>, alone: f64, pass: f64) -> f64 {
-    let (off, measured) = ways.fold((0.0, 0.0), |(off, measured), way| {
-        (off + way.measured * way.off.seconds * pass / alone, measured + way.measured)
-    });
-    ((UNPROVEN + off) / (UNPROVEN + measured)).sqrt()
 }
 
 impl Stretch {
@@ -335,12 +322,12 @@ mod tests {
     fn a_promise_outlives_an_unlucky_stretch() {
         let promised = Outcome { speed: 1.6, passes: 0.5 };
         let mut way = Way { promised: Some(promised), ..Way::new(Some(Plan::AT_ONCE)) };
-        assert!((way.expected(0.1, 0.1, 1.0).speed - 1.6).abs() < 1e-12 && way.expected(0.1, 0.1, 1.0).passes == 0.5);
+        assert!((way.expected(0.1, 0.1).speed - 1.6).abs() < 1e-12 && way.expected(0.1, 0.1).passes == 0.5);
         way.observe(0.1, 1.0, 8.0, 0.1);
-        assert!((way.expected(0.1, 0.1, 1.0).speed - 40.0 / (32.0 / 1.6 + 8.0)).abs() < 1e-12);
+        assert!((way.expected(0.1, 0.1).speed - 24.0 / (16.0 / 1.6 + 8.0)).abs() < 1e-12);
         (0..20).for_each(|_| way.observe(0.1, 1.0, 24.0, 0.1));
-        let Outcome { speed, passes } = way.expected(0.1, 0.1, 1.0);
-        assert!(speed < 1.11 && passes > 0.87, "it has been measured");
+        let Outcome { speed, passes } = way.expected(0.1, 0.1);
+        assert!(speed < 1.07 && passes > 0.92, "it has been measured");
     }
 
     /// Guesses were right seldom, and the way was as fast as it promised then; it is thought to be as fast as it
@@ -352,8 +339,8 @@ mod tests {
             let mut way = Way { promised: promise(1.2, 0.8), ..Way::new(Some(Plan::AT_ONCE)) };
             (0..4).for_each(|_| way.observe(seconds, 0.8, 24.0, 0.1));
             way.promised = promise(2.4, 0.4);
-            let Outcome { speed, passes } = way.expected(0.1, 0.1, 1.0);
-            let counted = (32.0 + 96.0 * off) / 128.0;
+            let Outcome { speed, passes } = way.expected(0.1, 0.1);
+            let counted = (16.0 + 96.0 * off) / 112.0;
             assert!((speed - 2.4 / counted).abs() < 1e-9 && (passes - 0.4).abs() < 1e-9, "{speed}, {passes}");
         }
     }
@@ -370,20 +357,5 @@ mod tests {
         }
         (0..12).for_each(|_| rate.observe(false));
         assert!(rate.get().get() > 0.43, "a dozen says little: {rate:?}");
-    }
-
-    /// Ways that were slower than they promise make another promise less, and not as much less; where nothing is
-    /// measured it promises what it does.
-    #[test]
-    fn what_some_ways_are_off_by_is_partly_expected_of_another() {
-        let promised = Some(Outcome { speed: 2.0, passes: 0.5 });
-        let mut slow = Way { promised, ..Way::new(Some(Plan::AT_ONCE)) };
-        let other = Way { promised, ..Way::new(Some(Plan::AT_ONCE)) };
-        assert_eq!(off_as([&slow, &other].into_iter(), 0.1, 0.1), 1.0);
-        (0..4).for_each(|_| slow.observe(0.075, 0.5, 24.0, 0.1));
-        let off = off_as([&slow, &other].into_iter(), 0.1, 0.1);
-        assert!((off * off - (16.0 + 1.5 * 96.0) / 112.0).abs() < 1e-9, "{off}");
-        let [slow, other] = [slow, other].map(|way| way.expected(0.1, 0.1, off).speed);
-        assert!(slow < other && other < 2.0, "{slow}, {other}");
     }
 }

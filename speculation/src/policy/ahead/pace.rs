@@ -3,15 +3,15 @@
 //! What is measured of the ends may miss the point: a browser on the server's own machine takes its processor away, and
 //! no link shows that. A stretch of a few tokens says little, too: luck with guesses moves it by a third. So what is
 //! learned of a [way](Way) to write is by how much it is off what it promises with the rates of that time, and what
-//! is thought of it is a mean: its promise, off by as much as the other ways' were, counts as so many tokens, and what
-//! was measured as its own, which is forgotten while other ways are followed. The fastest is followed; or, where that is
-//! the goal, the one with the fewest passes of those that are no slower than the target alone.
+//! is thought of it is a mean: its promise counts as so many tokens, and what was measured as its own, which is
+//! forgotten while other ways are followed. The fastest is followed; or, where that is the goal, the one with the
+//! fewest passes of those that are no slower than the target alone.
 
 use core::time::Duration;
 
 use super::{
     Conditions, Goal, Outcome, Plan, SIMULATED,
-    measured::{Answer, Answers, DraftTimes, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way, off_as},
+    measured::{Answer, Answers, DraftTimes, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way},
 };
 use crate::{
     policy::goodput::CandidateRates,
@@ -385,10 +385,7 @@ impl Pace {
     /// What a way is thought to give.
     fn expected(&self, way: usize) -> Outcome {
         let alone = self.alone();
-        let others = (AT_ONCE..self.ways.len()).filter(|other| *other != way).map(|other| &self.ways[other]);
-        let pass = self.pass(alone);
-        let like_others = if way == ALONE || alone == 0.0 { 1.0 } else { off_as(others, alone, pass) };
-        self.ways[way].expected(alone, pass, like_others)
+        self.ways[way].expected(alone, self.pass(alone))
     }
 
     /// The way that is thought to serve the goal best.
