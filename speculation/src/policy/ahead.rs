@@ -229,7 +229,7 @@ mod tests {
         );
     }
 
-    /// A GPU's answer takes 9 ms, a further draft 1 ms: groups are worth having there, and drafts by themselves are not.
+    /// A GPU's answer takes 9 ms, a further draft 1 ms: groups are worth having there, and single drafts are not.
     #[test]
     fn drafts_that_are_cheap_together_make_groups() {
         let apart = link(0.04, 0.01, 0.005, 0.8);

@@ -62,8 +62,8 @@ pub(super) struct Stretch {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Shortest(VecDeque<f64>);
 
-/// The share of guesses that are right, over about the last [`STEADY`]. What plans promise grows faster than it does, so
-/// that one that follows a dozen guesses promises too much on the whole, and rests after unlucky ones.
+/// The share of guesses that are right, over about the last [`STEADY`]. What plans promise grows faster than it does:
+/// by a rate that follows a dozen guesses they promise too much on the whole, and guesses rest after unlucky ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct SteadyRate {
     rate: f64,

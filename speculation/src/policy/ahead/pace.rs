@@ -451,8 +451,9 @@ impl Pace {
         if self.answers.any_awaited() || least > 0.0 { self.round_trip() } else { None }
     }
 
-    /// What the link's round trip is thought to be: what is awaited shows it, and so does at first what comes late; else
-    /// what it was when it was seen last, within what it can be now. Passes hide a short one from who does not wait.
+    /// What the link's round trip is thought to be: what is awaited shows it, and so does at first what comes late;
+    /// else what it was when it was seen last, within what it can be now. Passes hide a short one from who does not
+    /// wait.
     fn round_trip(&self) -> Option<f64> {
         let Trip { least, most } = self.trip()?;
         let is_seen = self.answers.any_awaited() || self.link.is_none() && least > 0.0;
