@@ -101,6 +101,14 @@ pub(super) struct RowCost {
     share: f64,
 }
 
+/// Keeps the last few.
+fn push<T>(times: &mut VecDeque<T>, time: T) {
+    if times.len() == TIMES {
+        times.pop_front();
+    }
+    times.push_back(time);
+}
+
 impl Default for RowCost {
     fn default() -> Self {
         Self { idle: None, share: ROW_COST }
@@ -132,10 +140,7 @@ impl RowCost {
 impl Shortest {
     /// Gives the shortest.
     pub(super) fn observe(&mut self, seconds: f64) -> f64 {
-        if self.0.len() == TIMES {
-            self.0.pop_front();
-        }
-        self.0.push_back(seconds);
+        push(&mut self.0, seconds);
         self.0.iter().copied().fold(seconds, f64::min)
     }
 
@@ -168,10 +173,7 @@ impl DraftTimes {
             self.single.observe(seconds);
             return;
         }
-        if self.groups.len() == TIMES {
-            self.groups.pop_front();
-        }
-        self.groups.push_back((seconds, count));
+        push(&mut self.groups, (seconds, count));
     }
 
     /// How many groups of late were timed.
@@ -200,10 +202,7 @@ impl DraftTimes {
 
 impl Answers {
     pub(super) fn observe(&mut self, answer: Answer) {
-        if self.is_full() {
-            self.0.pop_front();
-        }
-        self.0.push_back(answer);
+        push(&mut self.0, answer);
     }
 
     pub(super) fn len(&self) -> usize {

@@ -341,6 +341,7 @@ impl Pace {
         if is_other {
             self.answers.keep(ANSWERS);
             self.first_trip = self.first_trip.filter(|first| *first >= trip.least);
+            // What the other was says nothing of this one.
             self.link = None;
             self.link = self.seen();
         }
