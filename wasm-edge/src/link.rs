@@ -3,11 +3,12 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures_util::{SinkExt, StreamExt, stream::SplitStream};
+use futures_util::StreamExt;
 use gloo_net::websocket::{Message, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
+use js_sys::{Array, Promise, Uint8Array};
 use outrider_speculation::{session::driver::Socket, study::link::Link};
-use wasm_bindgen_futures::spawn_local;
+use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_time::Instant;
 
 use crate::{error::Failure, options::LinkOptions};
@@ -62,17 +63,17 @@ pub struct LinkedSocket {
 impl LinkedSocket {
     /// Connects. A page cannot set a header on a WebSocket: a token travels as a subprotocol that is offered.
     pub fn open(url: &str, token: Option<&str>, links: Links) -> Result<Self, Failure> {
-        let socket = match token {
-            None => WebSocket::open(url),
-            Some(token) => {
-                WebSocket::open_with_protocols(url, &["outrider".to_owned(), format!("outrider.bearer.{token}")])
-            }
-        };
-        let socket =
-            socket.map_err(|error| Failure::new("connection-failed", format!("{url} cannot be reached: {error}")))?;
-        let (sink, stream) = socket.split();
+        let protocols = Array::new();
+        if let Some(token) = token {
+            protocols.push(&"outrider".into());
+            protocols.push(&format!("outrider.bearer.{token}").into());
+        }
+        let failed = |why: String| Failure::new("connection-failed", format!("{url} cannot be reached: {why}"));
+        let socket = web_sys::WebSocket::new_with_str_sequence(url, &protocols)
+            .map_err(|error| failed(error.as_string().unwrap_or_else(|| format!("{error:?}"))))?;
+        let stream = WebSocket::try_from(socket.clone()).map_err(|error| failed(error.to_string()))?;
         let (outgoing, queue) = unbounded();
-        spawn_local(pump(sink, queue, links.clone()));
+        spawn_local(pump(socket, queue, links.clone()));
         let (arrivals, incoming) = unbounded();
         spawn_local(stamp(stream, arrivals, links.clone()));
         Ok(Self { links, outgoing, incoming, under_way: None })
@@ -105,7 +106,7 @@ impl Socket for LinkedSocket {
 
 /// Hands what comes out of the socket to the link at once: messages that follow each other are delayed together, not
 /// one after the other.
-async fn stamp(mut stream: SplitStream<WebSocket>, arrivals: UnboundedSender<(Duration, Vec<u8>)>, links: Links) {
+async fn stamp(mut stream: WebSocket, arrivals: UnboundedSender<(Duration, Vec<u8>)>, links: Links) {
     while let Some(Ok(message)) = stream.next().await {
         let bytes = match message {
             Message::Bytes(bytes) => bytes,
@@ -119,17 +120,20 @@ async fn stamp(mut stream: SplitStream<WebSocket>, arrivals: UnboundedSender<(Du
     }
 }
 
-/// Sends what has come to the end of the uplink, in order.
-async fn pump(
-    mut sink: impl SinkExt<Message> + Unpin,
-    mut queue: UnboundedReceiver<(Duration, Vec<u8>)>,
-    links: Links,
-) {
+/// Sends what has come to the end of the uplink, in order, and closes the socket at last. Not by way of `WebSocket`,
+/// which would make a blob of each message: those are kept by another process, and take most of a millisecond.
+async fn pump(socket: web_sys::WebSocket, mut queue: UnboundedReceiver<(Duration, Vec<u8>)>, links: Links) {
+    let mut on_open = |opened, _| {
+        socket.set_onopen(Some(&opened));
+        socket.set_onclose(Some(&opened));
+    };
+    // Whether it opens or fails, which `receive` reports.
+    let _ = JsFuture::from(Promise::new(&mut on_open)).await;
     while let Some((arrival, bytes)) = queue.next().await {
         links.wait_until(arrival).await;
-        if sink.send(Message::Bytes(bytes)).await.is_err() {
-            return;
+        if socket.send_with_js_u8_array(&Uint8Array::from(bytes.as_slice())).is_err() {
+            break;
         }
     }
-    let _ = sink.close().await;
+    let _ = socket.close();
 }

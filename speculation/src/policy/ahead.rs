@@ -30,6 +30,8 @@ const SHORT: f64 = 0.01;
 /// What is nearly as fast as the fastest group. Of those the smallest is taken: rates change from text to text, and
 /// small groups lose less where fewer guesses are right than was thought.
 const NEARLY_AS_FAST: f64 = 0.98;
+/// What of a pass guesses may wait for others of their group where nobody waits for them.
+const PROMPT: f64 = 0.25;
 /// Sizes of a group that are thought of, ascending.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
@@ -149,6 +151,19 @@ impl Conditions {
         plans.into_iter().find(|plan| merit(plan) >= enough).unwrap_or((Plan::AT_ONCE, Outcome::ALONE))
     }
 
+    /// The plan by which nobody waits, and what it gives: with the largest groups that are nearly as fast as the
+    /// fastest, and soon drafted. A frame costs both ends more than a draft may, and a slow link its bits.
+    pub fn at_once(&self) -> (Plan, Outcome) {
+        let plans = GROUPS.map(|group| {
+            let plan = Plan { group, ..Plan::AT_ONCE };
+            (plan, self.outcome(plan, SIMULATED))
+        });
+        let best = plans.iter().map(|(_, given)| given.speed).fold(0.0, f64::max);
+        let is_prompt = |plan: &Plan| plan.group == 1 || self.drafts(plan.group) <= PROMPT * self.pass;
+        let is_enough = |(plan, given): &(Plan, Outcome)| is_prompt(plan) && given.speed >= NEARLY_AS_FAST * best;
+        plans.into_iter().rev().find(is_enough).unwrap_or((Plan::AT_ONCE, Outcome::ALONE))
+    }
+
     /// The best plan by which the target waits while the edge drafts on as far as pays, and what it gives.
     pub fn patient(&self, goal: Goal) -> (Plan, Outcome) {
         self.best(goal, |group, patience| Plan { group, patience, lead: usize::MAX })
@@ -161,7 +176,7 @@ impl Conditions {
 }
 
 impl Plan {
-    /// Nobody waits.
+    /// Nobody waits, and each guess is sent by itself.
     pub const AT_ONCE: Self = Self { group: 1, patience: 0.0, lead: usize::MAX };
 
     /// Whether both ends take turns: nothing is drafted while the target judges.
@@ -204,6 +219,22 @@ mod tests {
                 let (patient, promised) = link.patient(Goal::Speed);
                 assert_eq!(link.outcome(patient, SIMULATED), promised, "{patient:?} at {link:?}");
             }
+        }
+    }
+
+    /// What frames cost is not simulated: the fewest of them that make no guess late are taken. A draft of a quarter of
+    /// a pass is sent as it comes.
+    #[test]
+    fn who_does_not_wait_sends_no_more_frames_than_it_has_to() {
+        let group = |pass, draft, round_trip| {
+            let link = link(pass, draft, round_trip, 0.7);
+            let ((plan, given), singly) = (link.at_once(), link.outcome(Plan::AT_ONCE, SIMULATED));
+            assert!(plan.patience == 0.0 && given.speed >= NEARLY_AS_FAST * singly.speed, "{plan:?} at {link:?}");
+            plan.group
+        };
+        for round_trip in [0.0, 0.002, 0.02, 0.05] {
+            let [fast, medium, slow] = [0.0001, 0.001, 0.01].map(|draft| group(0.04, draft, round_trip));
+            assert!(fast >= 8 && fast >= medium && medium >= slow && slow == 1, "{fast}, {medium}, {slow}");
         }
     }
 

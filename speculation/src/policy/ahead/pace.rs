@@ -10,7 +10,7 @@
 use core::time::Duration;
 
 use super::{
-    Conditions, Goal, Outcome, Plan, SIMULATED,
+    Conditions, Goal, Outcome, Plan,
     measured::{Answer, Answers, DraftTimes, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way},
 };
 use crate::{
@@ -56,10 +56,10 @@ const HIDDEN: f64 = 1.25;
 /// the built-in pair's rates: at a twentieth of a pass they add 6 to 15 % over every link that gives anything, at a
 /// tenth 5 to 8 %, at a seventh 0 to 4 %, at a fifth they cost 2 %.
 const BRANCHES_BELOW: f64 = 0.1;
-/// The part of a pass that may go by beside the drafts of a tree of so many guesses, for frames and turns of the event
-/// loop. A browser with one core sends nothing while it is busy: with passes of 17 ms second candidates made first ones
-/// late there, and cost 7 %; with passes of 110 ms they add 5 %.
-const BESIDE_DRAFTS: f64 = 0.5;
+/// The part of a pass that may go by with the frames of a tree of so many guesses, as far as the edge sees it: on one
+/// core a browser's other processes take as long again, and second candidates make first ones late. With passes of 9 ms
+/// they cost 5 % there, with passes of 57 ms they lose nothing and gain up to 5 %.
+const BESIDE_DRAFTS: f64 = 0.1;
 const TREE: f64 = 30.0;
 
 /// What the edge measures while it drafts ahead, and the plan that it follows.
@@ -85,8 +85,8 @@ pub struct Pace {
     passes: Shortest,
     row_cost: RowCost,
     drafts: DraftTimes,
-    /// From the beginning of a draft to that of the next, with nothing in between but what has to be done.
-    cycles: Shortest,
+    /// What a frame takes beside drafts, and what has to be done with it.
+    frames: Shortest,
     /// The link's round trip by the first token of this text, and by answers to guesses.
     first_trip: Option<f64>,
     answers: Answers,
@@ -127,7 +127,7 @@ impl Pace {
             passes: Shortest::default(),
             row_cost: RowCost::default(),
             drafts: DraftTimes::default(),
-            cycles: Shortest::default(),
+            frames: Shortest::default(),
             first_trip: None,
             answers: Answers::default(),
             rates: CandidateRates::default(),
@@ -181,7 +181,8 @@ impl Pace {
         // What is right with a probability of a twentieth.
         let alpha = self.rates.first.get().clamp(0.05, 0.95);
         let plan = self.plan();
-        ((0.05f64.ln() / alpha.ln()).ceil() as usize).max(2 * plan.group).min(plan.lead)
+        let least = if plan.patience > 0.0 { 2 * plan.group } else { 1 };
+        ((0.05f64.ln() / alpha.ln()).ceil() as usize).max(least).min(plan.lead)
     }
 
     /// How often candidates for a position are right, the first and the second.
@@ -189,14 +190,11 @@ impl Pace {
         self.rates.get()
     }
 
-    /// Whether second candidates are worth guessing: where drafts and what each takes besides are fast beside passes,
-    /// and nobody takes turns.
+    /// Whether second candidates are worth guessing: where drafts and frames are fast beside passes, and nobody takes
+    /// turns.
     pub fn branches(&self) -> bool {
-        let (Some((draft, _)), Some(share), Some(pass)) = (self.drafts.get(), self.drafts.share(), self.passes.get())
-        else {
-            return false;
-        };
-        let beside = self.cycles.get().map_or(0.0, |cycle| (cycle - share).max(0.0));
+        let (Some((draft, _)), Some(pass)) = (self.drafts.get(), self.passes.get()) else { return false };
+        let beside = self.frames.get().unwrap_or(0.0);
         !self.plan().is_rounds() && draft <= BRANCHES_BELOW * pass && TREE * beside <= BESIDE_DRAFTS * pass
     }
 
@@ -211,9 +209,10 @@ impl Pace {
         self.fixed.is_none() && self.drafts.groups() < 2
     }
 
-    /// A draft began so long after the one before, with no time lost.
-    pub fn cycled(&mut self, time: Duration) {
-        self.cycles.observe(time.as_secs_f64());
+    /// So many drafts and a frame took so long, with no time lost.
+    pub fn told(&mut self, time: Duration, drafts: usize) {
+        let Some(share) = self.drafts.share() else { return };
+        self.frames.observe((time.as_secs_f64() - share * drafts as f64).max(0.0));
     }
 
     /// A pass of the target that accepted so many guesses took so long.
@@ -311,12 +310,12 @@ impl Pace {
     /// What is promising, by what is measured now.
     fn reconsider(&mut self) {
         let Some(conditions) = self.conditions() else { return };
-        let mut at_once = conditions.outcome(Plan::AT_ONCE, SIMULATED);
+        let (plan, mut at_once) = conditions.at_once();
         if self.is_helped {
             at_once.speed = at_once.speed.min(SPARED);
         }
         (self.ways[ALONE].promised, self.ways[AT_ONCE].promised) = (Some(Outcome::ALONE), Some(at_once));
-        self.ways[AT_ONCE].plan = (at_once.speed > WORTH_DRAFTING).then_some(Plan::AT_ONCE);
+        self.ways[AT_ONCE].plan = (at_once.speed > WORTH_DRAFTING).then_some(plan);
         let proposals = [(PATIENT, conditions.patient(self.goal)), (ROUNDS, conditions.rounds(self.goal))];
         let best = proposals.iter().map(|(_, (_, given))| given.speed).fold(at_once.speed.max(1.0), f64::max);
         let promising = if self.goal == Goal::Speed { (PROMISING * best).max(1.0) } else { 1.0 };

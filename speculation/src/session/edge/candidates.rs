@@ -214,9 +214,9 @@ impl Candidates {
         }
     }
 
-    /// Guesses that are to be sent now, of the text's length: of the line in groups, or as many as there are if nothing
-    /// more is to come; of branches as they are, but for those that are less worth than what the `next` draft will
-    /// give: a frame takes time, too.
+    /// Guesses that are to be sent now, of the text's length: of the line in groups, or as many as there are if the
+    /// `next` draft is not of the line; of branches as they are, behind the line's group, which a target that waits is
+    /// to have, but for those that are less worth than what the next draft will give: a frame takes time, too.
     pub(super) fn send(
         &mut self,
         length: usize,
@@ -224,11 +224,11 @@ impl Candidates {
         next: Option<Option<Key>>,
         policy: Policy,
     ) -> Option<Run> {
-        let to_come = next.is_some();
+        let line_goes_on = next.is_some_and(|at| self.is_on_line(at));
         let is_unsent = |key: &Key| self.tree.get(*key).is_some_and(|node| node.value.chain == 0);
         let mut run: Vec<Key> = self.tree.line().filter(is_unsent).take(MAX_DRAFT_TOKENS.into()).collect();
-        if run.len() < group && (to_come || run.is_empty()) {
-            run.clear();
+        if run.len() < group && line_goes_on && !run.is_empty() {
+            return None;
         }
         if run.is_empty() && policy.branches > 0 {
             let is_side = |key: &Key| {

@@ -64,9 +64,18 @@ pub(super) struct Guessing {
     cached: Vec<u32>,
     /// The forward pass under way.
     draft: Option<DraftUnderWay>,
-    /// When the last draft began, if it was on the line and nobody has waited since; and how many guesses it gave.
-    busy_since: Option<(Duration, u32)>,
+    /// The last draft, if it was on the line and nobody has waited since.
+    busy: Option<Busy>,
     frames: FramesUnheard,
+}
+
+/// A draft that the next one follows with nothing in between but what has to be done.
+#[derive(Debug)]
+struct Busy {
+    since: Duration,
+    /// How many guesses it gave, and how many frames were sent since it began.
+    drafts: u32,
+    frames: u32,
 }
 
 /// A forward pass of the draft model.
@@ -120,7 +129,7 @@ impl Guessing {
             told_patience: 0,
             cached: Vec::new(),
             draft: None,
-            busy_since: None,
+            busy: None,
             frames: FramesUnheard { heard: Some(0), ..FramesUnheard::default() },
         })
     }
@@ -168,13 +177,13 @@ impl Guessing {
             let run = self.candidates.nothing(text.len());
             return Some(Step::Tell(self.tell(run, 0, now)));
         }
-        let busy_since = self.busy_since.take();
+        let busy = self.busy.take();
         let at = next.filter(|_| self.draft.is_none())?;
         if self.candidates.is_on_line(at) {
-            if let Some((before, drafts)) = busy_since {
-                self.pace.cycled(now.saturating_sub(before) / drafts);
+            if let Some(Busy { since, drafts, frames: 1 }) = busy {
+                self.pace.told(now.saturating_sub(since), drafts as usize);
             }
-            self.busy_since = Some((now, 1));
+            self.busy = Some(Busy { since: now, drafts: 1, frames: 0 });
         }
         let fed = [text.ids(), &self.candidates.path(at)].concat();
         let same = self.cached.iter().zip(&fed).take_while(|(cached, id)| cached == id).count();
@@ -216,6 +225,9 @@ impl Guessing {
         let Run { chain, parent, position, ids } = run;
         self.told_patience = patience;
         self.frames.sent.push_back(now);
+        if let Some(busy) = &mut self.busy {
+            busy.frames += 1;
+        }
         let count = ids.len() as u8;
         // Every id is below V.
         let payload = self.scheme.encode_round(&Drafts::Ids(ids)).unwrap_or_default();
@@ -280,7 +292,9 @@ impl Guessing {
         let (time, drafts) = (now.saturating_sub(began), chosen.len() as u32);
         self.pace.drafted(time, chosen.len());
         let time = time / drafts;
-        self.busy_since = self.busy_since.map(|(since, _)| (since, drafts));
+        if let Some(busy) = &mut self.busy {
+            busy.drafts = drafts;
+        }
         // It has read all but the last.
         self.cached.extend(chosen[1..].iter().zip(chosen).map(|(_, before)| before.first));
         let mut goes_on = !is_stale;

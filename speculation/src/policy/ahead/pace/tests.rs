@@ -148,7 +148,7 @@ fn nobody_is_asked_to_hold_who_does_not() {
     assert!(guided > 500, "{guided} of 4000");
 }
 
-/// A tree is thirty guesses, and what they take beside their drafts has to be over in half a pass.
+/// A tree is thirty guesses, and its frames have to be over in a tenth of a pass.
 #[test]
 fn second_candidates_are_for_who_has_time_for_them() {
     let mut pace = Pace::new(Some(Plan::AT_ONCE));
@@ -156,12 +156,12 @@ fn second_candidates_are_for_who_has_time_for_them() {
     pace.drafted(MS / 4, 1);
     pace.passed(20 * MS, 0);
     assert!(pace.branches());
-    pace.cycled(MS / 2);
-    assert!(pace.branches(), "7.5 ms of 20");
+    pace.told(MS / 4 + MS / 20, 1);
+    assert!(pace.branches(), "1.5 ms of 20");
     let mut pace = Pace::new(Some(Plan::AT_ONCE));
     pace.drafted(MS / 4, 1);
-    pace.cycled(MS);
-    for (pass, has_time) in [(20, false), (44, false), (46, true), (110, true)] {
+    pace.told(MS / 4 * 3 + MS / 8, 3);
+    for (pass, has_time) in [(20, false), (37, false), (38, true), (110, true)] {
         (0..8).for_each(|_| pace.passed(pass * MS, 0));
         assert_eq!(pace.branches(), has_time, "{pass} ms");
     }
@@ -329,7 +329,7 @@ fn groups_are_as_large_as_rows_are_cheap() {
         }
         let conditions = pace.conditions().unwrap();
         assert!((conditions.row_cost - row_cost).abs() < 0.02, "{conditions:?}");
-        pace.plan().group
+        conditions.patient(Goal::Speed).0.group
     });
     assert!(groups[0] > groups[1], "{groups:?}");
 }

@@ -88,6 +88,23 @@ fn a_branch_that_is_right_goes_on() {
     assert_eq!(session.statistics().in_time, 2);
 }
 
+/// The second candidate behind the text, 0.15, is more probable than the sixth of the line, 0.12, and goes behind it all
+/// the same: the fifth waits for that, and a target that waits is to have the line's groups.
+#[test]
+fn the_lines_groups_come_first() {
+    for patience in [0.0, 1.0] {
+        let mut session =
+            EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
+        session.handle_frame(&Frame::Welcome(Welcome { max_guesses: 16, max_draft_tokens: 16, ..welcome(16) }).encode(), NOW).unwrap();
+        let plan = Plan { group: 2, patience, lead: 6 };
+        let mode = Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(true), ..Ahead::default() });
+        session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
+        let guesses: Vec<_> = told(&mut session).0.into_iter().filter(|told| !told.3.is_empty()).collect();
+        let line = [2, 4, 6].map(|position| (1, 0, position, vec![3, 3]));
+        assert_eq!((&guesses[..3], &guesses[3]), (&line[..], &(2, 1, 2, vec![5])));
+    }
+}
+
 #[test]
 fn a_guess_that_was_not_made_is_not_accepted() {
     for (branches, ids, is_right) in [
