@@ -43,6 +43,7 @@ const ways = [
   { name: 'ahead and own drafts', helped: true, options: { scheme: 'ahead' } },
   // What `ahead` chooses among, each for the whole text; how long is waited depends on the link.
   { name: 'plan: at once', helped: false, options: { scheme: 'ahead', groupSize: 1 } },
+  { name: 'plan: at once, groups of 4', helped: false, options: { scheme: 'ahead', groupSize: 4 } },
   {
     name: 'plan: patient, groups of 4',
     helped: false,
