@@ -42,11 +42,13 @@ impl Links {
         self.origin.elapsed()
     }
 
-    /// Waits until `time`; not at all for less than half a millisecond, which timers here cannot do.
+    /// Waits until `time`, to the nearest millisecond: timers here can do no better. One too many at each end would make
+    /// a link of two milliseconds one of four.
     async fn wait_until(&self, time: Duration) {
         let left = time.saturating_sub(self.now());
-        if left > Duration::from_micros(500) {
-            TimeoutFuture::new(left.as_millis().min(u128::from(u32::MAX)) as u32 + 1).await;
+        let milliseconds = (left.as_micros() + 500) / 1000;
+        if milliseconds > 0 {
+            TimeoutFuture::new(milliseconds.min(u128::from(u32::MAX)) as u32).await;
         }
     }
 }

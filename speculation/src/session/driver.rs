@@ -55,6 +55,9 @@ pub trait Platform {
     fn chance(&mut self) -> u8;
 }
 
+/// How long is drafted without a look at what has arrived. A turn of a browser's event loop takes as long as a small
+/// draft.
+const SPELL: Duration = Duration::from_micros(500);
 /// Before what is worth little is drafted.
 const BREAK: Duration = Duration::from_millis(1);
 
@@ -188,6 +191,8 @@ pub struct Driver<P: Platform, D> {
     failed: u32,
     /// Why the server ended the last connection, if it said so.
     interruption: Option<ErrorFrame>,
+    /// When others had a turn last; `None`: a frame waits for one.
+    turned: Option<Duration>,
 }
 
 /// Who has asked for something: may stop it, and is told what happens.
@@ -218,7 +223,8 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
     /// Shakes hands over a first connection. A server that does not know a session that was saved is asked for a new
     /// one.
     pub async fn open(session: EdgeSession, platform: P, socket: P::Socket, draft: D) -> Result<Self, Failure<P, D>> {
-        let mut driver = Self { session, platform, socket, draft, retry: Retry::NEVER, failed: 0, interruption: None };
+        let (retry, failed, interruption, turned) = (Retry::NEVER, 0, None, None);
+        let mut driver = Self { session, platform, socket, draft, retry, failed, interruption, turned };
         let mut nobody = User { stop: Some(pin!(pending())), tell: |_: &EdgeSession, _| {} };
         loop {
             match driver.next_event(&mut nobody).await? {
@@ -296,12 +302,17 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
                 Some(EdgeOutput::Event(event)) => return Ok(event),
                 Some(EdgeOutput::Forward(forward)) => self.run_draft(&forward).await?,
                 Some(EdgeOutput::Send(bytes)) => {
+                    self.turned = None;
                     if !self.socket.send(bytes).await {
                         self.reconnect(user).await?;
                     }
                 }
                 None => match user.unless_stopped(self.socket.receive()).await {
-                    Some(Some(bytes)) => self.session.handle_frame(&bytes, self.platform.now())?,
+                    Some(Some(bytes)) => {
+                        let now = self.platform.now();
+                        self.turned = Some(now);
+                        self.session.handle_frame(&bytes, now)?;
+                    }
                     Some(None) => self.reconnect(user).await?,
                     None => self.session.cancel(),
                 },
@@ -314,6 +325,10 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         &mut self,
         user: &mut User<'_, S, T>,
     ) -> Result<(), Failure<P, D>> {
+        let is_due = self.turned.is_none_or(|turned| self.platform.now().saturating_sub(turned) >= SPELL);
+        if !is_due && !self.session.has_time() {
+            return Ok(());
+        }
         if self.session.has_time() {
             // A processor that drafts without a break sends nothing, where it is the only one.
             match user.unless_stopped(received_within(&mut self.socket, &mut self.platform, BREAK)).await {
@@ -330,6 +345,7 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
             self.session.cancel();
             return Ok(());
         }
+        self.turned = Some(self.platform.now());
         while let Some(received) = if_ready(self.socket.receive()).await {
             match received {
                 Some(bytes) => self.session.handle_frame(&bytes, self.platform.now())?,

@@ -4,11 +4,16 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::{Outcome, Plan};
-use crate::policy::goodput::{AcceptanceRate, ROW_COST};
+use crate::policy::goodput::AcceptanceRate;
 
-/// Tokens that a promise counts for, and the most that what was measured does.
-const PRIOR: f64 = 16.0;
-const MEMORY: f64 = 96.0;
+/// Tokens that a promise counts for beside those of other ways: times of a token are off by their mean, promises by an
+/// eighth. Fewer where a way may be slower than the target alone, which costs more than to rest for a while. And the
+/// most that what was measured counts for.
+pub(super) const PRIOR: f64 = 48.0;
+pub(super) const CAUTIOUS: f64 = 16.0;
+const MEMORY: f64 = 192.0;
+/// What times of a token are off by, of their mean, as far as it is hoped for.
+const HOPE: f64 = 0.55;
 /// Guesses that a steady rate goes by, and how many of them what is assumed at first counts for.
 const STEADY: f64 = 100.0;
 const ASSUMED: f64 = 20.0;
@@ -18,6 +23,9 @@ pub(super) const SKIPPED: usize = 2;
 /// most, times the shortest: longer ones read a prompt, or share the target.
 const WEIGHT: f64 = 0.1;
 const DEAREST: f64 = 0.5;
+/// What a row is thought to cost before it was measured: as on one core. Groups that are too large cost more than ones
+/// that are too small.
+const ASSUMED_ROW: f64 = 0.1;
 const USUAL: f64 = 1.5;
 /// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
 const TIMES: usize = 8;
@@ -111,7 +119,7 @@ fn push<T>(times: &mut VecDeque<T>, time: T) {
 
 impl Default for RowCost {
     fn default() -> Self {
-        Self { idle: None, share: ROW_COST }
+        Self { idle: None, share: ASSUMED_ROW }
     }
 }
 
@@ -256,12 +264,18 @@ impl Way {
         self.off.passes += weight * (passes / promised.passes - self.off.passes);
     }
 
-    /// What it is thought to give, where the target alone takes `alone` seconds per token, and a pass that judges
-    /// nothing `pass`.
-    pub(super) fn expected(&self, alone: f64, pass: f64) -> Outcome {
+    /// By how much it may be faster than is thought: the less was measured of it, the more. A few unlucky tokens of a way
+    /// would else be the last ones.
+    pub(super) fn hope(&self) -> f64 {
+        1.0 / (1.0 - HOPE / (PRIOR + self.measured).sqrt())
+    }
+
+    /// What it is thought to give, where the target alone takes `alone` seconds per token, a pass that judges nothing
+    /// `pass`, and a promise counts for so many tokens.
+    pub(super) fn expected(&self, alone: f64, pass: f64, prior: f64) -> Outcome {
         let Outcome { speed, passes } = self.promised.unwrap_or(Outcome::ALONE);
         let mean =
-            |promised: f64, measured: f64| (PRIOR * promised + self.measured * measured) / (PRIOR + self.measured);
+            |promised: f64, measured: f64| (prior * promised + self.measured * measured) / (prior + self.measured);
         Outcome {
             speed: alone / mean(alone / speed, self.off.seconds * pass / speed),
             passes: passes * mean(1.0, self.off.passes),
@@ -303,7 +317,7 @@ mod tests {
     fn what_a_row_costs_is_learned_from_usual_passes() {
         let mut cost = RowCost::default();
         (0..9).for_each(|_| cost.judged(9.0, 1));
-        assert_eq!(cost.get(), ROW_COST, "nothing is known of a pass without rows");
+        assert_eq!(cost.get(), ASSUMED_ROW, "nothing is known of a pass without rows");
         // A prompt is read at first; later passes share the target.
         for seconds in [0.9, 0.05, 0.05, 0.2, 0.05] {
             cost.rested(seconds, if seconds == 0.9 { 0.9 } else { 0.05 });
@@ -321,11 +335,11 @@ mod tests {
     fn a_promise_outlives_an_unlucky_stretch() {
         let promised = Outcome { speed: 1.6, passes: 0.5 };
         let mut way = Way { promised: Some(promised), ..Way::new(Some(Plan::AT_ONCE)) };
-        assert!((way.expected(0.1, 0.1).speed - 1.6).abs() < 1e-12 && way.expected(0.1, 0.1).passes == 0.5);
+        assert!((way.expected(0.1, 0.1, 16.0).speed - 1.6).abs() < 1e-12 && way.expected(0.1, 0.1, 16.0).passes == 0.5);
         way.observe(0.1, 1.0, 8.0, 0.1);
-        assert!((way.expected(0.1, 0.1).speed - 24.0 / (16.0 / 1.6 + 8.0)).abs() < 1e-12);
+        assert!((way.expected(0.1, 0.1, 16.0).speed - 24.0 / (16.0 / 1.6 + 8.0)).abs() < 1e-12);
         (0..20).for_each(|_| way.observe(0.1, 1.0, 24.0, 0.1));
-        let Outcome { speed, passes } = way.expected(0.1, 0.1);
+        let Outcome { speed, passes } = way.expected(0.1, 0.1, 16.0);
         assert!(speed < 1.07 && passes > 0.92, "it has been measured");
     }
 
@@ -338,7 +352,7 @@ mod tests {
             let mut way = Way { promised: promise(1.2, 0.8), ..Way::new(Some(Plan::AT_ONCE)) };
             (0..4).for_each(|_| way.observe(seconds, 0.8, 24.0, 0.1));
             way.promised = promise(2.4, 0.4);
-            let Outcome { speed, passes } = way.expected(0.1, 0.1);
+            let Outcome { speed, passes } = way.expected(0.1, 0.1, 16.0);
             let counted = (16.0 + 96.0 * off) / 112.0;
             assert!((speed - 2.4 / counted).abs() < 1e-9 && (passes - 0.4).abs() < 1e-9, "{speed}, {passes}");
         }

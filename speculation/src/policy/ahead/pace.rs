@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use super::{
     Conditions, Goal, Outcome, Plan,
-    measured::{Answer, Answers, DraftTimes, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way},
+    measured::{Answer, Answers, CAUTIOUS, DraftTimes, PRIOR, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way},
 };
 use crate::{
     policy::goodput::CandidateRates,
@@ -181,7 +181,7 @@ impl Pace {
         // What is right with a probability of a twentieth.
         let alpha = self.rates.first.get().clamp(0.05, 0.95);
         let plan = self.plan();
-        let least = if plan.patience > 0.0 { 2 * plan.group } else { 1 };
+        let least = if plan.patience > 0.0 { plan.group } else { 1 };
         ((0.05f64.ln() / alpha.ln()).ceil() as usize).max(least).min(plan.lead)
     }
 
@@ -350,7 +350,7 @@ impl Pace {
     /// The way of the next stretch: the fastest, once times of the link and drafts are known.
     fn next_way(&self) -> usize {
         let best = if self.conditions().is_some() { self.best() } else { AT_ONCE };
-        let gain = self.expected(best).speed.max(1.0);
+        let gain = self.expected(best, PRIOR).speed.max(1.0);
         if self.guided as f64 >= self.lasts() * gain.powi(LATER) {
             ALONE
         } else if self.rested >= TRY_AGAIN {
@@ -382,28 +382,31 @@ impl Pace {
         self.passes.get().unwrap_or(otherwise)
     }
 
-    /// What a way is thought to give.
-    fn expected(&self, way: usize) -> Outcome {
+    /// What a way is thought to give, where its promise counts for so many tokens.
+    fn expected(&self, way: usize, prior: f64) -> Outcome {
         let alone = self.alone();
-        self.ways[way].expected(alone, self.pass(alone))
+        self.ways[way].expected(alone, self.pass(alone), prior)
     }
 
     /// The way that is thought to serve the goal best.
     fn best(&self) -> usize {
         let expected = |way: usize| {
-            let Outcome { speed, passes } = self.expected(way);
+            let Outcome { speed, passes } = self.expected(way, CAUTIOUS);
             Outcome { speed: speed / NOT_SLOWER, passes }
         };
-        let merit = |way: &usize| self.goal.merit(expected(*way));
-        let guided = (AT_ONCE..self.ways.len()).filter(|&way| self.ways[way].plan.is_some());
-        let best = guided.max_by(|a, b| merit(a).total_cmp(&merit(b)));
         let saves_passes = |way: &usize| expected(*way).passes < SAVES_PASSES * self.ways[ALONE].passes;
-        let is_faster = |way: &usize| self.expected(*way).speed > WORTH_DRAFTING;
+        let is_faster = |way: &usize| self.expected(*way, CAUTIOUS).speed > WORTH_DRAFTING;
         let saves = |way: &usize| match self.goal {
             Goal::Speed => self.holds || is_faster(way) || saves_passes(way),
             Goal::Passes => expected(*way).passes < self.ways[ALONE].passes,
         };
-        best.filter(|way| expected(*way).speed >= 1.0 && saves(way)).unwrap_or(ALONE)
+        let guided = (AT_ONCE..self.ways.len()).filter(|&way| self.ways[way].plan.is_some());
+        let merit = |way: &usize| {
+            let Outcome { speed, passes } = self.expected(*way, PRIOR);
+            self.goal.merit(Outcome { speed: speed * self.ways[*way].hope(), passes })
+        };
+        let good = guided.filter(|way| expected(*way).speed >= 1.0 && saves(way));
+        good.max_by(|a, b| merit(a).total_cmp(&merit(b))).unwrap_or(ALONE)
     }
 
     /// What it goes by, to be told.
@@ -457,8 +460,9 @@ impl Pace {
     fn round_trip(&self) -> Option<f64> {
         let Trip { least, most } = self.trip()?;
         let is_seen = self.answers.any_awaited() || self.link.is_none() && least > 0.0;
-        let known = if is_seen { most } else { self.link.unwrap_or(0.0) };
-        Some(known.min(most).max(least))
+        let known = if is_seen { most } else { self.link.unwrap_or(0.0) }.min(most);
+        // What is not awaited may be late for other reasons than the link.
+        Some(if self.link.is_none() || is_longer(least, known) { known.max(least) } else { known })
     }
 
     /// All that is measured, once all is.

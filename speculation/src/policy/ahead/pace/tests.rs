@@ -243,7 +243,12 @@ fn a_link_that_becomes_long_within_a_text_is_noticed() {
 #[test]
 fn what_is_left_of_a_pass_is_no_other_link() {
     let mut pace = Pace::new(None);
-    text(&mut pace, 1000, 2 * MS, [10, 7, 11, 11].map(|ms| ms * MS));
+    // And on, should another way be looked at just then.
+    for length in [1000].into_iter().chain([8; 9]) {
+        if pace.current != AT_ONCE || length > 8 {
+            text(&mut pace, length, 2 * MS, [10, 7, 11, 11].map(|ms| ms * MS));
+        }
+    }
     let measured = pace.ways[AT_ONCE].measured;
     pace.next_generation(None, Goal::Speed, true);
     for token in 0..6 {
@@ -375,6 +380,6 @@ fn passes_that_take_no_time_are_no_way_out_of_numbers() {
         pace.passed(pass * MS, 0);
         answered(&mut pace, (pass + 1) * MS, pass * MS);
         pace.written(1, now);
-        assert!((AT_ONCE..pace.ways.len()).all(|way| pace.expected(way).speed.is_finite()), "{pace:?}");
+        assert!((AT_ONCE..pace.ways.len()).all(|way| pace.expected(way, PRIOR).speed.is_finite()), "{pace:?}");
     }
 }

@@ -95,7 +95,12 @@ fn the_lines_groups_come_first() {
     for patience in [0.0, 1.0] {
         let mut session =
             EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
-        session.handle_frame(&Frame::Welcome(Welcome { max_guesses: 16, max_draft_tokens: 16, ..welcome(16) }).encode(), NOW).unwrap();
+        session
+            .handle_frame(
+                &Frame::Welcome(Welcome { max_guesses: 16, max_draft_tokens: 16, ..welcome(16) }).encode(),
+                NOW,
+            )
+            .unwrap();
         let plan = Plan { group: 2, patience, lead: 6 };
         let mode = Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(true), ..Ahead::default() });
         session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
