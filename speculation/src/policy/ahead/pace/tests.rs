@@ -258,6 +258,25 @@ fn what_is_left_of_a_pass_is_no_other_link() {
     assert!(pace.current == AT_ONCE && pace.ways[AT_ONCE].measured == measured, "{pace:?}");
 }
 
+/// Who does not wait may send late, on a browser's only core: that is no longer link, as long as it is no other one.
+#[test]
+fn what_is_not_awaited_makes_the_link_no_longer() {
+    let mut pace = Pace::new(None);
+    pace.drafted(MS, 1);
+    pace.passed(10 * MS, 0);
+    let mut trip = |least: u32, most: u32, awaited| {
+        (0..4).for_each(|_| pace.answered(Answer { least: least * MS, most: most * MS, awaited }));
+        pace.is_other_link();
+        let trip = pace.conditions().unwrap().round_trip;
+        pace.next_generation(None, Goal::Speed, true);
+        trip
+    };
+    assert_eq!(trip(0, 3, true), 0.003);
+    assert_eq!(trip(5, 12, false), 0.003, "it is thought to be the same");
+    assert_eq!(trip(0, 2, false), 0.002, "it cannot be longer than that");
+    assert_eq!(trip(20, 28, false), 0.028, "it is another, of that at most");
+}
+
 /// A target that waits for guesses does not where the guesses at hand were all right: the next ones wait for what is
 /// left of its pass. However many such answers come in a row, the link is the same.
 #[test]
