@@ -42,8 +42,8 @@ impl Links {
         self.origin.elapsed()
     }
 
-    /// Waits until `time`, to the nearest millisecond: timers here can do no better. One too many at each end would make
-    /// a link of two milliseconds one of four.
+    /// Waits until `time`, to the nearest millisecond: timers here can do no better. One too many at each end would
+    /// make a link of two milliseconds one of four.
     async fn wait_until(&self, time: Duration) {
         let left = time.saturating_sub(self.now());
         let milliseconds = (left.as_micros() + 500) / 1000;

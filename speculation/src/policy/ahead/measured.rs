@@ -264,8 +264,8 @@ impl Way {
         self.off.passes += weight * (passes / promised.passes - self.off.passes);
     }
 
-    /// By how much it may be faster than is thought: the less was measured of it, the more. A few unlucky tokens of a way
-    /// would else be the last ones.
+    /// By how much it may be faster than is thought: the less was measured of it, the more. A few unlucky tokens of a
+    /// way would else be the last ones.
     pub(super) fn hope(&self) -> f64 {
         1.0 / (1.0 - HOPE / (PRIOR + self.measured).sqrt())
     }

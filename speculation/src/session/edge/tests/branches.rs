@@ -88,8 +88,8 @@ fn a_branch_that_is_right_goes_on() {
     assert_eq!(session.statistics().in_time, 2);
 }
 
-/// The second candidate behind the text, 0.15, is more probable than the sixth of the line, 0.12, and goes behind it all
-/// the same: the fifth waits for that, and a target that waits is to have the line's groups.
+/// The second candidate behind the text, 0.15, is more probable than the sixth of the line, 0.12, and goes behind it
+/// all the same: the fifth waits for that, and a target that waits is to have the line's groups.
 #[test]
 fn the_lines_groups_come_first() {
     for patience in [0.0, 1.0] {
