@@ -6,7 +6,7 @@ use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_util::StreamExt;
 use gloo_net::websocket::{Message, futures::WebSocket};
 use gloo_timers::future::TimeoutFuture;
-use js_sys::{Array, Promise, Uint8Array};
+use js_sys::{Array, Error, Promise, Uint8Array};
 use outrider_speculation::{session::driver::Socket, study::link::Link};
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 use web_time::Instant;
@@ -72,7 +72,7 @@ impl LinkedSocket {
         }
         let failed = |why: String| Failure::new("connection-failed", format!("{url} cannot be reached: {why}"));
         let socket = web_sys::WebSocket::new_with_str_sequence(url, &protocols)
-            .map_err(|error| failed(error.as_string().unwrap_or_else(|| format!("{error:?}"))))?;
+            .map_err(|error| failed(Error::from(error).to_string().into()))?;
         let stream = WebSocket::try_from(socket.clone()).map_err(|error| failed(error.to_string()))?;
         let (outgoing, queue) = unbounded();
         spawn_local(pump(socket, queue, links.clone()));

@@ -28,10 +28,9 @@ const TIMER: f64 = 0.002;
 const LATE: f64 = 0.02;
 const SHORT: f64 = 0.01;
 /// What is nearly as fast as the fastest group. Of those the smallest is taken where the target waits for it: rates
-/// change from text to text, and small groups lose less where fewer guesses are right than was thought.
+/// change from text to text, and small groups lose less where fewer guesses are right than was thought. Where nobody
+/// waits it is the largest: frames cost, too.
 const NEARLY_AS_FAST: f64 = 0.98;
-/// What is as fast as the fastest group where nobody waits. Of those the largest is taken: frames cost, too.
-const AS_FAST: f64 = 0.98;
 /// What of a pass guesses may wait for others of their group where nobody waits for them.
 const PROMPT: f64 = 0.1;
 /// Sizes of a group that are thought of, ascending.
@@ -162,7 +161,7 @@ impl Conditions {
         });
         let best = plans.iter().map(|(_, given)| given.speed).fold(0.0, f64::max);
         let is_prompt = |plan: &Plan| plan.group == 1 || self.drafts(plan.group) <= PROMPT * self.pass;
-        let is_enough = |(plan, given): &(Plan, Outcome)| is_prompt(plan) && given.speed >= AS_FAST * best;
+        let is_enough = |(plan, given): &(Plan, Outcome)| is_prompt(plan) && given.speed >= NEARLY_AS_FAST * best;
         plans.into_iter().rev().find(is_enough).unwrap_or((Plan::AT_ONCE, Outcome::ALONE))
     }
 
@@ -231,7 +230,7 @@ mod tests {
         let group = |pass, draft, round_trip| {
             let link = link(pass, draft, round_trip, 0.7);
             let ((plan, given), singly) = (link.at_once(), link.outcome(Plan::AT_ONCE, SIMULATED));
-            assert!(plan.patience == 0.0 && given.speed >= AS_FAST * singly.speed, "{plan:?} at {link:?}");
+            assert!(plan.patience == 0.0 && given.speed >= NEARLY_AS_FAST * singly.speed, "{plan:?} at {link:?}");
             plan.group
         };
         for round_trip in [0.0, 0.002, 0.02, 0.05] {

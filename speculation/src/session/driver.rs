@@ -326,10 +326,11 @@ impl<P: Platform, D: DraftModel> Driver<P, D> {
         user: &mut User<'_, S, T>,
     ) -> Result<(), Failure<P, D>> {
         let is_due = self.turned.is_none_or(|turned| self.platform.now().saturating_sub(turned) >= SPELL);
-        if !is_due && !self.session.has_time() {
+        let has_time = self.session.has_time();
+        if !is_due && !has_time {
             return Ok(());
         }
-        if self.session.has_time() {
+        if has_time {
             // A processor that drafts without a break sends nothing, where it is the only one.
             match user.unless_stopped(received_within(&mut self.socket, &mut self.platform, BREAK)).await {
                 Some(Some(Some(bytes))) => self.session.handle_frame(&bytes, self.platform.now())?,

@@ -23,10 +23,10 @@ pub(super) const SKIPPED: usize = 2;
 /// most, times the shortest: longer ones read a prompt, or share the target.
 const WEIGHT: f64 = 0.1;
 const DEAREST: f64 = 0.5;
+const USUAL: f64 = 1.5;
 /// What a row is thought to cost before it was measured: as on one core. Groups that are too large cost more than ones
 /// that are too small.
 const ASSUMED_ROW: f64 = 0.1;
-const USUAL: f64 = 1.5;
 /// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
 const TIMES: usize = 8;
 /// What a further draft of a group takes at least, of a group's mean.
