@@ -29,18 +29,19 @@ impl Estimate {
     }
 }
 
-/// How many times faster than the best of some rivals: for each text the one that was the fastest over the *other*
+/// How many times faster than the best of some rivals, and its error over texts: for each text the one that was the fastest over the *other*
 /// texts. The fastest over the same ones is known from these alone, and is fast by luck, too. Times by text; rivals
 /// that were given up have fewer, and do not count.
 #[must_use]
-pub fn beside_chosen(own: &[f64], rivals: &[&[f64]]) -> f64 {
+pub fn beside_chosen(own: &[f64], rivals: &[&[f64]]) -> Estimate {
     let texts = own.len();
     let rivals: Vec<_> = rivals.iter().filter(|times| times.len() == texts).collect();
     let chosen = |text: usize| {
         let others = |times: &&&&[f64]| times.iter().sum::<f64>() - times[text];
         rivals.iter().min_by(|a, b| others(a).total_cmp(&others(b))).map_or(f64::NAN, |times| times[text])
     };
-    (0..texts).map(chosen).sum::<f64>() / own.iter().sum::<f64>()
+    let pairs: Vec<_> = (0..texts).map(chosen).zip(own.iter().copied()).collect();
+    Estimate::of(&pairs)
 }
 
 /// `value ± error`, both with as many digits as asked for, and with the value's sign if asked for: `{:+.2}`. Of one
@@ -73,7 +74,8 @@ mod tests {
     fn a_rival_is_chosen_by_other_texts() {
         let (own, lucky, steady) = ([2.0, 2.0, 2.0], [1.0, 3.5, 3.0], [2.0, 2.0, 2.5]);
         // By the others the steady one is for the first text and for the last, the lucky one for the second.
-        assert_eq!(beside_chosen(&own, &[&lucky, &steady]), (2.0 + 3.5 + 2.5) / 6.0);
-        assert_eq!(beside_chosen(&own, &[&[1.0], &[4.0, 4.0, 4.0]]), 2.0, "one was given up");
+        assert_eq!(beside_chosen(&own, &[&lucky, &steady]).value, (2.0 + 3.5 + 2.5) / 6.0);
+        let Estimate { value, error } = beside_chosen(&own, &[&[1.0], &[4.0, 4.0, 4.0]]);
+        assert!(value == 2.0 && error == 0.0, "one was given up: {value} ± {error}");
     }
 }

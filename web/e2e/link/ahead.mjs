@@ -3,7 +3,7 @@
 // Never waiting against the server alone, in Chromium, over emulated links: a part of `cargo xtask bench link`. For each
 // target there are two servers, one that drafts nothing itself (ALONE) and one that does (HELPED). Every way writes the
 // same tokens for the same prompts, taking turns. `near` measures the nearest link only, `trips` all round trips at one
-// rate. Writes FILE.
+// rate, both over half as many texts. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
 import { chromium } from 'playwright-core';
@@ -19,28 +19,44 @@ const targets = rest.filter((argument) => argument.includes('='));
 const megabits = quick || near || trips ? [10] : [100, 10, 1, 0.1];
 const roundTrips = near ? [2] : quick ? [2, 20, 50, 100] : [0, 2, 5, 20, 50, 100, 200, 400];
 const maxNewTokens = 64;
-/** The prompts are gone through until a link took so long, and so often at most. */
+/** So many texts over each link at least, and until it took so long, and so many at most. */
+const fewestTexts = (near || trips ? 1 : 2) * prompts.length;
 const enoughMs = 8000;
-const repeats = 4;
-/** The rate at which every way is tried over every round trip, be it ever so slow. */
+const mostTexts = 4 * prompts.length;
+/** The rate at which every way is tried over every round trip, be it ever so slow, and 2 ms are. */
 const alwaysMegabits = 10;
+/** A way that waits is given up once a text took so many times as long as by the server alone. */
+const hopelessly = 1.5;
 
 /** One that learns of the link on its own has a page of its own. */
-const chains = { name: 'ahead, chains', apart: true, options: { scheme: 'ahead', candidates: 1 } };
+const chains = {
+  name: 'ahead, chains',
+  apart: true,
+  options: { scheme: 'ahead', candidates: 1 },
+  beside: true,
+};
 
+/** `beside`: told for comparison, each prompt once, at one rate. The server alone and plans are what `ahead` is held to. */
 const ways = [
   { name: 'alone', helped: false, options: { mode: 'cloud-only' } },
   { name: 'ahead', helped: false, options: { scheme: 'ahead' } },
   ...(quick ? [chains] : []),
-  { name: 'rounds of 4', helped: false, options: { scheme: 'coupled', draftLength: 4 }, waits: true },
+  {
+    name: 'rounds of 4',
+    helped: false,
+    options: { scheme: 'coupled', draftLength: 4 },
+    waits: true,
+    beside: true,
+  },
   {
     name: 'rounds of 2, 4 in flight',
     helped: false,
     options: { scheme: 'coupled', draftLength: 2, maxInFlight: 4 },
     waits: true,
+    beside: true,
   },
-  { name: 'own drafts', helped: true, options: { mode: 'cloud-only' } },
-  { name: 'ahead and own drafts', helped: true, options: { scheme: 'ahead' } },
+  { name: 'own drafts', helped: true, options: { mode: 'cloud-only' }, beside: true },
+  { name: 'ahead and own drafts', helped: true, options: { scheme: 'ahead' }, beside: true },
   // What `ahead` chooses among, each for the whole text; how long is waited depends on the link.
   { name: 'plan: at once', helped: false, options: { scheme: 'ahead', groupSize: 1 } },
   { name: 'plan: at once, groups of 4', helped: false, options: { scheme: 'ahead', groupSize: 4 } },
@@ -86,27 +102,28 @@ try {
 
     const links = [];
     measured.push({ name, links });
-    // The fastest rate at which a way took more than twice as long as the server alone: it is tried once over longer
-    // round trips, and not at slower rates.
+    // The fastest rate at which a way was hopeless: it is tried once over longer round trips, and not at slower rates.
     const hopeless = new Map();
     for (const roundTripMs of roundTrips) {
-      for (const rate of megabits) {
+      for (const rate of roundTripMs === 2 ? [alwaysMegabits] : megabits) {
         const link = symmetric(rate * 1e6, roundTripMs);
         const runs = ways.map(() => []);
         const began = performance.now();
-        for (let round = 0; round < repeats * prompts.length; round++) {
-          if (round >= prompts.length && performance.now() - began > enoughMs) break;
+        for (let round = 0; round < mostTexts; round++) {
+          if (round >= fewestTexts && performance.now() - began > enoughMs) break;
           let first;
           for (const [index, way] of ways.entries()) {
             const isHopeless = rate <= hopeless.get(way);
-            if (isHopeless && (round > 0 || rate !== alwaysMegabits)) continue;
+            const once = isHopeless ? 1 : way.beside ? prompts.length : mostTexts;
+            if (round >= once || ((isHopeless || way.beside) && rate !== alwaysMegabits)) continue;
             const summary = await run(way, prompts[round % prompts.length], round + 1, link);
             first ??= summary;
             if (summary.text !== first.text) {
               throw new Error(`${way.name} wrote another text at ${roundTripMs} ms`);
             }
             runs[index].push(pick(summary, kept));
-            if (way.waits && !isHopeless && summary.elapsedMs > 2 * first.elapsedMs) hopeless.set(way, rate);
+            const isFar = summary.elapsedMs > hopelessly * first.elapsedMs;
+            if (way.waits && !isHopeless && isFar) hopeless.set(way, rate);
           }
         }
         links.push({

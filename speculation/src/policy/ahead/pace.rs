@@ -34,9 +34,11 @@ const SPARED: f64 = 1.05;
 const SOME_TIME: f64 = 1e-6;
 /// Tokens of other ways after which most of what was measured of one is forgotten.
 const FORGET: f64 = 2048.0;
-/// Tokens of a stretch, of the first ones of a way, and of the very first one, which times drafts and the link.
+/// Tokens of a stretch, of the first ones of a way, of one without guesses, whose speed is no matter of luck, and of the
+/// very first one, which times drafts and the link.
 const PLANNED: usize = 24;
 const LOOK: usize = 8;
+const LOOK_ALONE: usize = 4;
 const FIRST: usize = 3;
 /// Tokens with guesses after which the target is timed alone, at first and again; and by what power of what they gain
 /// it is later: the more they gain, the more that time would have to be wrong. A look in the first text is dear: with
@@ -277,7 +279,8 @@ impl Pace {
         let next = self.next_way();
         let skipped = if next == self.current { 0 } else { SKIPPED };
         let is_look = next != self.best() || self.ways[next].measured < PLANNED as f64;
-        self.stretch = Stretch::new(skipped, if is_look { LOOK } else { PLANNED });
+        let look = if next == ALONE { LOOK_ALONE } else { LOOK };
+        self.stretch = Stretch::new(skipped, if is_look { look } else { PLANNED });
         self.current = next;
     }
 

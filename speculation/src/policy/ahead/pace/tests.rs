@@ -18,7 +18,7 @@ fn text(pace: &mut Pace, tokens: usize, round_trip: Duration, takes: [Duration; 
 /// A text whose link and costs become others; for each part how many tokens were written in each way.
 fn text_of<const PARTS: usize>(parts: [Part; PARTS], pace: &mut Pace) -> [[usize; 4]; PARTS] {
     let mut now = Duration::ZERO;
-    pace.next_generation(None, Goal::Speed, true);
+    pace.next_generation(None, pace.goal, pace.holds);
     pace.began(parts[0].1 + 10 * MS, 10 * MS);
     parts.map(|(tokens, round_trip, takes)| {
         let mut counts = [0; 4];
