@@ -10,7 +10,10 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    policy::{ahead::Plan, goodput::Prices},
+    policy::{
+        ahead::Plan,
+        goodput::{Prices, RowCosts},
+    },
     sample::{SharedNoise, transform},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
@@ -181,7 +184,8 @@ impl Pair {
             15 => drop(self.end_hold()),
             14 => {
                 let own_draft = choose::one_of(input, &[None, Some(0.0), Some(0.3), Some(f64::INFINITY)])?;
-                self.cloud.set_prices(Prices { row: choose::one_of(input, &[0.06, 0.0, 0.5])?, own_draft });
+                let rows = RowCosts::each(choose::one_of(input, &[0.06, 0.0, 0.5])?);
+                self.cloud.set_prices(Prices { rows, own_draft });
             }
             other => {
                 self.step(other.into());

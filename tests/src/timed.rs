@@ -8,7 +8,7 @@ use outrider_codec::frame::{Frame, Guesses, MAX_DRAFT_TOKENS};
 use outrider_speculation::{
     Forward,
     judge::{NextToken, Round},
-    policy::goodput::Prices,
+    policy::goodput::{Prices, RowCosts},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
         edge::{Committed, EdgeOutput, EdgeSession, Event, Settings},
@@ -85,7 +85,7 @@ pub fn session(
     let info = TargetInfo { max_draft_tokens: MAX_DRAFT_TOKENS, ..target.target_info(CONTEXT, &[]) };
     let mut cloud = CloudSession::new(info, Admission::default());
     let share = |time: Duration| time.as_secs_f64() / times.pass.as_secs_f64();
-    cloud.set_prices(Prices { row: share(times.row), own_draft: times.own_draft.map(share) });
+    cloud.set_prices(Prices { rows: RowCosts::each(share(times.row)), own_draft: times.own_draft.map(share) });
     let mut edge = EdgeSession::new(draft.draft_info(CONTEXT, None));
     let mut own = CachedToy::new(draft.clone());
     let mut own_drafted: Option<(Duration, Vec<u32>)> = None;

@@ -18,7 +18,7 @@ use outrider_speculation::{
     judge::coupled::agreement,
     policy::{
         ahead::{Conditions, Goal, Plan},
-        goodput::{AcceptanceRate, ROW_COST},
+        goodput::{AcceptanceRate, ROW_COST, RowCosts},
     },
     sample,
     session::options::numbers::{TEMPERATURE, TOP_P},
@@ -148,7 +148,8 @@ impl Check {
             further: draft,
             round_trip: f64::from(round_trip_ms) / 1e3,
             acceptance: AcceptanceRate::of(acceptance),
-            row_cost: ROW_COST,
+            reaction: 0.0,
+            rows: RowCosts::each(ROW_COST),
         };
         Ok(Report {
             tab: Tab::new(&ends.0, context, self.pair.draft.as_deref().is_none_or(is_gguf)),

@@ -25,7 +25,7 @@ use outrider_codec::frame::{ErrorCode, SamplingParameters};
 use outrider_speculation::{
     Forward,
     judge::{Judgement, Round},
-    policy::goodput::Prices,
+    policy::goodput::{Prices, RowCosts},
     session::cloud::{CloudSession, Offer, Pass},
 };
 
@@ -155,7 +155,7 @@ impl TargetSlot {
         match self {
             Self::Model(slot) => slot.engine().prices(),
             // The engine's own workers judge guesses; what is compared here costs no row.
-            Self::Gateway(_) => Prices { row: 0.0, own_draft: None },
+            Self::Gateway(_) => Prices { rows: RowCosts::each(0.0), own_draft: None },
         }
     }
 

@@ -15,7 +15,7 @@ pub use goal::{Goal, Outcome};
 pub use measured::Answer;
 pub use pace::Pace;
 
-use super::goodput::AcceptanceRate;
+use super::goodput::{AcceptanceRate, RowCosts};
 
 /// Guesses of a chain in the simulation.
 const LONGEST_CHAIN: usize = 64;
@@ -57,12 +57,14 @@ pub struct Conditions {
     /// What each further one adds that is made with it: as long as `draft` on a processor, less on a GPU, whose answer
     /// takes its time.
     pub further: f64,
+    /// From words by which guesses are wrong to the next draft: what an end has to do besides.
+    pub reaction: f64,
     /// From an end to the other and back.
     pub round_trip: f64,
     /// α: the probability that a guess behind right ones is right.
     pub acceptance: AcceptanceRate,
-    /// What a judged guess adds to a pass, as a share of one that judges nothing.
-    pub row_cost: f64,
+    /// What judged guesses add to a pass, as a share of one that judges nothing.
+    pub rows: RowCosts,
 }
 
 /// A chain of guesses in the simulation.
@@ -84,10 +86,10 @@ impl Conditions {
         if plan.is_rounds() {
             return self.outcome_of_rounds(plan.group);
         }
-        let Self { pass, round_trip, acceptance, row_cost, .. } = *self;
+        let Self { pass, round_trip, acceptance, rows, .. } = *self;
         let (half, group_time) = (round_trip / 2.0, self.drafts(plan.group));
         let (mut now, mut written, mut passes) = (0.0, 1, 1);
-        let mut chain = self.chain(half, written);
+        let mut chain = self.chain(half + self.reaction, written);
         while written < length {
             // The position behind the last guess that has come.
             let come_by = |time: f64| {
@@ -100,13 +102,13 @@ impl Conditions {
                 now = arrival.clamp(now, now + plan.patience);
             }
             let at_hand = come_by(now + 1e-9).saturating_sub(written);
-            let judged = acceptance.drafts_worth(row_cost, at_hand.min(LONGEST_CHAIN));
-            now += pass * (1.0 + row_cost * judged as f64);
+            let judged = acceptance.drafts_worth(&rows, at_hand.min(LONGEST_CHAIN));
+            now += pass * (1.0 + rows.all(judged));
             passes += 1;
             written += judged.min(chain.wrong - written) + 1;
             if written > chain.wrong {
                 // The edge reads what was written in place of its wrong guess, and guesses on from there.
-                chain = self.chain(now + half, written);
+                chain = self.chain(now + half + self.reaction, written);
             }
         }
         Outcome { speed: written as f64 * pass / now, passes: f64::from(passes) / written as f64 }
@@ -131,17 +133,17 @@ impl Conditions {
     /// The same of rounds of γ guesses, one after the other: (1 − αᵞ⁺¹)/(1 − α) tokens in the time of γ drafts, a round
     /// trip and a pass (Leviathan et al. 2023, Theorem 3.8, with a round trip).
     fn outcome_of_rounds(&self, gamma: usize) -> Outcome {
-        let Self { pass, round_trip, acceptance, row_cost, .. } = *self;
+        let Self { pass, reaction, round_trip, acceptance, rows, .. } = *self;
         let tokens: f64 = (0..=gamma).map(|n| acceptance.get().powi(n as i32)).sum();
-        let judged = pass * (1.0 + row_cost * gamma as f64);
-        Outcome { speed: tokens * pass / (self.drafts(gamma) + round_trip + judged), passes: 1.0 / tokens }
+        let judged = pass * (1.0 + rows.all(gamma));
+        Outcome { speed: tokens * pass / (reaction + self.drafts(gamma) + round_trip + judged), passes: 1.0 / tokens }
     }
 
     /// The best of some plans, or nearly.
     fn best(&self, goal: Goal, plan: impl Fn(usize, f64) -> Plan) -> (Plan, Outcome) {
         let plans = GROUPS.map(|group| {
             // So long takes the first group behind a wrong guess, with room for a link that is not even.
-            let patience = 1.25 * self.round_trip + 1.5 * self.drafts(group) + TIMER;
+            let patience = 1.25 * self.round_trip + 1.5 * self.drafts(group) + 2.0 * self.reaction + TIMER;
             let least = if self.round_trip < SHORT { LATE } else { 0.0 };
             let plan = plan(group, patience.max(least));
             (plan, self.outcome(plan, SIMULATED))
@@ -207,7 +209,15 @@ mod tests {
             let right = f64::from(i.wrapping_mul(2_654_435_769)) / f64::from(u32::MAX) < alpha;
             acceptance.observe(usize::from(right), !right);
         }
-        Conditions { pass, draft, further: draft, round_trip, acceptance, row_cost: ROW_COST }
+        Conditions {
+            pass,
+            draft,
+            further: draft,
+            reaction: 0.0,
+            round_trip,
+            acceptance,
+            rows: RowCosts::each(ROW_COST),
+        }
     }
 
     #[test]
@@ -280,7 +290,7 @@ mod tests {
     #[test]
     fn dear_rows_make_small_groups() {
         let groups = [0.01, 0.06, 0.12, 0.25].map(|row_cost| {
-            let link = Conditions { row_cost, ..link(0.05, 0.0005, 0.002, 0.8) };
+            let link = Conditions { rows: RowCosts::each(row_cost), ..link(0.05, 0.0005, 0.002, 0.8) };
             let (plan, given) = link.rounds(Goal::Speed);
             let best = GROUPS.map(|n| link.outcome_of_rounds(n).speed).into_iter().fold(0.0, f64::max);
             assert!(given.speed >= NEARLY_AS_FAST * best, "{given:?} with {row_cost}");

@@ -5,6 +5,7 @@
 //! | [`gate`], [`heads`] | which tokens the edge commits without asking |
 //! | [`info`] | what users are told of them |
 //! | [`ahead`], [`goodput`] | how guesses are sent ahead of a text that the target writes, and how many a pass judges |
+//! | [`pass_times`] | what passes take by how many guesses they judge |
 //! | [`control`] | when a round of drafts ends, and whether to draft at all |
 
 pub mod ahead;
@@ -13,3 +14,4 @@ pub mod gate;
 pub mod goodput;
 pub mod heads;
 pub mod info;
+pub mod pass_times;

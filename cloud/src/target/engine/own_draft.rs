@@ -9,7 +9,7 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_speculation::{
     Forward,
     judge::{NextToken, Round},
-    policy::goodput::Prices,
+    policy::goodput::{Prices, RowCosts},
     session::cloud::{OwnDrafts, Pass},
 };
 
@@ -63,11 +63,14 @@ impl Engine {
     pub(crate) fn prices(&self) -> Prices {
         let goodput = self.rates.goodput();
         let own_draft = self.own_draft.as_ref().map(|own| own.price(goodput));
-        let row = match self.guesses {
-            GuessPolicy::Paid => goodput * self.rates.row(),
-            GuessPolicy::All => 0.0,
+        let rows = match self.guesses {
+            GuessPolicy::Paid => {
+                let added = self.rates.added();
+                RowCosts::of(|rows| goodput * added(rows))
+            }
+            GuessPolicy::All => RowCosts::each(0.0),
         };
-        Prices { row, own_draft }
+        Prices { rows, own_draft }
     }
 }
 

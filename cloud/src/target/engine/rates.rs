@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use outrider_speculation::policy::goodput::ROW_COST;
+use outrider_speculation::policy::{goodput::ROW_COST, pass_times::PassTimes};
 
 /// Weight of the last run.
 const WEIGHT: f64 = 0.03;
-/// How much the [usual](ROW_COST) cost of a row counts beside what runs of different sizes say, as a variance of rows.
-const PRIOR: f64 = 0.5;
+/// Sessions of a run, in the mean, above which the rows of one begin anywhere, so that each costs the same.
+const SHARED: f64 = 1.5;
 
 /// Running means over the runs of a model.
 #[derive(Debug, Default)]
@@ -20,18 +20,23 @@ pub(crate) struct Rates {
     target: OnceLock<Arc<Rates>>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Measured {
-    /// Of rows and seconds of a run: means, variance and covariance.
-    rows: f64,
-    seconds: f64,
-    variance: f64,
-    covariance: f64,
+    /// Of runs, by how many rows they have.
+    times: PassTimes,
+    /// Sessions of a run, in the mean.
+    sessions: f64,
     /// Seconds in which the machine was busy with tokens to come, and the tokens that came; old ones count less.
     busy: f64,
     tokens: f64,
     /// From a short pass being asked for to its judgement: what one session waits.
     wait: f64,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self { times: PassTimes::new(ROW_COST), sessions: 1.0, busy: 0.0, tokens: 0.0, wait: 0.0 }
+    }
 }
 
 impl Rates {
@@ -45,10 +50,10 @@ impl Rates {
         let _ = self.target.set(target);
     }
 
-    /// A run of so many rows, `silent` of which have no logits that anybody waits for.
-    pub(crate) fn ran(&self, rows: usize, silent: usize, took: Duration) {
-        let (count, seconds) = (rows as f64, took.as_secs_f64());
-        let wanted = rows.saturating_sub(silent) as f64 / count.max(1.0);
+    /// A run of so many rows of so many sessions; `silent` of them have no logits that anybody waits for.
+    pub(crate) fn ran(&self, sessions: usize, rows: usize, silent: usize, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let wanted = rows.saturating_sub(silent) as f64 / rows.max(1) as f64;
         if let Some(target) = self.target.get() {
             target.measured().busy += seconds * wanted;
         }
@@ -59,14 +64,11 @@ impl Rates {
         if silent > 0 {
             return;
         }
-        if measured.seconds == 0.0 {
-            (measured.rows, measured.seconds) = (count, seconds);
+        measured.sessions += WEIGHT * (sessions as f64 - measured.sessions);
+        match sessions {
+            1 => measured.times.observe(rows, seconds),
+            _ => measured.times.observe_shared(rows, seconds),
         }
-        let (rows_off, seconds_off) = (count - measured.rows, seconds - measured.seconds);
-        measured.rows += WEIGHT * rows_off;
-        measured.seconds += WEIGHT * seconds_off;
-        measured.variance = (1.0 - WEIGHT) * (measured.variance + WEIGHT * rows_off * rows_off);
-        measured.covariance = (1.0 - WEIGHT) * (measured.covariance + WEIGHT * rows_off * seconds_off);
     }
 
     /// Runs gave so many tokens.
@@ -84,22 +86,14 @@ impl Rates {
     /// Seconds of such a pass, or of a run if that is longer.
     pub(crate) fn wait(&self) -> f64 {
         let wait = self.measured().wait;
-        wait.max(self.run())
+        wait.max(self.measured().times.one())
     }
 
-    /// Seconds that one row more adds to a run.
-    pub(crate) fn row(&self) -> f64 {
-        let measured = *self.measured();
-        let one = measured.seconds / (1.0 + ROW_COST * (measured.rows - 1.0).max(0.0));
-        let slope = (measured.covariance + PRIOR * ROW_COST * one) / (measured.variance + PRIOR);
-        slope.clamp(0.0, one)
-    }
-
-    /// Seconds of a run of one row.
-    pub(crate) fn run(&self) -> f64 {
-        let row = self.row();
-        let measured = *self.measured();
-        (measured.seconds - row * (measured.rows - 1.0)).max(row)
+    /// Seconds that so many guesses of a session add to a run.
+    pub(crate) fn added(&self) -> impl Fn(usize) -> f64 + use<> {
+        let Measured { times, sessions, .. } = *self.measured();
+        let (row, added) = (times.row(), times.added());
+        move |guesses| if sessions > SHARED { row * guesses as f64 } else { added(guesses) }
     }
 
     /// λ: tokens per second of busy time; 0 if nothing is known.
@@ -115,28 +109,28 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Runs that cost 40 ms and 5 ms a further row.
+    /// Runs that cost 40 ms up to four rows and 60 above, of one session or of three: where sessions share them each
+    /// row costs the same.
     #[test]
-    fn a_row_costs_what_runs_of_different_sizes_say() {
-        let rates = Rates::default();
-        assert_eq!((rates.row(), rates.run(), rates.goodput()), (0.0, 0.0, 0.0));
-        for _ in 0..50 {
-            rates.ran(1, 0, MS * 40);
-            rates.wrote(1);
+    fn rows_are_priced_by_who_makes_the_runs() {
+        let took = |rows: usize| MS * if rows > 4 { 60 } else { 40 };
+        for sessions in [1, 3] {
+            let rates = Rates::default();
+            assert_eq!((rates.added()(3), rates.wait(), rates.goodput()), (0.0, 0.0, 0.0));
+            for rows in (1..=8).cycle().take(800) {
+                rates.ran(sessions, rows, 0, took(rows));
+                rates.wrote(2);
+                // What reads a prompt changes nothing.
+                rates.ran(1, 64, 64, MS * 100);
+            }
+            let [three, four, six] = [3, 4, 6].map(rates.added());
+            if sessions == 1 {
+                assert!(three < 0.002 && four > 0.018 && six < 0.022, "{three}, {four}, {six}");
+            } else {
+                assert!((six - 2.0 * three).abs() < 1e-9 && six > 0.01, "{three}, {four}, {six}");
+            }
+            assert!((rates.goodput() - 40.0).abs() < 4.0, "{}", rates.goodput());
         }
-        // Nothing else is known: it is taken to be 6 %.
-        assert!((rates.row() - 0.0024).abs() < 1e-6 && (rates.run() - 0.04).abs() < 1e-6, "{rates:?}");
-        assert!((rates.goodput() - 25.0).abs() < 1e-6);
-        for run in 0..400 {
-            let rows = 1 + run % 8;
-            rates.ran(rows as usize, 0, MS * (40 + 5 * (rows - 1)));
-            rates.wrote(2);
-            // What reads a prompt changes neither.
-            rates.ran(64, 64, MS * 100);
-        }
-        assert!((rates.row() / 0.005 - 1.0).abs() < 0.1 && (rates.run() / 0.04 - 1.0).abs() < 0.05, "{rates:?}");
-        let mean = 2.0 / (0.04 + 3.5 * 0.005);
-        assert!((rates.goodput() / mean - 1.0).abs() < 0.1, "{} in place of {mean}", rates.goodput());
     }
 
     /// A target that gives two tokens in 40 ms, behind drafts of 10 ms: 40 tokens per second.
@@ -145,15 +139,15 @@ mod tests {
         let (target, draft) = (Arc::new(Rates::default()), Rates::default());
         draft.draft_for(Arc::clone(&target));
         for _ in 0..400 {
-            draft.ran(1, 0, MS * 10);
+            draft.ran(1, 1, 0, MS * 10);
             // However many sessions waited for it, and for their place in it.
             (0..8).for_each(|_| draft.answered(MS * 30));
-            target.ran(1, 0, MS * 40);
+            target.ran(1, 1, 0, MS * 40);
             target.wrote(2);
         }
         assert!((target.goodput() / 40.0 - 1.0).abs() < 0.02 && draft.wait() > 0.029, "{target:?}");
         // A prompt is nothing that tokens wait for again.
-        draft.ran(64, 64, MS * 500);
+        draft.ran(1, 64, 64, MS * 500);
         assert!((target.goodput() / 40.0 - 1.0).abs() < 0.02, "{target:?}");
     }
 }

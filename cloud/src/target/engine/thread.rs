@@ -345,7 +345,7 @@ impl<B: Backend> Thread<B> {
             Ok(results) => {
                 let took = began.elapsed();
                 self.metrics.engine.run(rows, took);
-                self.rates.ran(rows, silent, took);
+                self.rates.ran(pieces.len(), rows, silent, took);
                 self.gathering.ran(took);
                 for (piece, answer) in pieces.iter().zip(results).filter(|(piece, _)| piece.completes) {
                     self.finish(piece.slot, Ok(answer));

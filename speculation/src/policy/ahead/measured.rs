@@ -19,14 +19,9 @@ const STEADY: f64 = 100.0;
 const ASSUMED: f64 = 20.0;
 /// Tokens that are skipped after a change of ways: the one before still shapes them.
 pub(super) const SKIPPED: usize = 2;
-/// The weight of a pass in what a row costs; the most that a row may cost; and what a pass that judges nothing takes at
-/// most, times the shortest: longer ones read a prompt, or share the target.
-const WEIGHT: f64 = 0.1;
-const DEAREST: f64 = 0.5;
-const USUAL: f64 = 1.5;
-/// What a row is thought to cost before it was measured: as on one core. Groups that are too large cost more than ones
-/// that are too small.
-const ASSUMED_ROW: f64 = 0.1;
+/// What a row is thought to cost before it was measured, as a share of a pass: as on one core. Groups that are too
+/// large cost more than ones that are too small.
+pub(super) const ASSUMED_ROW: f64 = 0.1;
 /// Times that are kept, of which the shortest counts: what queues and other work add is not the link's or the model's.
 const TIMES: usize = 8;
 /// What a further draft of a group takes at least, of a group's mean.
@@ -101,48 +96,12 @@ pub(super) struct DraftTimes {
     groups: VecDeque<(f64, usize)>,
 }
 
-/// What a judged guess adds to a pass, as a share of one that judges nothing.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct RowCost {
-    /// Seconds of a pass that judges nothing.
-    idle: Option<f64>,
-    share: f64,
-}
-
 /// Keeps the last few.
 fn push<T>(times: &mut VecDeque<T>, time: T) {
     if times.len() == TIMES {
         times.pop_front();
     }
     times.push_back(time);
-}
-
-impl Default for RowCost {
-    fn default() -> Self {
-        Self { idle: None, share: ASSUMED_ROW }
-    }
-}
-
-impl RowCost {
-    /// A pass that judged nothing took so long; the shortest of late took `least`.
-    pub(super) fn rested(&mut self, seconds: f64, least: f64) {
-        if seconds <= USUAL * least {
-            let idle = self.idle.filter(|idle| *idle <= USUAL * least).unwrap_or(seconds);
-            self.idle = Some(idle + WEIGHT * (seconds - idle));
-        }
-    }
-
-    /// A pass that judged so many guesses took so long.
-    pub(super) fn judged(&mut self, seconds: f64, guesses: usize) {
-        if let Some(idle) = self.idle {
-            let share = (seconds / idle - 1.0) / guesses.max(1) as f64;
-            self.share += WEIGHT * (share.clamp(0.0, DEAREST) - self.share);
-        }
-    }
-
-    pub(super) fn get(self) -> f64 {
-        self.share
-    }
 }
 
 impl Shortest {
@@ -312,23 +271,6 @@ mod tests {
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     use super::*;
-
-    #[test]
-    fn what_a_row_costs_is_learned_from_usual_passes() {
-        let mut cost = RowCost::default();
-        (0..9).for_each(|_| cost.judged(9.0, 1));
-        assert_eq!(cost.get(), ASSUMED_ROW, "nothing is known of a pass without rows");
-        // A prompt is read at first; later passes share the target.
-        for seconds in [0.9, 0.05, 0.05, 0.2, 0.05] {
-            cost.rested(seconds, if seconds == 0.9 { 0.9 } else { 0.05 });
-        }
-        for _ in 0..60 {
-            cost.judged(0.05 * (1.0 + 0.12 * 4.0), 4);
-        }
-        assert!((cost.get() - 0.12).abs() < 1e-3, "{cost:?}");
-        cost.judged(1e9, 2);
-        assert!(cost.get() < 0.16, "one pass that waited for something is one of many: {cost:?}");
-    }
 
     /// What is thought of a way is its promise at first: luck with a few guesses does not end it.
     #[test]

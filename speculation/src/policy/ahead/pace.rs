@@ -7,15 +7,19 @@
 //! forgotten while other ways are followed. The fastest is followed; or, where that is the goal, the one with the
 //! fewest passes of those that are no slower than the target alone.
 
+mod record;
+
 use core::time::Duration;
 
 use super::{
     Conditions, Goal, Outcome, Plan,
-    measured::{Answer, Answers, CAUTIOUS, DraftTimes, PRIOR, RowCost, SKIPPED, Shortest, SteadyRate, Stretch, Way},
+    measured::{
+        ASSUMED_ROW, Answer, Answers, CAUTIOUS, DraftTimes, PRIOR, SKIPPED, Shortest, SteadyRate, Stretch, Way,
+    },
 };
-use crate::{
-    policy::goodput::CandidateRates,
-    study::statistics::{AheadRecord, WayRecord},
+use crate::policy::{
+    goodput::{CandidateRates, RowCosts},
+    pass_times::PassTimes,
 };
 
 /// What a plan has to promise of the best promise to be followed, and more than the target alone.
@@ -34,8 +38,8 @@ const SPARED: f64 = 1.05;
 const SOME_TIME: f64 = 1e-6;
 /// Tokens of other ways after which most of what was measured of one is forgotten.
 const FORGET: f64 = 2048.0;
-/// Tokens of a stretch, of the first ones of a way, of one without guesses, whose speed is no matter of luck, and of the
-/// very first one, which times drafts and the link.
+/// Tokens of a stretch, of the first ones of a way, of one without guesses, whose speed is no matter of luck, and of
+/// the very first one, which times drafts and the link.
 const PLANNED: usize = 24;
 const LOOK: usize = 8;
 const LOOK_ALONE: usize = 4;
@@ -64,6 +68,9 @@ const BRANCHES_BELOW: f64 = 0.1;
 const BESIDE_DRAFTS: f64 = 0.1;
 const TREE: f64 = 30.0;
 
+/// The weight of the last reaction in the mean.
+const WEIGHT: f64 = 0.1;
+
 /// What the edge measures while it drafts ahead, and the plan that it follows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pace {
@@ -85,10 +92,13 @@ pub struct Pace {
     /// The round trip of the link on which the ways were tried.
     link: Option<f64>,
     passes: Shortest,
-    row_cost: RowCost,
+    /// Of passes by how many guesses were at hand, of which the target judges what it thinks worth it.
+    pass_times: PassTimes,
     drafts: DraftTimes,
     /// What a frame takes beside drafts, and what has to be done with it.
     frames: Shortest,
+    /// Seconds from words by which guesses were wrong to the next guesses, beside their drafting.
+    reaction: f64,
     /// The link's round trip by the first token of this text, and by answers to guesses.
     first_trip: Option<f64>,
     answers: Answers,
@@ -127,9 +137,10 @@ impl Pace {
             rested: 0,
             link: None,
             passes: Shortest::default(),
-            row_cost: RowCost::default(),
+            pass_times: PassTimes::new(ASSUMED_ROW),
             drafts: DraftTimes::default(),
             frames: Shortest::default(),
+            reaction: 0.0,
             first_trip: None,
             answers: Answers::default(),
             rates: CandidateRates::default(),
@@ -217,17 +228,27 @@ impl Pace {
         self.frames.observe((time.as_secs_f64() - share * drafts as f64).max(0.0));
     }
 
-    /// A pass of the target that accepted so many guesses took so long.
-    pub fn passed(&mut self, time: Duration, accepted: usize) {
+    /// So many guesses were sent so long after words by which others were wrong.
+    pub fn reacted(&mut self, time: Duration, count: usize) {
+        let Some((draft, further)) = self.drafts.get() else { return };
+        let beside = time.as_secs_f64() - draft - further * (count - 1) as f64;
+        self.reaction += WEIGHT * (beside.max(0.0) - self.reaction);
+    }
+
+    /// A pass of the target that accepted so many guesses took so long; `at_hand` are those that it had, if that is
+    /// known.
+    pub fn passed(&mut self, time: Duration, accepted: usize, at_hand: Option<usize>) {
         let seconds = time.as_secs_f64().max(SOME_TIME);
-        let least = self.passes.observe(seconds / (1.0 + self.row_cost.get() * accepted as f64));
-        let plan = self.plan();
-        if self.rests() {
-            self.row_cost.rested(seconds, least);
-        } else if plan.patience > 0.0 && accepted > 0 {
-            // It had a group at least.
-            self.row_cost.judged(seconds, accepted.max(plan.group));
+        if let Some(guesses) = at_hand {
+            self.pass_times.observe(1 + guesses.max(accepted), seconds);
         }
+        self.passes.observe(seconds / (1.0 + self.rows().all(accepted)));
+    }
+
+    /// What judged guesses add to a pass, as a share of one that judges nothing.
+    fn rows(&self) -> RowCosts {
+        let (one, added) = (self.pass_times.one(), self.pass_times.added());
+        RowCosts::of(|guesses| if one > 0.0 { added(guesses) / one } else { ASSUMED_ROW * guesses as f64 })
     }
 
     /// A pass of the target that judged its own drafts took so long.
@@ -412,37 +433,6 @@ impl Pace {
         good.max_by(|a, b| merit(a).total_cmp(&merit(b))).unwrap_or(ALONE)
     }
 
-    /// What it goes by, to be told.
-    pub fn record(&self) -> AheadRecord {
-        let ms = |seconds: f64| seconds * 1e3;
-        let Plan { group, patience, .. } = self.plan();
-        let ways = self.ways.iter().zip(NAMES).map(|(way, name)| WayRecord {
-            name,
-            promised: way.promised.map(|promised| promised.speed),
-            tokens_per_second: (way.measured > 0.0).then(|| 1.0 / way.seconds),
-            measured: way.measured as usize,
-        });
-        let way = match self.fixed {
-            Some(plan) if plan.is_rounds() => ROUNDS,
-            Some(plan) if plan.patience > 0.0 => PATIENT,
-            Some(_) => AT_ONCE,
-            None => self.current,
-        };
-        AheadRecord {
-            way: NAMES[way],
-            group,
-            patience_ms: ms(patience),
-            lead: self.lead(),
-            pass_ms: self.passes.get().map(ms),
-            draft_ms: self.drafts.get().map(|(draft, further)| ms(draft + further * (group - 1) as f64) / group as f64),
-            round_trip_ms: self.round_trip().map(ms),
-            acceptance_rate: self.rates.first.get(),
-            branches: self.branches(),
-            second_rate: self.rates.second.get(),
-            ways: if self.fixed.is_none() { ways.collect() } else { Vec::new() },
-        }
-    }
-
     fn trip(&self) -> Option<Trip> {
         let most = self.answers.most().into_iter().chain(self.first_trip).reduce(f64::min)?;
         let hidden = HIDDEN * self.passes.get().unwrap_or(0.0);
@@ -472,7 +462,8 @@ impl Pace {
     pub fn conditions(&self) -> Option<Conditions> {
         let (pass, (draft, further), round_trip) = (self.passes.get()?, self.drafts.get()?, self.round_trip()?);
         let acceptance = self.steady_rate.get();
-        Some(Conditions { pass, draft, further, round_trip, acceptance, row_cost: self.row_cost.get() })
+        let (reaction, rows) = (self.reaction, self.rows());
+        Some(Conditions { pass, draft, further, reaction, round_trip, acceptance, rows })
     }
 }
 

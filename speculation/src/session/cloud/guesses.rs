@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     judge::Branch,
-    policy::goodput::{CandidateRates, Prices},
+    policy::goodput::{CandidateRates, LEAST, Prices},
 };
 
 /// The longest that a pass is held, whatever patience an edge asks for.
@@ -149,11 +149,11 @@ impl GuessQueue {
         let own = self.own.take().unwrap_or_default();
         self.judges_own = own.len() > self.ahead.line().take(own.len()).count();
         if self.judges_own {
-            let worth = self.worth(prices.row, most);
+            let worth = self.worth(&prices, 0.0, most);
             return Chosen { line: own.into_iter().take(worth).collect(), branches: Vec::new() };
         }
-        let least = self.rates.least(prices.row);
-        let mut chosen = self.ahead.most_probable(self.rates.get(), most, |_, path| path > least);
+        let mut chosen = self.ahead.most_probable(self.rates.get(), most, |_, path| path > LEAST);
+        chosen.truncate(prices.rows.worth(chosen.iter().map(|(_, path)| *path), 0.0));
         if chosen.is_empty() {
             let probe = self.ahead.line().take(self.probe(most));
             chosen = probe.map(|key| (key, 0.0)).collect();
@@ -203,12 +203,12 @@ impl GuessQueue {
     /// none where the edge's are at hand; asked once a pass.
     pub(super) fn begin_drafting(&self, prices: Prices, most: usize) -> usize {
         let Some(price) = prices.own_draft.filter(|_| self.own.is_none() && self.ahead.is_empty()) else { return 0 };
-        self.worth(price + prices.row, most)
+        self.worth(&prices, price, most)
     }
 
-    /// How many guesses are worth their price, or one now and then that is not.
-    fn worth(&self, price: f64, most: usize) -> usize {
-        self.rates.first.drafts_paid(price, most).max(self.probe(most))
+    /// How many guesses are worth their rows and what each costs besides, or one now and then that is not.
+    fn worth(&self, prices: &Prices, besides: f64, most: usize) -> usize {
+        self.rates.first.drafts_paid(&prices.rows, besides, most).max(self.probe(most))
     }
 
     /// How many are judged whatever they cost.

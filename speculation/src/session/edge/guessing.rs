@@ -67,6 +67,8 @@ pub(super) struct Guessing {
     /// The last draft, if it was on the line and nobody has waited since.
     busy: Option<Busy>,
     frames: FramesUnheard,
+    /// When words came by which guesses were wrong, until others are sent.
+    corrected: Option<Duration>,
 }
 
 /// A draft that the next one follows with nothing in between but what has to be done.
@@ -91,11 +93,21 @@ struct DraftUnderWay {
 /// When frames were sent that the server has not yet said to have.
 #[derive(Debug, Default)]
 struct FramesUnheard {
-    sent: VecDeque<Duration>,
+    sent: VecDeque<Sent>,
+    /// Where the guesses end that the server had, while all of them were right.
+    reach: usize,
     /// How many the server had when it spoke last, modulo 256; `None` if that has to be learned anew.
     heard: Option<u8>,
     /// When its words came then, and how long the pass had taken that gave them.
     spoke: Option<(Duration, Duration)>,
+}
+
+/// A frame of guesses.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at: Duration,
+    /// The position behind its last guess; 0 once one before was wrong.
+    end: usize,
 }
 
 impl Guessing {
@@ -131,6 +143,7 @@ impl Guessing {
             draft: None,
             busy: None,
             frames: FramesUnheard { heard: Some(0), ..FramesUnheard::default() },
+            corrected: None,
         })
     }
 
@@ -143,6 +156,7 @@ impl Guessing {
     pub(super) fn resumed(&mut self) {
         self.candidates.resumed();
         self.frames = FramesUnheard::default();
+        self.corrected = None;
     }
 
     /// Whether there is something to draft.
@@ -224,9 +238,12 @@ impl Guessing {
     fn tell(&mut self, run: Run, patience: u32, now: Duration) -> Vec<u8> {
         let Run { chain, parent, position, ids } = run;
         self.told_patience = patience;
-        self.frames.sent.push_back(now);
+        self.frames.sent.push_back(Sent { at: now, end: position + ids.len() });
         if let Some(busy) = &mut self.busy {
             busy.frames += 1;
+        }
+        if let Some(since) = self.corrected.take().filter(|_| !ids.is_empty()) {
+            self.pace.reacted(now.saturating_sub(since), ids.len());
         }
         let count = ids.len() as u8;
         // Every id is below V.
@@ -331,6 +348,7 @@ impl Guessing {
     ) -> Result<Committed, EdgeError> {
         let mut committed = Vec::with_capacity(tokens.ids.len());
         let mut evidence = Vec::new();
+        let (before, mut is_right) = (books.text.len(), true);
         for (index, &id) in tokens.ids.iter().enumerate() {
             let judged = index < tokens.accepted.into() && !tokens.own;
             if self.tells_evidence {
@@ -342,6 +360,7 @@ impl Guessing {
                 return Err(EdgeError::ImpossibleVerdict { what: "it accepts a guess that was not made" });
             }
             self.pace.compared(candidates, right);
+            is_right &= right == Some(0);
             let right = right.filter(|which| *which < guesses);
             if guesses > 0 {
                 books.ledger.compared(right, judged);
@@ -365,7 +384,8 @@ impl Guessing {
             ));
         }
         let pass = Duration::from_micros(100) * tokens.pass;
-        if let Some(after) = books.ledger.awaited(received.at).filter(|_| !pass.is_zero()) {
+        let is_first = books.ledger.awaited(received.at).filter(|_| !pass.is_zero());
+        if let Some(after) = is_first {
             self.pace.began(after, pass);
         }
         if let Some(answer) = self.frames.hear(tokens.heard, received.at, pass) {
@@ -375,8 +395,15 @@ impl Guessing {
             if tokens.own {
                 self.pace.passed_by_itself(pass);
             } else {
-                self.pace.passed(pass, tokens.accepted.into());
+                // The first reads the prompt; where second candidates are judged as well the line says too little.
+                let is_told = is_first.is_none() && !self.is_branching();
+                let at_hand = is_told.then(|| self.frames.reach.saturating_sub(before));
+                self.pace.passed(pass, tokens.accepted.into(), at_hand);
             }
+        }
+        if !is_right {
+            self.frames.forget_guesses();
+            self.corrected = (!self.pace.rests()).then_some(received.at);
         }
         let has_news = self.pace.written(tokens.ids.len(), received.at);
         if has_news || tokens.finish.is_some() {
@@ -400,6 +427,8 @@ impl FramesUnheard {
         let mut had = self.sent.drain(..new);
         let first = had.next()?;
         let last = had.next_back().unwrap_or(first);
+        self.reach = self.reach.max(first.end).max(last.end);
+        let (first, last) = (first.at, last.at);
         // A pass that began at the server when it had a frame has words that come a trip and itself after the frame was
         // sent, or later; one that began when it had not yet, sooner. One of no time says nothing of when it began.
         let least = spoke.filter(|(_, pass)| !pass.is_zero()).map(|(at, pass)| at.saturating_sub(pass + first));
@@ -408,6 +437,12 @@ impl FramesUnheard {
             most: now.saturating_sub(pass + last),
             awaited: spoke.is_some_and(|(at, _)| last >= at),
         })
+    }
+
+    /// What was sent was behind a wrong guess.
+    fn forget_guesses(&mut self) {
+        self.reach = 0;
+        self.sent.iter_mut().for_each(|frame| frame.end = 0);
     }
 }
 
@@ -425,7 +460,7 @@ mod tests {
         const MS: Duration = Duration::from_millis(1);
         let mut frames = FramesUnheard { heard: Some(255), ..FramesUnheard::default() };
         let mut hear = |sent: &[u32], heard, at: u32, pass: u32| {
-            frames.sent.extend(sent.iter().map(|at| *at * MS));
+            frames.sent.extend(sent.iter().map(|at| Sent { at: *at * MS, end: 0 }));
             frames.hear(heard, at * MS, pass * MS)
         };
         let answer = |least: u32, most: u32, awaited| Some(Answer { least: least * MS, most: most * MS, awaited });
@@ -436,5 +471,25 @@ mod tests {
         assert_eq!(hear(&[300], 4, 370, 60), answer(30, 50, false), "the first came after 250, the second before 310");
         assert_eq!(hear(&[], 5, 430, 0), answer(10, 130, false), "the one before began at 310");
         assert_eq!(hear(&[431], 6, 500, 60), answer(0, 9, true), "of no time is no beginning known");
+    }
+
+    /// Guesses to 4 and to 6 are at hand once their frames are; behind a wrong one none is, whether it has come or not,
+    /// until others come.
+    #[test]
+    fn guesses_are_at_hand_until_one_is_wrong() {
+        let mut frames = FramesUnheard { heard: Some(0), ..FramesUnheard::default() };
+        let mut reach = |sent: &[usize], heard, is_right: bool| {
+            frames.sent.extend(sent.iter().map(|end| Sent { at: Duration::ZERO, end: *end }));
+            frames.hear(heard, Duration::ZERO, Duration::ZERO);
+            let reach = frames.reach;
+            if !is_right {
+                frames.forget_guesses();
+            }
+            reach
+        };
+        assert_eq!(reach(&[4, 6, 7], 2, true), 6);
+        assert_eq!(reach(&[], 2, false), 6, "the pass had them, and found one wrong");
+        assert_eq!(reach(&[8], 3, true), 0, "to 7, behind the wrong one");
+        assert_eq!(reach(&[], 4, true), 8);
     }
 }

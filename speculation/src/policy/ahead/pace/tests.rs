@@ -26,7 +26,7 @@ fn text_of<const PARTS: usize>(parts: [Part; PARTS], pace: &mut Pace) -> [[usize
             now += takes[pace.current];
             counts[pace.current] += 1;
             pace.drafted(MS, 1);
-            pace.passed(10 * MS, 0);
+            pace.passed(10 * MS, 0, None);
             answered(pace, round_trip + 10 * MS, 10 * MS);
             pace.written(1, now);
         }
@@ -74,7 +74,7 @@ fn a_trip_that_passes_hide_is_looked_for() {
     for token in 0..2000 {
         now += takes[pace.current];
         pace.drafted(10 * MS, 1);
-        pace.passed(40 * MS, 0);
+        pace.passed(40 * MS, 0, None);
         pace.compared(1, (token % 10 < 6).then_some(0));
         let trip = if pace.plan().patience > 0.0 { 2 * MS } else { 40 * MS };
         answered(&mut pace, trip + 40 * MS, 40 * MS);
@@ -93,7 +93,7 @@ fn a_handshake_shows_a_link_that_passes_hide() {
         pace.connected(handshake);
         pace.next_generation(None, Goal::Speed, true);
         pace.drafted(MS, 1);
-        pace.passed(40 * MS, 0);
+        pace.passed(40 * MS, 0, None);
         pace.began(50 * MS, 40 * MS);
         assert_eq!(pace.record().round_trip_ms, Some(shown));
     }
@@ -118,7 +118,7 @@ fn the_fewest_passes_are_found_where_they_cost_no_speed() {
             now += takes[way] * MS;
             counts[way] += 1;
             pace.drafted(MS, 1);
-            pace.passed(10 * MS, 0);
+            pace.passed(10 * MS, 0, None);
             answered(&mut pace, 11 * MS, 10 * MS);
             pace.written(tokens[way], now);
         }
@@ -140,7 +140,7 @@ fn nobody_is_asked_to_hold_who_does_not() {
             assert!(pace.current == ALONE || pace.current == AT_ONCE, "{}", NAMES[pace.current]);
             guided += usize::from(pace.current == AT_ONCE);
             pace.drafted(MS, 1);
-            pace.passed(10 * MS, 0);
+            pace.passed(10 * MS, 0, None);
             answered(&mut pace, 11 * MS, 10 * MS);
             pace.written(1, now);
         }
@@ -154,7 +154,7 @@ fn second_candidates_are_for_who_has_time_for_them() {
     let mut pace = Pace::new(Some(Plan::AT_ONCE));
     assert!(!pace.branches(), "nothing is measured");
     pace.drafted(MS / 4, 1);
-    pace.passed(20 * MS, 0);
+    pace.passed(20 * MS, 0, None);
     assert!(pace.branches());
     pace.told(MS / 4 + MS / 20, 1);
     assert!(pace.branches(), "1.5 ms of 20");
@@ -162,7 +162,7 @@ fn second_candidates_are_for_who_has_time_for_them() {
     pace.drafted(MS / 4, 1);
     pace.told(MS / 4 * 3 + MS / 8, 3);
     for (pass, has_time) in [(20, false), (37, false), (38, true), (110, true)] {
-        (0..8).for_each(|_| pace.passed(pass * MS, 0));
+        (0..8).for_each(|_| pace.passed(pass * MS, 0, None));
         assert_eq!(pace.branches(), has_time, "{pass} ms");
     }
     // Drafts themselves are too slow.
@@ -263,7 +263,7 @@ fn what_is_left_of_a_pass_is_no_other_link() {
 fn what_is_not_awaited_makes_the_link_no_longer() {
     let mut pace = Pace::new(None);
     pace.drafted(MS, 1);
-    pace.passed(10 * MS, 0);
+    pace.passed(10 * MS, 0, None);
     let mut trip = |least: u32, most: u32, awaited| {
         (0..4).for_each(|_| pace.answered(Answer { least: least * MS, most: most * MS, awaited }));
         pace.is_other_link();
@@ -291,7 +291,7 @@ fn guesses_that_were_all_right_are_no_other_link() {
         pace.compared(1, (pass % 10 < 8).then_some(0));
         let most = (3 + if awaited { 0 } else { rest }) * MS;
         pace.answered(Answer { least: Duration::ZERO, most, awaited });
-        pace.passed(60 * MS, 0);
+        pace.passed(60 * MS, 0, None);
         pace.written(if pace.plan().patience > 0.0 { 3 } else { 2 }, now);
         let waits = &pace.ways[PATIENT..];
         assert!(pass < 40 || waits.iter().any(|way| way.measured > 40.0), "they are tried anew: {pace:?}");
@@ -323,7 +323,7 @@ fn a_link_that_outgrows_the_patience_is_noticed() {
             wasted += u32::from(waits);
             now += 60 * MS + if pace.rests() { Duration::ZERO } else { patience.min(trip * MS) };
             pace.drafted(MS, 1);
-            pace.passed(60 * MS, 0);
+            pace.passed(60 * MS, 0, None);
             for right in [true, true, true, pass % 2 > 0] {
                 pace.compared(1, right.then_some(0));
             }
@@ -343,19 +343,41 @@ fn groups_are_as_large_as_rows_are_cheap() {
         for token in 0..600usize {
             let plan = pace.plan();
             let accepted = if plan.patience > 0.0 { (token % 4).min(plan.group) } else { 0 };
-            let pass = (40 * MS).mul_f64(1.0 + if accepted > 0 { row_cost * plan.group as f64 } else { 0.0 });
+            let at_hand = if accepted > 0 { plan.group } else { 0 };
+            let pass = (40 * MS).mul_f64(1.0 + row_cost * at_hand as f64);
             now += if pace.rests() { 40 * MS } else { 25 * MS };
             pace.drafted(MS, 1);
-            pace.passed(pass, accepted);
+            pace.passed(pass, accepted, Some(at_hand));
             pace.compared(1, (token % 10 < 8).then_some(0));
             answered(&mut pace, 2 * MS + pass, pass);
             pace.written(1, now);
         }
         let conditions = pace.conditions().unwrap();
-        assert!((conditions.row_cost - row_cost).abs() < 0.02, "{conditions:?}");
-        conditions.patient(Goal::Speed).0.group
+        let group = conditions.patient(Goal::Speed).0.group;
+        let measured = conditions.rows.all(group) / group as f64;
+        assert!((measured / row_cost - 1.0).abs() < 0.2, "{conditions:?}");
+        group
     });
     assert!(groups[0] > groups[1], "{groups:?}");
+}
+
+/// Guesses behind a wrong one come 4 ms later than drafts of 1 ms and the link take: who waits for them loses that with
+/// each, and who does not is then as fast.
+#[test]
+fn what_the_edge_has_to_do_besides_is_waited_for_too() {
+    let promised = [0, 4].map(|beside| {
+        let mut pace = Pace::new(None);
+        pace.drafted(MS, 1);
+        (0..80).for_each(|_| pace.reacted((beside + 3) * MS, 3));
+        pace.passed(10 * MS, 0, Some(0));
+        answered(&mut pace, 12 * MS, 10 * MS);
+        let conditions = pace.conditions().unwrap();
+        assert!((conditions.reaction - f64::from(beside) * 1e-3).abs() < 1e-4, "{conditions:?}");
+        let [patient, turns] = [conditions.patient(Goal::Speed), conditions.rounds(Goal::Speed)];
+        [patient.1.speed, turns.1.speed, conditions.at_once().1.speed]
+    });
+    let lost = [0, 1, 2].map(|way| promised[1][way] / promised[0][way]);
+    assert!(lost[0] < 0.93 && lost[1] < 0.9 && lost[2] > lost[0], "{lost:?}");
 }
 
 /// The more guesses gain, the rarer the target is timed alone.
@@ -396,7 +418,7 @@ fn passes_that_take_no_time_are_no_way_out_of_numbers() {
     for pass in [0; 200].into_iter().chain([10; 200]) {
         now += 10 * MS;
         pace.drafted(MS, 1);
-        pace.passed(pass * MS, 0);
+        pace.passed(pass * MS, 0, None);
         answered(&mut pace, (pass + 1) * MS, pass * MS);
         pace.written(1, now);
         assert!((AT_ONCE..pace.ways.len()).all(|way| pace.expected(way, PRIOR).speed.is_finite()), "{pace:?}");
