@@ -29,9 +29,9 @@ impl Estimate {
     }
 }
 
-/// How many times faster than the best of some rivals, and its error over texts: for each text the one that was the fastest over the *other*
-/// texts. The fastest over the same ones is known from these alone, and is fast by luck, too. Times by text; rivals
-/// that were given up have fewer, and do not count.
+/// How many times faster than the best of some rivals, and its error over texts: for each text the one that was the
+/// fastest over the *other* texts. The fastest over the same ones is known from these alone, and is fast by luck, too.
+/// Times by text; rivals that were given up have fewer, and do not count.
 #[must_use]
 pub fn beside_chosen(own: &[f64], rivals: &[&[f64]]) -> Estimate {
     let texts = own.len();

@@ -148,9 +148,8 @@ fn table(text: &mut String, target: &Value) -> Result<(), Failure> {
         text,
         "\n`ahead` reaches {NO_HARM} of the server alone over {harmless} of {links} links and is below by more than twice \
          its error over {harmful}. It reaches {NEARLY_BEST} of the plan that is best over the other texts, no guesses \
-         among them, over {chosen}, is below by more than twice its error over {behind}, and reaches {:.2} of it in the \
-         mean; of the plan that is best over the same texts, which \
-         is best by luck, too, over {best}.\n\n\
+         among them, over {chosen}, is below by more than twice its error over {behind}, and reaches {:.2} of it in \
+         the mean; of the plan that is best over the same texts, which is best by luck, too, over {best}.\n\n\
          | over all links that it was measured over | passes / token | in time / token | bits up / token |\n|---|--:|--:|--:|",
         gains / f64::from(links)
     )?;
