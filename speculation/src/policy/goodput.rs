@@ -144,12 +144,15 @@ impl AcceptanceRate {
     }
 
     /// The number of drafts, at most `most`, whose judgement in one pass gives the most tokens per second, where so
-    /// many add that share of a pass without drafts to it.
+    /// many add that share of a pass without drafts to it. As of [prices](RowCosts::worth), what almost none reaches is not.
     pub fn drafts_worth(self, costs: &RowCosts, most: usize) -> usize {
         let (mut tokens, mut path) = (1.0, 1.0);
         let (mut worth, mut best) = (0, 1.0);
         for count in 1..=most {
             path *= self.0;
+            if path <= LEAST {
+                break;
+            }
             tokens += path;
             let goodput = tokens / (1.0 + costs.all(count));
             if goodput > best {

@@ -242,7 +242,9 @@ impl Guessing {
         if let Some(busy) = &mut self.busy {
             busy.frames += 1;
         }
-        if let Some(since) = self.corrected.take().filter(|_| !ids.is_empty()) {
+        if !ids.is_empty()
+            && let Some(since) = self.corrected.take()
+        {
             self.pace.reacted(now.saturating_sub(since), ids.len());
         }
         let count = ids.len() as u8;
