@@ -144,7 +144,8 @@ impl AcceptanceRate {
     }
 
     /// The number of drafts, at most `most`, whose judgement in one pass gives the most tokens per second, where so
-    /// many add that share of a pass without drafts to it. As of [prices](RowCosts::worth), what almost none reaches is not.
+    /// many add that share of a pass without drafts to it.
+    /// What almost none reaches is not, as under [prices](RowCosts::worth).
     pub fn drafts_worth(self, costs: &RowCosts, most: usize) -> usize {
         let (mut tokens, mut path) = (1.0, 1.0);
         let (mut worth, mut best) = (0, 1.0);
