@@ -149,6 +149,17 @@ impl Fleet {
         }
     }
 
+    /// Guesses that its edges have sent so far.
+    async fn guesses_sent(&self, way: Way) -> Result<f64, Failure> {
+        let gateway = match way {
+            Way::Guesses => Some(&self.guesses),
+            Way::TwoGuesses => self.two_guesses.as_ref().map(|(gateway, _)| gateway),
+            _ => None,
+        };
+        let Some(gateway) = gateway else { return Ok(0.0) };
+        Ok(gateway.metrics().await?.sum("outrider_guesses_total"))
+    }
+
     /// Where its clients connect to, beyond the link.
     fn addresses(&self, way: Way) -> Vec<String> {
         match way {
@@ -260,10 +271,11 @@ impl Bench {
         for engine in &engines {
             engine.forget().await?;
         }
-        let before = Counts::default().since(&engines).await?;
+        let before = (Counts::default().since(&engines).await?, fleet.guesses_sent(case.way).await?);
         let played = play(players, prompts, duration).await?;
         drop(link);
         time::sleep(SETTLING).await;
-        Ok(Level::new(case, played, before.since(&engines).await?))
+        let sent = fleet.guesses_sent(case.way).await? - before.1;
+        Ok(Level::new(case, played, before.0.since(&engines).await?, sent))
     }
 }

@@ -45,6 +45,8 @@ pub struct Level {
     /// Tokens a second of all sessions together, and of the one that got least.
     pub rate: f64,
     least: f64,
+    /// Guesses that edges sent, per token that the engine wrote.
+    sent: f64,
     /// By the engine's own count, per token that it wrote.
     judged: f64,
     accepted: f64,
@@ -53,13 +55,14 @@ pub struct Level {
 }
 
 impl Level {
-    pub fn new(case: Case, played: Played, counts: Counts) -> Self {
+    pub fn new(case: Case, played: Played, counts: Counts, sent: f64) -> Self {
         let tokens: Vec<usize> =
             played.sessions.iter().map(|texts| texts.iter().map(|text| text.ids.len()).sum()).collect();
         Self {
             case,
             rate: tokens.iter().sum::<usize>() as f64 / played.seconds,
             least: tokens.into_iter().min().unwrap_or(0) as f64 / played.seconds,
+            sent: sent / counts.written,
             judged: counts.judged / counts.written,
             accepted: counts.accepted / counts.written,
             texts: played.sessions.into_iter().flatten().collect(),
@@ -84,7 +87,7 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
          Two workers are two \
          processes of vLLM on the same core, over which a relay spreads connections.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
-         Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM wrote \
+         Sent: guesses of edges, a token. Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM wrote \
          alone, of those that it wrote in any cell. Batches and rows round differently, so that \
          near-ties fall either way; and on CPUs vLLM reads the temperature at which its n-grams are judged from \
          unwritten memory (issue 55005).\n"
@@ -105,8 +108,8 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
             write!(
                 text,
                 "\n## {target}\n\n\
-                 | sessions | round trip, ms | way | tokens/s | × alone | of the slowest | judged / token | \
-                 accepted / token | parted |\n|--:|--:|---|--:|--:|--:|--:|--:|--:|\n"
+                 | sessions | round trip, ms | way | tokens/s | × alone | of the slowest | sent / token | \
+                 judged / token | accepted / token | parted |\n|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|\n"
             )?;
         }
         row(&mut text, cell, levels, &alone)?;
@@ -159,13 +162,14 @@ fn row(text: &mut String, cell: &Rounds<'_>, levels: &[Level], texts_alone: &Alo
     let (texts, parted) = (both.clone().count(), both.filter(is_parted).count());
     writeln!(
         text,
-        "| {} | {} | {} | {} | {:.2} | {} | {:.2} | {:.2} | {parted} of {texts} |",
+        "| {} | {} | {} | {} | {:.2} | {} | {:.2} | {:.2} | {:.2} | {parted} of {texts} |",
         case.sessions,
         case.round_trip_ms,
         case.way.name(),
         Samples::of(&cell.of(|level| level.rate)).ok_or("a way has no rounds")?,
         Estimate::of(&pairs),
         digits(cell.median(|level| level.least)),
+        cell.median(|level| level.sent),
         cell.median(|level| level.judged),
         cell.median(|level| level.accepted),
     )?;
