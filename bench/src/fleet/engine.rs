@@ -95,6 +95,7 @@ impl Launch<'_> {
         command.env("HF_HUB_OFFLINE", "1").env("OMP_NUM_THREADS", "1");
         command.env("VLLM_NO_USAGE_STATS", "1").env("PYTHONPATH", self.package);
         if let Drafting::Guesses(socket) = drafting {
+            command.args(["--distributed-executor-backend", "outrider_vllm.executor.MultiprocExecutor"]);
             command.env("OUTRIDER_GUESSES", format!("unix:{}", text(socket)?));
         }
         command.stdin(Stdio::null()).stdout(File::create(&log)?).stderr(File::options().append(true).open(&log)?);

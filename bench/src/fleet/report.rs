@@ -83,7 +83,8 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
          take turns. No two sessions write the same text, and the proposer forgets all guesses before each time. \
          Edges draft with the built-in draft on the processor, not in a browser. The target of \
          135M is the built-in one grown: the cost of such a model, the text and the acceptance rate of the small one. \
-         The proposer without guesses: plain clients of the vLLM that has it. \
+         The proposer, no guesses: plain clients of the vLLM that has it. That vLLM calls its workers by the \
+         package's executor, once a step where its own calls them three times; alone it calls them twice. \
          Two workers are two \
          processes of vLLM on the same core, over which a relay spreads connections.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \

@@ -100,6 +100,25 @@ def asynchronous_scheduling_is_off() -> bool:
     )
 
 
+def workers_are_called_as_the_executor_expects() -> bool:
+    """A pass, then a sample where that gave nothing, then the proposals; functions are given the worker."""
+    step = function("v1/engine/core.py", "step")
+    passed = "self.model_executor.execute_model(scheduler_output, non_block=True)"
+    executor = {
+        name: ast.unparse(function("v1/executor/multiproc_executor.py", name))
+        for name in ("execute_model", "sample_tokens", "take_draft_token_ids", "_execute_worker_rpc")
+    }
+    return (
+        0 < line_of(step, passed) < line_of(step, "self.model_executor.sample_tokens(grammar_output)")
+        and "if model_output is None" in ast.unparse(step)
+        and line_of(function("v1/engine/core.py", "post_step"), "self.model_executor.take_draft_token_ids()") > 0
+        and "if not scheduler_output.has_structured_output_requests:\n    return None"
+        in ast.unparse(ast.Module(function("v1/core/sched/scheduler.py", "get_grammar_bitmask").body[:1], []))  # type: ignore[attr-defined]
+        and all(f"self.collective_rpc('{name}'" in executor[name] for name in executor if not name.startswith("_"))
+        and "func = partial(cloudpickle.loads(method), self.worker)" in executor["_execute_worker_rpc"]
+    )
+
+
 def judged(rounds: int, p: list[float], guesses: list[int]) -> npt.NDArray[np.int64]:
     """What vLLM itself makes of the same guesses, many times.
 
@@ -161,6 +180,7 @@ POINTS = [
     proposals_come_after_the_steps_tokens,
     nothing_is_asked_for_near_the_longest_text,
     asynchronous_scheduling_is_off,
+    workers_are_called_as_the_executor_expects,
     guesses_are_judged_as_in_the_stub,
 ]
 

@@ -414,6 +414,7 @@ def started(command: list[str], port: int, guesses: dict[str, str]) -> Iterator[
     if guesses:
         settings = {"method": "custom_class", "model": "outrider_vllm.Proposer", "num_speculative_tokens": 8}
         command += ["--speculative-config", json.dumps(settings)]
+        command += ["--distributed-executor-backend", "outrider_vllm.executor.MultiprocExecutor"]
         source = str(Path(__file__).parents[1] / "src")
         environment["PYTHONPATH"] = os.pathsep.join([source, environment.get("PYTHONPATH", "")])
     log = Path(tempfile.gettempdir()) / f"outrider-vllm-{port}.log"
