@@ -132,9 +132,9 @@ impl Drafter {
         &self.ids
     }
 
-    /// Whether a budget has room for another token, as far as that is known before its distribution.
-    pub(super) fn has_room(&self, budget: usize) -> bool {
-        !self.ended && self.payload.has_room(budget)
+    /// How many more drafts a budget has room for, as far as that is known before their distributions.
+    pub(super) fn room(&self, budget: usize) -> usize {
+        if self.ended { 0 } else { self.payload.room(budget).unwrap_or(usize::MAX) }
     }
 
     /// Ends the round after its last draft.

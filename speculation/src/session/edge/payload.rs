@@ -43,9 +43,9 @@ impl PayloadWriter {
         self.transport.sends()
     }
 
-    /// Whether a budget has room for another draft, as far as that is known before its distribution.
-    pub(super) fn has_room(&self, budget: usize) -> bool {
-        self.scheme.fixed_token_bits().is_none_or(|bits| self.bits() + bits as usize <= budget)
+    /// How many more drafts a budget has room for, if that is known before their distributions.
+    pub(super) fn room(&self, budget: usize) -> Option<usize> {
+        budget.saturating_sub(self.bits()).checked_div(self.scheme.fixed_token_bits()? as usize)
     }
 
     /// Whether any token of a proposal would fit a budget.

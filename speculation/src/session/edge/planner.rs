@@ -102,7 +102,7 @@ impl Planner {
 
     /// Whether the round has room for a draft.
     pub(super) fn may_draft(&self, drafter: &Drafter, length: usize, text: &Text) -> bool {
-        self.wants_draft(drafter.ids().len(), length, text) && drafter.has_room(self.budget)
+        self.wants_draft(drafter.ids().len(), length, text) && drafter.room(self.budget) > 0
     }
 
     /// The same behind so many drafts, but for the payload's bits.
@@ -116,7 +116,7 @@ impl Planner {
         let drafted = drafter.ids().len();
         let is_wanted =
             |more: &usize| self.wants_draft(drafted + more, length + more, text) && length + more <= self.draft_context;
-        (0..self.longest).take_while(is_wanted).count()
+        (0..self.longest.min(drafter.room(self.budget))).take_while(is_wanted).count()
     }
 
     /// Whether gate or stop rule may look at a row of logits.

@@ -183,6 +183,22 @@ fn an_engine_that_chooses_fewer_is_asked_for_the_rest() {
     assert_eq!(session.choice().map(|choice| choice.most), Some(2));
 }
 
+/// An id takes as many bits whatever it is, so what a budget has no room for is not asked for.
+#[test]
+fn no_more_is_chosen_than_the_budget_has_room_for() {
+    let bits = Scheme::new(SchemeParameters::Coupled, V).unwrap().fixed_token_bits().unwrap();
+    for (budget, most) in [(2 * bits, 2), (4 * bits - 1, 3), (9 * bits, 4)] {
+        let mut session = connected(16);
+        let mode = Mode::Speculative(Speculation::new(SchemeParameters::Coupled, 4).with_budget(budget));
+        session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
+        while !matches!(session.poll(NOW).unwrap(), Some(EdgeOutput::Forward(_))) {}
+        assert_eq!(session.choice().map(|choice| choice.most), Some(most));
+        let chosen: Vec<Chosen> = (0..most as u32).map(|id| Chosen { first: 3 + id % 2, second: None }).collect();
+        session.handle_chosen(&chosen, NOW).unwrap();
+        assert_eq!(usize::from(next_draft(&mut session).count), most);
+    }
+}
+
 /// The largest of [`ROW`], and the mass of the others shared among them.
 fn cut(TopK { k, temperature }: TopK) -> Vec<f32> {
     let mut order: Vec<usize> = (0..ROW.len()).collect();
