@@ -7,11 +7,12 @@ use crate::files::listed;
 /// Files with command lines of both programs.
 const FILES: [&str; 3] = ["docs/gateway.md", "docs/gateway/compose.yaml", "docs/gateway/kubernetes.yaml"];
 /// Options that are vLLM's, Docker's, pip's and those of other programs on the page.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     "host",
     "port",
     "served-model-name",
     "speculative-config",
+    "distributed-executor-backend",
     "api-key",
     "max-logprobs",
     "max-model-len",

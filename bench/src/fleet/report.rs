@@ -85,13 +85,12 @@ pub fn write(folder: &Path, version: &str, targets: &[(&str, Duration)], levels:
          135M is the built-in one grown: the cost of such a model, the text and the acceptance rate of the small one. \
          The proposer, no guesses: plain clients of the vLLM that has it. That vLLM calls its workers by the \
          package's executor, once a step where its own calls them three times; alone it calls them twice. \
-         Two workers are two \
-         processes of vLLM on the same core, over which a relay spreads connections.\n\n\
+         Two workers are two processes of vLLM on the same core, over which a relay spreads connections.\n\n\
          Tokens/s of all sessions: median and range. × alone: vLLM alone in the same round, with its standard error. \
-         Sent: guesses of edges, a token. Judged and accepted: drafts a token, as vLLM counts them. Parted: texts that are not what vLLM wrote \
-         alone, of those that it wrote in any cell. Batches and rows round differently, so that \
-         near-ties fall either way; and on CPUs vLLM reads the temperature at which its n-grams are judged from \
-         unwritten memory (issue 55005).\n"
+         Sent: guesses of edges, a token. Judged and accepted: drafts a token, as vLLM counts them. Parted: \
+         texts that are not what vLLM wrote alone, of those that it wrote in any cell. Batches and rows round \
+         differently, so that near-ties fall either way; and on CPUs vLLM reads the temperature at which its \
+         n-grams are judged from unwritten memory (issue 55005).\n"
     );
     let mut alone = Alone::new();
     for level in levels.iter().filter(|level| level.case.way == Way::Alone) {
