@@ -73,11 +73,11 @@ impl Bench {
         Ok(found.into_iter().map(|ms| ms / most as f64).collect())
     }
 
-    /// Submissions, read-backs, and bytes of these so far.
+    /// Submissions, read-backs, bytes of these, and dispatches so far.
     #[must_use]
     pub fn counts(&self) -> Vec<f64> {
         let counts = self.draft.as_ref().map(GpuDraft::counts).unwrap_or_default();
-        vec![counts.submissions as f64, counts.read_backs as f64, counts.bytes as f64]
+        [counts.submissions, counts.read_backs, counts.bytes, counts.dispatches].map(|count| count as f64).to_vec()
     }
 }
 

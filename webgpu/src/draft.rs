@@ -11,8 +11,9 @@ use crate::{
     error::GpuError,
     gpu::Gpu,
     kernels::Kernels,
+    matrix::Matrix,
     memory::{self, MOST_GUESSES, MOST_LOGITS, MOST_ROWS, Memory},
-    model::{self, Left, Matrix, Program},
+    model::{self, Left, Program},
 };
 
 /// As often may a logit be taken: scores have to be finite.
@@ -46,6 +47,8 @@ pub struct Counts {
     pub read_backs: u64,
     /// Bytes of that.
     pub bytes: u64,
+    /// Kernels that were started, each of which costs a browser tens of microseconds.
+    pub dispatches: u64,
 }
 
 /// Rows of logits, with the hidden states that they are made of.
@@ -87,7 +90,7 @@ impl GpuDraft {
         let capacity = FIRST_CAPACITY.min(config.context_length);
         let mut kernels = Kernels::default();
         let built = gpu.within_memory(|| {
-            let weights = model.weights.by_ref().map(|matrix| Matrix::load(&gpu, matrix))?;
+            let weights = Matrix::load(&gpu, &model.weights)?;
             let rows = memory::Rows::new(&gpu, &config)?;
             let memory = Memory::new(&gpu, &config, capacity)?;
             let program = Program::new(&gpu, &mut kernels, &config, &weights, &rows, &memory)?;
@@ -142,11 +145,11 @@ impl GpuDraft {
         let bytes = wanted as u64 * (row_bytes + hidden_bytes);
         self.make_returning(bytes);
         let (silent, telling) = tokens.split_at(tokens.len() - wanted);
-        let mut held = self.read_silently(silent);
+        let mut held = self.read_silently(silent)?;
         let mut told = 0;
         for piece in telling.chunks(MOST_LOGITS) {
             let mut encoder = self.begin(held, piece);
-            self.encode(&mut encoder, &[(piece.len(), Left::Logits)]);
+            self.encode(&mut encoder, &[(piece.len(), Left::Logits)])?;
             let rows = piece.len() as u64;
             let memory::Rows { logits, final_hidden, .. } = &self.rows;
             self.bring(&mut encoder, logits, told * row_bytes, rows * row_bytes);
@@ -189,9 +192,9 @@ impl GpuDraft {
         let rate = rate(temperature);
         self.write_choice([0, 0, rate.to_bits(), vocab_size as u32, 1f32.to_bits(), k]);
         let (silent, telling) = tokens.split_at(tokens.len() - wanted);
-        let held = self.read_silently(silent);
+        let held = self.read_silently(silent)?;
         let mut encoder = self.begin(held, telling);
-        self.encode(&mut encoder, &[(wanted, Left::Lists)]);
+        self.encode(&mut encoder, &[(wanted, Left::Lists)])?;
         self.bring(&mut encoder, &self.rows.lists, 0, list_bytes);
         self.bring(&mut encoder, &self.rows.final_hidden, list_bytes, hidden_bytes);
         self.submit(encoder);
@@ -235,7 +238,7 @@ impl GpuDraft {
         let bytes = 8 * guesses as u64;
         self.make_returning(bytes);
         let (silent, read) = tokens.split_at(tokens.len().saturating_sub(MOST_LOGITS));
-        let held = self.read_silently(silent);
+        let held = self.read_silently(silent)?;
         let SamplingParameters { temperature, top_k, top_p } = choice.sampling;
         let (seed, rate) = choice.seed.map_or((0, 0.0), |seed| (seed, rate(temperature)));
         let vocab_size = self.config.vocab_size as u32;
@@ -243,7 +246,7 @@ impl GpuDraft {
         let mut encoder = self.begin(held, read);
         let mut passes = vec![(1, Left::Guess); guesses];
         passes[0].0 = read.len();
-        self.encode(&mut encoder, &passes);
+        self.encode(&mut encoder, &passes)?;
         self.bring(&mut encoder, &self.rows.chosen, 0, bytes);
         self.submit(encoder);
         let read_back = self.read(bytes).await?;
@@ -257,15 +260,15 @@ impl GpuDraft {
     }
 
     /// Reads what nobody wants to know more of. Gives how many tokens are in the cache then.
-    fn read_silently(&mut self, tokens: &[u32]) -> usize {
+    fn read_silently(&mut self, tokens: &[u32]) -> Result<usize, GpuError> {
         let mut held = self.held;
         for piece in tokens.chunks(MOST_ROWS) {
             let mut encoder = self.begin(held, piece);
-            self.encode(&mut encoder, &[(piece.len(), Left::Cache)]);
+            self.encode(&mut encoder, &[(piece.len(), Left::Cache)])?;
             self.submit(encoder);
             held += piece.len();
         }
-        held
+        Ok(held)
     }
 
     /// Commands that read a piece behind `held` tokens.
@@ -277,13 +280,16 @@ impl GpuDraft {
     }
 
     /// Forward passes of so many rows each, one behind the other.
-    fn encode(&self, encoder: &mut CommandEncoder, passes: &[(usize, Left)]) {
+    fn encode(&mut self, encoder: &mut CommandEncoder, passes: &[(usize, Left)]) -> Result<(), GpuError> {
+        let Self { gpu, kernels, program, counts, .. } = self;
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
         for &(rows, left) in passes {
-            for dispatch in self.program.dispatches(left) {
-                dispatch.encode(&mut pass, rows);
+            for dispatch in program.dispatches(left) {
+                dispatch.encode(&mut pass, kernels.compiled(gpu, dispatch.kernel(rows))?, rows);
+                counts.dispatches += 1;
             }
         }
+        Ok(())
     }
 
     /// `Choice` of the shaders.

@@ -154,17 +154,38 @@ impl Gpu {
 
     /// A buffer with these bytes that kernels read.
     pub(crate) fn holding(&self, what: &'static str, bytes: &[u8]) -> Result<Buffer, GpuError> {
-        let size = (bytes.len() as u64).next_multiple_of(4) + SLACK_BYTES;
-        let buffer = self.buffer(what, size, BufferUsages::STORAGE | BufferUsages::COPY_DST)?;
+        let buffer = self.room_for(what, bytes.len())?;
+        self.write(&buffer, 0, bytes);
+        Ok(buffer)
+    }
+
+    /// A buffer for so many bytes that kernels read.
+    pub(crate) fn room_for(&self, what: &'static str, bytes: usize) -> Result<Buffer, GpuError> {
+        let size = (bytes as u64).next_multiple_of(4) + SLACK_BYTES;
+        self.buffer(what, size, BufferUsages::STORAGE | BufferUsages::COPY_DST)
+    }
+
+    /// Writes bytes to a place in it, a multiple of four.
+    pub(crate) fn write(&self, buffer: &Buffer, place: u64, bytes: &[u8]) {
         // What is written has whole words.
         let (whole, rest) = bytes.split_at(bytes.len() / 4 * 4);
-        self.queue.write_buffer(&buffer, 0, whole);
+        self.queue.write_buffer(buffer, place, whole);
         if !rest.is_empty() {
             let mut last = [0; 4];
             last[..rest.len()].copy_from_slice(rest);
-            self.queue.write_buffer(&buffer, whole.len() as u64, &last);
+            self.queue.write_buffer(buffer, place + whole.len() as u64, &last);
         }
-        Ok(buffer)
+    }
+
+    /// What a buffer for [`room_for`](Self::room_for) holds at most.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        // Kernels count bytes in 32 bits.
+        self.largest_buffer().min(u32::MAX.into()) - 2 * SLACK_BYTES
+    }
+
+    fn largest_buffer(&self) -> u64 {
+        let Limits { max_storage_buffer_binding_size, max_buffer_size, .. } = self.device.limits();
+        max_storage_buffer_binding_size.min(max_buffer_size)
     }
 
     /// A buffer with these words that all threads of a kernel read alike.
@@ -186,8 +207,7 @@ impl Gpu {
     }
 
     fn buffer(&self, what: &'static str, size: u64, usage: BufferUsages) -> Result<Buffer, GpuError> {
-        let Limits { max_storage_buffer_binding_size, max_buffer_size, .. } = self.device.limits();
-        let most = max_storage_buffer_binding_size.min(max_buffer_size);
+        let most = self.largest_buffer();
         if size > most {
             return Err(GpuError::TooLarge { what, needed: size, most });
         }

@@ -6,6 +6,7 @@
 //! | `gpu` | an adapter with its buffers, and how what it has computed comes back |
 //! | `element` | how the elements of each type of weights are read |
 //! | `kernels` | shaders, compiled when they are first needed |
+//! | `matrix` | weights, as they are in their file |
 //! | `memory` | what a forward pass reads and leaves, and what stays of a text |
 //! | `program` | a forward pass as a list of dispatches, which is made once |
 //! | `model` | that list, from a model's description and weights |
@@ -28,6 +29,7 @@ mod error;
 mod gpu;
 mod kernels;
 mod listed;
+mod matrix;
 mod memory;
 mod model;
 mod program;

@@ -38,13 +38,13 @@ pub(crate) struct Rows {
     pub(crate) final_hidden: Buffer,
     pub(crate) hidden: Buffer,
     pub(crate) normed: Buffer,
+    /// Queries, keys and values of each row; and queries as attention takes them.
+    pub(crate) heads: Buffer,
     pub(crate) query: Buffer,
-    pub(crate) key: Buffer,
-    pub(crate) value: Buffer,
     pub(crate) context: Buffer,
     pub(crate) projected: Buffer,
-    pub(crate) gate: Buffer,
-    pub(crate) up: Buffer,
+    /// Inside the feed-forward part. shape: `[MOST_ROWS, intermediate_size]`
+    pub(crate) inner: Buffer,
 }
 
 impl Rows {
@@ -68,13 +68,11 @@ impl Rows {
             final_hidden: rows(config.hidden_size)?,
             hidden: rows(config.hidden_size)?,
             normed: rows(config.hidden_size)?,
+            heads: rows(queries + 2 * keys)?,
             query: rows(queries)?,
-            key: rows(keys)?,
-            value: rows(keys)?,
             context: rows(queries)?,
             projected: rows(config.hidden_size)?,
-            gate: rows(config.intermediate_size)?,
-            up: rows(config.intermediate_size)?,
+            inner: rows(config.intermediate_size)?,
         })
     }
 }

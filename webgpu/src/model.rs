@@ -1,53 +1,21 @@
 //! A forward pass as dispatches, from a model's description and weights.
 
-use outrider_models::{
-    Activation, ElementType, FeedForward, LayerWeights, ModelConfig, ModelWeights, Norm, Position, RopeLayout,
-    RotaryScope, StoredMatrix,
-};
+use std::ops::Range;
+
+use outrider_models::{FeedForward, LayerWeights, ModelConfig, ModelWeights, Position, RopeLayout, RotaryScope};
 use wgpu::Buffer;
 
 use crate::{
-    element::Element,
     error::GpuError,
     gpu::Gpu,
-    kernels::{Kernel, Kernels},
+    kernels::{Finish, Kernel, Kernels, Product},
+    matrix::Matrix,
     memory::{Memory, Rows},
-    program::{Dispatch, Grid, Pipelines},
+    program::{Dispatch, Grid},
 };
 
 /// Elements of a head that attention is made for.
 const LARGEST_HEAD: usize = 256;
-
-/// A matrix on the GPU, as it is in its file.
-#[derive(Debug)]
-pub(crate) struct Matrix {
-    buffer: Buffer,
-    element: ElementType,
-    outputs: usize,
-    inputs: usize,
-}
-
-impl Matrix {
-    /// Brings a matrix there.
-    pub(crate) fn load(gpu: &Gpu, matrix: &StoredMatrix) -> Result<Self, GpuError> {
-        let StoredMatrix { element, outputs, inputs, ref bytes } = *matrix;
-        let unit = Element::of(element)?.unit;
-        if !inputs.is_multiple_of(unit) {
-            return Err(GpuError::Shape {
-                what: "a row of weights",
-                found: inputs,
-                expected: "whole units of its type",
-            });
-        }
-        Ok(Self { buffer: gpu.holding("a matrix of weights", bytes)?, element, outputs, inputs })
-    }
-
-    /// Units of a row, and its bytes.
-    fn row(&self) -> Result<(u32, u32), GpuError> {
-        let units = self.inputs / Element::of(self.element)?.unit;
-        Ok((units as u32, self.element.row_bytes(self.inputs) as u32))
-    }
-}
 
 /// Refuses shapes that kernels are not made for.
 pub(crate) fn check(config: &ModelConfig) -> Result<(), GpuError> {
@@ -92,9 +60,9 @@ impl Program {
         let mut build = Build { gpu, kernels, config, rows, memory, nothing, dispatches: Vec::new() };
         let without_logits = build.pass(weights)?;
         let dispatches = std::mem::take(&mut build.dispatches);
-        build.choose()?;
+        build.choose();
         let choice = std::mem::take(&mut build.dispatches);
-        build.list()?;
+        build.list();
         Ok(Self { dispatches, without_logits, choice, listing: build.dispatches })
     }
 
@@ -135,7 +103,22 @@ struct Build<'b> {
     dispatches: Vec<Dispatch>,
 }
 
-/// What a product does besides.
+/// Rows that a product is of, or their RMSNorm with these scales.
+#[derive(Debug, Clone, Copy)]
+struct Input<'v> {
+    rows: &'v Buffer,
+    norm: Option<&'v [f32]>,
+}
+
+/// Where its results go: to a column of rows of so many numbers.
+#[derive(Debug, Clone, Copy)]
+struct Output<'v> {
+    buffer: &'v Buffer,
+    stride: usize,
+    first: usize,
+}
+
+/// What it does with them.
 #[derive(Debug, Clone, Copy)]
 struct After<'v> {
     bias: Option<&'v [f32]>,
@@ -144,12 +127,20 @@ struct After<'v> {
     cap: f32,
     /// What it is multiplied with to be added to what is there; 0: it replaces that.
     residual_scale: f32,
+    finish: Finish,
 }
 
 impl<'v> After<'v> {
     fn bias(bias: &'v Option<Vec<f32>>) -> Self {
-        Self { bias: bias.as_deref(), factor: 1.0, cap: 0.0, residual_scale: 0.0 }
+        Self { bias: bias.as_deref(), factor: 1.0, cap: 0.0, residual_scale: 0.0, finish: Finish::Sum }
     }
+}
+
+/// Biases one behind the other, zeros for those that are missing; none if all are.
+fn joined<'v>(biases: impl IntoIterator<Item = (&'v Option<Vec<f32>>, usize)>) -> Option<Vec<f32>> {
+    let biases: Vec<_> = biases.into_iter().collect();
+    let is_any = biases.iter().any(|(bias, _)| bias.is_some());
+    is_any.then(|| biases.into_iter().flat_map(|(bias, width)| bias.clone().unwrap_or(vec![0.0; width])).collect())
 }
 
 impl<'b> Build<'b> {
@@ -163,69 +154,108 @@ impl<'b> Build<'b> {
         }
         let mut without_logits = 0;
         for (index, layer) in weights.layers.iter().enumerate() {
-            self.keys_and_values(index, layer)?;
+            self.projections(index, layer)?;
             without_logits = self.dispatches.len();
             self.attention(index, layer)?;
             self.feed_forward(layer)?;
         }
         self.norm(&rows.hidden, &rows.final_hidden, &weights.norm, &weights.norm_bias)?;
         let head = weights.head.as_ref().unwrap_or(&weights.embedding);
-        let after = After {
-            bias: None,
-            factor: block.logit_scale,
-            cap: block.logit_softcap.unwrap_or(0.0),
-            residual_scale: 0.0,
-        };
-        self.multiply(head, config.vocab_size, &rows.final_hidden, &rows.logits, after)?;
+        let after = After { factor: block.logit_scale, cap: block.logit_softcap.unwrap_or(0.0), ..After::bias(&None) };
+        let logits = Output { buffer: &rows.logits, stride: config.vocab_size, first: 0 };
+        self.multiply(head, Input { rows: &rows.final_hidden, norm: None }, logits, &after)?;
         Ok(without_logits)
     }
 
     /// The best guesses by the last row of logits.
-    fn choose(&mut self) -> Result<(), GpuError> {
+    fn choose(&mut self) {
         let rows = self.rows;
         let groups = rows.listing.groups;
         let buffers = [&rows.logits, &rows.best, &rows.choice, &rows.step];
-        self.add_dispatch(Kernel::Choose, &buffers, Grid::Workgroups(groups))?;
+        self.add_dispatch(Kernel::Choose, &buffers, Grid::Workgroups(groups));
         let constants = self.gpu.constants(&[groups as u32]);
         let buffers = [&rows.logits, &rows.best, &rows.sums, &rows.choice, &rows.step, &constants];
-        self.add_dispatch(Kernel::Weigh, &buffers, Grid::Workgroups(groups))?;
+        self.add_dispatch(Kernel::Weigh, &buffers, Grid::Workgroups(groups));
         let buffers = [&rows.best, &rows.sums, &rows.ids, &rows.step, &rows.chosen, &rows.choice, &constants];
-        self.add_dispatch(Kernel::Settle, &buffers, Grid::Workgroups(1))
+        self.add_dispatch(Kernel::Settle, &buffers, Grid::Workgroups(1));
     }
 
     /// The largest of each row of logits.
-    fn list(&mut self) -> Result<(), GpuError> {
+    fn list(&mut self) {
         let Rows { logits, choice, listing, lists, largest, bounds, .. } = self.rows;
         let shape = self.gpu.constants(&listing.shape());
         let (each, one) = (Grid::EachRow(listing.groups), Grid::EachRow(1));
-        self.add_dispatch(Kernel::Survey, &[logits, largest, choice, &shape], each)?;
-        self.add_dispatch(Kernel::Bound, &[largest, bounds, lists, choice, &shape], one)?;
-        self.add_dispatch(Kernel::List, &[logits, bounds, lists, choice, &shape], each)
+        self.add_dispatch(Kernel::Survey, &[logits, largest, choice, &shape], each);
+        self.add_dispatch(Kernel::Bound, &[largest, bounds, lists, choice, &shape], one);
+        self.add_dispatch(Kernel::List, &[logits, bounds, lists, choice, &shape], each);
     }
 
-    fn keys_and_values(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
-        let ModelConfig { kv_heads, head_dim, .. } = *self.config;
-        let (rows, [keys, values]) = (self.rows, &self.memory.layers[index]);
-        let width = kv_heads * head_dim;
+    /// Queries, keys and values of a layer, to where its attention reads them.
+    fn projections(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
+        let (config, rows) = (self.config, self.rows);
+        let ModelConfig { heads, kv_heads, head_dim, .. } = *config;
+        let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
         let input = self.normed(&layer.attention_norm, &layer.attention_norm_bias)?;
-        self.multiply(&layer.key, width, input, &rows.key, After::bias(&layer.key_bias))?;
-        self.multiply(&layer.value, width, input, &rows.value, After::bias(&layer.value_bias))?;
-        self.norm_in_place(&rows.key, width, &layer.key_norm)?;
-        self.rotate(index, &rows.key, kv_heads)?;
-        let constants = self.gpu.constants(&[(width / 4) as u32]);
-        let buffers = [&rows.key, &rows.value, keys, values, &constants, &rows.step];
-        self.add_dispatch(Kernel::Store, &buffers, Grid::Threads(width / 4))
+        let biases = [&layer.query_bias, &layer.key_bias, &layer.value_bias];
+        let [query, key, value] = [&layer.query, &layer.key, &layer.value];
+        let of_all: Vec<(Matrix, Range<usize>)> =
+            match (Matrix::joined(&[query, key, value]), Matrix::joined(&[query, key])) {
+                (Some(all), _) => vec![(all, 0..3)],
+                (None, Some(two)) => vec![(two, 0..2), (value.clone(), 2..3)],
+                (None, None) => {
+                    [query, key, value].into_iter().zip(0..).map(|(one, i)| (one.clone(), i..i + 1)).collect()
+                }
+            };
+        let places = [0, queries, queries + keys, queries + 2 * keys];
+        for (matrix, parts) in of_all {
+            let widths = parts.clone().map(|part| places[part + 1] - places[part]);
+            let bias = joined(parts.clone().map(|part| biases[part]).zip(widths));
+            let y = Output { buffer: &rows.heads, stride: places[3], first: places[parts.start] };
+            self.multiply(&matrix, input, y, &After::bias(&bias))?;
+        }
+        self.place(index, layer)
+    }
+
+    /// Norms and rotation of heads, and keys and values into the cache.
+    fn place(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
+        let (config, rows, memory) = (self.config, self.rows, self.memory);
+        let mut angles = &self.nothing;
+        let (mut pairs, mut is_interleaved) = (0, false);
+        if let Position::Rotary { global, local, .. } = &config.block.position {
+            let rotary = match config.block.rotary_scope(index) {
+                Some(RotaryScope::Global) => Some((global, &memory.global)),
+                Some(RotaryScope::Local) => local.as_ref().map(|local| (local, &memory.local)),
+                None => None,
+            };
+            if let Some((rotary, Some(buffer))) = rotary {
+                angles = buffer;
+                pairs = rotary.rotated(config.head_dim) / 2;
+                is_interleaved = rotary.layout == RopeLayout::Interleaved;
+            }
+        }
+        let norms = [&layer.query_norm, &layer.key_norm].map(|norm| norm.as_deref().unwrap_or_default());
+        let constants = self.gpu.constants(&[
+            config.heads as u32,
+            config.kv_heads as u32,
+            config.head_dim as u32,
+            pairs as u32,
+            is_interleaved.into(),
+            norms[0].len() as u32,
+            norms[1].len() as u32,
+            config.norm_epsilon.to_bits(),
+        ]);
+        let scales = norms.concat();
+        let scales = self.vector((!scales.is_empty()).then_some(&scales))?;
+        let [keys, values] = &memory.layers[index];
+        let buffers = [&rows.heads, &angles.clone(), &rows.query, keys, values, &constants, &rows.step, &scales];
+        self.add_dispatch(Kernel::Place, &buffers, Grid::EachRow(config.heads + 2 * config.kv_heads));
+        Ok(())
     }
 
     /// `hidden += attention(query)`.
     fn attention(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
         let ModelConfig { heads, kv_heads, head_dim, ref block, .. } = *self.config;
         let (rows, [keys, values]) = (self.rows, &self.memory.layers[index]);
-        let width = heads * head_dim;
-        let input = if layer.attention_norm.is_some() { &rows.normed } else { &rows.hidden };
-        self.multiply(&layer.query, width, input, &rows.query, After::bias(&layer.query_bias))?;
-        self.norm_in_place(&rows.query, width, &layer.query_norm)?;
-        self.rotate(index, &rows.query, heads)?;
         let constants = self.gpu.constants(&[
             heads as u32,
             (heads / kv_heads) as u32,
@@ -236,7 +266,7 @@ impl<'b> Build<'b> {
             block.score_softcap.unwrap_or(0.0).to_bits(),
         ]);
         let buffers = [&rows.query, keys, values, &rows.context, &constants, &rows.step];
-        self.add_dispatch(Kernel::Attend, &buffers, Grid::EachRow(heads))?;
+        self.add_dispatch(Kernel::Attend, &buffers, Grid::EachRow(heads));
         let matrix = &layer.attention_output;
         self.add_product(matrix, &rows.context, &layer.attention_output_bias, &layer.after_attention_norm)
     }
@@ -246,19 +276,24 @@ impl<'b> Build<'b> {
         let (rows, width) = (self.rows, self.config.intermediate_size);
         let input = self.normed(&layer.feed_forward_norm, &layer.feed_forward_norm_bias)?;
         let (FeedForward::Gated(activation) | FeedForward::Plain(activation)) = self.config.block.feed_forward;
-        self.multiply(&layer.up, width, input, &rows.up, After::bias(&layer.up_bias))?;
-        let inner = match &layer.gate {
-            Some(gate) => {
-                self.multiply(gate, width, input, &rows.gate, After::bias(&layer.gate_bias))?;
-                self.activate(activation, &rows.gate, Some(&rows.up))?;
-                &rows.gate
-            }
-            None => {
-                self.activate(activation, &rows.up, None)?;
-                &rows.up
-            }
-        };
-        self.add_product(&layer.down, inner, &layer.down_bias, &layer.after_feed_forward_norm)
+        let inner = Output { buffer: &rows.inner, stride: width, first: 0 };
+        let up = After::bias(&layer.up_bias);
+        match &layer.gate {
+            None => self.multiply(&layer.up, input, inner, &After { finish: Finish::Activate(activation), ..up })?,
+            Some(gate) => match Matrix::joined(&[gate, &layer.up]) {
+                Some(both) => {
+                    let bias = joined([(&layer.gate_bias, width), (&layer.up_bias, width)]);
+                    let after = After { finish: Finish::Gate(activation), ..After::bias(&bias) };
+                    self.multiply(&both, input, inner, &after)?;
+                }
+                None => {
+                    self.multiply(&layer.up, input, inner, &up)?;
+                    let after = After { finish: Finish::Scale(activation), ..After::bias(&layer.gate_bias) };
+                    self.multiply(gate, input, inner, &after)?;
+                }
+            },
+        }
+        self.add_product(&layer.down, &rows.inner, &layer.down_bias, &layer.after_feed_forward_norm)
     }
 
     /// `hidden += scale · norm(matrix · x + bias)`, in one dispatch where there is no norm.
@@ -270,14 +305,18 @@ impl<'b> Build<'b> {
         norm: &Option<Vec<f32>>,
     ) -> Result<(), GpuError> {
         let (rows, width, scale) = (self.rows, self.config.hidden_size, self.config.block.residual_scale);
+        let input = Input { rows: x, norm: None };
         if norm.is_none() && scale != 0.0 {
-            let after = After { residual_scale: scale, ..After::bias(bias) };
-            return self.multiply(matrix, width, x, &rows.hidden, after);
+            let hidden = Output { buffer: &rows.hidden, stride: width, first: 0 };
+            return self.multiply(matrix, input, hidden, &After { residual_scale: scale, ..After::bias(bias) });
         }
-        self.multiply(matrix, width, x, &rows.projected, After::bias(bias))?;
-        self.norm_in_place(&rows.projected, width, norm)?;
-        let constants = self.gpu.constants(&[width as u32, scale.to_bits()]);
-        self.add_dispatch(Kernel::Add, &[&rows.hidden, &rows.projected, &constants], Grid::Threads(width))
+        let projected = Output { buffer: &rows.projected, stride: width, first: 0 };
+        self.multiply(matrix, input, projected, &After::bias(bias))?;
+        let constants = self.gpu.constants(&[width as u32, scale.to_bits(), self.config.norm_epsilon.to_bits()]);
+        let scales = self.vector(norm.as_deref())?;
+        let buffers = [&rows.hidden, &rows.projected, &constants, &scales];
+        self.add_dispatch(Kernel::Add { normed: norm.is_some() }, &buffers, Grid::EachRow(1));
+        Ok(())
     }
 
     /// Rows of a table of tokens, or of positions from so many rows on.
@@ -289,92 +328,61 @@ impl<'b> Build<'b> {
             row_bytes,
             (self.config.hidden_size / 4) as u32,
             offset.is_some().into(),
-            offset.unwrap_or(0) as u32,
+            (table.first_row + offset.unwrap_or(0)) as u32,
             self.config.block.embedding_scale.to_bits(),
         ]);
         let buffers = [&table.buffer, &rows.ids, &rows.hidden, &constants, &rows.step];
-        self.add_dispatch(Kernel::Embed(table.element), &buffers, Grid::Threads(units as usize))
+        self.add_dispatch(Kernel::Embed(table.element), &buffers, Grid::Threads(units as usize));
+        Ok(())
     }
 
-    /// The first `outputs` of a product.
-    fn multiply(
-        &mut self,
-        matrix: &Matrix,
-        outputs: usize,
-        x: &Buffer,
-        y: &Buffer,
-        after: After<'_>,
-    ) -> Result<(), GpuError> {
+    /// A product of rows.
+    fn multiply(&mut self, matrix: &Matrix, x: Input<'_>, y: Output<'_>, after: &After<'_>) -> Result<(), GpuError> {
         let (units, row_bytes) = matrix.row()?;
-        let outputs = outputs.min(matrix.outputs);
         let constants = self.gpu.constants(&[
             units,
-            outputs as u32,
+            matrix.outputs as u32,
             row_bytes,
+            matrix.first_row as u32,
             (matrix.inputs / 4) as u32,
+            y.stride as u32,
+            y.first as u32,
             after.bias.is_some().into(),
             after.factor.to_bits(),
             after.cap.to_bits(),
             after.residual_scale.to_bits(),
+            self.config.norm_epsilon.to_bits(),
         ]);
-        let bias = self.vector(after.bias)?;
-        let [one, several] = [false, true].map(|several| Kernel::Multiply { element: matrix.element, several });
-        let buffers = [&matrix.buffer, x, y, &constants, &bias];
-        let (one, bound) = self.kernels.bind(self.gpu, one, &buffers)?;
-        let several = self.kernels.pipeline(self.gpu, several)?;
-        let kernel = Pipelines::ByRows { one, several };
-        self.dispatches.push(Dispatch { kernel, bound, grid: Grid::Outputs(outputs) });
+        let (bias, scales) = (self.vector(after.bias)?, self.vector(x.norm)?);
+        let product =
+            Product { element: matrix.element, normed: x.norm.is_some(), finish: after.finish, several: false };
+        let buffers = [&matrix.buffer, x.rows, y.buffer, &constants, &bias, &scales];
+        self.add_dispatch(Kernel::Multiply(product), &buffers, Grid::Outputs(matrix.outputs));
         Ok(())
     }
 
-    /// What goes into a part: the norm of `hidden`, or `hidden` itself.
-    fn normed(&mut self, scales: &Option<Vec<f32>>, biases: &Option<Vec<f32>>) -> Result<&'b Buffer, GpuError> {
+    /// What goes into a part: the norm of `hidden`, or `hidden` itself. A product computes an RMSNorm by itself.
+    fn normed<'l>(&mut self, scales: &'l Option<Vec<f32>>, biases: &Option<Vec<f32>>) -> Result<Input<'l>, GpuError>
+    where
+        'b: 'l,
+    {
         let rows = self.rows;
-        let Some(scales) = scales else { return Ok(&rows.hidden) };
-        self.norm(&rows.hidden, &rows.normed, scales, biases)?;
-        Ok(&rows.normed)
+        match scales {
+            Some(scales) if biases.is_some() => {
+                self.norm(&rows.hidden, &rows.normed, scales, biases)?;
+                Ok(Input { rows: &rows.normed, norm: None })
+            }
+            scales => Ok(Input { rows: &rows.hidden, norm: scales.as_deref() }),
+        }
     }
 
     fn norm(&mut self, x: &Buffer, out: &Buffer, scales: &[f32], biases: &Option<Vec<f32>>) -> Result<(), GpuError> {
-        let layer = self.config.block.norm == Norm::Layer && biases.is_some();
         let constants = self.gpu.constants(&[scales.len() as u32, self.config.norm_epsilon.to_bits()]);
-        let (scales, biases) = (self.vector(Some(scales))?, self.vector(biases.as_deref())?);
+        let (scales, layer) = (self.vector(Some(scales))?, biases.is_some());
+        let biases = self.vector(biases.as_deref())?;
         let buffers = [x, out, &constants, &scales, &biases];
-        self.add_dispatch(Kernel::Norm { layer }, &buffers, Grid::EachRow(1))
-    }
-
-    /// RMSNorm of the vectors of a row, `width` elements together, if there are scales.
-    fn norm_in_place(&mut self, x: &Buffer, width: usize, scales: &Option<Vec<f32>>) -> Result<(), GpuError> {
-        let Some(scales) = scales else { return Ok(()) };
-        let constants = self.gpu.constants(&[scales.len() as u32, self.config.norm_epsilon.to_bits()]);
-        let buffer = self.vector(Some(scales))?;
-        self.add_dispatch(Kernel::NormInPlace, &[x, &constants, &buffer], Grid::EachRow(width / scales.len()))
-    }
-
-    /// Rotates heads, if the layer does.
-    fn rotate(&mut self, layer: usize, x: &Buffer, heads: usize) -> Result<(), GpuError> {
-        let (config, memory) = (self.config, self.memory);
-        let Position::Rotary { global, local, .. } = &config.block.position else { return Ok(()) };
-        let (rotary, angles) = match config.block.rotary_scope(layer) {
-            Some(RotaryScope::Global) => (Some(global), &memory.global),
-            Some(RotaryScope::Local) => (local.as_ref(), &memory.local),
-            None => return Ok(()),
-        };
-        let (Some(rotary), Some(angles)) = (rotary, angles) else { return Ok(()) };
-        let pairs = rotary.rotated(config.head_dim) / 2;
-        let interleaved = rotary.layout == RopeLayout::Interleaved;
-        let constants = [heads as u32, config.head_dim as u32, pairs as u32, interleaved.into()];
-        let constants = self.gpu.constants(&constants);
-        let buffers = [x, angles, &constants, &self.rows.step];
-        self.add_dispatch(Kernel::Rotate, &buffers, Grid::Threads(heads * pairs))
-    }
-
-    fn activate(&mut self, activation: Activation, x: &Buffer, up: Option<&Buffer>) -> Result<(), GpuError> {
-        let width = self.config.intermediate_size;
-        let constants = self.gpu.constants(&[width as u32]);
-        let buffers: Vec<&Buffer> = [x].into_iter().chain(up).chain([&constants]).collect();
-        let kernel = Kernel::Activate { activation, gated: up.is_some() };
-        self.add_dispatch(kernel, &buffers, Grid::Threads(width))
+        self.add_dispatch(Kernel::Norm { layer }, &buffers, Grid::EachRow(1));
+        Ok(())
     }
 
     fn vector(&self, values: Option<&[f32]>) -> Result<Buffer, GpuError> {
@@ -383,9 +391,8 @@ impl<'b> Build<'b> {
         self.gpu.holding("a vector of weights", &bytes)
     }
 
-    fn add_dispatch(&mut self, kernel: Kernel, buffers: &[&Buffer], grid: Grid) -> Result<(), GpuError> {
-        let (pipeline, bound) = self.kernels.bind(self.gpu, kernel, buffers)?;
-        self.dispatches.push(Dispatch { kernel: Pipelines::Any(pipeline), bound, grid });
-        Ok(())
+    fn add_dispatch(&mut self, kernel: Kernel, buffers: &[&Buffer], grid: Grid) {
+        let bound = self.kernels.bind(self.gpu, kernel, buffers);
+        self.dispatches.push(Dispatch::new(kernel, bound, grid));
     }
 }

@@ -2,21 +2,14 @@
 
 use wgpu::{BindGroup, ComputePass, ComputePipeline, Limits};
 
-use crate::kernels::{OUTPUTS, ROWS, THREADS};
+use crate::kernels::{Kernel, OUTPUTS, Product, ROWS, THREADS};
 
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
-    pub(crate) kernel: Pipelines,
-    pub(crate) bound: BindGroup,
-    pub(crate) grid: Grid,
-}
-
-/// A kernel, or two of which one is for a single row.
-#[derive(Debug)]
-pub(crate) enum Pipelines {
-    Any(ComputePipeline),
-    ByRows { one: ComputePipeline, several: ComputePipeline },
+    kernel: Kernel,
+    bound: BindGroup,
+    grid: Grid,
 }
 
 /// How many workgroups it has.
@@ -49,13 +42,21 @@ impl Grid {
 }
 
 impl Dispatch {
-    /// Does it for so many rows.
-    pub(crate) fn encode(&self, pass: &mut ComputePass<'_>, rows: usize) {
-        pass.set_pipeline(match &self.kernel {
-            Pipelines::Any(kernel) => kernel,
-            Pipelines::ByRows { one, .. } if rows == 1 => one,
-            Pipelines::ByRows { several, .. } => several,
-        });
+    pub(crate) fn new(kernel: Kernel, bound: BindGroup, grid: Grid) -> Self {
+        Self { kernel, bound, grid }
+    }
+
+    /// The kernel that does it for so many rows.
+    pub(crate) fn kernel(&self, rows: usize) -> Kernel {
+        match self.kernel {
+            Kernel::Multiply(product) => Kernel::Multiply(Product { several: rows > 1, ..product }),
+            kernel => kernel,
+        }
+    }
+
+    /// Does it, with that kernel.
+    pub(crate) fn encode(&self, pass: &mut ComputePass<'_>, kernel: &ComputePipeline, rows: usize) {
+        pass.set_pipeline(kernel);
         pass.set_bind_group(0, &self.bound, &[]);
         let [x, y, z] = self.grid.size(rows);
         pass.dispatch_workgroups(x, y, z);

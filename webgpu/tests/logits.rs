@@ -256,6 +256,21 @@ async fn guesses_are_what_the_processor_chooses() {
     }
 }
 
+/// A browser takes tens of microseconds for each.
+#[test]
+async fn a_layer_is_six_dispatches() {
+    let Some(gpu) = gpu().await else { return };
+    let (stored, _) = pair();
+    let layers = stored.config.layers as u64;
+    let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+    for rows in [1, 8] {
+        let before = draft.counts().dispatches;
+        draft.forward(&[1, 2, 3, 4, 5, 6, 7, 8][..rows], rows).await.unwrap();
+        // Of the embedding, of the last norm and of the head one each.
+        assert_eq!(draft.counts().dispatches - before, 6 * layers + 3);
+    }
+}
+
 #[test]
 async fn no_more_is_guessed_than_the_context_has_room_for() {
     let Some(gpu) = gpu().await else { return };

@@ -9,7 +9,7 @@ use candle_core::{
     Device,
     quantized::{GgmlDType, QStorage, QTensor},
 };
-use outrider_models::{ElementType, ModelWeights, RandomWeights, StoredMatrix, StoredModel};
+use outrider_models::{ElementType, ModelConfig, ModelWeights, RandomWeights, StoredMatrix, StoredModel};
 use outrider_webgpu::GpuDraft;
 
 mod beside;
@@ -41,33 +41,66 @@ fn widened(matrix: &StoredMatrix) -> StoredMatrix {
     StoredMatrix { element: ElementType::F32, outputs, inputs, bytes }
 }
 
+/// Blocks of 256 in every row, and rows that begin at odd words.
+fn config() -> ModelConfig {
+    let mut config = StoredModel::from_gguf(&mut &PAIR[..]).unwrap().config;
+    (config.hidden_size, config.intermediate_size, config.layers) = (256, 768, 2);
+    (config.heads, config.kv_heads, config.head_dim, config.vocab_size) = (4, 2, 64, 515);
+    (config.eos_token_ids, config.bos_token_id) = (Vec::new(), None);
+    config
+}
+
+fn random(config: &ModelConfig, element: ElementType) -> ModelWeights<StoredMatrix> {
+    ModelWeights::gather(config, &mut RandomWeights::new(element, 7).unwrap()).unwrap()
+}
+
+async fn assert_same_as_widened(config: &ModelConfig, weights: impl Fn() -> ModelWeights<StoredMatrix>, what: &str) {
+    let wide = weights().map(|matrix| Ok::<_, Infallible>(widened(&matrix))).unwrap();
+    let cpu = StoredModel { config: config.clone(), weights: wide }.into_model().unwrap();
+    let stored = StoredModel { config: config.clone(), weights: weights() };
+    let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap();
+    let tokens = text(config.vocab_size, 45);
+    let rows = draft.forward(&tokens, 7).await.unwrap();
+    assert_eq!(rows.len(), 7);
+    for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 7)) {
+        assert_within(TOLERANCE, actual, &expected, what);
+    }
+    // One row is another kernel.
+    draft.truncate(44);
+    let row = draft.forward(&tokens[44..], 1).await.unwrap();
+    assert_within(TOLERANCE, row.iter().next().unwrap().0, rows.iter().nth(6).unwrap().0, what);
+}
+
 #[tokio::test]
 async fn every_type_of_weights_has_the_logits_of_the_same_weights_widened() {
     if gpu().await.is_none() {
         return;
     }
-    let mut config = StoredModel::from_gguf(&mut &PAIR[..]).unwrap().config;
-    // Blocks of 256 in every row, and rows that begin at odd words.
-    (config.hidden_size, config.intermediate_size, config.layers) = (256, 768, 2);
-    (config.heads, config.kv_heads, config.head_dim, config.vocab_size) = (4, 2, 64, 515);
-    (config.eos_token_ids, config.bos_token_id) = (Vec::new(), None);
+    let config = config();
     for element in RandomWeights::ELEMENTS {
-        let weights = || ModelWeights::gather(&config, &mut RandomWeights::new(element, 7).unwrap()).unwrap();
-        let wide = weights().map(|matrix| Ok::<_, Infallible>(widened(&matrix))).unwrap();
-        let cpu = StoredModel { config: config.clone(), weights: wide }.into_model().unwrap();
-        let stored = StoredModel { config: config.clone(), weights: weights() };
-        let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap();
-        let tokens = text(config.vocab_size, 45);
-        let rows = draft.forward(&tokens, 7).await.unwrap();
-        assert_eq!(rows.len(), 7);
-        for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 7)) {
-            assert_within(TOLERANCE, actual, &expected, element.name());
-        }
-        // One row is another kernel.
-        draft.truncate(44);
-        let row = draft.forward(&tokens[44..], 1).await.unwrap();
-        assert_within(TOLERANCE, row.iter().next().unwrap().0, rows.iter().nth(6).unwrap().0, element.name());
+        assert_same_as_widened(&config, || random(&config, element), element.name()).await;
     }
+}
+
+/// As files of type Q4_K_M have: what could be one product is two or three then.
+#[tokio::test]
+async fn matrices_of_a_layer_have_types_of_their_own() {
+    if gpu().await.is_none() {
+        return;
+    }
+    let config = config();
+    let weights = || {
+        let mut weights = random(&config, ElementType::Q4_K);
+        let [mut large, mut small] =
+            [ElementType::Q6_K, ElementType::Q8_0].map(|element| random(&config, element).layers);
+        let [first, second] = &mut weights.layers[..] else { panic!("two layers") };
+        std::mem::swap(&mut first.value, &mut large[0].value);
+        std::mem::swap(&mut first.up, &mut large[0].up);
+        std::mem::swap(&mut second.key, &mut small[1].key);
+        std::mem::swap(&mut second.gate, &mut large[1].gate);
+        weights
+    };
+    assert_same_as_widened(&config, weights, "of several types").await;
 }
 
 /// A hundred models one after the other, of which each would fill a good part of a small GPU if none were given back.

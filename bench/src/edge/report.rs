@@ -68,15 +68,15 @@ struct OnGpu {
     most: u64,
     /// Milliseconds of a guess that it chooses by itself, in a group.
     guess: Samples,
-    /// Submissions, read-backs and bytes of these a draft: where its logits come back, where the largest do, and where
-    /// guesses do.
-    counts: [[f64; 3]; 3],
+    /// Submissions, read-backs, bytes of these and dispatches a draft: where its logits come back, where the largest do,
+    /// and where guesses do.
+    counts: [[f64; 4]; 3],
 }
 
 impl OnGpu {
     fn read(gpu: &Value) -> Option<Self> {
         let count = |key: &str, at: usize| gpu[key][at].as_f64().unwrap_or(f64::NAN);
-        let counts = ["ofRows", "ofLargest", "ofGuesses"].map(|key| [0, 1, 2].map(|at| count(key, at)));
+        let counts = ["ofRows", "ofLargest", "ofGuesses"].map(|key| [0, 1, 2, 3].map(|at| count(key, at)));
         let (adapter, most, k) = (gpu["adapter"].as_str()?, gpu["most"].as_u64()?, gpu["k"].as_u64()?);
         let adapter = if adapter.is_empty() { "an adapter without a name" } else { adapter }.to_owned();
         let (largest, guess) = (samples(&gpu["largestMs"])?, samples(&gpu["guessMs"])?);
@@ -85,13 +85,13 @@ impl OnGpu {
 
     /// `streamed`: bytes of weights that a draft reads.
     fn sentence(&self, streamed: f64) -> String {
-        let [rows, largest, guesses] = self
-            .counts
-            .map(|[submissions, read_backs, bytes]| format!("{submissions:.2}, {read_backs:.2} and {bytes:.0}"));
+        let [rows, largest, guesses] = self.counts.map(|[submissions, read_backs, bytes, dispatches]| {
+            format!("{submissions:.2}, {read_backs:.2}, {bytes:.0} and {dispatches:.0}")
+        });
         let Self { adapter, k, most, .. } = self;
         format!(
             "WebGPU on {adapter}: {} tokens/s where the {k} largest logits come back with the mass of the others, {} in \
-             groups of {most} that it chooses by itself. Submissions, read-backs and bytes read back a draft: {rows} \
+             groups of {most} that it chooses by itself. Submissions, read-backs, bytes read back and dispatches a draft: {rows} \
              where logits come back, {largest} where the largest do, {guesses} where guesses do. A draft reads {:.1} \
              MB of weights. Adapters in software say nothing of speed.",
             self.largest.rate(1e3),

@@ -32,7 +32,7 @@ const verbs = {
 
   /**
    * Of a GPU: how it is called; milliseconds of a draft whose largest logits are enough, and of a guess in a group;
-   * submissions, read-backs and bytes of these of each kind of draft.
+   * submissions, read-backs, bytes of these and dispatches of each kind of draft.
    */
   async gpu({ most, k, cached, times }) {
     const counted = async (drafts, action) => {

@@ -1,18 +1,32 @@
-// hidden += factor · part.
+// hidden += factor · part, or of its RMSNorm, of rows, a workgroup each.
 struct Shape {
     width: u32,
     factor: f32,
+    epsilon: f32,
 }
 
 @group(0) @binding(0) var<storage, read_write> hidden: array<f32>;
 @group(0) @binding(1) var<storage, read> part: array<f32>;
 @group(0) @binding(2) var<uniform> shape: Shape;
+@group(0) @binding(3) var<storage, read> scales: array<f32>;
 
 @compute @workgroup_size(64)
-fn add(@builtin(global_invocation_id) at: vec3<u32>) {
-    if (at.x >= shape.width) {
-        return;
+fn add(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let width = shape.width;
+    let first = group.y * width;
+    var factor = shape.factor;
+    if (NORMED) {
+        var squares = 0.0;
+        for (var i = local; i < width; i += 64u) {
+            squares += part[first + i] * part[first + i];
+        }
+        factor *= inverseSqrt(total(squares, local) / f32(width) + shape.epsilon);
     }
-    let i = at.y * shape.width + at.x;
-    hidden[i] += shape.factor * part[i];
+    for (var i = local; i < width; i += 64u) {
+        var result = factor * part[first + i];
+        if (NORMED) {
+            result *= scales[i];
+        }
+        hidden[first + i] += result;
+    }
 }

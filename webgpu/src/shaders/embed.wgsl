@@ -5,8 +5,8 @@ struct Shape {
     // Rows of `hidden` are this many vectors of four.
     stride: u32,
     of_positions: u32,
-    // Rows of the table before that of the first position.
-    offset: u32,
+    // Rows of the buffer before the first of the table, or that of the first position.
+    first_row: u32,
     factor: f32,
 }
 
@@ -22,7 +22,7 @@ fn embed(@builtin(global_invocation_id) at: vec3<u32>) {
         return;
     }
     let of_positions = shape.of_positions != 0u;
-    let index = select(ids[at.y], step.start + at.y + shape.offset, of_positions);
+    let index = shape.first_row + select(ids[at.y], step.start + at.y, of_positions);
     var pieces: array<vec4<f32>, PIECES>;
     decode(index * shape.row_bytes, unit, &pieces);
     for (var piece = 0u; piece < PIECES; piece++) {

@@ -1,29 +1,66 @@
-// y = cap · tanh(factor · (W x + bias) / cap), or y += scale · that, of ROWS rows of x: one workgroup for OUTPUTS outputs,
-// LANES threads each.
+// r = cap · tanh(factor · (W x + bias) / cap), of ROWS rows of x or of their RMSNorm; what becomes of r, FINISH says.
+//
+// A workgroup has two sets of LANES threads, each with EACH outputs, for which a thread reads x once: neighbours, or
+// where the activation of one half of all outputs scales the other (GATED) as many of each half. Then one thread adds up
+// what LANES have of an output.
 struct Shape {
     // Of a row.
     units: u32,
     outputs: u32,
     row_bytes: u32,
+    // Rows of the buffer before the matrix.
+    first_row: u32,
     // Rows of x are this many vectors of four.
     stride: u32,
+    // Rows of y are this many numbers; of these the first that is written.
+    y_stride: u32,
+    y_first: u32,
     has_bias: u32,
     factor: f32,
     // 0: none.
     cap: f32,
     // 0: y is replaced.
     residual_scale: f32,
+    // Of the norm.
+    epsilon: f32,
 }
 
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 @group(0) @binding(3) var<uniform> shape: Shape;
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
+// Of the norm.
+@group(0) @binding(5) var<storage, read> scales: array<vec4<f32>>;
 
 const LANES = 32u;
-const OUTPUTS = 2u;
+// Outputs of a workgroup.
+const OUTPUTS = 2u * EACH;
 
-var<workgroup> sums: array<vec4<f32>, 64>;
+var<workgroup> sums: array<Results, LANES * OUTPUTS>;
+var<workgroup> squares: array<Results, LANES>;
+
+// Of an output of the workgroup, with the norm and what else is done to it.
+fn results_of(place: u32, output: u32) -> Results {
+    var results = Results();
+    for (var lane = 0u; lane < LANES; lane++) {
+        results += sums[lane * OUTPUTS + place];
+    }
+    if (NORMED) {
+        var square = Results();
+        for (var lane = 0u; lane < LANES; lane++) {
+            square += squares[lane];
+        }
+        results *= inverseSqrt(square / f32(4u * shape.stride) + shape.epsilon);
+    }
+    if (shape.has_bias != 0u) {
+        results += bias[output];
+    }
+    results *= shape.factor;
+    if (shape.cap != 0.0) {
+        results = shape.cap * tanh(clamp(results / shape.cap, Results(-15.0), Results(15.0)));
+    }
+    return results;
+}
 
 @compute @workgroup_size(64)
 fn multiply(
@@ -32,48 +69,50 @@ fn multiply(
     @builtin(local_invocation_index) local: u32,
 ) {
     let lane = local % LANES;
-    let output = (group.y * groups.x + group.x) * OUTPUTS + local / LANES;
-    let first = group.z * ROWS * shape.stride;
-    var sum = vec4<f32>();
-    if (output < shape.outputs) {
-        var pieces: array<vec4<f32>, PIECES>;
-        for (var unit = lane; unit < shape.units; unit += LANES) {
-            decode(output * shape.row_bytes, unit, &pieces);
+    let side = local / LANES;
+    let half = shape.outputs / 2u;
+    // The first of the workgroup, and of the side.
+    let first = (group.y * groups.x + group.x) * select(OUTPUTS, EACH, GATED);
+    let output = first + side * select(EACH, half, GATED);
+    let first_row = group.z * ROWS * shape.stride;
+    var sum: array<Results, EACH>;
+    var square = Results();
+    for (var unit = lane; unit < shape.units; unit += LANES) {
+        var numbers: array<Numbers, PIECES>;
+        for (var piece = 0u; piece < PIECES; piece++) {
+            let column = place(unit, piece);
+            numbers[piece] = numbers_at(first_row + column, shape.stride);
+            if (NORMED) {
+                square += squares_of(numbers[piece]);
+                numbers[piece] = scaled(numbers[piece], scales[column]);
+            }
+        }
+        for (var i = 0u; i < EACH; i++) {
+            // What is beyond the last is computed again.
+            let row = shape.first_row + min(output + i, shape.outputs - 1u);
+            var pieces: array<vec4<f32>, PIECES>;
+            decode(row * shape.row_bytes, unit, &pieces);
             for (var piece = 0u; piece < PIECES; piece++) {
-                let at = first + place(unit, piece);
-                sum.x += dot(pieces[piece], x[at]);
-                if (ROWS > 1u) {
-                    sum.y += dot(pieces[piece], x[at + shape.stride]);
-                    sum.z += dot(pieces[piece], x[at + 2u * shape.stride]);
-                    sum.w += dot(pieces[piece], x[at + 3u * shape.stride]);
-                }
+                sum[i] += product(pieces[piece], numbers[piece]);
             }
         }
     }
-    sums[local] = sum;
-    for (var span = LANES / 2u; span > 0u; span /= 2u) {
-        workgroupBarrier();
-        if (lane < span) {
-            sums[local] += sums[local + span];
-        }
+    for (var i = 0u; i < EACH; i++) {
+        sums[lane * OUTPUTS + side * EACH + i] = sum[i];
     }
-    if (lane != 0u || output >= shape.outputs) {
+    if (NORMED && side == 0u) {
+        squares[lane] = square;
+    }
+    workgroupBarrier();
+    let own = first + local;
+    if (local >= select(OUTPUTS, EACH, GATED) || own >= select(shape.outputs, half, GATED)) {
         return;
     }
-    var result = sums[local];
-    if (shape.has_bias != 0u) {
-        result += bias[output];
-    }
-    result *= shape.factor;
-    if (shape.cap != 0.0) {
-        result = shape.cap * tanh(clamp(result / shape.cap, vec4<f32>(-15.0), vec4<f32>(15.0)));
-    }
+    let results = results_of(local, own);
+    GATE
     for (var row = 0u; row < ROWS; row++) {
-        let at = (group.z * ROWS + row) * shape.outputs + output;
-        if (shape.residual_scale == 0.0) {
-            y[at] = result[row];
-        } else {
-            y[at] += shape.residual_scale * result[row];
-        }
+        let at = (group.z * ROWS + row) * shape.y_stride + shape.y_first + own;
+        let result = result_at(results, row);
+        FINISH
     }
 }

@@ -1,50 +1,39 @@
-// RMSNorm, x / √(mean(x²) + ε) · scale, or LayerNorm, (x − mean(x)) / √(var(x) + ε) · scale + bias, of vectors, a
-// workgroup each. IN and OUT are the same buffer where a norm is in place.
+// RMSNorm, x / √(mean(x²) + ε) · scale, or LayerNorm, (x − mean(x)) / √(var(x) + ε) · scale + bias, of rows, a workgroup
+// each.
 struct Shape {
     width: u32,
     epsilon: f32,
 }
 
-var<workgroup> sums: array<f32, 64>;
-
-fn total(value: f32, local: u32) -> f32 {
-    sums[local] = value;
-    for (var span = 32u; span > 0u; span /= 2u) {
-        workgroupBarrier();
-        if (local < span) {
-            sums[local] += sums[local + span];
-        }
-    }
-    workgroupBarrier();
-    let sum = sums[0];
-    // Nobody writes before all have read.
-    workgroupBarrier();
-    return sum;
-}
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> out: array<f32>;
+@group(0) @binding(2) var<uniform> shape: Shape;
+@group(0) @binding(3) var<storage, read> scales: array<f32>;
+@group(0) @binding(4) var<storage, read> biases: array<f32>;
 
 @compute @workgroup_size(64)
-fn norm(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+fn norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let width = shape.width;
-    let first = (group.y * groups.x + group.x) * width;
+    let first = group.y * width;
     var mean = 0.0;
     if (LAYER) {
         var sum = 0.0;
         for (var i = local; i < width; i += 64u) {
-            sum += IN[first + i];
+            sum += x[first + i];
         }
         mean = total(sum, local) / f32(width);
     }
     var squares = 0.0;
     for (var i = local; i < width; i += 64u) {
-        let difference = IN[first + i] - mean;
+        let difference = x[first + i] - mean;
         squares += difference * difference;
     }
     let factor = inverseSqrt(total(squares, local) / f32(width) + shape.epsilon);
     for (var i = local; i < width; i += 64u) {
-        OUT[first + i] = (IN[first + i] - mean) * factor * scales[i] + BIAS;
+        var result = (x[first + i] - mean) * factor * scales[i];
+        if (LAYER) {
+            result += biases[i];
+        }
+        out[first + i] = result;
     }
 }
