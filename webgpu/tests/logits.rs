@@ -127,6 +127,21 @@ async fn a_cache_that_is_cut_and_filled_again_and_grows_gives_what_one_pass_give
     }
 }
 
+/// Some are beyond what has an exponential: the softmax has to know the largest of all tokens.
+#[test]
+async fn scores_may_be_large() {
+    let Some(gpu) = gpu().await else { return };
+    let mut stored = pair().0;
+    stored.config.block.score_scale = Some(16.0);
+    let tokens = text(stored.config.vocab_size, 150);
+    let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+    let rows = draft.forward(&tokens, 60).await.unwrap();
+    let expected = on_cpu(&stored.into_model().unwrap(), &tokens, 60);
+    for ((actual, _), expected) in rows.iter().zip(expected) {
+        assert_within(1e-2, actual, &expected, "large scores");
+    }
+}
+
 /// A model with more workgroups a row than there are threads in one, and a last one with few tokens.
 fn wide() -> StoredModel {
     let mut wide = pair().0.config;

@@ -1,5 +1,6 @@
 // Attention of one head of one row, a workgroup each: keys in tiles of as many as there are threads, the softmax kept
-// up as they come (Milakov and Gimelshein 2018). A thread has a key's score, and then four elements of the context.
+// up as they come (Milakov and Gimelshein 2018). A thread has a key's score, and then four elements of the context of
+// every so many keys of a tile, which is added up at the end.
 struct Shape {
     heads: u32,
     // Heads that share keys and values.
@@ -21,12 +22,16 @@ struct Shape {
 @group(0) @binding(4) var<uniform> shape: Shape;
 @group(0) @binding(5) var<storage, read> step: Step;
 
-const TILE = 64u;
+const THREADS = 128u;
+// Of the scores of so many threads each.
+const MAXIMA = 16u;
 const LOWEST = -3.0e38;
 
-var<workgroup> scores: array<f32, 64>;
+var<workgroup> scores: array<f32, THREADS>;
+var<workgroup> maxima: array<f32, MAXIMA>;
+var<workgroup> sums: array<vec4<f32>, THREADS>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let own = (group.y * shape.heads + group.x) * shape.head;
     let shared_head = (group.x / shape.shared_by) * shape.head;
@@ -35,11 +40,15 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     if (shape.window != 0u && visible > shape.window) {
         first = visible - shape.window;
     }
+    let column = local % shape.head;
+    let part = local / shape.head;
+    // Threads beyond the last of them have nothing to add up.
+    let parts = THREADS / shape.head;
     var maximum = LOWEST;
     var total = 0.0;
     var sum = vec4<f32>();
-    for (var tile = first; tile < visible; tile += TILE) {
-        let count = min(TILE, visible - tile);
+    for (var tile = first; tile < visible; tile += THREADS) {
+        let count = min(THREADS, visible - tile);
         var score = LOWEST;
         if (local < count) {
             let key = (tile + local) * shape.width + shared_head;
@@ -54,26 +63,40 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         }
         scores[local] = score;
         workgroupBarrier();
-        var largest = maximum;
-        for (var i = 0u; i < count; i++) {
-            largest = max(largest, scores[i]);
+        if (local < MAXIMA) {
+            var largest = LOWEST;
+            for (var i = local; i < THREADS; i += MAXIMA) {
+                largest = max(largest, scores[i]);
+            }
+            maxima[local] = largest;
         }
         workgroupBarrier();
+        var largest = maximum;
+        for (var i = 0u; i < MAXIMA; i++) {
+            largest = max(largest, maxima[i]);
+        }
         scores[local] = exp(score - largest);
         workgroupBarrier();
         let kept = exp(maximum - largest);
         total *= kept;
         sum *= kept;
-        for (var i = 0u; i < count; i++) {
-            total += scores[i];
-            if (local < shape.head) {
-                sum += scores[i] * values[(tile + i) * shape.width + shared_head + local];
+        if (part < parts) {
+            for (var i = part; i < count; i += parts) {
+                total += scores[i];
+                sum += scores[i] * values[(tile + i) * shape.width + shared_head + column];
             }
         }
         maximum = largest;
         workgroupBarrier();
     }
+    scores[local] = total;
+    sums[local] = sum;
+    workgroupBarrier();
     if (local < shape.head) {
+        for (var i = local + shape.head; i < parts * shape.head; i += shape.head) {
+            total += scores[i];
+            sum += sums[i];
+        }
         context[own + local] = sum / total;
     }
 }
