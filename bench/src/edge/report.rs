@@ -68,8 +68,8 @@ struct OnGpu {
     most: u64,
     /// Milliseconds of a guess that it chooses by itself, in a group.
     guess: Samples,
-    /// Submissions, read-backs, bytes of these and dispatches a draft: where its logits come back, where the largest do,
-    /// and where guesses do.
+    /// Submissions, read-backs, bytes of these and dispatches a draft: where its logits come back, where the largest
+    /// do, and where guesses do.
     counts: [[f64; 4]; 3],
 }
 
@@ -91,8 +91,8 @@ impl OnGpu {
         let Self { adapter, k, most, .. } = self;
         format!(
             "WebGPU on {adapter}: {} tokens/s where the {k} largest logits come back with the mass of the others, {} in \
-             groups of {most} that it chooses by itself. Submissions, read-backs, bytes read back and dispatches a draft: {rows} \
-             where logits come back, {largest} where the largest do, {guesses} where guesses do. A draft reads {:.1} \
+             groups of {most} that it chooses by itself. Submissions, read-backs, bytes read back and dispatches a \
+             draft: {rows} where logits come back, {largest} where the largest do, {guesses} where guesses do. A draft reads {:.1} \
              MB of weights. Adapters in software say nothing of speed.",
             self.largest.rate(1e3),
             self.guess.rate(1e3),
