@@ -91,9 +91,9 @@ impl OnGpu {
         let Self { adapter, k, most, .. } = self;
         format!(
             "WebGPU on {adapter}: {} tokens/s where the {k} largest logits come back with the mass of the others, {} in \
-             groups of {most} that it chooses by itself. Submissions, read-backs, bytes read back and dispatches a \
-             draft: {rows} where logits come back, {largest} where the largest do, {guesses} where guesses do. A draft reads {:.1} \
-             MB of weights. Adapters in software say nothing of speed.",
+             groups of {most} that it chooses by itself. Submissions, read-backs, bytes read back and dispatches \
+             a draft: {rows} where logits come back, {largest} where the largest do, {guesses} where guesses do. A \
+             draft reads {:.1} MB of weights. Adapters in software say nothing of speed.",
             self.largest.rate(1e3),
             self.guess.rate(1e3),
             streamed / 1e6
