@@ -285,7 +285,7 @@ impl GpuDraft {
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
         for &(rows, left) in passes {
             for dispatch in program.dispatches(left) {
-                dispatch.encode(&mut pass, kernels.compiled(gpu, dispatch.kernel(rows))?, rows);
+                dispatch.encode(gpu, kernels, &mut pass, rows)?;
                 counts.dispatches += 1;
             }
         }

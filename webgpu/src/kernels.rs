@@ -11,7 +11,7 @@ use wgpu::{
 
 use crate::{element::Element, error::GpuError, gpu::Gpu};
 
-/// Threads of a workgroup, of every kernel.
+/// Threads of a workgroup, of all kernels but attention.
 pub(crate) const THREADS: usize = 64;
 /// Tokens that a thread chooses from, or looks at: a block of noise has as many.
 pub(crate) const TOKENS: usize = 8;
@@ -35,10 +35,8 @@ pub(crate) enum Kernel {
     /// Queries, keys and values to where attention reads them.
     Place,
     Attend,
-    /// A row, or its RMSNorm, to the residual stream.
-    Add {
-        normed: bool,
-    },
+    /// The RMSNorm of a row to the residual stream.
+    Add,
     /// The two best guesses of each workgroup's tokens; what top-k and top-p ask of them; those of all.
     Choose,
     Weigh,
@@ -114,7 +112,7 @@ impl Kernel {
             Self::Norm { .. } => &[Reads, Writes, Constants, Reads, Reads],
             Self::Place => &[Reads, Reads, Writes, Writes, Writes, Constants, Reads, Reads],
             Self::Attend => &[Reads, Reads, Reads, Writes, Constants, Reads],
-            Self::Add { .. } => &[Writes, Reads, Constants, Reads],
+            Self::Add => &[Writes, Reads, Constants, Reads],
             Self::Choose => &[Reads, Writes, Reads, Reads],
             Self::Weigh => &[Reads, Reads, Writes, Reads, Reads, Constants],
             Self::Settle => &[Reads, Reads, Writes, Writes, Writes, Reads, Constants],
@@ -131,7 +129,7 @@ impl Kernel {
             Self::Norm { .. } => "norm",
             Self::Place => "place",
             Self::Attend => "attend",
-            Self::Add { .. } => "add",
+            Self::Add => "add",
             Self::Choose => "choose",
             Self::Weigh => "weigh",
             Self::Settle => "settle",
@@ -160,8 +158,8 @@ impl Kernel {
                 let constants = format!("const EACH = {EACH}u;\nconst NORMED = {normed};\nconst GATED = {is_gated};\n");
                 let activations = include_str!("shaders/activations.wgsl");
                 let gate = if is_gated { "let gated = results_of(EACH + local, half + own);" } else { "" };
-                let multiply = include_str!("shaders/multiply.wgsl").replace("GATE\n", gate);
-                let multiply = multiply.replace("FINISH", &finish.shader());
+                let multiply = include_str!("shaders/multiply.wgsl").replace("// THE GATE", gate);
+                let multiply = multiply.replace("// THE FINISH", &finish.shader());
                 format!("{WEIGHTS}{element}{constants}{activations}{rows}{multiply}")
             }
             Self::Embed(element) => {
@@ -173,9 +171,7 @@ impl Kernel {
             }
             Self::Place => format!("{STEP}{TOTAL}{}", include_str!("shaders/place.wgsl")),
             Self::Attend => format!("{STEP}{}", include_str!("shaders/attend.wgsl")),
-            Self::Add { normed } => {
-                format!("const NORMED = {normed};\n{TOTAL}{}", include_str!("shaders/add.wgsl"))
-            }
+            Self::Add => format!("{TOTAL}{}", include_str!("shaders/add.wgsl")),
             Self::Choose => format!("{STEP}{CHOICE}{BEST}{}", include_str!("shaders/choose.wgsl")),
             Self::Weigh => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/weigh.wgsl")),
             Self::Settle => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/settle.wgsl")),
@@ -207,12 +203,13 @@ impl Kernels {
     }
 
     /// The kernel itself.
-    pub(crate) fn compiled(&mut self, gpu: &Gpu, kernel: Kernel) -> Result<&ComputePipeline, GpuError> {
-        if !self.compiled.contains_key(&kernel) {
-            let pipeline = compile(gpu, kernel, self.layout(gpu, kernel))?;
-            self.compiled.insert(kernel, pipeline);
+    pub(crate) fn compiled(&mut self, gpu: &Gpu, kernel: Kernel) -> Result<ComputePipeline, GpuError> {
+        if let Some(known) = self.compiled.get(&kernel) {
+            return Ok(known.clone());
         }
-        Ok(&self.compiled[&kernel])
+        let compiled = compile(gpu, kernel, self.layout(gpu, kernel))?;
+        self.compiled.insert(kernel, compiled.clone());
+        Ok(compiled)
     }
 
     fn layout(&mut self, gpu: &Gpu, kernel: Kernel) -> &BindGroupLayout {

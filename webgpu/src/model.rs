@@ -67,14 +67,15 @@ impl Program {
     }
 
     /// The dispatches of a pass that is to leave this.
-    pub(crate) fn dispatches(&self, left: Left) -> impl Iterator<Item = &Dispatch> {
-        let (pass, behind): (_, &[Dispatch]) = match left {
-            Left::Cache => (&self.dispatches[..self.without_logits], &[]),
-            Left::Logits => (&self.dispatches[..], &[]),
-            Left::Lists => (&self.dispatches[..], &self.listing),
-            Left::Guess => (&self.dispatches[..], &self.choice),
+    pub(crate) fn dispatches(&mut self, left: Left) -> impl Iterator<Item = &mut Dispatch> {
+        let Self { dispatches, without_logits, choice, listing } = self;
+        let (pass, behind): (_, &mut [Dispatch]) = match left {
+            Left::Cache => (&mut dispatches[..*without_logits], &mut []),
+            Left::Logits => (&mut dispatches[..], &mut []),
+            Left::Lists => (&mut dispatches[..], listing),
+            Left::Guess => (&mut dispatches[..], choice),
         };
-        pass.iter().chain(behind)
+        pass.iter_mut().chain(behind)
     }
 }
 
@@ -306,16 +307,16 @@ impl<'b> Build<'b> {
     ) -> Result<(), GpuError> {
         let (rows, width, scale) = (self.rows, self.config.hidden_size, self.config.block.residual_scale);
         let input = Input { rows: x, norm: None };
-        if norm.is_none() && scale != 0.0 {
+        let Some(norm) = norm else {
             let hidden = Output { buffer: &rows.hidden, stride: width, first: 0 };
             return self.multiply(matrix, input, hidden, &After { residual_scale: scale, ..After::bias(bias) });
-        }
+        };
         let projected = Output { buffer: &rows.projected, stride: width, first: 0 };
         self.multiply(matrix, input, projected, &After::bias(bias))?;
         let constants = self.gpu.constants(&[width as u32, scale.to_bits(), self.config.norm_epsilon.to_bits()]);
-        let scales = self.vector(norm.as_deref())?;
+        let scales = self.vector(Some(norm))?;
         let buffers = [&rows.hidden, &rows.projected, &constants, &scales];
-        self.add_dispatch(Kernel::Add { normed: norm.is_some() }, &buffers, Grid::EachRow(1));
+        self.add_dispatch(Kernel::Add, &buffers, Grid::EachRow(1));
         Ok(())
     }
 

@@ -2,12 +2,18 @@
 
 use wgpu::{BindGroup, ComputePass, ComputePipeline, Limits};
 
-use crate::kernels::{Kernel, OUTPUTS, Product, ROWS, THREADS};
+use crate::{
+    error::GpuError,
+    gpu::Gpu,
+    kernels::{Kernel, Kernels, OUTPUTS, Product, ROWS, THREADS},
+};
 
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     kernel: Kernel,
+    /// The kernel for one row and that for several, once they were needed.
+    compiled: [Option<ComputePipeline>; 2],
     bound: BindGroup,
     grid: Grid,
 }
@@ -43,22 +49,30 @@ impl Grid {
 
 impl Dispatch {
     pub(crate) fn new(kernel: Kernel, bound: BindGroup, grid: Grid) -> Self {
-        Self { kernel, bound, grid }
+        Self { kernel, compiled: [None, None], bound, grid }
     }
 
-    /// The kernel that does it for so many rows.
-    pub(crate) fn kernel(&self, rows: usize) -> Kernel {
-        match self.kernel {
-            Kernel::Multiply(product) => Kernel::Multiply(Product { several: rows > 1, ..product }),
+    /// Does it for so many rows.
+    pub(crate) fn encode(
+        &mut self,
+        gpu: &Gpu,
+        kernels: &mut Kernels,
+        pass: &mut ComputePass<'_>,
+        rows: usize,
+    ) -> Result<(), GpuError> {
+        let several = rows > 1;
+        let kernel = match self.kernel {
+            Kernel::Multiply(product) => Kernel::Multiply(Product { several, ..product }),
             kernel => kernel,
-        }
-    }
-
-    /// Does it, with that kernel.
-    pub(crate) fn encode(&self, pass: &mut ComputePass<'_>, kernel: &ComputePipeline, rows: usize) {
-        pass.set_pipeline(kernel);
+        };
+        let compiled = match &mut self.compiled[usize::from(several)] {
+            Some(compiled) => compiled,
+            missing => missing.insert(kernels.compiled(gpu, kernel)?),
+        };
+        pass.set_pipeline(compiled);
         pass.set_bind_group(0, &self.bound, &[]);
         let [x, y, z] = self.grid.size(rows);
         pass.dispatch_workgroups(x, y, z);
+        Ok(())
     }
 }

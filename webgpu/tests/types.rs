@@ -9,7 +9,9 @@ use candle_core::{
     Device,
     quantized::{GgmlDType, QStorage, QTensor},
 };
-use outrider_models::{ElementType, ModelConfig, ModelWeights, RandomWeights, StoredMatrix, StoredModel};
+use outrider_models::{
+    ElementType, Layers, ModelConfig, ModelWeights, RandomWeights, StoredMatrix, StoredModel, Window,
+};
 use outrider_webgpu::GpuDraft;
 
 mod beside;
@@ -54,20 +56,25 @@ fn random(config: &ModelConfig, element: ElementType) -> ModelWeights<StoredMatr
     ModelWeights::gather(config, &mut RandomWeights::new(element, 7).unwrap()).unwrap()
 }
 
-async fn assert_same_as_widened(config: &ModelConfig, weights: impl Fn() -> ModelWeights<StoredMatrix>, what: &str) {
+async fn assert_same_as_widened(
+    config: &ModelConfig,
+    weights: impl Fn() -> ModelWeights<StoredMatrix>,
+    len: usize,
+    what: &str,
+) {
     let wide = weights().map(|matrix| Ok::<_, Infallible>(widened(&matrix))).unwrap();
     let cpu = StoredModel { config: config.clone(), weights: wide }.into_model().unwrap();
     let stored = StoredModel { config: config.clone(), weights: weights() };
     let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap();
-    let tokens = text(config.vocab_size, 45);
+    let tokens = text(config.vocab_size, len);
     let rows = draft.forward(&tokens, 7).await.unwrap();
     assert_eq!(rows.len(), 7);
     for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 7)) {
         assert_within(TOLERANCE, actual, &expected, what);
     }
     // One row is another kernel.
-    draft.truncate(44);
-    let row = draft.forward(&tokens[44..], 1).await.unwrap();
+    draft.truncate(len - 1);
+    let row = draft.forward(&tokens[len - 1..], 1).await.unwrap();
     assert_within(TOLERANCE, row.iter().next().unwrap().0, rows.iter().nth(6).unwrap().0, what);
 }
 
@@ -78,7 +85,7 @@ async fn every_type_of_weights_has_the_logits_of_the_same_weights_widened() {
     }
     let config = config();
     for element in RandomWeights::ELEMENTS {
-        assert_same_as_widened(&config, || random(&config, element), element.name()).await;
+        assert_same_as_widened(&config, || random(&config, element), 45, element.name()).await;
     }
 }
 
@@ -100,7 +107,23 @@ async fn matrices_of_a_layer_have_types_of_their_own() {
         std::mem::swap(&mut second.gate, &mut large[1].gate);
         weights
     };
-    assert_same_as_widened(&config, weights, "of several types").await;
+    assert_same_as_widened(&config, weights, 45, "of several types").await;
+}
+
+/// More elements of a head than a workgroup has threads, or such that some have nothing to do; texts and windows of
+/// several tiles of keys.
+#[tokio::test]
+async fn heads_and_windows_have_any_size() {
+    if gpu().await.is_none() {
+        return;
+    }
+    for (head_dim, window) in [(80, None), (128, Some(130)), (256, Some(150)), (256, None)] {
+        let mut config = config();
+        (config.head_dim, config.heads, config.kv_heads) = (head_dim, 3, 1);
+        config.block.window = window.map(|tokens| Window { tokens, layers: Layers::All });
+        let what = format!("heads of {head_dim}, {window:?}");
+        assert_same_as_widened(&config, || random(&config, ElementType::F16), 300, &what).await;
+    }
 }
 
 /// A hundred models one after the other, of which each would fill a good part of a small GPU if none were given back.

@@ -1,4 +1,4 @@
-// hidden += factor · part, or of its RMSNorm, of rows, a workgroup each.
+// hidden += factor · RMSNorm(part), of rows, a workgroup each.
 struct Shape {
     width: u32,
     factor: f32,
@@ -14,19 +14,12 @@ struct Shape {
 fn add(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let width = shape.width;
     let first = group.y * width;
-    var factor = shape.factor;
-    if (NORMED) {
-        var squares = 0.0;
-        for (var i = local; i < width; i += 64u) {
-            squares += part[first + i] * part[first + i];
-        }
-        factor *= inverseSqrt(total(squares, local) / f32(width) + shape.epsilon);
-    }
+    var squares = 0.0;
     for (var i = local; i < width; i += 64u) {
-        var result = factor * part[first + i];
-        if (NORMED) {
-            result *= scales[i];
-        }
-        hidden[first + i] += result;
+        squares += part[first + i] * part[first + i];
+    }
+    let factor = shape.factor * inverseSqrt(total(squares, local) / f32(width) + shape.epsilon);
+    for (var i = local; i < width; i += 64u) {
+        hidden[first + i] += factor * scales[i] * part[first + i];
     }
 }

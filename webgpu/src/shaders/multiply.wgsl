@@ -1,4 +1,4 @@
-// r = cap · tanh(factor · (W x + bias) / cap), of ROWS rows of x or of their RMSNorm; what becomes of r, FINISH says.
+// r = cap · tanh(factor · (W x + bias) / cap), of ROWS rows of x or of their RMSNorm; what becomes of r, its finish says.
 //
 // A workgroup has two sets of LANES threads, each with EACH outputs, for which a thread reads x once: neighbours, or
 // where the activation of one half of all outputs scales the other (GATED) as many of each half. Then one thread adds up
@@ -109,10 +109,10 @@ fn multiply(
         return;
     }
     let results = results_of(local, own);
-    GATE
+    // THE GATE
     for (var row = 0u; row < ROWS; row++) {
         let at = (group.z * ROWS + row) * shape.y_stride + shape.y_first + own;
         let result = result_at(results, row);
-        FINISH
+        // THE FINISH
     }
 }
