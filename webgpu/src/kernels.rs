@@ -32,7 +32,7 @@ pub(crate) enum Kernel {
     Norm {
         layer: bool,
     },
-    /// Queries, keys and values to where attention reads them.
+    /// Norms of heads, their rotary embedding, and the write to the KV cache.
     Place,
     Attend,
     /// The RMSNorm of a row to the residual stream.

@@ -38,7 +38,7 @@ pub(crate) struct Rows {
     pub(crate) final_hidden: Buffer,
     pub(crate) hidden: Buffer,
     pub(crate) normed: Buffer,
-    /// Queries, keys and values of each row; and queries as attention takes them.
+    /// The projections of each row: queries, keys, values; and queries after norm and rotary embedding.
     pub(crate) heads: Buffer,
     pub(crate) query: Buffer,
     pub(crate) context: Buffer,

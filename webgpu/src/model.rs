@@ -191,7 +191,7 @@ impl<'b> Build<'b> {
         self.add_dispatch(Kernel::List, &[logits, bounds, lists, choice, &shape], each);
     }
 
-    /// Queries, keys and values of a layer, to where its attention reads them.
+    /// The projections of a layer: its queries, and its keys and values into the KV cache.
     fn projections(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
         let (config, rows) = (self.config, self.rows);
         let ModelConfig { heads, kv_heads, head_dim, .. } = *config;
@@ -217,7 +217,7 @@ impl<'b> Build<'b> {
         self.place(index, layer)
     }
 
-    /// Norms and rotation of heads, and keys and values into the cache.
+    /// Norms of heads, their rotary embedding, and the write to the KV cache.
     fn place(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
         let (config, rows, memory) = (self.config, self.rows, self.memory);
         let mut angles = &self.nothing;
