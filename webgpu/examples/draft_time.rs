@@ -1,11 +1,11 @@
 //! Times drafts on a GPU without a browser.
 //!
 //! ```text
-//! cargo run --release -p outrider-webgpu --features vulkan --example draft_time -- MODEL.gguf [CACHED]
+//! cargo run --release -p outrider-webgpu --features vulkan --example draft_time -- MODEL.gguf [CACHED [plain]]
 //! ```
 //!
 //! The fastest and the median of many, behind CACHED tokens (64 if not given): forward passes of so many rows, whose
-//! logits all come back, and groups of guesses that the GPU chooses by itself. A software adapter's speed says nothing
+//! logits all come back, and groups of guesses that the GPU chooses by itself. `plain` does without subgroups. A software adapter's speed says nothing
 //! of a GPU's.
 #![allow(clippy::print_stdout, reason = "a command-line program")]
 
@@ -26,16 +26,24 @@ enum Work {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let path = arguments.next().ok_or("usage: draft_time MODEL.gguf [CACHED]")?;
+    let path = arguments.next().ok_or("usage: draft_time MODEL.gguf [CACHED [plain]]")?;
     let cached: usize = arguments.next().map_or(Ok(64), |text| text.parse())?;
     let stored = StoredModel::from_gguf(&mut BufReader::new(File::open(&path)?))?;
-    let mut draft = GpuDraft::new(Gpu::open().await?, &stored).await?;
+    let gpu = match arguments.next().as_deref() {
+        Some("plain") => Gpu::open_without_subgroups().await?,
+        _ => Gpu::open().await?,
+    };
+    let mut draft = GpuDraft::new(gpu, &stored).await?;
     let vocab_size = draft.config().vocab_size as u32;
     let text: Vec<u32> = (0..cached as u32 + 16).map(|i| i * 37 % vocab_size).collect();
     let start = Instant::now();
     draft.forward(&text[..cached], cached.min(1)).await?;
     let first = start.elapsed().as_millis();
-    println!("{path} on {}, {cached} tokens cached; the first took {first} ms, compiled", draft.gpu().name());
+    println!(
+        "{path} on {}, subgroups {:?}, {cached} tokens cached; the first took {first} ms, compiled",
+        draft.gpu().name(),
+        draft.gpu().largest_subgroup()
+    );
     println!("{:>10} {:>12} {:>12}", "", "fastest µs", "median µs");
     let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
     for work in [Work::Rows(1), Work::Rows(4), Work::Rows(8), Work::Guesses(1), Work::Guesses(8)] {

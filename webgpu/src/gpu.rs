@@ -13,7 +13,10 @@ use wgpu::{
     InstanceDescriptor, Limits, MapMode, PowerPreference, Queue, RequestAdapterOptions,
 };
 
-use crate::error::GpuError;
+use crate::{
+    error::GpuError,
+    subgroups::{self, Asking},
+};
 
 /// Bytes behind a matrix that kernels may read: the word after its last.
 const SLACK_BYTES: u64 = 4;
@@ -24,6 +27,8 @@ pub struct Gpu {
     device: Device,
     queue: Queue,
     name: String,
+    /// Threads of the largest subgroup, where there are subgroups.
+    largest_subgroup: Option<usize>,
     trouble: Trouble,
 }
 
@@ -99,6 +104,18 @@ impl Gpu {
     /// # Errors
     /// [`GpuError::Unavailable`] if there is none.
     pub async fn open() -> Result<Self, GpuError> {
+        Self::open_with(Some(Asking::new())).await
+    }
+
+    /// The same with kernels for GPUs that have no subgroups: for tests.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub async fn open_without_subgroups() -> Result<Self, GpuError> {
+        Self::open_with(None).await
+    }
+
+    async fn open_with(asking: Option<Asking>) -> Result<Self, GpuError> {
         let instance = Instance::new(InstanceDescriptor::new_without_display_handle());
         let wanted = RequestAdapterOptions { power_preference: PowerPreference::HighPerformance, ..Default::default() };
         let unavailable = |error: String| GpuError::Unavailable(error);
@@ -107,25 +124,40 @@ impl Gpu {
         let Limits { max_storage_buffer_binding_size, max_buffer_size, .. } = adapter.limits();
         let descriptor = DeviceDescriptor {
             label: Some("outrider"),
-            required_features: Features::empty(),
+            required_features: asking.as_ref().map_or(Features::empty(), |asking| asking.features(&adapter)),
             required_limits: Limits { max_storage_buffer_binding_size, max_buffer_size, ..Limits::default() },
             ..Default::default()
         };
-        let opened = adapter.request_device(&descriptor).await;
-        let (device, queue) = opened.map_err(|error| unavailable(error.to_string()))?;
+        let opened = adapter.request_device(&descriptor);
+        drop(asking);
+        let (device, queue) = opened.await.map_err(|error| unavailable(error.to_string()))?;
+        let largest_subgroup = subgroups::largest(&adapter, &device);
         let trouble = Trouble::default();
         let (lost, refused) = (trouble.clone(), trouble.clone());
         device.set_device_lost_callback(move |reason, message| lost.set(Kind::Lost(format!("{reason:?}: {message}"))));
         device.on_uncaptured_error(Arc::new(move |error: Error| refused.set(Kind::Refused(error.to_string()))));
         let info = adapter.get_info();
         let name = if info.name.is_empty() { info.driver.clone() } else { info.name.clone() };
-        Ok(Self { device, queue, name, trouble })
+        Ok(Self { device, queue, name, largest_subgroup, trouble })
     }
 
     /// What it calls itself; browsers tell little.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Threads of its largest subgroup, where kernels use subgroups.
+    #[must_use]
+    pub fn largest_subgroup(&self) -> Option<usize> {
+        self.largest_subgroup
+    }
+
+    /// The same with kernels for larger subgroups than it has: for tests.
+    #[must_use]
+    pub fn as_if_subgroups_had(mut self, threads: usize) -> Self {
+        self.largest_subgroup = self.largest_subgroup.map(|own| own.max(threads));
+        self
     }
 
     /// Takes the device away, as a browser may do: for tests.

@@ -11,10 +11,12 @@ use wgpu::{
 
 use crate::{element::Element, error::GpuError, gpu::Gpu};
 
-/// Threads of a workgroup, of all kernels but attention.
+/// Threads of a workgroup, of all kernels but products and attention.
 pub(crate) const THREADS: usize = 64;
 /// Tokens that a thread chooses from, or looks at: a block of noise has as many.
 pub(crate) const TOKENS: usize = 8;
+/// Threads of each half of a product's workgroup, if no subgroup has more.
+const LANES: usize = 32;
 /// Outputs of a product that each half of a workgroup computes.
 const EACH: usize = 4;
 /// Outputs of a product that a workgroup computes.
@@ -139,7 +141,8 @@ impl Kernel {
         }
     }
 
-    fn shader(self) -> Result<String, GpuError> {
+    /// Its WGSL, for a GPU with such subgroups.
+    fn shader(self, largest_subgroup: Option<usize>) -> Result<String, GpuError> {
         const WEIGHTS: &str = include_str!("shaders/weights.wgsl");
         const STEP: &str = include_str!("shaders/step.wgsl");
         const TOTAL: &str = include_str!("shaders/total.wgsl");
@@ -147,7 +150,11 @@ impl Kernel {
         const BEST: &str = include_str!("shaders/best.wgsl");
         const SUMS: &str = include_str!("shaders/sums.wgsl");
         const LISTED: &str = include_str!("shaders/listed.wgsl");
-        Ok(match self {
+        let subgroups = match largest_subgroup {
+            Some(_) => include_str!("shaders/subgroups.wgsl"),
+            None => include_str!("shaders/no_subgroups.wgsl"),
+        };
+        let shader = match self {
             Self::Multiply(Product { element, normed, finish, several }) => {
                 let element = Element::of(element)?.shader;
                 let rows = match several {
@@ -155,30 +162,39 @@ impl Kernel {
                     true => include_str!("shaders/four_rows.wgsl"),
                 };
                 let is_gated = matches!(finish, Finish::Gate(_));
-                let constants = format!("const EACH = {EACH}u;\nconst NORMED = {normed};\nconst GATED = {is_gated};\n");
+                let lanes = largest_subgroup.unwrap_or_default().max(LANES);
+                let constants = format!(
+                    "const LANES = {lanes}u;\nconst EACH = {EACH}u;\nconst NORMED = {normed};\nconst GATED = {is_gated};\n"
+                );
                 let activations = include_str!("shaders/activations.wgsl");
-                let gate = if is_gated { "let gated = results_of(EACH + local, half + own);" } else { "" };
+                let gate = if is_gated { "let gated = results_of(EACH + local, half + own, parts);" } else { "" };
                 let multiply = include_str!("shaders/multiply.wgsl").replace("// THE GATE", gate);
                 let multiply = multiply.replace("// THE FINISH", &finish.shader());
-                format!("{WEIGHTS}{element}{constants}{activations}{rows}{multiply}")
+                format!("{subgroups}{WEIGHTS}{element}{constants}{activations}{rows}{multiply}")
             }
             Self::Embed(element) => {
                 let element = Element::of(element)?.shader;
                 format!("{WEIGHTS}{element}{STEP}{}", include_str!("shaders/embed.wgsl"))
             }
             Self::Norm { layer } => {
-                format!("const LAYER = {layer};\n{TOTAL}{}", include_str!("shaders/norm.wgsl"))
+                format!("const LAYER = {layer};\n{subgroups}{TOTAL}{}", include_str!("shaders/norm.wgsl"))
             }
-            Self::Place => format!("{STEP}{TOTAL}{}", include_str!("shaders/place.wgsl")),
-            Self::Attend => format!("{STEP}{}", include_str!("shaders/attend.wgsl")),
-            Self::Add => format!("{TOTAL}{}", include_str!("shaders/add.wgsl")),
+            Self::Place => format!("{STEP}{subgroups}{TOTAL}{}", include_str!("shaders/place.wgsl")),
+            Self::Attend => format!("{STEP}{subgroups}{}", include_str!("shaders/attend.wgsl")),
+            Self::Add => format!("{subgroups}{TOTAL}{}", include_str!("shaders/add.wgsl")),
             Self::Choose => format!("{STEP}{CHOICE}{BEST}{}", include_str!("shaders/choose.wgsl")),
             Self::Weigh => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/weigh.wgsl")),
             Self::Settle => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/settle.wgsl")),
             Self::Survey => format!("{CHOICE}{LISTED}{}", include_str!("shaders/survey.wgsl")),
             Self::Bound => format!("{CHOICE}{LISTED}{}", include_str!("shaders/bound.wgsl")),
             Self::List => format!("{CHOICE}{LISTED}{}", include_str!("shaders/list.wgsl")),
-        })
+        };
+        // Browsers want to be told; naga knows it, and not this word (gfx-rs/wgpu#5555).
+        let enable = match largest_subgroup {
+            Some(_) if cfg!(target_arch = "wasm32") => "enable subgroups;\n",
+            _ => "",
+        };
+        Ok(format!("{enable}{shader}"))
     }
 }
 
@@ -237,7 +253,7 @@ fn compile(gpu: &Gpu, kernel: Kernel, layout: &BindGroupLayout) -> Result<Comput
         bind_group_layouts: &[Some(layout)],
         immediate_size: 0,
     });
-    let source = ShaderSource::Wgsl(Cow::Owned(kernel.shader()?));
+    let source = ShaderSource::Wgsl(Cow::Owned(kernel.shader(gpu.largest_subgroup())?));
     let module = device.create_shader_module(ShaderModuleDescriptor { label, source });
     Ok(device.create_compute_pipeline(&ComputePipelineDescriptor {
         label,

@@ -4,6 +4,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `gpu` | an adapter with its buffers, and how what it has computed comes back |
+//! | `subgroups` | what most adapters have and not all |
 //! | `element` | how the elements of each type of weights are read |
 //! | `kernels` | shaders, compiled when they are first needed |
 //! | `matrix` | weights, as they are in their file |
@@ -33,6 +34,7 @@ mod matrix;
 mod memory;
 mod model;
 mod program;
+mod subgroups;
 
 pub use draft::{Counts, GpuDraft, Rows};
 pub use error::GpuError;

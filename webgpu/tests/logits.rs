@@ -12,7 +12,7 @@ use outrider_speculation::{
     Choice, Chosen, TopK,
     sample::{Distribution, SharedNoise},
 };
-use outrider_webgpu::{GpuDraft, GpuError};
+use outrider_webgpu::{Gpu, GpuDraft, GpuError};
 #[cfg(not(target_arch = "wasm32"))]
 use tokio::test;
 #[cfg(target_arch = "wasm32")]
@@ -76,6 +76,34 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
     }
 }
 
+/// Those of the adapter are tested by everything else; larger ones make larger workgroups.
+#[test]
+async fn subgroups_may_be_large_or_missing() {
+    let Some(gpu) = gpu().await else { return };
+    // Chromium's adapter and lavapipe have them.
+    assert!(gpu.largest_subgroup().is_some());
+    // Gemma has norms in every place, and window and caps; Llama products that do norms.
+    let some = |family: &str| !IS_BROWSER || ["gemma3", "llama"].contains(&family);
+    for (index, golden) in goldens().iter().enumerate().filter(|(_, golden)| some(&golden.family)) {
+        let (config, weights) = golden.checkpoint();
+        let stored = StoredModel::from_safetensors(&config, &weights).unwrap();
+        for threads in if IS_BROWSER { vec![0] } else { vec![0, 64, 128] } {
+            let gpu = match threads {
+                0 => Gpu::open_without_subgroups().await.unwrap(),
+                _ => Gpu::open().await.unwrap().as_if_subgroups_had(threads),
+            };
+            assert_eq!(gpu.largest_subgroup(), (threads > 0).then_some(threads));
+            let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+            let (last, before) = golden.tokens.split_last().unwrap();
+            draft.forward(before, 0).await.unwrap();
+            let rows = draft.forward(&[*last], 1).await.unwrap();
+            let expected = golden.rows.iter().position(|&row| row == before.len()).unwrap();
+            let what = format!("{} {index} in {threads}", golden.family);
+            assert_close(rows.iter().next().unwrap().0, &golden.logits[expected], &what);
+        }
+    }
+}
+
 /// `types.rs` has sharper bounds, where candle runs.
 #[test]
 async fn every_type_of_weights_has_nearly_the_logits_of_the_processor() {
@@ -135,11 +163,16 @@ async fn scores_may_be_large() {
     stored.config.block.score_scale = Some(16.0);
     let (len, wanted) = if IS_BROWSER { (80, 3) } else { (150, 60) };
     let tokens = text(stored.config.vocab_size, len);
-    let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
-    let rows = draft.forward(&tokens, wanted).await.unwrap();
+    let mut all = Vec::new();
+    for gpu in [gpu, Gpu::open_without_subgroups().await.unwrap()] {
+        let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+        all.push(draft.forward(&tokens, wanted).await.unwrap());
+    }
     let expected = on_cpu(&stored.into_model().unwrap(), &tokens, wanted);
-    for ((actual, _), expected) in rows.iter().zip(expected) {
-        assert_within(1e-2, actual, &expected, "large scores");
+    for rows in all {
+        for ((actual, _), expected) in rows.iter().zip(&expected) {
+            assert_within(1e-2, actual, expected, "large scores");
+        }
     }
 }
 

@@ -23,12 +23,12 @@ struct Shape {
 @group(0) @binding(5) var<storage, read> step: Step;
 
 const THREADS = 128u;
-// Of the scores of so many threads each.
+// Maxima of a tile without subgroups.
 const MAXIMA = 16u;
 const LOWEST = -3.0e38;
 
 var<workgroup> scores: array<f32, THREADS>;
-var<workgroup> maxima: array<f32, MAXIMA>;
+var<workgroup> maxima: array<f32, THREADS / 4u>;
 var<workgroup> sums: array<vec4<f32>, THREADS>;
 
 @compute @workgroup_size(THREADS)
@@ -44,6 +44,8 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     let part = local / shape.head;
     // Threads beyond the last of them have nothing to add up.
     let parts = THREADS / shape.head;
+    let subgroup = own_subgroup();
+    let count_of_maxima = select(MAXIMA, THREADS / subgroup.size, HAS_SUBGROUPS);
     var maximum = LOWEST;
     var total = 0.0;
     var sum = vec4<f32>();
@@ -61,18 +63,25 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
                 score = shape.cap * tanh(clamp(score / shape.cap, -15.0, 15.0));
             }
         }
-        scores[local] = score;
-        workgroupBarrier();
-        if (local < MAXIMA) {
-            var largest = LOWEST;
-            for (var i = local; i < THREADS; i += MAXIMA) {
-                largest = max(largest, scores[i]);
+        if (HAS_SUBGROUPS) {
+            let largest = subgroup_largest(score);
+            if (subgroup.is_first) {
+                maxima[local / subgroup.size] = largest;
             }
-            maxima[local] = largest;
+        } else {
+            scores[local] = score;
+            workgroupBarrier();
+            if (local < MAXIMA) {
+                var largest = LOWEST;
+                for (var i = local; i < THREADS; i += MAXIMA) {
+                    largest = max(largest, scores[i]);
+                }
+                maxima[local] = largest;
+            }
         }
         workgroupBarrier();
         var largest = maximum;
-        for (var i = 0u; i < MAXIMA; i++) {
+        for (var i = 0u; i < count_of_maxima; i++) {
             largest = max(largest, maxima[i]);
         }
         scores[local] = exp(score - largest);

@@ -1,8 +1,8 @@
 // r = cap · tanh(factor · (W x + bias) / cap), of ROWS rows of x or of their RMSNorm; what becomes of r, its finish says.
 //
 // A workgroup has two sets of LANES threads, each with EACH outputs, for which a thread reads x once: neighbours, or
-// where the activation of one half of all outputs scales the other (GATED) as many of each half. Then one thread adds up
-// what LANES have of an output.
+// where the activation of one half of all outputs scales the other (GATED) as many of each half. No subgroup has threads
+// of both. Then one thread adds up what the subgroups of a set have of an output.
 struct Shape {
     // Of a row.
     units: u32,
@@ -32,23 +32,24 @@ struct Shape {
 // Of the norm.
 @group(0) @binding(5) var<storage, read> scales: array<vec4<f32>>;
 
-const LANES = 32u;
 // Outputs of a workgroup.
 const OUTPUTS = 2u * EACH;
+// Subgroups of a set, at most.
+const PARTS = LANES / SMALLEST_SUBGROUP;
 
-var<workgroup> sums: array<Results, LANES * OUTPUTS>;
-var<workgroup> squares: array<Results, LANES>;
+var<workgroup> sums: array<Results, PARTS * OUTPUTS>;
+var<workgroup> squares: array<Results, PARTS>;
 
 // Of an output of the workgroup, with the norm and what else is done to it.
-fn results_of(place: u32, output: u32) -> Results {
+fn results_of(place: u32, output: u32, parts: u32) -> Results {
     var results = Results();
-    for (var lane = 0u; lane < LANES; lane++) {
-        results += sums[lane * OUTPUTS + place];
+    for (var part = 0u; part < parts; part++) {
+        results += sums[part * OUTPUTS + place];
     }
     if (NORMED) {
         var square = Results();
-        for (var lane = 0u; lane < LANES; lane++) {
-            square += squares[lane];
+        for (var part = 0u; part < parts; part++) {
+            square += squares[part];
         }
         results *= inverseSqrt(square / f32(4u * shape.stride) + shape.epsilon);
     }
@@ -62,7 +63,7 @@ fn results_of(place: u32, output: u32) -> Results {
     return results;
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(2u * LANES)
 fn multiply(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
@@ -97,18 +98,27 @@ fn multiply(
             }
         }
     }
+    let subgroup = own_subgroup();
+    let part = lane / subgroup.size;
     for (var i = 0u; i < EACH; i++) {
-        sums[lane * OUTPUTS + side * EACH + i] = sum[i];
+        let sum_of_part = subgroup_results(sum[i]);
+        if (subgroup.is_first) {
+            sums[part * OUTPUTS + side * EACH + i] = sum_of_part;
+        }
     }
-    if (NORMED && side == 0u) {
-        squares[lane] = square;
+    if (NORMED) {
+        let square_of_part = subgroup_results(square);
+        if (subgroup.is_first && side == 0u) {
+            squares[part] = square_of_part;
+        }
     }
     workgroupBarrier();
     let own = first + local;
     if (local >= select(OUTPUTS, EACH, GATED) || own >= select(shape.outputs, half, GATED)) {
         return;
     }
-    let results = results_of(local, own);
+    let parts = LANES / subgroup.size;
+    let results = results_of(local, own, parts);
     // THE GATE
     for (var row = 0u; row < ROWS; row++) {
         let at = (group.z * ROWS + row) * shape.y_stride + shape.y_first + own;

@@ -1,11 +1,15 @@
-var<workgroup> parts: array<f32, 64>;
+var<workgroup> parts: array<f32, 64u / SMALLEST_SUBGROUP>;
 
 // The sum of what a workgroup's threads have.
 fn total(part: f32, local: u32) -> f32 {
-    parts[local] = part;
+    let subgroup = own_subgroup();
+    let sum_of_own = subgroup_sum(part);
+    if (subgroup.is_first) {
+        parts[local / subgroup.size] = sum_of_own;
+    }
     workgroupBarrier();
     var sum = 0.0;
-    for (var i = 0u; i < 64u; i++) {
+    for (var i = 0u; i < 64u / subgroup.size; i++) {
         sum += parts[i];
     }
     // Nobody writes before all have read.

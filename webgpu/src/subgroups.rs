@@ -1,0 +1,93 @@
+//! Subgroups: threads of a workgroup that add up what they have without memory between them. Most GPUs have them; not
+//! every browser offers them.
+
+use wgpu::{Adapter, Device, Features};
+
+/// Asks for a device with subgroups if the adapter has them, for as long as it lives.
+pub(crate) struct Asking {
+    #[cfg(target_arch = "wasm32")]
+    _browser: Option<browser::Asking>,
+}
+
+impl Asking {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(target_arch = "wasm32")]
+            _browser: browser::Asking::new().ok(),
+        }
+    }
+
+    /// What is to be required of a device.
+    pub(crate) fn features(&self, adapter: &Adapter) -> Features {
+        adapter.features() & Features::SUBGROUP
+    }
+}
+
+/// Threads of the largest subgroup that a device makes; `None` if it makes none.
+pub(crate) fn largest(adapter: &Adapter, device: &Device) -> Option<usize> {
+    #[cfg(target_arch = "wasm32")]
+    let has_them = browser::has_them(device);
+    #[cfg(not(target_arch = "wasm32"))]
+    let has_them = device.features().contains(Features::SUBGROUP);
+    has_them.then(|| adapter.get_info().subgroup_max_size as usize)
+}
+
+/// wgpu 30 does not ask browsers for subgroups (gfx-rs/wgpu#10146). Once it does, this can go.
+#[cfg(target_arch = "wasm32")]
+mod browser {
+    use js_sys::{Array, Function, Object, Proxy, Reflect};
+    use wasm_bindgen::{JsCast, JsValue, closure::Closure};
+    use wgpu::Device;
+
+    const FEATURE: &str = "subgroups";
+    const METHOD: &str = "requestDevice";
+
+    /// `GPUAdapter.requestDevice` requires them where the adapter has them.
+    pub(super) struct Asking {
+        prototype: Object,
+        original: Function,
+        _apply: Closure<Apply>,
+    }
+
+    type Apply = dyn Fn(Function, JsValue, Array) -> Result<JsValue, JsValue>;
+
+    impl Asking {
+        pub(super) fn new() -> Result<Self, JsValue> {
+            let class = Reflect::get(&js_sys::global(), &"GPUAdapter".into())?;
+            let prototype: Object = Reflect::get(&class, &"prototype".into())?.dyn_into()?;
+            let original: Function = Reflect::get(&prototype, &METHOD.into())?.dyn_into()?;
+            let apply: Closure<Apply> = Closure::new(|method: Function, adapter: JsValue, arguments: Array| {
+                if has_feature(&adapter) {
+                    let required = Reflect::get(&arguments.get(0), &"requiredFeatures".into())?;
+                    required.dyn_into::<Array>()?.push(&FEATURE.into());
+                }
+                Reflect::apply(&method, &adapter, &arguments)
+            });
+            let handler = Object::new();
+            Reflect::set(&handler, &"apply".into(), apply.as_ref())?;
+            Reflect::set(&prototype, &METHOD.into(), &Proxy::new(&original, &handler))?;
+            Ok(Self { prototype, original, _apply: apply })
+        }
+    }
+
+    impl Drop for Asking {
+        fn drop(&mut self) {
+            // It was set before.
+            let _ = Reflect::set(&self.prototype, &METHOD.into(), &self.original);
+        }
+    }
+
+    /// Whether an adapter, or a device, has them.
+    fn has_feature(of: &JsValue) -> bool {
+        let has = || -> Result<JsValue, JsValue> {
+            let features = Reflect::get(of, &"features".into())?;
+            let has: Function = Reflect::get(&features, &"has".into())?.dyn_into()?;
+            has.call1(&features, &FEATURE.into())
+        };
+        has().is_ok_and(|has| has.is_truthy())
+    }
+
+    pub(super) fn has_them(device: &Device) -> bool {
+        device.as_webgpu().is_some_and(|device| has_feature(device))
+    }
+}
