@@ -29,7 +29,7 @@ pub enum Bench {
     Codec,
     /// DSSD's Tables 2 and 3 with a browser at the edge.
     Dssd,
-    /// Decoding in the browser beside wllama's and candle's.
+    /// Decoding in the browser beside wllama's, candle's and ONNX Runtime Web's.
     Edge,
     /// Guesses for vLLM, beside vLLM alone.
     Fleet,
@@ -128,11 +128,14 @@ fn edge(workspace: &Workspace, folder: &Path, quick: bool) -> Result<()> {
     wasm::build_edge_bench(workspace, &built.join("builds"))?;
     wasm::build_bench(workspace, "gpu", "web", &built.join("gpu"))?;
     peers.candle_browser(&built.join("candle"))?;
-    let wllama = peers.wllama(&page)?;
+    let (wllama, onnx) = (peers.wllama(&page)?, peers.onnx_runtime_web(&page)?);
     let form = quick.then_some("quick");
     process::run(bench_program(workspace, Bench::Edge)?.arg("prepare").arg(folder).args(form))?;
+    peers.write_onnx_models(folder)?;
     let mut measure = page.node("e2e/edge/bench.mjs");
-    process::run(measure.arg(folder).arg(wllama.join("esm")).args(form).env("CHROMIUM_PATH", browser))?;
+    process::run(
+        measure.arg(folder).arg(wllama.join("esm")).arg(onnx.join("dist")).args(form).env("CHROMIUM_PATH", browser),
+    )?;
     program(workspace, Bench::Edge, &["report"], folder)
 }
 

@@ -1,5 +1,5 @@
-//! What the benchmarks compare with: llama.cpp, candle's own models and wllama, each at one version, under
-//! target/bench/peers. Nothing of it is a dependency of the project.
+//! What the benchmarks compare with: llama.cpp, candle's own models, wllama and ONNX Runtime Web, each at one version,
+//! under target/bench/peers. Nothing of it is a dependency of the project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::page::Page;
 use crate::process;
+use crate::python;
 use crate::tools;
 use crate::wasm::{self, Compiler};
 use crate::workspace::Workspace;
@@ -18,6 +19,10 @@ const LLAMA_CPP_PYTHON: &str = "0.3.36";
 const BUILD_TOOLS: [&str; 2] = ["cmake==4.1.2", "ninja==1.13.0"];
 /// llama.cpp in WebAssembly, on npm.
 const WLLAMA: &str = "@wllama/wllama@3.8.1";
+/// ONNX Runtime in WebAssembly and on WebGPU, which transformers.js computes with, on npm.
+const ONNX_RUNTIME_WEB: &str = "onnxruntime-web@1.30.0";
+/// What writes models for it, from PyPI.
+const ONNX_TOOLS: [&str; 3] = ["gguf==0.19.0", "numpy==2.4.6", "onnx==1.23.2"];
 
 /// The library alone, with every instruction that this processor has.
 const LLAMA_CPP_OPTIONS: [&str; 9] = [
@@ -111,13 +116,29 @@ impl<'a> Peers<'a> {
 
     /// The folder of wllama's package.
     pub fn wllama(&self, page: &Page<'_>) -> Result<PathBuf> {
-        let folder = self.folder.join("wllama");
-        let package = folder.join("node_modules").join("@wllama").join("wllama");
+        self.from_npm(page, "wllama", WLLAMA, "@wllama/wllama")
+    }
+
+    /// The folder of ONNX Runtime Web's package.
+    pub fn onnx_runtime_web(&self, page: &Page<'_>) -> Result<PathBuf> {
+        self.from_npm(page, "onnxruntime-web", ONNX_RUNTIME_WEB, "onnxruntime-web")
+    }
+
+    /// Writes the models of `bench edge` in `folder` for it.
+    pub fn write_onnx_models(&self, folder: &Path) -> Result<()> {
+        let python = python::environment(self.workspace, "onnx", &ONNX_TOOLS)?;
+        let script = self.workspace.root().join("bench/peers/onnx_models.py");
+        process::run(self.workspace.command(python).arg(script).arg(folder))
+    }
+
+    fn from_npm(&self, page: &Page<'_>, name: &str, wanted: &str, package: &str) -> Result<PathBuf> {
+        let folder = self.folder.join(name);
+        let package = folder.join("node_modules").join(package);
         if !package.is_dir() {
             fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
             let mut npm = page.npm()?;
             npm.current_dir(&folder).args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", "."]);
-            process::run(npm.arg(WLLAMA))?;
+            process::run(npm.arg(wanted))?;
         }
         Ok(package)
     }

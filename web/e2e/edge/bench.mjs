@@ -1,8 +1,8 @@
-// node e2e/edge/bench.mjs FOLDER WLLAMA [quick]
+// node e2e/edge/bench.mjs FOLDER WLLAMA ONNX [quick]
 //
 // The browser's part of `cargo xtask bench edge`. FOLDER/edge holds what was built: builds/NAME/edge_bench.js,
-// gpu/gpu_bench.js and candle/candle_browser.js with their .wasm, and models.json, which names the files in FOLDER/models. WLLAMA is the npm
-// package's esm folder. Writes FOLDER/edge/measured.json; the engines take turns, round by round.
+// gpu/gpu_bench.js and candle/candle_browser.js with their .wasm, and models.json, which names the files in FOLDER/models;
+// onnx.json names those that ONNX Runtime takes. WLLAMA and ONNX are the esm and dist folders of npm packages. Writes FOLDER/edge/measured.json; the engines take turns, round by round.
 
 import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -12,7 +12,7 @@ import { chromium } from 'playwright-core';
 import { chromiumPath, gpuArgs } from '../chromium.mjs';
 import { serve } from './serve.mjs';
 
-const [folder, wllama, quick] = process.argv.slice(2);
+const [folder, wllama, onnx, quick] = process.argv.slice(2);
 const rounds = quick ? 3 : 5;
 const threadCounts = [1, 2];
 /** Read by each worker in a sweep: far more than caches hold. */
@@ -63,7 +63,26 @@ function listEngines() {
     engines.push({ ...theirs, build: '3.8.1', threads });
   }
   engines.push({ ...theirs, build: '3.8.1 webgpu', threads: 1, gpu: true });
+  const runtime = { name: 'ONNX Runtime Web', kind: 'onnx' };
+  for (const threads of threadCounts) {
+    const module = '/onnx/ort.wasm.min.mjs';
+    const wasm = join(onnx, 'ort-wasm-simd-threaded.wasm');
+    engines.push({ ...runtime, build: '1.30.0', module, wasm, threads });
+  }
+  engines.push({
+    ...{ ...runtime, build: '1.30.0 webgpu', threads: 1, gpu: true },
+    module: '/onnx/ort.webgpu.min.mjs',
+    wasm: join(onnx, 'ort-wasm-simd-threaded.asyncify.wasm'),
+  });
   return engines;
+}
+
+/** The name of a model's file for an engine. */
+function fileOf({ file }, kind, gpu) {
+  if (kind !== 'onnx') return file;
+  const { reason, [gpu ? 'gpu' : 'processor']: name } = onnxFiles[file];
+  if (reason !== undefined) throw new Error(reason);
+  return name;
 }
 
 /** 0 of none. */
@@ -95,10 +114,10 @@ async function measure(page, model, engines) {
   };
   for (const [index, { kind, module, threads, gpu }] of engines.entries()) {
     const { context } = model;
-    const request = { kind, module, threads, gpu, context, model: `/models/${model.file}` };
-    results[index].loadMs = await attempt(index, 'load', () =>
-      page.evaluate(([id, request]) => engines.load(id, request), [id(index), request]),
-    );
+    results[index].loadMs = await attempt(index, 'load', () => {
+      const request = { kind, module, threads, gpu, context, model: `/models/${fileOf(model, kind, gpu)}` };
+      return page.evaluate(([id, request]) => engines.load(id, request), [id(index), request]);
+    });
   }
   const sweeps = Object.fromEntries(threadCounts.map((count) => [count, []]));
   for (const pass of passes) {
@@ -146,14 +165,16 @@ const engines = listEngines().map((engine) => {
   const bytes = readFileSync(engine.wasm);
   return { ...engine, wasmBytes: bytes.length, gzippedBytes: gzipSync(bytes).length };
 });
-const models = JSON.parse(readFileSync(join(folder, 'edge', 'models.json'), 'utf8'));
+const read = (name) => JSON.parse(readFileSync(join(folder, 'edge', name), 'utf8'));
+const [models, onnxFiles] = [read('models.json'), read('onnx.json')];
 // The first that a path begins with, so the root comes last.
 const server = await serve([
-  ...models.map(({ file, path }) => [`/models/${file}`, path]),
+  ['/models/', join(folder, 'models')],
   ['/builds/', join(folder, 'edge', 'builds')],
   ['/gpu/', join(folder, 'edge', 'gpu')],
   ['/candle/', join(folder, 'edge', 'candle')],
   ['/wllama/', wllama],
+  ['/onnx/', onnx],
   ['/', dirname(fileURLToPath(import.meta.url))],
 ]);
 const browser = await chromium.launch({ executablePath: chromiumPath, args: gpuArgs });

@@ -1,13 +1,16 @@
 // The page of `cargo xtask bench edge`: holds the engines, each in a worker, and asks them one at a time. The driver
 // calls `globalThis.engines`. Times are milliseconds.
 
-/** Outrider or candle. */
-class WasmBindgen {
-  #worker = new Worker('/worker.mjs', { type: 'module' });
+import { noteMemories, watchMemories } from './memories.mjs';
+
+/** An engine in a worker of its own. */
+class InWorker {
+  #worker;
   #waiting = new Map();
   #next = 0;
 
-  constructor() {
+  constructor(module) {
+    this.#worker = new Worker(module, { type: 'module' });
     this.#worker.onmessage = ({ data: { id, value, error } }) => {
       const { resolve, reject } = this.#waiting.get(id);
       this.#waiting.delete(id);
@@ -27,12 +30,23 @@ class WasmBindgen {
     });
   }
 
-  load({ module, model, threads }) {
-    return this.ask('load', { module, model, threads });
-  }
-
   pass(pass) {
     return this.ask('pass', pass);
+  }
+
+  end() {
+    this.#worker.terminate();
+  }
+}
+
+/** Outrider or candle. */
+class WasmBindgen extends InWorker {
+  constructor() {
+    super('/worker.mjs');
+  }
+
+  load({ module, model, threads }) {
+    return this.ask('load', { module, model, threads });
   }
 
   gpu(group) {
@@ -42,9 +56,30 @@ class WasmBindgen {
   memory() {
     return this.ask('memory');
   }
+}
 
-  end() {
-    this.#worker.terminate();
+/** What transformers.js computes with. */
+class Onnx extends InWorker {
+  #memories;
+
+  constructor() {
+    super('/onnx.mjs');
+  }
+
+  async load({ module, model, threads, gpu }) {
+    const memories = `memories-${Math.random()}`;
+    this.#memories = watchMemories(memories);
+    const loadMs = await this.ask('load', { module, model, threads, gpu, memories });
+    if (gpu) {
+      await this.ask('pass', { rows: 1, cached: 0, allLogits: true, times: 1 });
+      const { submissions } = await this.#memories.counted();
+      if (submissions === 0) throw new Error('it submits nothing to this GPU');
+    }
+    return loadMs;
+  }
+
+  async memory() {
+    return (await this.#memories.counted()).bytes;
   }
 }
 
@@ -58,7 +93,9 @@ class Wllama {
   #turn = 0;
 
   async load({ module, model, threads, gpu, context }) {
-    this.#memories = watchMemories();
+    const name = `memories-${Math.random()}`;
+    this.#memories = watchMemories(name);
+    const restore = noteMemoriesFirst(name);
     const { Wllama: Library } = await import(`${module}/index.js`);
     const quiet = { debug() {}, log() {}, warn() {}, error: console.error };
     this.#wllama = new Library(
@@ -78,7 +115,7 @@ class Wllama {
         warmup: false,
       });
     } finally {
-      this.#memories.stop();
+      restore();
     }
     const loadMs = performance.now() - began;
     if (gpu) {
@@ -135,6 +172,19 @@ class Wllama {
   }
 }
 
+/** Workers that are started from blobs note their memory, until what comes back is called. */
+function noteMemoriesFirst(name) {
+  const original = URL.createObjectURL;
+  URL.createObjectURL = (blob) =>
+    original.call(
+      URL,
+      new Blob([`(${noteMemories})(${JSON.stringify(name)});\n`, blob], { type: blob.type }),
+    );
+  return () => {
+    URL.createObjectURL = original;
+  };
+}
+
 /** Token 3 is byte 0. */
 const highBytes = Object.fromEntries(Array.from({ length: 128 }, (_, i) => [3 + 128 + i, -100]));
 
@@ -147,81 +197,13 @@ function text(count, first) {
   ).join('');
 }
 
-/**
- * Counts the wasm memory of workers that are started from now on until `stop`, and what they submit to a GPU: a few
- * lines go before their code, which note that and answer on a channel.
- */
-function watchMemories() {
-  const name = `memories-${Math.random()}`;
-  const original = URL.createObjectURL;
-  URL.createObjectURL = (blob) =>
-    original.call(
-      URL,
-      new Blob([`(${noteMemories})(${JSON.stringify(name)});\n`, blob], { type: blob.type }),
-    );
-  return {
-    stop: () => {
-      URL.createObjectURL = original;
-    },
-    /** Bytes of the largest, and how often all have submitted something to a GPU. */
-    counted: () =>
-      new Promise((resolve) => {
-        const channel = new BroadcastChannel(name);
-        const most = { bytes: 0, submissions: 0 };
-        channel.onmessage = ({ data }) => {
-          most.bytes = Math.max(most.bytes, data.bytes);
-          most.submissions += data.submissions;
-        };
-        channel.postMessage('counted');
-        setTimeout(() => {
-          channel.close();
-          resolve(most);
-        }, 500);
-      }),
-  };
-}
-
-function noteMemories(name) {
-  const memories = new Set();
-  const { Memory, instantiate, instantiateStreaming } = WebAssembly;
-  WebAssembly.Memory = new Proxy(Memory, {
-    construct(target, parameters) {
-      const memory = Reflect.construct(target, parameters);
-      memories.add(memory);
-      return memory;
-    },
-  });
-  const noting =
-    (original) =>
-    async (...parameters) => {
-      const result = await original.apply(WebAssembly, parameters);
-      const { exports } = result.instance ?? result;
-      for (const value of Object.values(exports)) if (value instanceof Memory) memories.add(value);
-      return result;
-    };
-  WebAssembly.instantiate = noting(instantiate);
-  WebAssembly.instantiateStreaming = noting(instantiateStreaming);
-  let submissions = 0;
-  if (globalThis.GPUQueue !== undefined) {
-    const { submit } = GPUQueue.prototype;
-    GPUQueue.prototype.submit = function (...parameters) {
-      submissions++;
-      return submit.apply(this, parameters);
-    };
-  }
-  const channel = new BroadcastChannel(name);
-  channel.onmessage = () => {
-    const bytes = [...memories].reduce((sum, memory) => sum + memory.buffer.byteLength, 0);
-    channel.postMessage({ bytes, submissions });
-  };
-}
-
 const held = new Map();
 const sweepers = [];
 
 globalThis.engines = {
   async load(name, { kind, ...request }) {
-    const engine = kind === 'wllama' ? new Wllama() : new WasmBindgen();
+    const Engine = { wllama: Wllama, onnx: Onnx }[kind] ?? WasmBindgen;
+    const engine = new Engine();
     held.set(name, engine);
     return engine.load(request);
   },
