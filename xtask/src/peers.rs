@@ -116,12 +116,12 @@ impl<'a> Peers<'a> {
 
     /// The folder of wllama's package.
     pub fn wllama(&self, page: &Page<'_>) -> Result<PathBuf> {
-        self.from_npm(page, "wllama", WLLAMA, "@wllama/wllama")
+        self.npm_package(page, "wllama", WLLAMA, "@wllama/wllama")
     }
 
     /// The folder of ONNX Runtime Web's package.
     pub fn onnx_runtime_web(&self, page: &Page<'_>) -> Result<PathBuf> {
-        self.from_npm(page, "onnxruntime-web", ONNX_RUNTIME_WEB, "onnxruntime-web")
+        self.npm_package(page, "onnxruntime-web", ONNX_RUNTIME_WEB, "onnxruntime-web")
     }
 
     /// Writes the models of `bench edge` in `folder` for it.
@@ -131,7 +131,7 @@ impl<'a> Peers<'a> {
         process::run(self.workspace.command(python).arg(script).arg(folder))
     }
 
-    fn from_npm(&self, page: &Page<'_>, name: &str, wanted: &str, package: &str) -> Result<PathBuf> {
+    fn npm_package(&self, page: &Page<'_>, name: &str, wanted: &str, package: &str) -> Result<PathBuf> {
         let folder = self.folder.join(name);
         let package = folder.join("node_modules").join(package);
         if !package.is_dir() {
