@@ -16,10 +16,12 @@ use outrider_models::StoredModel;
 use outrider_speculation::Choice;
 use outrider_webgpu::{Gpu, GpuDraft};
 
-/// What is timed: a pass of so many rows, or a group of so many guesses.
+/// What is timed: a pass of so many rows; so many tokens that are read before another whose row comes back; a group of so
+/// many guesses.
 #[derive(Clone, Copy)]
 enum Work {
     Rows(usize),
+    Read(usize),
     Guesses(usize),
 }
 
@@ -35,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut draft = GpuDraft::new(gpu, &stored).await?;
     let vocab_size = draft.config().vocab_size as u32;
-    let text: Vec<u32> = (0..cached as u32 + 16).map(|i| i * 37 % vocab_size).collect();
+    let text: Vec<u32> = (0..cached as u32 + 130).map(|i| i * 37 % vocab_size).collect();
     let start = Instant::now();
     draft.forward(&text[..cached], cached.min(1)).await?;
     let first = start.elapsed().as_millis();
@@ -46,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("{:>10} {:>12} {:>12}", "", "fastest µs", "median µs");
     let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
-    for work in [Work::Rows(1), Work::Rows(4), Work::Rows(8), Work::Guesses(1), Work::Guesses(8)] {
+    for work in [Work::Rows(1), Work::Rows(4), Work::Rows(8), Work::Read(32), Work::Guesses(1), Work::Guesses(8)] {
         let mut times = Vec::new();
         let began = Instant::now();
         while times.len() < 5 || (began.elapsed().as_secs() < 3 && times.len() < 2000) {
@@ -54,6 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let start = Instant::now();
             match work {
                 Work::Rows(rows) => drop(draft.forward(&text[cached..cached + rows], rows).await?),
+                Work::Read(tokens) => drop(draft.forward(&text[cached..=cached + tokens], 1).await?),
                 Work::Guesses(most) => {
                     let choice = Choice { seed: Some(times.len() as u64), sampling, most };
                     drop(draft.choose(&text[cached..=cached], &choice).await?);
@@ -65,6 +68,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let [fastest, median] = [times[0], times[times.len() / 2]].map(|time| time.as_secs_f64() * 1e6);
         let name = match work {
             Work::Rows(rows) => format!("{rows} rows"),
+            Work::Read(tokens) => format!("{tokens} + 1 tokens"),
             Work::Guesses(most) => format!("{most} guesses"),
         };
         println!("{name:>10} {fastest:>12.1} {median:>12.1}");

@@ -9,7 +9,7 @@ use wgpu::{
     PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderSource, ShaderStages,
 };
 
-use crate::{element::Element, error::GpuError, gpu::Gpu};
+use crate::{element::Element, error::GpuError, gpu::Gpu, memory::MOST_LOGITS};
 
 /// Threads of a workgroup, of all kernels but products and attention.
 pub(crate) const THREADS: usize = 64;
@@ -19,10 +19,6 @@ pub(crate) const TOKENS: usize = 8;
 const LANES: usize = 32;
 /// Outputs of a product that each half of a workgroup computes.
 const EACH: usize = 4;
-/// Outputs of a product that a workgroup computes.
-pub(crate) const OUTPUTS: usize = 2 * EACH;
-/// Rows that a product has in one workgroup, where there is more than one.
-pub(crate) const ROWS: usize = 4;
 
 /// What a kernel computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,8 +52,38 @@ pub(crate) struct Product {
     pub(crate) element: ElementType,
     pub(crate) normed: bool,
     pub(crate) finish: Finish,
-    /// [`ROWS`] at a time, or one.
-    pub(crate) several: bool,
+    pub(crate) tile: Tile,
+}
+
+/// How many rows of a product a workgroup has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Tile {
+    Row,
+    FourRows,
+    /// 32, whose weights go through memory that threads share.
+    ManyRows,
+}
+
+impl Tile {
+    pub(crate) const ALL: [Self; 3] = [Self::Row, Self::FourRows, Self::ManyRows];
+
+    /// The one for a product of so many rows.
+    pub(crate) fn of(rows: usize) -> Self {
+        match rows {
+            ..2 => Self::Row,
+            2..=MOST_LOGITS => Self::FourRows,
+            _ => Self::ManyRows,
+        }
+    }
+
+    /// Rows and outputs of a workgroup. What rows are computed beyond the last has room in their buffers.
+    pub(crate) fn size(self) -> (usize, usize) {
+        match self {
+            Self::Row => (1, 2 * EACH),
+            Self::FourRows => (4, 2 * EACH),
+            Self::ManyRows => (32, 32),
+        }
+    }
 }
 
 /// What becomes of a product's results.
@@ -74,23 +100,24 @@ pub(crate) enum Finish {
 }
 
 impl Finish {
-    /// The same in WGSL.
+    /// The same in WGSL: what is written to `y`, of a result and what it is the gate of.
     fn shader(self) -> String {
         let (activation, factor) = match self {
             Self::Sum => {
-                let added = "y[at] += shape.residual_scale * result;";
-                return format!("if (shape.residual_scale == 0.0) {{ y[at] = result; }} else {{ {added} }}");
+                let write = "if (shape.residual_scale == 0.0) { y[at] = result; } \
+                             else { y[at] += shape.residual_scale * result; }";
+                return format!("fn finish(at: u32, result: f32, other: f32) {{ {write} }}\n");
             }
             Self::Activate(activation) => (activation, ""),
             Self::Scale(activation) => (activation, " * y[at]"),
-            Self::Gate(activation) => (activation, " * result_at(gated, row)"),
+            Self::Gate(activation) => (activation, " * other"),
         };
         let function = match activation {
             Activation::Silu => "silu",
             Activation::GeluTanh => "gelu_tanh",
             Activation::Relu => "relu",
         };
-        format!("y[at] = {function}(result){factor};")
+        format!("fn finish(at: u32, result: f32, other: f32) {{ y[at] = {function}(result){factor}; }}\n")
     }
 }
 
@@ -155,22 +182,23 @@ impl Kernel {
             None => include_str!("shaders/no_subgroups.wgsl"),
         };
         let shader = match self {
-            Self::Multiply(Product { element, normed, finish, several }) => {
+            Self::Multiply(Product { element, normed, finish, tile }) => {
                 let element = Element::of(element)?.shader;
-                let rows = match several {
-                    false => include_str!("shaders/one_row.wgsl"),
-                    true => include_str!("shaders/four_rows.wgsl"),
-                };
-                let is_gated = matches!(finish, Finish::Gate(_));
                 let lanes = largest_subgroup.unwrap_or_default().max(LANES);
+                let is_gated = matches!(finish, Finish::Gate(_));
                 let constants = format!(
                     "const LANES = {lanes}u;\nconst EACH = {EACH}u;\nconst NORMED = {normed};\nconst GATED = {is_gated};\n"
                 );
                 let activations = include_str!("shaders/activations.wgsl");
-                let gate = if is_gated { "let gated = results_of(EACH + local, half + own, parts);" } else { "" };
-                let multiply = include_str!("shaders/multiply.wgsl").replace("// THE GATE", gate);
-                let multiply = multiply.replace("// THE FINISH", &finish.shader());
-                format!("{subgroups}{WEIGHTS}{element}{constants}{activations}{rows}{multiply}")
+                let finish = finish.shader();
+                let product = include_str!("shaders/product.wgsl");
+                let multiply = include_str!("shaders/multiply.wgsl");
+                let [rows, multiply] = match tile {
+                    Tile::Row => [include_str!("shaders/one_row.wgsl"), multiply],
+                    Tile::FourRows => [include_str!("shaders/four_rows.wgsl"), multiply],
+                    Tile::ManyRows => ["", include_str!("shaders/tile.wgsl")],
+                };
+                format!("{subgroups}{WEIGHTS}{element}{constants}{product}{activations}{finish}{rows}{multiply}")
             }
             Self::Embed(element) => {
                 let element = Element::of(element)?.shader;

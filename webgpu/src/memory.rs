@@ -5,8 +5,8 @@ use wgpu::Buffer;
 
 use crate::{error::GpuError, gpu::Gpu, listed::Listing};
 
-/// Tokens that a forward pass reads at most: a multiple of [`ROWS`](crate::kernels::ROWS).
-pub(crate) const MOST_ROWS: usize = 32;
+/// Tokens that a forward pass reads at most: rows of whole workgroups ([`Tile`](crate::kernels::Tile)).
+pub(crate) const MOST_ROWS: usize = 64;
 /// Rows of logits that it leaves at most, of the same.
 pub(crate) const MOST_LOGITS: usize = 8;
 /// Guesses that it is followed by at most, before somebody waits for them.

@@ -8,7 +8,7 @@ use wgpu::Buffer;
 use crate::{
     error::GpuError,
     gpu::Gpu,
-    kernels::{Finish, Kernel, Kernels, Product},
+    kernels::{Finish, Kernel, Kernels, Product, Tile},
     matrix::Matrix,
     memory::{Memory, Rows},
     program::{Dispatch, Grid},
@@ -356,7 +356,7 @@ impl<'b> Build<'b> {
         ]);
         let (bias, scales) = (self.vector(after.bias)?, self.vector(x.norm)?);
         let product =
-            Product { element: matrix.element, normed: x.norm.is_some(), finish: after.finish, several: false };
+            Product { element: matrix.element, normed: x.norm.is_some(), finish: after.finish, tile: Tile::Row };
         let buffers = [&matrix.buffer, x.rows, y.buffer, &constants, &bias, &scales];
         self.add_dispatch(Kernel::Multiply(product), &buffers, Grid::Outputs(matrix.outputs));
         Ok(())

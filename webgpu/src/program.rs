@@ -5,15 +5,15 @@ use wgpu::{BindGroup, ComputePass, ComputePipeline, Limits};
 use crate::{
     error::GpuError,
     gpu::Gpu,
-    kernels::{Kernel, Kernels, OUTPUTS, Product, ROWS, THREADS},
+    kernels::{Kernel, Kernels, Product, THREADS, Tile},
 };
 
 /// One of them.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     kernel: Kernel,
-    /// The kernel for one row and that for several, once they were needed.
-    compiled: [Option<ComputePipeline>; 2],
+    /// The kernels for so many rows, once they were needed.
+    compiled: [Option<ComputePipeline>; Tile::ALL.len()],
     bound: BindGroup,
     grid: Grid,
 }
@@ -39,8 +39,9 @@ impl Grid {
             Self::EachRow(count) => [count, rows, 1],
             Self::Threads(count) => [count.div_ceil(THREADS), rows, 1],
             Self::Outputs(count) => {
-                let groups = count.div_ceil(OUTPUTS);
-                [groups.min(most), groups.div_ceil(most), if rows == 1 { 1 } else { rows.div_ceil(ROWS) }]
+                let (rows_each, outputs_each) = Tile::of(rows).size();
+                let groups = count.div_ceil(outputs_each);
+                [groups.min(most), groups.div_ceil(most), rows.div_ceil(rows_each)]
             }
         };
         size.map(|count| count as u32)
@@ -49,7 +50,7 @@ impl Grid {
 
 impl Dispatch {
     pub(crate) fn new(kernel: Kernel, bound: BindGroup, grid: Grid) -> Self {
-        Self { kernel, compiled: [None, None], bound, grid }
+        Self { kernel, compiled: Default::default(), bound, grid }
     }
 
     /// Does it for so many rows.
@@ -60,12 +61,14 @@ impl Dispatch {
         pass: &mut ComputePass<'_>,
         rows: usize,
     ) -> Result<(), GpuError> {
-        let several = rows > 1;
-        let kernel = match self.kernel {
-            Kernel::Multiply(product) => Kernel::Multiply(Product { several, ..product }),
-            kernel => kernel,
+        let (kernel, place) = match self.kernel {
+            Kernel::Multiply(product) => {
+                let tile = Tile::of(rows);
+                (Kernel::Multiply(Product { tile, ..product }), tile as usize)
+            }
+            kernel => (kernel, 0),
         };
-        let compiled = match &mut self.compiled[usize::from(several)] {
+        let compiled = match &mut self.compiled[place] {
             Some(compiled) => compiled,
             missing => missing.insert(kernels.compiled(gpu, kernel)?),
         };

@@ -60,10 +60,14 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
             let what = format!("{} {index} {container}", golden.family);
             let mut draft =
                 GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-            let rows = draft.forward(&golden.tokens, golden.tokens.len()).await.unwrap();
-            let rows: Vec<&[f32]> = rows.iter().map(|(logits, _)| logits).collect();
+            // The first by itself, the others in one pass: many are read, and then those whose rows come back.
+            let (first, others) = golden.tokens.split_at(golden.rows[0] + 1);
+            let from = golden.rows[1];
+            let first = draft.forward(first, 1).await.unwrap();
+            let others = draft.forward(others, golden.tokens.len() - from).await.unwrap();
             for (row, expected) in golden.rows.iter().zip(&golden.logits) {
-                assert_close(rows[*row], expected, &format!("{what}, row {row}"));
+                let found = first.iter().chain(others.iter()).nth(if *row < from { 0 } else { 1 + row - from });
+                assert_close(found.unwrap().0, expected, &format!("{what}, row {row}"));
             }
             draft.truncate(0);
             let mut next = golden.tokens.clone();
@@ -122,9 +126,9 @@ async fn every_type_of_weights_has_nearly_the_logits_of_the_processor() {
         };
         let cpu = stored().into_model().unwrap();
         let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored()).await.unwrap();
-        let tokens = text(config.vocab_size, if IS_BROWSER { 9 } else { 45 });
-        let rows = draft.forward(&tokens, 7).await.unwrap();
-        for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 7)) {
+        let tokens = text(config.vocab_size, if IS_BROWSER { 18 } else { 45 });
+        let rows = draft.forward(&tokens, 3).await.unwrap();
+        for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 3)) {
             assert_within(ROUNDED, actual, &expected, element.name());
         }
     }
@@ -196,14 +200,15 @@ async fn the_largest_logits_come_with_the_mass_of_the_others() {
     for stored in &models[..if IS_BROWSER { 1 } else { 2 }] {
         let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored()).await.unwrap();
         let vocab_size = draft.config().vocab_size;
-        let tokens = text(vocab_size, 12);
+        // Few enough that all ways read them by the same kernels.
+        let tokens = text(vocab_size, 10);
         let whole = draft.forward(&tokens, 2).await.unwrap();
         for (k, temperature) in [(1, 0.0), (1, 1.0), (32, 0.7), (200, 1.3), (256, 1.0)] {
             draft.truncate(3);
             let before = draft.counts();
             let rows = draft.forward_top_k(&tokens[3..], 2, TopK { k, temperature }).await.unwrap();
             let after = draft.counts();
-            assert_eq!((rows.len(), draft.held()), (2, 12));
+            assert_eq!((rows.len(), draft.held()), (2, 10));
             assert_eq!((after.submissions - before.submissions, after.read_backs - before.read_backs), (2, 1));
             assert!(after.bytes - before.bytes < 16_000, "{} bytes", after.bytes - before.bytes);
             for ((row, hidden), (all, expected)) in rows.iter().zip(whole.iter()) {
@@ -235,8 +240,8 @@ async fn the_largest_logits_come_with_the_mass_of_the_others() {
         draft.truncate(0);
         let rows = draft.forward_top_k(&tokens, 9, TopK { k: 2, temperature: 1.0 }).await.unwrap();
         assert_eq!(rows.iter().last(), whole.iter().last());
-        draft.truncate(10);
-        let rows = draft.forward_top_k(&tokens[10..], 2, TopK { k: 257, temperature: 1.0 }).await.unwrap();
+        draft.truncate(8);
+        let rows = draft.forward_top_k(&tokens[8..], 2, TopK { k: 257, temperature: 1.0 }).await.unwrap();
         assert_eq!(rows, whole);
     }
 }
@@ -273,13 +278,13 @@ async fn guesses_are_what_the_processor_chooses() {
             let sampling = SamplingParameters { temperature, top_k, top_p };
             let seed = (temperature > 0.0).then_some(number << 31 | 5);
             let choice = Choice { seed, sampling, most: 5 + number as usize };
-            let mut tokens = text(draft.config().vocab_size, 4 + 9 * number as usize);
+            let mut tokens = text(draft.config().vocab_size, 4 + 20 * number as usize);
             draft.truncate(0);
             let before = draft.counts();
             let chosen = draft.choose(&tokens, &choice).await.unwrap();
             let after = draft.counts();
             assert_eq!((chosen.len(), draft.held()), (choice.most, tokens.len() + choice.most - 1));
-            let pieces = tokens.len().saturating_sub(8).div_ceil(32) as u64;
+            let pieces = tokens.len().saturating_sub(8).div_ceil(64) as u64;
             assert_eq!(after.submissions - before.submissions, 1 + pieces);
             assert_eq!(after.read_backs - before.read_backs, 1);
             for Chosen { first, second } in chosen {

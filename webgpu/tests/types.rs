@@ -126,6 +126,20 @@ async fn heads_and_windows_have_any_size() {
     }
 }
 
+/// Of types without blocks rows may end anywhere: also in the middle of what is brought to shared memory at a time.
+#[tokio::test]
+async fn rows_without_blocks_have_any_width() {
+    if gpu().await.is_none() {
+        return;
+    }
+    let mut config = config();
+    (config.hidden_size, config.intermediate_size, config.vocab_size) = (68, 100, 77);
+    (config.head_dim, config.heads, config.kv_heads) = (20, 3, 1);
+    for element in [ElementType::F16, ElementType::BF16] {
+        assert_same_as_widened(&config, || random(&config, element), 45, element.name()).await;
+    }
+}
+
 /// A hundred models one after the other, of which each would fill a good part of a small GPU if none were given back.
 #[tokio::test]
 async fn memory_is_given_back() {

@@ -1,37 +1,8 @@
-// r = cap · tanh(factor · (W x + bias) / cap), of ROWS rows of x or of their RMSNorm; what becomes of r, its finish says.
+// A product of ROWS rows of x at a time.
 //
 // A workgroup has two sets of LANES threads, each with EACH outputs, for which a thread reads x once: neighbours, or
 // where the activation of one half of all outputs scales the other (GATED) as many of each half. No subgroup has threads
 // of both. Then one thread adds up what the subgroups of a set have of an output.
-struct Shape {
-    // Of a row.
-    units: u32,
-    outputs: u32,
-    row_bytes: u32,
-    // Rows of the buffer before the matrix.
-    first_row: u32,
-    // Rows of x are this many vectors of four.
-    stride: u32,
-    // Rows of y are this many numbers; of these the first that is written.
-    y_stride: u32,
-    y_first: u32,
-    has_bias: u32,
-    factor: f32,
-    // 0: none.
-    cap: f32,
-    // 0: y is replaced.
-    residual_scale: f32,
-    // Of the norm.
-    epsilon: f32,
-}
-
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-@group(0) @binding(3) var<uniform> shape: Shape;
-@group(0) @binding(4) var<storage, read> bias: array<f32>;
-// Of the norm.
-@group(0) @binding(5) var<storage, read> scales: array<vec4<f32>>;
-
 // Outputs of a workgroup.
 const OUTPUTS = 2u * EACH;
 // Subgroups of a set, at most.
@@ -40,8 +11,8 @@ const PARTS = LANES / SMALLEST_SUBGROUP;
 var<workgroup> sums: array<Results, PARTS * OUTPUTS>;
 var<workgroup> squares: array<Results, PARTS>;
 
-// Of an output of the workgroup, with the norm and what else is done to it.
-fn results_of(place: u32, output: u32, parts: u32) -> Results {
+// Sums of an output of the workgroup, with the norm.
+fn results_of(place: u32, parts: u32) -> Results {
     var results = Results();
     for (var part = 0u; part < parts; part++) {
         results += sums[part * OUTPUTS + place];
@@ -52,13 +23,6 @@ fn results_of(place: u32, output: u32, parts: u32) -> Results {
             square += squares[part];
         }
         results *= inverseSqrt(square / f32(4u * shape.stride) + shape.epsilon);
-    }
-    if (shape.has_bias != 0u) {
-        results += bias[output];
-    }
-    results *= shape.factor;
-    if (shape.cap != 0.0) {
-        results = shape.cap * tanh(clamp(results / shape.cap, Results(-15.0), Results(15.0)));
     }
     return results;
 }
@@ -118,11 +82,17 @@ fn multiply(
         return;
     }
     let parts = LANES / subgroup.size;
-    let results = results_of(local, own, parts);
-    // THE GATE
+    let results = results_of(local, parts);
+    var gated = Results();
+    if (GATED) {
+        gated = results_of(EACH + local, parts);
+    }
     for (var row = 0u; row < ROWS; row++) {
         let at = (group.z * ROWS + row) * shape.y_stride + shape.y_first + own;
-        let result = result_at(results, row);
-        // THE FINISH
+        var other = 0.0;
+        if (GATED) {
+            other = adjusted(result_at(gated, row), half + own);
+        }
+        finish(at, adjusted(result_at(results, row), own), other);
     }
 }
