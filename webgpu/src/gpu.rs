@@ -13,10 +13,7 @@ use wgpu::{
     InstanceDescriptor, Limits, MapMode, PowerPreference, Queue, RequestAdapterOptions,
 };
 
-use crate::{
-    error::GpuError,
-    subgroups::{self, Asking},
-};
+use crate::{error::GpuError, subgroups};
 
 /// Bytes behind a matrix that kernels may read: the word after its last.
 const SLACK_BYTES: u64 = 4;
@@ -104,7 +101,7 @@ impl Gpu {
     /// # Errors
     /// [`GpuError::Unavailable`] if there is none.
     pub async fn open() -> Result<Self, GpuError> {
-        Self::open_with(Some(Asking::new())).await
+        Self::open_with(true).await
     }
 
     /// The same with kernels for GPUs that have no subgroups: for tests.
@@ -112,10 +109,10 @@ impl Gpu {
     /// # Errors
     /// Those of [`open`](Self::open).
     pub async fn open_without_subgroups() -> Result<Self, GpuError> {
-        Self::open_with(None).await
+        Self::open_with(false).await
     }
 
-    async fn open_with(asking: Option<Asking>) -> Result<Self, GpuError> {
+    async fn open_with(subgroups_wanted: bool) -> Result<Self, GpuError> {
         let instance = Instance::new(InstanceDescriptor::new_without_display_handle());
         let wanted = RequestAdapterOptions { power_preference: PowerPreference::HighPerformance, ..Default::default() };
         let unavailable = |error: String| GpuError::Unavailable(error);
@@ -124,13 +121,15 @@ impl Gpu {
         let Limits { max_storage_buffer_binding_size, max_buffer_size, .. } = adapter.limits();
         let descriptor = DeviceDescriptor {
             label: Some("outrider"),
-            required_features: asking.as_ref().map_or(Features::empty(), |asking| asking.features(&adapter)),
+            required_features: Features::empty(),
             required_limits: Limits { max_storage_buffer_binding_size, max_buffer_size, ..Limits::default() },
             ..Default::default()
         };
-        let opened = adapter.request_device(&descriptor);
-        drop(asking);
-        let (device, queue) = opened.await.map_err(|error| unavailable(error.to_string()))?;
+        let opened = match subgroups_wanted {
+            true => subgroups::request_device(&adapter, &descriptor).await,
+            false => adapter.request_device(&descriptor).await,
+        };
+        let (device, queue) = opened.map_err(|error| unavailable(error.to_string()))?;
         let largest_subgroup = subgroups::largest(&adapter, &device);
         let trouble = Trouble::default();
         let (lost, refused) = (trouble.clone(), trouble.clone());

@@ -1,26 +1,17 @@
 //! Subgroups: threads of a workgroup that add up what they have without memory between them. Most GPUs have them; not
 //! every browser offers them.
 
-use wgpu::{Adapter, Device, Features};
+use wgpu::{Adapter, Device, DeviceDescriptor, Features, Queue, RequestDeviceError};
 
-/// Asks for a device with subgroups if the adapter has them, for as long as it lives.
-pub(crate) struct Asking {
+/// Asks for a device, with subgroups where the adapter has them.
+pub(crate) fn request_device(
+    adapter: &Adapter,
+    descriptor: &DeviceDescriptor<'_>,
+) -> impl Future<Output = Result<(Device, Queue), RequestDeviceError>> + use<> {
     #[cfg(target_arch = "wasm32")]
-    _browser: Option<browser::Asking>,
-}
-
-impl Asking {
-    pub(crate) fn new() -> Self {
-        Self {
-            #[cfg(target_arch = "wasm32")]
-            _browser: browser::Asking::new().ok(),
-        }
-    }
-
-    /// What is to be required of a device.
-    pub(crate) fn features(&self, adapter: &Adapter) -> Features {
-        adapter.features() & Features::SUBGROUP
-    }
+    let _asking = browser::Asking::new();
+    let required_features = descriptor.required_features | (adapter.features() & Features::SUBGROUP);
+    adapter.request_device(&DeviceDescriptor { required_features, ..descriptor.clone() })
 }
 
 /// Threads of the largest subgroup that a device makes; `None` if it makes none.
@@ -42,7 +33,7 @@ mod browser {
     const FEATURE: &str = "subgroups";
     const METHOD: &str = "requestDevice";
 
-    /// `GPUAdapter.requestDevice` requires them where the adapter has them.
+    /// `GPUAdapter.requestDevice` requires them where the adapter has them, for as long as this lives.
     pub(super) struct Asking {
         prototype: Object,
         original: Function,
