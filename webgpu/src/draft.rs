@@ -284,9 +284,10 @@ impl GpuDraft {
         let Self { gpu, kernels, program, counts, .. } = self;
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
         for &(rows, left) in passes {
+            // The last attention of a pass that leaves its keys and values alone is not done.
+            let alone = rows == 1 && left != Left::Cache;
             for dispatch in program.dispatches(left) {
-                dispatch.encode(gpu, kernels, &mut pass, rows)?;
-                counts.dispatches += 1;
+                counts.dispatches += u64::from(dispatch.encode(gpu, kernels, &mut pass, rows, alone)?);
             }
         }
         Ok(())

@@ -15,6 +15,8 @@ use crate::{element::Element, error::GpuError, gpu::Gpu, memory::MOST_LOGITS};
 pub(crate) const THREADS: usize = 64;
 /// Tokens that a thread chooses from, or looks at: a block of noise has as many.
 pub(crate) const TOKENS: usize = 8;
+/// Threads of a workgroup of attention.
+const ATTENTION_THREADS: usize = 128;
 /// Threads of each half of a product's workgroup, if no subgroup has more.
 const LANES: usize = 32;
 /// Outputs of a product that each half of a workgroup computes.
@@ -30,9 +32,12 @@ pub(crate) enum Kernel {
     Norm {
         layer: bool,
     },
-    /// Norms of heads, their rotary embedding, and the write to the KV cache.
+    /// Norms of keys, their rotary embedding, and the write to the KV cache, of several rows.
     Place,
-    Attend,
+    /// Attention, with the same for queries; and for the keys of a row that is alone.
+    Attend {
+        alone: bool,
+    },
     /// The RMSNorm of a row to the residual stream.
     Add,
     /// The two best guesses of each workgroup's tokens; what top-k and top-p ask of them; those of all.
@@ -139,8 +144,7 @@ impl Kernel {
             Self::Multiply(_) => &[Reads, Reads, Writes, Constants, Reads, Reads],
             Self::Embed(_) => &[Reads, Reads, Writes, Constants, Reads],
             Self::Norm { .. } => &[Reads, Writes, Constants, Reads, Reads],
-            Self::Place => &[Reads, Reads, Writes, Writes, Writes, Constants, Reads, Reads],
-            Self::Attend => &[Reads, Reads, Reads, Writes, Constants, Reads],
+            Self::Place | Self::Attend { .. } => &[Reads, Reads, Writes, Writes, Writes, Constants, Reads, Reads],
             Self::Add => &[Writes, Reads, Constants, Reads],
             Self::Choose => &[Reads, Writes, Reads, Reads],
             Self::Weigh => &[Reads, Reads, Writes, Reads, Reads, Constants],
@@ -157,7 +161,7 @@ impl Kernel {
             Self::Embed(_) => "embed",
             Self::Norm { .. } => "norm",
             Self::Place => "place",
-            Self::Attend => "attend",
+            Self::Attend { .. } => "attend",
             Self::Add => "add",
             Self::Choose => "choose",
             Self::Weigh => "weigh",
@@ -181,6 +185,7 @@ impl Kernel {
             Some(_) => include_str!("shaders/subgroups.wgsl"),
             None => include_str!("shaders/no_subgroups.wgsl"),
         };
+        let threads = format!("const THREADS = {THREADS}u;\n");
         let shader = match self {
             Self::Multiply(Product { element, normed, finish, tile }) => {
                 let element = Element::of(element)?.shader;
@@ -205,11 +210,19 @@ impl Kernel {
                 format!("{WEIGHTS}{element}{STEP}{}", include_str!("shaders/embed.wgsl"))
             }
             Self::Norm { layer } => {
-                format!("const LAYER = {layer};\n{subgroups}{TOTAL}{}", include_str!("shaders/norm.wgsl"))
+                format!("const LAYER = {layer};\n{threads}{subgroups}{TOTAL}{}", include_str!("shaders/norm.wgsl"))
             }
-            Self::Place => format!("{STEP}{subgroups}{TOTAL}{}", include_str!("shaders/place.wgsl")),
-            Self::Attend => format!("{STEP}{subgroups}{}", include_str!("shaders/attend.wgsl")),
-            Self::Add => format!("{subgroups}{TOTAL}{}", include_str!("shaders/add.wgsl")),
+            Self::Place | Self::Attend { .. } => {
+                let attention = include_str!("shaders/attention.wgsl");
+                let kernel = match self {
+                    Self::Attend { alone } => {
+                        format!("const ALONE = {alone};\n{}", include_str!("shaders/attend.wgsl"))
+                    }
+                    _ => include_str!("shaders/place.wgsl").to_owned(),
+                };
+                format!("const THREADS = {ATTENTION_THREADS}u;\n{STEP}{subgroups}{TOTAL}{attention}{kernel}")
+            }
+            Self::Add => format!("{threads}{subgroups}{TOTAL}{}", include_str!("shaders/add.wgsl")),
             Self::Choose => format!("{STEP}{CHOICE}{BEST}{}", include_str!("shaders/choose.wgsl")),
             Self::Weigh => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/weigh.wgsl")),
             Self::Settle => format!("{STEP}{CHOICE}{BEST}{SUMS}{}", include_str!("shaders/settle.wgsl")),

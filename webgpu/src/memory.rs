@@ -38,9 +38,8 @@ pub(crate) struct Rows {
     pub(crate) final_hidden: Buffer,
     pub(crate) hidden: Buffer,
     pub(crate) normed: Buffer,
-    /// The projections of each row: queries, keys, values; and queries after norm and rotary embedding.
+    /// The projections of each row: queries, keys, values.
     pub(crate) heads: Buffer,
-    pub(crate) query: Buffer,
     pub(crate) context: Buffer,
     pub(crate) projected: Buffer,
     /// Inside the feed-forward part. shape: `[MOST_ROWS, intermediate_size]`
@@ -69,7 +68,6 @@ impl Rows {
             hidden: rows(config.hidden_size)?,
             normed: rows(config.hidden_size)?,
             heads: rows(queries + 2 * keys)?,
-            query: rows(queries)?,
             context: rows(queries)?,
             projected: rows(config.hidden_size)?,
             inner: rows(config.intermediate_size)?,

@@ -155,9 +155,10 @@ impl<'b> Build<'b> {
         }
         let mut without_logits = 0;
         for (index, layer) in weights.layers.iter().enumerate() {
-            self.projections(index, layer)?;
+            self.projections(layer)?;
+            let attend = self.place(index, layer)?;
             without_logits = self.dispatches.len();
-            self.attention(index, layer)?;
+            self.attention(attend, layer)?;
             self.feed_forward(layer)?;
         }
         self.norm(&rows.hidden, &rows.final_hidden, &weights.norm, &weights.norm_bias)?;
@@ -191,8 +192,8 @@ impl<'b> Build<'b> {
         self.add_dispatch(Kernel::List, &[logits, bounds, lists, choice, &shape], each);
     }
 
-    /// The projections of a layer: its queries, and its keys and values into the KV cache.
-    fn projections(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
+    /// The projections of a layer: queries, keys and values.
+    fn projections(&mut self, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
         let (config, rows) = (self.config, self.rows);
         let ModelConfig { heads, kv_heads, head_dim, .. } = *config;
         let (queries, keys) = (heads * head_dim, kv_heads * head_dim);
@@ -214,11 +215,11 @@ impl<'b> Build<'b> {
             let y = Output { buffer: &rows.heads, stride: places[3], first: places[parts.start] };
             self.multiply(&matrix, input, y, &After::bias(&bias))?;
         }
-        self.place(index, layer)
+        Ok(())
     }
 
-    /// Norms of heads, their rotary embedding, and the write to the KV cache.
-    fn place(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
+    /// Keys and values into the KV cache. Gives attention, whose buffers are the same.
+    fn place(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<Dispatch, GpuError> {
         let (config, rows, memory) = (self.config, self.rows, self.memory);
         let mut angles = &self.nothing;
         let (mut pairs, mut is_interleaved) = (0, false);
@@ -244,32 +245,24 @@ impl<'b> Build<'b> {
             norms[0].len() as u32,
             norms[1].len() as u32,
             config.norm_epsilon.to_bits(),
+            config.block.window(index).unwrap_or(0) as u32,
+            config.score_scale().to_bits(),
+            config.block.score_softcap.unwrap_or(0.0).to_bits(),
         ]);
         let scales = norms.concat();
         let scales = self.vector((!scales.is_empty()).then_some(&scales))?;
         let [keys, values] = &memory.layers[index];
-        let buffers = [&rows.heads, &angles.clone(), &rows.query, keys, values, &constants, &rows.step, &scales];
-        self.add_dispatch(Kernel::Place, &buffers, Grid::EachRow(config.heads + 2 * config.kv_heads));
-        Ok(())
+        let buffers = [&rows.heads, angles, keys, values, &rows.context, &constants, &rows.step, &scales];
+        let bound = self.kernels.bind(self.gpu, Kernel::Place, &buffers);
+        self.dispatches.push(Dispatch::new(Kernel::Place, bound.clone(), Grid::EachRow(config.kv_heads)));
+        Ok(Dispatch::new(Kernel::Attend { alone: false }, bound, Grid::EachRow(config.heads)))
     }
 
-    /// `hidden += attention(query)`.
-    fn attention(&mut self, index: usize, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
-        let ModelConfig { heads, kv_heads, head_dim, ref block, .. } = *self.config;
-        let (rows, [keys, values]) = (self.rows, &self.memory.layers[index]);
-        let constants = self.gpu.constants(&[
-            heads as u32,
-            (heads / kv_heads) as u32,
-            (head_dim / 4) as u32,
-            (kv_heads * head_dim / 4) as u32,
-            block.window(index).unwrap_or(0) as u32,
-            self.config.score_scale().to_bits(),
-            block.score_softcap.unwrap_or(0.0).to_bits(),
-        ]);
-        let buffers = [&rows.query, keys, values, &rows.context, &constants, &rows.step];
-        self.add_dispatch(Kernel::Attend, &buffers, Grid::EachRow(heads));
-        let matrix = &layer.attention_output;
-        self.add_product(matrix, &rows.context, &layer.attention_output_bias, &layer.after_attention_norm)
+    /// `hidden += attention`.
+    fn attention(&mut self, attend: Dispatch, layer: &LayerWeights<Matrix>) -> Result<(), GpuError> {
+        self.dispatches.push(attend);
+        let (matrix, context) = (&layer.attention_output, &self.rows.context);
+        self.add_product(matrix, context, &layer.attention_output_bias, &layer.after_attention_norm)
     }
 
     /// `hidden += feed_forward(norm(hidden))`.

@@ -53,19 +53,23 @@ impl Dispatch {
         Self { kernel, compiled: Default::default(), bound, grid }
     }
 
-    /// Does it for so many rows.
+    /// Does it for so many rows, or for one that is `alone`, whose keys and values attention takes to the cache. Gives
+    /// whether there is something to do.
     pub(crate) fn encode(
         &mut self,
         gpu: &Gpu,
         kernels: &mut Kernels,
         pass: &mut ComputePass<'_>,
         rows: usize,
-    ) -> Result<(), GpuError> {
+        alone: bool,
+    ) -> Result<bool, GpuError> {
         let (kernel, place) = match self.kernel {
             Kernel::Multiply(product) => {
                 let tile = Tile::of(rows);
                 (Kernel::Multiply(Product { tile, ..product }), tile as usize)
             }
+            Kernel::Place if alone => return Ok(false),
+            Kernel::Attend { .. } => (Kernel::Attend { alone }, usize::from(alone)),
             kernel => (kernel, 0),
         };
         let compiled = match &mut self.compiled[place] {
@@ -76,6 +80,6 @@ impl Dispatch {
         pass.set_bind_group(0, &self.bound, &[]);
         let [x, y, z] = self.grid.size(rows);
         pass.dispatch_workgroups(x, y, z);
-        Ok(())
+        Ok(true)
     }
 }

@@ -239,7 +239,8 @@ async fn the_largest_logits_come_with_the_mass_of_the_others() {
         // More rows, or more of each, than lists are made for.
         draft.truncate(0);
         let rows = draft.forward_top_k(&tokens, 9, TopK { k: 2, temperature: 1.0 }).await.unwrap();
-        assert_eq!(rows.iter().last(), whole.iter().last());
+        // The last one by itself.
+        assert_close(rows.iter().last().unwrap().0, whole.iter().last().unwrap().0, "nine rows");
         draft.truncate(8);
         let rows = draft.forward_top_k(&tokens[8..], 2, TopK { k: 257, temperature: 1.0 }).await.unwrap();
         assert_eq!(rows, whole);
@@ -312,16 +313,16 @@ async fn guesses_are_what_the_processor_chooses() {
 
 /// A browser takes tens of microseconds for each.
 #[test]
-async fn a_layer_is_six_dispatches() {
+async fn a_layer_is_five_dispatches() {
     let Some(gpu) = gpu().await else { return };
     let (stored, _) = pair();
     let layers = stored.config.layers as u64;
     let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
-    for rows in [1, 8] {
+    for (rows, of_layer) in [(1, 5), (8, 6)] {
         let before = draft.counts().dispatches;
         draft.forward(&[1, 2, 3, 4, 5, 6, 7, 8][..rows], rows).await.unwrap();
         // Of the embedding, of the last norm and of the head one each.
-        assert_eq!(draft.counts().dispatches - before, 6 * layers + 3);
+        assert_eq!(draft.counts().dispatches - before, of_layer * layers + 3);
     }
 }
 

@@ -1,67 +1,90 @@
 // Attention of one head of one row, a workgroup each: keys in tiles of as many as there are threads, the softmax kept
 // up as they come (Milakov and Gimelshein 2018). A thread has a key's score, and then four elements of the context of
 // every so many keys of a tile, which is added up at the end.
-struct Shape {
-    heads: u32,
-    // Heads that share keys and values.
-    shared_by: u32,
-    // Elements of a head, and of a token's keys, in vectors of four.
-    head: u32,
-    width: u32,
-    // Tokens that a row sees, itself included; 0: all.
-    window: u32,
-    factor: f32,
-    // 0: none.
-    cap: f32,
-}
+//
+// A row that is alone (ALONE) has nobody before it who takes its keys and values to the cache: all of its heads that share
+// them compute them, and the first of these heads writes them.
 
-@group(0) @binding(0) var<storage, read> query: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> keys: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> values: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> context: array<vec4<f32>>;
-@group(0) @binding(4) var<uniform> shape: Shape;
-@group(0) @binding(5) var<storage, read> step: Step;
-
-const THREADS = 128u;
 // Maxima of a tile without subgroups.
 const MAXIMA = 16u;
 const LOWEST = -3.0e38;
 
+// Of a head in vectors of four, at most.
+const LARGEST_HEAD = 64u;
+
+var<workgroup> query: array<vec4<f32>, LARGEST_HEAD>;
+var<workgroup> own_key: array<vec4<f32>, LARGEST_HEAD>;
 var<workgroup> scores: array<f32, THREADS>;
 var<workgroup> maxima: array<f32, THREADS / 4u>;
 var<workgroup> sums: array<vec4<f32>, THREADS>;
 
+fn capped(score: f32) -> f32 {
+    let result = score * shape.factor;
+    if (shape.cap != 0.0) {
+        return shape.cap * tanh(clamp(result / shape.cap, -15.0, 15.0));
+    }
+    return result;
+}
+
 @compute @workgroup_size(THREADS)
 fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let own = (group.y * shape.heads + group.x) * shape.head;
-    let shared_head = (group.x / shape.shared_by) * shape.head;
+    let vectors = shape.head_dim / 4u;
+    let own = (group.y * shape.heads + group.x) * vectors;
+    // Heads that share keys and values; of a token these are so many vectors.
+    let shared_by = shape.heads / shape.kv_heads;
+    let kv_head = group.x / shared_by;
+    let shared_head = kv_head * vectors;
+    let width = shape.kv_heads * vectors;
     let visible = step.start + group.y + 1u;
+    let cached = select(visible, visible - 1u, ALONE);
     var first = 0u;
     if (shape.window != 0u && visible > shape.window) {
         first = visible - shape.window;
     }
-    let column = local % shape.head;
-    let part = local / shape.head;
+    let column = local % vectors;
+    let part = local / vectors;
     // Threads beyond the last of them have nothing to add up.
-    let parts = THREADS / shape.head;
+    let parts = THREADS / vectors;
     let subgroup = own_subgroup();
     let count_of_maxima = select(MAXIMA, THREADS / subgroup.size, HAS_SUBGROUPS);
     var maximum = LOWEST;
-    var total = 0.0;
+    var mass = 0.0;
     var sum = vec4<f32>();
-    for (var tile = first; tile < visible; tile += THREADS) {
-        let count = min(THREADS, visible - tile);
+    let head = head_of(group.y, group.x, false, local);
+    if (local < vectors) {
+        query[local] = four_placed(head, 4u * local);
+    }
+    if (ALONE) {
+        let key_head = head_of(group.y, kv_head, true, local);
+        if (local < vectors) {
+            own_key[local] = four_placed(key_head, 4u * local);
+            sum = four_values(group.y, kv_head, 4u * local);
+            if (group.x % shared_by == 0u) {
+                keys[cached * width + shared_head + local] = own_key[local];
+                values[cached * width + shared_head + local] = sum;
+            }
+            mass = 1.0;
+        }
+    }
+    workgroupBarrier();
+    if (ALONE) {
+        // Its own key is the first one.
+        maximum = 0.0;
+        for (var i = 0u; i < vectors; i++) {
+            maximum += dot(query[i], own_key[i]);
+        }
+        maximum = capped(maximum);
+    }
+    for (var tile = first; tile < cached; tile += THREADS) {
+        let count = min(THREADS, cached - tile);
         var score = LOWEST;
         if (local < count) {
-            let key = (tile + local) * shape.width + shared_head;
+            let key = (tile + local) * width + shared_head;
             score = 0.0;
-            for (var i = 0u; i < shape.head; i++) {
-                score += dot(query[own + i], keys[key + i]);
+            for (var i = 0u; i < vectors; i++) {
+                score += dot(query[i], keys[key + i]);
             }
-            score *= shape.factor;
-            if (shape.cap != 0.0) {
-                score = shape.cap * tanh(clamp(score / shape.cap, -15.0, 15.0));
-            }
+            score = capped(score);
         }
         if (HAS_SUBGROUPS) {
             let largest = subgroup_largest(score);
@@ -87,25 +110,25 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         scores[local] = exp(score - largest);
         workgroupBarrier();
         let kept = exp(maximum - largest);
-        total *= kept;
+        mass *= kept;
         sum *= kept;
         if (part < parts) {
             for (var i = part; i < count; i += parts) {
-                total += scores[i];
-                sum += scores[i] * values[(tile + i) * shape.width + shared_head + column];
+                mass += scores[i];
+                sum += scores[i] * values[(tile + i) * width + shared_head + column];
             }
         }
         maximum = largest;
         workgroupBarrier();
     }
-    scores[local] = total;
+    scores[local] = mass;
     sums[local] = sum;
     workgroupBarrier();
-    if (local < shape.head) {
-        for (var i = local + shape.head; i < parts * shape.head; i += shape.head) {
-            total += scores[i];
+    if (local < vectors) {
+        for (var i = local + vectors; i < parts * vectors; i += vectors) {
+            mass += scores[i];
             sum += sums[i];
         }
-        context[own + local] = sum / total;
+        context[own + local] = sum / mass;
     }
 }

@@ -1,4 +1,4 @@
-var<workgroup> parts: array<f32, 64u / SMALLEST_SUBGROUP>;
+var<workgroup> parts: array<f32, THREADS / SMALLEST_SUBGROUP>;
 
 // The sum of what a workgroup's threads have.
 fn total(part: f32, local: u32) -> f32 {
@@ -9,7 +9,7 @@ fn total(part: f32, local: u32) -> f32 {
     }
     workgroupBarrier();
     var sum = 0.0;
-    for (var i = 0u; i < 64u / subgroup.size; i++) {
+    for (var i = 0u; i < THREADS / subgroup.size; i++) {
         sum += parts[i];
     }
     // Nobody writes before all have read.

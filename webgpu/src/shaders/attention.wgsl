@@ -1,0 +1,96 @@
+// What attention and what goes before it have in common: the heads of rows, their norms and rotary embedding.
+struct Shape {
+    heads: u32,
+    kv_heads: u32,
+    // Elements of a head: a multiple of four.
+    head_dim: u32,
+    // Half as many as elements are rotated; 0: none are.
+    pairs: u32,
+    // 0: elements i and i + pairs form a pair; 1: elements 2i and 2i + 1.
+    interleaved: u32,
+    // Elements that have a norm together, of queries and of keys; 0: there are no norms.
+    query_norm: u32,
+    key_norm: u32,
+    epsilon: f32,
+    // Tokens that a row sees, itself included; 0: all.
+    window: u32,
+    factor: f32,
+    // 0: none.
+    cap: f32,
+}
+
+// Of each row queries, keys, values.
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+// Cosine and sine of each pair, position by position.
+@group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
+@group(0) @binding(2) var<storage, read_write> keys: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> values: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> context: array<vec4<f32>>;
+@group(0) @binding(5) var<uniform> shape: Shape;
+@group(0) @binding(6) var<storage, read> step: Step;
+// Of the norm of queries, and behind them those of keys.
+@group(0) @binding(7) var<storage, read> scales: array<f32>;
+
+// A head of queries, or of keys, of a row.
+struct Head {
+    // Of all of the row's queries, or keys, the first; and of it.
+    part: u32,
+    first: u32,
+    // Elements that have a norm together; its scales.
+    norm: u32,
+    scale: u32,
+    position: u32,
+    // That of the norm.
+    factor: f32,
+}
+
+// Of all threads of a workgroup together.
+fn head_of(row: u32, number: u32, is_key: bool, local: u32) -> Head {
+    let width = shape.head_dim;
+    let part = (row * (shape.heads + 2u * shape.kv_heads) + select(0u, shape.heads, is_key)) * width;
+    let norm = select(shape.query_norm, shape.key_norm, is_key);
+    var head = Head(part, part + number * width, norm, 0u, step.start + row, 1.0);
+    if (norm != 0u) {
+        let first = part + number * width / norm * norm;
+        var squares = 0.0;
+        for (var i = local; i < norm; i += THREADS) {
+            squares += x[first + i] * x[first + i];
+        }
+        head.factor = inverseSqrt(total(squares, local) / f32(norm) + shape.epsilon);
+        head.scale = select(0u, shape.query_norm, is_key) + number * width % norm;
+    }
+    return head;
+}
+
+fn normed(head: Head, i: u32) -> f32 {
+    let result = head.factor * x[head.first + i];
+    if (head.norm != 0u) {
+        return result * scales[head.scale + i];
+    }
+    return result;
+}
+
+// An element of it after norm and rotation.
+fn placed(head: Head, i: u32) -> f32 {
+    let result = normed(head, i);
+    if (i >= 2u * shape.pairs) {
+        return result;
+    }
+    let is_interleaved = shape.interleaved != 0u;
+    let pair = select(i % shape.pairs, i / 2u, is_interleaved);
+    let is_first = select(i < shape.pairs, i % 2u == 0u, is_interleaved);
+    let distance = select(shape.pairs, 1u, is_interleaved);
+    let partner = normed(head, select(i - distance, i + distance, is_first));
+    let angle = angles[head.position * shape.pairs + pair];
+    return result * angle.x + select(partner, -partner, is_first) * angle.y;
+}
+
+fn four_placed(head: Head, i: u32) -> vec4<f32> {
+    return vec4<f32>(placed(head, i), placed(head, i + 1u), placed(head, i + 2u), placed(head, i + 3u));
+}
+
+// Four elements of a head of values.
+fn four_values(row: u32, number: u32, i: u32) -> vec4<f32> {
+    let at = (row * (shape.heads + 2u * shape.kv_heads) + shape.heads + shape.kv_heads + number) * shape.head_dim + i;
+    return vec4<f32>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]);
+}
