@@ -12,11 +12,10 @@ const LOWEST = -3.0e38;
 // Of a head in vectors of four, at most.
 const LARGEST_HEAD = 64u;
 
-var<workgroup> query: array<vec4<f32>, LARGEST_HEAD>;
-var<workgroup> own_key: array<vec4<f32>, LARGEST_HEAD>;
+// First the query and behind it the own key, then each thread's part of the context.
+var<workgroup> vectors_of: array<vec4<f32>, 2u * LARGEST_HEAD>;
 var<workgroup> scores: array<f32, THREADS>;
 var<workgroup> maxima: array<f32, THREADS / 4u>;
-var<workgroup> sums: array<vec4<f32>, THREADS>;
 
 fn capped(score: f32) -> f32 {
     let result = score * shape.factor;
@@ -50,20 +49,20 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     var maximum = LOWEST;
     var mass = 0.0;
     var sum = vec4<f32>();
-    let head = head_of(group.y, group.x, false, local);
-    if (local < vectors) {
-        query[local] = four_placed(head, 4u * local);
-    }
-    if (ALONE) {
-        let key_head = head_of(group.y, kv_head, true, local);
+    // The query, and where it is computed here its own key.
+    for (var what = 0u; what < select(1u, 2u, ALONE); what++) {
+        let is_key = what == 1u;
+        let head = head_of(group.y, select(group.x, kv_head, is_key), is_key, local);
         if (local < vectors) {
-            own_key[local] = four_placed(key_head, 4u * local);
-            sum = four_values(group.y, kv_head, 4u * local);
-            if (group.x % shared_by == 0u) {
-                keys[cached * width + shared_head + local] = own_key[local];
-                values[cached * width + shared_head + local] = sum;
-            }
-            mass = 1.0;
+            vectors_of[what * LARGEST_HEAD + local] = four_placed(head, 4u * local);
+        }
+    }
+    if (ALONE && local < vectors) {
+        sum = four_values(group.y, kv_head, 4u * local);
+        mass = 1.0;
+        if (group.x % shared_by == 0u) {
+            keys[cached * width + shared_head + local] = vectors_of[LARGEST_HEAD + local];
+            values[cached * width + shared_head + local] = sum;
         }
     }
     workgroupBarrier();
@@ -71,7 +70,7 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         // Its own key is the first one.
         maximum = 0.0;
         for (var i = 0u; i < vectors; i++) {
-            maximum += dot(query[i], own_key[i]);
+            maximum += dot(vectors_of[i], vectors_of[LARGEST_HEAD + i]);
         }
         maximum = capped(maximum);
     }
@@ -82,7 +81,7 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
             let key = (tile + local) * width + shared_head;
             score = 0.0;
             for (var i = 0u; i < vectors; i++) {
-                score += dot(query[i], keys[key + i]);
+                score += dot(vectors_of[i], keys[key + i]);
             }
             score = capped(score);
         }
@@ -121,13 +120,15 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         maximum = largest;
         workgroupBarrier();
     }
+    // All have read query and key.
+    workgroupBarrier();
     scores[local] = mass;
-    sums[local] = sum;
+    vectors_of[local] = sum;
     workgroupBarrier();
     if (local < vectors) {
         for (var i = local + vectors; i < parts * vectors; i += vectors) {
             mass += scores[i];
-            sum += sums[i];
+            sum += vectors_of[i];
         }
         context[own + local] = sum / mass;
     }

@@ -86,7 +86,11 @@ fn placed(head: Head, i: u32) -> f32 {
 }
 
 fn four_placed(head: Head, i: u32) -> vec4<f32> {
-    return vec4<f32>(placed(head, i), placed(head, i + 1u), placed(head, i + 2u), placed(head, i + 3u));
+    var result = vec4<f32>();
+    for (var place = 0u; place < 4u; place++) {
+        result[place] = placed(head, i + place);
+    }
+    return result;
 }
 
 // Four elements of a head of values.
