@@ -45,6 +45,8 @@ class Writer:
         self.architecture = self.fields["general.architecture"]
         if self.architecture not in ("llama", "qwen2"):
             raise Unwritten(f"no graph is written for {self.architecture}")
+        if f"{self.architecture}.rope.scaling.type" in self.fields:
+            raise Unwritten("no graph is written for scaled positions")
         self.tensors = {tensor.name: tensor for tensor in gguf.tensors}
         self.nodes, self.initializers = [], []
 
@@ -175,29 +177,28 @@ class Writer:
         return helper.make_model(graph, opset_imports=versions, ir_version=10)
 
 
-def write(source, name, requantized):
-    """The file of this name beside `source`; it stays, as that does."""
-    target = source.with_name(name)
-    if not target.exists():
-        model = Writer(GGUFReader(source), requantized).model()
-        unfinished = target.with_suffix(".part")
-        onnx.save(model, unfinished)
-        unfinished.rename(target)
-    return name
+def write(source, target, requantized):
+    """It stays until the file that it is made of, or this one, is younger."""
+    if target.exists() and target.stat().st_mtime > max(source.stat().st_mtime, Path(__file__).stat().st_mtime):
+        return target.name
+    model = Writer(GGUFReader(source), requantized).model()
+    unfinished = target.with_suffix(".part")
+    onnx.save(model, unfinished)
+    unfinished.rename(target)
+    return target.name
 
 
 def main():
     folder = Path(sys.argv[1])
     found = {}
     for model in json.loads((folder / "edge" / "models.json").read_text()):
-        source = folder / "models" / model["file"]
-        if not source.exists():
-            # Of the pair's, which has its own place.
-            source.symlink_to(model["path"])
+        source = Path(model["path"])
+        target = folder / "models" / f"{source.stem}.onnx"
         try:
-            of_gpu = write(source, f"{source.stem}.onnx", False)
+            of_gpu = write(source, target, False)
             is_of_bytes = model["format"] == "Q8_0"
-            of_processor = write(source, f"{source.stem}-rounded.onnx", True) if is_of_bytes else of_gpu
+            rounded = target.with_stem(f"{source.stem}-rounded")
+            of_processor = write(source, rounded, True) if is_of_bytes else of_gpu
             found[model["file"]] = {"processor": of_processor, "gpu": of_gpu}
         except Unwritten as reason:
             found[model["file"]] = {"reason": str(reason)}

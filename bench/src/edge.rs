@@ -1,4 +1,4 @@
-//! `cargo xtask bench edge`: decoding in the browser, beside wllama's and candle's.
+//! `cargo xtask bench edge`: decoding in the browser, beside wllama's, candle's and ONNX Runtime Web's.
 //!
 //! ```text
 //! edge prepare FOLDER [quick]   writes the models, and FOLDER/edge/models.json for web/e2e/edge/bench.mjs

@@ -34,14 +34,18 @@ impl Bench {
         Ok(self.loader.as_mut().ok_or(JsError::new("the file has ended"))?.push(chunk)?)
     }
 
-    /// Brings the model to the GPU, whose name it gives.
+    /// Brings the model to the GPU, of which it tells the name, and its subgroups.
     pub async fn finish(&mut self) -> Result<String, JsError> {
         let loader = self.loader.take().ok_or(JsError::new("the model is there already"))?;
         let draft = GpuDraft::new(Gpu::open().await?, &loader.finish()?).await?;
         self.text = passes::text(draft.config().vocab_size as u32);
-        let name = draft.gpu().name().to_owned();
+        let name = match draft.gpu().name() {
+            "" => "an adapter without a name",
+            name => name,
+        };
+        let described = if draft.gpu().has_subgroups() { format!("{name} with subgroups") } else { name.to_owned() };
         self.draft = Some(draft);
-        Ok(name)
+        Ok(described)
     }
 
     /// Milliseconds of each of `times` passes of `rows` tokens behind `cached` others.

@@ -42,9 +42,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     draft.forward(&text[..cached], cached.min(1)).await?;
     let first = start.elapsed().as_millis();
     println!(
-        "{path} on {}, subgroups {:?}, {cached} tokens cached; the first took {first} ms, compiled",
+        "{path} on {}, {}, {cached} tokens cached; the first took {first} ms, compiled",
         draft.gpu().name(),
-        draft.gpu().largest_subgroup()
+        if draft.gpu().has_subgroups() { "with subgroups" } else { "without subgroups" }
     );
     println!("{:>10} {:>12} {:>12}", "", "fastest µs", "median µs");
     let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };

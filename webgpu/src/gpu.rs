@@ -24,8 +24,7 @@ pub struct Gpu {
     device: Device,
     queue: Queue,
     name: String,
-    /// Threads of the largest subgroup, where there are subgroups.
-    largest_subgroup: Option<usize>,
+    has_subgroups: bool,
     trouble: Trouble,
 }
 
@@ -130,14 +129,14 @@ impl Gpu {
             false => adapter.request_device(&descriptor).await,
         };
         let (device, queue) = opened.map_err(|error| unavailable(error.to_string()))?;
-        let largest_subgroup = subgroups::largest(&adapter, &device);
+        let has_subgroups = subgroups::has_them(&device);
         let trouble = Trouble::default();
         let (lost, refused) = (trouble.clone(), trouble.clone());
         device.set_device_lost_callback(move |reason, message| lost.set(Kind::Lost(format!("{reason:?}: {message}"))));
         device.on_uncaptured_error(Arc::new(move |error: Error| refused.set(Kind::Refused(error.to_string()))));
         let info = adapter.get_info();
         let name = if info.name.is_empty() { info.driver.clone() } else { info.name.clone() };
-        Ok(Self { device, queue, name, largest_subgroup, trouble })
+        Ok(Self { device, queue, name, has_subgroups, trouble })
     }
 
     /// What it calls itself; browsers tell little.
@@ -146,17 +145,10 @@ impl Gpu {
         &self.name
     }
 
-    /// Threads of its largest subgroup, where kernels use subgroups.
+    /// Whether kernels add up in subgroups there.
     #[must_use]
-    pub fn largest_subgroup(&self) -> Option<usize> {
-        self.largest_subgroup
-    }
-
-    /// The same with kernels for larger subgroups than it has: for tests.
-    #[must_use]
-    pub fn as_if_subgroups_had(mut self, threads: usize) -> Self {
-        self.largest_subgroup = self.largest_subgroup.map(|own| own.max(threads));
-        self
+    pub fn has_subgroups(&self) -> bool {
+        self.has_subgroups
     }
 
     /// Takes the device away, as a browser may do: for tests.

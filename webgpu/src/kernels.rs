@@ -11,14 +11,12 @@ use wgpu::{
 
 use crate::{element::Element, error::GpuError, gpu::Gpu, memory::MOST_LOGITS};
 
-/// Threads of a workgroup, of all kernels but products and attention.
+/// Threads of a workgroup, of all kernels but attention and what goes before it.
 pub(crate) const THREADS: usize = 64;
 /// Tokens that a thread chooses from, or looks at: a block of noise has as many.
 pub(crate) const TOKENS: usize = 8;
-/// Threads of a workgroup of attention.
+/// Threads of a workgroup of these.
 const ATTENTION_THREADS: usize = 128;
-/// Threads of each half of a product's workgroup, if no subgroup has more.
-const LANES: usize = 32;
 /// Outputs of a product that each half of a workgroup computes.
 const EACH: usize = 4;
 
@@ -32,7 +30,7 @@ pub(crate) enum Kernel {
     Norm {
         layer: bool,
     },
-    /// Norms of keys, their rotary embedding, and the write to the KV cache, of several rows.
+    /// Norms of keys, their rotary embedding, and the write to the KV cache.
     Place,
     /// Attention, with the same for queries; and for the keys of a row that is alone.
     Attend {
@@ -81,7 +79,7 @@ impl Tile {
         }
     }
 
-    /// Rows and outputs of a workgroup. What rows are computed beyond the last has room in their buffers.
+    /// Rows and outputs of a workgroup. Rows that are computed beyond the last have room in their buffers.
     pub(crate) fn size(self) -> (usize, usize) {
         match self {
             Self::Row => (1, 2 * EACH),
@@ -172,8 +170,8 @@ impl Kernel {
         }
     }
 
-    /// Its WGSL, for a GPU with such subgroups.
-    fn shader(self, largest_subgroup: Option<usize>) -> Result<String, GpuError> {
+    /// Its WGSL, for a GPU with subgroups or without.
+    fn shader(self, has_subgroups: bool) -> Result<String, GpuError> {
         const WEIGHTS: &str = include_str!("shaders/weights.wgsl");
         const STEP: &str = include_str!("shaders/step.wgsl");
         const TOTAL: &str = include_str!("shaders/total.wgsl");
@@ -181,19 +179,16 @@ impl Kernel {
         const BEST: &str = include_str!("shaders/best.wgsl");
         const SUMS: &str = include_str!("shaders/sums.wgsl");
         const LISTED: &str = include_str!("shaders/listed.wgsl");
-        let subgroups = match largest_subgroup {
-            Some(_) => include_str!("shaders/subgroups.wgsl"),
-            None => include_str!("shaders/no_subgroups.wgsl"),
+        let subgroups = match has_subgroups {
+            true => include_str!("shaders/subgroups.wgsl"),
+            false => include_str!("shaders/no_subgroups.wgsl"),
         };
         let threads = format!("const THREADS = {THREADS}u;\n");
         let shader = match self {
             Self::Multiply(Product { element, normed, finish, tile }) => {
                 let element = Element::of(element)?.shader;
-                let lanes = largest_subgroup.unwrap_or_default().max(LANES);
                 let is_gated = matches!(finish, Finish::Gate(_));
-                let constants = format!(
-                    "const LANES = {lanes}u;\nconst EACH = {EACH}u;\nconst NORMED = {normed};\nconst GATED = {is_gated};\n"
-                );
+                let constants = format!("const EACH = {EACH}u;\nconst NORMED = {normed};\nconst GATED = {is_gated};\n");
                 let activations = include_str!("shaders/activations.wgsl");
                 let finish = finish.shader();
                 let product = include_str!("shaders/product.wgsl");
@@ -231,11 +226,10 @@ impl Kernel {
             Self::List => format!("{CHOICE}{LISTED}{}", include_str!("shaders/list.wgsl")),
         };
         // Browsers want to be told; naga knows it, and not this word (gfx-rs/wgpu#5555).
-        let enable = match largest_subgroup {
-            Some(_) if cfg!(target_arch = "wasm32") => "enable subgroups;\n",
-            _ => "",
-        };
-        Ok(format!("{enable}{shader}"))
+        let enable = if has_subgroups && cfg!(target_arch = "wasm32") { "enable subgroups;\n" } else { "" };
+        // Of a thread's own; where there are none, it is a constant.
+        let size = if has_subgroups { "@builtin(subgroup_size) subgroup_size: u32," } else { "" };
+        Ok(format!("{enable}{}", shader.replace("// SUBGROUP SIZE", size)))
     }
 }
 
@@ -294,7 +288,7 @@ fn compile(gpu: &Gpu, kernel: Kernel, layout: &BindGroupLayout) -> Result<Comput
         bind_group_layouts: &[Some(layout)],
         immediate_size: 0,
     });
-    let source = ShaderSource::Wgsl(Cow::Owned(kernel.shader(gpu.largest_subgroup())?));
+    let source = ShaderSource::Wgsl(Cow::Owned(kernel.shader(gpu.has_subgroups())?));
     let module = device.create_shader_module(ShaderModuleDescriptor { label, source });
     Ok(device.create_compute_pipeline(&ComputePipelineDescriptor {
         label,

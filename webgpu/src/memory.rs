@@ -9,6 +9,8 @@ use crate::{error::GpuError, gpu::Gpu, listed::Listing};
 pub(crate) const MOST_ROWS: usize = 64;
 /// Rows of logits that it leaves at most, of the same.
 pub(crate) const MOST_LOGITS: usize = 8;
+// Kernels compute whole tiles, and write all rows of them.
+const _: () = assert!(MOST_ROWS % 32 == 0 && MOST_LOGITS % 4 == 0);
 /// Guesses that it is followed by at most, before somebody waits for them.
 pub(crate) const MOST_GUESSES: usize = 32;
 

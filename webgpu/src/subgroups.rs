@@ -14,13 +14,12 @@ pub(crate) fn request_device(
     adapter.request_device(&DeviceDescriptor { required_features, ..descriptor.clone() })
 }
 
-/// Threads of the largest subgroup that a device makes; `None` if it makes none.
-pub(crate) fn largest(adapter: &Adapter, device: &Device) -> Option<usize> {
+/// Whether a device has them. How large they are, browsers tell roughly at best.
+pub(crate) fn has_them(device: &Device) -> bool {
     #[cfg(target_arch = "wasm32")]
-    let has_them = browser::has_them(device);
+    return browser::has_them(device);
     #[cfg(not(target_arch = "wasm32"))]
-    let has_them = device.features().contains(Features::SUBGROUP);
-    has_them.then(|| adapter.get_info().subgroup_max_size as usize)
+    device.features().contains(Features::SUBGROUP)
 }
 
 /// wgpu 30 does not ask browsers for subgroups (gfx-rs/wgpu#10146). Once it does, this can go.
@@ -48,9 +47,11 @@ mod browser {
             let prototype: Object = Reflect::get(&class, &"prototype".into())?.dyn_into()?;
             let original: Function = Reflect::get(&prototype, &METHOD.into())?.dyn_into()?;
             let apply: Closure<Apply> = Closure::new(|method: Function, adapter: JsValue, arguments: Array| {
-                if has_feature(&adapter) {
-                    let required = Reflect::get(&arguments.get(0), &"requiredFeatures".into())?;
-                    required.dyn_into::<Array>()?.push(&FEATURE.into());
+                let required = Reflect::get(&arguments.get(0), &"requiredFeatures".into());
+                if let Some(required) = required.ok().and_then(|required| required.dyn_into::<Array>().ok())
+                    && has_feature(&adapter)
+                {
+                    required.push(&FEATURE.into());
                 }
                 Reflect::apply(&method, &adapter, &arguments)
             });

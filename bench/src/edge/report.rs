@@ -24,7 +24,9 @@ pub fn write(folder: &Path) -> Result<(), Failure> {
     let measured: Value = serde_json::from_str(&fs::read_to_string(folder.join("edge").join("measured.json"))?)?;
     let mut text = format!(
         "Chromium {}. Medians and ranges; the engines, each in a worker of its own, take turns on the same file. \
-         Decoding: passes of one token behind so many; wllama's times are its own and of 16 tokens. 8 rows: behind 16 \
+         Decoding: passes of one token behind so many; wllama's times are its own and of 16 tokens; ONNX Runtime Web is \
+         given keys and values in each pass and gives them back, as in transformers.js, and on the processor its Q8_0 \
+         has one scale for each output, the fastest of its forms. 8 rows: behind 16 \
          tokens with all logits; candle gives the last row's only, wllama has no such pass. Of the roofline: weights \
          read in each decoding step at 16, by the speed at which as many workers read memory in wasm, measured between \
          the passes; weights that stay in a cache can be above it. Memory: of wasm, at the end.\n",
@@ -78,9 +80,8 @@ impl OnGpu {
         let count = |key: &str, at: usize| gpu[key][at].as_f64().unwrap_or(f64::NAN);
         let counts = ["ofRows", "ofLargest", "ofGuesses"].map(|key| [0, 1, 2, 3].map(|at| count(key, at)));
         let (adapter, most, k) = (gpu["adapter"].as_str()?, gpu["most"].as_u64()?, gpu["k"].as_u64()?);
-        let adapter = if adapter.is_empty() { "an adapter without a name" } else { adapter }.to_owned();
         let (largest, guess) = (samples(&gpu["largestMs"])?, samples(&gpu["guessMs"])?);
-        Some(Self { adapter, k, largest, most, guess, counts })
+        Some(Self { adapter: adapter.to_owned(), k, largest, most, guess, counts })
     }
 
     /// `streamed`: bytes of weights that a draft reads.
@@ -175,7 +176,7 @@ fn table(out: &mut String, model: &Value, rows: &[Row]) -> Result<(), Failure> {
 
 /// Tokens a second of the fastest build of each engine, at each number of threads.
 fn chart(model: &Value, rows: &[Row]) -> Chart {
-    let series = ["candle", "Outrider", "wllama"];
+    let series = ["candle", "ONNX Runtime Web", "Outrider", "wllama"];
     let rate = |row: &Row, pass| row.shown(pass).map_or(f64::NAN, |samples| samples.median);
     let mut groups = Vec::new();
     for (pass, at) in [(0, 16), (1, 1024)] {

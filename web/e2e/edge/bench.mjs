@@ -18,7 +18,7 @@ const threadCounts = [1, 2];
 /** Read by each worker in a sweep: far more than caches hold. */
 const sweepMebibytes = 256;
 /** What one engine may take for one pass in all rounds, and to cache the tokens before it: slow ones have fewer rounds. */
-const mostMsPerPass = 45_000;
+const mostMsPerPass = quick ? 15_000 : 45_000;
 
 /** In this order, so that nobody has to cache a text twice. `work`: how many rows an engine should run in a turn. */
 const passes = [
@@ -169,6 +169,7 @@ const read = (name) => JSON.parse(readFileSync(join(folder, 'edge', name), 'utf8
 const [models, onnxFiles] = [read('models.json'), read('onnx.json')];
 // The first that a path begins with, so the root comes last.
 const server = await serve([
+  ...models.map(({ file, path }) => [`/models/${file}`, path]),
   ['/models/', join(folder, 'models')],
   ['/builds/', join(folder, 'edge', 'builds')],
   ['/gpu/', join(folder, 'edge', 'gpu')],

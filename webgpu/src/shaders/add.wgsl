@@ -11,14 +11,18 @@ struct Shape {
 @group(0) @binding(3) var<storage, read> scales: array<f32>;
 
 @compute @workgroup_size(THREADS)
-fn add(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+fn add(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+    // SUBGROUP SIZE
+) {
     let width = shape.width;
     let first = group.y * width;
     var squares = 0.0;
     for (var i = local; i < width; i += THREADS) {
         squares += part[first + i] * part[first + i];
     }
-    let factor = shape.factor * inverseSqrt(total(squares, local) / f32(width) + shape.epsilon);
+    let factor = shape.factor * inverseSqrt(total(squares, local, subgroup_size) / f32(width) + shape.epsilon);
     for (var i = local; i < width; i += THREADS) {
         hidden[first + i] += factor * scales[i] * part[first + i];
     }

@@ -12,9 +12,11 @@ const LOWEST = -3.0e38;
 // Of a head in vectors of four, at most.
 const LARGEST_HEAD = 64u;
 
-// First the query and behind it the own key, then each thread's part of the context.
+// First the query and behind it the own key, then each thread's part of the context: as many vectors.
 var<workgroup> vectors_of: array<vec4<f32>, 2u * LARGEST_HEAD>;
+const_assert THREADS == 2u * LARGEST_HEAD;
 var<workgroup> scores: array<f32, THREADS>;
+// As many as there are subgroups at most, or MAXIMA.
 var<workgroup> maxima: array<f32, THREADS / 4u>;
 
 fn capped(score: f32) -> f32 {
@@ -26,7 +28,11 @@ fn capped(score: f32) -> f32 {
 }
 
 @compute @workgroup_size(THREADS)
-fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+fn attend(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+    // SUBGROUP SIZE
+) {
     let vectors = shape.head_dim / 4u;
     let own = (group.y * shape.heads + group.x) * vectors;
     // Heads that share keys and values; of a token these are so many vectors.
@@ -44,15 +50,14 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
     let part = local / vectors;
     // Threads beyond the last of them have nothing to add up.
     let parts = THREADS / vectors;
-    let subgroup = own_subgroup();
-    let count_of_maxima = select(MAXIMA, THREADS / subgroup.size, HAS_SUBGROUPS);
+    let count_of_maxima = select(MAXIMA, max(THREADS / subgroup_size, 1u), HAS_SUBGROUPS);
     var maximum = LOWEST;
     var mass = 0.0;
     var sum = vec4<f32>();
     // The query, and where it is computed here its own key.
     for (var what = 0u; what < select(1u, 2u, ALONE); what++) {
         let is_key = what == 1u;
-        let head = head_of(group.y, select(group.x, kv_head, is_key), is_key, local);
+        let head = head_of(group.y, select(group.x, kv_head, is_key), is_key, local, subgroup_size);
         if (local < vectors) {
             vectors_of[what * LARGEST_HEAD + local] = four_placed(head, 4u * local);
         }
@@ -87,8 +92,8 @@ fn attend(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_ind
         }
         if (HAS_SUBGROUPS) {
             let largest = subgroup_largest(score);
-            if (subgroup.is_first) {
-                maxima[local / subgroup.size] = largest;
+            if (is_first_of_subgroup()) {
+                maxima[local / subgroup_size] = largest;
             }
         } else {
             scores[local] = score;

@@ -33,8 +33,7 @@ struct Shape {
 
 // A head of queries, or of keys, of a row.
 struct Head {
-    // Of all of the row's queries, or keys, the first; and of it.
-    part: u32,
+    // The first of its elements.
     first: u32,
     // Elements that have a norm together; its scales.
     norm: u32,
@@ -45,18 +44,18 @@ struct Head {
 }
 
 // Of all threads of a workgroup together.
-fn head_of(row: u32, number: u32, is_key: bool, local: u32) -> Head {
+fn head_of(row: u32, number: u32, is_key: bool, local: u32, size: u32) -> Head {
     let width = shape.head_dim;
     let part = (row * (shape.heads + 2u * shape.kv_heads) + select(0u, shape.heads, is_key)) * width;
     let norm = select(shape.query_norm, shape.key_norm, is_key);
-    var head = Head(part, part + number * width, norm, 0u, step.start + row, 1.0);
+    var head = Head(part + number * width, norm, 0u, step.start + row, 1.0);
     if (norm != 0u) {
         let first = part + number * width / norm * norm;
         var squares = 0.0;
         for (var i = local; i < norm; i += THREADS) {
             squares += x[first + i] * x[first + i];
         }
-        head.factor = inverseSqrt(total(squares, local) / f32(norm) + shape.epsilon);
+        head.factor = inverseSqrt(total(squares, local, size) / f32(norm) + shape.epsilon);
         head.scale = select(0u, shape.query_norm, is_key) + number * width % norm;
     }
     return head;

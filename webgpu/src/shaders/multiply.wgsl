@@ -1,26 +1,29 @@
 // A product of ROWS rows of x at a time.
 //
 // A workgroup has two sets of LANES threads, each with EACH outputs, for which a thread reads x once: neighbours, or
-// where the activation of one half of all outputs scales the other (GATED) as many of each half. No subgroup has threads
-// of both. Then one thread adds up what the subgroups of a set have of an output.
+// where the activation of one half of all outputs scales the other (GATED) as many of each half. Subgroups add up
+// what their threads have of an output, and one thread what these have.
+
+const LANES = 32u;
 // Outputs of a workgroup.
 const OUTPUTS = 2u * EACH;
-// Subgroups of a set, at most.
-const PARTS = LANES / SMALLEST_SUBGROUP;
+// Subgroups of a workgroup, at most.
+const SUBGROUPS = 2u * LANES / SMALLEST_SUBGROUP;
 
-var<workgroup> sums: array<Results, PARTS * OUTPUTS>;
-var<workgroup> squares: array<Results, PARTS>;
+var<workgroup> sums: array<Results, SUBGROUPS * OUTPUTS>;
+var<workgroup> squares: array<Results, SUBGROUPS>;
 
-// Sums of an output of the workgroup, with the norm.
-fn results_of(place: u32, parts: u32) -> Results {
+// Sums of an output of the workgroup, with the norm. `subgroups`: of a set; 0 if one has threads of both.
+fn results_of(place: u32, subgroups: u32) -> Results {
+    let first = place / EACH * subgroups;
     var results = Results();
-    for (var part = 0u; part < parts; part++) {
-        results += sums[part * OUTPUTS + place];
+    for (var i = 0u; i < max(subgroups, 1u); i++) {
+        results += sums[(first + i) * OUTPUTS + place];
     }
     if (NORMED) {
         var square = Results();
-        for (var part = 0u; part < parts; part++) {
-            square += squares[part];
+        for (var i = 0u; i < max(subgroups, 1u); i++) {
+            square += squares[i];
         }
         results *= inverseSqrt(square / f32(4u * shape.stride) + shape.epsilon);
     }
@@ -32,6 +35,7 @@ fn multiply(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
+    // SUBGROUP SIZE
 ) {
     let lane = local % LANES;
     let side = local / LANES;
@@ -62,18 +66,27 @@ fn multiply(
             }
         }
     }
-    let subgroup = own_subgroup();
-    let part = lane / subgroup.size;
-    for (var i = 0u; i < EACH; i++) {
-        let sum_of_part = subgroup_results(sum[i]);
-        if (subgroup.is_first) {
-            sums[part * OUTPUTS + side * EACH + i] = sum_of_part;
+    let is_first = is_first_of_subgroup();
+    let own_subgroup = local / subgroup_size;
+    if (subgroup_size <= LANES) {
+        for (var i = 0u; i < EACH; i++) {
+            let part = subgroup_results(sum[i]);
+            if (is_first) {
+                sums[own_subgroup * OUTPUTS + side * EACH + i] = part;
+            }
+        }
+    } else {
+        for (var i = 0u; i < OUTPUTS; i++) {
+            let part = subgroup_results(select(Results(), sum[i % EACH], side == i / EACH));
+            if (is_first) {
+                sums[i] = part;
+            }
         }
     }
     if (NORMED) {
-        let square_of_part = subgroup_results(square);
-        if (subgroup.is_first && side == 0u) {
-            squares[part] = square_of_part;
+        let part = subgroup_results(select(Results(), square, side == 0u));
+        if (is_first) {
+            squares[own_subgroup] = part;
         }
     }
     workgroupBarrier();
@@ -81,11 +94,11 @@ fn multiply(
     if (local >= select(OUTPUTS, EACH, GATED) || own >= select(shape.outputs, half, GATED)) {
         return;
     }
-    let parts = LANES / subgroup.size;
-    let results = results_of(local, parts);
+    let subgroups = LANES / subgroup_size;
+    let results = results_of(local, subgroups);
     var gated = Results();
     if (GATED) {
-        gated = results_of(EACH + local, parts);
+        gated = results_of(EACH + local, subgroups);
     }
     for (var row = 0u; row < ROWS; row++) {
         let at = (group.z * ROWS + row) * shape.y_stride + shape.y_first + own;

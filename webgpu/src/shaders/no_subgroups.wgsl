@@ -1,14 +1,10 @@
 // Where there are no subgroups, each thread is one.
 const HAS_SUBGROUPS = false;
 const SMALLEST_SUBGROUP = 1u;
+const subgroup_size = 1u;
 
-struct Subgroup {
-    size: u32,
-    is_first: bool,
-}
-
-fn own_subgroup() -> Subgroup {
-    return Subgroup(1u, true);
+fn is_first_of_subgroup() -> bool {
+    return true;
 }
 
 fn subgroup_sum(part: f32) -> f32 {

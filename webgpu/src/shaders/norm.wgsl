@@ -12,7 +12,11 @@ struct Shape {
 @group(0) @binding(4) var<storage, read> biases: array<f32>;
 
 @compute @workgroup_size(THREADS)
-fn norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+fn norm(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+    // SUBGROUP SIZE
+) {
     let width = shape.width;
     let first = group.y * width;
     var mean = 0.0;
@@ -21,14 +25,14 @@ fn norm(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var i = local; i < width; i += THREADS) {
             sum += x[first + i];
         }
-        mean = total(sum, local) / f32(width);
+        mean = total(sum, local, subgroup_size) / f32(width);
     }
     var squares = 0.0;
     for (var i = local; i < width; i += THREADS) {
         let difference = x[first + i] - mean;
         squares += difference * difference;
     }
-    let factor = inverseSqrt(total(squares, local) / f32(width) + shape.epsilon);
+    let factor = inverseSqrt(total(squares, local, subgroup_size) / f32(width) + shape.epsilon);
     for (var i = local; i < width; i += THREADS) {
         var result = (x[first + i] - mean) * factor * scales[i];
         if (LAYER) {

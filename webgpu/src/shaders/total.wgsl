@@ -1,15 +1,14 @@
 var<workgroup> parts: array<f32, THREADS / SMALLEST_SUBGROUP>;
 
 // The sum of what a workgroup's threads have.
-fn total(part: f32, local: u32) -> f32 {
-    let subgroup = own_subgroup();
+fn total(part: f32, local: u32, size: u32) -> f32 {
     let sum_of_own = subgroup_sum(part);
-    if (subgroup.is_first) {
-        parts[local / subgroup.size] = sum_of_own;
+    if (is_first_of_subgroup()) {
+        parts[local / size] = sum_of_own;
     }
     workgroupBarrier();
     var sum = 0.0;
-    for (var i = 0u; i < THREADS / subgroup.size; i++) {
+    for (var i = 0u; i < max(THREADS / size, 1u); i++) {
         sum += parts[i];
     }
     // Nobody writes before all have read.
