@@ -11,12 +11,11 @@ use wgpu::{
 
 use crate::{element::Element, error::GpuError, gpu::Gpu, memory::MOST_LOGITS};
 
-/// Threads of a workgroup, of all kernels but attention and what goes before it.
+/// Threads of a workgroup: of most kernels, and of attention and what goes before it.
 pub(crate) const THREADS: usize = 64;
+const ATTENTION_THREADS: usize = 128;
 /// Tokens that a thread chooses from, or looks at: a block of noise has as many.
 pub(crate) const TOKENS: usize = 8;
-/// Threads of a workgroup of these.
-const ATTENTION_THREADS: usize = 128;
 /// Outputs of a product that each half of a workgroup computes.
 const EACH: usize = 4;
 

@@ -68,6 +68,7 @@ fn multiply(
     }
     let is_first = is_first_of_subgroup();
     let own_subgroup = local / subgroup_size;
+    // A larger one has threads of both sets. Browsers tell no bound that could be trusted before.
     if (subgroup_size <= LANES) {
         for (var i = 0u; i < EACH; i++) {
             let part = subgroup_results(sum[i]);
