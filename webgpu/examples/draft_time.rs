@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The fastest and the median of many, behind CACHED tokens (64 if not given): forward passes of so many rows, whose
-//! logits all come back, and groups of guesses that the GPU chooses by itself. `plain` does without subgroups. A software adapter's speed says nothing
-//! of a GPU's.
+//! logits all come back, and groups of guesses that the GPU chooses by itself. `plain` does without subgroups. A
+//! software adapter's speed says nothing of a GPU's.
 #![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::{error::Error, fs::File, io::BufReader, time::Instant};
@@ -16,8 +16,7 @@ use outrider_models::StoredModel;
 use outrider_speculation::Choice;
 use outrider_webgpu::{Gpu, GpuDraft};
 
-/// What is timed: a pass of so many rows; so many tokens that are read before another whose row comes back; a group of so
-/// many guesses.
+/// What is timed: a pass of so many rows; so many tokens that are read before one whose row comes back; so many guesses.
 #[derive(Clone, Copy)]
 enum Work {
     Rows(usize),

@@ -9,7 +9,7 @@ use wgpu::{
     PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderSource, ShaderStages,
 };
 
-use crate::{element::Element, error::GpuError, gpu::Gpu, memory::MOST_LOGITS};
+use crate::{element::Element, error::GpuError, gpu::Gpu};
 
 /// Threads of a workgroup: of most kernels, and of attention and what goes before it.
 pub(crate) const THREADS: usize = 64;
@@ -18,6 +18,9 @@ const ATTENTION_THREADS: usize = 128;
 pub(crate) const TOKENS: usize = 8;
 /// Outputs of a product that each half of a workgroup computes.
 const EACH: usize = 4;
+
+/// Rows that products have by fours at most; of more, a tile of 32 is faster.
+pub(crate) const MOST_IN_FOURS: usize = 8;
 
 /// What a kernel computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,7 +76,7 @@ impl Tile {
     pub(crate) fn of(rows: usize) -> Self {
         match rows {
             ..2 => Self::Row,
-            2..=MOST_LOGITS => Self::FourRows,
+            2..=MOST_IN_FOURS => Self::FourRows,
             _ => Self::ManyRows,
         }
     }

@@ -3,14 +3,14 @@
 use outrider_models::{ModelConfig, Position, Rotary};
 use wgpu::Buffer;
 
-use crate::{error::GpuError, gpu::Gpu, listed::Listing};
+use crate::{error::GpuError, gpu::Gpu, kernels::MOST_IN_FOURS, listed::Listing};
 
 /// Tokens that a forward pass reads at most: rows of whole workgroups ([`Tile`](crate::kernels::Tile)).
 pub(crate) const MOST_ROWS: usize = 64;
 /// Rows of logits that it leaves at most, of the same.
 pub(crate) const MOST_LOGITS: usize = 8;
-// Kernels compute whole tiles, and write all rows of them.
-const _: () = assert!(MOST_ROWS % 32 == 0 && MOST_LOGITS % 4 == 0);
+// Kernels compute whole tiles, and write all rows of them: of 32, which rows of logits have no room for.
+const _: () = assert!(MOST_ROWS.is_multiple_of(32) && MOST_LOGITS <= MOST_IN_FOURS && MOST_LOGITS.is_multiple_of(4));
 /// Guesses that it is followed by at most, before somebody waits for them.
 pub(crate) const MOST_GUESSES: usize = 32;
 
