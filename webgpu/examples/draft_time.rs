@@ -16,7 +16,7 @@ use outrider_models::StoredModel;
 use outrider_speculation::Choice;
 use outrider_webgpu::{Gpu, GpuDraft};
 
-/// What is timed: a pass of so many rows; so many tokens that are read before one whose row comes back; so many guesses.
+/// What is timed: a pass of so many rows; so many tokens read before one whose row comes back; so many guesses.
 #[derive(Clone, Copy)]
 enum Work {
     Rows(usize),
