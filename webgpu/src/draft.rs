@@ -284,7 +284,7 @@ impl GpuDraft {
         let Self { gpu, kernels, program, counts, .. } = self;
         let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
         for &(rows, left) in passes {
-            // A pass that leaves only keys and values has no last attention, which could take them to the cache.
+            // A pass that is to leave nothing but the KV cache has no last attention, which could write to it.
             let alone = rows == 1 && left != Left::Cache;
             for dispatch in program.dispatches(left) {
                 counts.dispatches += u64::from(dispatch.encode(gpu, kernels, &mut pass, rows, alone)?);

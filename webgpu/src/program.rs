@@ -53,7 +53,7 @@ impl Dispatch {
         Self { kernel, compiled: Default::default(), bound, grid }
     }
 
-    /// Does it for so many rows, or for one that is `alone`, whose keys and values attention takes to the cache. Gives
+    /// Does it for so many rows, or for one that is `alone`, whose part of the KV cache attention writes. Gives
     /// whether there is something to do.
     pub(crate) fn encode(
         &mut self,

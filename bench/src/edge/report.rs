@@ -25,7 +25,7 @@ pub fn write(folder: &Path) -> Result<(), Failure> {
     let mut text = format!(
         "Chromium {}. Medians and ranges; the engines, each in a worker of its own, take turns on the same file. \
          Decoding: passes of one token behind so many; wllama's times are its own and of 16 tokens; ONNX Runtime Web \
-         is given keys and values in each pass and gives them back, as in transformers.js, and on the processor its \
+         is given the KV cache in each pass and gives it back, as in transformers.js, and on the processor its \
          Q8_0 has one scale for each output, the fastest of its forms. 8 rows: behind 16 tokens with all \
          logits; candle gives the last row's only, wllama has no such pass. Of the roofline: weights \
          read in each decoding step at 16, by the speed at which as many workers read memory in wasm, measured between \

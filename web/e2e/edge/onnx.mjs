@@ -1,5 +1,5 @@
-// ONNX Runtime Web in a worker of its own, used as transformers.js does: each pass is given keys and values and gives
-// them back, longer. On a GPU they stay there. Messages are { id, verb, … }, answers { id, value } or { id, error }.
+// ONNX Runtime Web in a worker of its own, used as transformers.js does: each pass is given the KV cache and gives
+// it back, longer. On a GPU it stays there. Messages are { id, verb, … }, answers { id, value } or { id, error }.
 
 import { noteMemories } from './memories.mjs';
 
