@@ -1,4 +1,4 @@
-"""Writes the models of `bench edge` as ONNX, in the forms that transformers.js loads.
+"""Writes the models of `bench edge` as ONNX, for ONNX Runtime Web, which transformers.js computes with.
 
     onnx_models.py FOLDER
 
@@ -6,10 +6,9 @@ Of each in FOLDER/edge/models.json one for the processor and one for GPUs, besid
 says where, or why there is none. Attention is one operator that grows the cache it is given, and weights are
 
 - Q4_0: the same blocks of 32 (`MatMulNBits`), which transformers.js calls q4;
-- Q8_0, GPUs: the same blocks;
+- Q8_0, GPUs: the same blocks, for which transformers.js has no name;
 - Q8_0, processor: rounded again with a scale for each output, and activations to eight bits (`MatMulInteger`):
-  transformers.js's q8, which it takes there if nothing is said. In WebAssembly blocks are widened in every pass, and
-  are five times slower.
+  transformers.js's q8, which it takes there if nothing is said. As blocks a model of 15M took five times as long there.
 
 Other types are no blocks of ONNX Runtime's. Of families Llama's and Qwen2's.
 """

@@ -19,7 +19,7 @@ pub(crate) const TOKENS: usize = 8;
 /// Outputs of a product that each half of a workgroup computes.
 const EACH: usize = 4;
 
-/// Rows that products have by fours at most; of more, a tile of 32 is faster.
+/// Rows that products have by fours at most; more go by tiles of 32.
 pub(crate) const MOST_IN_FOURS: usize = 8;
 
 /// What a kernel computes.

@@ -26,8 +26,8 @@ pub fn write(folder: &Path) -> Result<(), Failure> {
         "Chromium {}. Medians and ranges; the engines, each in a worker of its own, take turns on the same file. \
          Decoding: passes of one token behind so many; wllama's times are its own and of 16 tokens; ONNX Runtime Web \
          is given the KV cache in each pass and gives it back, as in transformers.js, and on the processor its \
-         Q8_0 has one scale for each output, the fastest of its forms. 8 rows: behind 16 tokens with all \
-         logits; candle gives the last row's only, wllama has no such pass. Of the roofline: weights \
+         Q8_0 has one scale for each output, transformers.js's q8. 8 rows: behind 16 tokens with all logits; \
+         candle gives the last row's only, wllama has no such pass. Of the roofline: weights \
          read in each decoding step at 16, by the speed at which as many workers read memory in wasm, measured between \
          the passes; weights that stay in a cache can be above it. Memory: of wasm, at the end.\n",
         measured["browser"].as_str().unwrap_or_default()

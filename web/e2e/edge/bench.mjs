@@ -2,7 +2,8 @@
 //
 // The browser's part of `cargo xtask bench edge`. FOLDER/edge holds what was built: builds/NAME/edge_bench.js,
 // gpu/gpu_bench.js and candle/candle_browser.js with their .wasm, and models.json, which names the files in FOLDER/models;
-// onnx.json names those that ONNX Runtime takes. WLLAMA and ONNX are the esm and dist folders of npm packages. Writes FOLDER/edge/measured.json; the engines take turns, round by round.
+// onnx.json names those that ONNX Runtime takes. WLLAMA and ONNX are the esm and dist folders of npm packages. Writes
+// FOLDER/edge/measured.json; the engines take turns, round by round.
 
 import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,5 +1,5 @@
 // A subgroup adds up what its threads have without memory between them. WGSL does not say which threads these are; that
-// they are neighbours is assumed here, and holds for workgroups of one dimension wherever somebody has looked.
+// they are neighbours is assumed here, and so it is in SwiftShader and lavapipe.
 const HAS_SUBGROUPS = true;
 const SMALLEST_SUBGROUP = 4u;
 
