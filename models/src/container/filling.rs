@@ -35,6 +35,7 @@ pub(super) struct Filling<B: MatrixBuilder> {
     position: u64,
     /// Whether the file is known to be long enough for the plan.
     length_known: bool,
+    memory: B::Memory,
     parts: Parts<B::Matrix>,
 }
 
@@ -68,7 +69,16 @@ impl<B: MatrixBuilder> Filling<B> {
     /// to have all the bytes that the plan wants.
     pub(super) fn new(plan: Vec<Planned>, position: u64, length_known: bool) -> Self {
         let parts = Parts { matrices: BTreeMap::new(), vectors: BTreeMap::new() };
-        Self { plan, next: 0, tensor: None, strip: Vec::new(), position, length_known, parts }
+        Self {
+            plan,
+            next: 0,
+            tensor: None,
+            strip: Vec::new(),
+            position,
+            length_known,
+            memory: B::Memory::default(),
+            parts,
+        }
     }
 
     /// Takes the next bytes of the file.
@@ -92,15 +102,15 @@ impl<B: MatrixBuilder> Filling<B> {
                 self.next += weights;
                 continue;
             };
-            let planned = &self.plan[self.next - 1];
             let needed = tensor.strip_bytes();
             if needed == 0 {
                 let weights = &self.plan[self.next - tensor.weights..self.next];
-                tensor.finish(weights, &mut self.parts)?;
+                tensor.finish(weights, &mut self.parts, &mut self.memory)?;
                 continue;
             }
+            let plan = &self.plan[self.next - 1..];
             if self.strip.is_empty() && input.len() >= needed {
-                tensor.make_room(planned, needed, self.length_known)?;
+                tensor.make_room(plan, needed, self.length_known, &mut self.memory)?;
                 tensor.push_strip(take(&mut self.position, &mut input, needed));
             } else {
                 let piece = take(&mut self.position, &mut input, needed - self.strip.len());
@@ -109,7 +119,7 @@ impl<B: MatrixBuilder> Filling<B> {
                     self.tensor = Some(tensor);
                     return Ok(());
                 }
-                tensor.make_room(planned, needed, self.length_known)?;
+                tensor.make_room(plan, needed, self.length_known, &mut self.memory)?;
                 tensor.push_strip(&self.strip);
                 self.strip.clear();
             }
@@ -163,8 +173,15 @@ impl<B: MatrixBuilder> Tensor<B> {
     }
 
     /// Makes sure that there is memory for a strip of `strip_bytes`, which have come: for all that is missing if the
-    /// file is known to hold it, else for as much as has proved to be there.
-    fn make_room(&mut self, planned: &Planned, strip_bytes: usize, length_known: bool) -> Result<(), LoadError> {
+    /// file is known to hold it, else for as much as has proved to be there. `plan`: what is to come, from this on.
+    fn make_room(
+        &mut self,
+        plan: &[Planned],
+        strip_bytes: usize,
+        length_known: bool,
+        memory: &mut B::Memory,
+    ) -> Result<(), LoadError> {
+        let planned = &plan[0];
         if self.room >= self.done + strip_bytes as u64 {
             return Ok(());
         }
@@ -176,7 +193,11 @@ impl<B: MatrixBuilder> Tensor<B> {
         let strips = believed.div_ceil(strip_bytes as u64);
         let strips = usize::try_from(strips).unwrap_or(usize::MAX);
         let reserved = match &mut self.builder {
-            Builder::Matrix(builder) => builder.try_reserve(strips),
+            Builder::Matrix(builder) => {
+                let is_matrix = |planned: &&Planned| matches!(planned.shape, Shape::Matrix { .. });
+                B::expect(memory, plan.iter().filter(is_matrix).map(|planned| planned.size));
+                builder.try_reserve(strips, memory)
+            }
             Builder::Vector { len, values, .. } => {
                 values.try_reserve_exact(strips.saturating_mul(VECTOR_STRIP).min(*len - values.len()))
             }
@@ -209,7 +230,12 @@ impl<B: MatrixBuilder> Tensor<B> {
     }
 
     /// Puts the tensor's `weights` aside.
-    fn finish(self, weights: &[Planned], parts: &mut Parts<B::Matrix>) -> Result<(), LoadError> {
+    fn finish(
+        self,
+        weights: &[Planned],
+        parts: &mut Parts<B::Matrix>,
+        memory: &mut B::Memory,
+    ) -> Result<(), LoadError> {
         match self.builder {
             Builder::Matrix(builder) => {
                 parts.matrices.insert(weights[0].number, builder.finish());
@@ -222,7 +248,7 @@ impl<B: MatrixBuilder> Tensor<B> {
             }
             Builder::Columns { bytes, .. } => {
                 for planned in weights {
-                    parts.matrices.insert(planned.number, transposed::<B>(planned, &bytes)?);
+                    parts.matrices.insert(planned.number, transposed::<B>(planned, &bytes, memory)?);
                 }
             }
         }
@@ -238,7 +264,11 @@ fn matrix<B: MatrixBuilder>(planned: &Planned, outputs: usize, inputs: usize) ->
 }
 
 /// The matrix whose outputs are columns of `bytes`.
-fn transposed<B: MatrixBuilder>(planned: &Planned, bytes: &[u8]) -> Result<B::Matrix, LoadError> {
+fn transposed<B: MatrixBuilder>(
+    planned: &Planned,
+    bytes: &[u8],
+    memory: &mut B::Memory,
+) -> Result<B::Matrix, LoadError> {
     let Shape::Columns { outputs, inputs, first, stored } = planned.shape else {
         unreachable!("weights of one tensor are all columns of it");
     };
@@ -251,5 +281,5 @@ fn transposed<B: MatrixBuilder>(planned: &Planned, bytes: &[u8]) -> Result<B::Ma
             rows.extend_from_slice(&row[output * width..][..width]);
         }
     }
-    matrix::<B>(planned, outputs, inputs)?.of(&rows).map_err(failed)
+    matrix::<B>(planned, outputs, inputs)?.of(&rows, memory).map_err(failed)
 }

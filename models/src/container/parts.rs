@@ -12,13 +12,15 @@ use crate::{
 pub(crate) trait MatrixBuilder: Sized {
     /// What comes of it.
     type Matrix;
+    /// Where matrices of one file lie.
+    type Memory: Default;
 
     /// The matrix, of all its bytes.
     ///
     /// # Errors
     /// If the allocator does not have the memory.
-    fn of(mut self, mut bytes: &[u8]) -> Result<Self::Matrix, TryReserveError> {
-        self.try_reserve(usize::MAX)?;
+    fn of(mut self, mut bytes: &[u8], memory: &mut Self::Memory) -> Result<Self::Matrix, TryReserveError> {
+        self.try_reserve(usize::MAX, memory)?;
         while self.strip_bytes() > 0 {
             let (strip, behind) = bytes.split_at(self.strip_bytes());
             self.push_strip(strip);
@@ -26,6 +28,9 @@ pub(crate) trait MatrixBuilder: Sized {
         }
         Ok(self.finish())
     }
+
+    /// Tells the memory which matrices are to come, the next one first: the size of each in bytes.
+    fn expect(_memory: &mut Self::Memory, _sizes: impl Iterator<Item = u64>) {}
 
     /// A matrix of which nothing is there yet. Rows of `inputs` elements are whole blocks of `element`, and neither
     /// dimension is zero or above 2²⁴. None if nothing can be done with this element type.
@@ -38,7 +43,7 @@ pub(crate) trait MatrixBuilder: Sized {
     ///
     /// # Errors
     /// If the allocator does not have the memory. What is there stays.
-    fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError>;
+    fn try_reserve(&mut self, strips: usize, memory: &mut Self::Memory) -> Result<(), TryReserveError>;
 
     /// Takes the next strip; `bytes` are [`strip_bytes`](Self::strip_bytes), with any alignment.
     fn push_strip(&mut self, bytes: &[u8]);

@@ -113,6 +113,7 @@ struct StoredBuilder {
 
 impl MatrixBuilder for StoredBuilder {
     type Matrix = StoredMatrix;
+    type Memory = ();
 
     fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self> {
         let size = outputs.checked_mul(element.row_bytes(inputs))?;
@@ -123,7 +124,7 @@ impl MatrixBuilder for StoredBuilder {
         (self.size - self.matrix.bytes.len()).min(STRIP_BYTES)
     }
 
-    fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError> {
+    fn try_reserve(&mut self, strips: usize, (): &mut ()) -> Result<(), TryReserveError> {
         let left = self.size - self.matrix.bytes.len();
         self.matrix.bytes.try_reserve_exact(strips.saturating_mul(STRIP_BYTES).min(left))
     }

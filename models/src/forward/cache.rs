@@ -1,12 +1,15 @@
 //! The KV cache of one sequence, with rollback: pages of keys and values, wherever a backend has its memory.
 
-use std::{fmt::Debug, ops::Range};
+use std::{fmt::Debug, ops::Range, sync::Arc};
 
 use super::branches::Branches;
 use crate::{
     error::ModelError,
     family::config::{LARGEST_DIMENSION, ModelConfig},
-    kernels::attention::PAGE_TOKENS,
+    kernels::{
+        attention::PAGE_TOKENS,
+        pages::{Page, Pages},
+    },
 };
 
 /// The memory that a backend's KV caches take pages from. Caches of equal sources can be exchanged.
@@ -192,25 +195,45 @@ impl<S: PageSource> Chunk<'_, S> {
 ///
 /// A page is, for each layer, keys `[kv_heads, head_dim, PAGE_TOKENS]` and values `[kv_heads, PAGE_TOKENS, head_dim]`,
 /// in f32.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct HostPages {
+    shape: Shape,
+    pages: Arc<Pages>,
+}
+
+/// What pages and their caches have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
     layers: usize,
     kv_heads: usize,
     head_dim: usize,
     context_length: usize,
 }
 
+impl Shape {
+    fn page_len(self) -> usize {
+        self.layers * 2 * self.kv_heads * self.head_dim * PAGE_TOKENS
+    }
+}
+
+/// Whether their caches can be exchanged.
+impl PartialEq for HostPages {
+    fn eq(&self, other: &Self) -> bool {
+        self.shape == other.shape
+    }
+}
+
 impl PageSource for HostPages {
-    type Page = Box<[f32]>;
+    type Page = Page;
     type Error = ModelError;
     const BRANCHES: bool = true;
 
     fn page_bytes(&self) -> usize {
-        self.page_len() * size_of::<f32>()
+        self.shape.page_len() * size_of::<f32>()
     }
 
-    fn extend(&self, pages: &mut Vec<Self::Page>, count: usize) -> Result<(), ModelError> {
-        pages.extend((0..count).map(|_| vec![0.0; self.page_len()].into_boxed_slice()));
+    fn extend(&self, pages: &mut Vec<Page>, count: usize) -> Result<(), ModelError> {
+        pages.extend((0..count).map(|_| self.pages.page()));
         Ok(())
     }
 }
@@ -218,28 +241,28 @@ impl PageSource for HostPages {
 impl HostPages {
     pub(crate) fn new(config: &ModelConfig) -> Self {
         let ModelConfig { layers, kv_heads, head_dim, context_length, .. } = *config;
-        Self { layers, kv_heads, head_dim, context_length }
+        Self::of(Shape { layers, kv_heads, head_dim, context_length })
     }
 
     /// Those of layers with so many heads, for any number of tokens.
     pub(super) fn of_heads(layers: usize, kv_heads: usize, head_dim: usize) -> Self {
-        Self { layers, kv_heads, head_dim, context_length: LARGEST_DIMENSION }
+        Self::of(Shape { layers, kv_heads, head_dim, context_length: LARGEST_DIMENSION })
     }
 
-    fn page_len(&self) -> usize {
-        self.layers * 2 * self.kv_heads * self.head_dim * PAGE_TOKENS
+    fn of(shape: Shape) -> Self {
+        Self { shape, pages: Pages::new(shape.page_len()) }
     }
 
     /// The part of a page that is a layer's.
     pub(super) fn layer(&self, layer: usize) -> Range<usize> {
-        let part = 2 * self.kv_heads * self.head_dim * PAGE_TOKENS;
+        let part = 2 * self.shape.kv_heads * self.shape.head_dim * PAGE_TOKENS;
         layer * part..(layer + 1) * part
     }
 
     /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, into a layer of some pages, from the `first`-th
     /// token of these on.
-    pub(super) fn write(&self, pages: &mut [Box<[f32]>], first: usize, layer: usize, keys: &[f32], values: &[f32]) {
-        let Self { kv_heads, head_dim, .. } = *self;
+    pub(super) fn write(&self, pages: &mut [Page], first: usize, layer: usize, keys: &[f32], values: &[f32]) {
+        let Shape { kv_heads, head_dim, .. } = self.shape;
         let width = kv_heads * head_dim;
         let tokens = keys.chunks_exact(width).zip(values.chunks_exact(width));
         for (index, (key, value)) in (first..).zip(tokens) {
@@ -271,9 +294,10 @@ impl KvCache {
 
     /// The same of a line: the cache's own, 0, or one of its branches, counted from 1.
     pub(crate) fn page_of(&self, line: usize, page: usize, layer: usize, kv_head: usize) -> (&[f32], &[f32]) {
-        let head = self.source.head_dim * PAGE_TOKENS;
+        let Shape { kv_heads, head_dim, .. } = self.source.shape;
+        let head = head_dim * PAGE_TOKENS;
         let page = &self.line_page(line, page)[self.source.layer(layer)];
-        let (keys, values) = page.split_at(self.source.kv_heads * head);
+        let (keys, values) = page.split_at(kv_heads * head);
         (&keys[kv_head * head..][..head], &values[kv_head * head..][..head])
     }
 }

@@ -8,6 +8,7 @@ use crate::{
         format::{Format, LANES},
         isa::Isa,
         matrix::Matrix,
+        memory::Arena,
         multiply::{Factor, multiply},
         rounded::Activations,
     },
@@ -33,6 +34,7 @@ pub(crate) struct LinearBuilder {
 
 impl MatrixBuilder for LinearBuilder {
     type Matrix = Linear;
+    type Memory = Arena;
 
     fn new(element: ElementType, outputs: usize, inputs: usize) -> Option<Self> {
         let format = match element {
@@ -62,9 +64,13 @@ impl MatrixBuilder for LinearBuilder {
         (self.linear.outputs - self.rows).min(LANES) * self.row_bytes
     }
 
-    fn try_reserve(&mut self, strips: usize) -> Result<(), TryReserveError> {
+    fn expect(arena: &mut Arena, sizes: impl Iterator<Item = u64>) {
+        arena.expect(sizes);
+    }
+
+    fn try_reserve(&mut self, strips: usize, arena: &mut Arena) -> Result<(), TryReserveError> {
         let rows = strips.saturating_mul(LANES).min(self.linear.outputs - self.rows);
-        self.linear.weights.try_reserve(rows)
+        self.linear.weights.try_reserve(rows, arena)
     }
 
     fn push_strip(&mut self, bytes: &[u8]) {

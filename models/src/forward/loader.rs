@@ -28,6 +28,7 @@ use crate::{
     },
     error::LoadError,
     family::config::ModelConfig,
+    kernels::memory::Arena,
 };
 
 /// Loads a model from the bytes of one file as they come: GGUF, or a whole checkpoint as
@@ -150,14 +151,15 @@ impl StoredModel {
     /// # Errors
     /// If there is no memory for it, or no kernel for one of its types.
     pub fn into_model(self) -> Result<Model, LoadError> {
-        Ok(Model::new(self.config, self.weights.map(linear)?))
+        let mut arena = Arena::default();
+        Ok(Model::new(self.config, self.weights.map(|matrix| linear(matrix, &mut arena))?))
     }
 }
 
-fn linear(matrix: StoredMatrix) -> Result<Linear, LoadError> {
+fn linear(matrix: StoredMatrix, arena: &mut Arena) -> Result<Linear, LoadError> {
     let StoredMatrix { element, outputs, inputs, bytes } = matrix;
     let name = || "of a stored model".to_owned();
     let builder = LinearBuilder::new(element, outputs, inputs)
         .ok_or_else(|| LoadError::TensorType { name: name(), dtype: element.to_string() })?;
-    builder.of(&bytes).map_err(|_| LoadError::OutOfMemory { what: name(), needed: bytes.len() as u64 })
+    builder.of(&bytes, arena).map_err(|_| LoadError::OutOfMemory { what: name(), needed: bytes.len() as u64 })
 }

@@ -1,13 +1,17 @@
-//! Attention of a few query rows over a page of keys and values at a time, with a running softmax.
+//! Attention of a few queries over a page of keys and values at a time, with a running softmax.
 //!
 //! For scores s_t = q·k_t, the weighted sum Σ e^(s_t − m)·v_t and the normaliser Σ e^(s_t − m) are kept for the highest
 //! score m so far; when a page has a higher one, both are scaled by e^(m − m′). (Milakov, Gimelshein 2018,
-//! <https://arxiv.org/abs/1805.02867>.) A row goes through the pages in order, and through a page in an order that does
-//! not depend on the row: its result depends on its own query and the cache alone.
+//! <https://arxiv.org/abs/1805.02867>.) A query goes through the pages in order, and through a page in an order that
+//! does not depend on the query: its result depends on itself and the cache alone.
+//!
+//! Rows of a sequence, and heads that share keys and values, go through a page together: it is fetched once for all of
+//! them, and each vector of it loaded once for four.
 
 use std::ops::Range;
 
 use super::{
+    memory::prefetch,
     pool,
     vector::{add_assign, exp, maximum, scale_by, soft_cap, sum},
 };
@@ -15,67 +19,91 @@ use super::{
 /// The number of tokens in a page of a [`KvCache`](crate::KvCache): lanes of the products with keys.
 pub const PAGE_TOKENS: usize = 32;
 
-/// Rows that go through a page together, so that it is fetched once for all of them.
-const ROWS: usize = 8;
+/// Queries that go through a page together.
+const QUERIES: usize = 8;
+
+/// Those of them that share what is loaded.
+const TILE: usize = 4;
 
 /// Multiplications below which other threads cost more than they give.
 const WORTH_SPLITTING: usize = 1 << 16;
 
-/// Elements that are computed together.
-const BLOCK: usize = 16;
+/// Numbers that are summed at a time: as many as eight of the vectors have that the compiler makes. These hide how long
+/// an addition takes, and leave registers for what is added.
+const SUMS: usize = 8 * if cfg!(target_feature = "avx") { 8 } else { 4 };
 
-/// What a row has seen: the highest score and the normaliser. The weighted sum of values is kept beside it.
-#[derive(Debug, Clone, Copy)]
-struct Running {
+/// A query on its way through the pages.
+struct Query<'a> {
+    /// Scaled. shape: `[head_dim]`
+    query: &'a [f32],
+    head: usize,
+    row: usize,
+    /// The highest score so far, the normaliser, and the weighted sum of values. shape: `[head_dim]`
     highest: f32,
     total: f32,
+    context: &'a mut [f32],
 }
 
-impl Running {
-    /// Nothing seen yet.
-    const START: Self = Self { highest: f32::NEG_INFINITY, total: 0.0 };
+impl Query<'_> {
+    /// What fills the place of one that is missing.
+    fn missing() -> Self {
+        Self { query: &[], head: 0, row: 0, highest: f32::NEG_INFINITY, total: 0.0, context: &mut [] }
+    }
 
-    /// Adds some tokens of a page, at least one. `query`, scaled, and `context`: `[head_dim]`; `keys`:
-    /// `[head_dim, PAGE_TOKENS]`; `values`: `[PAGE_TOKENS, head_dim]`; `bias`, for scores: `[PAGE_TOKENS]`.
-    fn add_page(
-        &mut self,
-        query: &[f32],
-        (keys, values): (&[f32], &[f32]),
-        seen: Range<usize>,
-        bias: Option<&[f32]>,
-        softcap: Option<f32>,
-        context: &mut [f32],
-    ) {
-        let mut weights = scores(query, keys);
+    /// Turns scores of the page's tokens into their weights, which are zero for all but those that are seen.
+    fn weigh(&mut self, scores: &mut [f32; PAGE_TOKENS], seen: Range<usize>, bias: Option<&[f32]>, cap: Option<f32>) {
         if let Some(bias) = bias {
-            add_assign(&mut weights, bias);
+            add_assign(scores, bias);
         }
-        if let Some(cap) = softcap {
-            soft_cap(&mut weights, cap);
+        if let Some(cap) = cap {
+            soft_cap(scores, cap);
         }
-        weights[..seen.start].fill(f32::NEG_INFINITY);
-        weights[seen.end..].fill(f32::NEG_INFINITY);
-        let highest = self.highest.max(maximum(&weights));
-        for weight in &mut weights {
-            *weight = exp(*weight - highest);
+        let all = 0..PAGE_TOKENS;
+        if seen != all {
+            scores[..seen.start].fill(f32::NEG_INFINITY);
+            scores[seen.end..].fill(f32::NEG_INFINITY);
         }
-        weights[..seen.start].fill(0.0);
-        weights[seen.end..].fill(0.0);
+        let highest = self.highest.max(maximum(scores));
+        for score in &mut *scores {
+            *score = exp(*score - highest);
+        }
+        if seen != all {
+            scores[..seen.start].fill(0.0);
+            scores[seen.end..].fill(0.0);
+        }
         if highest > self.highest {
             // e^(−∞ − m) is tiny instead of zero, but what it scales is zero at the start.
             let scale = exp(self.highest - highest);
             self.total *= scale;
-            scale_by(context, scale);
+            scale_by(self.context, scale);
             self.highest = highest;
         }
-        self.total += sum(&weights);
-        weighted_sum(&weights[..seen.end], values, context);
+        self.total += sum(scores);
     }
+}
 
-    /// Turns the weighted sum into the weighted mean.
-    fn finish(self, context: &mut [f32]) {
-        scale_by(context, 1.0 / self.total);
+/// What a query sees of a page, and what is added to its scores.
+type Sight<'b> = (Range<usize>, Option<&'b [f32]>);
+
+/// Adds a page's tokens to what N queries have seen. `keys`: `[head_dim, PAGE_TOKENS]`; `values`: `[PAGE_TOKENS,
+/// head_dim]`; `next`: keys that are read behind these; LANES: so many numbers of each query are summed at a time, a
+/// divisor of PAGE_TOKENS.
+fn add_page<'b, const N: usize, const LANES: usize>(
+    queries: &mut [Query<'_>],
+    (keys, values): (&[f32], &[f32]),
+    next: &[f32],
+    sight: impl Fn(&Query<'_>) -> Sight<'b>,
+    cap: Option<f32>,
+) {
+    let Some((queries, [])) = queries.split_first_chunk_mut::<N>() else { return };
+    let mut weights = scores::<N, LANES>(queries.each_ref().map(|query| query.query), keys, values);
+    let mut end = 0;
+    for (query, weights) in queries.iter_mut().zip(&mut weights) {
+        let (seen, bias) = sight(query);
+        end = end.max(seen.end);
+        query.weigh(weights, seen, bias, cap);
     }
+    weighted_sums::<N, LANES>(&weights, end, values, next, queries.each_mut().map(|query| &mut *query.context));
 }
 
 /// A query row: which sequence it is of, where in its text it is, and how many of the sequence's tokens it may see
@@ -136,45 +164,101 @@ pub(crate) fn attend<'c>(
     groups.clear();
     let mut first = 0;
     while first < spans.len() {
-        let same = spans[first..].iter().take(ROWS).take_while(|span| span.sequence == spans[first].sequence);
+        let same = spans[first..].iter().take(QUERIES).take_while(|span| span.sequence == spans[first].sequence);
         let end = first + same.count();
         groups.push([first, end]);
         first = end;
     }
+    let visible: usize = spans.iter().map(|span| span.visible).sum();
+    let threads = match 2 * visible * heads.heads * heads.head_dim < WORTH_SPLITTING {
+        true => 1,
+        false => pool::threads(usize::MAX),
+    };
+    let division = Division::new(heads, groups, threads);
     assert_eq!(out.len(), queries.len());
-    let out = Contexts(out.as_mut_ptr());
-    let (groups, queries) = (&*groups, &*queries);
+    let (queries, out) = (&*queries, Contexts(out.as_mut_ptr()));
     let run = |unit: usize| {
-        let ([first, end], head) = (groups[unit / heads.heads], unit % heads.heads);
-        let kv_head = head / (heads.heads / heads.kv_heads);
-        let at = |row: usize| ((row * heads.heads) + head) * heads.head_dim;
-        let mut running = [Running::START; ROWS];
-        // SAFETY: `out` has a context for each row and head, which belongs to one unit; each unit runs once.
-        #[allow(unsafe_code, reason = "units write to disjoint parts of a slice")]
-        let context = |row: usize| unsafe { std::slice::from_raw_parts_mut(out.start().add(at(row)), heads.head_dim) };
-        (first..end).for_each(|row| context(row).fill(0.0));
-        let visible = spans[first..end].iter().map(|span| span.visible).max().unwrap_or(0);
+        let Unit { rows, kv_head, heads: own } = division.unit(unit);
+        let mut all: [_; QUERIES] = std::array::from_fn(|_| Query::missing());
+        let mut count = 0;
+        for row in rows.clone() {
+            for head in own.clone() {
+                let at = (row * heads.heads + head) * heads.head_dim;
+                // SAFETY: `out` has a context for each row and head, which belongs to one unit; each unit runs once.
+                #[allow(unsafe_code, reason = "units write to disjoint parts of a slice")]
+                let context = unsafe { std::slice::from_raw_parts_mut(out.start().add(at), heads.head_dim) };
+                context.fill(0.0);
+                all[count] = Query { query: &queries[at..][..heads.head_dim], row, head, context, ..Query::missing() };
+                count += 1;
+            }
+        }
+        let all = &mut all[..count];
+        let visible = spans[rows.clone()].iter().map(|span| span.visible).max().unwrap_or(0);
         let begins = |row: usize| heads.window.map_or(0, |window| spans[row].visible.saturating_sub(window));
-        let unseen = (first..end).map(begins).min().unwrap_or(0);
-        for index in unseen / PAGE_TOKENS..visible.div_ceil(PAGE_TOKENS) {
-            let (keys, values) = page(spans[first].sequence, index, kv_head);
-            for (running, row) in running.iter_mut().zip(first..end) {
+        let unseen = rows.clone().map(begins).min().unwrap_or(0);
+        let end = visible.div_ceil(PAGE_TOKENS);
+        for index in unseen / PAGE_TOKENS..end {
+            let number = |index: usize| page(spans[rows.start].sequence, index, kv_head);
+            let page = number(index);
+            let next = if index + 1 < end { number(index + 1) } else { page };
+            let sight = |query: &Query<'_>| {
                 let within = |tokens: usize| tokens.saturating_sub(index * PAGE_TOKENS).min(PAGE_TOKENS);
-                let seen = within(begins(row))..within(spans[row].visible);
-                if !seen.is_empty() {
-                    let query = &queries[at(row)..][..heads.head_dim];
-                    let bias = bias.as_ref().map(|bias| bias.of_page(head, spans[row].position, index));
-                    running.add_page(query, (keys, values), seen, bias, heads.softcap, context(row));
+                let seen = within(begins(query.row))..within(spans[query.row].visible);
+                (seen, bias.as_ref().map(|bias| bias.of_page(query.head, spans[query.row].position, index)))
+            };
+            for tile in all.chunks_mut(TILE) {
+                match tile.len() {
+                    4 => add_page::<4, { SUMS / 4 }>(tile, page, next.0, sight, heads.softcap),
+                    3 => add_page::<3, { SUMS / 4 }>(tile, page, next.0, sight, heads.softcap),
+                    2 => add_page::<2, { SUMS / 4 }>(tile, page, next.0, sight, heads.softcap),
+                    _ => add_page::<1, PAGE_TOKENS>(tile, page, next.0, sight, heads.softcap),
                 }
             }
         }
-        running.iter().zip(first..end).for_each(|(running, row)| running.finish(context(row)));
+        all.iter_mut().for_each(|query| scale_by(query.context, 1.0 / query.total));
     };
-    let units = groups.len() * heads.heads;
-    let visible: usize = spans.iter().map(|span| span.visible).sum();
-    match 2 * visible * heads.heads * heads.head_dim < WORTH_SPLITTING {
-        true => (0..units).for_each(run),
-        false => pool::parallel(units, run),
+    match threads {
+        1 => (0..division.units()).for_each(run),
+        _ => pool::parallel(division.units(), run),
+    }
+}
+
+/// How the work is divided: rows of a sequence and heads that share keys and values, [`QUERIES`] together at most.
+struct Division<'g> {
+    groups: &'g [[usize; 2]],
+    kv_heads: usize,
+    /// Heads that share keys and values, and in how many parts they are divided.
+    shared_by: usize,
+    parts: usize,
+}
+
+/// What one thread does by itself.
+struct Unit {
+    rows: Range<usize>,
+    kv_head: usize,
+    heads: Range<usize>,
+}
+
+impl<'g> Division<'g> {
+    /// Units as large as they may be of which each thread has two, so that none waits long for another.
+    fn new(heads: Heads, groups: &'g [[usize; 2]], threads: usize) -> Self {
+        let shared_by = heads.heads / heads.kv_heads;
+        let rows = groups.iter().map(|[first, end]| end - first).max().unwrap_or(1);
+        let fewest = shared_by.div_ceil((QUERIES / rows).max(1));
+        let wanted = (2 * threads).div_ceil(groups.len().max(1) * heads.kv_heads);
+        let parts = if threads == 1 { fewest } else { fewest.max(wanted.min(shared_by)) };
+        Self { groups, kv_heads: heads.kv_heads, shared_by, parts }
+    }
+
+    fn units(&self) -> usize {
+        self.groups.len() * self.kv_heads * self.parts
+    }
+
+    fn unit(&self, index: usize) -> Unit {
+        let (rest, part) = (index / self.parts, index % self.parts);
+        let ([first, end], kv_head) = (self.groups[rest / self.kv_heads], rest % self.kv_heads);
+        let begin = |part: usize| kv_head * self.shared_by + part * self.shared_by / self.parts;
+        Unit { rows: first..end, kv_head, heads: begin(part)..begin(part + 1) }
     }
 }
 
@@ -191,40 +275,189 @@ impl Contexts {
     }
 }
 
-/// q·k_t for every token of the page.
-fn scores(query: &[f32], keys: &[f32]) -> [f32; PAGE_TOKENS] {
-    let mut scores = [0.0; PAGE_TOKENS];
-    for (block, scores) in scores.as_chunks_mut::<BLOCK>().0.iter_mut().enumerate() {
-        let mut sums = [0.0f32; BLOCK];
-        for (q, keys) in query.iter().zip(keys.as_chunks::<PAGE_TOKENS>().0) {
-            let keys = &keys.as_chunks::<BLOCK>().0[block];
-            for lane in 0..BLOCK {
-                sums[lane] += q * keys[lane];
+/// q·k_t of N queries for every token of the page, each summed over the elements in order. `next` is read next.
+fn scores<const N: usize, const LANES: usize>(
+    queries: [&[f32]; N],
+    keys: &[f32],
+    next: &[f32],
+) -> [[f32; PAGE_TOKENS]; N] {
+    let mut scores = [[0.0; PAGE_TOKENS]; N];
+    let (keys, _) = keys.as_chunks::<PAGE_TOKENS>();
+    let queries = queries.map(|query| &query[..keys.len()]);
+    for first in (0..PAGE_TOKENS).step_by(LANES) {
+        let mut sums = [[0.0f32; LANES]; N];
+        for (element, keys) in keys.iter().enumerate() {
+            let Some(keys) = keys[first..].first_chunk::<LANES>() else { break };
+            prefetch(next, element * PAGE_TOKENS + first);
+            for n in 0..N {
+                for lane in 0..LANES {
+                    sums[n][lane] += queries[n][element] * keys[lane];
+                }
             }
         }
-        *scores = sums;
+        for n in 0..N {
+            scores[n][first..first + LANES].copy_from_slice(&sums[n]);
+        }
     }
     scores
 }
 
-/// `context += Σ_t weights[t] · values[t]`, tokens in order.
-fn weighted_sum(weights: &[f32], values: &[f32], context: &mut [f32]) {
-    let head_dim = context.len();
-    let (blocks, rest) = context.as_chunks_mut::<BLOCK>();
-    let rest_at = blocks.len() * BLOCK;
-    for (block, context) in blocks.iter_mut().enumerate() {
-        let mut sums = *context;
-        for (weight, values) in weights.iter().zip(values.chunks_exact(head_dim)) {
-            let values = &values.as_chunks::<BLOCK>().0[block];
-            for lane in 0..BLOCK {
-                sums[lane] += weight * values[lane];
+/// `context += Σ_t weights[t] · values[t]` of N queries over the first `tokens`, in order. `next` is read next.
+fn weighted_sums<const N: usize, const LANES: usize>(
+    weights: &[[f32; PAGE_TOKENS]; N],
+    tokens: usize,
+    values: &[f32],
+    next: &[f32],
+    mut contexts: [&mut [f32]; N],
+) {
+    let head_dim = contexts[0].len();
+    let mut first = 0;
+    while first + LANES <= head_dim {
+        add_columns::<N, LANES>(weights, tokens, values, next, &mut contexts, first);
+        first += LANES;
+    }
+    while first + 4 <= head_dim {
+        add_columns::<N, 4>(weights, tokens, values, next, &mut contexts, first);
+        first += 4;
+    }
+    while first < head_dim {
+        add_columns::<N, 1>(weights, tokens, values, next, &mut contexts, first);
+        first += 1;
+    }
+}
+
+/// The same of LANES elements.
+#[inline]
+fn add_columns<const N: usize, const LANES: usize>(
+    weights: &[[f32; PAGE_TOKENS]; N],
+    tokens: usize,
+    values: &[f32],
+    next: &[f32],
+    contexts: &mut [&mut [f32]; N],
+    first: usize,
+) {
+    let head_dim = contexts[0].len();
+    let mut sums = [[0.0f32; LANES]; N];
+    for n in 0..N {
+        sums[n].copy_from_slice(&contexts[n][first..first + LANES]);
+    }
+    for (token, values) in values.chunks_exact(head_dim).take(tokens.min(PAGE_TOKENS)).enumerate() {
+        let Some(values) = values[first..].first_chunk::<LANES>() else { break };
+        prefetch(next, token * head_dim + first);
+        for n in 0..N {
+            for lane in 0..LANES {
+                sums[n][lane] += weights[n][token] * values[lane];
             }
         }
-        *context = sums;
     }
-    for (weight, values) in weights.iter().zip(values.chunks_exact(head_dim)) {
-        for (sum, value) in rest.iter_mut().zip(&values[rest_at..]) {
-            *sum += weight * value;
+    for n in 0..N {
+        contexts[n][first..first + LANES].copy_from_slice(&sums[n]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    /// Numbers between −1 and 1 that repeat late.
+    fn numbers(seed: usize, count: usize) -> Vec<f32> {
+        let hash = |i: usize| (i + 1).wrapping_mul(seed * 2 + 2_654_435_761) >> 7 & 0xffff;
+        (0..count).map(|i| hash(i) as f32 / 32768.0 - 1.0).collect()
+    }
+
+    /// Keys and values of a sequence: pages of each head, as a cache has them.
+    struct Text {
+        heads: Heads,
+        keys: Vec<f32>,
+        values: Vec<f32>,
+    }
+
+    impl Text {
+        fn new(heads: Heads, pages: usize, seed: usize) -> Self {
+            let count = pages * heads.kv_heads * heads.head_dim * PAGE_TOKENS;
+            Self { heads, keys: numbers(seed, count), values: numbers(seed + 1, count) }
+        }
+
+        fn page(&self, index: usize, kv_head: usize) -> (&[f32], &[f32]) {
+            let len = self.heads.head_dim * PAGE_TOKENS;
+            let at = (index * self.heads.kv_heads + kv_head) * len;
+            (&self.keys[at..][..len], &self.values[at..][..len])
+        }
+
+        /// The definition: weights by the scores of all tokens that are seen, in f64.
+        fn attend(&self, query: &[f32], head: usize, span: RowSpan, bias: Option<&Bias<'_>>) -> Vec<f64> {
+            let Heads { head_dim, scale, softcap, window, .. } = self.heads;
+            let kv_head = head / (self.heads.heads / self.heads.kv_heads);
+            let first = window.map_or(0, |window| span.visible.saturating_sub(window));
+            let scores: Vec<f64> = (first..span.visible)
+                .map(|token| {
+                    let (keys, _) = self.page(token / PAGE_TOKENS, kv_head);
+                    let key = |i: usize| f64::from(keys[i * PAGE_TOKENS + token % PAGE_TOKENS]);
+                    let dot: f64 = (0..head_dim).map(|i| f64::from(query[i]) * key(i)).sum();
+                    let added = bias
+                        .map_or(0.0, |bias| bias.values[2 * bias.reach * head + bias.reach + token - span.position]);
+                    let score = dot * f64::from(scale) + f64::from(added);
+                    softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh())
+                })
+                .collect();
+            let total: f64 = scores.iter().map(|score| score.exp()).sum();
+            let mut context = vec![0.0; head_dim];
+            for (token, score) in (first..).zip(&scores) {
+                let (_, values) = self.page(token / PAGE_TOKENS, kv_head);
+                let values = &values[token % PAGE_TOKENS * head_dim..][..head_dim];
+                context.iter_mut().zip(values).for_each(|(sum, v)| *sum += score.exp() / total * f64::from(*v));
+            }
+            context
+        }
+    }
+
+    fn contexts(texts: &[Text], spans: &[RowSpan], queries: &[f32], bias: Option<Bias<'_>>) -> Vec<f32> {
+        let mut out = vec![f32::NAN; queries.len()];
+        let page = |sequence: usize, index: usize, head: usize| texts[sequence].page(index, head);
+        attend(texts[0].heads, &mut queries.to_vec(), spans, page, bias, &mut Vec::new(), &mut out);
+        out
+    }
+
+    /// Every number of queries that go together and of those left over, heads of whole vectors and not, rows of two
+    /// sequences, windows, caps and biases.
+    #[test]
+    fn contexts_are_weighted_means_and_the_same_in_any_company() {
+        let shapes = [(1, 1, 4), (2, 2, 6), (3, 1, 64), (6, 2, 20), (7, 1, 48), (16, 2, 80), (9, 1, 33)];
+        let settings = [(None, None, false), (Some(5), None, false), (Some(40), Some(0.5), false), (None, None, true)];
+        for ((heads, kv_heads, head_dim), (window, softcap, is_biased)) in
+            shapes.into_iter().flat_map(|shape| settings.map(|setting| (shape, setting)))
+        {
+            let heads = Heads { heads, kv_heads, head_dim, scale: 0.6, softcap, window };
+            let texts = [Text::new(heads, 3, 1), Text::new(heads, 3, 5)];
+            let values = numbers(9, heads.heads * 2 * 96);
+            let bias = is_biased.then_some(Bias { values: &values, reach: 96 });
+            let span = |sequence: usize, visible: usize| RowSpan { sequence, position: visible - 1, visible };
+            for (first, rows) in [(1, 1), (31, 3), (60, 10), (33, 7)] {
+                let mut spans: Vec<_> = (0..rows).map(|row| span(0, first + row)).collect();
+                if rows == 7 {
+                    spans.reverse();
+                }
+                spans.push(span(1, 70));
+                let width = heads.heads * head_dim;
+                let queries = numbers(3, spans.len() * width);
+                let found = contexts(&texts, &spans, &queries, bias);
+                for (row, span) in spans.iter().enumerate() {
+                    let query = &queries[row * width..][..width];
+                    let own = &found[row * width..][..width];
+                    let alone = contexts(&texts, &[*span], query, bias);
+                    assert_eq!(own, alone, "{heads:?}: row {row} of {rows} has other bits alone");
+                    for (head, own) in own.chunks(head_dim).enumerate() {
+                        let query = &query[head * head_dim..][..head_dim];
+                        let expected = texts[span.sequence].attend(query, head, *span, bias.as_ref());
+                        for (found, expected) in own.iter().zip(&expected) {
+                            let error = (f64::from(*found) - expected).abs();
+                            assert!(error < 2e-6, "{heads:?}, row {row} of {rows}, head {head}: {found}, {expected}");
+                        }
+                    }
+                }
+            }
         }
     }
 }

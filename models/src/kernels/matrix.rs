@@ -5,19 +5,14 @@ use std::{collections::TryReserveError, ops::Range};
 use super::{
     format::{ALIGNMENT, Format, LANES},
     isa::Isa,
-    pages,
+    memory::{Arena, Lines},
     products::{Product, Rows},
     rounded::{RoundedRows, Wanted},
 };
 
-/// Memory that begins on a boundary of [`ALIGNMENT`].
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; ALIGNMENT]);
-
 /// A matrix `[outputs, inputs]` in strips of sixteen outputs; `super::format` says how.
 pub(crate) struct Matrix {
-    lines: Vec<Line>,
+    lines: Lines,
     format: Format,
     strip_bytes: usize,
     isa: Isa,
@@ -29,28 +24,23 @@ impl Matrix {
     /// A matrix of zeros that rows are to be pushed to. `inputs` is a multiple of the format's block length.
     pub(crate) fn new(format: Format, inputs: usize, isa: Isa) -> Self {
         assert!(inputs.is_multiple_of(format.block().0));
-        Self { lines: Vec::new(), format, strip_bytes: format.strip_bytes(inputs), isa, outputs: 0, inputs }
+        Self { lines: Lines::default(), format, strip_bytes: format.strip_bytes(inputs), isa, outputs: 0, inputs }
     }
 
     /// Makes room for `outputs` more outputs, without room to spare.
     ///
     /// # Errors
     /// If the allocator does not have the memory.
-    pub(crate) fn try_reserve(&mut self, outputs: usize) -> Result<(), TryReserveError> {
-        let strips = (self.outputs + outputs).div_ceil(LANES);
-        let lines = strips * (self.strip_bytes / ALIGNMENT);
-        self.lines.try_reserve_exact(lines.saturating_sub(self.lines.len()))?;
-        pages::prefer_huge(self.lines.spare_capacity_mut());
-        Ok(())
+    pub(crate) fn try_reserve(&mut self, outputs: usize, arena: &mut Arena) -> Result<(), TryReserveError> {
+        let strips = (self.outputs + outputs).div_ceil(LANES) - self.outputs / LANES;
+        self.lines.try_reserve(strips * (self.strip_bytes / ALIGNMENT), arena)
     }
 
     /// Appends a strip: up to sixteen rows as they are in a file. Only the last strip has fewer.
     pub(crate) fn push_strip(&mut self, rows: &[u8]) {
         let count = rows.len() / self.format.row_bytes(self.inputs);
         assert!(count <= LANES && self.outputs.is_multiple_of(LANES), "strips are whole but for the last");
-        let start = self.lines.len();
-        self.lines.resize(start + self.strip_bytes / ALIGNMENT, Line([0; ALIGNMENT]));
-        let strip = bytes_mut(&mut self.lines[start..]);
+        let strip = self.lines.push_zeros(self.strip_bytes);
         self.format.pack(rows, self.inputs, self.isa.sign_flips(), strip);
         self.outputs += count;
     }
@@ -67,7 +57,7 @@ impl Matrix {
 
     /// One row of weights as f32.
     pub(crate) fn widen_row(&self, index: usize, out: &mut [f32]) {
-        let strip = &bytes(&self.lines)[index / LANES * self.strip_bytes..][..self.strip_bytes];
+        let strip = &self.lines.bytes()[index / LANES * self.strip_bytes..][..self.strip_bytes];
         self.format.widen(strip, index % LANES, self.isa.sign_flips(), out);
     }
 
@@ -101,7 +91,7 @@ impl Matrix {
         if wanted_outputs == 0 {
             return;
         }
-        let strips = &bytes(lines)[strips.start * strip_bytes..strips.end * strip_bytes];
+        let strips = &lines.bytes()[strips.start * strip_bytes..strips.end * strip_bytes];
         let all_rows = x.len() / inputs;
         let mut first = 0;
         while first < all_rows {
@@ -127,21 +117,5 @@ impl Matrix {
             }
             first += count;
         }
-    }
-}
-
-fn bytes(lines: &[Line]) -> &[u8] {
-    // SAFETY: a line is an array of bytes without padding.
-    #[allow(unsafe_code, reason = "views lines as the bytes they are")]
-    unsafe {
-        std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines))
-    }
-}
-
-fn bytes_mut(lines: &mut [Line]) -> &mut [u8] {
-    // SAFETY: a line is an array of bytes without padding, for which every value is valid.
-    #[allow(unsafe_code, reason = "views lines as the bytes they are")]
-    unsafe {
-        std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines))
     }
 }

@@ -10,6 +10,7 @@
 //!                            └─ lanes       … what an instruction set offers: avx512, avx2, wasm, portable, …
 //! model  ─▶ attention   a few query rows over pages of keys and values
 //!           vector      norms, activations, the exponential
+//!           memory      that of weights and KV caches (pages: of the latter)
 //!           pool        threads: awake within a forward pass, asleep between
 //! ```
 //!
@@ -33,12 +34,13 @@ pub(crate) mod format;
 pub(crate) mod isa;
 mod lanes;
 pub(crate) mod matrix;
+pub(crate) mod memory;
 pub(crate) mod multiply;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod operands;
 mod packed;
-mod pages;
+pub(crate) mod pages;
 pub(crate) mod pool;
 #[cfg(any(test, not(target_feature = "simd128")))]
 mod portable;

@@ -1,24 +1,195 @@
-//! Huge pages for weights: a forward pass reads all of them, and with pages of 4 KiB the processor looks up a page for
-//! every sixty-four lines. Seven percent of a one-row pass on the machine it was measured on.
+//! Pages of KV caches in main memory: several to a slab, as attention reads a few KiB of each in turn.
 
-use std::mem::MaybeUninit;
+use std::{
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
 
-/// Asks the system to back memory that has not been touched with huge pages. A wish: nothing depends on its being
-/// granted.
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "a system call on memory that is borrowed")]
-pub(super) fn prefer_huge<T>(memory: &mut [MaybeUninit<T>]) {
-    /// Of every system that this runs on, or a divisor of it; where it is not, the system refuses.
-    const PAGE: usize = 4096;
-    let range = memory.as_mut_ptr_range();
-    let start = range.start.addr().next_multiple_of(PAGE);
-    let end = range.end.addr() / PAGE * PAGE;
-    if start < end {
-        // SAFETY: the pages lie wholly within `memory`, which is borrowed mutably; the advice changes no byte of them.
-        unsafe { libc::madvise(range.start.with_addr(start).cast(), end - start, libc::MADV_HUGEPAGE) };
+use super::memory::{HAS_HUGE_PAGES, Slab};
+
+/// Bytes of a slab, unless a page has more.
+const SLAB_BYTES: usize = 16 << 20;
+/// Pages of a slab, at most: one bit each.
+const MOST_PAGES: usize = u64::BITS as usize;
+
+/// Where pages come from, and go back to.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    /// Numbers of a page.
+    len: usize,
+    /// Slabs with pages in use, and some that are gone.
+    slabs: Mutex<Vec<Weak<SlabOfPages>>>,
+}
+
+impl Pages {
+    pub(crate) fn new(len: usize) -> Arc<Self> {
+        Arc::new(Self { len, slabs: Mutex::default() })
+    }
+
+    /// A page of zeros.
+    pub(crate) fn page(self: &Arc<Self>) -> Page {
+        let (slab, index) = self.place();
+        let page = Page { of: self.clone(), slab, index };
+        // SAFETY: nobody else has it. Zeros are numbers, which it holds from now on.
+        #[allow(unsafe_code, reason = "writes to memory that may not have been written")]
+        unsafe {
+            page.numbers().cast::<f32>().write_bytes(0, self.len);
+        }
+        page
+    }
+
+    /// A slab, and one of its pages that nobody has.
+    fn place(&self) -> (Arc<SlabOfPages>, usize) {
+        let mut slabs = self.slabs.lock().unwrap_or_else(PoisonError::into_inner);
+        slabs.retain(|slab| slab.strong_count() > 0);
+        for slab in slabs.iter().filter_map(Weak::upgrade) {
+            if let Some(index) = slab.take() {
+                return (slab, index);
+            }
+        }
+        let slab = Arc::new(SlabOfPages::new(self.len));
+        slabs.push(Arc::downgrade(&slab));
+        (slab, 0)
     }
 }
 
-/// Elsewhere the system does as it likes.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn prefer_huge<T>(_memory: &mut [MaybeUninit<T>]) {}
+/// A page of a KV cache.
+#[derive(Debug)]
+pub struct Page {
+    of: Arc<Pages>,
+    slab: Arc<SlabOfPages>,
+    /// Which one of the slab; nobody else has it.
+    index: usize,
+}
+
+impl Page {
+    fn numbers(&self) -> NonNull<[f32]> {
+        let len = self.of.len;
+        NonNull::slice_from_raw_parts(self.slab.memory.at(self.index * len * size_of::<f32>()).cast(), len)
+    }
+}
+
+impl Deref for Page {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        // SAFETY: the slab lives as long as this; `Pages::page` wrote to all of this part of it, which is nobody else's.
+        #[allow(unsafe_code, reason = "a part of a slab")]
+        unsafe {
+            self.numbers().as_ref()
+        }
+    }
+}
+
+impl DerefMut for Page {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above, and the owner is borrowed mutably.
+        #[allow(unsafe_code, reason = "a part of a slab")]
+        unsafe {
+            self.numbers().as_mut()
+        }
+    }
+}
+
+impl Clone for Page {
+    fn clone(&self) -> Self {
+        let mut page = self.of.page();
+        page.copy_from_slice(self);
+        page
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // What was written here comes before what is written by whoever takes it next.
+        self.slab.free.fetch_or(1 << self.index, Release);
+    }
+}
+
+/// Memory for some pages. Goes back to the system with the last of them.
+#[derive(Debug)]
+struct SlabOfPages {
+    memory: Slab,
+    /// A bit for each page that nobody has.
+    free: AtomicU64,
+}
+
+impl SlabOfPages {
+    /// One of pages of so many numbers, of which somebody has the first.
+    fn new(len: usize) -> Self {
+        let bytes = (len * size_of::<f32>()).max(1);
+        let pages = if HAS_HUGE_PAGES { (SLAB_BYTES / bytes).clamp(1, MOST_PAGES) } else { 1 };
+        // As for a vector: a process that has no memory for a page ends.
+        let memory = Slab::new(pages * bytes).unwrap_or_else(|error| panic!("a page of a KV cache: {error}"));
+        Self { memory, free: AtomicU64::new((u64::MAX >> (MOST_PAGES - pages)) & !1) }
+    }
+
+    /// Takes a page that nobody has, if there is one. For whoever holds the list of slabs: one at a time.
+    fn take(&self) -> Option<usize> {
+        let index = self.free.load(Acquire).trailing_zeros() as usize;
+        (index < MOST_PAGES).then(|| {
+            self.free.fetch_and(!(1 << index), Relaxed);
+            index
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    const LEN: usize = 96;
+
+    fn slabs(pages: &Pages) -> usize {
+        pages.slabs.lock().unwrap().iter().filter(|slab| slab.strong_count() > 0).count()
+    }
+
+    #[test]
+    fn pages_have_one_owner_and_begin_as_zeros() {
+        let source = Pages::new(LEN);
+        let mut pages: Vec<_> = (0..3 * MOST_PAGES).map(|_| source.page()).collect();
+        for (number, page) in pages.iter_mut().enumerate() {
+            assert_eq!(page.len(), LEN);
+            assert!(page.iter().all(|x| *x == 0.0), "page {number} has been written");
+            page.fill(number as f32 + 1.0);
+        }
+        for (number, page) in pages.iter().enumerate() {
+            assert!(page.iter().all(|x| *x == number as f32 + 1.0), "page {number} has another owner, too");
+        }
+        let copy = pages[5].clone();
+        pages[5].fill(-1.0);
+        assert!(copy.iter().all(|x| *x == 6.0));
+        pages.drain(10..100);
+        pages.extend((0..90).map(|_| source.page()));
+        let (old, again) = pages.split_at(3 * MOST_PAGES - 90);
+        assert!(
+            again.iter().all(|page| page.iter().all(|x| *x == 0.0)),
+            "a page that is taken again begins as another"
+        );
+        assert!(old.iter().all(|page| page.iter().all(|x| *x != 0.0)), "a page that somebody has was given away");
+    }
+
+    #[test]
+    fn slabs_go_with_their_last_page() {
+        let source = Pages::new(LEN);
+        let mut pages: Vec<_> = (0..2 * MOST_PAGES).map(|_| source.page()).collect();
+        let all = slabs(&source);
+        // A page that is given back is taken before there is another slab.
+        drop(pages.swap_remove(MOST_PAGES / 2));
+        pages.push(source.page());
+        assert_eq!(slabs(&source), all);
+        pages.truncate(1);
+        assert_eq!(slabs(&source), 1);
+        pages.clear();
+        assert_eq!(slabs(&source), 0);
+    }
+}

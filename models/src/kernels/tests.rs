@@ -8,6 +8,7 @@ use super::{
     format::{Format, LANES},
     isa::Isa,
     matrix::Matrix,
+    memory::Arena,
     multiply::{Factor, multiply},
     rounded::{Activations, round_block},
 };
@@ -204,6 +205,7 @@ fn element_of_sixteenths(format: Format, row: &[u8], x: &[f32]) -> f32 {
 
 fn pack(format: Format, rows: &[u8], inputs: usize, isa: Isa) -> Matrix {
     let mut matrix = Matrix::new(format, inputs, isa);
+    matrix.try_reserve(rows.len() / format.row_bytes(inputs), &mut Arena::default()).unwrap();
     rows.chunks(LANES * format.row_bytes(inputs)).for_each(|strip| matrix.push_strip(strip));
     matrix
 }

@@ -1,0 +1,268 @@
+//! Memory in huge pages, for what a forward pass reads: weights and KV caches. With pages of 4 KiB a processor looks one
+//! up for every sixty-four lines that it reads; under a hypervisor that takes a third of a one-row pass.
+//!
+//! A system makes huge pages (2 MiB) of memory that lies on their boundaries and is one allocation. Most matrices, and
+//! most pages of KV caches, are smaller than that: several of them share a [`Slab`].
+
+use std::{collections::TryReserveError, mem::MaybeUninit, ptr::NonNull, sync::Arc};
+
+/// A huge page, where there are any.
+const HUGE: usize = 2 << 20;
+/// Where memory begins at least: on a cache line.
+const LINE: usize = 64;
+/// Whether systems give huge pages to those who ask.
+pub(super) const HAS_HUGE_PAGES: bool = cfg!(target_os = "linux");
+/// Matrices of more have memory of their own, which is mostly huge pages.
+const SHARED_BYTES: usize = 8 << 20;
+/// Bytes of a slab that matrices share.
+const SLAB_BYTES: usize = 64 << 20;
+
+/// Memory that has been allocated at once, and is freed at once. Nothing in it has been written at first; the system
+/// gives memory when it is written, so a rest that is never used costs nothing.
+#[derive(Debug)]
+pub(super) struct Slab {
+    memory: NonNull<u8>,
+    capacity: usize,
+    /// Where its first line or huge page begins.
+    offset: usize,
+}
+
+// SAFETY: a slab does not touch its memory; each part of it has one owner.
+#[allow(unsafe_code, reason = "a pointer to memory that is divided among owners")]
+unsafe impl Send for Slab {}
+// SAFETY: as above.
+#[allow(unsafe_code, reason = "as above")]
+unsafe impl Sync for Slab {}
+
+impl Slab {
+    /// One of at least so many bytes.
+    pub(super) fn new(bytes: usize) -> Result<Self, TryReserveError> {
+        // Smaller ones have too few huge pages to be worth one.
+        let boundary = if HAS_HUGE_PAGES && bytes >= 8 * HUGE { HUGE } else { LINE };
+        let mut memory = Vec::<u8>::new();
+        memory.try_reserve_exact(bytes.saturating_add(boundary - 1))?;
+        prefer_huge(memory.spare_capacity_mut());
+        let capacity = memory.capacity();
+        let memory = NonNull::from(memory.leak()).cast::<u8>();
+        let offset = memory.addr().get().next_multiple_of(boundary) - memory.addr().get();
+        Ok(Self { memory, capacity, offset })
+    }
+
+    /// The address so many bytes behind its beginning, which are no more than it has.
+    pub(super) fn at(&self, bytes: usize) -> NonNull<u8> {
+        debug_assert!(self.offset + bytes <= self.capacity);
+        // SAFETY: it has so many bytes.
+        #[allow(unsafe_code, reason = "an address within an allocation")]
+        unsafe {
+            self.memory.add(self.offset + bytes)
+        }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // SAFETY: `new` took them from a vector of nothing with this capacity.
+        #[allow(unsafe_code, reason = "what was leaked is given back")]
+        drop(unsafe { Vec::from_raw_parts(self.memory.as_ptr(), 0, self.capacity) });
+    }
+}
+
+/// Asks the system to back memory that has not been touched with huge pages. A wish: nothing depends on its being
+/// granted.
+#[cfg(target_os = "linux")]
+fn prefer_huge(memory: &mut [MaybeUninit<u8>]) {
+    /// Of every system that this runs on, or a divisor of it; where it is not, the system refuses.
+    const PAGE: usize = 4096;
+    let range = memory.as_mut_ptr_range();
+    let start = range.start.addr().next_multiple_of(PAGE);
+    let end = range.end.addr() / PAGE * PAGE;
+    if start < end {
+        // SAFETY: the pages lie wholly within `memory`, which is borrowed mutably; the advice changes no byte of them.
+        #[allow(unsafe_code, reason = "a system call on memory that is borrowed")]
+        unsafe {
+            libc::madvise(range.start.with_addr(start).cast(), end - start, libc::MADV_HUGEPAGE)
+        };
+    }
+}
+
+/// Elsewhere the system does as it likes.
+#[cfg(not(target_os = "linux"))]
+fn prefer_huge(_memory: &mut [MaybeUninit<u8>]) {}
+
+/// Asks for the cache line of a number that is read soon, so that it comes while others are computed with. A wish, too.
+#[inline]
+pub(super) fn prefetch(numbers: &[f32], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every processor of this kind has the instruction, which reads nothing, whatever the address.
+        #[allow(unsafe_code, reason = "an instruction")]
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(numbers.as_ptr().wrapping_add(at).cast());
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (numbers, at);
+}
+
+/// Where matrices of a model get their memory: side by side, in the order in which they come.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    slab: Option<Arc<Slab>>,
+    /// Bytes of the slab, and how many of them are taken.
+    size: usize,
+    taken: usize,
+    /// Bytes that are still to be asked for, as far as is known.
+    expected: usize,
+}
+
+impl Arena {
+    /// Says which matrices are to come, the next one first: the size of each in bytes, more or less.
+    pub(crate) fn expect(&mut self, sizes: impl Iterator<Item = u64>) {
+        let mut expected = 0;
+        for size in sizes.filter(|size| *size <= SHARED_BYTES as u64) {
+            expected += size as usize;
+            if expected > SLAB_BYTES {
+                break;
+            }
+        }
+        self.expected = expected;
+    }
+
+    /// Room for so many cache lines.
+    fn room(&mut self, lines: usize) -> Result<Room, TryReserveError> {
+        let bytes = lines.saturating_mul(LINE);
+        if !HAS_HUGE_PAGES || bytes > SHARED_BYTES {
+            return Ok(Room { slab: Arc::new(Slab::new(bytes)?), first: 0, lines });
+        }
+        let slab = match self.slab.take().filter(|_| self.size - self.taken >= bytes) {
+            Some(slab) => slab,
+            None => {
+                self.size = bytes.max(self.expected.min(SLAB_BYTES));
+                self.taken = 0;
+                Arc::new(Slab::new(self.size)?)
+            }
+        };
+        self.slab = Some(slab.clone());
+        let first = self.taken;
+        self.taken += bytes;
+        Ok(Room { slab, first, lines })
+    }
+}
+
+/// A part of a slab.
+struct Room {
+    slab: Arc<Slab>,
+    /// Its first byte.
+    first: usize,
+    lines: usize,
+}
+
+/// A cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Line([u8; LINE]);
+
+/// Cache lines of a matrix, one behind the other.
+#[derive(Default)]
+pub(super) struct Lines {
+    room: Option<Room>,
+    len: usize,
+}
+
+impl Lines {
+    /// Makes room for so many more, without room to spare.
+    pub(super) fn try_reserve(&mut self, more: usize, arena: &mut Arena) -> Result<(), TryReserveError> {
+        let lines = self.len.saturating_add(more);
+        if self.room.as_ref().map_or(0, |room| room.lines) < lines {
+            let room = arena.room(lines)?;
+            let start = room.slab.at(room.first);
+            // SAFETY: the new room is at least as large as what there is, and nobody else's.
+            #[allow(unsafe_code, reason = "a copy to memory that has not been written")]
+            unsafe {
+                start.cast::<Line>().copy_from_nonoverlapping(self.start(), self.len);
+            }
+            self.room = Some(room);
+        }
+        Ok(())
+    }
+
+    /// Adds so many bytes of zeros, whole lines for which there is room, and gives them.
+    pub(super) fn push_zeros(&mut self, bytes: usize) -> &mut [u8] {
+        let (first, more) = (self.len, bytes / LINE);
+        assert!(self.room.as_ref().map_or(0, |room| room.lines) - first >= more, "there is no room");
+        // SAFETY: these lines are within the room, and nobody else's; zeros are lines.
+        #[allow(unsafe_code, reason = "writes to memory that has not been written")]
+        unsafe {
+            let added = self.start().add(first);
+            added.write_bytes(0, more);
+            self.len += more;
+            NonNull::slice_from_raw_parts(added.cast(), more * LINE).as_mut()
+        }
+    }
+
+    fn start(&self) -> NonNull<Line> {
+        self.room.as_ref().map_or(NonNull::dangling(), |room| room.slab.at(room.first).cast())
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: so many lines have been written; a line is an array of bytes without padding.
+        #[allow(unsafe_code, reason = "a part of a slab, as the bytes it is")]
+        unsafe {
+            NonNull::slice_from_raw_parts(self.start().cast(), self.len * LINE).as_ref()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    /// Writes `bytes` bytes of this value behind what there is.
+    fn push(lines: &mut Lines, bytes: usize, value: u8) {
+        let added = lines.push_zeros(bytes);
+        assert!(added.iter().all(|byte| *byte == 0), "memory is not what it was said to be");
+        added.fill(value);
+    }
+
+    #[test]
+    fn matrices_share_slabs_and_nothing_else() {
+        let mut arena = Arena::default();
+        arena.expect([3 * LINE as u64; 10].into_iter());
+        let mut all: Vec<Lines> = (0..10).map(|_| Lines::default()).collect();
+        for (number, lines) in all.iter_mut().enumerate() {
+            lines.try_reserve(3, &mut arena).unwrap();
+            push(lines, 2 * LINE, number as u8 + 1);
+        }
+        for (number, lines) in all.iter_mut().enumerate() {
+            push(lines, LINE, number as u8 + 101);
+        }
+        for (number, lines) in all.iter().enumerate() {
+            let (first, last) = lines.bytes().split_at(2 * LINE);
+            assert_eq!(lines.bytes().as_ptr().addr() % LINE, 0);
+            assert!(first.iter().all(|byte| *byte == number as u8 + 1));
+            assert!(last.len() == LINE && last.iter().all(|byte| *byte == number as u8 + 101));
+        }
+        let slab = |lines: &Lines| Arc::as_ptr(&lines.room.as_ref().unwrap().slab);
+        assert_eq!(all.iter().all(|lines| slab(lines) == slab(&all[0])), HAS_HUGE_PAGES);
+    }
+
+    #[test]
+    fn what_grows_beyond_its_room_is_moved() {
+        let mut arena = Arena::default();
+        let (mut lines, mut other) = (Lines::default(), Lines::default());
+        lines.try_reserve(1, &mut arena).unwrap();
+        push(&mut lines, LINE, 7);
+        other.try_reserve(1, &mut arena).unwrap();
+        push(&mut other, LINE, 8);
+        lines.try_reserve(SHARED_BYTES / LINE, &mut arena).unwrap();
+        push(&mut lines, SHARED_BYTES, 9);
+        assert!(lines.bytes()[..LINE].iter().all(|byte| *byte == 7));
+        assert!(lines.bytes()[LINE..].iter().all(|byte| *byte == 9));
+        assert!(other.bytes().iter().all(|byte| *byte == 8));
+        assert!(lines.try_reserve(usize::MAX, &mut arena).is_err());
+        assert_eq!(lines.bytes().len(), LINE + SHARED_BYTES);
+    }
+}
