@@ -4,9 +4,9 @@
 //! cargo run --release -p outrider-models --example forward_time -- MODEL [CACHED [ROWS]]
 //! ```
 //!
-//! MODEL is a `.gguf` file, or a folder with `model.safetensors` and `config.json`. For each number of new
-//! tokens, or for ROWS, the fastest and the median of many passes behind CACHED tokens (64 if not given), with logits for every one.
-//! OUTRIDER_THREADS is the number of threads.
+//! MODEL is a `.gguf` file, or a folder with `model.safetensors` and `config.json`. For each number of new tokens, or
+//! for ROWS, the fastest and the median of many passes behind CACHED tokens (64 if not given), with logits for every
+//! one. OUTRIDER_THREADS is the number of threads.
 #![allow(clippy::print_stdout, reason = "a command-line program")]
 
 use std::{error::Error, path::Path, time::Instant};

@@ -172,7 +172,7 @@ pub(crate) fn attend<'c>(
     let visible: usize = spans.iter().map(|span| span.visible).sum();
     let threads = match 2 * visible * heads.heads * heads.head_dim < WORTH_SPLITTING {
         true => 1,
-        false => pool::threads(usize::MAX),
+        false => pool::sharing(),
     };
     let division = Division::new(heads, groups, threads);
     assert_eq!(out.len(), queries.len());

@@ -1,5 +1,6 @@
-//! Memory in huge pages, for what a forward pass reads: weights and KV caches. With pages of 4 KiB a processor looks one
-//! up for every sixty-four lines that it reads; under a hypervisor that takes a third of a one-row pass.
+//! Memory in huge pages, for what a forward pass reads: weights and KV caches. With pages of 4 KiB a processor looks
+//! one up for every sixty-four lines that it reads. On the virtual machine where it was measured, a one-row pass of
+//! 135M Q8_0 took 1.6 times as long with these.
 //!
 //! A system makes huge pages (2 MiB) of memory that lies on their boundaries and is one allocation. Most matrices, and
 //! most pages of KV caches, are smaller than that: several of them share a [`Slab`].

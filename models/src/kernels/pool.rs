@@ -61,6 +61,11 @@ pub(crate) fn parallel(units: usize, work: impl Fn(usize) + Sync) {
     POOL.parallel(units, &work);
 }
 
+/// How many threads divide the units of a step that begins here: those of the [`pass`] that this thread leads.
+pub(crate) fn sharing() -> usize {
+    if ptr::eq(LEADS.get(), &POOL) { 1 + POOL.invited.load(Relaxed) } else { 1 }
+}
+
 /// How many threads take part in a forward pass if `limit` may: the caller and the workers there are.
 pub(crate) fn threads(limit: usize) -> usize {
     if cfg!(target_arch = "wasm32") { limit.min(1 + POOL.lock().len()) } else { limit }
