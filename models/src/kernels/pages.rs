@@ -80,7 +80,7 @@ impl Deref for Page {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: the slab lives as long as this; `Pages::page` wrote to all of this part of it, which is nobody else's.
+        // SAFETY: the slab lives as long as this; `Pages::page` wrote to all of this part, which is nobody else's.
         #[allow(unsafe_code, reason = "a part of a slab")]
         unsafe {
             self.numbers().as_ref()
