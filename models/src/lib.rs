@@ -86,7 +86,7 @@ pub use forward::{
     model::Model,
     scratch::Scratch,
 };
-pub use kernels::{attention::PAGE_TOKENS, pages::Page};
+pub use kernels::{head_page::PAGE_TOKENS, pages::Page};
 pub use stop::{Reach, StopStrings, TokenTexts};
 pub use tokenizer::{TextStream, Tokenizer};
 

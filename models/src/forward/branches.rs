@@ -11,7 +11,7 @@
 //! branch 2, of 1             | page 1"| page 2" |
 //! ```
 
-use crate::kernels::attention::PAGE_TOKENS;
+use crate::kernels::head_page::PAGE_TOKENS;
 
 /// One of the branches of a cache.
 #[derive(Debug, Clone)]

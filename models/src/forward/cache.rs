@@ -7,7 +7,7 @@ use crate::{
     error::ModelError,
     family::config::{LARGEST_DIMENSION, ModelConfig},
     kernels::{
-        attention::PAGE_TOKENS,
+        head_page::{self, PAGE_TOKENS},
         pages::{Page, Pages},
     },
 };
@@ -193,8 +193,7 @@ impl<S: PageSource> Chunk<'_, S> {
 
 /// Main memory, for models of one shape.
 ///
-/// A page is, for each layer, keys `[kv_heads, head_dim, PAGE_TOKENS]` and values `[kv_heads, PAGE_TOKENS, head_dim]`,
-/// in f32.
+/// A page is, for each layer and each head of it, keys and values of its tokens, in f32.
 #[derive(Debug, Clone)]
 pub struct HostPages {
     shape: Shape,
@@ -212,7 +211,7 @@ struct Shape {
 
 impl Shape {
     fn page_len(self) -> usize {
-        self.layers * 2 * self.kv_heads * self.head_dim * PAGE_TOKENS
+        self.layers * self.kv_heads * head_page::len(self.head_dim)
     }
 }
 
@@ -255,7 +254,7 @@ impl HostPages {
 
     /// The part of a page that is a layer's.
     pub(super) fn layer(&self, layer: usize) -> Range<usize> {
-        let part = 2 * self.shape.kv_heads * self.shape.head_dim * PAGE_TOKENS;
+        let part = self.shape.kv_heads * head_page::len(self.shape.head_dim);
         layer * part..(layer + 1) * part
     }
 
@@ -266,14 +265,10 @@ impl HostPages {
         let width = kv_heads * head_dim;
         let tokens = keys.chunks_exact(width).zip(values.chunks_exact(width));
         for (index, (key, value)) in (first..).zip(tokens) {
-            let slot = index % PAGE_TOKENS;
             let page = &mut pages[index / PAGE_TOKENS][self.layer(layer)];
-            let (page_keys, page_values) = page.split_at_mut(width * PAGE_TOKENS);
-            for (element, key) in key.iter().enumerate() {
-                page_keys[element * PAGE_TOKENS + slot] = *key;
-            }
-            for (head, value) in value.chunks_exact(head_dim).enumerate() {
-                page_values[(head * PAGE_TOKENS + slot) * head_dim..][..head_dim].copy_from_slice(value);
+            let heads = key.chunks_exact(head_dim).zip(value.chunks_exact(head_dim));
+            for (page, (key, value)) in page.chunks_exact_mut(head_page::len(head_dim)).zip(heads) {
+                head_page::store(page, index % PAGE_TOKENS, key, value);
             }
         }
     }
@@ -286,18 +281,14 @@ impl KvCache {
         self.source.write(&mut self.pages, self.len, layer, keys, values);
     }
 
-    /// Keys, `[head_dim, PAGE_TOKENS]`, and values, `[PAGE_TOKENS, head_dim]`, of a head in the `page`-th page, staged
-    /// ones included.
-    pub(crate) fn page(&self, page: usize, layer: usize, kv_head: usize) -> (&[f32], &[f32]) {
+    /// A head's part of the `page`-th page, staged tokens included.
+    pub(crate) fn page(&self, page: usize, layer: usize, kv_head: usize) -> &[f32] {
         self.page_of(0, page, layer, kv_head)
     }
 
     /// The same of a line: the cache's own, 0, or one of its branches, counted from 1.
-    pub(crate) fn page_of(&self, line: usize, page: usize, layer: usize, kv_head: usize) -> (&[f32], &[f32]) {
-        let Shape { kv_heads, head_dim, .. } = self.source.shape;
-        let head = head_dim * PAGE_TOKENS;
-        let page = &self.line_page(line, page)[self.source.layer(layer)];
-        let (keys, values) = page.split_at(kv_heads * head);
-        (&keys[kv_head * head..][..head], &values[kv_head * head..][..head])
+    pub(crate) fn page_of(&self, line: usize, page: usize, layer: usize, kv_head: usize) -> &[f32] {
+        let len = head_page::len(self.source.shape.head_dim);
+        &self.line_page(line, page)[self.source.layer(layer)][kv_head * len..][..len]
     }
 }

@@ -5,7 +5,7 @@ use super::{
     branches::{Branch, Branches},
     cache::{Chunk, HostPages, KvCache, PageSource},
 };
-use crate::{error::ModelError, kernels::attention::PAGE_TOKENS};
+use crate::{error::ModelError, kernels::head_page::PAGE_TOKENS};
 
 impl<S: PageSource> KvCache<S> {
     /// Adds a branch, which the next forward pass reads besides: its tokens follow the first `from` tokens of a line,

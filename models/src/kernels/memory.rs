@@ -39,7 +39,7 @@ impl Slab {
     /// One of at least so many bytes.
     pub(super) fn new(bytes: usize) -> Result<Self, TryReserveError> {
         // Smaller ones have too few huge pages to be worth one.
-        let boundary = if HAS_HUGE_PAGES && bytes >= 8 * HUGE { HUGE } else { LINE };
+        let boundary = if HAS_HUGE_PAGES && bytes >= 4 * HUGE { HUGE } else { LINE };
         let mut memory = Vec::<u8>::new();
         memory.try_reserve_exact(bytes.saturating_add(boundary - 1))?;
         prefer_huge(memory.spare_capacity_mut());

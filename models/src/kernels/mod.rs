@@ -8,7 +8,8 @@
 //!                       └─ products, packed (operands: what they are of)
 //!                            │           the arithmetic of each format, written once over …
 //!                            └─ lanes       … what an instruction set offers: avx512, avx2, wasm, portable, …
-//! model  ─▶ attention   a few query rows over pages of keys and values
+//! model  ─▶ attention   queries over pages of keys and values
+//!             └─ head_page   how these lie there, and products with them
 //!           vector      norms, activations, the exponential
 //!           memory      that of weights and KV caches (pages: of the latter)
 //!           pool        threads: awake within a forward pass, asleep between
@@ -31,6 +32,7 @@ mod avx2;
 mod avx512;
 mod fields;
 pub(crate) mod format;
+pub(crate) mod head_page;
 pub(crate) mod isa;
 mod lanes;
 pub(crate) mod matrix;

@@ -17,8 +17,10 @@ use crate::{
     },
     kernels::{
         activate, add_assign,
-        attention::{Bias, Heads, PAGE_TOKENS, attend},
-        gated, rms_norm, scale_by,
+        attention::{Bias, Heads, attend},
+        gated,
+        head_page::PAGE_TOKENS,
+        rms_norm, scale_by,
     },
 };
 
@@ -74,12 +76,12 @@ impl<'p> Rows<'p> {
 
     /// `hidden += output(softmax(queries · keysᵀ + bias) · values)`. Scores are not scaled.
     ///
-    /// `page(sequence, page, head)` gives keys and values, as [`attend`] wants them.
+    /// `page(sequence, page, head)` gives a head's part of a page.
     pub(super) fn attend<'c>(
         &mut self,
         attention: &Attention<Linear>,
         sight: Sight,
-        page: impl Fn(usize, usize, usize) -> (&'c [f32], &'c [f32]) + Sync,
+        page: impl Fn(usize, usize, usize) -> &'c [f32] + Sync,
     ) {
         let &EncoderDecoderConfig { heads, head_dim, .. } = self.config;
         let Scratch { hidden, query, spans, source_spans, context, projected, activations, groups, bias, .. } =
