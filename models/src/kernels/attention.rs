@@ -208,7 +208,7 @@ pub(crate) fn attend<'c>(
                 match tile.len() {
                     4 => add_page::<4, 1, LANES>(tile, page, next, sight, heads.softcap),
                     3 => add_page::<3, 1, LANES>(tile, page, next, sight, heads.softcap),
-                    2 => add_page::<2, 1, LANES>(tile, page, next, sight, heads.softcap),
+                    2 => add_page::<2, 1, 16>(tile, page, next, sight, heads.softcap),
                     _ => add_page::<1, 2, 16>(tile, page, next, sight, heads.softcap),
                 }
             }
@@ -238,13 +238,13 @@ struct Unit {
 }
 
 impl<'g> Division<'g> {
-    /// Units as large as they may be of which each thread has two, so that none waits long for another.
+    /// Units as large as they may be if each thread is to have one: smaller ones read pages more often.
     fn new(heads: Heads, groups: &'g [[usize; 2]], threads: usize) -> Self {
         let shared_by = heads.heads / heads.kv_heads;
         let rows = groups.iter().map(|[first, end]| end - first).max().unwrap_or(1);
         let fewest = shared_by.div_ceil((QUERIES / rows).max(1));
-        let wanted = (2 * threads).div_ceil(groups.len().max(1) * heads.kv_heads);
-        let parts = if threads == 1 { fewest } else { fewest.max(wanted.min(shared_by)) };
+        let wanted = threads.div_ceil(groups.len().max(1) * heads.kv_heads);
+        let parts = fewest.max(wanted.min(shared_by));
         Self { groups, kv_heads: heads.kv_heads, shared_by, parts }
     }
 
