@@ -280,6 +280,12 @@ pub enum ModelError {
         /// Which of the branches of its cache, counted from 1.
         branch: usize,
     },
+    /// There is no memory for the KV cache. What was there stays.
+    #[error("there is no memory for {needed} bytes of a KV cache")]
+    OutOfMemory {
+        /// Bytes that were asked for.
+        needed: usize,
+    },
     /// A source without a token: nothing to attend to.
     #[error("source {source_index} has no tokens")]
     EmptySource {

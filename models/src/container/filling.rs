@@ -68,17 +68,9 @@ impl<B: MatrixBuilder> Filling<B> {
     /// `plan` is in the order of the file, of which `position` bytes have gone. If `length_known`, the file is known
     /// to have all the bytes that the plan wants.
     pub(super) fn new(plan: Vec<Planned>, position: u64, length_known: bool) -> Self {
+        let memory = B::memory(plan.iter().filter_map(Planned::matrix_bytes));
         let parts = Parts { matrices: BTreeMap::new(), vectors: BTreeMap::new() };
-        Self {
-            plan,
-            next: 0,
-            tensor: None,
-            strip: Vec::new(),
-            position,
-            length_known,
-            memory: B::Memory::default(),
-            parts,
-        }
+        Self { plan, next: 0, tensor: None, strip: Vec::new(), position, length_known, memory, parts }
     }
 
     /// Takes the next bytes of the file.
@@ -108,9 +100,9 @@ impl<B: MatrixBuilder> Filling<B> {
                 tensor.finish(weights, &mut self.parts, &mut self.memory)?;
                 continue;
             }
-            let plan = &self.plan[self.next - 1..];
+            let planned = &self.plan[self.next - 1];
             if self.strip.is_empty() && input.len() >= needed {
-                tensor.make_room(plan, needed, self.length_known, &mut self.memory)?;
+                tensor.make_room(planned, needed, self.length_known, &mut self.memory)?;
                 tensor.push_strip(take(&mut self.position, &mut input, needed));
             } else {
                 let piece = take(&mut self.position, &mut input, needed - self.strip.len());
@@ -119,7 +111,7 @@ impl<B: MatrixBuilder> Filling<B> {
                     self.tensor = Some(tensor);
                     return Ok(());
                 }
-                tensor.make_room(plan, needed, self.length_known, &mut self.memory)?;
+                tensor.make_room(planned, needed, self.length_known, &mut self.memory)?;
                 tensor.push_strip(&self.strip);
                 self.strip.clear();
             }
@@ -173,15 +165,14 @@ impl<B: MatrixBuilder> Tensor<B> {
     }
 
     /// Makes sure that there is memory for a strip of `strip_bytes`, which have come: for all that is missing if the
-    /// file is known to hold it, else for as much as has proved to be there. `plan`: what is to come, from this on.
+    /// file is known to hold it, else for as much as has proved to be there.
     fn make_room(
         &mut self,
-        plan: &[Planned],
+        planned: &Planned,
         strip_bytes: usize,
         length_known: bool,
         memory: &mut B::Memory,
     ) -> Result<(), LoadError> {
-        let planned = &plan[0];
         if self.room >= self.done + strip_bytes as u64 {
             return Ok(());
         }
@@ -193,11 +184,7 @@ impl<B: MatrixBuilder> Tensor<B> {
         let strips = believed.div_ceil(strip_bytes as u64);
         let strips = usize::try_from(strips).unwrap_or(usize::MAX);
         let reserved = match &mut self.builder {
-            Builder::Matrix(builder) => {
-                let is_matrix = |planned: &&Planned| matches!(planned.shape, Shape::Matrix { .. });
-                B::expect(memory, plan.iter().filter(is_matrix).map(|planned| planned.size));
-                builder.try_reserve(strips, memory)
-            }
+            Builder::Matrix(builder) => builder.try_reserve(strips, memory),
             Builder::Vector { len, values, .. } => {
                 values.try_reserve_exact(strips.saturating_mul(VECTOR_STRIP).min(*len - values.len()))
             }

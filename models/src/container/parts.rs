@@ -29,8 +29,10 @@ pub(crate) trait MatrixBuilder: Sized {
         Ok(self.finish())
     }
 
-    /// Tells the memory which matrices are to come, the next one first: the size of each in bytes.
-    fn expect(_memory: &mut Self::Memory, _sizes: impl Iterator<Item = u64>) {}
+    /// The memory for matrices of these sizes, in bytes.
+    fn memory(_sizes: impl Iterator<Item = u64>) -> Self::Memory {
+        Self::Memory::default()
+    }
 
     /// A matrix of which nothing is there yet. Rows of `inputs` elements are whole blocks of `element`, and neither
     /// dimension is zero or above 2²⁴. None if nothing can be done with this element type.

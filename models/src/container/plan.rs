@@ -51,6 +51,17 @@ pub(crate) struct Planned {
     pub(super) size: u64,
 }
 
+impl Planned {
+    /// Bytes of the matrix that it becomes, if it does.
+    pub(super) fn matrix_bytes(&self) -> Option<u64> {
+        match self.shape {
+            Shape::Matrix { .. } => Some(self.size),
+            Shape::Columns { outputs, stored, .. } => Some(self.size / stored.max(1) as u64 * outputs as u64),
+            Shape::Vector { .. } => None,
+        }
+    }
+}
+
 /// The tensors of a file, and those that a model has asked for.
 pub(super) struct Directory {
     tensors: HashMap<String, Entry>,

@@ -211,7 +211,8 @@ struct Shape {
 
 impl Shape {
     fn page_len(self) -> usize {
-        self.layers * self.kv_heads * head_page::len(self.head_dim)
+        // Beyond what can be addressed there is no memory for a page, which is told when one is wanted.
+        head_page::len(self.head_dim).saturating_mul(self.kv_heads).saturating_mul(self.layers)
     }
 }
 
@@ -228,11 +229,20 @@ impl PageSource for HostPages {
     const BRANCHES: bool = true;
 
     fn page_bytes(&self) -> usize {
-        self.shape.page_len() * size_of::<f32>()
+        self.shape.page_len().saturating_mul(size_of::<f32>())
     }
 
     fn extend(&self, pages: &mut Vec<Page>, count: usize) -> Result<(), ModelError> {
-        pages.extend((0..count).map(|_| self.pages.page()));
+        let before = pages.len();
+        for _ in 0..count {
+            match self.pages.page() {
+                Ok(page) => pages.push(page),
+                Err(_) => {
+                    pages.truncate(before);
+                    return Err(ModelError::OutOfMemory { needed: self.page_bytes().saturating_mul(count) });
+                }
+            }
+        }
         Ok(())
     }
 }

@@ -64,8 +64,8 @@ impl MatrixBuilder for LinearBuilder {
         (self.linear.outputs - self.rows).min(LANES) * self.row_bytes
     }
 
-    fn expect(arena: &mut Arena, sizes: impl Iterator<Item = u64>) {
-        arena.expect(sizes);
+    fn memory(sizes: impl Iterator<Item = u64>) -> Arena {
+        Arena::expecting(sizes)
     }
 
     fn try_reserve(&mut self, strips: usize, arena: &mut Arena) -> Result<(), TryReserveError> {

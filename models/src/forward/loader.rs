@@ -151,7 +151,7 @@ impl StoredModel {
     /// # Errors
     /// If there is no memory for it, or no kernel for one of its types.
     pub fn into_model(self) -> Result<Model, LoadError> {
-        let mut arena = Arena::default();
+        let mut arena = Arena::expecting(self.weights.multiplied().map(|matrix| matrix.bytes.len() as u64));
         Ok(Model::new(self.config, self.weights.map(|matrix| linear(matrix, &mut arena))?))
     }
 }

@@ -19,7 +19,7 @@ use super::{
 /// Queries that go through a page together.
 const QUERIES: usize = 8;
 
-/// Those of them that share what is loaded.
+/// Queries for which a vector of a page is loaded once.
 const TILE: usize = 4;
 
 /// Multiplications below which other threads cost more than they give.
@@ -94,14 +94,14 @@ fn add_page<'b, const N: usize, const BLOCKS: usize, const LANES: usize>(
     let Some((queries, [])) = queries.split_first_chunk_mut::<N>() else { return };
     let values = &page[page.len() / 2..];
     let mut weights = scores::<N, BLOCKS, LANES>(queries.each_ref().map(|query| query.query), page, values);
-    let mut end = 0;
-    for (query, weights) in queries.iter_mut().zip(&mut weights) {
+    let mut ends = [0; N];
+    for ((query, weights), end) in queries.iter_mut().zip(&mut weights).zip(&mut ends) {
         let (seen, bias) = sight(query);
-        end = end.max(seen.end);
+        *end = if seen.is_empty() { 0 } else { seen.end };
         query.weigh(weights, seen, bias, cap);
     }
     let contexts = queries.each_mut().map(|query| &mut *query.context);
-    weighted_sums::<N, BLOCKS, LANES>(&weights, end, page, next, contexts);
+    weighted_sums::<N, BLOCKS, LANES>(&weights, ends, page, next, contexts);
 }
 
 /// A query row: which sequence it is of, where in its text it is, and how many of the sequence's tokens it may see
@@ -173,7 +173,7 @@ pub(crate) fn attend<'c>(
         false => pool::sharing(),
     };
     let division = Division::new(heads, groups, threads);
-    assert_eq!(out.len(), queries.len());
+    assert!([queries.len(), out.len()] == [spans.len() * heads.heads * heads.head_dim; 2]);
     let (queries, out) = (&*queries, Contexts(out.as_mut_ptr()));
     let run = |unit: usize| {
         let Unit { rows, kv_head, heads: own } = division.unit(unit);
@@ -386,6 +386,26 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// A later token may overflow, or an earlier one that is out of the window: those that do not see it stay.
+    #[test]
+    fn what_a_row_does_not_see_cannot_spoil_it() {
+        for window in [None, Some(20)] {
+            let heads = Heads { heads: 3, kv_heads: 1, head_dim: 20, scale: 1.0, softcap: None, window };
+            let spans = [8, 9, 10, 70].map(|visible| RowSpan { sequence: 0, position: visible - 1, visible });
+            let queries = numbers(3, spans.len() * 60);
+            let spoil = |token: usize| {
+                let mut text = Text::new(heads, 3, 1);
+                let page = &mut text.pages[token / PAGE_TOKENS * head_page::len(20)..][..head_page::len(20)];
+                head_page::store(page, token % PAGE_TOKENS, &[1.0; 20], &[f32::INFINITY; 20]);
+                contexts(&[text], &spans, &queries, None)
+            };
+            let clean = contexts(&[Text::new(heads, 3, 1)], &spans, &queries, None);
+            assert_eq!(spoil(9)[..120], clean[..120], "rows before it");
+            assert_eq!(spoil(69)[..180], clean[..180], "rows before it");
+            assert_eq!(spoil(9)[180..] == clean[180..], window.is_some(), "a row behind it");
         }
     }
 }

@@ -8,6 +8,8 @@
 //! values   [head_dim / 16 blocks of elements, PAGE_TOKENS, 16 elements], behind them [PAGE_TOKENS, elements left over]
 //! ```
 
+use std::ops::Range;
+
 use super::memory::prefetch;
 
 /// The number of tokens in a page of a [`KvCache`](crate::KvCache).
@@ -77,32 +79,40 @@ pub(super) fn scores<const N: usize, const BLOCKS: usize, const LANES: usize>(
     scores
 }
 
-/// `context += Σ_t weights[t] · v_t` of N queries over the first `tokens`, in order. LANES elements at a time of each
-/// of BLOCKS blocks. `ahead` is read next.
+/// `context += Σ_t weights[t] · v_t` of N queries, in order: of each over so many of the first tokens, whatever lies
+/// behind them. LANES elements at a time of each of BLOCKS blocks. `ahead` is read next.
 pub(super) fn weighted_sums<const N: usize, const BLOCKS: usize, const LANES: usize>(
     weights: &[[f32; PAGE_TOKENS]; N],
-    tokens: usize,
+    tokens: [usize; N],
     page: &[f32],
     ahead: &[f32],
     mut contexts: [&mut [f32]; N],
 ) {
     let head_dim = contexts[0].len();
+    let common = tokens.into_iter().fold(PAGE_TOKENS, usize::min);
     let (values, rest) = page[head_dim * PAGE_TOKENS..].split_at(head_dim / BLOCK * BLOCK * PAGE_TOKENS);
     let mut values = values.as_chunks::<BLOCK>().0;
     let mut first = 0;
     while values.len() >= BLOCKS * PAGE_TOKENS {
         let (these, behind) = values.split_at(BLOCKS * PAGE_TOKENS);
-        add_blocks::<N, BLOCKS, LANES>(weights, tokens, these, ahead, &mut contexts, first);
+        add_blocks::<N, BLOCKS, LANES>(weights, 0..common, these, ahead, &mut contexts, first);
         (values, first) = (behind, first + BLOCKS * BLOCK);
     }
     while !values.is_empty() {
         let (these, behind) = values.split_at(PAGE_TOKENS);
-        add_blocks::<N, 1, LANES>(weights, tokens, these, ahead, &mut contexts, first);
+        add_blocks::<N, 1, LANES>(weights, 0..common, these, ahead, &mut contexts, first);
         (values, first) = (behind, first + BLOCK);
     }
-    let width = head_dim - first;
-    for (context, weights) in contexts.iter_mut().zip(weights) {
-        for (weight, values) in weights[..tokens].iter().zip(rest.chunks_exact(width.max(1))) {
+    for ((context, weights), tokens) in contexts.iter_mut().zip(weights).zip(tokens) {
+        // What only some see; nobody's sum may depend on what it does not see.
+        if tokens > common {
+            let blocks = page[head_dim * PAGE_TOKENS..].as_chunks::<BLOCK>().0.chunks_exact(PAGE_TOKENS);
+            for (block, values) in blocks.take(head_dim / BLOCK).enumerate() {
+                let weights = std::array::from_ref(weights);
+                add_blocks::<1, 1, BLOCK>(weights, common..tokens, values, ahead, &mut [context], block * BLOCK);
+            }
+        }
+        for (weight, values) in weights[..tokens].iter().zip(rest.chunks_exact((head_dim - first).max(1))) {
             for (sum, value) in context[first..].iter_mut().zip(values) {
                 *sum += weight * value;
             }
@@ -110,11 +120,11 @@ pub(super) fn weighted_sums<const N: usize, const BLOCKS: usize, const LANES: us
     }
 }
 
-/// The same of elements from `first` on, in whole blocks.
+/// The same over some tokens, of elements from `first` on, in whole blocks.
 #[inline]
 fn add_blocks<const N: usize, const BLOCKS: usize, const LANES: usize>(
     weights: &[[f32; PAGE_TOKENS]; N],
-    tokens: usize,
+    tokens: Range<usize>,
     values: Blocks<'_>,
     ahead: &[f32],
     contexts: &mut [&mut [f32]; N],
@@ -129,7 +139,7 @@ fn add_blocks<const N: usize, const BLOCKS: usize, const LANES: usize>(
                 sums.copy_from_slice(&context[at(i)..][..LANES]);
             }
         }
-        for token in 0..tokens.min(PAGE_TOKENS) {
+        for token in tokens.clone() {
             for (i, values) in values.iter().enumerate() {
                 prefetch(ahead, (first + i * BLOCK) * PAGE_TOKENS + token * BLOCK);
                 let Some(values) = values[token][lane..].first_chunk::<LANES>() else { break };

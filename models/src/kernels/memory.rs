@@ -5,10 +5,17 @@
 //! A system makes huge pages (2 MiB) of memory that lies on their boundaries and is one allocation. Most matrices, and
 //! most pages of KV caches, are smaller than that: several of them share a [`Slab`].
 
-use std::{collections::TryReserveError, mem::MaybeUninit, ptr::NonNull, sync::Arc};
+use std::{
+    collections::TryReserveError,
+    mem::{ManuallyDrop, MaybeUninit},
+    ptr::NonNull,
+    sync::Arc,
+};
 
 /// A huge page, where there are any.
 const HUGE: usize = 2 << 20;
+/// Slabs of so many bytes begin with a huge page; it would be too large a share of smaller ones.
+pub(super) const ALIGNED: usize = 8 * HUGE;
 /// Where memory begins at least: on a cache line.
 const LINE: usize = 64;
 /// Whether systems give huge pages to those who ask.
@@ -18,8 +25,8 @@ const SHARED_BYTES: usize = 8 << 20;
 /// Bytes of a slab that matrices share.
 const SLAB_BYTES: usize = 64 << 20;
 
-/// Memory that has been allocated at once, and is freed at once. Nothing in it has been written at first; the system
-/// gives memory when it is written, so a rest that is never used costs nothing.
+/// Memory that has been allocated at once, and is freed at once. Nothing in it has been written at first. A system gives
+/// memory when it is written, so that of a new process costs nothing before it is used.
 #[derive(Debug)]
 pub(super) struct Slab {
     memory: NonNull<u8>,
@@ -38,20 +45,21 @@ unsafe impl Sync for Slab {}
 impl Slab {
     /// One of at least so many bytes.
     pub(super) fn new(bytes: usize) -> Result<Self, TryReserveError> {
-        // Smaller ones have too few huge pages to be worth one.
-        let boundary = if HAS_HUGE_PAGES && bytes >= 4 * HUGE { HUGE } else { LINE };
+        let boundary = if HAS_HUGE_PAGES && bytes >= ALIGNED { HUGE } else { LINE };
         let mut memory = Vec::<u8>::new();
         memory.try_reserve_exact(bytes.saturating_add(boundary - 1))?;
         prefer_huge(memory.spare_capacity_mut());
+        let mut memory = ManuallyDrop::new(memory);
         let capacity = memory.capacity();
-        let memory = NonNull::from(memory.leak()).cast::<u8>();
+        // A vector's pointer is never null.
+        let memory = NonNull::new(memory.as_mut_ptr()).unwrap_or(NonNull::dangling());
         let offset = memory.addr().get().next_multiple_of(boundary) - memory.addr().get();
         Ok(Self { memory, capacity, offset })
     }
 
     /// The address so many bytes behind its beginning, which are no more than it has.
     pub(super) fn at(&self, bytes: usize) -> NonNull<u8> {
-        debug_assert!(self.offset + bytes <= self.capacity);
+        assert!(bytes <= self.capacity - self.offset);
         // SAFETY: it has so many bytes.
         #[allow(unsafe_code, reason = "an address within an allocation")]
         unsafe {
@@ -62,7 +70,7 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        // SAFETY: `new` took them from a vector of nothing with this capacity.
+        // SAFETY: `new` took it from a vector of nothing with this capacity.
         #[allow(unsafe_code, reason = "what was leaked is given back")]
         drop(unsafe { Vec::from_raw_parts(self.memory.as_ptr(), 0, self.capacity) });
     }
@@ -106,28 +114,21 @@ pub(super) fn prefetch(numbers: &[f32], at: usize) {
     let _ = (numbers, at);
 }
 
-/// Where matrices of a model get their memory: side by side, in the order in which they come.
+/// Where matrices of a model get their memory: side by side in the order in which they come, unless they are large.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     slab: Option<Arc<Slab>>,
     /// Bytes of the slab, and how many of them are taken.
     size: usize,
     taken: usize,
-    /// Bytes that are still to be asked for, as far as is known.
-    expected: usize,
+    /// Bytes that small matrices are still to ask for, as far as is known.
+    expected: u64,
 }
 
 impl Arena {
-    /// Says which matrices are to come, the next one first: the size of each in bytes, more or less.
-    pub(crate) fn expect(&mut self, sizes: impl Iterator<Item = u64>) {
-        let mut expected = 0;
-        for size in sizes.filter(|size| *size <= SHARED_BYTES as u64) {
-            expected += size as usize;
-            if expected > SLAB_BYTES {
-                break;
-            }
-        }
-        self.expected = expected;
+    /// For matrices of these sizes in bytes, more or less.
+    pub(crate) fn expecting(sizes: impl Iterator<Item = u64>) -> Self {
+        Self { expected: sizes.filter(|size| *size <= SHARED_BYTES as u64).sum(), ..Self::default() }
     }
 
     /// Room for so many cache lines.
@@ -139,12 +140,13 @@ impl Arena {
         let slab = match self.slab.take().filter(|_| self.size - self.taken >= bytes) {
             Some(slab) => slab,
             None => {
-                self.size = bytes.max(self.expected.min(SLAB_BYTES));
+                self.size = bytes.max(self.expected.min(SLAB_BYTES as u64) as usize);
                 self.taken = 0;
                 Arc::new(Slab::new(self.size)?)
             }
         };
         self.slab = Some(slab.clone());
+        self.expected = self.expected.saturating_sub(bytes as u64);
         let first = self.taken;
         self.taken += bytes;
         Ok(Room { slab, first, lines })
@@ -230,8 +232,7 @@ mod tests {
 
     #[test]
     fn matrices_share_slabs_and_nothing_else() {
-        let mut arena = Arena::default();
-        arena.expect([3 * LINE as u64; 10].into_iter());
+        let mut arena = Arena::expecting([3 * LINE as u64; 10].into_iter());
         let mut all: Vec<Lines> = (0..10).map(|_| Lines::default()).collect();
         for (number, lines) in all.iter_mut().enumerate() {
             lines.try_reserve(3, &mut arena).unwrap();

@@ -1,6 +1,9 @@
-//! Pages of KV caches in main memory: several to a slab, as attention reads a few KiB of each in turn.
+//! Pages of KV caches in main memory: several to a slab, as attention reads a few KiB of each in turn. A slab goes back to
+//! the allocator with the last of its pages: where sessions come and go it is the most that they ever had at a time.
 
 use std::{
+    alloc::{Layout, handle_alloc_error},
+    collections::TryReserveError,
     ops::{Deref, DerefMut},
     ptr::NonNull,
     sync::{
@@ -12,10 +15,8 @@ use std::{
     },
 };
 
-use super::memory::{HAS_HUGE_PAGES, Slab};
+use super::memory::{ALIGNED, HAS_HUGE_PAGES, Slab};
 
-/// Bytes of a slab, unless a page has more.
-const SLAB_BYTES: usize = 16 << 20;
 /// Pages of a slab, at most: one bit each.
 const MOST_PAGES: usize = u64::BITS as usize;
 
@@ -34,29 +35,32 @@ impl Pages {
     }
 
     /// A page of zeros.
-    pub(crate) fn page(self: &Arc<Self>) -> Page {
-        let (slab, index) = self.place();
+    ///
+    /// # Errors
+    /// If the allocator does not have the memory.
+    pub(crate) fn page(self: &Arc<Self>) -> Result<Page, TryReserveError> {
+        let (slab, index) = self.place()?;
         let page = Page { of: self.clone(), slab, index };
         // SAFETY: nobody else has it. Zeros are numbers, which it holds from now on.
         #[allow(unsafe_code, reason = "writes to memory that may not have been written")]
         unsafe {
             page.numbers().cast::<f32>().write_bytes(0, self.len);
         }
-        page
+        Ok(page)
     }
 
     /// A slab, and one of its pages that nobody has.
-    fn place(&self) -> (Arc<SlabOfPages>, usize) {
+    fn place(&self) -> Result<(Arc<SlabOfPages>, usize), TryReserveError> {
         let mut slabs = self.slabs.lock().unwrap_or_else(PoisonError::into_inner);
         slabs.retain(|slab| slab.strong_count() > 0);
         for slab in slabs.iter().filter_map(Weak::upgrade) {
             if let Some(index) = slab.take() {
-                return (slab, index);
+                return Ok((slab, index));
             }
         }
-        let slab = Arc::new(SlabOfPages::new(self.len));
+        let slab = Arc::new(SlabOfPages::new(self.len)?);
         slabs.push(Arc::downgrade(&slab));
-        (slab, 0)
+        Ok((slab, 0))
     }
 }
 
@@ -100,7 +104,9 @@ impl DerefMut for Page {
 
 impl Clone for Page {
     fn clone(&self) -> Self {
-        let mut page = self.of.page();
+        // As a vector does that cannot be copied.
+        let full = |_| handle_alloc_error(Layout::new::<f32>());
+        let mut page = self.of.page().unwrap_or_else(full);
         page.copy_from_slice(self);
         page
     }
@@ -113,7 +119,7 @@ impl Drop for Page {
     }
 }
 
-/// Memory for some pages. Goes back to the system with the last of them.
+/// Memory for some pages. Goes back to the allocator with the last of them.
 #[derive(Debug)]
 struct SlabOfPages {
     memory: Slab,
@@ -123,12 +129,11 @@ struct SlabOfPages {
 
 impl SlabOfPages {
     /// One of pages of so many numbers, of which somebody has the first.
-    fn new(len: usize) -> Self {
-        let bytes = (len * size_of::<f32>()).max(1);
-        let pages = if HAS_HUGE_PAGES { (SLAB_BYTES / bytes).clamp(1, MOST_PAGES) } else { 1 };
-        // As for a vector: a process that has no memory for a page ends.
-        let memory = Slab::new(pages * bytes).unwrap_or_else(|error| panic!("a page of a KV cache: {error}"));
-        Self { memory, free: AtomicU64::new((u64::MAX >> (MOST_PAGES - pages)) & !1) }
+    fn new(len: usize) -> Result<Self, TryReserveError> {
+        let bytes = len.saturating_mul(size_of::<f32>()).max(1);
+        let pages = if HAS_HUGE_PAGES { ALIGNED.div_ceil(bytes).min(MOST_PAGES) } else { 1 };
+        let memory = Slab::new(pages.saturating_mul(bytes))?;
+        Ok(Self { memory, free: AtomicU64::new((u64::MAX >> (MOST_PAGES - pages)) & !1) })
     }
 
     /// Takes a page that nobody has, if there is one. For whoever holds the list of slabs: one at a time.
@@ -156,7 +161,7 @@ mod tests {
     #[test]
     fn pages_have_one_owner_and_begin_as_zeros() {
         let source = Pages::new(LEN);
-        let mut pages: Vec<_> = (0..3 * MOST_PAGES).map(|_| source.page()).collect();
+        let mut pages: Vec<_> = (0..3 * MOST_PAGES).map(|_| source.page().unwrap()).collect();
         for (number, page) in pages.iter_mut().enumerate() {
             assert_eq!(page.len(), LEN);
             assert!(page.iter().all(|x| *x == 0.0), "page {number} has been written");
@@ -169,7 +174,7 @@ mod tests {
         pages[5].fill(-1.0);
         assert!(copy.iter().all(|x| *x == 6.0));
         pages.drain(10..100);
-        pages.extend((0..90).map(|_| source.page()));
+        pages.extend((0..90).map(|_| source.page().unwrap()));
         let (old, again) = pages.split_at(3 * MOST_PAGES - 90);
         assert!(
             again.iter().all(|page| page.iter().all(|x| *x == 0.0)),
@@ -179,13 +184,20 @@ mod tests {
     }
 
     #[test]
+    fn a_page_that_is_too_large_is_an_error() {
+        // Four bytes each: a number that wraps to none.
+        assert!(Pages::new(1 << (usize::BITS - 2)).page().is_err());
+        assert!(Pages::new(usize::MAX).page().is_err());
+    }
+
+    #[test]
     fn slabs_go_with_their_last_page() {
         let source = Pages::new(LEN);
-        let mut pages: Vec<_> = (0..2 * MOST_PAGES).map(|_| source.page()).collect();
+        let mut pages: Vec<_> = (0..2 * MOST_PAGES).map(|_| source.page().unwrap()).collect();
         let all = slabs(&source);
         // A page that is given back is taken before there is another slab.
         drop(pages.swap_remove(MOST_PAGES / 2));
-        pages.push(source.page());
+        pages.push(source.page().unwrap());
         assert_eq!(slabs(&source), all);
         pages.truncate(1);
         assert_eq!(slabs(&source), 1);

@@ -1,10 +1,7 @@
 //! The encoder: from a source's tokens to what the decoder attends to.
 
 use super::{
-    super::{
-        cache::{HostPages, KvCache},
-        scratch::Scratch,
-    },
+    super::{cache::KvCache, scratch::Scratch},
     model::{EncoderDecoder, Source},
     parts::{Rows, Sight},
 };
@@ -36,7 +33,7 @@ impl EncoderDecoder {
             if let Some(at) = tokens.iter().position(|&token| token as usize >= vocab_size) {
                 return Err(ModelError::TokenOutOfRange { chunk: index, index: at, token: tokens[at], vocab_size });
             }
-            let mut cache = KvCache::new(HostPages::of_heads(1, self.config.heads, self.config.head_dim));
+            let mut cache = KvCache::new(self.encoder_pages.clone());
             cache.make_room(tokens.len())?;
             caches.push(cache);
             let mut cache = KvCache::new(self.pages.clone());

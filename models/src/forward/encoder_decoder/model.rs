@@ -37,6 +37,8 @@ pub struct EncoderDecoder {
     pub(super) decoder_bias: RelativeBias,
     /// What caches of texts and of sources consist of.
     pub(super) pages: HostPages,
+    /// Those of one block of the encoder.
+    pub(super) encoder_pages: HostPages,
 }
 
 /// An encoded source: keys and values of its tokens for the cross-attention of every decoder block.
@@ -94,7 +96,8 @@ impl EncoderDecoder {
         let encoder_bias = RelativeBias::new(&weights.encoder.bias, &config, Direction::Both);
         let decoder_bias = RelativeBias::new(&weights.decoder.bias, &config, Direction::Before);
         let pages = HostPages::of_heads(config.decoder_layers, config.heads, config.head_dim);
-        Self { config, weights, encoder_bias, decoder_bias, pages }
+        let encoder_pages = HostPages::of_heads(1, config.heads, config.head_dim);
+        Self { config, weights, encoder_bias, decoder_bias, pages, encoder_pages }
     }
 
     pub(super) fn head(&self) -> &Linear {
