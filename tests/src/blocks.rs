@@ -22,7 +22,7 @@ pub fn target() -> Model {
 
 /// The target that takes its time, milliseconds a pass: behind its layers come many that add nothing.
 pub fn slow_target() -> Model {
-    const ADDED: usize = 800;
+    const ADDED: usize = 1600;
     let stored = || StoredModel::from_gguf(&mut Cursor::new(TARGET)).unwrap();
     let mut slow = stored();
     while slow.weights.layers.len() < ADDED {
