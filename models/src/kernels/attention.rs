@@ -82,8 +82,8 @@ impl Query<'_> {
 /// What a query sees of a page, and what is added to its scores.
 type Sight<'b> = (Range<usize>, Option<&'b [f32]>);
 
-/// Adds a page's tokens to what N queries have seen. `next`: the page that is read behind it; BLOCKS and LANES: how many
-/// numbers of each query are summed at a time.
+/// Adds a page's tokens to what N queries have seen. `next`: the page that is read behind it; BLOCKS and LANES: how
+/// many numbers of each query are summed at a time.
 fn add_page<'b, const N: usize, const BLOCKS: usize, const LANES: usize>(
     queries: &mut [Query<'_>],
     page: &[f32],

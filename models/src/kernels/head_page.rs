@@ -1,4 +1,5 @@
-//! A head's part of a page of the KV cache: keys and values of [`PAGE_TOKENS`] tokens, and what attention does with them.
+//! A head's part of a page of the KV cache: keys and values of [`PAGE_TOKENS`] tokens, and attention's products with
+//! them.
 //!
 //! Products with a page have a number for each token or for each element of a head. Sixteen of these lie side by side,
 //! as they are computed, so that a page is read from its beginning to its end: by strides, memory gives half as much.

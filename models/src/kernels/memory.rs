@@ -25,8 +25,8 @@ const SHARED_BYTES: usize = 8 << 20;
 /// Bytes of a slab that matrices share.
 const SLAB_BYTES: usize = 64 << 20;
 
-/// Memory that has been allocated at once, and is freed at once. Nothing in it has been written at first. A system gives
-/// memory when it is written, so that of a new process costs nothing before it is used.
+/// Memory that has been allocated at once, and is freed at once. Nothing in it has been written at first. A system
+/// gives memory when it is written, so that of a new process costs nothing before it is used.
 #[derive(Debug)]
 pub(super) struct Slab {
     memory: NonNull<u8>,
