@@ -1,7 +1,7 @@
 //! Pages of KV caches in main memory: several to a slab, as attention reads a few KiB of each in turn.
 //!
-//! A slab goes back to the allocator with the last of its pages. Where sessions come and go, slabs hold at most what all
-//! of them had at a time.
+//! A slab goes back to the allocator with the last of its pages. Where sessions come and go, slabs hold at most what
+//! all of them had at a time.
 
 use std::{
     alloc::{Layout, handle_alloc_error},
