@@ -1,12 +1,12 @@
-//! Attention of a few queries over a page of keys and values at a time, with a running softmax.
+//! Attention of a few queries over a page of the KV cache at a time, with a running softmax.
 //!
 //! For scores s_t = q·k_t, the weighted sum Σ e^(s_t − m)·v_t and the normaliser Σ e^(s_t − m) are kept for the highest
 //! score m so far; when a page has a higher one, both are scaled by e^(m − m′). (Milakov, Gimelshein 2018,
 //! <https://arxiv.org/abs/1805.02867>.) A query goes through the pages in order, and through a page in an order that
 //! does not depend on the query: its result depends on itself and the cache alone.
 //!
-//! Rows of a sequence, and heads that share keys and values, go through a page together: it is fetched once for all of
-//! them, and each vector of it loaded once for four.
+//! Rows of a sequence, and the heads of a group in grouped-query attention, go through a page together: it is fetched
+//! once for all of them, and each vector of it loaded once for four.
 
 use std::ops::Range;
 
@@ -221,11 +221,11 @@ pub(crate) fn attend<'c>(
     }
 }
 
-/// How the work is divided: rows of a sequence and heads that share keys and values, [`QUERIES`] together at most.
+/// How the work is divided: rows of a sequence and heads of a group, [`QUERIES`] together at most.
 struct Division<'g> {
     groups: &'g [[usize; 2]],
     kv_heads: usize,
-    /// Heads that share keys and values, and in how many parts they are divided.
+    /// Heads of a group, which share a KV head, and in how many parts they are divided.
     shared_by: usize,
     parts: usize,
 }

@@ -1,6 +1,6 @@
 //! Memory in huge pages, for what a forward pass reads: weights and KV caches. With pages of 4 KiB a processor looks
 //! one up for every sixty-four lines that it reads. On the virtual machine where it was measured, a one-row pass of
-//! 135M Q8_0 took 1.6 times as long with these.
+//! 135M Q8_0 took 1.6 times as long with pages of 4 KiB.
 //!
 //! A system makes huge pages (2 MiB) of memory that lies on their boundaries and is one allocation. Most matrices, and
 //! most pages of KV caches, are smaller than that: several of them share a [`Slab`].
@@ -12,12 +12,14 @@ use std::{
     sync::Arc,
 };
 
+use super::format::ALIGNMENT;
+
 /// A huge page, where there are any.
 const HUGE: usize = 2 << 20;
 /// Slabs of so many bytes begin with a huge page; it would be too large a share of smaller ones.
 pub(super) const ALIGNED: usize = 8 * HUGE;
 /// Where memory begins at least: on a cache line.
-const LINE: usize = 64;
+const LINE: usize = ALIGNMENT;
 /// Whether systems give huge pages to those who ask.
 pub(super) const HAS_HUGE_PAGES: bool = cfg!(target_os = "linux");
 /// Matrices of more have memory of their own, which is mostly huge pages.
