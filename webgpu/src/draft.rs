@@ -344,7 +344,7 @@ impl GpuDraft {
             Ok((memory, program))
         });
         let (memory, program) = grown.await?;
-        let bytes = 4 * (self.held * self.config.kv_heads * self.config.head_dim) as u64;
+        let bytes = 2 * (self.held * self.config.kv_heads * self.config.head_dim) as u64;
         if bytes > 0 {
             let descriptor = CommandEncoderDescriptor { label: Some("a cache that grows") };
             let mut encoder = self.gpu.device().create_command_encoder(&descriptor);

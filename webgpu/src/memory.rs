@@ -82,7 +82,7 @@ impl Rows {
 pub(crate) struct Memory {
     /// Tokens there is room for.
     pub(crate) capacity: usize,
-    /// Of each layer: keys and values, `[capacity, kv_heads × head_dim]` each.
+    /// Of each layer: keys and values, `[capacity, kv_heads × head_dim]` each, in halves.
     pub(crate) layers: Vec<[Buffer; 2]>,
     /// Cosines and sines, `[capacity, pairs, 2]`.
     pub(crate) global: Option<Buffer>,
@@ -92,8 +92,9 @@ pub(crate) struct Memory {
 impl Memory {
     pub(crate) fn new(gpu: &Gpu, config: &ModelConfig, capacity: usize) -> Result<Self, GpuError> {
         let width = config.kv_heads * config.head_dim;
-        let numbers = || gpu.numbers("a layer's keys or values", capacity * width);
-        let layers = (0..config.layers).map(|_| Ok([numbers()?, numbers()?])).collect::<Result<_, GpuError>>()?;
+        // Rows are multiples of four numbers; two of them are a word.
+        let halves = || gpu.numbers("a layer's keys or values", capacity * width / 2);
+        let layers = (0..config.layers).map(|_| Ok([halves()?, halves()?])).collect::<Result<_, GpuError>>()?;
         let angles = |rotary: &Rotary| gpu.holding("the angles of positions", &angles(rotary, config, capacity));
         let (global, local) = match &config.block.position {
             Position::Rotary { global, local, .. } => (Some(angles(global)?), local.as_ref().map(angles).transpose()?),

@@ -4,7 +4,7 @@
 #![cfg(any(target_arch = "wasm32", feature = "vulkan"))]
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failed step is a failed test")]
 
-use beside::{assert_within, gpu, on_cpu, text};
+use beside::{assert_within, error, gpu, on_cpu, text};
 use families::goldens;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{ElementType, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
@@ -29,8 +29,10 @@ mod families;
 const IS_BROWSER: bool = cfg!(target_arch = "wasm32");
 /// F16: on the processor, products of other types have activations of eight bits.
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
-/// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
-const TOLERANCE: f32 = 1e-4;
+/// Largest |a − b| / max |b| of a row: other tokens' keys and values are halves on a GPU.
+const TOLERANCE: f32 = 1e-2;
+/// The same of a token before which there is none: sums of f32 in another order, through a few layers.
+const ALONE: f32 = 1e-4;
 /// The same where the processor rounds activations to eight bits. A block that is read wrongly is off by about 1.
 const ROUNDED: f32 = 6e-2;
 
@@ -60,6 +62,7 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
             let what = format!("{} {index} {container}", golden.family);
             let mut draft =
                 GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let cpu = stored.into_model().unwrap();
             // The first by itself, the others in one pass: many are read, and then those whose rows come back.
             let (first, others) = golden.tokens.split_at(golden.rows[0] + 1);
             let from = golden.rows[1];
@@ -70,11 +73,18 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
                 assert_close(found.unwrap().0, expected, &format!("{what}, row {row}"));
             }
             draft.truncate(0);
+            let alone = draft.forward(&golden.tokens[..1], 1).await.unwrap();
+            assert_within(ALONE, alone.iter().next().unwrap().0, &on_cpu(&cpu, &golden.tokens[..1], 1)[0], &what);
+            draft.truncate(0);
             let mut next = golden.tokens.clone();
             for expected in golden.greedy.iter().take(if IS_BROWSER { 3 } else { usize::MAX }) {
                 let rows = draft.forward(&next, 1).await.unwrap();
-                next = vec![largest(rows.iter().next().unwrap().0)];
-                assert_eq!(next[0], *expected, "{what} after {}", draft.held());
+                let row = rows.iter().next().unwrap().0;
+                // Where two are as good, the other.
+                let mut nearly = row.to_vec();
+                nearly[*expected as usize] = row[largest(row) as usize];
+                assert_close(&nearly, row, &format!("{what} writes {expected} after {}", draft.held()));
+                next = vec![*expected];
             }
         }
     }
@@ -159,7 +169,7 @@ async fn scores_may_be_large() {
     let Some(gpu) = gpu().await else { return };
     let mut stored = pair().0;
     stored.config.block.score_scale = Some(16.0);
-    let (len, wanted) = if IS_BROWSER { (80, 3) } else { (150, 60) };
+    let (len, wanted) = if IS_BROWSER { (80, 8) } else { (150, 60) };
     let tokens = text(stored.config.vocab_size, len);
     let mut all = Vec::new();
     for gpu in [gpu, Gpu::open_without_subgroups().await.unwrap()] {
@@ -168,10 +178,28 @@ async fn scores_may_be_large() {
     }
     let expected = on_cpu(&stored.into_model().unwrap(), &tokens, wanted);
     for rows in all {
-        for ((actual, _), expected) in rows.iter().zip(&expected) {
-            assert_within(1e-2, actual, expected, "large scores");
-        }
+        let mut errors: Vec<_> = rows.iter().zip(&expected).map(|((actual, _), row)| error(actual, row)).collect();
+        errors.sort_unstable_by(f32::total_cmp);
+        // Of scores beyond a hundred, a half's last bit makes another text of some; a sum without their largest, of all.
+        assert!(errors.iter().all(|error| error.is_finite()) && errors[errors.len() / 2] < 0.1, "{errors:?}");
     }
+}
+
+/// A half beyond the largest would be infinite, and spoil what comes behind.
+#[test]
+async fn keys_and_values_may_be_beyond_halves() {
+    let Some(gpu) = gpu().await else { return };
+    let mut stored = pair().0;
+    let width = stored.config.kv_heads * stored.config.head_dim;
+    for layer in &mut stored.weights.layers {
+        (layer.key_bias, layer.value_bias) = (Some(vec![-1e6; width]), Some(vec![1e6; width]));
+    }
+    let mut draft = GpuDraft::new(gpu, &stored).await.unwrap();
+    // Several at a time, and one that is alone.
+    draft.forward(&[1, 2, 3], 0).await.unwrap();
+    draft.forward(&[4], 1).await.unwrap();
+    let rows = draft.forward(&[5], 1).await.unwrap();
+    assert!(rows.iter().next().unwrap().0.iter().all(|logit| logit.is_finite()));
 }
 
 /// A model with more workgroups a row than there are threads in one, and a last one with few tokens.

@@ -17,8 +17,10 @@ use outrider_webgpu::GpuDraft;
 mod beside;
 
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
-/// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
-const TOLERANCE: f32 = 1e-4;
+/// Largest |a − b| / max |b| of a row: other tokens' keys and values are halves on a GPU.
+const TOLERANCE: f32 = 1e-3;
+/// The same of a token before which there is none: sums of f32 in another order, through a few layers.
+const ALONE: f32 = 1e-4;
 
 /// The same weights as F32, by candle.
 fn widened(matrix: &StoredMatrix) -> StoredMatrix {
@@ -67,6 +69,9 @@ async fn assert_same_as_widened(
     let stored = StoredModel { config: config.clone(), weights: weights() };
     let mut draft = GpuDraft::new(gpu().await.unwrap(), &stored).await.unwrap();
     let tokens = text(config.vocab_size, len);
+    let alone = draft.forward(&tokens[..1], 1).await.unwrap();
+    assert_within(ALONE, alone.iter().next().unwrap().0, &on_cpu(&cpu, &tokens[..1], 1)[0], what);
+    draft.truncate(0);
     let rows = draft.forward(&tokens, 7).await.unwrap();
     assert_eq!(rows.len(), 7);
     for ((actual, _), expected) in rows.iter().zip(on_cpu(&cpu, &tokens, 7)) {

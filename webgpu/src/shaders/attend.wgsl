@@ -66,8 +66,8 @@ fn attend(
         sum = four_values(group.y, kv_head, 4u * local);
         mass = 1.0;
         if (group.x % shared_by == 0u) {
-            keys[cached * width + shared_head + local] = vectors_of[LARGEST_HEAD + local];
-            values[cached * width + shared_head + local] = sum;
+            keys[cached * width + shared_head + local] = halves(vectors_of[LARGEST_HEAD + local]);
+            values[cached * width + shared_head + local] = halves(sum);
         }
     }
     workgroupBarrier();
@@ -86,7 +86,7 @@ fn attend(
             let key = (tile + local) * width + shared_head;
             score = 0.0;
             for (var i = 0u; i < vectors; i++) {
-                score += dot(vectors_of[i], keys[key + i]);
+                score += dot(vectors_of[i], widened(keys[key + i]));
             }
             score = capped(score);
         }
@@ -119,7 +119,7 @@ fn attend(
         if (part < parts) {
             for (var i = part; i < count; i += parts) {
                 mass += scores[i];
-                sum += scores[i] * values[(tile + i) * width + shared_head + column];
+                sum += scores[i] * widened(values[(tile + i) * width + shared_head + column]);
             }
         }
         maximum = largest;

@@ -23,13 +23,26 @@ struct Shape {
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 // Cosine and sine of each pair, position by position.
 @group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read_write> keys: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> values: array<vec4<f32>>;
+// The KV cache, in halves. WGSL has these without the feature shader-f16.
+@group(0) @binding(2) var<storage, read_write> keys: array<vec2<u32>>;
+@group(0) @binding(3) var<storage, read_write> values: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> context: array<vec4<f32>>;
 @group(0) @binding(5) var<uniform> shape: Shape;
 @group(0) @binding(6) var<storage, read> step: Step;
 // Of the norm of queries, and behind them those of keys.
 @group(0) @binding(7) var<storage, read> scales: array<f32>;
+
+// Beyond it halves are not numbers.
+const LARGEST_HALF = 65504.0;
+
+fn halves(numbers: vec4<f32>) -> vec2<u32> {
+    let kept = clamp(numbers, vec4<f32>(-LARGEST_HALF), vec4<f32>(LARGEST_HALF));
+    return vec2<u32>(pack2x16float(kept.xy), pack2x16float(kept.zw));
+}
+
+fn widened(halves: vec2<u32>) -> vec4<f32> {
+    return vec4<f32>(unpack2x16float(halves.x), unpack2x16float(halves.y));
+}
 
 // A head of queries, or of keys, of a row.
 struct Head {

@@ -9,7 +9,7 @@ fn place(
     let cached = ((step.start + group.y) * shape.kv_heads + group.x) * vectors;
     let head = head_of(group.y, group.x, true, local, subgroup_size);
     for (var i = local; i < vectors; i += THREADS) {
-        keys[cached + i] = four_placed(head, 4u * i);
-        values[cached + i] = four_values(group.y, group.x, 4u * i);
+        keys[cached + i] = halves(four_placed(head, 4u * i));
+        values[cached + i] = halves(four_values(group.y, group.x, 4u * i));
     }
 }
