@@ -16,19 +16,12 @@ pub async fn gpu() -> Option<Gpu> {
     }
 }
 
-/// The largest |a − b| / max |b| of a row; not a number if one of them is none.
-pub fn error(actual: &[f32], expected: &[f32]) -> f32 {
-    assert_eq!(actual.len(), expected.len());
-    if !actual.iter().all(|x| x.is_finite()) {
-        return f32::NAN;
-    }
-    let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
-    actual.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale
-}
-
+/// The largest |a − b| / max |b| of a row.
 #[track_caller]
 pub fn assert_within(tolerance: f32, actual: &[f32], expected: &[f32], what: &str) {
-    let error = error(actual, expected);
+    assert!(actual.len() == expected.len() && actual.iter().all(|x| x.is_finite()), "{what}");
+    let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
+    let error = actual.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale;
     assert!(error <= tolerance, "{what}: {error}");
 }
 
