@@ -158,7 +158,7 @@ impl Runner<'_> {
             // Test files that do not say where they run would be skipped without this.
             .env("WASM_BINDGEN_USE_BROWSER", "1")
             // Seconds. A language model on one slow core needs more than the runner's 20.
-            .env("WASM_BINDGEN_TEST_TIMEOUT", "600")
+            .env("WASM_BINDGEN_TEST_TIMEOUT", "900")
             .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60");
         let mut passed = 0;
         process::run_watched(&mut command, |line| passed += tests_passed(line))?;

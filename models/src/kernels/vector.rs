@@ -46,16 +46,13 @@ pub(crate) fn scale_by(x: &mut [f32], scale: f32) {
 /// The largest of some numbers that are not NaN.
 #[inline]
 pub(super) fn maximum<const N: usize>(x: &[f32; N]) -> f32 {
-    let larger = |a: f32, b: f32| if b > a { b } else { a };
     let mut lanes = [f32::NEG_INFINITY; 8];
     for block in x.as_chunks::<8>().0 {
         for lane in 0..8 {
-            lanes[lane] = larger(lanes[lane], block[lane]);
+            lanes[lane] = if block[lane] > lanes[lane] { block[lane] } else { lanes[lane] };
         }
     }
-    // In pairs: one after the other waits for the one before.
-    let [a, b, c, d, e, f, g, h] = lanes;
-    larger(larger(larger(a, e), larger(c, g)), larger(larger(b, f), larger(d, h)))
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
 /// Σ xᵢ in eight interleaved partial sums that are then added pairwise.
