@@ -30,7 +30,9 @@ const IS_BROWSER: bool = cfg!(target_arch = "wasm32");
 /// F16: on the processor, products of other types have activations of eight bits.
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 /// Largest |a − b| / max |b| of a row: other tokens' keys and values are halves on a GPU.
-const TOLERANCE: f32 = 1e-2;
+const TOLERANCE: f32 = 1e-3;
+/// The same of the families' small models, whose random weights make more of it.
+const OF_FAMILIES: f32 = 1e-2;
 /// The same of a token before which there is none: sums of f32 in another order, through a few layers.
 const ALONE: f32 = 1e-4;
 /// The same where the processor rounds activations to eight bits. A block that is read wrongly is off by about 1.
@@ -70,7 +72,7 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
             let others = draft.forward(others, golden.tokens.len() - from).await.unwrap();
             for (row, expected) in golden.rows.iter().zip(&golden.logits) {
                 let found = first.iter().chain(others.iter()).nth(if *row < from { 0 } else { 1 + row - from });
-                assert_close(found.unwrap().0, expected, &format!("{what}, row {row}"));
+                assert_within(OF_FAMILIES, found.unwrap().0, expected, &format!("{what}, row {row}"));
             }
             if !IS_BROWSER {
                 draft.truncate(0);
@@ -85,7 +87,7 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
                 // Where two are as good, the other.
                 let mut nearly = row.to_vec();
                 nearly[*expected as usize] = row[largest(row) as usize];
-                assert_close(&nearly, row, &format!("{what} writes {expected} after {}", draft.held()));
+                assert_within(OF_FAMILIES, &nearly, row, &format!("{what} writes {expected} after {}", draft.held()));
                 next = vec![*expected];
             }
         }
@@ -110,7 +112,8 @@ async fn subgroups_may_be_missing() {
         draft.forward(before, 0).await.unwrap();
         let rows = draft.forward(&[*last], 1).await.unwrap();
         let expected = golden.rows.iter().position(|&row| row == before.len()).unwrap();
-        assert_close(rows.iter().next().unwrap().0, &golden.logits[expected], &format!("{} {index}", golden.family));
+        let what = format!("{} {index}", golden.family);
+        assert_within(OF_FAMILIES, rows.iter().next().unwrap().0, &golden.logits[expected], &what);
     }
 }
 

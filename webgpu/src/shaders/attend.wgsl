@@ -72,7 +72,7 @@ fn attend(
     }
     workgroupBarrier();
     if (ALONE) {
-        // Its own key is the first one.
+        // Its own key is the first one, of which nothing is rounded yet.
         maximum = 0.0;
         for (var i = 0u; i < vectors; i++) {
             maximum += dot(vectors_of[i], vectors_of[LARGEST_HEAD + i]);

@@ -32,7 +32,7 @@ struct Shape {
 // Of the norm of queries, and behind them those of keys.
 @group(0) @binding(7) var<storage, read> scales: array<f32>;
 
-// Beyond it halves are not numbers.
+// What is beyond it would be infinite, and spoil the sums of all that see it.
 const LARGEST_HALF = 65504.0;
 
 fn halves(numbers: vec4<f32>) -> vec2<u32> {
