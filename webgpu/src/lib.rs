@@ -17,7 +17,7 @@
 //! Weights stay as they are in their file. Guesses are chosen there, too, by the noise that both ends share: as many
 //! forward passes as give a group of them are one submission and one read-back, of eight bytes a guess. Who needs
 //! logits has one of both for each pass: all of them, or the largest and the mass of the others. Sums are of f32, in
-//! another order than the processor's, and the KV cache is in halves: logits differ a little, so a draft may be another
+//! another order than the processor's, and the KV cache is in f16: logits differ a little, so a draft may be another
 //! one, never the text, which is the target's.
 //!
 //! Builds for wasm32, and natively with the feature `vulkan`; else the crate is empty.

@@ -82,7 +82,7 @@ impl Rows {
 pub(crate) struct Memory {
     /// Tokens there is room for.
     pub(crate) capacity: usize,
-    /// Of each layer: keys and values, `[capacity, kv_heads × head_dim]` each, in halves.
+    /// Of each layer: keys and values, `[capacity, kv_heads × head_dim]` each, in f16.
     pub(crate) layers: Vec<[Buffer; 2]>,
     /// Cosines and sines, `[capacity, pairs, 2]`.
     pub(crate) global: Option<Buffer>,

@@ -29,7 +29,7 @@ mod families;
 const IS_BROWSER: bool = cfg!(target_arch = "wasm32");
 /// F16: on the processor, products of other types have activations of eight bits.
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
-/// Largest |a − b| / max |b| of a row: other tokens' keys and values are halves on a GPU.
+/// Largest |a − b| / max |b| of a row: other tokens' keys and values are f16 on a GPU.
 const TOLERANCE: f32 = 1e-3;
 /// The same of the families' small models, whose random weights make more of it.
 const OF_FAMILIES: f32 = 1e-2;

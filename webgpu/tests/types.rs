@@ -17,7 +17,7 @@ use outrider_webgpu::GpuDraft;
 mod beside;
 
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
-/// Largest |a − b| / max |b| of a row: other tokens' keys and values are halves on a GPU.
+/// Largest |a − b| / max |b| of a row: other tokens' keys and values are f16 on a GPU.
 const TOLERANCE: f32 = 1e-3;
 /// The same of a token before which there is none: sums of f32 in another order, through a few layers.
 const ALONE: f32 = 1e-4;

@@ -23,7 +23,7 @@ struct Shape {
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 // Cosine and sine of each pair, position by position.
 @group(0) @binding(1) var<storage, read> angles: array<vec2<f32>>;
-// The KV cache, in halves. WGSL has these without the feature shader-f16.
+// The KV cache, in f16. WGSL packs these without the feature shader-f16.
 @group(0) @binding(2) var<storage, read_write> keys: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read_write> values: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read_write> context: array<vec4<f32>>;
