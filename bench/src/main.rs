@@ -29,6 +29,8 @@ mod schemes;
 mod serve;
 mod shapes;
 mod sweep_memory;
+#[cfg(test)]
+mod tests;
 mod timing;
 
 use passes::Failure;

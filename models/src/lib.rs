@@ -118,6 +118,3 @@ pub fn check_instruction_set() -> Result<(), UnknownInstructionSet> {
     let available = || Isa::available().into_iter().map(Isa::name).collect();
     Isa::named().map(drop).map_err(|found| UnknownInstructionSet { found, available: available() })
 }
-
-#[cfg(all(test, target_arch = "wasm32"))]
-wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod bonus;
-mod device;
 mod exactness;
 mod planted;
 mod positions;

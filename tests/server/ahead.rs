@@ -83,7 +83,7 @@ async fn branches_change_no_text() {
     let mut cut = NativeEdge::connect(&draft, draft_info(&draft), &proxy.url, None, RETRY).await.unwrap();
     let plan = Plan { group: 1, patience: 0.0, lead: 3 };
     let (mut branched, mut resumed) = (0, 0);
-    for seed in 0..45 {
+    for seed in 0..18 {
         let temperature = [0.0, 0.7, 1.0][seed as usize % 3];
         let prompt = vec![3, 1 + seed as u32 % 5];
         let settings = |mode| settings(&mode, temperature, seed);
@@ -99,7 +99,7 @@ async fn branches_change_no_text() {
         }
     }
     println!("{branched} tokens of branches, {resumed} resumptions");
-    assert!(branched > 2 && resumed > 10, "{branched} tokens of branches, {resumed} resumptions");
+    assert!(branched > 2 && resumed > 4, "{branched} tokens of branches, {resumed} resumptions");
 }
 
 /// For those who guess, whose guesses are then late, and for those who do not: the server's own drafts save passes.
@@ -126,8 +126,8 @@ async fn the_servers_own_drafts_change_no_text() {
         }
         let text = helped.engine.metrics().text();
         let count = |name: &str| {
-            let line = text.lines().find(|line| line.starts_with(&format!("outrider_{name}_total{{")));
-            line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
+            let lines = text.lines().filter(|line| line.starts_with(&format!("outrider_{name}_total{{")));
+            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
         };
         assert!(count("own_drafts_right") > 20 && count("own_drafts_judged") >= count("own_drafts_right"), "{text}");
     }

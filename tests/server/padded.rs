@@ -3,15 +3,14 @@
 
 use outrider_cloud::{
     edge::{NativeEdge, Transport},
-    pair::{PairError, PairPaths, draft_info, info_of, target_info},
+    pair::{PairError, PairPaths, draft_info, target_info},
     session::Limits,
-    target::{device_name::DeviceName, engine::EngineSettings},
 };
 use outrider_codec::{
     frame::SamplingParameters,
     scheme::{Code, SchemeParameters},
 };
-use outrider_models::{Chunk, Model, StoredModel, Tokenizer};
+use outrider_models::{Chunk, Model, Tokenizer};
 use outrider_speculation::{
     judge::rules::Rule,
     session::edge::{Ahead, Mode, Settings, Speculation},
@@ -71,14 +70,11 @@ async fn texts(draft: &Model, tokenizer: &Tokenizer, server: &Server) -> Vec<Vec
     texts
 }
 
-/// The server of a target's file, on the CPU's kernels or on candle's CPU device.
-async fn serve(file: &[u8], tokenizer: &Tokenizer, device: &DeviceName) -> Server {
-    let mut stored = StoredModel::from_gguf(&mut &*file).unwrap();
-    stored.config.cut_vocabulary(tokenizer.vocab_size()).unwrap();
-    let info = info_of(&stored.config, tokenizer, MAX_DRAFT_TOKENS).unwrap();
-    let settings = EngineSettings::default();
-    let engine = device.bring(stored, settings.kv_memory, settings).unwrap().unwrap();
-    Server::start_for(engine.into(), info, Limits::default()).await
+/// A server of a target's file.
+async fn serve(file: &[u8], tokenizer: &Tokenizer) -> Server {
+    let model = cut(file, tokenizer);
+    let info = target_info(&model, tokenizer, MAX_DRAFT_TOKENS).unwrap();
+    Server::start_with(model, info, 8, Limits::default()).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,11 +84,9 @@ async fn padded_pairs_write_the_text_of_the_pair_without() {
     let draft = pair.draft_with(&tokenizer).unwrap();
     let expected = texts(&draft, &tokenizer, &Server::start(8, Limits::default()).await).await;
     assert!(expected.iter().all(|text| text.len() == 24));
-    for (more_at_the_edge, more_at_the_server, device) in
-        [(24, 131, DeviceName::Cpu), (200, 0, DeviceName::Cpu), (5, 64, DeviceName::Candle)]
-    {
+    for (more_at_the_edge, more_at_the_server) in [(24, 131), (200, 0)] {
         let draft = cut(&draft_file(more_at_the_edge), &tokenizer);
-        let server = serve(&target_file(more_at_the_server), &tokenizer, &device).await;
+        let server = serve(&target_file(more_at_the_server), &tokenizer).await;
         for (text, ((expected, case), index)) in
             texts(&draft, &tokenizer, &server).await.iter().zip(expected.iter().zip(cases()).zip(0..))
         {

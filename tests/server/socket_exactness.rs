@@ -1,7 +1,7 @@
 //! The exactness contract end to end: real models, the real server, a real socket; one configuration of every scheme.
 //!
 //! With top-k 3 a text of three tokens of the small models has 27 possible values, whose distribution is read off the
-//! target in 13 passes. As a socket takes its time, errors are seen of 2.5 times the size that other tests see.
+//! target in 13 passes. As a socket takes its time, errors are seen of four times the size that other tests see.
 
 use outrider_cloud::{
     edge::{NativeEdge, Transport},
@@ -46,7 +46,7 @@ async fn every_scheme_is_exact_through_a_real_socket() {
     let (target, draft) = (blocks::target(), blocks::draft());
     let distribution = distribution(&target);
     assert_eq!(distribution.len(), 27);
-    let texts = samples_for(distribution.len(), 2.5 * goodness::error());
+    let texts = samples_for(distribution.len(), 4.0 * goodness::error());
     // Whoever has said goodbye may still be leaving when the next one comes.
     let server = blocks::server(2, Limits::default()).await;
     for scheme in schemes::every(2, 12) {

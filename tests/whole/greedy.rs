@@ -17,29 +17,8 @@ use outrider_tests::{
 const TOKENS: u32 = 128;
 const GREEDY: SamplingParameters = SamplingParameters { temperature: 0.0, top_k: 0, top_p: 1.0 };
 
-/// Twenty beginnings, the same as in `web/e2e/identity.spec.ts`.
-const PROMPTS: [&str; 20] = [
-    "Once upon a time",
-    "The old king had three sons",
-    "\"Who are you?\" asked the little girl.",
-    "Far away in the forest there lived",
-    "The wolf looked at the lamb and said",
-    "In the garden behind the house",
-    "It was a dark and stormy night",
-    "The princess opened the golden box",
-    "There was once a poor miller",
-    "Tom ran down to the river",
-    "The giant laughed so loud that",
-    "When winter came, the birds",
-    "\"I shall never go home again,\" said the boy.",
-    "An old woman lived by herself",
-    "The ship sailed for many days",
-    "Under the bridge sat a troll",
-    "The cat and the mouse agreed to",
-    "On Christmas Eve the children",
-    "The tailor took his needle and",
-    "High up on the mountain",
-];
+const PROMPTS: [&str; 4] =
+    ["Once upon a time", "“Come with me,” said the fox,", "The giant lifted his great club", "Deep under the mountain"];
 
 /// The target by itself, one token a pass.
 fn alone(target: &Model, prompt: &[u32]) -> Vec<u32> {

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a failed step is a failed test")]
 
 use beside::{assert_within, gpu, on_cpu, text};
-use families::goldens;
+use families::{Golden, goldens};
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{ElementType, Model, ModelConfig, ModelError, ModelWeights, RandomWeights, StoredModel};
 use outrider_speculation::{
@@ -27,6 +27,14 @@ mod families;
 
 /// Where the adapter is one in software, and slower than the same natively: less is compared there.
 const IS_BROWSER: bool = cfg!(target_arch = "wasm32");
+/// In a browser's software adapter compiling a shader takes seconds: each is compiled for one model, or for all of them
+/// by `cargo xtask test --full`.
+const IS_BRIEF: bool = IS_BROWSER && option_env!("OUTRIDER_FULL").is_none();
+/// Families that between them use every shader: RMS norms in all places, windows and caps; gates and grouped heads;
+/// biases, layer norms and learned positions.
+const BRIEF_FAMILIES: [&str; 3] = ["gemma3_text", "llama", "gpt2"];
+/// Types with a shader of each form: plain floats, blocks of 32, blocks of 256.
+const BRIEF_TYPES: [ElementType; 3] = [ElementType::F16, ElementType::Q4_0, ElementType::Q4_K];
 /// F16: on the processor, products of other types have activations of eight bits.
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 /// Largest |a − b| / max |b| of a row: other tokens' keys and values are f16 on a GPU.
@@ -43,6 +51,20 @@ fn assert_close(actual: &[f32], expected: &[f32], what: &str) {
     assert_within(TOLERANCE, actual, expected, what);
 }
 
+/// All golden models, or one of each of these families where less is wanted.
+fn chosen(families: &[&str], is_brief: bool) -> Vec<Golden> {
+    let all = goldens();
+    if !is_brief {
+        return all;
+    }
+    let mut wanted = families.to_vec();
+    let mut is_first =
+        |golden: &Golden| wanted.iter().position(|&family| family == golden.family).map(|at| wanted.remove(at));
+    let chosen: Vec<Golden> = all.into_iter().filter(|golden| is_first(golden).is_some()).collect();
+    assert!(wanted.is_empty(), "there is no golden model of {wanted:?}");
+    chosen
+}
+
 fn largest(row: &[f32]) -> u32 {
     (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap() as u32
 }
@@ -52,7 +74,7 @@ async fn every_family_has_the_logits_and_the_greedy_texts_of_transformers() {
     if gpu().await.is_none() {
         return;
     }
-    for (index, golden) in goldens().iter().enumerate() {
+    for (index, golden) in chosen(&BRIEF_FAMILIES, IS_BRIEF).iter().enumerate() {
         let (config, weights) = golden.checkpoint();
         let stored = StoredModel::from_safetensors(&config, &weights).unwrap();
         let gguf = golden.gguf().map(|bytes| StoredModel::from_gguf(&mut &*bytes).unwrap());
@@ -101,8 +123,7 @@ async fn subgroups_may_be_missing() {
     // Chromium's adapter and lavapipe have them.
     assert!(gpu.has_subgroups());
     // Gemma has norms in every place, and windows and caps; Llama products that do norms.
-    let some = |family: &str| !IS_BROWSER || ["gemma3", "llama"].contains(&family);
-    for (index, golden) in goldens().iter().enumerate().filter(|(_, golden)| some(&golden.family)) {
+    for (index, golden) in chosen(&["gemma3_text", "llama"], IS_BROWSER).iter().enumerate() {
         let (config, weights) = golden.checkpoint();
         let stored = StoredModel::from_safetensors(&config, &weights).unwrap();
         let gpu = Gpu::open_without_subgroups().await.unwrap();
@@ -117,7 +138,7 @@ async fn subgroups_may_be_missing() {
     }
 }
 
-/// `types.rs` has sharper bounds, where candle runs.
+/// `types.rs` has sharper bounds, natively.
 #[test]
 async fn every_type_of_weights_has_nearly_the_logits_of_the_processor() {
     if gpu().await.is_none() {
@@ -128,7 +149,8 @@ async fn every_type_of_weights_has_nearly_the_logits_of_the_processor() {
     (config.hidden_size, config.intermediate_size, config.layers) = (256, 768, 2);
     (config.heads, config.kv_heads, config.head_dim, config.vocab_size) = (4, 2, 64, 515);
     (config.eos_token_ids, config.bos_token_id) = (Vec::new(), None);
-    for element in RandomWeights::ELEMENTS {
+    let is_wanted = |element: &ElementType| !IS_BRIEF || BRIEF_TYPES.contains(element);
+    for element in RandomWeights::ELEMENTS.into_iter().filter(is_wanted) {
         let stored = || {
             let weights = ModelWeights::gather(&config, &mut RandomWeights::new(element, 7).unwrap()).unwrap();
             StoredModel { config: config.clone(), weights }

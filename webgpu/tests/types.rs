@@ -5,16 +5,18 @@
 use std::convert::Infallible;
 
 use beside::{assert_within, gpu, on_cpu, text};
-use candle_core::{
-    Device,
-    quantized::{GgmlDType, QStorage, QTensor},
-};
 use outrider_models::{
     ElementType, Layers, ModelConfig, ModelWeights, RandomWeights, StoredMatrix, StoredModel, Window,
 };
 use outrider_webgpu::GpuDraft;
 
 mod beside;
+#[path = "../../models/tests/blocks/mod.rs"]
+#[allow(dead_code, reason = "the crate of the models uses the rest")]
+mod blocks;
+#[path = "../../models/tests/container/mod.rs"]
+#[allow(dead_code, reason = "the crate of the models uses the rest")]
+mod container;
 
 const PAIR: &[u8] = include_bytes!("../../pair/target/target-f16.gguf");
 /// Largest |a − b| / max |b| of a row: other tokens' keys and values are f16 on a GPU.
@@ -22,26 +24,10 @@ const TOLERANCE: f32 = 1e-3;
 /// The same of a token before which there is none: sums of f32 in another order, through a few layers.
 const ALONE: f32 = 1e-4;
 
-/// The same weights as F32, by candle.
+/// The same weights as F32.
 fn widened(matrix: &StoredMatrix) -> StoredMatrix {
     let StoredMatrix { element, outputs, inputs, ref bytes } = *matrix;
-    let dtype = match element {
-        ElementType::F16 => GgmlDType::F16,
-        ElementType::BF16 => GgmlDType::BF16,
-        ElementType::Q4_0 => GgmlDType::Q4_0,
-        ElementType::Q4_1 => GgmlDType::Q4_1,
-        ElementType::Q5_0 => GgmlDType::Q5_0,
-        ElementType::Q5_1 => GgmlDType::Q5_1,
-        ElementType::Q8_0 => GgmlDType::Q8_0,
-        ElementType::Q4_K => GgmlDType::Q4K,
-        ElementType::Q5_K => GgmlDType::Q5K,
-        ElementType::Q6_K => GgmlDType::Q6K,
-        other => panic!("{other}"),
-    };
-    let storage = QStorage::from_data(bytes.as_slice().into(), &Device::Cpu, dtype).unwrap();
-    let tensor = QTensor::new(storage, (outputs, inputs)).unwrap().dequantize(&Device::Cpu).unwrap();
-    let values = tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let bytes = values.into_iter().flat_map(f32::to_le_bytes).collect();
+    let bytes = blocks::widened(element, bytes).into_iter().flat_map(f32::to_le_bytes).collect();
     StoredMatrix { element: ElementType::F32, outputs, inputs, bytes }
 }
 

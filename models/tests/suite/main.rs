@@ -5,6 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod batching;
+mod block_types;
+#[path = "../blocks/mod.rs"]
+mod blocks;
 mod branches;
 mod chat;
 #[path = "../container/mod.rs"]
@@ -25,10 +28,5 @@ mod limits;
 mod published;
 mod stored;
 mod streaming;
-mod table_types;
-mod tables;
 mod tokenizer;
 mod tolerance;
-
-#[cfg(target_arch = "wasm32")]
-wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_dedicated_worker);

@@ -209,12 +209,12 @@ async fn whole_texts_are_distributed_as_the_target() {
     for _ in 0..AT_A_TIME {
         edges.push(ToyEdge::connect(&server.url, target.draft(1.5), 64).await);
     }
-    for (mode, sampling, coarser, believes) in [
-        (ahead(1, true), NEUTRAL, 2.0, false),
-        (ahead(2, false), SHARPENED, 3.0, false),
-        (rounds(SchemeParameters::Coupled, 1), NEUTRAL, 4.0, false),
-        (rounds(SchemeParameters::Coupled, 3), SHARPENED, 4.0, false),
-        (ahead(1, true), NEUTRAL, 4.0, true),
+    for (mode, sampling, believes) in [
+        (ahead(1, true), NEUTRAL, false),
+        (ahead(2, false), SHARPENED, false),
+        (rounds(SchemeParameters::Coupled, 1), NEUTRAL, false),
+        (rounds(SchemeParameters::Coupled, 3), SHARPENED, false),
+        (ahead(1, true), NEUTRAL, true),
     ] {
         let (step, guesses) = (Duration::from_micros(500), Some(proposer.store.clone()));
         engine.stream(Streaming { step, guesses, believes, ..Streaming::default() });
@@ -222,7 +222,7 @@ async fn whole_texts_are_distributed_as_the_target() {
         let mut counts = vec![0; distribution.len()];
         let judged = || engine.counts().judged.load(Ordering::Relaxed);
         let before = (judged(), accepted(&engine));
-        let texts = u64::from(samples_for(counts.len(), coarser * goodness::error()));
+        let texts = u64::from(samples_for(counts.len(), 4.0 * goodness::error()));
         let writes = async |(edge, first): (&mut ToyEdge, u64)| {
             let mut cells = Vec::new();
             for seed in (first..texts).step_by(AT_A_TIME) {

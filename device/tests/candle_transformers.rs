@@ -1,5 +1,4 @@
 //! A second oracle beside transformers: what candle-transformers computes of the same files, where it has the family.
-#![cfg(not(target_arch = "wasm32"))]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 #![allow(clippy::print_stdout, reason = "the table is worth reading")]
 
@@ -14,9 +13,11 @@ use families::goldens;
 use outrider_models::{Chunk, Model};
 use serde_json::{Value, json};
 
-#[allow(dead_code, reason = "the suite uses the rest")]
+#[path = "../../models/tests/container/mod.rs"]
+#[allow(dead_code, reason = "the crate of the models uses the rest")]
 mod container;
-#[allow(dead_code, reason = "the suite uses the rest")]
+#[path = "../../models/tests/families/mod.rs"]
+#[allow(dead_code, reason = "the crate of the models uses the rest")]
 mod families;
 
 /// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
@@ -142,8 +143,14 @@ fn error(actual: &[f32], expected: &[f32]) -> f32 {
 /// Llama's own goldens, and one of every other family that candle has.
 fn models() -> impl Iterator<Item = (String, Vec<u8>, Vec<u8>, Vec<u32>)> {
     const LLAMAS: [(&[u8], &[u8]); 2] = [
-        (include_bytes!("golden/grouped.config.json"), include_bytes!("golden/grouped.safetensors")),
-        (include_bytes!("golden/llama3_rope.config.json"), include_bytes!("golden/llama3_rope.safetensors")),
+        (
+            include_bytes!("../../models/tests/golden/grouped.config.json"),
+            include_bytes!("../../models/tests/golden/grouped.safetensors"),
+        ),
+        (
+            include_bytes!("../../models/tests/golden/llama3_rope.config.json"),
+            include_bytes!("../../models/tests/golden/llama3_rope.safetensors"),
+        ),
     ];
     let llamas =
         LLAMAS.map(|(config, weights)| ("llama".to_owned(), config.to_vec(), weights.to_vec(), (3..43).collect()));
@@ -154,7 +161,7 @@ fn models() -> impl Iterator<Item = (String, Vec<u8>, Vec<u8>, Vec<u32>)> {
     llamas.into_iter().chain(families)
 }
 
-/// `cargo test -p outrider-models --test candle_transformers -- --nocapture` prints the greatest errors.
+/// `cargo test -p outrider-device --test candle_transformers -- --nocapture` prints the greatest errors.
 #[test]
 fn a_second_implementation_computes_the_same() {
     let mut table: BTreeMap<String, (usize, f32)> = BTreeMap::new();

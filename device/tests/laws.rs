@@ -1,34 +1,21 @@
-//! What is judged on a device: the CPU's judgements by the same draws, the target's distribution, and whole sessions.
-//! On candle's CPU device, which runs the same code.
+//! Judgements on a device: the CPU's judgements for the same random draws, and the target's distribution. Run on
+//! candle's CPU device, which executes the same code.
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use std::sync::Arc;
-
-use outrider_cloud::{
-    pair::{PairPaths, info_of},
-    session::Limits,
-    target::{device_name::DeviceName, engine::EngineSettings},
-};
 use outrider_codec::{
     distribution::DraftToken,
-    frame::{MAX_DRAFT_TOKENS, SamplingParameters},
+    frame::SamplingParameters,
     probabilities::DraftProbability,
     scheme::{Code, Downlink, Drafts, SchemeParameters},
 };
 use outrider_device::{BatchRows, Device};
 use outrider_speculation::{
-    Forward,
     judge::{Judgement, NextToken, Round, judge, rules::Rule},
     sample::{End, Randomness},
-    session::{
-        cloud::Pass,
-        edge::{Mode, Settings, Speculation},
-    },
 };
 use outrider_tests::{
     goodness::{assert_caught, assert_follows},
     samplings::at,
-    schemes,
-    server::{Edge, Server, generate},
     texts::{Ends, PROMPT, Texts},
     toy::ToyModel,
 };
@@ -183,77 +170,4 @@ fn another_draft_distribution_is_caught() {
             *dist = outrider_codec::distribution::DraftDist::new(dist.ids().to_vec(), counts).unwrap();
         }
     });
-}
-
-/// A server whose target is on candle's CPU device.
-async fn server_on_candle(sessions: usize) -> Server {
-    let pair = PairPaths::default();
-    let settings = EngineSettings { sessions, ..EngineSettings::default() };
-    let model = pair.stored_target().unwrap();
-    let info = info_of(&model.config, &pair.tokenizer().unwrap(), MAX_DRAFT_TOKENS).unwrap();
-    let engine = DeviceName::Candle.bring(model, settings.kv_memory, settings).unwrap().unwrap();
-    Server::start_for(engine.into(), info, Limits::default()).await
-}
-
-/// With the same seed, and so the same draws, whole sessions over sockets write the same text on the CPU's kernels and
-/// on the device: every scheme at temperature 0 and at 1, and what brings its rows back. Several at once, so that runs
-/// are shared.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_write_the_same_text_as_on_the_cpu() {
-    let edge = Edge::load();
-    let mut cases: Vec<(Mode, SamplingParameters)> = Vec::new();
-    for scheme in schemes::every(16, 100) {
-        let mode = Mode::Speculative(Speculation::new(scheme, 4));
-        cases.extend([(mode.clone(), at(0.0)), (mode, at(1.0))]);
-    }
-    cases.extend([(Mode::CloudOnly, at(0.0)), (Mode::CloudOnly, at(0.8))]);
-    let few = SamplingParameters { temperature: 0.9, top_k: 20, top_p: 0.95 };
-    cases.push((Mode::Speculative(Speculation::new(K_SQS, 4)), few));
-    let device = server_on_candle(cases.len()).await;
-    let cpu = Server::start(cases.len(), Limits::default()).await;
-    futures_util::future::join_all(cases.iter().map(async |(mode, sampling)| {
-        let (mut here, mut there) = (edge.connect(&cpu.url).await, edge.connect(&device.url).await);
-        for (seed, prompt) in ["Once upon a time", "The old king had three sons"].into_iter().enumerate() {
-            let settings = Settings { mode: mode.clone(), sampling: *sampling, seed: seed as u64, max_new_tokens: 40 };
-            let (expected, _) = generate(&mut here, edge.prompt(prompt), &settings).await;
-            let (text, _) = generate(&mut there, edge.prompt(prompt), &settings).await;
-            assert_eq!(text, expected, "{prompt} with {mode:?} at {sampling:?}");
-        }
-        here.close().await;
-        there.close().await;
-    }))
-    .await;
-    let load = device.engine.load();
-    assert!(load.runs < load.passes, "passes shared runs: {load:?}");
-    let metrics = device.engine.metrics().text();
-    assert!(metrics.contains("instruction_set=\"candle\",batching=\"approximate\""), "{metrics}");
-}
-
-/// Sessions that lost their pages for others read their tokens again, as on the CPU.
-#[tokio::test]
-async fn parked_sessions_come_back_on_a_device() {
-    let model = PairPaths::default().stored_target().unwrap();
-    let room = outrider_device::DeviceModel::new(model, &Device::Cpu, 1 << 20).unwrap().new_cache().bytes_for(64);
-    let settings = EngineSettings {
-        sessions: 3,
-        kv_memory: (2 * room as u64).to_string().parse().unwrap(),
-        ..EngineSettings::default()
-    };
-    let model = PairPaths::default().stored_target().unwrap();
-    let engine = DeviceName::Candle.bring(model, settings.kv_memory, settings).unwrap().unwrap();
-    let slots: Vec<_> = (0..3).map(|_| engine.slot().unwrap()).collect();
-    let pass = |keep, tokens: &[u32], rows| {
-        let forward = Forward { keep, tokens: tokens.to_vec(), rows };
-        Pass { forward, round: Arc::new(Round::alone(at(1.0), 1, keep + tokens.len())), left: 1 }
-    };
-    let text: Vec<u32> = (0..60).map(|index| index * 41 % 4000).collect();
-    for slot in &slots {
-        assert_eq!(slot.judge(pass(0, &text[..50], 0)).await.unwrap(), Judgement::default());
-    }
-    for slot in &slots {
-        let judgement = slot.judge(pass(50, &text[50..], 1)).await.unwrap();
-        assert!(matches!(judgement.next, NextToken::Token(_)), "{judgement:?}");
-    }
-    let metrics = engine.metrics().text();
-    assert!(!metrics.contains("outrider_parkings_total 0\n"), "{metrics}");
 }

@@ -1,5 +1,5 @@
-//! What the benchmarks rest on: their files with random weights are models, their passes are the same for every engine,
-//! and their medians are medians.
+//! The foundations of the benchmarks: files with random weights are models, passes are the same for every engine, and
+//! medians are medians.
 
 use std::{cell::Cell, fs, path::PathBuf};
 
