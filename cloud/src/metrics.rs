@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use outrider_codec::frame::ErrorCode;
+use outrider_codec::{choice::Choice, frame::ErrorCode, scheme::SchemeName};
 use prometheus_client::{
     encoding::text::encode,
     metrics::{
@@ -63,6 +63,9 @@ pub(crate) struct EngineMetrics {
     pub(crate) parked: Gauge,
     pub(crate) kv: Gauge,
 }
+
+/// The scheme of a generation that the target writes alone.
+const CLOUD_ONLY: &str = "cloud-only";
 
 /// One label.
 type Label = [(&'static str, &'static str); 1];
@@ -194,7 +197,22 @@ impl SessionMetrics {
             first_token: add.times("time_to_first_token", "From a request to the first tokens that are sent for it"),
             inter_token: add.times("inter_token", "Time between tokens, those of a verdict spread evenly"),
         };
-        // There from the start, so that its rate is known when it is first counted.
+        // Series exist from the start, so that a rate over them is known before the first is counted.
+        for scheme in SchemeName::ALL.iter().map(|scheme| scheme.name()).chain([CLOUD_ONLY]) {
+            for family in [
+                &metrics.proposed,
+                &metrics.accepted,
+                &metrics.resampled,
+                &metrics.guesses,
+                &metrics.guesses_late,
+                &metrics.guesses_judged,
+                &metrics.guesses_right,
+                &metrics.own_drafts,
+                &metrics.own_drafts_right,
+            ] {
+                family.get_or_create_owned(&[("scheme", scheme)]);
+            }
+        }
         metrics.refused.get_or_create_owned(&[("cause", ErrorCode::ServerFull.name())]);
         metrics.errors.get_or_create_owned(&[("cause", ErrorCode::Internal.name())]);
         metrics

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use outrider_codec::frame::SamplingParameters;
-use outrider_models::{HeadsFile, TextStream};
+use outrider_models::{HeadsFile, Model, TextStream, Tokenizer};
 use outrider_speculation::{
     policy::{
         control::StopRule,
@@ -39,8 +39,11 @@ use crate::{
 #[derive(Debug, Args)]
 pub struct Generate {
     /// Text to go on from; with --chat what is said first
-    #[arg(required_unless_present = "chat")]
+    #[arg(required_unless_present_any = ["chat", "prompts"])]
     prompt: Option<String>,
+    /// File of prompts, one per line; each is continued with the same settings, one after the other
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "chat"])]
+    prompts: Option<PathBuf>,
     /// Answer as in a conversation, first the prompt, then every line of standard input
     ///
     /// The model's chat template makes prompts of it. Both ends keep what they have read, so that only what is new is
@@ -162,14 +165,34 @@ impl Generate {
             edge.close().await;
             return Ok(());
         }
-        let said = self.prompt.as_deref().unwrap_or_default();
+        let mut prompts = self.prompt.clone().into_iter().collect::<Vec<_>>();
+        if let Some(path) = &self.prompts {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("the prompts in {} cannot be read: {error}", path.display()))?;
+            prompts.extend(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
+        }
+        for prompt in &prompts {
+            self.write(prompt, &mut edge, (&draft, &tokenizer, heads.as_ref()), &settings).await?;
+        }
+        edge.close().await;
+        Ok(())
+    }
+
+    /// Continues one prompt and prints the text with its statistics.
+    async fn write(
+        &self,
+        said: &str,
+        edge: &mut NativeEdge<'_>,
+        (draft, tokenizer, heads): (&Model, &Tokenizer, Option<&HeadsFile>),
+        settings: &Settings,
+    ) -> Result<(), CommandError> {
         let prompt = tokenizer.encode_prompt(draft.config().first_token(), said)?;
         let (mut stream, mut text) = (TextStream::new(), String::new());
         let (mut token_ids, mut rounds) = (Vec::new(), Vec::new());
         let generated = edge
-            .generate(prompt.clone(), &settings, |committed| {
+            .generate(prompt.clone(), settings, |committed| {
                 for &(id, _) in &committed.tokens {
-                    let piece = stream.push(&tokenizer, id);
+                    let piece = stream.push(tokenizer, id);
                     self.show(&piece);
                     text.push_str(&piece);
                     token_ids.push(id);
@@ -186,7 +209,7 @@ impl Generate {
             let statistics = &generated.statistics;
             match &settings.mode {
                 Mode::Speculative(speculation) | Mode::Auto(speculation) => {
-                    let gate = gate_rates(speculation, heads.as_ref());
+                    let gate = gate_rates(speculation, heads);
                     let explained = Explained::new(speculation, gate, statistics, &rounds, &alone);
                     Some(Explanation::Rounds(explained))
                 }
@@ -195,8 +218,6 @@ impl Generate {
         } else {
             None
         };
-        edge.close().await;
-
         let report = generated.statistics.report();
         if self.json {
             let output = Output {
@@ -225,7 +246,7 @@ impl Generate {
         Ok(())
     }
 
-    fn local(&self, tokenizer: &outrider_models::Tokenizer) -> Result<Transport, CommandError> {
+    fn local(&self, tokenizer: &Tokenizer) -> Result<Transport, CommandError> {
         let target = self.pair.target_with(tokenizer)?;
         let info = pair::target_info(&target, tokenizer, outrider_codec::frame::MAX_DRAFT_TOKENS)?;
         let engine = Engine::start(target, 1)?;

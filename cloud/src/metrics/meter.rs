@@ -5,7 +5,7 @@ use std::time::Instant;
 use outrider_speculation::session::cloud::CloudEvent;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
-use super::{Label, Metrics, SessionMetrics};
+use super::{CLOUD_ONLY, Label, Metrics, SessionMetrics};
 
 /// Labels of positions in a round; later ones share the last.
 const POSITIONS: [&str; 17] =
@@ -13,9 +13,6 @@ const POSITIONS: [&str; 17] =
 
 /// The scheme of bytes before the first generation. Those after one count as its own.
 const NO_SCHEME: &str = "none";
-
-/// The scheme of a generation that the target writes alone.
-const CLOUD_ONLY: &str = "cloud-only";
 
 /// What one session is counted by, and writes to the log.
 #[derive(Debug)]
