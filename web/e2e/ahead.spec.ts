@@ -5,8 +5,6 @@ import type { Demo } from './fixtures.js';
 import { startSlowServer } from './grown.js';
 import type { Server } from './server.js';
 
-const prompts = ['Once upon a time', 'The giant lifted his great club'];
-
 /** A server whose forward passes take so long that guesses come in time. */
 let slow: Server;
 
@@ -25,27 +23,22 @@ for (const temperature of [0, 0.8]) {
     demo,
   }) => {
     test.setTimeout(5 * 60_000);
-    const query = { scheme: 'ahead', temperature, maxNewTokens: 96 };
+    const query = { scheme: 'ahead', temperature, maxNewTokens: 96, seed: 1 };
     await demo.open(slow, query);
     let inTime = 0;
     const origins = new Set<string>();
-    for (const [index, prompt] of prompts.entries()) {
-      await demo.page.locator('#prompt').fill(prompt);
-      await demo.set('seed', index + 1);
-      await demo.slide('round-trip', 0);
-      await demo.run('Cloud only');
-      const alone = await shownIds(demo);
-      expect(alone.length, prompt).toBeGreaterThan(0);
-      for (const roundTrip of [0, 30, 300]) {
-        await demo.slide('round-trip', roundTrip);
-        await demo.run();
-        expect(await shownIds(demo), `${prompt}: ${roundTrip} ms`).toEqual(alone);
-        const tokens = await demo.tokens();
-        for (const { origin } of tokens) origins.add(origin);
-        const counted = await demo.counter('inTime');
-        expect(tokens.filter(({ origin }) => origin === 'accepted')).toHaveLength(counted);
-        inTime += counted;
-      }
+    await demo.run('Cloud only');
+    const alone = await shownIds(demo);
+    expect(alone.length).toBeGreaterThan(0);
+    for (const roundTrip of [0, 30, 300]) {
+      await demo.slide('round-trip', roundTrip);
+      await demo.run();
+      expect(await shownIds(demo), `${roundTrip} ms`).toEqual(alone);
+      const tokens = await demo.tokens();
+      for (const { origin } of tokens) origins.add(origin);
+      const counted = await demo.counter('inTime');
+      expect(tokens.filter(({ origin }) => origin === 'accepted')).toHaveLength(counted);
+      inTime += counted;
     }
     // A busy machine may have had guessing rest; a new page begins with it.
     for (let attempt = 0; inTime === 0 && attempt < 8; attempt++) {

@@ -282,52 +282,60 @@ for (const stopRule of ['adaedl', 'bild']) {
   });
 }
 
-test('AS² has the server write alone where the link is too slow for drafts', async ({ demo, server }) => {
-  test.setTimeout(4 * 60_000);
-  const { page } = demo;
-  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64, adaptiveMode: 'true' });
-  await demo.slide('uplink', FIVE_KBIT);
-  await demo.slide('round-trip', 300);
-  await demo.runFor(32);
-  expect(await origins(demo)).toContain('cloud');
-  const { streamed, tokens } = await demo.counters();
-  expect(streamed).toBeGreaterThan(0);
-  expect(streamed).toBeLessThan(tokens ?? 0);
-  await expect(badge(page)).toHaveText('exact');
+test(
+  'AS² has the server write alone where the link is too slow for drafts',
+  { tag: '@timing' },
+  async ({ demo, server }) => {
+    test.setTimeout(4 * 60_000);
+    const { page } = demo;
+    await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64, adaptiveMode: 'true' });
+    await demo.slide('uplink', FIVE_KBIT);
+    await demo.slide('round-trip', 300);
+    await demo.runFor(32);
+    expect(await origins(demo)).toContain('cloud');
+    const { streamed, tokens } = await demo.counters();
+    expect(streamed).toBeGreaterThan(0);
+    expect(streamed).toBeLessThan(tokens ?? 0);
+    await expect(badge(page)).toHaveText('exact');
 
-  await page.getByLabel('Cloud alone where faster').uncheck();
-  await demo.set('maxNewTokens', 12);
-  await demo.run();
-  expect(await origins(demo)).not.toContain('cloud');
-});
+    await page.getByLabel('Cloud alone where faster').uncheck();
+    await demo.set('maxNewTokens', 12);
+    await demo.run();
+    expect(await origins(demo)).not.toContain('cloud');
+  },
+);
 
-test('what is predicted stands beside what is measured, on one link', async ({ demo, server }) => {
-  const { page } = demo;
-  const value = async (name: string, kind: string): Promise<number> => {
-    const cell = page.locator(`[data-prediction="${name}"][data-kind="${kind}"]`);
-    return Number((await cell.getAttribute('data-value')) || Number.NaN);
-  };
-  await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64 });
-  await demo.runFor(32);
-  await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
-  expect(await value('speedup', 'predicted')).toBeNaN();
-  expect(await value('speedup', 'measured')).toBeNaN();
-  const predicted = await value('tokensPerRound', 'predicted');
-  const measured = await value('tokensPerRound', 'measured');
-  expect(predicted).toBeGreaterThan(1);
-  expect(measured).toBeGreaterThan(0.5 * predicted);
-  expect(measured).toBeLessThan(2 * predicted);
+test(
+  'what is predicted stands beside what is measured, on one link',
+  { tag: '@timing' },
+  async ({ demo, server }) => {
+    const { page } = demo;
+    const value = async (name: string, kind: string): Promise<number> => {
+      const cell = page.locator(`[data-prediction="${name}"][data-kind="${kind}"]`);
+      return Number((await cell.getAttribute('data-value')) || Number.NaN);
+    };
+    await demo.open(server, { scheme: 'k-sqs', maxNewTokens: 64 });
+    await demo.runFor(32);
+    await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
+    expect(await value('speedup', 'predicted')).toBeNaN();
+    expect(await value('speedup', 'measured')).toBeNaN();
+    const predicted = await value('tokensPerRound', 'predicted');
+    const measured = await value('tokensPerRound', 'measured');
+    expect(predicted).toBeGreaterThan(1);
+    expect(measured).toBeGreaterThan(0.5 * predicted);
+    expect(measured).toBeLessThan(2 * predicted);
 
-  await demo.run('Cloud only');
-  const [speedup, ratio] = [await value('speedup', 'predicted'), await value('speedup', 'measured')];
-  expect(speedup).toBeGreaterThan(0);
-  expect(ratio).toBeGreaterThan(speedup / 3);
-  expect(ratio).toBeLessThan(3 * speedup);
+    await demo.run('Cloud only');
+    const [speedup, ratio] = [await value('speedup', 'predicted'), await value('speedup', 'measured')];
+    expect(speedup).toBeGreaterThan(0);
+    expect(ratio).toBeGreaterThan(speedup / 3);
+    expect(ratio).toBeLessThan(3 * speedup);
 
-  // Another link: the server's own speed on it is not known.
-  await demo.slide('round-trip', 200);
-  await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
-  expect(await value('speedup', 'measured')).toBeNaN();
-  await demo.slide('round-trip', 0);
-  expect(await value('speedup', 'measured')).toBeCloseTo(ratio, 12);
-});
+    // Another link: the server's own speed on it is not known.
+    await demo.slide('round-trip', 200);
+    await expect(page.locator('#prediction-note')).toHaveText(/^Run Cloud only once on this link/);
+    expect(await value('speedup', 'measured')).toBeNaN();
+    await demo.slide('round-trip', 0);
+    expect(await value('speedup', 'measured')).toBeCloseTo(ratio, 12);
+  },
+);

@@ -3,6 +3,8 @@
 import { execFile, spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
@@ -75,7 +77,7 @@ async function launch(
   return { url, process };
 }
 
-/** What the page is compared with. */
+/** Settings of a text that the page is compared with. */
 export interface NativeRequest {
   prompt: string;
   maxTokens: number;
@@ -87,10 +89,24 @@ export interface NativeRequest {
   cloudOnly?: boolean;
 }
 
-/** The ids that the native client gets from `server` at temperature 0. */
+/** Gets the ids that the native client writes for `server` at temperature 0. */
 export async function nativeTokenIds(server: Server, request: NativeRequest): Promise<number[]> {
+  const [ids = []] = await nativeTexts(server, [request.prompt], request);
+  return ids;
+}
+
+/** Gets the ids of one text per prompt, as {@link nativeTokenIds}, from a single process. */
+export async function nativeTexts(
+  server: Server,
+  prompts: readonly string[],
+  request: Omit<NativeRequest, 'prompt'>,
+): Promise<number[][]> {
   const session = `${server.url.replace('http', 'ws')}/session`;
+  const folder = await mkdtemp(path.join(tmpdir(), 'outrider-prompts-'));
+  const file = path.join(folder, 'prompts.txt');
+  await writeFile(file, prompts.join('\n'));
   const options = {
+    '--prompts': file,
     '--server': session,
     '--temperature': 0,
     '--max-tokens': request.maxTokens,
@@ -100,10 +116,16 @@ export async function nativeTokenIds(server: Server, request: NativeRequest): Pr
     '--draft-length': request.draftLength,
     '--max-in-flight': request.maxInFlight ?? 1,
   };
-  const args = ['generate', request.prompt, ...Object.entries(options).flat().map(String), '--json'];
+  const args = ['generate', ...Object.entries(options).flat().map(String), '--json'];
   if (request.cloudOnly) args.push('--cloud-only');
-  const { stdout } = await promisify(execFile)(binary, args, { cwd: repository });
-  const { tokenIds } = JSON.parse(stdout) as { tokenIds?: unknown };
-  if (!Array.isArray(tokenIds)) throw new Error(`no tokenIds in ${stdout}`);
-  return tokenIds as number[];
+  const { stdout } = await promisify(execFile)(binary, args, { cwd: repository, maxBuffer: 1 << 26 });
+  await rm(folder, { recursive: true });
+  return stdout
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const { tokenIds } = JSON.parse(line) as { tokenIds?: unknown };
+      if (!Array.isArray(tokenIds)) throw new Error(`no tokenIds in ${line}`);
+      return tokenIds as number[];
+    });
 }

@@ -38,33 +38,35 @@ test('greedy text is the server’s own where the GPU drafts', async ({ demo, se
   expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.4);
 });
 
-for (const temperature of [0, 0.7, 1]) {
-  test(`the text of a seed is the server’s own at temperature ${temperature}, ahead and in rounds`, async ({
-    demo,
-    server,
-  }) => {
-    const texts = new Map<string, number[]>();
-    for (const chosen of ['ahead', 'coupled']) {
-      // Groups that the GPU chooses by itself, and rows of logits.
-      const group = chosen === 'ahead' ? { groupSize: 3 } : {};
-      await demo.open(server, { prompt, ...length, ...group, scheme: chosen, temperature, engine: 'webgpu' });
-      await demo.run('Cloud only');
-      texts.set(
-        `${chosen}, alone`,
-        (await demo.tokens()).map(({ id }) => id),
-      );
-      await demo.run();
-      texts.set(
-        chosen,
-        (await demo.tokens()).map(({ id }) => id),
-      );
-      // It drafts what the processor would, but for rounding.
-      expect(await demo.counter('acceptanceRate'), chosen).toBeGreaterThan(0.4);
-    }
-    const [first] = texts.values();
-    for (const [what, ids] of texts) expect(ids, what).toEqual(first);
-  });
-}
+test('the text of a seed is the server’s own, ahead and in rounds', async ({ demo, server }) => {
+  const texts = new Map<string, number[]>();
+  for (const chosen of ['ahead', 'coupled']) {
+    // Groups that the GPU chooses by itself, and rows of logits.
+    const group = chosen === 'ahead' ? { groupSize: 3 } : {};
+    await demo.open(server, {
+      prompt,
+      ...length,
+      ...group,
+      scheme: chosen,
+      temperature: 0.7,
+      engine: 'webgpu',
+    });
+    await demo.run('Cloud only');
+    texts.set(
+      `${chosen}, alone`,
+      (await demo.tokens()).map(({ id }) => id),
+    );
+    await demo.run();
+    texts.set(
+      chosen,
+      (await demo.tokens()).map(({ id }) => id),
+    );
+    // It drafts what the processor would, but for rounding.
+    expect(await demo.counter('acceptanceRate'), chosen).toBeGreaterThan(0.4);
+  }
+  const [first] = texts.values();
+  for (const [what, ids] of texts) expect(ids, what).toEqual(first);
+});
 
 test('the processor drafts where that is faster, and small drafts do not wait for a GPU', async ({
   demo,

@@ -5,6 +5,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import path from 'node:path';
 import type { Page } from '@playwright/test';
+import { builds, chosenBuild, isFull } from '../built.js';
 import { isolation } from '../edge/serve.mjs';
 import { expect, test } from '../fixtures.js';
 import { nativeTokenIds, Server } from '../server.js';
@@ -13,9 +14,8 @@ import { bundlers } from './bundlers.js';
 import { develop, run, serving, Tarball } from './project.js';
 
 const plain = {};
-/** What is taken of four builds: Chromium has all instructions. */
 const buildOn = (headers: Record<string, string>): string =>
-  headers === isolation && availableParallelism() > 1 ? 'relaxed-threads' : 'relaxed';
+  chosenBuild(headers === isolation, availableParallelism());
 
 /** How large the package may become, packed. */
 const MOST_BYTES = 8_000_000;
@@ -43,7 +43,6 @@ test.afterAll(async () => {
   await tarball?.remove();
 });
 
-const isFull = process.env['OUTRIDER_FULL'] !== undefined;
 for (const bundler of bundlers.filter(({ isQuick }) => isFull || isQuick)) {
   test(`${bundler.name} bundles it, and serves it while a page is written`, async ({ page }) => {
     test.setTimeout(5 * 60_000);
@@ -90,12 +89,10 @@ test('README’s policy is all that a page needs', async ({ page }) => {
 test('it can be published, with what a page needs and whoever bundles it', async () => {
   const { files, size } = await tarball.publishDryRun();
   const names = files.map((file) => file.path).filter((name) => !name.startsWith('npm/types/'));
-  const builds = ['relaxed-threads', 'relaxed', 'simd128-threads', 'simd128'].map(
-    (build) => `npm/${build}.wasm`,
-  );
+  const modules = builds.map((build) => `npm/${build}.wasm`);
   const scripts = ['outrider.js', 'worker.js'].flatMap((name) => [`npm/${name}`, `npm/${name}.map`]);
   const words = ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json'];
-  expect(names.sort()).toEqual([...builds, ...scripts, ...words].sort());
+  expect(names.sort()).toEqual([...modules, ...scripts, ...words].sort());
   expect(size).toBeLessThan(MOST_BYTES);
 
   const repository = path.resolve(import.meta.dirname, '../../..');
