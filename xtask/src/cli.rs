@@ -9,7 +9,8 @@ use crate::bench::Bench;
 use crate::demo::DemoOptions;
 use crate::fuzz::{self, FuzzOptions};
 use crate::pair::Pair;
-use crate::test::Step;
+use crate::test::{Step, TestOptions};
+use crate::times::Column;
 
 /// What `cargo xtask help` prints.
 pub const HELP: &str = "\
@@ -26,15 +27,19 @@ Usage: cargo xtask <command>
       --screenshots D  with --check: leave pictures of the three views in the folder D, as page-*.png
 
   test [STEP...]       everything, in this order; naming steps runs only those
-      --full           statistical tests large enough to see errors of 0.01 in total variation, not only of 0.02; the
-                       npm package in every bundler, Firefox and WebKitGTK
+      --full           all steps, statistical tests large enough to see errors of 0.01 in total variation, not only of
+                       0.025, all builds of the edge, the npm package in every bundler, Firefox and WebKitGTK
+      --record C       write the times of this run into the table in CONTRIBUTING.md, column C: first or later
       check            what `cargo xtask check` does
       native           the Rust tests of all crates on this machine
-      fuzz             what `cargo xtask fuzz` does, ten seconds for each target
-      wasm             the tests of the crates that run in a browser, in Chromium
+      wasm             the tests of the crates that run in a browser, in Node and Chromium
       page             type check, unit tests and build of web/
       python           formatting, lints, types and tests of integrations/vllm/
       e2e              the page in Chromium against the real server, and OpenAI's client for Python
+    and with --full, or by name:
+      device           the target on candle's CPU device
+      fuzz             what `cargo xtask fuzz` does, ten seconds for each target
+      wasm-pack        the commands for wasm-pack in CONTRIBUTING.md
 
   fuzz [TARGET] [SECONDS]
                        libFuzzer on the codec and the state machines (default: every target, 60 seconds for each);
@@ -76,8 +81,8 @@ Usage: cargo xtask <command>
   help                 this text
 
 The first run installs what is missing: the wasm32-unknown-unknown target; wasm-bindgen's test runner, cargo-deny,
-cargo-fuzz and typos under target/tools; npm packages under web/node_modules; on Debian with root also Chromium and a
-C++ compiler. Node 20.19 or newer and, for e2e and python, Python 3 have to be there already. Environment variables that
+typos and cargo-fuzz under target/tools; npm packages under web/node_modules; on Debian with root also Chromium and a
+C++ compiler. Node 20.19 or newer and Python 3 have to be there already. Environment variables that
 count:
 
   CHROMIUM_PATH, CHROMEDRIVER_PATH   a browser and its driver at an unusual place
@@ -93,13 +98,8 @@ const FUZZ_SECONDS: u32 = 60;
 pub enum Request {
     /// Serve the demo, or check it.
     Demo(DemoOptions),
-    /// Run test steps.
-    Test {
-        /// These, in their own order.
-        steps: Vec<Step>,
-        /// With statistical tests at their full size.
-        full: bool,
-    },
+    /// Run test steps, all or some.
+    Test(TestOptions),
     /// Run the fuzz targets.
     Fuzz(FuzzOptions),
     /// Measure something.
@@ -184,25 +184,30 @@ fn parse_check(mut arguments: impl Iterator<Item = OsString>) -> Result<Request>
     }
 }
 
-fn parse_test(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
-    let (mut chosen, mut full) = (Vec::new(), false);
-    for argument in arguments {
+fn parse_test(mut arguments: impl Iterator<Item = OsString>) -> Result<Request> {
+    let (mut chosen, mut full, mut record) = (Vec::new(), false, None);
+    while let Some(argument) = arguments.next() {
         if is_help(&argument) {
             return Ok(Request::Help);
         }
-        if argument == "--full" {
-            full = true;
-            continue;
+        match argument.to_str() {
+            Some("--full") => full = true,
+            Some("--record") => record = Some(parse_column(arguments.next())?),
+            name => chosen.push(name.and_then(Step::from_name).with_context(|| {
+                let names = Step::ALL.map(Step::name).join(", ");
+                format!("there is no test step {argument:?}; the steps are {names}")
+            })?),
         }
-        let step = argument.to_str().and_then(Step::from_name).with_context(|| {
-            let names = Step::ALL.map(Step::name).join(", ");
-            format!("there is no test step {argument:?}; the steps are {names}")
-        })?;
-        chosen.push(step);
     }
     // Named steps run in the order of the whole, once each, however they were typed.
-    let steps = Step::ALL.into_iter().filter(|step| chosen.is_empty() || chosen.contains(step)).collect();
-    Ok(Request::Test { steps, full })
+    let runs = |step: &Step| if chosen.is_empty() { full || !step.is_extra() } else { chosen.contains(step) };
+    let steps = Step::ALL.into_iter().filter(runs).collect();
+    Ok(Request::Test(TestOptions { steps, full, record }))
+}
+
+fn parse_column(argument: Option<OsString>) -> Result<Column> {
+    let argument = argument.context("--record needs first or later after it")?;
+    Column::parse(&argument.to_string_lossy())
 }
 
 fn parse_fuzz(arguments: impl Iterator<Item = OsString>) -> Result<Request> {
@@ -286,8 +291,12 @@ mod tests {
 
     #[test]
     fn test_steps_keep_their_order_and_come_once() {
-        let test = |steps: &[Step], full| Request::Test { steps: steps.to_vec(), full };
-        assert_eq!(parse("test").unwrap(), test(&Step::ALL, false));
+        let test = |steps: &[Step], full| Request::Test(TestOptions { steps: steps.to_vec(), full, record: None });
+        let (extra, usual): (Vec<_>, Vec<_>) = Step::ALL.into_iter().partition(|step| step.is_extra());
+        assert_eq!(parse("test").unwrap(), test(&usual, false));
+        assert_eq!(parse("test --full").unwrap(), test(&[usual, extra].concat(), true));
+        let recording = TestOptions { steps: vec![Step::Fuzz], full: false, record: Some(Column::Later) };
+        assert_eq!(parse("test fuzz --record later").unwrap(), Request::Test(recording));
         assert_eq!(parse("test wasm native wasm").unwrap(), test(&[Step::Native, Step::Wasm], false));
         assert_eq!(parse("test native --full").unwrap(), test(&[Step::Native], true));
     }

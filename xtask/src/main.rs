@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool talks to whoever runs it")]
 
 mod bench;
+mod binaries;
 mod check;
 mod chromium;
 mod cli;
@@ -27,6 +28,7 @@ mod process;
 mod python;
 mod server;
 mod test;
+mod times;
 mod tools;
 mod version;
 mod wasm;
@@ -57,7 +59,7 @@ fn obey() -> Result<()> {
         }
         Request::Check => check::run(&Workspace::find()?),
         Request::CheckCuda => cuda::check(&Workspace::find()?),
-        Request::Test { steps, full } => test::run(&Workspace::find()?, &steps, full),
+        Request::Test(options) => test::run(&Workspace::find()?, &options),
         Request::Fuzz(options) => fuzz::run(&Workspace::find()?, &options),
         Request::Bench { bench, quick } => bench.run(&Workspace::find()?, quick),
         Request::Pair(pair) => pair.run(&Workspace::find()?),

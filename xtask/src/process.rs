@@ -42,6 +42,17 @@ pub fn run_watched(command: &mut Command, mut line: impl FnMut(&str)) -> Result<
     Ok(())
 }
 
+/// Prints `command`, runs it with its messages on our own terminal, and gives what it wrote to standard output.
+pub fn capture_shown(command: &mut Command) -> Result<String> {
+    println!("$ {}", shown(command));
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("`{}` could not be started", shown(command)))?;
+    ensure!(output.status.success(), "`{}` failed ({}); its own messages are above", shown(command), output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs `command` silently and gives what it wrote to standard output.
 pub fn capture(command: &mut Command) -> Result<String> {
     let output =

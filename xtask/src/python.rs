@@ -37,3 +37,9 @@ pub fn environment(workspace: &Workspace, name: &str, packages: &[&str]) -> Resu
     }
     Ok(python)
 }
+
+/// A program that comes prebuilt in `package`, as `name==version`.
+pub fn program(workspace: &Workspace, name: &str, package: &str) -> Result<PathBuf> {
+    let python = environment(workspace, name, &[package])?;
+    Ok(python.with_file_name(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
+}

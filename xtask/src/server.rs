@@ -18,8 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Builds the server and gives the executable's path.
 pub fn build(workspace: &Workspace) -> Result<PathBuf> {
-    // As users get it: for its tests it is compiled with candle's devices as well.
-    process::run(workspace.cargo("build").args(["--release", "--workspace", "--bin", "outrider"]))?;
+    process::run(workspace.cargo_without_candle("build").args(["--bin", "outrider"]))?;
     let file = format!("outrider{}", std::env::consts::EXE_SUFFIX);
     let binary = workspace.target().join("release").join(file);
     ensure!(binary.is_file(), "the server was built, but is not at {}", binary.display());

@@ -37,8 +37,8 @@ impl Tool {
     pub const CARGO_DENY: Self = Self::new("cargo-deny", "cargo-deny", Version::new(0, 20, 2));
     /// Builds fuzz targets with the compiler's coverage instrumentation.
     pub const CARGO_FUZZ: Self = Self::new("cargo-fuzz", "cargo-fuzz", Version::new(0, 13, 2));
-    /// Finds misspelt words.
-    pub const TYPOS: Self = Self::new("typos-cli", "typos", Version::new(1, 52, 0));
+    /// Builds and tests crates for wasm; only its tests of our crates are run here.
+    pub const WASM_PACK: Self = Self::new("wasm-pack", "wasm-pack", Version::new(0, 15, 1));
 
     const fn new(package: &'static str, binary: &'static str, version: Version) -> Self {
         Self { package, binary, version, options: &[] }

@@ -5,34 +5,46 @@ mod compiler;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
 pub use build::Build;
 pub use compiler::{Compiler, TARGET};
 
+use crate::binaries::{TestBinary, tests_passed};
 use crate::chromium;
 use crate::process;
 use crate::tools::{self, Tool};
 use crate::workspace::Workspace;
 
 /// A crate that has to work in a browser.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrowserCrate {
     folder: &'static str,
     package: &'static str,
+    host: Host,
+}
+
+/// The program that runs a crate's wasm tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Host {
+    /// Node, for crates that use nothing of a browser but its wasm engine.
+    Node,
+    /// Headless Chromium, for everything else.
+    Chromium,
 }
 
 /// The crate whose code depends on the build's instructions.
-const KERNELS: BrowserCrate = BrowserCrate { folder: "models", package: "outrider-models" };
+const KERNELS: BrowserCrate = BrowserCrate { folder: "models", package: "outrider-models", host: Host::Node };
 
-/// Every crate that has to work in a browser; clippy and the browser tests go through this list.
+/// Every crate that has to work in a browser; clippy and the wasm tests go through this list.
 pub const BROWSER_CRATES: [BrowserCrate; 5] = [
-    BrowserCrate { folder: "shared-codec", package: "outrider-codec" },
-    BrowserCrate { folder: "speculation", package: "outrider-speculation" },
+    BrowserCrate { folder: "shared-codec", package: "outrider-codec", host: Host::Node },
+    BrowserCrate { folder: "speculation", package: "outrider-speculation", host: Host::Node },
     KERNELS,
-    BrowserCrate { folder: "webgpu", package: "outrider-webgpu" },
-    BrowserCrate { folder: "wasm-edge", package: "outrider-edge" },
+    BrowserCrate { folder: "webgpu", package: "outrider-webgpu", host: Host::Chromium },
+    BrowserCrate { folder: "wasm-edge", package: "outrider-edge", host: Host::Chromium },
 ];
 
 /// Builds the edge: for each of `builds` web/src/wasm/NAME/outrider_edge.js with its .wasm and .d.ts beside it.
@@ -117,55 +129,121 @@ pub fn lint(workspace: &Workspace) -> Result<()> {
     process::run(&mut command)
 }
 
-/// Runs the tests of [`BROWSER_CRATES`] in Chromium, those of the kernels' crate in each build without threads.
-pub fn test(workspace: &Workspace) -> Result<()> {
+/// Runs the wasm tests of [`BROWSER_CRATES`], each crate on its host.
+///
+/// With `full` the kernels' crate runs once more in Chromium with relaxed SIMD, which Node 20 lacks, and every shader
+/// is compiled for every shape.
+pub fn test(workspace: &Workspace, full: bool) -> Result<()> {
     let runner = Runner {
         workspace,
         compiler: Compiler::find_or_install(workspace)?,
         test_runner: Tool::wasm_bindgen_test_runner(workspace)?.find_or_install(workspace)?,
         webdriver_json: chromium::write_webdriver_json(workspace, &chromium::browser()?)?,
         driver: chromium::driver()?,
+        full,
     };
-    for browser_crate in BROWSER_CRATES {
-        runner.run(browser_crate, Build::SIMD128)?;
+    runner.run(&BROWSER_CRATES, Build::SIMD128)?;
+    if full {
+        runner.run(&[BrowserCrate { host: Host::Chromium, ..KERNELS }], Build::RELAXED)?;
     }
-    runner.run(KERNELS, Build::RELAXED)
+    Ok(())
 }
 
-/// What runs a crate's tests in Chromium.
+/// Runs the commands for wasm-pack that CONTRIBUTING.md gives, and fails where one of them runs no test.
+pub fn test_with_wasm_pack(workspace: &Workspace) -> Result<()> {
+    let wasm_pack = Tool::WASM_PACK.find_or_install(workspace)?;
+    let runner = Tool::wasm_bindgen_test_runner(workspace)?.find_or_install(workspace)?;
+    let driver = chromium::driver()?;
+    for browser_crate in BROWSER_CRATES {
+        let mut command = workspace.command(&wasm_pack);
+        // The runner is here already, at the version of the crate.
+        command.args(browser_crate.wasm_pack_arguments()).args(["--mode", "no-install"]);
+        command.env("CHROMEDRIVER", &driver).env("WASM_BINDGEN_TEST_TIMEOUT", "900");
+        if let Some(folder) = runner.parent() {
+            process::prepend_path(&mut command, folder)?;
+        }
+        let mut passed = 0;
+        process::run_watched(&mut command, |line| passed += tests_passed(line))?;
+        ensure!(passed > 0, "wasm-pack ran no test of {}", browser_crate.package);
+        println!("{}: {passed} passed by wasm-pack", browser_crate.package);
+    }
+    Ok(())
+}
+
+impl BrowserCrate {
+    /// `test`, the host and the folder, as they are typed after `wasm-pack`.
+    fn wasm_pack_arguments(&self) -> Vec<&'static str> {
+        let host: &[_] = match self.host {
+            Host::Node => &["--node"],
+            Host::Chromium => &["--headless", "--chrome"],
+        };
+        [&["test"], host, &["--release", self.folder]].concat()
+    }
+}
+
+/// Everything that running wasm tests needs.
 struct Runner<'a> {
     workspace: &'a Workspace,
     compiler: Compiler,
     test_runner: PathBuf,
     webdriver_json: PathBuf,
     driver: PathBuf,
+    full: bool,
 }
 
 impl Runner<'_> {
-    fn run(&self, BrowserCrate { folder, package }: BrowserCrate, build: Build) -> Result<()> {
-        println!("\n-- {package} in Chromium, build {}", build.name);
-        let folder = self.workspace.root().join(folder);
+    /// Builds the tests of `crates` in one go, so that they share their dependencies, then runs crate after crate.
+    fn run(&self, crates: &[BrowserCrate], build: Build) -> Result<()> {
+        let modules = self.build(crates, build)?;
+        for browser_crate in crates {
+            let BrowserCrate { package, host, .. } = browser_crate;
+            println!("\n-- {package} in {host:?}, build {}", build.name);
+            let mut passed = 0;
+            for module in modules.iter().filter(|module| module.folder.ends_with(browser_crate.folder)) {
+                let mut command = self.workspace.command(&self.test_runner);
+                command.current_dir(&module.folder).arg(&module.path);
+                self.set_host(*host, &mut command);
+                process::run_watched(&mut command, |line| passed += tests_passed(line))?;
+            }
+            // The runner is content with a crate that has no test for it; a step that names the crate must not be.
+            ensure!(passed > 0, "{package} ran no test; its wasm tests carry #[wasm_bindgen_test]");
+            println!("{package}, build {}: {passed} passed in {host:?}", build.name);
+        }
+        Ok(())
+    }
+
+    fn build(&self, crates: &[BrowserCrate], build: Build) -> Result<Vec<TestBinary>> {
         let mut command = build.cargo(&self.compiler, self.workspace, "test");
         self.compiler.let_unwind(&mut command);
-        command
-            // As `wasm-pack test --headless --chrome` does. Doc tests run natively: naming the targets leaves them out.
-            .args(["--release", "--package", package, "--lib"])
-            .args(integration_tests(&folder.join("tests"))?)
-            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER", &self.test_runner)
-            .env("CHROMEDRIVER", &self.driver)
-            .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &self.webdriver_json)
-            .env("WASM_BINDGEN_TEST_ONLY_WEB", "1")
-            // Test files that do not say where they run would be skipped without this.
-            .env("WASM_BINDGEN_USE_BROWSER", "1")
-            // Seconds. A language model on one slow core needs more than the runner's 20.
-            .env("WASM_BINDGEN_TEST_TIMEOUT", "900")
-            .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60");
-        let mut passed = 0;
-        process::run_watched(&mut command, |line| passed += tests_passed(line))?;
-        // The runner is content with a crate that has no test for it; a step that names the crate must not be.
-        ensure!(passed > 0, "{package} ran no test in Chromium; its tests for the browser carry #[wasm_bindgen_test]");
-        println!("{package}, build {}: {passed} passed in Chromium", build.name);
-        Ok(())
+        // Doc tests run natively: naming the targets leaves them out.
+        command.args(["--release", "--lib"]);
+        for BrowserCrate { folder, package, .. } in crates {
+            command.args(["--package", package]);
+            command.args(integration_tests(&self.workspace.root().join(folder).join("tests"))?);
+        }
+        if self.full {
+            command.env("OUTRIDER_FULL", "1");
+        }
+        TestBinary::build(&mut command)
+    }
+
+    fn set_host(&self, host: Host, command: &mut Command) {
+        match host {
+            Host::Node => {
+                command.env("WASM_BINDGEN_TEST_ONLY_NODE", "1");
+            }
+            Host::Chromium => {
+                command
+                    .env("CHROMEDRIVER", &self.driver)
+                    .env("WASM_BINDGEN_TEST_WEBDRIVER_JSON", &self.webdriver_json)
+                    .env("WASM_BINDGEN_TEST_ONLY_WEB", "1")
+                    // Test files that do not say where they run would be skipped without this.
+                    .env("WASM_BINDGEN_USE_BROWSER", "1")
+                    // Seconds. A language model on one slow core needs more than the runner's 20.
+                    .env("WASM_BINDGEN_TEST_TIMEOUT", "900")
+                    .env("WASM_BINDGEN_TEST_DRIVER_TIMEOUT", "60");
+            }
+        }
     }
 }
 
@@ -200,28 +278,9 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
         .with_context(|| format!("{} cannot be read", folder.display()))
 }
 
-/// The number in `test result: ok. 12 passed; …`, else 0.
-fn tests_passed(line: &str) -> u64 {
-    line.trim()
-        .strip_prefix("test result: ok. ")
-        .and_then(|counts| counts.split_once(" passed"))
-        .and_then(|(count, _)| count.parse().ok())
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_only_successful_results() {
-        let line = "test result: ok. 12 passed; 0 failed; 0 ignored; 0 filtered out";
-        assert_eq!(tests_passed(line), 12);
-        assert_eq!(tests_passed("    test result: ok. 3 passed; 0 failed\n"), 3);
-        for line in ["", "no tests to run!", "test result: FAILED. 1 passed; 1 failed", "test a::b ... ok"] {
-            assert_eq!(tests_passed(line), 0, "{line:?}");
-        }
-    }
 
     #[test]
     fn integration_tests_for_the_browser_are_told_from_others() {
@@ -244,9 +303,18 @@ mod tests {
     }
 
     #[test]
+    fn every_command_for_wasm_pack_is_documented() {
+        let document = include_str!("../../CONTRIBUTING.md");
+        for browser_crate in BROWSER_CRATES {
+            let command = format!("wasm-pack {}", browser_crate.wasm_pack_arguments().join(" "));
+            assert!(document.contains(&command), "{command}");
+        }
+    }
+
+    #[test]
     fn browser_crates_are_where_the_list_says() {
         let workspace = Workspace::find().unwrap();
-        for BrowserCrate { folder, package } in BROWSER_CRATES {
+        for BrowserCrate { folder, package, .. } in BROWSER_CRATES {
             let manifest = workspace.root().join(folder).join("Cargo.toml");
             let text = fs::read_to_string(manifest).unwrap();
             assert!(text.contains(&format!("name = \"{package}\"")), "{folder}");

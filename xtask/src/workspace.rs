@@ -16,6 +16,9 @@ const OVERRIDES: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUI
 /// How the names of variables begin that cargo sets for the one crate whose program it runs.
 const OURS: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
 
+/// Packages that link candle, which takes minutes to compile and whose features would be everybody's.
+pub const WITH_CANDLE: [&str; 2] = ["outrider-device", "outrider-bench"];
+
 /// The repository and its build folder.
 #[derive(Debug)]
 pub struct Workspace {
@@ -92,6 +95,15 @@ impl Workspace {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = self.command(cargo);
         command.arg(subcommand);
+        command
+    }
+
+    /// `cargo <subcommand> --release` on every package that does not link candle. Whatever is built this way shares its
+    /// dependencies, as cargo chooses their features by the packages that are selected.
+    pub fn cargo_without_candle(&self, subcommand: &str) -> Command {
+        let mut command = self.cargo(subcommand);
+        command.args(["--release", "--workspace"]);
+        command.args(WITH_CANDLE.iter().flat_map(|package| ["--exclude", package]));
         command
     }
 
