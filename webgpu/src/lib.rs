@@ -39,3 +39,6 @@ mod subgroups;
 pub use draft::{Counts, GpuDraft, Rows};
 pub use error::GpuError;
 pub use gpu::Gpu;
+
+#[cfg(all(test, target_arch = "wasm32"))]
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);

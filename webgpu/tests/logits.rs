@@ -18,6 +18,9 @@ use tokio::test;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
+#[cfg(target_arch = "wasm32")]
+wasm_bindgen_test::wasm_bindgen_test_configure!(run_in_browser);
+
 mod beside;
 #[path = "../../models/tests/container/mod.rs"]
 #[allow(dead_code, reason = "the crate of the models uses the rest")]

@@ -44,13 +44,21 @@ impl Tool {
         Self { package, binary, version, options: &[] }
     }
 
-    /// Runs the test binaries of a crate in a browser. Its version has to be that of the wasm-bindgen crate to the last
-    /// digit, so it is read from Cargo.lock and stands nowhere else.
+    /// Runs test binaries for wasm in Node or a browser. Its version has to be that of the wasm-bindgen crate to the
+    /// last digit, so it is read from Cargo.lock and stands nowhere else.
     pub fn wasm_bindgen_test_runner(workspace: &Workspace) -> Result<Self> {
+        Self::of_wasm_bindgen(workspace, "wasm-bindgen-test-runner")
+    }
+
+    /// wasm-bindgen's command line, by which wasm-pack finds the test runner beside it.
+    pub fn wasm_bindgen_cli(workspace: &Workspace) -> Result<Self> {
+        Self::of_wasm_bindgen(workspace, "wasm-bindgen")
+    }
+
+    fn of_wasm_bindgen(workspace: &Workspace, binary: &'static str) -> Result<Self> {
         let version = workspace.locked_version("wasm-bindgen")?;
-        let binary = "wasm-bindgen-test-runner";
-        // It talks to a driver on this machine, without TLS.
-        let options = &["--no-default-features", "--bin", "wasm-bindgen-test-runner"];
+        // The runner talks to a driver on this machine, without TLS.
+        let options = &["--no-default-features", "--bin", "wasm-bindgen-test-runner", "--bin", "wasm-bindgen"];
         Ok(Self { options, ..Self::new("wasm-bindgen-cli", binary, version) })
     }
 

@@ -152,14 +152,15 @@ pub fn test(workspace: &Workspace, full: bool) -> Result<()> {
 /// Runs the commands for wasm-pack that CONTRIBUTING.md gives, and fails where one of them runs no test.
 pub fn test_with_wasm_pack(workspace: &Workspace) -> Result<()> {
     let wasm_pack = Tool::WASM_PACK.find_or_install(workspace)?;
-    let runner = Tool::wasm_bindgen_test_runner(workspace)?.find_or_install(workspace)?;
+    let wasm_bindgen = Tool::wasm_bindgen_cli(workspace)?.find_or_install(workspace)?;
     let driver = chromium::driver()?;
     for browser_crate in BROWSER_CRATES {
         let mut command = workspace.command(&wasm_pack);
-        // The runner is here already, at the version of the crate.
-        command.args(browser_crate.wasm_pack_arguments()).args(["--mode", "no-install"]);
+        let arguments = browser_crate.wasm_pack_arguments();
+        // The runner is beside wasm-bindgen, at the version of the crate. What follows the folder goes to cargo.
+        command.args(&arguments[..1]).args(["--mode", "no-install"]).args(&arguments[1..]);
         command.env("CHROMEDRIVER", &driver).env("WASM_BINDGEN_TEST_TIMEOUT", "900");
-        if let Some(folder) = runner.parent() {
+        if let Some(folder) = wasm_bindgen.parent() {
             process::prepend_path(&mut command, folder)?;
         }
         let mut passed = 0;
@@ -177,7 +178,9 @@ impl BrowserCrate {
             Host::Node => &["--node"],
             Host::Chromium => &["--headless", "--chrome"],
         };
-        [&["test"], host, &["--release", self.folder]].concat()
+        // The examples of models read files, which wasm cannot.
+        let targets: &[_] = if *self == KERNELS { &["--lib", "--test", "suite"] } else { &[] };
+        [&["test"], host, &["--release", self.folder], targets].concat()
     }
 }
 
