@@ -8,7 +8,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use outrider_codec::{choice::Choice, scheme::SchemeName};
 use outrider_speculation::judge::rules::Rule;
-use process::{Server, complaint, outrider, stdout};
+use process::{complaint, outrider, stdout};
 use serde_json::Value;
 
 const PROMPT: &str = "Once upon a time";
@@ -353,17 +353,6 @@ fn the_adaptive_code_takes_less_than_seven_tenths_of_the_papers_bits() {
         }
     }
     assert!(drafted > 300 && 10 * bits < 7 * 372 * drafted, "{bits} bits for {drafted} drafts");
-}
-
-#[test]
-fn served_and_local_runs_of_one_seed_are_one_text() {
-    let server = Server::start(&[]);
-    let ids = |place: &[&str]| -> Value {
-        let arguments = [&["generate", "--json", "--max-tokens", "32"], place, &[PROMPT]].concat();
-        let run: Value = serde_json::from_str(&stdout(&outrider(&arguments))).unwrap();
-        run["tokenIds"].clone()
-    };
-    assert_eq!(ids(&["--server", &server.url]), ids(&["--local"]));
 }
 
 #[test]

@@ -68,19 +68,6 @@ fn greedy(options: &[&str]) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_users_greedy_text_is_the_targets_own() {
-    let engine = engine().await;
-    let own = greedy(&["--local", "--cloud-only"]);
-    assert_eq!(own.len(), TOKENS as usize);
-    let server = server(&engine);
-    let asked = engine.requests();
-    for options in [&["--cloud-only"][..], &["--scheme", "k-sqs"], &["--scheme", "dssd"], &["--scheme", "coupled"]] {
-        assert_eq!(greedy(&[&["--server", &server.url], options].concat()), own, "{options:?}");
-    }
-    assert!(engine.requests() > asked + 20, "it was the engine's");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_users_guesses_reach_the_engines_workers() {
     let engine = engine().await;
     let own = greedy(&["--local", "--cloud-only"]);

@@ -132,20 +132,6 @@ async fn a_full_server_says_so_and_has_room_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silence_and_the_servers_end_are_announced() {
-    let edge = Edge::load();
-    let info = edge.info();
-    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
-    let server = Server::start(4, limits).await;
-    let text = server.greeted(&info).await.0.expect_refusal(ErrorCode::Idle).await;
-    assert_eq!(text, "Nothing was heard for too long.");
-    let server = Server::start(4, Limits::default()).await;
-    let (mut client, _) = server.greeted(&info).await;
-    server.stop();
-    assert_eq!(client.expect_refusal(ErrorCode::ShuttingDown).await, "The server is stopping; come back.");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_text_ends_at_the_context_and_the_longest_prompt_fits() {
     let edge = Edge::load();
     let server = Server::start(2, Limits::default()).await;

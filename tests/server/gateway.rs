@@ -28,7 +28,6 @@ use outrider_speculation::{
 use outrider_tests::{
     goodness::{self, assert_follows, cell, samples_for},
     samplings::{GREEDY, NEUTRAL, SHARPENED},
-    schemes,
     server::{Edge, MAX_DRAFT_TOKENS, Server, generate},
     toy::ToyModel,
 };
@@ -111,21 +110,6 @@ async fn what_the_engine_writes_ahead_is_of_its_text_alone() {
         let (ids, generated) = generate(&mut session, long.clone(), &settings(scheme, GREEDY, 1, 100)).await;
         assert_eq!((&ids, generated.end.name()), (&expected, "context"), "{scheme:?}");
     }
-}
-
-/// An engine without prompt log-probabilities will do, at the price of fewer accepted drafts.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_that_only_writes_will_do() {
-    let edge = Edge::load();
-    let own = Server::start(1, Limits::default()).await;
-    let prompt = edge.prompt("In the garden behind the house");
-    let (expected, _) =
-        generate(&mut edge.connect(&own.url).await, prompt.clone(), &settings(None, GREEDY, 1, 24)).await;
-    let (engine, server) = pair(EngineArgs { target_logprobs: 0, ..EngineArgs::default() }).await;
-    engine.feel(Mood::KeepsQuiet);
-    let mut session = edge.connect(&server.url).await;
-    let (ids, _) = generate(&mut session, prompt, &settings(Some(K_SQS), GREEDY, 1, 24)).await;
-    assert_eq!(ids, expected);
 }
 
 const LENGTH: u32 = 3;
@@ -313,20 +297,6 @@ async fn an_engine_that_cannot_be_the_target_is_refused_at_the_start() {
     assert!(connect(&engine.address, keyed.clone()).await.is_ok());
     let lost = EngineArgs { target_key_file: Some(file.with_file_name("none")), ..keyed };
     assert!(complaint(connect(&engine.address, lost).await).contains("cannot be read"));
-}
-
-/// Every scheme runs at the sampling that most users have, which is matched.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_scheme_runs_at_the_default_sampling() {
-    let edge = Edge::load();
-    let (_engine, server) = pair(EngineArgs::default()).await;
-    let mut session = edge.connect(&server.url).await;
-    let sampling = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
-    for scheme in schemes::every(16, 100) {
-        let prompt = edge.prompt("Far away in the forest there lived");
-        let (ids, _) = generate(&mut session, prompt, &settings(Some(scheme), sampling, 3, 12)).await;
-        assert!(!ids.is_empty());
-    }
 }
 
 /// Says how a real engine with the pair's target does; `docs/gateway.md` has what it said.

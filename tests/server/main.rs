@@ -4,7 +4,6 @@
 mod access;
 mod ahead;
 mod clients;
-mod conversation;
 mod files;
 mod gateway;
 mod metrics;

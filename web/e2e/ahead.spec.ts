@@ -18,51 +18,33 @@ test.afterAll(async () => {
 
 const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
 
-for (const temperature of [0, 0.8]) {
-  test(`T = ${temperature}: the text is that of the server alone, and guesses come in time at some link`, async ({
-    demo,
-  }) => {
-    test.setTimeout(5 * 60_000);
-    const query = { scheme: 'ahead', temperature, maxNewTokens: 96, seed: 1 };
-    await demo.open(slow, query);
-    let inTime = 0;
-    const origins = new Set<string>();
-    await demo.run('Cloud only');
-    const alone = await shownIds(demo);
-    expect(alone.length).toBeGreaterThan(0);
-    for (const roundTrip of [0, 30, 300]) {
-      await demo.slide('round-trip', roundTrip);
-      await demo.run();
-      expect(await shownIds(demo), `${roundTrip} ms`).toEqual(alone);
-      const tokens = await demo.tokens();
-      for (const { origin } of tokens) origins.add(origin);
-      const counted = await demo.counter('inTime');
-      expect(tokens.filter(({ origin }) => origin === 'accepted')).toHaveLength(counted);
-      inTime += counted;
-    }
-    // A busy machine may have had guessing rest; a new page begins with it.
-    for (let attempt = 0; inTime === 0 && attempt < 8; attempt++) {
-      await demo.open(slow, query);
-      await demo.run();
-      inTime += await demo.counter('inTime');
-    }
-    expect(inTime).toBeGreaterThan(0);
-    for (const origin of origins) expect(['accepted', 'late', 'cloud']).toContain(origin);
-  });
-}
-
-test('in front of the default target, far faster than the link, the text is the same', async ({
-  demo,
-  server,
-}) => {
-  await demo.open(server, { scheme: 'ahead', temperature: 0.8, maxNewTokens: 96, seed: 2 });
+test('the text is that of the server alone, and guesses come in time at some link', async ({ demo }) => {
+  test.setTimeout(5 * 60_000);
+  const query = { scheme: 'ahead', temperature: 0.8, maxNewTokens: 96, seed: 1 };
+  await demo.open(slow, query);
+  let inTime = 0;
+  const origins = new Set<string>();
   await demo.run('Cloud only');
   const alone = await shownIds(demo);
-  for (const roundTrip of [0, 100]) {
+  expect(alone.length).toBeGreaterThan(0);
+  for (const roundTrip of [0, 300]) {
     await demo.slide('round-trip', roundTrip);
     await demo.run();
     expect(await shownIds(demo), `${roundTrip} ms`).toEqual(alone);
+    const tokens = await demo.tokens();
+    for (const { origin } of tokens) origins.add(origin);
+    const counted = await demo.counter('inTime');
+    expect(tokens.filter(({ origin }) => origin === 'accepted')).toHaveLength(counted);
+    inTime += counted;
   }
+  // A busy machine may have had guessing rest; a new page begins with it.
+  for (let attempt = 0; inTime === 0 && attempt < 8; attempt++) {
+    await demo.open(slow, query);
+    await demo.run();
+    inTime += await demo.counter('inTime');
+  }
+  expect(inTime).toBeGreaterThan(0);
+  for (const origin of origins) expect(['accepted', 'late', 'cloud']).toContain(origin);
 });
 
 test('automatic is ahead by default, rounds where the rule is lossy, and the page says which', async ({

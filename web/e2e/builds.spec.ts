@@ -9,7 +9,7 @@ import { nativeTokenIds } from './server.js';
 const target = path.resolve(import.meta.dirname, '../../pair/target/target-f16.gguf');
 
 const seed = 1;
-const maxTokens = 48;
+const maxTokens = 24;
 const scheme = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
 const query = { scheme: 'k-sqs', temperature: 0, maxNewTokens: maxTokens, seed, ...scheme };
 

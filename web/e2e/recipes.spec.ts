@@ -219,7 +219,6 @@ test('without an engine the server writes alone, the same text of the same seed'
 for (const options of [
   { scheme: 'ahead', temperature: 0.7 },
   { scheme: 'k-sqs', temperature: 0 },
-  { mode: 'cloud-only', temperature: 0.7 },
 ] as const) {
   test(`a stop string ends the text, wherever tokens begin: ${JSON.stringify(options)}`, async ({ page }) => {
     await openBare(page);

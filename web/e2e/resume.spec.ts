@@ -46,9 +46,8 @@ class Proxy {
   }
 }
 
-const greedy = { prompt: 'Once upon a time', temperature: 0, seed: 5, maxNewTokens: 96, scheme: 'k-sqs' };
-/** At a seed the server's noise belongs to the positions of the text, whoever asks for them. */
-const ahead = { ...greedy, temperature: 0.8, maxNewTokens: 192, scheme: 'ahead' };
+/** At a seed the server's noise belongs to the positions of the text, whichever client asks for them. */
+const query = { prompt: 'Once upon a time', temperature: 0.8, seed: 5, maxNewTokens: 192, scheme: 'ahead' };
 
 /** A server that is not done before the cut. */
 let slow: Server;
@@ -61,38 +60,36 @@ test.afterAll(async () => {
   await slow?.kill();
 });
 
-for (const query of [greedy, ahead]) {
-  test(`${query.scheme}: a cut connection and a reload change nothing of the text`, async ({ demo }) => {
-    await demo.open(slow, query);
-    await demo.run();
-    const whole = (await demo.tokens()).map(({ id }) => id);
-    expect(whole.length).toBeGreaterThan(20);
+test('a cut connection and a reload change nothing of the text', async ({ demo }) => {
+  await demo.open(slow, query);
+  await demo.run();
+  const whole = (await demo.tokens()).map(({ id }) => id);
+  expect(whole.length).toBeGreaterThan(20);
 
-    const proxy = await Proxy.before(slow.url);
-    try {
-      await demo.page.goto(
-        `${proxy.url}/?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`,
-      );
-      await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
-      await demo.slide('round-trip', 200);
-      await demo.start();
-      await demo.waitForTokens(4);
-      proxy.cut();
-      await expect(demo.main).toHaveAttribute('data-connection', 'resumed', { timeout: 20_000 });
-      await demo.slide('round-trip', 0);
-      await demo.finish();
-      expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
+  const proxy = await Proxy.before(slow.url);
+  try {
+    await demo.page.goto(
+      `${proxy.url}/?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`,
+    );
+    await expect(demo.main).toHaveAttribute('data-state', 'ready', { timeout: 60_000 });
+    await demo.slide('round-trip', 200);
+    await demo.start();
+    await demo.waitForTokens(4);
+    proxy.cut();
+    await expect(demo.main).toHaveAttribute('data-connection', 'resumed', { timeout: 20_000 });
+    await demo.slide('round-trip', 0);
+    await demo.finish();
+    expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
 
-      await demo.slide('round-trip', 200);
-      await demo.start();
-      await demo.waitForTokens(4);
-      await demo.page.reload();
-      await demo.finish();
-      expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
-      // The counters are those of the whole text, not of what came after the reload.
-      expect(await demo.counter('tokens')).toBe(whole.length);
-    } finally {
-      proxy.close();
-    }
-  });
-}
+    await demo.slide('round-trip', 200);
+    await demo.start();
+    await demo.waitForTokens(4);
+    await demo.page.reload();
+    await demo.finish();
+    expect((await demo.tokens()).map(({ id }) => id)).toEqual(whole);
+    // The counters are those of the whole text, not of what came after the reload.
+    expect(await demo.counter('tokens')).toBe(whole.length);
+  } finally {
+    proxy.close();
+  }
+});

@@ -1,7 +1,7 @@
 // Several tabs at one server: beside each other, one in place of the other, and one too many.
 
 import { Demo, expect, test } from './fixtures.js';
-import { nativeTokenIds, Server } from './server.js';
+import { Server } from './server.js';
 
 const scheme = { supportSize: 32, latticeResolution: 100, draftLength: 4 };
 const seed = 5;
@@ -9,24 +9,6 @@ const maxTokens = 96;
 const greedy = { scheme: 'k-sqs', temperature: 0, seed, maxNewTokens: maxTokens, ...scheme };
 
 const shownIds = async (demo: Demo) => (await demo.tokens()).map(({ id }) => id);
-
-test('two tabs write at once, each its own text', async ({ demo, server, context }) => {
-  const prompts = ['Once upon a time', 'The giant lifted his great club'];
-  const tabs = [demo, new Demo(await context.newPage())];
-  for (const [index, tab] of tabs.entries()) {
-    await tab.open(server, { ...greedy, prompt: prompts[index]! });
-    await tab.slide('round-trip', 200);
-  }
-  for (const tab of tabs) await tab.start();
-  for (const tab of tabs) await tab.waitForTokens(4);
-  for (const tab of tabs) await expect(tab.main).toHaveAttribute('data-state', 'generating');
-  for (const tab of tabs) await tab.slide('round-trip', 0);
-  for (const [index, tab] of tabs.entries()) {
-    await tab.finish();
-    const request = { prompt: prompts[index]!, maxTokens, seed, ...scheme, cloudOnly: true };
-    expect(await shownIds(tab), prompts[index]).toEqual(await nativeTokenIds(server, request));
-  }
-});
 
 test('a tab that goes on with another’s text has it, and the other one says so', async ({
   demo,

@@ -2,7 +2,6 @@
 
 import { chromiumPath, gpuArgs as args } from './chromium.mjs';
 import { expect, test } from './fixtures.js';
-import { nativeTokenIds } from './server.js';
 
 test.use({ launchOptions: { executablePath: chromiumPath, args } });
 
@@ -19,53 +18,25 @@ test.beforeEach(async ({ page, server }) => {
   test.skip(!hasAdapter, 'this Chromium has no WebGPU adapter');
 });
 
-test('greedy text is the server’s own where the GPU drafts', async ({ demo, server }) => {
-  const greedy = { ...scheme, seed: length.seed, maxTokens: length.maxNewTokens };
-  const expected = await nativeTokenIds(server, { prompt, ...greedy, cloudOnly: true });
-  await demo.open(server, {
-    prompt,
-    ...scheme,
-    ...length,
-    scheme: 'k-sqs',
-    temperature: 0,
-    engine: 'webgpu',
-  });
+test('where the GPU drafts the text is the server’s own, ahead and in rounds', async ({ demo, server }) => {
+  // Groups that the GPU chooses by itself, rows of logits, and rows of which the largest come back.
+  await demo.open(server, { prompt, ...length, ...scheme, groupSize: 3, scheme: 'ahead', engine: 'webgpu' });
   await expect(demo.page.locator('#engine')).toHaveAttribute('data-engine', 'webgpu');
-  await demo.run();
-  const tokens = await demo.tokens();
-  expect(tokens.map(({ id }) => id)).toEqual(expected);
-  // It drafts what the processor would, but for rounding.
-  expect(await demo.counter('acceptanceRate')).toBeGreaterThan(0.4);
-});
-
-test('the text of a seed is the server’s own, ahead and in rounds', async ({ demo, server }) => {
-  const texts = new Map<string, number[]>();
-  for (const chosen of ['ahead', 'coupled']) {
-    // Groups that the GPU chooses by itself, and rows of logits.
-    const group = chosen === 'ahead' ? { groupSize: 3 } : {};
-    await demo.open(server, {
-      prompt,
-      ...length,
-      ...group,
-      scheme: chosen,
-      temperature: 0.7,
-      engine: 'webgpu',
-    });
+  const shownIds = async () => (await demo.tokens()).map(({ id }) => id);
+  for (const [chosen, temperature] of [
+    ['ahead', 0.7],
+    ['coupled', 0.7],
+    ['k-sqs', 0],
+  ] as const) {
+    await demo.choose('scheme', chosen);
+    await demo.set('temperature', temperature);
     await demo.run('Cloud only');
-    texts.set(
-      `${chosen}, alone`,
-      (await demo.tokens()).map(({ id }) => id),
-    );
+    const alone = await shownIds();
     await demo.run();
-    texts.set(
-      chosen,
-      (await demo.tokens()).map(({ id }) => id),
-    );
+    expect(await shownIds(), chosen).toEqual(alone);
     // It drafts what the processor would, but for rounding.
     expect(await demo.counter('acceptanceRate'), chosen).toBeGreaterThan(0.4);
   }
-  const [first] = texts.values();
-  for (const [what, ids] of texts) expect(ids, what).toEqual(first);
 });
 
 test('the processor drafts where that is faster, and small drafts do not wait for a GPU', async ({
@@ -85,7 +56,6 @@ test('a GPU that is taken away in the middle of a text leaves it to the processo
   const { page } = demo;
   for (const settings of [
     { scheme: 'k-sqs', temperature: 0, ...scheme },
-    { scheme: 'coupled', temperature: 0.7, draftLength: 4 },
     // In groups that it chooses by itself.
     { scheme: 'ahead', temperature: 0.7, groupSize: 4 },
   ]) {
