@@ -79,7 +79,7 @@ async fn an_address_has_so_many_connections() {
             }
         }
     };
-    time::timeout(Duration::from_secs(5), there_is_room).await.expect("places are given up");
+    time::timeout(Duration::from_secs(20), there_is_room).await.expect("places are given up");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -160,9 +160,12 @@ pub fn run(workspace: &Workspace, TestOptions { steps, full, record }: &TestOpti
 }
 
 fn test_native(workspace: &Workspace, full: bool) -> Result<()> {
-    // Tests of the server wait for its timers, the statistical ones compute.
     let binaries = TestBinary::build(&mut workspace.cargo_without_candle("test"))?;
-    binaries::run_in_lanes(workspace, binaries, full, &["server", "laws"])?;
+    // Quick checks of the repository, and strangers whose patience is measured in seconds.
+    let (alone, together) = binaries.into_iter().partition(|binary| ["whole", "hostile"].contains(&&*binary.name));
+    binaries::run_in_lanes(workspace, alone, full, &[])?;
+    // Tests of the server wait for its timers, the statistical ones compute.
+    binaries::run_in_lanes(workspace, together, full, &["server", "laws"])?;
     process::run(workspace.cargo_without_candle("test").arg("--doc"))
 }
 
