@@ -47,16 +47,16 @@ impl<'a> Demo<'a> {
     /// Builds the edge in these builds, the page and the server, and says what is under way.
     pub fn build(workspace: &'a Workspace, builds: &[Build]) -> Result<Self> {
         // Dependencies first: without Node there is no need to compile for minutes.
-        step(1, "the page's npm packages", "half a minute the first time");
+        step(1, "the page's npm packages");
         let page = Page::install(workspace)?;
-        step(2, "wasm-bindgen, which joins Rust and JavaScript", "half a minute the first time");
+        step(2, "wasm-bindgen, which joins Rust and JavaScript");
         tools::wasm_bindgen(workspace)?;
         let names = builds.iter().map(|build| build.name).collect::<Vec<_>>().join(", ");
-        step(3, &format!("the edge for the browser ({names})"), "two minutes the first time");
+        step(3, &format!("the edge for the browser ({names})"));
         wasm::build_edge(workspace, builds)?;
-        step(4, "the page", "ten seconds");
+        step(4, "the page");
         page.build()?;
-        step(5, "the server", "four minutes the first time");
+        step(5, "the server");
         let server = server::build(workspace)?;
         Ok(Self { page, server })
     }
@@ -68,8 +68,8 @@ const COST: &str = "135M";
 /// Steps of [`Demo::build`].
 const STEPS: usize = 5;
 
-fn step(number: usize, what: &str, time: &str) {
-    println!("[{number}/{STEPS}] {what}: {time}");
+fn step(number: usize, what: &str) {
+    println!("[{number}/{STEPS}] {what}");
 }
 
 /// Builds the demo, then serves it until Ctrl-C or checks it.

@@ -170,6 +170,9 @@ impl Generate {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| format!("the prompts in {} cannot be read: {error}", path.display()))?;
             prompts.extend(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned));
+            if prompts.is_empty() {
+                return Err(format!("{} has no prompts; write one per line", path.display()).into());
+            }
         }
         for prompt in &prompts {
             self.write(prompt, &mut edge, (&draft, &tokenizer, heads.as_ref()), &settings).await?;
