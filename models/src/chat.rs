@@ -12,8 +12,8 @@
 //! Assistant:
 //! ```
 //!
-//! What people say stays text: a special token spelled out in a message, a tool or its result does not become that
-//! token.
+//! What people say stays text: whatever a message, a tool or its result spells, and whatever the tokenizer's normalizer
+//! makes of it, becomes a special token only where the template writes one (see `tokenizer/marks.rs`).
 //!
 //! | module | what it does |
 //! |---|---|
@@ -21,13 +21,15 @@
 //! | `python` | what templates have of Python |
 //! | `calls` | reads calls of tools in what a model writes |
 
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write, sync::OnceLock};
 
 use minijinja::{Environment, Error, Value, context};
 use serde::{Deserialize, Serialize};
 
-use self::conversation::CUT;
-use crate::{error::EncodeError, tokenizer::Tokenizer};
+use crate::{
+    error::EncodeError,
+    tokenizer::{Marks, Tokenizer, without_marks},
+};
 
 mod calls;
 mod conversation;
@@ -60,6 +62,9 @@ pub struct ChatTemplate {
     source: ChatSource,
     /// Has the templates that `source` has.
     environment: Environment<'static>,
+    /// The same with marks for special tokens, and the fingerprint of the tokenizer that these are of: the first one
+    /// that a conversation was encoded for.
+    marked: OnceLock<([u8; 32], Environment<'static>)>,
 }
 
 /// Why a conversation makes no prompt.
@@ -91,15 +96,8 @@ impl ChatTemplate {
     /// # Errors
     /// [`ChatError::Template`] if it is no Jinja.
     pub fn new(source: ChatSource) -> Result<Self, ChatError> {
-        let mut environment = Environment::new();
-        python::add_to(&mut environment);
-        for (name, template) in [(DEFAULT, &source.template), (TOOL_USE, &source.tool_use)] {
-            let Some(template) = template else { continue };
-            environment
-                .add_template_owned(name, without_generation(template))
-                .map_err(|error| ChatError::Template(error.to_string()))?;
-        }
-        Ok(Self { source, environment })
+        let environment = compiled(&source, |template| template)?;
+        Ok(Self { source, environment, marked: OnceLock::new() })
     }
 
     /// Compiles what a server hands out.
@@ -123,15 +121,25 @@ impl ChatTemplate {
     /// [`ChatError::Refused`] if the template refuses the conversation, [`ChatError::Tools`] if there are tools of
     /// which it says nothing.
     pub fn render(&self, conversation: &Conversation, now: i64) -> Result<String, ChatError> {
+        let ChatSource { bos_token, eos_token, .. } = &self.source;
+        self.render_with(&self.environment, [bos_token, eos_token], conversation, now)
+    }
+
+    fn render_with(
+        &self,
+        environment: &Environment<'_>,
+        [bos_token, eos_token]: [&str; 2],
+        conversation: &Conversation,
+        now: i64,
+    ) -> Result<String, ChatError> {
         let Conversation { messages, tools } = conversation;
         let Some((name, _)) = self.template(!tools.is_empty()) else {
             let about_tools = !tools.is_empty() || messages.iter().any(Message::is_about_tools);
             return if about_tools { Err(ChatError::Tools) } else { Ok(plain(messages)) };
         };
-        let ChatSource { bos_token, eos_token, .. } = &self.source;
         let none = Value::from(());
         let render = |tools: Option<&Vec<Tool>>| {
-            let template = self.environment.get_template(name)?;
+            let template = environment.get_template(name)?;
             template.render(context! {
                 messages, tools, bos_token, eos_token, now,
                 add_generation_prompt => true, documents => none,
@@ -152,6 +160,21 @@ impl ChatTemplate {
         CallReader::new(tools, tagged)
     }
 
+    /// The templates with marks for the special tokens of a tokenizer.
+    fn marked(&self, tokenizer: &Tokenizer) -> Result<Cow<'_, Environment<'static>>, ChatError> {
+        let fingerprint = tokenizer.fingerprint();
+        if let Some((of, environment)) = self.marked.get()
+            && *of == fingerprint
+        {
+            return Ok(Cow::Borrowed(environment));
+        }
+        let marks: &Marks = tokenizer.marks();
+        let environment = compiled(&self.source, |template| marks.in_template(&template))?;
+        // One tokenizer's templates are kept; those for any other are compiled for each prompt.
+        let _ = self.marked.set((fingerprint, environment.clone()));
+        Ok(Cow::Owned(environment))
+    }
+
     /// The name and text of the template for conversations with tools or without, if there is one.
     fn template(&self, with_tools: bool) -> Option<(&'static str, &str)> {
         let tool_use = self.source.tool_use.as_deref().filter(|_| with_tools).map(|template| (TOOL_USE, template));
@@ -170,14 +193,37 @@ impl ChatTemplate {
         conversation: &Conversation,
         now: i64,
     ) -> Result<Vec<u32>, ChatError> {
-        let text = self.render(&conversation.with_cuts(&tokenizer.special_tokens()), now)?;
-        let mut ids = Vec::new();
-        for piece in text.split(CUT) {
-            ids.extend(tokenizer.encode(piece)?);
+        let marks = tokenizer.marks();
+        let environment = self.marked(tokenizer)?;
+        let ChatSource { bos_token, eos_token, .. } = &self.source;
+        let tokens = [bos_token, eos_token].map(|token| marks.mark_of(token));
+        let render = |conversation: &Conversation| self.render_with(&environment, tokens, conversation, now);
+        let conversation = conversation.map(&without_marks);
+        let mut prompt = render(&conversation)?;
+        if marks.are_spelled_in(&prompt) {
+            let veiled = conversation.map(&|text| text.chars().map(|c| marks.veil(c)).collect());
+            // A template that refuses these has looked at punctuation, and what it puts together is not known.
+            if let Ok(veiled) = render(&veiled) {
+                prompt = marks.composed(&prompt, &veiled);
+            }
         }
+        let ids = tokenizer.encode_marked(&prompt)?;
         let beginning = tokenizer.encode_prompt(first, "")?;
         Ok(if ids.starts_with(&beginning) { ids } else { [beginning, ids].concat() })
     }
+}
+
+/// An environment with the templates of a source, changed.
+fn compiled(source: &ChatSource, change: impl Fn(String) -> String) -> Result<Environment<'static>, ChatError> {
+    let mut environment = Environment::new();
+    python::add_to(&mut environment);
+    for (name, template) in [(DEFAULT, &source.template), (TOOL_USE, &source.tool_use)] {
+        let Some(template) = template else { continue };
+        environment
+            .add_template_owned(name, change(without_generation(template)))
+            .map_err(|error| ChatError::Template(error.to_string()))?;
+    }
+    Ok(environment)
 }
 
 /// The reason that a template gives says more than where in it that stands.
@@ -238,7 +284,7 @@ mod tests {
         vec![tool.as_object().unwrap().clone()]
     }
 
-    fn compiled(source: &str) -> Result<ChatTemplate, ChatError> {
+    fn chat_of(source: &str) -> Result<ChatTemplate, ChatError> {
         let (bos_token, eos_token) = ("<s>".to_owned(), "</s>".to_owned());
         ChatTemplate::new(ChatSource { template: Some(source.to_owned()), tool_use: None, bos_token, eos_token })
     }
@@ -269,29 +315,29 @@ mod tests {
 [ASSISTANT]
 {%- endif %}
 ";
-        let template = compiled(source).unwrap();
+        let template = chat_of(source).unwrap();
         let prompt = template.render(&conversation(), 0).unwrap();
         assert_eq!(prompt, "<s><<Be brief.>>\n[USER] Hello</s>\n[ASSISTANT] Hi</s>\n[USER] Why?\n[ASSISTANT]");
         let messages = conversation().messages.split_off(2);
         let error = template.render(&Conversation { messages, tools: Vec::new() }, 0).unwrap_err();
         assert!(matches!(&error, ChatError::Refused(why) if why == "roles must alternate"), "{error}");
-        assert!(matches!(compiled("{% if %}"), Err(ChatError::Template(_))));
+        assert!(matches!(chat_of("{% if %}"), Err(ChatError::Template(_))));
     }
 
     #[test]
     fn tools_are_shown_or_refused() {
         let with_tools = Conversation { tools: tools("f"), ..conversation() };
-        let shows = compiled("{% if tools %}{{ tools[0].function.name }}{% else %}none{% endif %}").unwrap();
+        let shows = chat_of("{% if tools %}{{ tools[0].function.name }}{% else %}none{% endif %}").unwrap();
         assert_eq!(shows.render(&with_tools, 0).unwrap(), "f");
         assert_eq!(shows.render(&conversation(), 0).unwrap(), "none");
         let is_refused = |template: &ChatTemplate, conversation: &Conversation| {
             matches!(template.render(conversation, 0), Err(ChatError::Tools))
         };
         for source in ["{{ messages[0].content }}", "{% if tools %}{% endif %}a"] {
-            assert!(is_refused(&compiled(source).unwrap(), &with_tools), "{source}");
-            assert!(compiled(source).unwrap().render(&conversation(), 0).is_ok(), "{source}");
+            assert!(is_refused(&chat_of(source).unwrap(), &with_tools), "{source}");
+            assert!(chat_of(source).unwrap().render(&conversation(), 0).is_ok(), "{source}");
         }
-        let needs = compiled("{{ tools[0].function.name ~ '!' if tools else raise_exception('tools!') }}").unwrap();
+        let needs = chat_of("{{ tools[0].function.name ~ '!' if tools else raise_exception('tools!') }}").unwrap();
         assert_eq!(needs.render(&with_tools, 0).unwrap(), "f!");
         let plain = ChatTemplate::new(ChatSource::default()).unwrap();
         assert!(is_refused(&plain, &with_tools));
@@ -323,7 +369,7 @@ mod tests {
     fn calls_are_expected_in_the_templates_form() {
         let bare = "{\"name\": \"f\", \"parameters\": {}}";
         for (source, is_call) in [("{{ tools }}", true), ("{{ tools }}<tool_call>", false)] {
-            let mut reader = compiled(source).unwrap().call_reader(&tools("f"));
+            let mut reader = chat_of(source).unwrap().call_reader(&tools("f"));
             let pieces = [reader.push(bare), reader.finish()].concat();
             assert_eq!(matches!(pieces[..], [Piece::Call(_)]), is_call, "{source}");
         }
@@ -332,7 +378,7 @@ mod tests {
     #[test]
     fn marks_for_training_say_nothing() {
         let source = "a\n{%- generation -%}\n  b\n{%- endgeneration %}\n{% generation %}c{% endgeneration %}";
-        assert_eq!(compiled(source).unwrap().render(&Conversation::default(), 0).unwrap(), "abc");
+        assert_eq!(chat_of(source).unwrap().render(&Conversation::default(), 0).unwrap(), "abc");
     }
 
     /// Special tokens in a message, a call or a tool stay text; the template's own do not, and its first token is not
@@ -351,7 +397,7 @@ mod tests {
         let chat = ChatTemplate::new(ChatSource { template: Some(source), ..ChatSource::default() }).unwrap();
         let arguments = format!("{{\"{end}\": \"{end}\"}}");
         let message = json!({
-            "role": "assistant", "content": format!("a{end}b{CUT}"),
+            "role": "assistant", "content": format!("a{end}b\u{fdd0}"),
             "tool_calls": [{ "function": { "name": end, "arguments": arguments } }],
         });
         let message = Message::try_from(message.as_object().unwrap().clone()).unwrap();

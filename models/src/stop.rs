@@ -57,10 +57,16 @@ pub struct TokenTexts {
 }
 
 impl TokenTexts {
-    /// Before the first token.
+    /// The state before the first token; `stream` knows what stands before that.
     #[must_use]
-    pub fn new(stops: StopStrings) -> Self {
-        Self { stops, ..Self::default() }
+    pub fn new(stops: StopStrings, stream: TextStream) -> Self {
+        Self { stops, stream, ..Self::default() }
+    }
+
+    /// The text of a token alone, were it the next (see [`TextStream::text_of`]).
+    #[must_use]
+    pub fn text_of(&self, tokenizer: &Tokenizer, id: u32) -> String {
+        self.stream.text_of(tokenizer, id)
     }
 
     /// The texts of the tokens that have become certain with another, the longest waiting first. Nothing follows a stop
@@ -130,7 +136,8 @@ mod tests {
 
     /// What is given with each piece, then at the end, and whether a stop string came.
     fn given(stops: &[&str], pieces: &[&str]) -> (Vec<Vec<String>>, bool) {
-        let mut texts = TokenTexts::new(StopStrings::new(stops.iter().map(|&stop| stop.to_owned()).collect()));
+        let mut texts =
+            TokenTexts::new(StopStrings::new(stops.iter().map(|&stop| stop.to_owned()).collect()), TextStream::new());
         let mut all: Vec<Vec<String>> = pieces.iter().map(|&piece| texts.add(piece.to_owned())).collect();
         all.push(texts.finish().0);
         (all, texts.has_stopped())

@@ -1,16 +1,29 @@
 //! Text to token ids and back.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use sha2::{Digest, Sha256};
-use tokenizers::{DecoderWrapper, Encoding, PostProcessor, PostProcessorWrapper, Token};
+use tokenizers::{Encoding, PostProcessor, PostProcessorWrapper, Token};
 
+use self::{marks::MarkedEncoder, stream::Spelling};
 use crate::error::{EncodeError, LoadError};
+
+mod marks;
+mod stream;
+
+pub(crate) use self::marks::{Marks, without_marks};
+pub use self::stream::TextStream;
 
 /// A tokenizer in Hugging Face's `tokenizer.json` form.
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
-    bytes: Bytes,
+    inner: Arc<tokenizers::Tokenizer>,
+    spelling: Spelling,
+    marks: Marks,
+    /// Made for the first conversation.
+    marked: OnceLock<MarkedEncoder>,
     vocab_size: usize,
     /// In bytes, as it stands in the vocabulary: what it is in a text is no longer.
     longest_token: usize,
@@ -35,8 +48,9 @@ impl Tokenizer {
         let vocab_size = entries.last().map_or(0, |(id, _)| *id as usize + 1);
         let longest_token = entries.iter().map(|(_, token)| token.len()).max().unwrap_or_default();
         let fingerprint = fingerprint(&entries);
-        let bytes = Bytes::of(&inner);
-        Ok(Self { inner, bytes, vocab_size, longest_token, fingerprint, beginning })
+        let (spelling, marks) = (Spelling::of(&inner), Marks::of(&inner));
+        let (inner, marked) = (Arc::new(inner), OnceLock::new());
+        Ok(Self { inner, spelling, marks, marked, vocab_size, longest_token, fingerprint, beginning })
     }
 
     /// The token ids of `text`. No token is added at either end. Special tokens that are spelled out in `text` become
@@ -114,40 +128,23 @@ impl Tokenizer {
     /// The texts of special tokens: those that mark what a text is, and give no text themselves.
     #[must_use]
     pub fn special_tokens(&self) -> Vec<String> {
-        let added = self.inner.get_added_tokens_decoder();
-        let texts = added.values().filter(|token| token.special).map(|token| token.content.clone());
+        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder().values();
+        let texts = added.filter(|token| token.special).map(|token| token.content.clone());
         texts.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// An incremental decoder, at the beginning of a text.
-    #[must_use]
-    pub fn decode_stream(&self) -> TextStream {
-        TextStream::new()
+    /// The marks of special tokens, which [`encode_marked`](Self::encode_marked) reads.
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
     }
 
-    /// What a token contributes to the text; nothing for special and unknown tokens.
-    fn meaning(&self, id: u32) -> Option<Meaning> {
-        let token = self.inner.id_to_token(id)?;
-        if self.inner.get_added_vocabulary().is_special_token(&token) {
-            return None;
-        }
-        Some(match self.bytes {
-            Bytes::Level => {
-                let bytes: Option<Vec<u8>> = token.chars().map(byte_of).collect();
-                Meaning::Bytes(bytes.unwrap_or_else(|| token.into_bytes()))
-            }
-            Bytes::Fallback => match fallback_byte(&token) {
-                Some(byte) => Meaning::Bytes(vec![byte]),
-                None => Meaning::Text,
-            },
-            Bytes::None => Meaning::Text,
-        })
-    }
-
-    /// The text of a few tokens by the configured decoder.
-    fn joined(&self, ids: &[u32]) -> String {
-        // A decoder fails only on a malformed configuration, for which there is no text to give.
-        self.inner.decode(ids, true).unwrap_or_default()
+    /// The token ids of a text in which each mark stands for its special token, and a special token that is spelled
+    /// out stays text.
+    ///
+    /// # Errors
+    /// [`EncodeError`] if the vocabulary cannot express the text.
+    pub(crate) fn encode_marked(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
+        self.marked.get_or_init(|| MarkedEncoder::new(&self.inner, &self.marks)).encode(text)
     }
 }
 
@@ -167,45 +164,6 @@ fn beginning(tokenizer: &tokenizers::Tokenizer) -> Option<Vec<u32>> {
     Some(whole.into_iter().take_while(|&id| id != text).collect())
 }
 
-/// How a vocabulary spells bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bytes {
-    /// Every token is a string of bytes, each written as a character.
-    Level,
-    /// There is a token `<0x41>` for each byte, and others are text.
-    Fallback,
-    /// All tokens are text.
-    None,
-}
-
-enum Meaning {
-    Bytes(Vec<u8>),
-    Text,
-}
-
-impl Bytes {
-    fn of(tokenizer: &tokenizers::Tokenizer) -> Self {
-        if matches!(tokenizer.get_decoder(), Some(DecoderWrapper::ByteLevel(_))) {
-            return Self::Level;
-        }
-        // The decoder may be nested in others: see what it does.
-        let capital_a = tokenizer.token_to_id("<0x41>");
-        match capital_a.map(|id| tokenizer.decode(&[id], true)) {
-            Some(Ok(text)) if text == "A" => Self::Fallback,
-            _ => Self::None,
-        }
-    }
-}
-
-/// The byte of a token of the form `<0x41>`.
-fn fallback_byte(token: &str) -> Option<u8> {
-    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    match digits.len() {
-        2 => u8::from_str_radix(digits, 16).ok(),
-        _ => None,
-    }
-}
-
 fn fingerprint(entries: &BTreeSet<(u32, String)>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for (id, token) in entries {
@@ -214,79 +172,4 @@ fn fingerprint(entries: &BTreeSet<(u32, String)>) -> [u8; 32] {
         hash.update(token.as_bytes());
     }
     hash.finalize().into()
-}
-
-/// The byte that a character stands for in byte-level vocabularies: printable characters of Latin-1 stand for
-/// themselves, the other 68 bytes, in ascending order, for the characters from U+0100.
-fn byte_of(c: char) -> Option<u8> {
-    let printable = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-    match u32::from(c) {
-        code @ 0..=0xff => u8::try_from(code).ok().filter(printable),
-        code => (0..=0xff).filter(|byte| !printable(byte)).nth(code as usize - 0x100),
-    }
-}
-
-/// Decodes token by token without ever giving half a character.
-///
-/// All pieces together, [`finish`](Self::finish) included, are what [`Tokenizer::decode`] gives for all ids.
-#[derive(Debug, Clone, Default)]
-pub struct TextStream {
-    /// Bytes that do not yet make a character, fewer than four.
-    pending: Vec<u8>,
-    /// The last token with a text, which says how the next one joins on (a first space may be dropped).
-    context: Option<u32>,
-}
-
-impl TextStream {
-    /// A stream at the beginning of a text.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The text that has become certain with the token `id`; often the token's own, sometimes none.
-    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> String {
-        let Some(meaning) = tokenizer.meaning(id) else {
-            return String::new();
-        };
-        let context = self.context.replace(id);
-        match meaning {
-            Meaning::Bytes(bytes) => {
-                self.pending.extend(bytes);
-                take_characters(&mut self.pending)
-            }
-            Meaning::Text => {
-                let mut text = self.finish();
-                let before = context.map_or_else(String::new, |context| tokenizer.joined(&[context]));
-                let both = context.map_or_else(|| tokenizer.joined(&[id]), |context| tokenizer.joined(&[context, id]));
-                text.push_str(both.get(before.len()..).unwrap_or_default());
-                text
-            }
-        }
-    }
-
-    /// What remains at the end of the text: U+FFFD for an incomplete character.
-    pub fn finish(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned()
-    }
-}
-
-/// Takes all complete characters, and U+FFFD for bytes that cannot become one, from the front of `pending`.
-fn take_characters(pending: &mut Vec<u8>) -> String {
-    let mut text = String::new();
-    let mut used = 0;
-    for chunk in pending.utf8_chunks() {
-        text.push_str(chunk.valid());
-        used += chunk.valid().len();
-        let invalid = chunk.invalid();
-        // At the very end, bytes that could still be continued stay.
-        let incomplete = used + invalid.len() == pending.len()
-            && std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
-        if !invalid.is_empty() && !incomplete {
-            text.push(char::REPLACEMENT_CHARACTER);
-            used += invalid.len();
-        }
-    }
-    pending.drain(..used);
-    text
 }

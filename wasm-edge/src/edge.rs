@@ -113,7 +113,7 @@ impl Edge {
         let calls = request.tools().map(|tools| self.chat.call_reader(tools));
         // What was shown before is not shown again, but characters and stop strings may begin there.
         let (stops, evidence) = (request.stop_strings(), request.evidence);
-        let mut writing = Writing::new(&self.tokenizer, stops, calls, evidence, &committed);
+        let mut writing = Writing::new(&self.tokenizer, stops, calls, evidence, (&prompt, &committed));
         let stop = async {
             // A dropped sender is not a stop.
             if stopped.await.is_err() {

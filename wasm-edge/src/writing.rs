@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use outrider_models::{CallReader, Piece, StopStrings, TokenTexts, Tokenizer};
+use outrider_models::{CallReader, Piece, StopStrings, TextStream, TokenTexts, Tokenizer};
 use outrider_speculation::session::edge::Committed;
 
 use crate::options::{PieceEvent, TokenEvent, TokenEvidence};
@@ -39,15 +39,15 @@ pub struct Written {
 }
 
 impl<'a> Writing<'a> {
-    /// Behind tokens that were shown before.
+    /// A writer at the end of a prompt and of the tokens that were shown before.
     pub fn new(
         tokenizer: &'a Tokenizer,
         stops: StopStrings,
         calls: Option<CallReader>,
         with_evidence: bool,
-        committed: &[u32],
+        (prompt, committed): (&[u32], &[u32]),
     ) -> Self {
-        let (texts, waiting) = (TokenTexts::new(stops), VecDeque::new());
+        let (texts, waiting) = (TokenTexts::new(stops, TextStream::after(tokenizer, prompt)), VecDeque::new());
         let (text, ids, pieces) = (String::new(), Vec::new(), Vec::new());
         let mut writing = Self { tokenizer, texts, calls, waiting, shown: 0, with_evidence, text, ids, pieces };
         for &id in committed {
@@ -67,9 +67,9 @@ impl<'a> Writing<'a> {
         let mut tokens = Vec::with_capacity(committed.tokens.len());
         let before = self.pieces.len();
         for (index, &(id, origin)) in committed.tokens.iter().enumerate() {
-            let evidence = self
-                .with_evidence
-                .then(|| TokenEvidence::new(committed.evidence.get(index), |id| self.tokenizer.decode(&[id])));
+            let evidence = self.with_evidence.then(|| {
+                TokenEvidence::new(committed.evidence.get(index), |id| self.texts.text_of(self.tokenizer, id))
+            });
             tokens.extend(self.push(TokenEvent { id, text: String::new(), origin: origin.name(), evidence }));
         }
         if self.has_stopped() {

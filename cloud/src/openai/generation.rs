@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 use futures_channel::mpsc;
 use futures_util::StreamExt;
 use outrider_codec::frame::{Finish, Frame, Hello, Request};
-use outrider_models::{CallReader, Piece, Tokenizer};
+use outrider_models::{CallReader, Piece, TextStream, Tokenizer};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tracing::Instrument;
 
@@ -200,10 +200,12 @@ struct Text {
 impl Writing {
     pub(super) async fn begin(shared: &Shared, asked: Asked, order: Order) -> Result<Self, ApiError> {
         let Order { request, choices, log_probabilities, stop, calls } = order;
-        let empty = Text { assembler: Assembler::new(stop), calls, has_called: false, length: 0 };
+        let tokenizer = Arc::clone(&shared.state.served.tokenizer);
+        let assembler = Assembler::new(stop, TextStream::after(&tokenizer, &request.tokens));
+        let empty = Text { assembler, calls, has_called: false, length: 0 };
         Ok(Self {
             generation: Some(Generation::begin(shared, asked, request, log_probabilities).await?),
-            tokenizer: Arc::clone(&shared.state.served.tokenizer),
+            tokenizer,
             text: empty.clone(),
             empty,
             choice: 0,
@@ -251,9 +253,10 @@ impl Writing {
 impl Text {
     fn tell(&mut self, tokenizer: &Tokenizer, told: TokenProbability) -> ToldToken {
         let TokenProbability { id, log_probability, likeliest, .. } = told;
-        let (text, offset) = (tokenizer.decode(&[id]), self.length);
+        let text_of = |id| self.assembler.text_of(tokenizer, id);
+        let (text, offset) = (text_of(id), self.length);
+        let likeliest = likeliest.into_iter().map(|(id, p)| (text_of(id), p)).collect();
         self.length += text.chars().count();
-        let likeliest = likeliest.into_iter().map(|(id, p)| (tokenizer.decode(&[id]), p)).collect();
         ToldToken { text, log_probability, likeliest, offset }
     }
 

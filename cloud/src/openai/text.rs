@@ -14,14 +14,20 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    pub(super) fn new(stops: Vec<String>) -> Self {
-        Self { stream: TextStream::new(), stops: StopStrings::new(stops), held: String::new() }
+    /// The state before the first token; `stream` knows what stands before that.
+    pub(super) fn new(stops: Vec<String>, stream: TextStream) -> Self {
+        Self { stream, stops: StopStrings::new(stops), held: String::new() }
     }
 
     /// The text that is certain with one more token, and whether a stop sequence followed it.
     pub(super) fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> (String, bool) {
         let text = self.stream.push(tokenizer, token);
         self.add(&text)
+    }
+
+    /// The text of a token alone, were it the next.
+    pub(super) fn text_of(&self, tokenizer: &Tokenizer, token: u32) -> String {
+        self.stream.text_of(tokenizer, token)
     }
 
     /// The rest, at the end of all tokens.
@@ -58,7 +64,7 @@ mod tests {
 
     /// What comes out of pieces, and what is still held after each.
     fn given(stops: &[&str], pieces: &[&str]) -> (String, bool) {
-        let mut assembler = Assembler::new(stops.iter().map(|stop| (*stop).to_owned()).collect());
+        let mut assembler = Assembler::new(stops.iter().map(|stop| (*stop).to_owned()).collect(), TextStream::new());
         let mut text = String::new();
         for piece in pieces {
             let (more, stopped) = assembler.add(piece);
@@ -83,7 +89,7 @@ mod tests {
 
     #[test]
     fn only_what_may_become_a_stop_sequence_is_kept_back() {
-        let mut assembler = Assembler::new(vec!["stop".to_owned()]);
+        let mut assembler = Assembler::new(vec!["stop".to_owned()], TextStream::new());
         assert_eq!(assembler.add("a st"), ("a ".to_owned(), false));
         assert_eq!(assembler.add("a"), ("sta".to_owned(), false));
         assert_eq!(assembler.add("b"), ("b".to_owned(), false));

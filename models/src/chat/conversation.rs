@@ -131,40 +131,26 @@ fn read_arguments(call: &mut Map<String, Value>) {
     }
 }
 
-/// Where a text is cut before it is encoded, so that no token lies across: a code point that is no character.
-pub(super) const CUT: char = '\u{fdd0}';
-
 impl Conversation {
-    /// The same with a cut in each of these tokens, which then is none, whoever spelled it and wherever.
-    pub(super) fn with_cuts(&self, special: &[String]) -> Self {
-        let messages = self.messages.iter().map(|message| Message { fields: cut_map(&message.fields, special) });
-        let tools = self.tools.iter().map(|tool| cut_map(tool, special));
+    /// A conversation with every text changed, keys included.
+    pub(super) fn map(&self, change: &impl Fn(&str) -> String) -> Self {
+        let messages = self.messages.iter().map(|message| Message { fields: map_object(&message.fields, change) });
+        let tools = self.tools.iter().map(|tool| map_object(tool, change));
         Self { messages: messages.collect(), tools: tools.collect() }
     }
 }
 
-fn cut_map(map: &Map<String, Value>, special: &[String]) -> Map<String, Value> {
-    map.iter().map(|(key, value)| (cut(key, special), cut_value(value, special))).collect()
+fn map_object(map: &Map<String, Value>, change: &impl Fn(&str) -> String) -> Map<String, Value> {
+    map.iter().map(|(key, value)| (change(key), map_value(value, change))).collect()
 }
 
-fn cut_value(value: &Value, special: &[String]) -> Value {
+fn map_value(value: &Value, change: &impl Fn(&str) -> String) -> Value {
     match value {
-        Value::String(text) => Value::String(cut(text, special)),
-        Value::Array(list) => list.iter().map(|value| cut_value(value, special)).collect(),
-        Value::Object(map) => Value::Object(cut_map(map, special)),
+        Value::String(text) => Value::String(change(text)),
+        Value::Array(list) => list.iter().map(|value| map_value(value, change)).collect(),
+        Value::Object(map) => Value::Object(map_object(map, change)),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
-}
-
-fn cut(text: &str, special: &[String]) -> String {
-    let mut text = text.replace(CUT, "");
-    for token in special {
-        let mut rest = token.chars();
-        if let Some(first) = rest.next().filter(|_| text.contains(token.as_str())) {
-            text = text.replace(token.as_str(), &format!("{first}{CUT}{}", rest.as_str()));
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -225,16 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn special_tokens_are_cut_wherever_they_are_spelled() {
-        let special = ["<end>".to_owned()];
+    fn every_text_is_changed() {
         let message = read(json!({
-            "role": "assistant", "content": "a<end>", "<end>": [{ "<end>": "<end>" }],
-            "tool_calls": [{ "function": { "name": "<end>", "arguments": "{\"\\u003cend>\": \"<end>\"}" } }],
+            "role": "assistant", "content": "a", "a": [{ "a": "a" }],
+            "tool_calls": [{ "function": { "name": "a", "arguments": "{\"\\u0061\": \"a\"}" } }],
         }));
-        let tools = vec![json!({ "description": "<e\u{fdd0}nd>" }).as_object().unwrap().clone()];
-        let cut = Conversation { messages: vec![message.unwrap()], tools }.with_cuts(&special);
-        let text = serde_json::to_string(&cut).unwrap();
-        assert!(!text.contains("<end>"), "{text}");
-        assert_eq!(text.matches(&format!("<{CUT}end>")).count(), 8, "{text}");
+        let tools = vec![json!({ "description": "a" }).as_object().unwrap().clone()];
+        let changed = Conversation { messages: vec![message.unwrap()], tools }.map(&|text| text.replace('a', "-"));
+        let text = serde_json::to_string(&changed).unwrap();
+        assert!(!text.contains('a') || !text.replace("\"messages\"", "").contains('a'), "{text}");
+        assert_eq!(text.matches("\"-\"").count(), 8, "{text}");
     }
 }

@@ -197,13 +197,30 @@ impl GgufVocabulary {
         self.known().map(|(id, token)| (token.to_owned(), id.into())).collect()
     }
 
-    /// The first id that means another token in a tokenizer: the id, the file's token and the tokenizer's.
+    /// The first id that means another token in a tokenizer: the id, the file's token and the tokenizer's. Ids that the
+    /// tokenizer does not have are passed over. llama.cpp's converter writes the `▁` of tokens that users have defined
+    /// as a space, which is no difference.
     #[must_use]
     pub fn differs_from(&self, tokenizer: &Tokenizer) -> Option<(u32, String, String)> {
         self.known().find_map(|(id, here)| {
             let there = tokenizer.token(id)?;
-            (there != here).then(|| (id, here.to_owned(), there))
+            let is_same = there == here || self.kind(id as usize) == USER_DEFINED && there.replace('▁', " ") == here;
+            (!is_same).then(|| (id, here.to_owned(), there))
         })
+    }
+
+    /// The first token that a tokenizer does not have, with its id. Tokens that users have defined may be absent:
+    /// converters have filled tables up with them.
+    #[must_use]
+    pub fn missing_in(&self, tokenizer: &Tokenizer) -> Option<(u32, &str)> {
+        let mut own = self.known().filter(|(id, _)| self.kind(*id as usize) != USER_DEFINED);
+        own.find(|(id, _)| tokenizer.token(*id).is_none())
+    }
+
+    /// The number of tokens, without those that only fill the table up.
+    #[must_use]
+    pub fn token_count(&self) -> usize {
+        self.known().count()
     }
 
     /// Tokens by their ids, without those that only fill the table up.

@@ -1,10 +1,11 @@
 //! Text to ids and back, streams, and the fingerprint.
 
 use outrider_models::{LoadError, TextStream, Tokenizer};
+use serde_json::json;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
-use crate::fixture::TOKENIZER;
+use crate::{fixture::TOKENIZER, vocabularies};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -71,15 +72,68 @@ fn a_stream_never_shows_half_a_character() {
     let tokenizer = Tokenizer::from_bytes(TOKENIZER).unwrap();
     let ids = tokenizer.encode("🦊é").unwrap();
     assert!(ids.len() > 2, "the fox is several tokens");
-    let mut stream = tokenizer.decode_stream();
+    let mut stream = TextStream::new();
     let pieces: Vec<String> = ids.iter().map(|&id| stream.push(&tokenizer, id)).collect();
     assert!(pieces.iter().all(|piece| !piece.contains(char::REPLACEMENT_CHARACTER)));
     assert_eq!(pieces[0], "");
     assert_eq!(pieces.concat(), "🦊é");
-    let mut cut = tokenizer.decode_stream();
+    let mut cut = TextStream::new();
     assert_eq!(cut.push(&tokenizer, ids[0]), "");
     assert_eq!(cut.finish(), "\u{fffd}");
     assert_eq!(cut.finish(), "");
+}
+
+/// Every cut of a text into prompt and completion gives the pieces of the tokenizers crate's `DecodeStream`, which has
+/// read the prompt.
+#[test]
+fn a_completion_reads_as_in_the_reference_implementation() {
+    for (name, json) in vocabularies::all() {
+        let (tokenizer, reference) = vocabularies::both(&json);
+        for text in ["Once upon a time.", " a  b", "naïve 🦙 x", "🦙🦙", "a . b, <x>"] {
+            let ids = tokenizer.encode(text).unwrap();
+            for cut in 0..ids.len() {
+                let mut expected = reference.decode_stream(true);
+                let before: String = ids[..cut].iter().filter_map(|&id| expected.step(id).unwrap()).collect();
+                if before.len() != reference.decode(&ids[..cut], true).unwrap().len() {
+                    continue; // Within a character: the reference has not given it yet.
+                }
+                let expected: String = ids[cut..].iter().filter_map(|&id| expected.step(id).unwrap()).collect();
+                let mut stream = TextStream::after(&tokenizer, &ids[..cut]);
+                let mut pieces: String = ids[cut..].iter().map(|&id| stream.push(&tokenizer, id)).collect();
+                pieces.push_str(&stream.finish());
+                assert_eq!(pieces, expected, "{name}: {text:?} after {cut} tokens");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tokens_text_is_what_it_adds_to_the_prompt() {
+    let tokenizer = vocabularies::both(&vocabularies::sentence_piece()).0;
+    let id = |token: &str| tokenizer.token_id(token).unwrap();
+    let (once, upon, end) = (id("▁Once"), id("▁upon"), id("</s>"));
+    for (prompt, text) in [(vec![], "upon"), (vec![once], " upon"), (vec![once, end], " upon"), (vec![end], "upon")] {
+        assert_eq!(TextStream::after(&tokenizer, &prompt).text_of(&tokenizer, upon), text, "{prompt:?}");
+        assert_eq!(TextStream::after(&tokenizer, &prompt).text_of(&tokenizer, end), "");
+    }
+    // The rest of a character that the prompt has begun.
+    let bytes: Vec<u32> = "é".bytes().map(|byte| id(&format!("<0x{byte:02X}>"))).collect();
+    let mut stream = TextStream::after(&tokenizer, &[once, bytes[0], end]);
+    assert_eq!(stream.push(&tokenizer, bytes[1]), "é");
+}
+
+/// A decoder may be nested in others, and a vocabulary need not have a token for every byte.
+#[test]
+fn bytes_make_characters_whatever_the_decoder_is_nested_in() {
+    let mut json = vocabularies::byte_level(None, false);
+    json["decoder"] = json!({ "type": "Sequence", "decoders": [json["decoder"].clone(), { "type": "Fuse" }] });
+    let few = vocabularies::sentence_piece_with(["<0xF0>", "<0x9F>", "<0xA6>", "<0x99>"]);
+    for json in [json, few] {
+        let (tokenizer, reference) = vocabularies::both(&json);
+        let ids = tokenizer.encode("a🦙").unwrap();
+        assert_eq!(tokenizer.decode(&ids), reference.decode(&ids, true).unwrap());
+        assert_eq!(tokenizer.decode(&ids), "a🦙");
+    }
 }
 
 #[test]

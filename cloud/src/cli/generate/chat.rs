@@ -53,7 +53,7 @@ pub(super) async fn converse(
         conversation.messages.push(Message::new("user", &text));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as i64);
         let prompt = template.encode(tokenizer, draft.config().first_token(), &conversation, now)?;
-        let (mut stream, mut answer) = (TextStream::new(), String::new());
+        let (mut stream, mut answer) = (TextStream::after(tokenizer, &prompt), String::new());
         let mut write = |piece: &str| {
             print(piece);
             answer.push_str(piece);

@@ -1,0 +1,289 @@
+//! Special tokens that a template writes, told apart from text that spells them.
+//!
+//! A message may spell a special token in many ways: as it is, in characters that the normalizer makes into it, or in
+//! parts that meet only in the prompt. So a prompt is not searched for special tokens. The template's own are written
+//! as *marks*, sequences of Unicode's noncharacters, which no message can hold; a [`MarkedEncoder`] gives marks their
+//! ids and reads everything else as text. It is the tokenizer itself (its model, its normalizer, its pre-tokenizer)
+//! with another list of added tokens, so text between marks has the ids that it has between special tokens.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokenizers::{
+    AddedToken, DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper,
+    Token, TokenizerImpl,
+};
+
+use super::stream::fallback_byte;
+use crate::error::EncodeError;
+
+/// A mark begins with the first noncharacter of this block, ends with the second, and between them has the number of
+/// its token in digits, which are the others.
+const FIRST: char = '\u{fdd0}';
+const BEGIN: char = FIRST;
+const END: char = '\u{fdd1}';
+const DIGITS: u32 = 28;
+const DIGIT_ZERO: u32 = 0xfdd2;
+/// Stands for a character of a message that a special token must not take.
+pub(crate) const VEIL: char = '\u{fdef}';
+
+/// The special tokens of a tokenizer and their marks.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Marks {
+    /// The longest first, so that of two tokens with one beginning the longer one is found.
+    tokens: Vec<Marked>,
+}
+
+#[derive(Debug, Clone)]
+struct Marked {
+    token: AddedToken,
+    id: u32,
+    mark: String,
+}
+
+impl Marks {
+    pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Self {
+        let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder();
+        let mut special: Vec<(u32, AddedToken)> =
+            added.iter().filter(|(_, token)| token.special).map(|(&id, token)| (id, token.clone())).collect();
+        special.sort_unstable_by(|(a, one), (b, other)| (other.content.len(), a).cmp(&(one.content.len(), b)));
+        let tokens = (0..).zip(special).map(|(number, (id, token))| Marked { token, id, mark: mark(number) });
+        Self { tokens: tokens.collect() }
+    }
+
+    /// The mark of a token, if it is special; else its text.
+    pub(crate) fn mark_of<'a>(&'a self, token: &'a str) -> &'a str {
+        self.tokens.iter().find(|marked| marked.token.content == token).map_or(token, |marked| &marked.mark)
+    }
+
+    /// The source of a template with a mark for each special token that is spelled out in it. Within the tags of Jinja
+    /// those are left that could be a part of its syntax.
+    pub(crate) fn in_template(&self, source: &str) -> String {
+        let (mut out, mut rest) = (String::with_capacity(source.len()), source);
+        while let Some(begin) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
+            let end = if rest[begin..].starts_with("{{") { "}}" } else { "%}" };
+            let end = rest[begin..].find(end).map_or(rest.len(), |length| begin + length);
+            out += &self.replaced(&rest[..begin], |_| true);
+            out += &self.replaced(&rest[begin..end], |marked| is_no_syntax(&marked.token.content));
+            rest = &rest[end..];
+        }
+        out + &self.replaced(rest, |_| true)
+    }
+
+    /// Whether a text spells a special token.
+    pub(crate) fn are_spelled_in(&self, text: &str) -> bool {
+        self.tokens.iter().any(|marked| text.contains(&marked.token.content))
+    }
+
+    /// The prompt with marks for the special tokens that the template has put together itself, such as `<|user|>` out
+    /// of `<|` and a role. `veiled` is the same prompt, written of messages whose punctuation is [veiled](Self::veil):
+    /// what is spelled there is the template's. If the template has written something else of those, nothing is marked:
+    /// it stays text.
+    pub(crate) fn composed(&self, prompt: &str, veiled: &str) -> String {
+        let all_veiled = |text: &str| text.chars().map(|c| self.veil(c)).collect::<String>();
+        if all_veiled(prompt) != all_veiled(veiled) {
+            return prompt.to_owned();
+        }
+        let tokens: Vec<&Marked> =
+            self.tokens.iter().filter(|marked| marked.token.content.contains(is_punctuation)).collect();
+        let (mut out, mut characters) = (String::with_capacity(prompt.len()), prompt.chars());
+        let mut rest = veiled;
+        while !rest.is_empty() {
+            let length = match tokens.iter().find(|marked| rest.starts_with(&marked.token.content)) {
+                Some(Marked { token, mark, .. }) => {
+                    out.push_str(mark);
+                    // Both have as many characters.
+                    token.content.chars().for_each(|_| _ = characters.next());
+                    token.content.len()
+                }
+                None => {
+                    out.extend(characters.next());
+                    rest.chars().next().map_or(0, char::len_utf8)
+                }
+            };
+            rest = &rest[length..];
+        }
+        out
+    }
+
+    /// The character, or [`VEIL`] if it is punctuation of a special token.
+    pub(crate) fn veil(&self, c: char) -> char {
+        let is_theirs = is_punctuation(c) && self.tokens.iter().any(|marked| marked.token.content.contains(c));
+        if is_theirs { VEIL } else { c }
+    }
+
+    fn replaced(&self, text: &str, is_wanted: impl Fn(&Marked) -> bool) -> String {
+        let wanted: Vec<&Marked> =
+            self.tokens.iter().filter(|marked| is_wanted(marked) && text.contains(&marked.token.content)).collect();
+        let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some(c) = rest.chars().next() {
+            let length = match wanted.iter().find(|marked| rest.starts_with(&marked.token.content)) {
+                Some(marked) => {
+                    out.push_str(&marked.mark);
+                    marked.token.content.len()
+                }
+                None => {
+                    out.push(c);
+                    c.len_utf8()
+                }
+            };
+            rest = &rest[length..];
+        }
+        out
+    }
+}
+
+/// The text without the noncharacters that marks are made of.
+pub(crate) fn without_marks(text: &str) -> String {
+    text.replace(|c| (FIRST..=VEIL).contains(&c), "")
+}
+
+/// Whether a token can be part of nothing but a string literal: it is in brackets of some kind, as nearly all are.
+fn is_no_syntax(token: &str) -> bool {
+    let is_bracket = |c: Option<char>| c.is_some_and(|c| !c.is_alphanumeric() && !c.is_whitespace());
+    token.chars().count() > 2
+        && is_bracket(token.chars().next())
+        && is_bracket(token.chars().next_back())
+        && !token.contains(['{', '}', '%', '#', '\'', '"', '\\'])
+}
+
+fn is_punctuation(c: char) -> bool {
+    !c.is_alphanumeric() && !c.is_whitespace() && c != '_'
+}
+
+fn mark(mut number: u32) -> String {
+    let mut mark = String::from(BEGIN);
+    loop {
+        mark.extend(char::from_u32(DIGIT_ZERO + number % DIGITS));
+        number /= DIGITS;
+        if number == 0 {
+            break;
+        }
+    }
+    mark.push(END);
+    mark
+}
+
+type Encoder = TokenizerImpl<TextModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+
+/// Encodes text with marks.
+pub(super) struct MarkedEncoder {
+    encoder: Encoder,
+    /// The ids of added tokens by those that the encoder gives them.
+    ids: HashMap<u32, u32>,
+}
+
+impl MarkedEncoder {
+    pub(super) fn new(tokenizer: &Arc<tokenizers::Tokenizer>, marks: &Marks) -> Self {
+        let mut encoder = Encoder::new(TextModel { tokenizer: Arc::clone(tokenizer) });
+        encoder.with_pre_tokenizer(tokenizer.get_pre_tokenizer().cloned());
+        let added = tokenizer.get_added_vocabulary().get_added_tokens_decoder();
+        let text: Vec<(u32, AddedToken)> =
+            added.iter().filter(|(_, token)| !token.special).map(|(&id, token)| (id, token.clone())).collect();
+        let marks = marks.tokens.iter().map(|Marked { token, id, mark }| {
+            let token = AddedToken { content: mark.clone(), normalized: false, special: false, ..token.clone() };
+            (*id, token)
+        });
+        let tokens: Vec<(u32, AddedToken)> = text.into_iter().chain(marks).collect();
+        // They fail for a normalizer that fails on an added token, with which the tokenizer could not be read.
+        let _ = encoder.with_normalizer(tokenizer.get_normalizer().cloned());
+        let _ = encoder.add_tokens(tokens.iter().map(|(_, token)| token.clone()));
+        let ids = tokens.iter().filter_map(|(id, token)| Some((encoder.token_to_id(&token.content)?, *id)));
+        Self { ids: ids.collect(), encoder }
+    }
+
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
+        let encoding = self.encoder.encode_fast(text, false).map_err(|error| EncodeError(error.to_string()))?;
+        Ok(encoding.get_ids().iter().map(|id| *self.ids.get(id).unwrap_or(id)).collect())
+    }
+}
+
+/// The model of a tokenizer, which writes no special token for a text that spells it: SentencePiece's vocabularies hold
+/// `</s>` beside the pieces of text.
+struct TextModel {
+    tokenizer: Arc<tokenizers::Tokenizer>,
+}
+
+impl TextModel {
+    fn model(&self) -> &ModelWrapper {
+        self.tokenizer.get_model()
+    }
+
+    /// The same text in tokens that are not special.
+    fn as_text(&self, token: Token, text: &str) -> tokenizers::Result<Vec<Token>> {
+        let mut characters = text.chars();
+        let is_one = characters.next().is_some() && characters.as_str().is_empty();
+        let (start, end) = token.offsets;
+        if !is_one {
+            let first = text.len() - characters.as_str().len();
+            let mut tokens = Vec::new();
+            for (from, part) in [(start, &text[..first]), (start + first, &text[first..])] {
+                for mut token in self.tokenize(part)? {
+                    token.offsets = (from + token.offsets.0, from + token.offsets.1);
+                    tokens.push(token);
+                }
+            }
+            return Ok(tokens);
+        }
+        let bytes = text.bytes().map(|byte| {
+            let value = format!("<0x{byte:02X}>");
+            debug_assert_eq!(fallback_byte(&value), Some(byte));
+            Some(Token::new(self.model().token_to_id(&value)?, value, (start, end)))
+        });
+        bytes.collect::<Option<_>>().ok_or_else(|| {
+            format!("the text contains {text:?}, which this tokenizer has as a special token alone; leave it out")
+                .into()
+        })
+    }
+}
+
+impl Model for TextModel {
+    type Trainer = <ModelWrapper as Model>::Trainer;
+
+    fn tokenize(&self, sequence: &str) -> tokenizers::Result<Vec<Token>> {
+        let added = self.tokenizer.get_added_vocabulary();
+        let tokens = self.model().tokenize(sequence)?;
+        if !tokens.iter().any(|token| added.is_special_token(&token.value)) {
+            return Ok(tokens);
+        }
+        let mut out = Vec::with_capacity(tokens.len());
+        for token in tokens {
+            // Tokens for what is unknown are special too, but are not spelled.
+            match sequence.get(token.offsets.0..token.offsets.1) {
+                Some(text) if text == token.value && added.is_special_token(text) => {
+                    out.extend(self.as_text(token, text)?);
+                }
+                _ => out.push(token),
+            }
+        }
+        Ok(out)
+    }
+
+    fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.model().token_to_id(token)
+    }
+
+    fn id_to_token(&self, id: u32) -> Option<String> {
+        self.model().id_to_token(id)
+    }
+
+    fn get_vocab(&self) -> HashMap<String, u32> {
+        self.model().get_vocab()
+    }
+
+    /// Larger than every id, so that those of marks are nobody else's.
+    fn get_vocab_size(&self) -> usize {
+        1 << 31
+    }
+
+    fn save(&self, folder: &Path, prefix: Option<&str>) -> tokenizers::Result<Vec<PathBuf>> {
+        self.model().save(folder, prefix)
+    }
+
+    fn get_trainer(&self) -> Self::Trainer {
+        self.model().get_trainer()
+    }
+}
