@@ -43,6 +43,11 @@ impl<K: PartialEq + Copy, T> Rotation<K, T> {
         Some((whose, item))
     }
 
+    /// All waiting items, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.lines.iter().flat_map(|(_, line)| line)
+    }
+
     /// Keeps only some.
     pub(crate) fn retain(&mut self, stays: impl Fn(&T) -> bool) {
         self.lines.iter_mut().for_each(|(_, line)| line.retain(&stays));

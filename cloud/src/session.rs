@@ -13,6 +13,7 @@ use tracing::{Instrument, Span};
 
 use crate::{
     heavy::Habit,
+    log_limits::client_event,
     metrics::SessionMeter,
     sessions::{Entry, NoSession, Sessions, UNKNOWN, Visit},
     target::{Target, TargetError, TargetSlot, engine::Drafter},
@@ -114,7 +115,10 @@ impl Host {
             Err(_) => return wire.refuse(ErrorCode::Idle, SILENT, limits.write).await,
         };
         drop(waiting);
-        if let Ok(Frame::Resume(resume)) = Frame::decode(&first) {
+        // Longer ones are no Resume, and are decoded where that may take long.
+        if first.len() <= USUAL_FRAME
+            && let Ok(Frame::Resume(resume)) = Frame::decode(&first)
+        {
             if let Err(wire) = self.sessions.resume(resume, wire) {
                 wire.refuse(ErrorCode::UnknownSession, UNKNOWN, limits.write).await;
             }
@@ -123,8 +127,7 @@ impl Host {
         let entry = match self.sessions.open(peer).await {
             Ok(entry) => entry,
             Err(error) => {
-                // Not louder: whoever is refused decides how often.
-                tracing::debug!(%peer, %error, "refused a session");
+                client_event!(DEBUG, peer, "refused a session", %peer, %error);
                 let code = match error {
                     NoSession::Address(_) => ErrorCode::ServerFull,
                     NoSession::Randomness(_) => ErrorCode::Internal,
@@ -134,7 +137,7 @@ impl Host {
             }
         };
         let Ok(slot) = self.slot(peer).await else {
-            tracing::debug!(%peer, "refused a session: no slot is free");
+            client_event!(DEBUG, peer, "refused a session: no slot is free", %peer);
             return wire.refuse(ErrorCode::ServerFull, FULL, limits.write).await;
         };
         let Self { target, stopping, .. } = self;
@@ -178,7 +181,7 @@ pub async fn run(
     if !limits.evidence {
         session.refuse_evidence();
     }
-    let mut meter = SessionMeter::new(slot.metrics());
+    let mut meter = SessionMeter::new(slot.metrics(), entry.address());
     let mut wire = Some(wire);
     let mut work: Option<Work<'_>> = None;
     let (mut drafter, mut drafts_itself) = (None, true);
@@ -237,23 +240,22 @@ pub async fn run(
                 }
             }
         }
-        // Whoever writes a text elsewhere stops when nobody wants it any more.
-        if !session.is_generating() && slot.rest() && session.abandon_pass() {
-            work = None;
+        // What is cancelled is not computed.
+        if !session.is_generating() {
+            slot.rest();
+            if session.abandon_pass() {
+                work = None;
+                slot.withdraw();
+            }
         }
         if wire.is_none() && (end.is_some() || !session.is_worth_keeping()) {
             return;
         }
         match wire {
             Some(_) => entry.attach(),
-            None => {
-                entry.detach(session.is_generating());
-                // A pass under way keeps what it reads from, and is the last.
-                if work.is_none() {
-                    slot.pause();
-                }
-            }
+            None => entry.detach(session.is_generating()),
         }
+        slot.attend(wire.is_some(), work.is_some());
         let patience = if wire.is_some() { limits.idle } else { limits.detached };
         tokio::select! {
             bytes = received(&mut wire) => {
@@ -283,7 +285,7 @@ pub async fn run(
                         habit.run(false, || session.handle_judgement(judgement)).await;
                     }
                     Done::Judged(Err(error)) => {
-                        tracing::warn!(%error, "a pass failed");
+                        client_event!(WARN, entry.address(), "a pass failed", %error);
                         error.tell(&mut session);
                     }
                 }
@@ -292,7 +294,7 @@ pub async fn run(
             visit = entry.visit() => match visit {
                 Visit::Resume(resume, next) => {
                     if session.resume(&resume) {
-                        tracing::debug!("a session is resumed");
+                        client_event!(DEBUG, entry.address(), "a session is resumed");
                         heard = time::Instant::now();
                         if let Some(before) = wire.replace(next) {
                             tokio::spawn(before.refuse(ErrorCode::TakenOver, TAKEN_OVER, limits.write));

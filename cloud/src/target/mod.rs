@@ -166,21 +166,27 @@ impl TargetSlot {
         }
     }
 
-    /// What an engine elsewhere writes is not wanted any more. Gives whether a pass under way may be dropped, too.
-    pub(crate) fn rest(&self) -> bool {
-        match self {
-            Self::Model(_) => false,
-            Self::Gateway(slot) => {
-                slot.rest();
-                true
-            }
+    /// Stops an engine elsewhere, whose text is not wanted any more.
+    pub(crate) fn rest(&self) {
+        if let Self::Gateway(slot) = self {
+            slot.rest();
         }
     }
 
-    /// Nobody reads for now what an engine elsewhere writes.
-    pub(crate) fn pause(&self) {
-        if let Self::Gateway(slot) = self {
-            slot.pause();
+    /// Takes a pass that was asked for out of the queue: its judgement is not wanted any more.
+    pub(crate) fn withdraw(&self) {
+        if let Self::Model(slot) = self {
+            slot.withdraw();
+        }
+    }
+
+    /// Says whether the session has a connection, and whether a pass is under way. Without a connection a model reads
+    /// no prompt, and an engine elsewhere pauses after the pass.
+    pub(crate) fn attend(&self, has_connection: bool, has_pass: bool) {
+        match self {
+            Self::Model(slot) => slot.attend(has_connection),
+            Self::Gateway(slot) if !has_connection && !has_pass => slot.pause(),
+            Self::Gateway(_) => {}
         }
     }
 

@@ -4,7 +4,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc::{self, Sender},
     },
     time::Instant,
@@ -61,6 +61,7 @@ pub struct ModelSlot {
     client: IpAddr,
     engine: Engine,
     teller: Option<Teller>,
+    has_connection: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -134,7 +135,13 @@ impl Engine {
         self.metrics.sessions.connected.inc();
         self.metrics.sessions.opened.inc();
         let id = self.slots.next.fetch_add(1, Ordering::Relaxed) + 1;
-        Some(ModelSlot { id, client: NOBODY, engine: self.clone(), teller: None })
+        Some(ModelSlot {
+            id,
+            client: NOBODY,
+            engine: self.clone(),
+            teller: None,
+            has_connection: AtomicBool::new(true),
+        })
     }
 
     /// What is counted of it and its sessions.
@@ -220,6 +227,18 @@ impl ModelSlot {
     /// Runs a pass; what the backend answers.
     pub(crate) async fn run(&self, pass: Pass) -> Result<Answer, EngineError> {
         self.begin(pass).await.map_err(|_| EngineError::Gone)?
+    }
+
+    /// Says whether the session has a connection. Without one its prompts wait; a short pass under way is ended.
+    pub(crate) fn attend(&self, has_connection: bool) {
+        if self.has_connection.swap(has_connection, Ordering::Relaxed) != has_connection {
+            let _ = self.engine.jobs.send(Job::Attend { slot: self.id, has_connection });
+        }
+    }
+
+    /// Withdraws the passes that were asked for.
+    pub(crate) fn withdraw(&self) {
+        let _ = self.engine.jobs.send(Job::Withdraw { slot: self.id });
     }
 
     /// Asks for a pass, whose answer need not be waited for.

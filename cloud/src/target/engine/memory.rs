@@ -52,6 +52,17 @@ impl Memory {
         self.used
     }
 
+    /// Slots with a cache, and its bytes.
+    pub(super) fn held(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        self.holders.iter().map(|(slot, holder)| (*slot, holder.bytes))
+    }
+
+    /// Slots whose pass is under way, and the bytes that they may have in it.
+    pub(super) fn running(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let running = self.holders.iter().filter(|(_, holder)| holder.state == State::Running);
+        running.map(|(slot, holder)| (*slot, holder.bytes))
+    }
+
     /// The slot has a pass in line.
     pub(super) fn wait(&mut self, slot: u64) {
         self.now += 1;

@@ -79,6 +79,18 @@ impl Schedule {
         self.prompts.retain(|(other, _)| *other != slot);
     }
 
+    /// Tells if a slot's pass is under way.
+    pub(super) fn has(&self, slot: u64) -> bool {
+        self.steps.iter().any(|(other, _)| *other == slot) || self.prompts.iter().any(|(other, _)| *other == slot)
+    }
+
+    /// Removes a slot's pass if it is a prompt; returns whether it was one.
+    pub(super) fn remove_prompt(&mut self, slot: u64) -> bool {
+        let before = self.prompts.len();
+        self.prompts.retain(|(other, _)| *other != slot);
+        self.prompts.len() < before
+    }
+
     /// The next run; empty if nothing is left to do. What it feeds counts as fed.
     pub(super) fn next_run(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();

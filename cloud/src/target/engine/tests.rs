@@ -12,6 +12,7 @@ use super::*;
 use crate::{pair::PairPaths, target::cpu::CpuTarget};
 
 mod branches;
+mod turns;
 
 type Rows = Vec<Vec<f32>>;
 

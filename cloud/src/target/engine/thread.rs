@@ -22,10 +22,12 @@ use super::{
     gather::Gathering,
     memory::Memory,
     rates::Rates,
-    schedule::{Piece, Schedule, Work, most_rows},
+    schedule::{Piece, Schedule, most_rows},
     settings::EngineSettings,
 };
 use crate::metrics::Metrics;
+
+mod begin;
 
 /// How often memory is looked for when nothing runs and everybody who has some is to keep it.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -35,8 +37,25 @@ type Result<T> = std::result::Result<T, EngineError>;
 /// What the thread is told.
 #[derive(Debug)]
 pub(super) enum Job {
-    Pass { slot: u64, client: IpAddr, pass: Pass, asked: Instant, answer: oneshot::Sender<Result<Answer>> },
-    GiveUp { slot: u64 },
+    Pass {
+        slot: u64,
+        client: IpAddr,
+        pass: Pass,
+        asked: Instant,
+        answer: oneshot::Sender<Result<Answer>>,
+    },
+    /// The session has lost its connection, or has one again.
+    Attend {
+        slot: u64,
+        has_connection: bool,
+    },
+    /// The session's passes are not wanted any more.
+    Withdraw {
+        slot: u64,
+    },
+    GiveUp {
+        slot: u64,
+    },
 }
 
 /// The model, the caches, and what waits for them.
@@ -63,8 +82,14 @@ struct Sequence<P: PageSource> {
     cache: Option<KvCache<P>>,
     /// What the last pass read besides, by the number of tokens before each one's first.
     branches: Vec<Branch>,
-    /// The first is under way, or the slot is in line.
+    /// The first is under way, or the slot is in line; neither if the session has no connection.
     passes: VecDeque<Waiting>,
+    /// Address of the client; `None` before the first pass.
+    client: Option<IpAddr>,
+    /// Set while the session has no connection: no pass of it is begun then.
+    is_away: bool,
+    /// Number of later passes that were begun before the session's own.
+    overtaken: u32,
 }
 
 /// A pass that has been asked for.
@@ -81,7 +106,15 @@ struct Waiting {
 
 impl<P: PageSource> Default for Sequence<P> {
     fn default() -> Self {
-        Self { tokens: Vec::new(), cache: None, branches: Vec::new(), passes: VecDeque::new() }
+        Self {
+            tokens: Vec::new(),
+            cache: None,
+            branches: Vec::new(),
+            passes: VecDeque::new(),
+            client: None,
+            is_away: false,
+            overtaken: 0,
+        }
     }
 }
 
@@ -206,6 +239,30 @@ impl<B: Backend> Thread<B> {
                 self.memory.release(slot);
                 self.gathering.left(slot);
             }
+            Job::Withdraw { slot } => {
+                self.line.retain(|other| *other != slot);
+                self.schedule.remove(slot);
+                while self.sequences.get(&slot).is_some_and(|sequence| !sequence.passes.is_empty()) {
+                    self.finish(slot, Err(EngineError::Gone));
+                }
+                self.line.retain(|other| *other != slot);
+            }
+            Job::Attend { slot, has_connection: false } => {
+                self.sequences.entry(slot).or_default().is_away = true;
+                self.line.retain(|other| *other != slot);
+                // What is short is done soon, and is what the session will be resumed with.
+                if self.schedule.remove_prompt(slot) {
+                    self.put_back(slot);
+                }
+            }
+            Job::Attend { slot, has_connection: true } => {
+                let Some(sequence) = self.sequences.get_mut(&slot) else { return };
+                let was_away = mem::take(&mut sequence.is_away);
+                if was_away && !sequence.passes.is_empty() && !self.schedule.has(slot) {
+                    self.line.push_back(slot);
+                    self.memory.wait(slot);
+                }
+            }
             Job::Pass { slot, client, pass, asked, answer } => {
                 if let Err(error) = self.check(&pass.forward) {
                     // The session may have gone meanwhile.
@@ -215,8 +272,9 @@ impl<B: Backend> Thread<B> {
                 // Asked for, not heard of: a run may lie in between.
                 self.gathering.came(slot, asked);
                 let sequence = self.sequences.entry(slot).or_default();
+                sequence.client = Some(client);
                 sequence.passes.push_back(Waiting { pass, client, asked, ran: false, has_branches: false, answer });
-                if sequence.passes.len() == 1 {
+                if sequence.passes.len() == 1 && !sequence.is_away {
                     self.line.push_back(slot);
                     self.memory.wait(slot);
                 }
@@ -236,75 +294,6 @@ impl<B: Backend> Thread<B> {
             return Err(EngineError::TooLong { tokens, needed, budget });
         }
         Ok(())
-    }
-
-    /// Begins the passes in line, as long as there is memory for what they will hold, in order of arrival. Sessions
-    /// without a cache come before those that have one, since what they get of theirs is over its turn; but they do not
-    /// keep them from going on.
-    fn begin(&mut self, now: Instant) {
-        let has_cache = |slot: &u64| self.sequences.get(slot).is_some_and(|sequence| sequence.cache.is_some());
-        let (held, others): (VecDeque<u64>, VecDeque<u64>) = mem::take(&mut self.line).into_iter().partition(has_cache);
-        let mut left = VecDeque::new();
-        for mut line in [others, held] {
-            while let Some(slot) = line.pop_front() {
-                if !self.begin_pass(slot, now) {
-                    line.push_front(slot);
-                    break;
-                }
-            }
-            left.append(&mut line);
-        }
-        // Behind them: whoever was finished just now and has asked for more.
-        left.append(&mut self.line);
-        self.line = left;
-    }
-
-    /// Begins a slot's pass, or ends it if it cannot be; `false` if there is no memory for it yet.
-    fn begin_pass(&mut self, slot: u64, now: Instant) -> bool {
-        let Some(sequence) = self.sequences.get_mut(&slot) else { return true };
-        let Some(Waiting { pass, client, .. }) = sequence.passes.front() else { return true };
-        let Forward { keep, tokens, .. } = &pass.forward;
-        let read = sequence.tokens.len();
-        if *keep > read {
-            let keep = *keep;
-            self.finish(slot, Err(EngineError::NotRead { keep, read }));
-            return true;
-        }
-        let bytes = self.empty.bytes_for(keep + tokens.len());
-        let Some(parked) = self.memory.begin(slot, bytes, now) else { return false };
-        if sequence.is_parked() {
-            self.metrics.engine.parked.dec();
-        }
-        let (Pass { forward, round, .. }, client) = (pass.clone(), *client);
-        sequence.follow(&forward);
-        let Forward { keep, tokens, rows } = &forward;
-        let reused = forward.reusable(&sequence.tokens);
-        let (keep, tokens) = (keep + reused, &tokens[reused..]);
-        let cache = sequence.cache.get_or_insert_with(|| self.backend.new_cache());
-        cache.truncate(keep);
-        sequence.tokens.truncate(keep);
-        sequence.tokens.extend(tokens);
-        // Branches are read where there is memory for them that is nobody's.
-        let pages = cache.pages().len() * self.empty.bytes_for(1);
-        let room: usize = round
-            .branches
-            .iter()
-            .map(|Branch { from, ids, .. }| cache.bytes_for_branch(round.position + from, ids.len()))
-            .sum();
-        let has_branches = B::Pages::BRANCHES
-            && !round.branches.is_empty()
-            && rows + round.branch_rows() <= self.most_rows
-            && self.memory.extend(slot, pages.max(bytes) + room);
-        let branch_rows = if has_branches { round.branch_rows() } else { 0 };
-        if let Some(waiting) = sequence.passes.front_mut() {
-            waiting.has_branches = has_branches;
-        }
-        self.metrics.engine.tokens.inc_by((tokens.len() + branch_rows) as u64);
-        self.metrics.engine.tokens_again.inc_by((keep - cache.len()) as u64);
-        let (left, rows) = (sequence.tokens.len() - cache.len(), (*rows).min(tokens.len()));
-        self.schedule.push(client, slot, Work { tokens: left + branch_rows, rows: rows + branch_rows });
-        self.park(&parked);
-        true
     }
 
     fn park(&mut self, slots: &[u64]) {
@@ -405,7 +394,7 @@ impl<B: Backend> Thread<B> {
         }
         if sequence.passes.is_empty() {
             self.gathering.answered(slot, Instant::now());
-        } else {
+        } else if !sequence.is_away {
             self.line.push_back(slot);
             self.memory.wait(slot);
         }
