@@ -1,6 +1,9 @@
 //! The command line.
 
-use std::process::ExitCode;
+use std::{
+    io::{Write, stderr},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -71,11 +74,15 @@ pub fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match &cli.command {
-        Command::Serve(serve) => log::init(serve.log_format(), LevelFilter::INFO),
+    let log = match &cli.command {
+        Command::Serve(serve) => {
+            let log = log::init(serve.log_format(), LevelFilter::INFO);
+            log::log_panics();
+            log
+        }
         // What they say is their output.
         _ => log::init(LogFormat::Text, LevelFilter::WARN),
-    }
+    };
     let result = tokio::runtime::Runtime::new().map_err(Into::into).and_then(|runtime| {
         runtime.block_on(async {
             match cli.command {
@@ -90,6 +97,8 @@ pub fn main() -> ExitCode {
             }
         })
     });
+    // The reason why the command failed is its last line.
+    drop(log);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -122,7 +131,10 @@ fn parse() -> Result<Cli, config::ConfigError> {
     Ok(cli)
 }
 
-#[expect(clippy::print_stderr, reason = "this is a command line")]
+/// Writes an error to standard error, if that can be written to.
 fn complain(error: &dyn std::error::Error) {
-    eprintln!("outrider: {error}");
+    let line = format!("outrider: {error}\n");
+    output::within_patience(move || {
+        let _ = stderr().write_all(line.as_bytes());
+    });
 }

@@ -28,6 +28,8 @@ pub mod cli;
 pub mod edge;
 mod heavy;
 pub mod hub;
+mod log_limits;
+mod log_writer;
 pub mod metrics;
 pub mod openai;
 pub mod pair;

@@ -4,13 +4,14 @@
 //! has a few values that are known beforehand: schemes, error codes, positions up to 16. docs/operating.md says what to
 //! look at.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use outrider_codec::{choice::Choice, frame::ErrorCode, scheme::SchemeName};
 use prometheus_client::{
-    encoding::text::encode,
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, text::encode},
     metrics::{
-        counter::Counter,
+        counter::{ConstCounter, Counter},
         family::Family,
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
@@ -18,7 +19,7 @@ use prometheus_client::{
     registry::{Metric, Registry, Unit},
 };
 
-use crate::target::engine::EngineSettings;
+use crate::{log_writer, target::engine::EngineSettings};
 
 mod meter;
 
@@ -120,6 +121,7 @@ impl Metrics {
         let engine = EngineMetrics::new(&mut registry);
         let sessions = SessionMetrics::new(&mut registry);
         let gateway = GatewayMetrics::new(&mut registry);
+        registry.register_collector(Box::new(LogLines));
         Self { registry, engine, sessions, gateway }
     }
 
@@ -240,6 +242,18 @@ impl GatewayMetrics {
     }
 }
 
+/// Lines of the log that were dropped. The process counts them, whatever the number of engines in it.
+#[derive(Debug)]
+struct LogLines;
+
+impl Collector for LogLines {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let dropped = ConstCounter::new(log_writer::dropped_lines());
+        let help = "Lines of the log that were dropped because they could not be written, or not fast enough";
+        dropped.encode(encoder.encode_descriptor("log_lines_dropped", help, None, dropped.metric_type())?)
+    }
+}
+
 /// Registers metrics as they are made.
 struct Adder<'r>(&'r mut Registry);
 
@@ -289,6 +303,7 @@ mod tests {
             "outrider_run_rows_bucket{le=\"8.0\"} 1",
             "outrider_kv_limit_bytes 1073741824",
             "outrider_runs_total 1",
+            "outrider_log_lines_dropped_total 0",
             "# EOF",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -39,7 +39,7 @@ use self::{
     generation::{Order, Writing, Written},
     request::Common,
 };
-use crate::app::Shared;
+use crate::{app::Shared, heavy};
 
 mod answer;
 mod asked;
@@ -125,6 +125,7 @@ async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Resu
     let has_log_probabilities = log_probabilities.is_some();
     let answer = Answer { shape, id, created, model, prompt_tokens, include_usage, has_log_probabilities };
     let order = Order { request, choices, log_probabilities, stop, calls };
+    let client = asked.caller.address;
     let mut writing = Writing::begin(shared, asked, order).await?;
     Ok(if stream {
         Sse::new(events(answer, writing, choices)).keep_alive(KeepAlive::default()).into_response()
@@ -137,7 +138,10 @@ async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Resu
                 texts.push(Written { choice, finish, ..mem::take(&mut text) });
             }
         }
-        Json(answer.whole(texts, writing.tokens())).into_response()
+        let tokens = writing.tokens();
+        let whole = || Json(answer.whole(texts, tokens)).into_response();
+        // Of each token there may be a hundred times its text.
+        if has_log_probabilities { heavy::run(client, whole).await } else { whole() }
     })
 }
 

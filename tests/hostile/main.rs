@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 mod frames;
+mod heads;
 mod lies;
 mod requests;
 mod seats;

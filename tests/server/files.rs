@@ -165,6 +165,10 @@ async fn a_part_is_one_of_the_version_that_was_begun() {
             let (answer, whole) = http::get_bytes(server.address(), path, &other).await;
             assert_eq!((answer.status, whole == all), (200, true), "{path} {accepted} {range}");
         }
+        for several in ["bytes=0-0,2-2", "bytes=0-2,1-3"] {
+            let (answer, whole) = http::get_bytes(server.address(), path, &[accept, ("Range", several)]).await;
+            assert_eq!((answer.status, whole == all), (200, true), "{path} {accepted} {several}");
+        }
         let beyond = [accept, ("Range", "bytes=4000000-"), ("If-Range", etag)];
         assert_eq!(http::get_bytes(server.address(), path, &beyond).await.0.status, 416, "{path} {accepted}");
     }

@@ -57,6 +57,7 @@ async fn a_run_is_counted_and_the_alerts_ask_for_what_there_is() {
         ("outrider_sessions_total", 1.0),
         ("outrider_sessions_refused_total{cause=\"server-full\"}", 1.0),
         ("outrider_errors_total{cause=\"internal\"}", 0.0),
+        ("outrider_log_lines_dropped_total", 0.0),
         ("outrider_tokens_committed_total{scheme=\"k-sqs\"}", ids.len() as f64),
         ("outrider_draft_tokens_proposed_total{scheme=\"k-sqs\"}", statistics.drafted as f64),
         ("outrider_draft_tokens_accepted_total{scheme=\"k-sqs\"}", statistics.accepted as f64),

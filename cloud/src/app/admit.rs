@@ -7,7 +7,7 @@ use std::{
 
 use axum::{
     extract::{ConnectInfo, Request, State},
-    http::{StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -17,7 +17,10 @@ use super::{
     origin::Relation,
     token::{self, bearer},
 };
-use crate::openai::ApiError;
+use crate::{log_limits::client_event, openai::ApiError};
+
+/// Bytes of an origin that the log shows.
+const SHOWN_ORIGIN: usize = 256;
 
 /// Refuses pages of other sites; tells the route who asks.
 pub(super) async fn admit(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
@@ -28,8 +31,9 @@ pub(super) async fn admit(State(shared): State<Arc<Shared>>, mut request: Reques
     let address = access.proxies.client(peer, request.headers());
     let relation = access.origins.relation(request.headers());
     if relation == Relation::Foreign {
-        let origin = request.headers().get(header::ORIGIN);
-        tracing::warn!(%address, ?origin, "refused a page of another site");
+        let origin = request.headers().get(header::ORIGIN).map_or(&[][..], HeaderValue::as_bytes);
+        let origin = String::from_utf8_lossy(&origin[..origin.len().min(SHOWN_ORIGIN)]);
+        client_event!(WARN, address, "refused a page of another site", %address, ?origin);
         let text = "Pages of this origin may not use this server; its operator can allow them with --allow-origin.";
         return ApiError::new(StatusCode::FORBIDDEN, "permission_error", text)
             .code("origin_not_allowed")

@@ -26,7 +26,10 @@ use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 use super::Proxies;
-use crate::places::{Place, Places};
+use crate::{
+    log_limits::client_event,
+    places::{Place, Places},
+};
 
 /// Bounds on connections.
 #[derive(Debug, Clone)]
@@ -41,6 +44,8 @@ pub struct Connections {
     pub proxies: Proxies,
 }
 
+/// Bytes that the head of a request may have, its first line included. A longer one is answered with 431.
+const LONGEST_HEAD: usize = 32 << 10;
 /// After an error that more time may mend, such as too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Between two lines of the log about them.
@@ -84,7 +89,7 @@ pub fn serve(
             } else if let Some(place) = places.take(peer.ip()) {
                 Some(place)
             } else {
-                tracing::debug!(%peer, "refused a connection: its address has enough");
+                client_event!(DEBUG, peer.ip(), "refused a connection: its address has enough", %peer);
                 continue;
             };
             let (app, tls, under_way) = (app.clone(), tls.clone(), under_way.clone());
@@ -125,8 +130,8 @@ impl Connection {
         let Some(tls) = tls else { return self.serve(stream, app).await };
         match time::timeout(self.head, tls.accept(stream)).await {
             Ok(Ok(stream)) => self.serve(stream, app).await,
-            Ok(Err(error)) => tracing::debug!(peer = %self.peer, %error, "no TLS"),
-            Err(_) => tracing::debug!(peer = %self.peer, "no TLS in time"),
+            Ok(Err(error)) => client_event!(DEBUG, self.peer.ip(), "no TLS", peer = %self.peer, %error),
+            Err(_) => client_event!(DEBUG, self.peer.ip(), "no TLS in time", peer = %self.peer),
         }
     }
 
@@ -137,7 +142,7 @@ impl Connection {
             app.clone().call(request.map(Body::new))
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(self.head);
+        http.timer(TokioTimer::new()).header_read_timeout(self.head).max_header_size(LONGEST_HEAD);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
         tokio::select! {
             // How it ended is the peer's affair.

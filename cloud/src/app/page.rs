@@ -25,7 +25,12 @@ const HASH_LENGTH: usize = 8;
 
 /// Serves a folder.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(folder: PathBuf) -> Router<S> {
-    let files = ServeDir::new(folder).precompressed_br().precompressed_gzip().fallback(get(no_such_page));
+    let files = ServeDir::new(folder)
+        .precompressed_br()
+        .precompressed_gzip()
+        // Otherwise each range of a request is compared with each other one.
+        .ignore_multi_range_requests(true)
+        .fallback(get(no_such_page));
     Router::new().fallback_service(files).layer(middleware::from_fn(answer))
 }
 

@@ -120,24 +120,18 @@ impl Representation {
         }
         let length = self.bytes.len() as u64;
         let is_this_version = asked.get(header::IF_RANGE).is_none_or(|tag| tag == self.etag);
-        let range = asked.get(header::RANGE).filter(|_| is_this_version);
-        let range = range.and_then(|range| http_range_header::parse_range_header(range.to_str().ok()?).ok());
-        let parts = match range.map(|ranges| ranges.validate(length)) {
-            Some(Err(_)) => {
+        let range = ByteRange::asked(asked).filter(|_| is_this_version);
+        let mut answer = match range.map(|range| range.within(length)) {
+            Some(None) => {
                 let place = [(header::CONTENT_RANGE, format!("bytes */{length}"))];
                 return (StatusCode::RANGE_NOT_SATISFIABLE, tag, place).into_response();
             }
-            Some(Ok(ranges)) => ranges,
-            None => Vec::new(),
-        };
-        let mut answer = match &*parts {
-            [range] => {
-                let place = [(header::CONTENT_RANGE, format!("bytes {}-{}/{length}", range.start(), range.end()))];
-                let part = self.bytes.slice(*range.start() as usize..=*range.end() as usize);
+            Some(Some((first, last))) => {
+                let place = [(header::CONTENT_RANGE, format!("bytes {first}-{last}/{length}"))];
+                let part = self.bytes.slice(first as usize..=last as usize);
                 (StatusCode::PARTIAL_CONTENT, tag, place, part).into_response()
             }
-            // Several parts nobody asks for: all of it is an answer, too.
-            _ => (tag, self.bytes.clone()).into_response(),
+            None => (tag, self.bytes.clone()).into_response(),
         };
         let headers = answer.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -146,6 +140,62 @@ impl Representation {
         }
         answer
     }
+}
+
+/// The longest value of Range that is read, in bytes. A longer one is ignored.
+const LONGEST_RANGE: usize = 64;
+
+/// The range of bytes that a request asks for (RFC 9110, section 14.1.2). Numbers above `u64::MAX` are taken as that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ByteRange {
+    /// From the first position to the last, or to the end of the file.
+    From { first: u64, last: Option<u64> },
+    /// The last bytes of the file, this number of them.
+    Suffix(u64),
+}
+
+impl ByteRange {
+    /// The range that the headers ask for. A request for several ranges, or for none that can be read, is answered with
+    /// the whole file.
+    fn asked(headers: &HeaderMap) -> Option<Self> {
+        let mut values = headers.get_all(header::RANGE).iter();
+        match (values.next(), values.next()) {
+            (Some(value), None) => Self::parse(value.as_bytes()),
+            _ => None,
+        }
+    }
+
+    fn parse(value: &[u8]) -> Option<Self> {
+        if value.len() > LONGEST_RANGE {
+            return None;
+        }
+        let (unit, range) = str::from_utf8(value).ok()?.split_once('=')?;
+        let (first, last) = range.split_once('-').filter(|_| unit.eq_ignore_ascii_case("bytes"))?;
+        match (first, last) {
+            ("", count) => Some(Self::Suffix(position(count)?)),
+            (first, "") => Some(Self::From { first: position(first)?, last: None }),
+            (first, last) => {
+                let (first, last) = (position(first)?, position(last)?);
+                (first <= last).then_some(Self::From { first, last: Some(last) })
+            }
+        }
+    }
+
+    /// The first and the last position in a file of this length, or none if the file has no byte of the range.
+    fn within(self, length: u64) -> Option<(u64, u64)> {
+        let end = length.checked_sub(1)?;
+        match self {
+            Self::Suffix(count) => (count > 0).then(|| (length.saturating_sub(count), end)),
+            Self::From { first, last } => (first <= end).then(|| (first, last.map_or(end, |last| last.min(end)))),
+        }
+    }
+}
+
+/// The number that these digits write.
+fn position(digits: &str) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    // Digits alone fail to be read only where they are too many.
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 /// An entity tag of what is visible ASCII.
@@ -210,8 +260,79 @@ mod tests {
             assert_eq!(answer(&asked).await, (200, None, b"the whole file".to_vec()), "{other}");
         }
         assert_eq!(answer(&[(header::RANGE, "bytes=14-")]).await, (416, Some("bytes */14".to_owned()), vec![]));
+        assert_eq!(answer(&[(header::RANGE, "bytes=-0")]).await, (416, Some("bytes */14".to_owned()), vec![]));
+        assert_eq!(answer(&[(header::RANGE, "bytes=4-99")]).await, rest);
         assert_eq!(answer(&[(header::RANGE, "lines=1-2")]).await.0, 200);
         assert_eq!(answer(&[(header::RANGE, "bytes=0-1,3-4")]).await, (200, None, b"the whole file".to_vec()));
+    }
+
+    #[test]
+    fn one_range_is_read_and_everything_else_is_ignored() {
+        let padded = |length: usize| format!("bytes=0-{}", "1".repeat(length - "bytes=0-".len()));
+        let from = |first, last| Some(ByteRange::From { first, last });
+        for (value, range) in [
+            ("bytes=0-", from(0, None)),
+            ("bytes=4-8", from(4, Some(8))),
+            ("bytes=4-4", from(4, Some(4))),
+            ("Bytes=007-8", from(7, Some(8))),
+            ("bytes=-4", Some(ByteRange::Suffix(4))),
+            ("bytes=-0", Some(ByteRange::Suffix(0))),
+            ("bytes=18446744073709551616-", from(u64::MAX, None)),
+            ("bytes=4-18446744073709551616", from(4, Some(u64::MAX))),
+            ("bytes=18446744073709551617-18446744073709551616", from(u64::MAX, Some(u64::MAX))),
+            ("bytes=-18446744073709551616", Some(ByteRange::Suffix(u64::MAX))),
+            (&padded(LONGEST_RANGE), from(0, Some(u64::MAX))),
+            (&padded(LONGEST_RANGE + 1), None),
+            ("bytes=8-4", None),
+            ("bytes=18446744073709551616-4", None),
+            ("bytes=0-1,3-4", None),
+            ("bytes=0-1,", None),
+            (&format!("bytes=0-0{}", ",2-2".repeat(39_999)), None),
+            ("bytes=-", None),
+            ("bytes=", None),
+            ("bytes", None),
+            ("bytes=4", None),
+            ("bytes=--4", None),
+            ("bytes=+4-8", None),
+            ("bytes=4-+8", None),
+            ("bytes= 4-8", None),
+            ("bytes=4-8 ", None),
+            ("bytes=4–8", None),
+            ("bytes=٤-٨", None),
+            ("lines=4-8", None),
+            ("=4-8", None),
+            ("", None),
+        ] {
+            assert_eq!(ByteRange::parse(value.as_bytes()), range, "{value:.80}");
+        }
+        assert_eq!(ByteRange::parse(b"bytes=0-\xff"), None);
+        let mut headers = headers(&[(header::RANGE, "bytes=4-")]);
+        assert_eq!(ByteRange::asked(&headers), from(4, None));
+        headers.append(header::RANGE, HeaderValue::from_static("bytes=4-"));
+        assert_eq!(ByteRange::asked(&headers), None, "two headers are two ranges");
+    }
+
+    #[test]
+    fn a_range_is_cut_at_the_end_of_the_file() {
+        let within = |value: &str, length| ByteRange::parse(value.as_bytes()).unwrap().within(length);
+        for (value, length, place) in [
+            ("bytes=0-", 14, Some((0, 13))),
+            ("bytes=13-", 14, Some((13, 13))),
+            ("bytes=14-", 14, None),
+            ("bytes=4-8", 14, Some((4, 8))),
+            ("bytes=4-14", 14, Some((4, 13))),
+            ("bytes=4-18446744073709551616", 14, Some((4, 13))),
+            ("bytes=18446744073709551616-", u64::MAX, None),
+            ("bytes=-4", 14, Some((10, 13))),
+            ("bytes=-14", 14, Some((0, 13))),
+            ("bytes=-15", 14, Some((0, 13))),
+            ("bytes=-18446744073709551616", 14, Some((0, 13))),
+            ("bytes=-0", 14, None),
+            ("bytes=-4", 0, None),
+            ("bytes=0-", 0, None),
+        ] {
+            assert_eq!(within(value, length), place, "{value} of {length}");
+        }
     }
 
     #[tokio::test]

@@ -22,7 +22,7 @@ use super::{
     Caller, Shared,
     token::{self, PROTOCOL},
 };
-use crate::wire::Wire;
+use crate::{log_limits::client_event, wire::Wire};
 
 /// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
 const READ_BUFFER: usize = 4096;
@@ -60,7 +60,7 @@ pub(super) async fn upgrade(
                 Ok(client) => converse(socket, &shared, caller, client).await,
                 // Only a frame reaches the page: browsers do not tell it the status of an upgrade.
                 Err(refusal) => {
-                    tracing::warn!(address = %caller.address, %refusal, "refused a session");
+                    client_event!(WARN, caller.address, "refused a session", address = %caller.address, %refusal);
                     refuse(socket, &shared, ErrorCode::Unauthorized, &refusal.to_string()).await;
                 }
             }
@@ -76,10 +76,15 @@ async fn refuse(socket: WebSocket, shared: &Shared, code: ErrorCode, text: &str)
 async fn converse(socket: WebSocket, shared: &Shared, caller: Caller, client: Option<Arc<str>>) {
     let address = caller.address;
     let Some(waiting) = shared.newcomers.take(address) else {
-        tracing::debug!(%address, "refused a session: too many connections of its address have not said Hello");
+        client_event!(
+            DEBUG,
+            address,
+            "refused a session: too many connections of its address have not said Hello",
+            %address
+        );
         return refuse(socket, shared, ErrorCode::ServerFull, TOO_MANY_NEWCOMERS).await;
     };
-    tracing::debug!(%address, client = client.as_deref(), "a connection begins");
+    client_event!(DEBUG, address, "a connection begins", %address, client = client.as_deref());
     let rate = shared.state.caps.frames_per_second;
     let wire = wire(socket, |messages| paced(messages, rate));
     shared.host(shared.limits(&caller)).converse(wire, address, waiting).await;

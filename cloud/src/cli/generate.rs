@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     edge::{Generated, NativeEdge, Retry, Transport},
-    pair::{self, PairPaths},
+    pair::{self, Ends, PairPaths},
     target::engine::Engine,
 };
 
@@ -147,7 +147,7 @@ impl Generate {
         let settings = self.settings.settings(self.cloud_only, self.explain)?;
         let tools = self.tools.as_deref().map(chat::tools).transpose()?.unwrap_or_default();
         self.pair.fetch().await?;
-        let tokenizer = self.pair.tokenizer()?;
+        let (tokenizer, _) = self.pair.tokenizer_for(if self.local { Ends::Both } else { Ends::Draft })?;
         let draft = self.pair.draft_with(&tokenizer)?;
         let mut info = pair::draft_info(&draft, &tokenizer)?;
         let heads = self.pair.heads(&draft, &tokenizer)?;
@@ -190,7 +190,7 @@ impl Generate {
         settings: &Settings,
     ) -> Result<(), CommandError> {
         let prompt = tokenizer.encode_prompt(draft.config().first_token(), said)?;
-        let (mut stream, mut text) = (TextStream::new(), String::new());
+        let (mut stream, mut text) = (TextStream::after(tokenizer, &prompt), String::new());
         let (mut token_ids, mut rounds) = (Vec::new(), Vec::new());
         let generated = edge
             .generate(prompt.clone(), settings, |committed| {

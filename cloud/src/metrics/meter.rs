@@ -1,11 +1,12 @@
 //! Counts what one session does.
 
-use std::time::Instant;
+use std::{net::IpAddr, time::Instant};
 
 use outrider_speculation::session::cloud::CloudEvent;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 
 use super::{CLOUD_ONLY, Label, Metrics, SessionMetrics};
+use crate::log_limits::client_event;
 
 /// Labels of positions in a round; later ones share the last.
 const POSITIONS: [&str; 17] =
@@ -18,6 +19,7 @@ const NO_SCHEME: &str = "none";
 #[derive(Debug)]
 pub(crate) struct SessionMeter<'m> {
     metrics: &'m SessionMetrics,
+    client: IpAddr,
     scheme: &'static str,
     opened: Instant,
     generations: u32,
@@ -37,9 +39,10 @@ struct Progress {
 }
 
 impl<'m> SessionMeter<'m> {
-    pub(crate) fn new(metrics: &'m Metrics) -> Self {
+    /// A meter for a session of this client.
+    pub(crate) fn new(metrics: &'m Metrics, client: IpAddr) -> Self {
         let metrics = &metrics.sessions;
-        Self { metrics, scheme: NO_SCHEME, opened: Instant::now(), generations: 0, generation: None }
+        Self { metrics, client, scheme: NO_SCHEME, opened: Instant::now(), generations: 0, generation: None }
     }
 
     /// A frame of so many bytes has come and been handled; `events` are what it led to.
@@ -83,7 +86,7 @@ impl<'m> SessionMeter<'m> {
                 CloudEvent::Failed(code) => {
                     let cause = code.name();
                     self.metrics.errors.get_or_create(&[("cause", cause)]).inc();
-                    tracing::info!(cause, "the client was told an error");
+                    client_event!(INFO, self.client, "the client was told an error", cause);
                     self.end(cause);
                 }
             }
@@ -132,15 +135,17 @@ impl<'m> SessionMeter<'m> {
         let Some(generation) = self.generation.take() else { return };
         self.metrics.generating.dec();
         let Progress { asked, tokens, rounds, proposed, accepted, .. } = generation;
-        tracing::info!(
+        client_event!(
+            INFO,
+            self.client,
+            "generation ended",
             end,
             tokens,
             rounds,
             proposed,
             accepted,
             scheme = self.scheme,
-            seconds = rounded(asked.elapsed().as_secs_f64()),
-            "generation ended"
+            seconds = rounded(asked.elapsed().as_secs_f64())
         );
     }
 
@@ -155,7 +160,7 @@ impl Drop for SessionMeter<'_> {
     fn drop(&mut self) {
         self.end("disconnected");
         let seconds = rounded(self.opened.elapsed().as_secs_f64());
-        tracing::info!(generations = self.generations, seconds, "session closed");
+        client_event!(INFO, self.client, "session closed", generations = self.generations, seconds);
     }
 }
 
@@ -166,6 +171,8 @@ fn rounded(seconds: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use outrider_codec::{
         frame::{ErrorCode, Finish},
         scheme::SchemeParameters,
@@ -177,7 +184,7 @@ mod tests {
     #[test]
     fn a_generation_is_counted_under_its_scheme() {
         let metrics = Metrics::new(&EngineSettings::default(), "portable", "bit-identical");
-        let mut meter = SessionMeter::new(&metrics);
+        let mut meter = SessionMeter::new(&metrics, Ipv4Addr::LOCALHOST.into());
         meter.received(50, &[]);
         meter.received(100, &[CloudEvent::Started { scheme: Some(SchemeParameters::Coupled) }]);
         meter.received(20, &[]);

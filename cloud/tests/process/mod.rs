@@ -45,13 +45,13 @@ impl Server {
 
     /// At an address.
     pub fn start_at(address: &str, flags: &[&str]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_outrider"))
-            .args(["serve", "--listen", address])
-            .args(flags)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_outrider"));
+        Self::of(command.args(["serve", "--listen", address]).args(flags).stderr(Stdio::null()))
+    }
+
+    /// Starts a command that serves on a free port.
+    pub fn of(command: &mut Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim_end().rsplit_once("http://").unwrap().1.to_owned();
