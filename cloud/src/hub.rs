@@ -5,26 +5,28 @@
 //! does for those tools: `HF_TOKEN`, `HF_HOME`, `HF_ENDPOINT`, `HF_HUB_OFFLINE`.
 
 use std::{
-    env, fs,
-    io::{IsTerminal, stderr},
+    env,
     path::{Path, PathBuf},
     str::FromStr,
 };
 
-use hf_hub::{
-    Cache, Repo,
-    api::{
-        RepoInfo,
-        tokio::{Api, ApiBuilder, ApiError, ApiRepo},
-    },
-};
 use reqwest::StatusCode;
+use serde::Deserialize;
+
+use self::{
+    cache::{Cache, Repository, is_inside},
+    download::Remote,
+    endpoint::Endpoint,
+};
+
+mod cache;
+mod download;
+mod endpoint;
+
+pub use self::endpoint::RequestError;
 
 /// What a path begins with that is a name on the hub.
 pub const PREFIX: &str = "hf:";
-
-/// Bytes after which a download that is cut off is resumed.
-const CHUNK_BYTES: usize = 8 << 20;
 
 /// What is said beside the weights of a checkpoint. All but the first may be absent.
 const BESIDE: [&str; 8] = [
@@ -111,8 +113,21 @@ pub enum HubError {
         /// Where from.
         endpoint: String,
         /// Why not.
-        error: Box<dyn std::error::Error + Send + Sync>,
+        error: Box<RequestError>,
     },
+}
+
+/// The hub's answer about a repository.
+#[derive(Deserialize)]
+struct Listing {
+    /// The last commit.
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+struct Sibling {
+    rfilename: String,
 }
 
 fn what(file: Option<&str>) -> String {
@@ -157,10 +172,11 @@ impl HubName {
     /// If it cannot be had.
     pub async fn fetch(&self) -> Result<PathBuf, HubError> {
         let cache = Cache::from_env();
-        let folder = cache.path().display().to_string();
-        let cached = self.cached(&cache);
+        let folder = cache.repository(&self.repository);
+        let cached = self.cached(&folder);
         if is_offline() {
-            return cached.ok_or(HubError::Offline { repository: self.repository.clone(), cache: folder });
+            let cache = cache.path().display().to_string();
+            return cached.ok_or(HubError::Offline { repository: self.repository.clone(), cache });
         }
         // A file that was named and is there needs nobody's answer.
         if let Some(path) = &cached
@@ -168,60 +184,60 @@ impl HubName {
         {
             return Ok(path.clone());
         }
-        let api = api(cache).map_err(|error| self.failed(error))?;
-        let repository = api.repo(self.repo());
-        let names = match self.listed(&repository).await {
-            Ok(names) => names,
+        let address = endpoint::address();
+        let endpoint = Endpoint::new(&address, cache.token().as_deref()).map_err(|error| self.failed(error))?;
+        let (commit, names) = match self.listed(&endpoint).await {
+            Ok(listed) => listed,
             Err(HubError::Failed { error, .. }) if cached.is_some() => {
                 tracing::warn!(repository = self.repository, %error, "the hub does not answer: the cache is taken");
-                return cached.ok_or_else(|| self.failed(error));
+                return cached.ok_or_else(|| self.failed(*error));
             }
             Err(error) => return Err(error),
         };
-        let wanted = self.wanted(&names)?;
         let mut last = PathBuf::new();
-        for file in &wanted {
-            last = repository.get(file).await.map_err(|error| self.refused(error))?;
+        for name in &self.wanted(&names)? {
+            let remote =
+                Remote { endpoint: &endpoint, cache: &folder, repository: &self.repository, commit: &commit, name };
+            last = remote.fetch().await.map_err(|error| self.refused(error))?;
+        }
+        // A cache that has all of it may be one that cannot be written.
+        if folder.commit().as_ref() != Some(&commit) {
+            folder.set_commit(&commit).map_err(|error| self.failed(error))?;
         }
         Ok(self.opened(last))
     }
 
-    fn repo(&self) -> Repo {
-        Repo::model(self.repository.clone())
-    }
-
     /// The model in the cache, if it is there as it was last seen.
-    fn cached(&self, cache: &Cache) -> Option<PathBuf> {
-        let folder = cache.path().join(self.repo().folder_name());
-        let commit = fs::read_to_string(folder.join("refs").join("main")).ok()?;
-        let snapshot = folder.join("snapshots").join(commit.trim());
-        let names: Vec<String> = match &self.file {
-            Some(file) => snapshot.join(file).exists().then(|| file.clone()).into_iter().collect(),
-            None => Vec::new(),
-        };
-        let entries = fs::read_dir(&snapshot).ok()?.flatten();
-        let names: Vec<String> =
-            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).chain(names).collect();
-        let wanted = self.wanted(&names).ok()?;
+    fn cached(&self, folder: &Repository) -> Option<PathBuf> {
+        let commit = folder.commit()?;
+        let snapshot = folder.snapshot(&commit);
+        let wanted = self.wanted(&folder.files(&commit)).ok()?;
         let is_whole = wanted.iter().all(|file| snapshot.join(file).exists());
         wanted.last().filter(|_| is_whole).map(|last| self.opened(snapshot.join(last)))
     }
 
-    /// The files of the repository.
-    async fn listed(&self, repository: &ApiRepo) -> Result<Vec<String>, HubError> {
-        let response = repository.info_request().send().await.map_err(|error| self.failed(error))?;
+    /// The last commit of the repository, and its files.
+    async fn listed(&self, endpoint: &Endpoint) -> Result<(String, Vec<String>), HubError> {
+        let path = format!("api/models/{}/revision/main", self.repository);
+        let response = endpoint.get(&path, 0).await.map_err(|error| self.failed(error))?;
         match response.status() {
             StatusCode::FORBIDDEN => return Err(self.gated()),
             // The hub does not tell strangers what there is.
             StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => {
-                let (repository, endpoint) = (self.repository.clone(), endpoint());
+                let (repository, endpoint) = (self.repository.clone(), endpoint.to_string());
                 return Err(HubError::NoRepository { repository, endpoint });
             }
-            _ => {}
+            StatusCode::OK => {}
+            _ => return Err(self.failed(RequestError::of_status(&response))),
         }
-        let response = response.error_for_status().map_err(|error| self.failed(error))?;
-        let info: RepoInfo = response.json().await.map_err(|error| self.failed(error))?;
-        Ok(info.siblings.into_iter().map(|file| file.rfilename).collect())
+        let url = response.url().clone();
+        let read = response.json().await;
+        let Listing { sha, siblings } = read.map_err(|error| self.failed(RequestError::of_connection(&url, &error)))?;
+        if !is_inside(&sha) || sha.contains('/') {
+            return Err(self.failed(RequestError::Commit { given: sha }));
+        }
+        // Names become paths in the cache.
+        Ok((sha, siblings.into_iter().map(|file| file.rfilename).filter(|name| is_inside(name)).collect()))
     }
 
     /// The files of a repository that make the model, the one that says where it is last.
@@ -262,23 +278,19 @@ impl HubName {
     }
 
     /// What a download's failure means.
-    fn refused(&self, error: ApiError) -> HubError {
-        let status = match &error {
-            ApiError::RequestError(error) => error.status(),
-            _ => None,
-        };
-        match status {
+    fn refused(&self, error: RequestError) -> HubError {
+        match error.status() {
             Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => self.gated(),
             _ => self.failed(error),
         }
     }
 
     fn gated(&self) -> HubError {
-        HubError::Gated { repository: self.repository.clone(), endpoint: endpoint() }
+        HubError::Gated { repository: self.repository.clone(), endpoint: endpoint::address() }
     }
 
-    fn failed(&self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> HubError {
-        HubError::Failed { repository: self.repository.clone(), endpoint: endpoint(), error: error.into() }
+    fn failed(&self, error: RequestError) -> HubError {
+        HubError::Failed { repository: self.repository.clone(), endpoint: endpoint::address(), error: error.into() }
     }
 }
 
@@ -302,22 +314,6 @@ fn parts(file: &str) -> Vec<String> {
 
 fn is_gguf(file: &str) -> bool {
     file.ends_with(".gguf")
-}
-
-fn api(cache: Cache) -> Result<Api, ApiError> {
-    let token = env::var("HF_TOKEN").ok().filter(|token| !token.is_empty()).or_else(|| cache.token());
-    ApiBuilder::from_cache(cache)
-        .with_endpoint(endpoint())
-        .with_token(token)
-        .with_chunk_size(Some(CHUNK_BYTES))
-        .with_progress(stderr().is_terminal())
-        .build()
-}
-
-/// Where the hub is.
-fn endpoint() -> String {
-    let given = env::var("HF_ENDPOINT").ok().filter(|endpoint| !endpoint.is_empty());
-    given.map_or_else(|| "https://huggingface.co".to_owned(), |endpoint| endpoint.trim_end_matches('/').to_owned())
 }
 
 /// Whether nobody may be asked, as Hugging Face's tools read it.

@@ -2,16 +2,16 @@
 
 use std::{
     borrow::Cow,
-    fs::{self, File},
-    io::{BufReader, Cursor, ErrorKind},
+    fs,
+    io::Cursor,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use outrider_codec::frame::MAX_DRAFT_TOKENS;
 use outrider_models::{
-    GgufVocabulary, HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer,
-    checkpoint_in_one_file, gguf_part_names,
+    HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer, checkpoint_in_one_file,
+    gguf_part_names,
 };
 use outrider_speculation::{
     policy::heads::{Head, HeadError, Heads},
@@ -21,6 +21,14 @@ use outrider_speculation::{
 use crate::{
     hub::{self, HubError, HubName},
     target::gateway::Way,
+};
+
+mod mismatch;
+mod tokens;
+
+pub use self::{
+    mismatch::{Meaning, Mismatch, Origin},
+    tokens::Ends,
 };
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
@@ -98,20 +106,22 @@ pub enum PairError {
         /// Where it is from.
         path: String,
     },
-    /// An id means one token here and another there.
-    #[error("token {id} is {here:?} for the {what} and {there:?} for the {other}: they do not belong together")]
-    Tokens {
-        /// The id.
-        id: u32,
-        /// Which.
+    /// A path leads nowhere.
+    #[error(
+        "there is no such file or folder as the {what} {path}{}",
+        .on_hub.as_deref().map_or(String::new(), hub_hint)
+    )]
+    Absent {
+        /// The kind of model.
         what: &'static str,
-        /// Its token.
-        here: String,
-        /// What it is compared with.
-        other: &'static str,
-        /// Its token.
-        there: String,
+        /// The path.
+        path: String,
+        /// The path as a name on the hub, if it could be one.
+        on_hub: Option<String>,
     },
+    /// An id means one token here, and there another or none.
+    #[error(transparent)]
+    Mismatch(Box<Mismatch>),
     /// The tokenizer has more tokens than the model, or the model was not [cut](PairPaths::draft_with) to them.
     #[error("the tokenizer has {tokenizer} tokens, the {what} {model}: they do not belong together")]
     Vocabulary {
@@ -136,51 +146,6 @@ impl PairPaths {
             }
         }
         Ok(())
-    }
-
-    /// The tokenizer of both.
-    ///
-    /// # Errors
-    /// As for [`tokenizer_with_json`](Self::tokenizer_with_json).
-    pub fn tokenizer(&self) -> Result<Tokenizer, PairError> {
-        Ok(self.tokenizer_with_json()?.0)
-    }
-
-    /// The same with its bytes, for the browser. It is what was asked for, or what comes with the models, target first.
-    /// Whatever else says what ids mean has to agree.
-    ///
-    /// # Errors
-    /// If there is none, or what is there differs.
-    pub fn tokenizer_with_json(&self) -> Result<(Tokenizer, Cow<'static, [u8]>), PairError> {
-        let target = self.target.as_deref().filter(|_| self.engine_address().is_none());
-        let models = [("target model", target), ("draft model", self.draft.as_deref())];
-        let mut found = Found::default();
-        if let Some(path) = &self.tokenizer {
-            let json = fs::read(path).map_err(|error| failure("tokenizer", Some(path), error.into()))?;
-            found.add("given tokenizer", Some(path), json.into())?;
-        }
-        for (what, path) in models {
-            let Some(path) = path else { continue };
-            match Vocabulary::of(what, path)? {
-                Vocabulary::Json(json) => found.add(what, Some(path), json.into())?,
-                Vocabulary::Gguf(vocabulary) => match &found.first {
-                    Some(first) => first.agrees_with(what, vocabulary.differs_from(&first.tokenizer))?,
-                    None => {
-                        let json = vocabulary.tokenizer_json().map_err(|error| failure(what, Some(path), error))?;
-                        found.add(what, Some(path), json.into())?;
-                    }
-                },
-                Vocabulary::Unknown if self.tokenizer.is_some() => {}
-                Vocabulary::Unknown => return Err(PairError::NoTokenizer { what, path: place(Some(path)) }),
-            }
-        }
-        if self.target.is_none() || self.draft.is_none() || found.first.is_none() {
-            found.add("built-in pair", None, TOKENIZER.into())?;
-        }
-        match found.first {
-            Some(First { json, tokenizer, .. }) => Ok((tokenizer, json)),
-            None => Err(PairError::NoTokenizer { what: "target model", path: place(target) }),
-        }
     }
 
     /// The draft model as its file has it.
@@ -377,74 +342,6 @@ fn check_vocabulary(what: &'static str, model: usize, tokenizer: &Tokenizer) -> 
     if tokenizer == model { Ok(()) } else { Err(PairError::Vocabulary { what, model, tokenizer }) }
 }
 
-/// The tokenizer that is taken, once there is one.
-#[derive(Default)]
-struct Found {
-    first: Option<First>,
-}
-
-struct First {
-    what: &'static str,
-    json: Cow<'static, [u8]>,
-    tokenizer: Tokenizer,
-}
-
-impl Found {
-    /// The first one is taken; others have to agree with it.
-    fn add(&mut self, what: &'static str, path: Option<&Path>, json: Cow<'static, [u8]>) -> Result<(), PairError> {
-        let tokenizer = Tokenizer::from_bytes(&json).map_err(|error| failure("tokenizer", path, error))?;
-        match &self.first {
-            None => self.first = Some(First { what, json, tokenizer }),
-            Some(first) => first.agrees_with(what, difference(&tokenizer, &first.tokenizer))?,
-        }
-        Ok(())
-    }
-}
-
-impl First {
-    /// Fails if an id means something else elsewhere: the id, the token there and ours.
-    fn agrees_with(&self, what: &'static str, other: Option<(u32, String, String)>) -> Result<(), PairError> {
-        match other {
-            None => Ok(()),
-            Some((id, here, there)) => Err(PairError::Tokens { id, what, here, other: self.what, there }),
-        }
-    }
-}
-
-/// The first id that means different tokens in two tokenizers; one may have more than the other.
-fn difference(here: &Tokenizer, there: &Tokenizer) -> Option<(u32, String, String)> {
-    let shared = 0..here.vocab_size().min(there.vocab_size()) as u32;
-    let both = shared.filter_map(|id| Some((id, here.token(id)?, there.token(id)?)));
-    both.into_iter().find(|(_, here, there)| here != there)
-}
-
-/// What a model comes with that says what its ids mean.
-enum Vocabulary {
-    /// The tokenizer.json that lies beside it.
-    Json(Vec<u8>),
-    /// In its file.
-    Gguf(GgufVocabulary),
-    /// Nothing.
-    Unknown,
-}
-
-impl Vocabulary {
-    fn of(what: &'static str, path: &Path) -> Result<Self, PairError> {
-        let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
-        let wrong = |error: LoadError| failure(what, Some(path), error);
-        match fs::read(folder.join("tokenizer.json")) {
-            Ok(json) => return Ok(Self::Json(json)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(wrong(error.into())),
-        }
-        if path.extension().is_none_or(|extension| extension != "gguf") {
-            return Ok(Self::Unknown);
-        }
-        let mut file = BufReader::new(File::open(path).map_err(|error| wrong(error.into()))?);
-        Ok(GgufVocabulary::read(&mut file).map_err(wrong)?.map_or(Self::Unknown, Self::Gguf))
-    }
-}
-
 fn open(what: &'static str, path: Option<&Path>, built_in: &[u8]) -> Result<Model, PairError> {
     let model = match path {
         Some(path) => Model::open(path),
@@ -458,6 +355,10 @@ fn read(path: Option<&Path>, built_in: &'static [u8]) -> Result<Cow<'static, [u8
         Some(path) => fs::read(path)?.into(),
         None => built_in.into(),
     })
+}
+
+fn hub_hint(name: &str) -> String {
+    format!("; write {name} for the model of this name on Hugging Face's hub")
 }
 
 fn failure(what: &'static str, path: Option<&Path>, error: LoadError) -> PairError {

@@ -17,10 +17,12 @@ use std::{
 
 use axum::{
     Router,
+    body::{Body, Bytes},
     extract::State,
-    http::{HeaderMap, StatusCode, Uri, header},
+    http::{HeaderMap, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
+use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");
@@ -29,8 +31,10 @@ const PROMPT: &str = "Once upon a time";
 /// Whoever has it may read `me/gated`.
 const TOKEN: &str = "secret";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-/// A download that is cut off is resumed at a multiple of this.
-const CHUNK: u64 = 8 << 20;
+/// The commit after it.
+const NEXT_COMMIT: &str = "89abcdef0123456789abcdef0123456789abcdef";
+/// Bytes after which a large file may be cut off.
+const PIECE: usize = 1 << 20;
 
 /// Names of files, and their bytes.
 type Files = Vec<(&'static str, Vec<u8>)>;
@@ -42,34 +46,48 @@ struct Hub {
 }
 
 struct Shared {
-    repositories: HashMap<&'static str, Files>,
-    /// What was asked for: paths, with the range if there was one.
+    repositories: Mutex<HashMap<&'static str, Files>>,
+    commit: Mutex<&'static str>,
+    /// Requests as method and path, with the range if there was one.
     requests: Mutex<Vec<String>>,
-    /// Whether the server fails behind the second [`CHUNK`].
+    /// The tokens that were shown, one a request.
+    tokens: Mutex<Vec<Option<String>>>,
+    /// True while files are cut off after a [`PIECE`], and the rest is refused.
     fails: AtomicBool,
+    /// Requests for paths with this text in them are answered with this status, so often.
+    refusals: Mutex<Option<(&'static str, StatusCode, usize)>>,
+    /// The name of a file that lies elsewhere, the address there, and true if the redirect says its version.
+    elsewhere: Mutex<Option<(&'static str, String, bool)>>,
     /// The cache of who asks.
     home: PathBuf,
 }
 
 impl Shared {
-    /// Bytes that a download that goes on has kept: they stand behind the file that is to be, as hf-hub writes them.
-    fn kept(&self, owner: &str, name: &str) -> u64 {
+    /// Bytes that a download that goes on has kept.
+    fn kept(&self, owner: &str, name: &str) -> usize {
         let blobs = fs::read_dir(self.home.join(format!("hub/models--{owner}--{name}/blobs")));
         let mut paths = blobs.into_iter().flatten().map(|entry| entry.unwrap().path());
-        let Some(path) = paths.find(|path| path.to_string_lossy().ends_with(".sync.part")) else { return 0 };
-        let bytes = fs::read(path).unwrap();
-        bytes.last_chunk().map_or(0, |kept| u64::from_le_bytes(*kept))
+        let part = paths.find(|path| path.extension().is_some_and(|extension| extension == "incomplete"));
+        part.map_or(0, |path| fs::metadata(path).unwrap().len() as usize)
     }
 }
 
 impl Hub {
     /// `name` is that of its visitors' cache, which is empty.
     fn start(name: &str, repositories: Vec<(&'static str, Files)>) -> Self {
-        let repositories = repositories.into_iter().collect();
+        let repositories = Mutex::new(repositories.into_iter().collect());
         let home = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&home);
-        let (requests, fails) = (Mutex::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { repositories, requests, fails, home });
+        let shared = Arc::new(Shared {
+            repositories,
+            commit: Mutex::new(COMMIT),
+            requests: Mutex::default(),
+            tokens: Mutex::default(),
+            fails: AtomicBool::new(false),
+            refusals: Mutex::default(),
+            elsewhere: Mutex::default(),
+            home,
+        });
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -112,48 +130,84 @@ impl Hub {
     fn requests(&self) -> Vec<String> {
         std::mem::take(&mut *self.shared.requests.lock().unwrap())
     }
+
+    /// The tokens that were shown since the last time, each once.
+    fn tokens(&self) -> Vec<Option<String>> {
+        let mut tokens = std::mem::take(&mut *self.shared.tokens.lock().unwrap());
+        tokens.sort();
+        tokens.dedup();
+        tokens
+    }
+
+    /// Has files of this name lie at another address from now on.
+    fn move_file(&self, name: &'static str, address: &str, says_version: bool) {
+        *self.shared.elsewhere.lock().unwrap() = Some((name, address.to_owned(), says_version));
+    }
 }
 
 /// Answers as the hub does: a repository's files, or one of them, whole or in part.
-async fn answer(State(hub): State<Arc<Shared>>, uri: Uri, headers: HeaderMap) -> Response {
+async fn answer(State(hub): State<Arc<Shared>>, method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let range = text(header::RANGE);
-    hub.requests.lock().unwrap().push(format!("{} {range}", uri.path()));
+    let (range, token) = (text(header::RANGE), headers.get(header::AUTHORIZATION));
+    hub.requests.lock().unwrap().push(format!("{method} {} {range}", uri.path()).trim_end().to_owned());
+    hub.tokens.lock().unwrap().push(token.map(|token| token.to_str().unwrap().to_owned()));
+    if let Some((path, status, left)) = &mut *hub.refusals.lock().unwrap()
+        && uri.path().contains(*path)
+        && *left > 0
+    {
+        *left -= 1;
+        return (*status, [("retry-after", "0")]).into_response();
+    }
     let parts: Vec<&str> = uri.path().trim_start_matches('/').split('/').collect();
     let unknown = || (StatusCode::UNAUTHORIZED, "Invalid username or password.").into_response();
+    let (repositories, commit) = (hub.repositories.lock().unwrap(), *hub.commit.lock().unwrap());
     match parts[..] {
         ["api", "models", owner, name, "revision", "main"] => {
-            let Some(files) = hub.repositories.get(&*format!("{owner}/{name}")) else { return unknown() };
+            let Some(files) = repositories.get(&*format!("{owner}/{name}")) else { return unknown() };
             let siblings: Vec<Value> = files.iter().map(|(file, _)| json!({ "rfilename": file })).collect();
-            axum::Json(json!({ "id": name, "sha": COMMIT, "siblings": siblings })).into_response()
+            axum::Json(json!({ "id": name, "sha": commit, "siblings": siblings })).into_response()
         }
-        [owner, name, "resolve", "main", file] => {
+        // Once more to the same host, which clients that forget where they came from show their token.
+        ["cdn", ref rest @ ..] => (StatusCode::FOUND, [("location", format!("/{}", rest.join("/")))]).into_response(),
+        [owner, name, "resolve", revision, ref file @ ..] if revision == COMMIT || revision == NEXT_COMMIT => {
+            let file = file.join("/");
             if name == "gated" && text(header::AUTHORIZATION) != format!("Bearer {TOKEN}") {
                 return (StatusCode::UNAUTHORIZED, [("x-error-code", "GatedRepo")]).into_response();
             }
-            let files = hub.repositories.get(&*format!("{owner}/{name}")).map(Vec::as_slice).unwrap_or_default();
+            let files = repositories.get(&*format!("{owner}/{name}")).map(Vec::as_slice).unwrap_or_default();
             let Some((_, bytes)) = files.iter().find(|(found, _)| *found == file) else {
                 return StatusCode::NOT_FOUND.into_response();
             };
-            let (first, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
-            let first: usize = first.parse().unwrap();
-            let last = last.parse().map_or(bytes.len() - 1, |last: usize| last.min(bytes.len() - 1));
-            if hub.fails.load(Ordering::Relaxed) && first as u64 >= 2 * CHUNK {
-                // A chunk a core comes side by side, in any order: two are kept before the third fails.
-                for _ in 0..200 {
-                    if hub.kept(owner, name) >= 2 * CHUNK {
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+            let etag = format!("\"{owner}-{name}-{}-{}\"", file.replace('/', "-"), bytes.len());
+            if let Some((_, address, says_version)) =
+                hub.elsewhere.lock().unwrap().as_ref().filter(|(moved, ..)| *moved == file)
+            {
+                let location = format!("{address}{}", uri.path());
+                let mut response = (StatusCode::FOUND, [("location", &*location), ("etag", "\"0\"")]).into_response();
+                if *says_version {
+                    response.headers_mut().insert("x-linked-etag", etag.parse().unwrap());
                 }
+                return response;
+            }
+            let first =
+                range.strip_prefix("bytes=").map_or(0, |range| range.strip_suffix('-').unwrap().parse().unwrap());
+            let rest = Bytes::copy_from_slice(&bytes[first..]);
+            let status = if first > 0 { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+            let range = format!("bytes {first}-{}/{}", bytes.len() - 1, bytes.len());
+            let headers = [("etag", etag), ("content-range", range), ("content-length", rest.len().to_string())];
+            if !hub.fails.load(Ordering::Relaxed) || method == Method::HEAD {
+                return (status, headers, rest).into_response();
+            }
+            if first > 0 {
                 return StatusCode::INTERNAL_SERVER_ERROR.into_response();
             }
-            let headers = [
-                ("etag", format!("\"{owner}-{name}-{file}\"")),
-                ("x-repo-commit", COMMIT.to_owned()),
-                ("content-range", format!("bytes {first}-{last}/{}", bytes.len())),
-            ];
-            (StatusCode::PARTIAL_CONTENT, headers, bytes[first..=last].to_vec()).into_response()
+            // The first piece is on its way before the connection ends.
+            let cut = async {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                Err(std::io::Error::other("cut off"))
+            };
+            let pieces = stream::once(async move { Ok(rest.slice(..PIECE)) }).chain(stream::once(cut));
+            (status, headers, Body::from_stream(pieces)).into_response()
         }
         _ => StatusCode::NOT_FOUND.into_response(),
     }
@@ -172,13 +226,13 @@ fn a_pair_of_the_hub_is_the_pair_of_its_files() {
     let expected = hub.ids(&[], &[]);
     assert_eq!(hub.ids(&pair, &[]), expected);
     let asked = hub.requests();
-    let of = |file: &str| asked.iter().filter(|request| request.contains(&format!("/{file} "))).count();
-    assert!(of("draft.gguf") >= 2 && of("target.gguf") >= 2 && of("README.md") + of("other.gguf") == 0, "{asked:?}");
+    let of = |file: &str| asked.iter().filter(|request| request.ends_with(&format!("/{file}"))).count();
+    assert_eq!([of("draft.gguf"), of("target.gguf"), of("README.md"), of("other.gguf")], [2, 2, 0, 0], "{asked:?}");
     // Once is enough, for everybody who shares the cache.
     let snapshot = hub.shared.home.join("hub/models--me--draft/snapshots").join(COMMIT);
     assert_eq!(fs::read(snapshot.join("draft.gguf")).unwrap(), DRAFT);
     assert_eq!(hub.ids(&pair, &[]), expected);
-    assert_eq!(hub.requests(), ["/api/models/me/draft/revision/main "]);
+    assert_eq!(hub.requests(), ["GET /api/models/me/draft/revision/main"]);
     assert_eq!(hub.ids(&pair, &[("HF_HUB_OFFLINE", "1")]), expected);
     assert_eq!(hub.requests(), [""; 0]);
     // The discard port, where nothing listens.
@@ -227,23 +281,113 @@ fn a_checkpoint_comes_whole() {
 
 #[test]
 fn a_download_that_is_cut_off_is_resumed() {
-    let bytes = vec![7; 5 * CHUNK as usize / 2];
+    let bytes = vec![7; 5 * PIECE / 2];
     let hub = Hub::start("hub-resume", vec![("me/large", vec![("large.gguf", bytes)])]);
     hub.shared.fails.store(true, Ordering::Relaxed);
-    // Where one core asks for the third chunk first, none is kept.
-    let kept = (0..5).any(|_| {
-        let line = hub.complaint(&["--target", "hf:me/large"], &[]);
-        assert!(line.contains("me/large cannot be downloaded"), "{line}");
-        hub.shared.kept("me", "large") == 2 * CHUNK
-    });
-    assert!(kept, "never are two chunks kept");
+    let line = hub.complaint(&["--target", "hf:me/large"], &[]);
+    assert!(line.contains("me/large cannot be downloaded") && line.contains("500"), "{line}");
+    let kept = hub.shared.kept("me", "large");
+    assert!((1..=PIECE).contains(&kept), "{kept} bytes are kept");
     hub.requests();
     hub.shared.fails.store(false, Ordering::Relaxed);
     let line = hub.complaint(&["--target", "hf:me/large"], &[]);
     assert!(line.contains("large.gguf cannot be loaded"), "it is there, and no model: {line}");
     let asked = hub.requests();
-    let starts: Vec<u64> =
-        asked.iter().filter_map(|request| request.split_once("bytes=")?.1.split_once('-')?.0.parse().ok()).collect();
-    // The first asks for the size alone.
-    assert_eq!(starts, [0, 2 * CHUNK], "{asked:?}");
+    let ranges: Vec<&String> = asked.iter().filter(|request| request.contains("bytes=")).collect();
+    assert!(ranges.len() == 1 && ranges[0].ends_with(&format!("bytes={kept}-")), "{asked:?}");
+    let blob = hub.shared.home.join("hub/models--me--large/snapshots").join(COMMIT).join("large.gguf");
+    assert_eq!(fs::read(blob).unwrap(), vec![7; 5 * PIECE / 2]);
+}
+
+/// The hub sends downloads to other hosts, here another port, and these to themselves.
+#[test]
+fn the_token_is_shown_to_the_hub_alone() {
+    let files = || vec![("me/target", vec![("target.gguf", TARGET.to_vec())])];
+    let target = ["--target", "hf:me/target:target.gguf"];
+    for says_version in [true, false] {
+        let hub = Hub::start("hub-token", files());
+        let elsewhere = Hub::start("hub-token-elsewhere", files());
+        hub.move_file("target.gguf", &format!("{}/cdn", elsewhere.url), says_version);
+        assert_eq!(hub.ids(&target, &[("HF_TOKEN", TOKEN)]), hub.ids(&[], &[]));
+        assert_eq!(elsewhere.tokens(), [None]);
+        assert_eq!(hub.tokens(), [Some(format!("Bearer {TOKEN}"))]);
+        let asked = elsewhere.requests();
+        assert!(asked[asked.len() - 1].starts_with("GET /me/target/resolve/"), "{asked:?}");
+    }
+    let hub = Hub::start("hub-token-within", files());
+    let gated = vec![("me/gated", vec![("target.gguf", TARGET.to_vec())])];
+    let within = Hub::start("hub-token-gated", gated);
+    assert_eq!(within.ids(&["--target", "hf:me/gated"], &[("HF_TOKEN", &format!(" {TOKEN}\n"))]), hub.ids(&[], &[]));
+    assert_eq!(within.tokens(), [Some(format!("Bearer {TOKEN}"))], "white space is no part of it");
+    let line = within.complaint(&["--target", "hf:me/gated:other.gguf"], &[("HF_TOKEN", "two\nlines")]);
+    assert!(line.contains("HF_TOKEN") && !line.contains("two"), "{line}");
+}
+
+#[test]
+fn a_hub_that_redirects_without_end_is_left() {
+    let hub = Hub::start("hub-circle", vec![("me/target", vec![("target.gguf", TARGET.to_vec())])]);
+    hub.move_file("target.gguf", &hub.url, false);
+    let line = hub.complaint(&["--target", "hf:me/target"], &[]);
+    assert!(line.contains("redirects more than 10 times"), "{line}");
+}
+
+/// A refusal for now is asked again after the pause that it names; one for good is not.
+#[test]
+fn a_busy_hub_is_asked_again() {
+    for (status, path) in [
+        (StatusCode::SERVICE_UNAVAILABLE, "/api/models/"),
+        (StatusCode::TOO_MANY_REQUESTS, "/resolve/"),
+        (StatusCode::BAD_GATEWAY, "/resolve/"),
+    ] {
+        let hub = Hub::start("hub-busy", vec![("me/draft", vec![("draft.gguf", DRAFT.to_vec())])]);
+        *hub.shared.refusals.lock().unwrap() = Some((path, status, 2));
+        assert_eq!(hub.ids(&["--draft", "hf:me/draft"], &[]), hub.ids(&[], &[]), "{status}");
+    }
+    let hub = Hub::start("hub-broken", vec![("me/draft", vec![("draft.gguf", DRAFT.to_vec())])]);
+    *hub.shared.refusals.lock().unwrap() = Some(("/api/models/", StatusCode::INTERNAL_SERVER_ERROR, 1));
+    let line = hub.complaint(&["--draft", "hf:me/draft"], &[]);
+    assert!(line.contains("500 Internal Server Error") && hub.requests().len() == 1, "{line}");
+}
+
+/// A commit is taken whole or not at all.
+#[test]
+fn a_new_commit_is_taken_whole() {
+    let hub = Hub::start("hub-commit", vec![("me/draft", vec![("a.gguf", DRAFT.to_vec())])]);
+    let expected = hub.ids(&[], &[]);
+    assert_eq!(hub.ids(&["--draft", "hf:me/draft"], &[]), expected);
+    *hub.shared.commit.lock().unwrap() = NEXT_COMMIT;
+    *hub.shared.refusals.lock().unwrap() = Some(("/resolve/", StatusCode::NOT_FOUND, 1));
+    let line = hub.complaint(&["--draft", "hf:me/draft"], &[]);
+    assert!(line.contains("404"), "{line}");
+    let reference = hub.shared.home.join("hub/models--me--draft/refs/main");
+    assert_eq!(fs::read_to_string(&reference).unwrap(), COMMIT);
+    hub.requests();
+    assert_eq!(hub.ids(&["--draft", "hf:me/draft"], &[]), expected);
+    assert_eq!(fs::read_to_string(&reference).unwrap(), NEXT_COMMIT);
+    let asked = hub.requests();
+    assert!(asked.len() == 2 && asked[1].starts_with("HEAD "), "its bytes were in the cache: {asked:?}");
+}
+
+#[test]
+fn a_file_in_a_folder_is_found_without_the_hub() {
+    let hub = Hub::start("hub-nested", vec![("me/draft", vec![("q8/draft.gguf", DRAFT.to_vec())])]);
+    let expected = hub.ids(&[], &[]);
+    let away = [[].as_slice(), &[("HF_HUB_OFFLINE", "1")], &[("HF_ENDPOINT", "http://127.0.0.1:9")]];
+    for environment in away {
+        assert_eq!(hub.ids(&["--draft", "hf:me/draft"], environment), expected, "{environment:?}");
+    }
+    let link = hub.shared.home.join("hub/models--me--draft/snapshots").join(COMMIT).join("q8/draft.gguf");
+    assert_eq!(fs::read(link).unwrap(), DRAFT);
+}
+
+/// Names that a hub gives become paths in the cache.
+#[test]
+fn a_hub_writes_nowhere_else() {
+    let hub = Hub::start("hub-outside", vec![("me/draft", vec![("../../../../outside.gguf", DRAFT.to_vec())])]);
+    let line = hub.complaint(&["--draft", "hf:me/draft"], &[]);
+    assert!(line.contains("no file that can be read"), "{line}");
+    let hub = Hub::start("hub-outside", vec![("me/draft", vec![("draft.gguf", DRAFT.to_vec())])]);
+    *hub.shared.commit.lock().unwrap() = "../../../outside";
+    let line = hub.complaint(&["--draft", "hf:me/draft"], &[]);
+    assert!(line.contains("no name of a commit"), "{line}");
 }

@@ -38,8 +38,13 @@ fn a_corrupt_target_is_named_with_what_is_wrong() {
 
 /// The built-in target with some of its bytes replaced wherever they stand.
 fn altered_target(name: &str, from: &str, to: &str) -> PathBuf {
+    altered(TARGET, name, from, to)
+}
+
+/// A model with some of the bytes before its tensors replaced wherever they stand.
+fn altered(model: &[u8], name: &str, from: &str, to: &str) -> PathBuf {
     assert_eq!(from.len(), to.len());
-    let mut bytes = TARGET.to_vec();
+    let mut bytes = model.to_vec();
     let header = bytes.len().min(300_000);
     let found: Vec<usize> = (0..header).filter(|&at| bytes[at..].starts_with(from.as_bytes())).collect();
     assert!(!found.is_empty());
@@ -100,6 +105,26 @@ fn a_padded_pair_writes_the_text_of_the_pair() {
     let server = Server::start(&["--draft", draft, "--target", target]);
     assert_eq!(ids(&["--server", &server.url], padded), expected);
     assert_eq!(ids(&["--server", &server.url], plain), expected, "who connects may have other rows");
+}
+
+/// An edge of a server needs a draft alone, and none of the built-in pair. A server needs both models.
+#[test]
+fn an_edge_drafts_with_its_own_file() {
+    let rename = |name, bytes| altered(bytes, name, "<|endoftext|>", "<|EndOfText|>");
+    let (draft, target) = (rename("own-draft.gguf", DRAFT), rename("own-target.gguf", TARGET));
+    let (draft, target) = (draft.to_str().unwrap(), target.to_str().unwrap());
+    let ids = |more: &[&str]| -> Value {
+        let arguments = ["generate", "--json", "--max-tokens", "16", "--draft", draft];
+        let run = outrider(&[&arguments[..], more, &[PROMPT]].concat());
+        serde_json::from_str::<Value>(&stdout(&run)).unwrap()["tokenIds"].clone()
+    };
+    let server = Server::start(&["--draft", draft, "--target", target]);
+    assert_eq!(ids(&["--server", &server.url]), ids(&["--local", "--target", target]));
+    let serve = |what: &str, path: &str| complaint(&["serve", "--listen", "127.0.0.1:0", what, path]);
+    let line = serve("--target", target);
+    assert!(line.contains("for the built-in draft model") && line.trim_end().ends_with("with --draft"), "{line}");
+    let line = serve("--draft", draft);
+    assert!(line.contains("for the built-in target model") && line.trim_end().ends_with("with --target"), "{line}");
 }
 
 /// What browsers are to load is read before anyone is told that it is served.

@@ -1,0 +1,235 @@
+//! The tokenizer of a command's models: where it comes from, and whether all that says what ids mean agrees.
+//!
+//! | source of tokens | compared with |
+//! |---|---|
+//! | `--tokenizer` | every model; it replaces a tokenizer.json beside a GGUF file that has a vocabulary of its own |
+//! | tokenizer.json beside a GGUF file | the vocabulary in that file, of which it must have all tokens |
+//! | vocabulary in a GGUF file | the tokenizer that is taken |
+//! | the built-in pair | the tokenizer that is taken, where one of its models is used |
+//!
+//! Taken is the first of `--tokenizer`, the target's, the draft's and the built-in one.
+
+use std::{
+    borrow::Cow,
+    fs::{self, File},
+    io::{BufReader, ErrorKind},
+    path::Path,
+};
+
+use outrider_models::{GgufVocabulary, LoadError, Tokenizer, gguf_part_names};
+
+use super::{
+    PairError, PairPaths, TOKENIZER, failure,
+    mismatch::{DRAFT, Meaning, Mismatch, Origin, TARGET},
+    place,
+};
+use crate::hub::{HubName, PREFIX};
+
+/// The ends of a session that a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// The draft alone: the target is a server's. A target that is given has the same tokenizer all the same.
+    Draft,
+    /// Draft and target.
+    Both,
+}
+
+impl PairPaths {
+    /// The tokenizer of both.
+    ///
+    /// # Errors
+    /// The errors of [`tokenizer_for`](Self::tokenizer_for).
+    pub fn tokenizer(&self) -> Result<Tokenizer, PairError> {
+        Ok(self.tokenizer_with_json()?.0)
+    }
+
+    /// The same with its bytes, for the browser.
+    ///
+    /// # Errors
+    /// The errors of [`tokenizer_for`](Self::tokenizer_for).
+    pub fn tokenizer_with_json(&self) -> Result<(Tokenizer, Cow<'static, [u8]>), PairError> {
+        self.tokenizer_for(Ends::Both)
+    }
+
+    /// The tokenizer of the models at these ends, with its bytes. All places that say what ids mean have to agree.
+    ///
+    /// # Errors
+    /// [`PairError::NoTokenizer`] if nothing says what a model's tokens are; [`PairError::Mismatch`] if two places say
+    /// different things; [`PairError::Absent`] or [`PairError::Load`] if a file is not there or cannot be read.
+    pub fn tokenizer_for(&self, ends: Ends) -> Result<(Tokenizer, Cow<'static, [u8]>), PairError> {
+        let mut taken = self.tokenizer.as_deref().map(Taken::given).transpose()?;
+        let is_elsewhere = self.engine_address().is_some();
+        let models = [(TARGET, self.target.as_deref().filter(|_| !is_elsewhere)), (DRAFT, self.draft.as_deref())];
+        for (what, path) in models {
+            if let Some(path) = path {
+                taken = Some(self.join(taken, what, path)?);
+            }
+        }
+        let built_in = match (self.draft.is_none(), self.target.is_none() && ends == Ends::Both) {
+            (true, true) => Some("pair"),
+            (true, false) => Some(DRAFT),
+            (false, true) => Some(TARGET),
+            (false, false) => None,
+        };
+        let built_in = built_in.map(|what| Taken::new(Origin::BuiltIn(what), TOKENIZER.into())).transpose()?;
+        match (taken, built_in) {
+            (Some(taken), Some(built_in)) => {
+                differ(difference(&taken.tokenizer, &built_in.tokenizer), &taken.origin, &built_in.origin)?;
+                Ok(taken.into_parts())
+            }
+            (Some(one), None) | (None, Some(one)) => Ok(one.into_parts()),
+            // A draft that is given has a tokenizer, or has been refused.
+            (None, None) => Err(PairError::NoTokenizer { what: DRAFT, path: place(self.draft.as_deref()) }),
+        }
+    }
+
+    /// Compares a model's own tokens with the tokenizer that is taken, or takes them if there is none yet.
+    fn join(&self, taken: Option<Taken>, what: &'static str, path: &Path) -> Result<Taken, PairError> {
+        let Sources { beside, own } = Sources::of(what, path)?;
+        let own = own.map(|own| (Origin::InFile(what, path.to_owned()), own));
+        // A tokenizer that was given is the model's own, in place of what lies beside it.
+        let given = taken.as_ref().filter(|_| self.tokenizer.is_some());
+        if let (Some(given), Some((origin, own))) = (given, &own) {
+            given.is_of(origin, own)?;
+        }
+        let beside = match beside.filter(|_| given.is_none() || own.is_none()) {
+            None => None,
+            Some(json) => {
+                let beside = Taken::new(Origin::Beside(what, path.to_owned()), json.into())?;
+                if let Some((origin, own)) = &own {
+                    beside.is_of(origin, own)?;
+                }
+                Some(beside)
+            }
+        };
+        match (taken, beside, own) {
+            (None, Some(beside), _) => Ok(beside),
+            (None, None, Some((origin, own))) => {
+                let json = own.tokenizer_json().map_err(|error| failure(what, Some(path), error))?;
+                Taken::new(origin, json.into())
+            }
+            (Some(taken), Some(beside), _) => {
+                differ(difference(&beside.tokenizer, &taken.tokenizer), &beside.origin, &taken.origin)?;
+                Ok(taken)
+            }
+            (Some(taken), None, Some((origin, own))) => {
+                differ(own.differs_from(&taken.tokenizer), &origin, &taken.origin)?;
+                Ok(taken)
+            }
+            (Some(taken), None, None) if self.tokenizer.is_some() => Ok(taken),
+            (_, None, None) => Err(PairError::NoTokenizer { what, path: place(Some(path)) }),
+        }
+    }
+}
+
+/// The tokenizer that is taken, and where it comes from.
+struct Taken {
+    origin: Origin,
+    json: Cow<'static, [u8]>,
+    tokenizer: Tokenizer,
+}
+
+impl Taken {
+    fn new(origin: Origin, json: Cow<'static, [u8]>) -> Result<Self, PairError> {
+        let tokenizer = Tokenizer::from_bytes(&json).map_err(|error| {
+            let path = match &origin {
+                Origin::Given(path) => path.clone(),
+                Origin::Beside(_, path) => folder(path).join("tokenizer.json"),
+                Origin::InFile(_, path) => path.clone(),
+                Origin::BuiltIn(_) => return failure("tokenizer", None, error),
+            };
+            failure("tokenizer", Some(&path), error)
+        })?;
+        Ok(Self { origin, json, tokenizer })
+    }
+
+    fn given(path: &Path) -> Result<Self, PairError> {
+        let json = fs::read(path).map_err(|error| failure("tokenizer", Some(path), error.into()))?;
+        Self::new(Origin::Given(path.to_owned()), json.into())
+    }
+
+    /// Fails if a file's own vocabulary differs from this tokenizer, or has a token that it lacks. Models may have
+    /// more rows than that: what only fills a table up is no token.
+    fn is_of(&self, origin: &Origin, own: &GgufVocabulary) -> Result<(), PairError> {
+        differ(own.differs_from(&self.tokenizer), origin, &self.origin)?;
+        let Some((id, here)) = own.missing_in(&self.tokenizer) else { return Ok(()) };
+        let there = Meaning::Missing { tokens: self.tokenizer.vocab_size(), expected: own.token_count() };
+        Err(mismatch(id, here.to_owned(), origin, there, &self.origin))
+    }
+
+    fn into_parts(self) -> (Tokenizer, Cow<'static, [u8]>) {
+        (self.tokenizer, self.json)
+    }
+}
+
+/// Fails if there is a difference: an id, its token in the one place and its token in the other.
+fn differ(found: Option<(u32, String, String)>, origin: &Origin, other: &Origin) -> Result<(), PairError> {
+    match found {
+        None => Ok(()),
+        Some((id, here, there)) => Err(mismatch(id, here, origin, Meaning::Token(there), other)),
+    }
+}
+
+fn mismatch(id: u32, here: String, origin: &Origin, there: Meaning, other: &Origin) -> PairError {
+    let (origin, other) = (origin.clone(), other.clone());
+    PairError::Mismatch(Box::new(Mismatch { id, here, origin, there, other }))
+}
+
+/// The first id that means different tokens in two tokenizers; one may have more than the other.
+fn difference(here: &Tokenizer, there: &Tokenizer) -> Option<(u32, String, String)> {
+    let shared = 0..here.vocab_size().min(there.vocab_size()) as u32;
+    let mut both = shared.filter_map(|id| Some((id, here.token(id)?, there.token(id)?)));
+    both.find(|(_, here, there)| here != there)
+}
+
+/// Sources of the meaning of ids that come with a model.
+struct Sources {
+    /// The bytes of the tokenizer.json in its folder.
+    beside: Option<Vec<u8>>,
+    /// The vocabulary in its GGUF file.
+    own: Option<GgufVocabulary>,
+}
+
+impl Sources {
+    fn of(what: &'static str, path: &Path) -> Result<Self, PairError> {
+        if !path.exists() {
+            return Err(absent(what, path));
+        }
+        let wrong = |error: LoadError| failure(what, Some(path), error);
+        let beside = match fs::read(folder(path).join("tokenizer.json")) {
+            Ok(json) => Some(json),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(wrong(error.into())),
+        };
+        if path.is_dir() || path.extension().is_none_or(|extension| extension != "gguf") {
+            return Ok(Self { beside, own: None });
+        }
+        // The first file of a model in several files has its settings.
+        let first = gguf_part_names(path).and_then(|names| names.into_iter().next());
+        let file = match first {
+            None => File::open(path).map_err(LoadError::from),
+            Some(name) => File::open(path.with_file_name(&name)).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => LoadError::MissingPart { name },
+                _ => error.into(),
+            }),
+        };
+        let mut file = BufReader::new(file.map_err(wrong)?);
+        Ok(Self { beside, own: GgufVocabulary::read(&mut file).map_err(wrong)? })
+    }
+}
+
+/// The folder of a model: the model's path, or that of its file.
+fn folder(path: &Path) -> &Path {
+    if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) }
+}
+
+/// Says that a path leads nowhere, and proposes the model on the hub that may have been meant.
+fn absent(what: &'static str, path: &Path) -> PairError {
+    let is_file = |path: &&str| path.ends_with(".gguf") || path.ends_with(".safetensors");
+    let name = path.to_str().filter(|path| path.contains(':') || !is_file(path)).map(|path| format!("{PREFIX}{path}"));
+    let on_hub = name.filter(|name| matches!(HubName::of(Path::new(name)), Ok(Some(_))));
+    PairError::Absent { what, path: place(Some(path)), on_hub }
+}
+
+#[cfg(test)]
+mod tests;
