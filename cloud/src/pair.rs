@@ -24,11 +24,11 @@ use crate::{
 };
 
 mod mismatch;
-mod tokens;
+mod tokenizer_choice;
 
 pub use self::{
     mismatch::{Meaning, Mismatch, Origin},
-    tokens::Ends,
+    tokenizer_choice::Ends,
 };
 
 const DRAFT: &[u8] = include_bytes!("../../pair/draft/draft-q8_0.gguf");

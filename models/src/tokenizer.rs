@@ -8,10 +8,11 @@ use std::{
 use sha2::{Digest, Sha256};
 use tokenizers::{Encoding, PostProcessor, PostProcessorWrapper, Token};
 
-use self::{marks::MarkedEncoder, stream::Spelling};
+use self::{marks::MarkedEncoder, spelling::Spelling};
 use crate::error::{EncodeError, LoadError};
 
 mod marks;
+mod spelling;
 mod stream;
 
 pub(crate) use self::marks::{Marks, without_marks};
@@ -73,16 +74,6 @@ impl Tokenizer {
         let mut ids = self.beginning.clone().unwrap_or_else(|| bos.into_iter().collect());
         ids.extend(self.encode(text)?);
         Ok(ids)
-    }
-
-    /// The text of `ids`. Special tokens and ids outside the vocabulary give no text; bytes that are not UTF-8
-    /// become U+FFFD.
-    #[must_use]
-    pub fn decode(&self, ids: &[u32]) -> String {
-        let mut stream = TextStream::new();
-        let mut text: String = ids.iter().map(|&id| stream.push(self, id)).collect();
-        text.push_str(&stream.finish());
-        text
     }
 
     /// One more than the largest id. Models may have more rows than that, never fewer.

@@ -17,7 +17,7 @@ use tokenizers::{
     Token, TokenizerImpl,
 };
 
-use super::stream::fallback_byte;
+use super::spelling::fallback_byte;
 use crate::error::EncodeError;
 
 /// A mark begins with the first noncharacter of this block, ends with the second, and between them has the number of

@@ -5,9 +5,7 @@
 //! left context, which for a completion is the prompt. For well-formed text it gives what the tokenizers crate's
 //! `DecodeStream` gives.
 
-use tokenizers::DecoderWrapper;
-
-use super::Tokenizer;
+use super::{Tokenizer, spelling::Part};
 
 /// Decodes token by token without ever giving half a character.
 ///
@@ -78,32 +76,19 @@ impl TextStream {
 /// The most bytes of a character in UTF-8.
 const MOST_BYTES: usize = 4;
 
-/// What a token adds to a text.
-enum Part {
-    /// Bytes, which may be a part of a character.
-    Bytes(Vec<u8>),
-    /// Whole characters, by the configured decoder.
-    Text,
-}
-
 impl Tokenizer {
-    /// What a token adds to a text; `None` for special and unknown tokens.
+    /// The text of `ids`. Special tokens and ids outside the vocabulary give no text; bytes that are not UTF-8
+    /// become U+FFFD.
+    #[must_use]
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let mut stream = TextStream::new();
+        let mut text: String = ids.iter().map(|&id| stream.push(self, id)).collect();
+        text.push_str(&stream.finish());
+        text
+    }
+
     fn part(&self, id: u32) -> Option<Part> {
-        let token = self.inner.id_to_token(id)?;
-        if self.inner.get_added_vocabulary().is_special_token(&token) {
-            return None;
-        }
-        Some(match self.spelling {
-            Spelling::ByteLevel => {
-                let bytes: Option<Vec<u8>> = token.chars().map(byte_of).collect();
-                Part::Bytes(bytes.unwrap_or_else(|| token.into_bytes()))
-            }
-            Spelling::ByteFallback => match fallback_byte(&token) {
-                Some(byte) => Part::Bytes(vec![byte]),
-                None => Part::Text,
-            },
-            Spelling::Text => Part::Text,
-        })
+        self.spelling.part(&self.inner, id)
     }
 
     /// The text that a token of whole characters adds after another token, or at the beginning of a text.
@@ -114,58 +99,6 @@ impl Tokenizer {
             None => text(&[id]),
             Some(context) => text(&[context, id]).get(text(&[context]).len()..).unwrap_or_default().to_owned(),
         }
-    }
-}
-
-/// How a vocabulary spells bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spelling {
-    /// Every token is a string of bytes, each written as a character.
-    ByteLevel,
-    /// Tokens of the form `<0x41>` are bytes, and others are text.
-    ByteFallback,
-    /// All tokens are text.
-    Text,
-}
-
-impl Spelling {
-    pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Self {
-        let has =
-            |is: fn(&DecoderWrapper) -> bool| tokenizer.get_decoder().is_some_and(|decoder| contains(decoder, is));
-        if has(|decoder| matches!(decoder, DecoderWrapper::ByteLevel(_))) {
-            Self::ByteLevel
-        } else if has(|decoder| matches!(decoder, DecoderWrapper::ByteFallback(_))) {
-            Self::ByteFallback
-        } else {
-            Self::Text
-        }
-    }
-}
-
-/// Whether a decoder, or one nested in it, is of a kind.
-fn contains(decoder: &DecoderWrapper, is: fn(&DecoderWrapper) -> bool) -> bool {
-    match decoder {
-        DecoderWrapper::Sequence(sequence) => sequence.get_decoders().iter().any(|decoder| contains(decoder, is)),
-        decoder => is(decoder),
-    }
-}
-
-/// The byte of a token of the form `<0x41>`.
-pub(super) fn fallback_byte(token: &str) -> Option<u8> {
-    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    match digits.len() {
-        2 => u8::from_str_radix(digits, 16).ok(),
-        _ => None,
-    }
-}
-
-/// The byte that a character stands for in byte-level vocabularies: printable characters of Latin-1 stand for
-/// themselves, the other 68 bytes, in ascending order, for the characters from U+0100.
-fn byte_of(c: char) -> Option<u8> {
-    let printable = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
-    match u32::from(c) {
-        code @ 0..=0xff => u8::try_from(code).ok().filter(printable),
-        code => (0..=0xff).filter(|byte| !printable(byte)).nth(code as usize - 0x100),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Messages stay text: a special token in a prompt is always one that the template has written.
 
 use outrider_models::{ChatError, ChatSource, ChatTemplate, Conversation, Message, Tokenizer};
+#[cfg(not(target_arch = "wasm32"))]
 use proptest::prelude::*;
 use serde_json::json;
 #[cfg(target_arch = "wasm32")]
@@ -121,6 +122,7 @@ fn a_role_brings_no_brackets() {
     assert_eq!(special(&tokenizer, &chat.encode(&tokenizer, None, &conversation, 0).unwrap()), [""; 0]);
 }
 
+#[cfg(not(target_arch = "wasm32"))]
 proptest! {
     /// However messages are made of the parts of special tokens.
     #[test]

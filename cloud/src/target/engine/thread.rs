@@ -27,7 +27,7 @@ use super::{
 };
 use crate::metrics::Metrics;
 
-mod begin;
+mod admission;
 
 /// How often memory is looked for when nothing runs and everybody who has some is to keep it.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
