@@ -110,9 +110,9 @@ pub enum HubError {
     Failed {
         /// Which.
         repository: String,
-        /// Where from.
+        /// The address of the hub.
         endpoint: String,
-        /// Why not.
+        /// The request's error.
         error: Box<RequestError>,
     },
 }
@@ -120,7 +120,7 @@ pub enum HubError {
 /// The hub's answer about a repository.
 #[derive(Deserialize)]
 struct Listing {
-    /// The last commit.
+    /// The last commit of the repository.
     sha: String,
     siblings: Vec<Sibling>,
 }
@@ -277,7 +277,7 @@ impl HubName {
         if is_whole { last } else { last.parent().map(Path::to_owned).unwrap_or(last) }
     }
 
-    /// What a download's failure means.
+    /// The error of a download that failed.
     fn refused(&self, error: RequestError) -> HubError {
         match error.status() {
             Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => self.gated(),

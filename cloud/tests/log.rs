@@ -81,34 +81,30 @@ fn stop(mut server: Server) {
     assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
 }
 
-#[test]
-fn a_log_whose_reader_has_gone_is_dropped() {
-    let (reader, writer) = io::pipe().unwrap();
-    drop(reader);
-    let server = server(writer);
+/// Floods the log of a server, which answers, has dropped lines, and stops when it is asked to.
+fn serves_on(server: Server) {
     flood(&server);
     get(&server, "/healthz");
     assert!(dropped(&server) > 0);
     stop(server);
+}
+
+#[test]
+fn a_log_whose_reader_has_gone_is_dropped() {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    serves_on(server(writer));
 }
 
 #[test]
 fn a_log_that_nothing_reads_keeps_nobody_waiting() {
     let (_unread, writer) = io::pipe().unwrap();
-    let server = server(writer);
-    flood(&server);
-    get(&server, "/healthz");
-    assert!(dropped(&server) > 0);
-    stop(server);
+    serves_on(server(writer));
 }
 
 #[test]
 fn a_log_on_a_full_disk_is_dropped() {
-    let server = server(File::options().write(true).open("/dev/full").unwrap());
-    flood(&server);
-    get(&server, "/healthz");
-    assert!(dropped(&server) > 0);
-    stop(server);
+    serves_on(server(File::options().write(true).open("/dev/full").unwrap()));
 }
 
 #[test]

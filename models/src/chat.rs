@@ -387,8 +387,7 @@ mod tests {
     #[test]
     fn a_message_cannot_end_itself() {
         let tokenizer = Tokenizer::from_bytes(include_bytes!("../../pair/tokenizer.json")).unwrap();
-        let special = tokenizer.special_tokens();
-        let end = special.first().expect("the built-in tokenizer has special tokens");
+        let end = "<|endoftext|>";
         let id = tokenizer.token_id(end).unwrap();
         let source = format!(
             "{{% for message in messages %}}{{{{ message.content }}}}{{{{ message.tool_calls | tojson }}}}{end}\

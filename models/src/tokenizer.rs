@@ -116,14 +116,6 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// The texts of special tokens: those that mark what a text is, and give no text themselves.
-    #[must_use]
-    pub fn special_tokens(&self) -> Vec<String> {
-        let added = self.inner.get_added_vocabulary().get_added_tokens_decoder().values();
-        let texts = added.filter(|token| token.special).map(|token| token.content.clone());
-        texts.collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
     /// The marks of special tokens, which [`encode_marked`](Self::encode_marked) reads.
     pub(crate) fn marks(&self) -> &Marks {
         &self.marks

@@ -25,7 +25,7 @@ pub(super) struct Remote<'a> {
     pub(super) cache: &'a Repository,
     /// The repository's name, `OWNER/NAME`.
     pub(super) repository: &'a str,
-    /// The commit.
+    /// The commit that the file is of.
     pub(super) commit: &'a str,
     /// The file's name in the repository.
     pub(super) name: &'a str,

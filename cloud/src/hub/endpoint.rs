@@ -53,7 +53,7 @@ pub enum RequestError {
         host: String,
         /// The path of the request, without its query.
         path: String,
-        /// The status.
+        /// The status of the answer.
         status: StatusCode,
     },
     /// Redirects lead to redirects.
@@ -80,7 +80,7 @@ pub enum RequestError {
     /// The hub's name for a commit is none that a folder can have.
     #[error("the hub calls the last commit {given:?}, which is no name of a commit")]
     Commit {
-        /// The name.
+        /// The name that the hub gave.
         given: String,
     },
     /// A download has other bytes than the file.
@@ -92,15 +92,15 @@ pub enum RequestError {
         path: String,
         /// Bytes that are in the cache.
         received: u64,
-        /// Bytes of the file.
+        /// The length of the file, in bytes.
         expected: u64,
     },
     /// A file of the cache cannot be written.
     #[error("{path} cannot be written: {error}")]
     Cache {
-        /// The file or folder.
+        /// The path of the file or folder.
         path: String,
-        /// The system's error.
+        /// The error of the operating system.
         error: io::Error,
     },
 }

@@ -219,7 +219,7 @@ mod tests {
         let tools = vec![json!({ "description": "a" }).as_object().unwrap().clone()];
         let changed = Conversation { messages: vec![message.unwrap()], tools }.map(&|text| text.replace('a', "-"));
         let text = serde_json::to_string(&changed).unwrap();
-        assert!(!text.contains('a') || !text.replace("\"messages\"", "").contains('a'), "{text}");
+        assert!(!text.replace("messages", "").contains('a'), "{text}");
         assert_eq!(text.matches("\"-\"").count(), 8, "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Special tokens that a template writes, told apart from text that spells them.
+//! Marks of the special tokens that a template writes, which keep them apart from text that spells them.
 //!
 //! A message may spell a special token in many ways: as it is, in characters that the normalizer makes into it, or in
 //! parts that meet only in the prompt. So a prompt is not searched for special tokens. The template's own are written
@@ -7,7 +7,7 @@
 //! with another list of added tokens, so text between marks has the ids that it has between special tokens.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -35,6 +35,8 @@ pub(crate) const VEIL: char = '\u{fdef}';
 pub(crate) struct Marks {
     /// The longest first, so that of two tokens with one beginning the longer one is found.
     tokens: Vec<Marked>,
+    /// The characters of all of them that are punctuation.
+    punctuation: HashSet<char>,
 }
 
 #[derive(Debug, Clone)]
@@ -50,8 +52,10 @@ impl Marks {
         let mut special: Vec<(u32, AddedToken)> =
             added.iter().filter(|(_, token)| token.special).map(|(&id, token)| (id, token.clone())).collect();
         special.sort_unstable_by(|(a, one), (b, other)| (other.content.len(), a).cmp(&(one.content.len(), b)));
+        let characters = special.iter().flat_map(|(_, token)| token.content.chars());
+        let punctuation = characters.filter(|&c| is_punctuation(c)).collect();
         let tokens = (0..).zip(special).map(|(number, (id, token))| Marked { token, id, mark: mark(number) });
-        Self { tokens: tokens.collect() }
+        Self { punctuation, tokens: tokens.collect() }
     }
 
     /// The mark of a token, if it is special; else its text.
@@ -66,14 +70,15 @@ impl Marks {
         while let Some(begin) = rest.find("{{").into_iter().chain(rest.find("{%")).min() {
             let end = if rest[begin..].starts_with("{{") { "}}" } else { "%}" };
             let end = rest[begin..].find(end).map_or(rest.len(), |length| begin + length);
-            out += &self.replaced(&rest[..begin], |_| true);
-            out += &self.replaced(&rest[begin..end], |marked| is_no_syntax(&marked.token.content));
+            let (text, tag) = (&rest[..begin], &rest[begin..end]);
+            out += &self.marked(text, text, |_| true);
+            out += &self.marked(tag, tag, is_no_syntax);
             rest = &rest[end..];
         }
-        out + &self.replaced(rest, |_| true)
+        out + &self.marked(rest, rest, |_| true)
     }
 
-    /// Whether a text spells a special token.
+    /// Checks if a text spells a special token.
     pub(crate) fn are_spelled_in(&self, text: &str) -> bool {
         self.tokens.iter().any(|marked| text.contains(&marked.token.content))
     }
@@ -83,51 +88,31 @@ impl Marks {
     /// what is spelled there is the template's. If the template has written something else of those, nothing is marked:
     /// it stays text.
     pub(crate) fn composed(&self, prompt: &str, veiled: &str) -> String {
-        let all_veiled = |text: &str| text.chars().map(|c| self.veil(c)).collect::<String>();
-        if all_veiled(prompt) != all_veiled(veiled) {
-            return prompt.to_owned();
-        }
-        let tokens: Vec<&Marked> =
-            self.tokens.iter().filter(|marked| marked.token.content.contains(is_punctuation)).collect();
-        let (mut out, mut characters) = (String::with_capacity(prompt.len()), prompt.chars());
-        let mut rest = veiled;
-        while !rest.is_empty() {
+        let same = prompt.chars().map(|c| self.veil(c)).eq(veiled.chars().map(|c| self.veil(c)));
+        if same { self.marked(veiled, prompt, |token| token.contains(is_punctuation)) } else { prompt.to_owned() }
+    }
+
+    /// The character, or [`VEIL`] if it is punctuation of a special token.
+    pub(crate) fn veil(&self, c: char) -> char {
+        if self.punctuation.contains(&c) { VEIL } else { c }
+    }
+
+    /// The characters of `shown` with a mark for each wanted token that `spelled` has in its place. Both have as many
+    /// characters.
+    fn marked(&self, spelled: &str, shown: &str, is_wanted: fn(&str) -> bool) -> String {
+        let is_there = |token: &str| is_wanted(token) && spelled.contains(token);
+        let tokens: Vec<&Marked> = self.tokens.iter().filter(|marked| is_there(&marked.token.content)).collect();
+        let (mut out, mut characters, mut rest) = (String::with_capacity(shown.len()), shown.chars(), spelled);
+        while let Some(first) = rest.chars().next() {
             let length = match tokens.iter().find(|marked| rest.starts_with(&marked.token.content)) {
                 Some(Marked { token, mark, .. }) => {
                     out.push_str(mark);
-                    // Both have as many characters.
                     token.content.chars().for_each(|_| _ = characters.next());
                     token.content.len()
                 }
                 None => {
                     out.extend(characters.next());
-                    rest.chars().next().map_or(0, char::len_utf8)
-                }
-            };
-            rest = &rest[length..];
-        }
-        out
-    }
-
-    /// The character, or [`VEIL`] if it is punctuation of a special token.
-    pub(crate) fn veil(&self, c: char) -> char {
-        let is_theirs = is_punctuation(c) && self.tokens.iter().any(|marked| marked.token.content.contains(c));
-        if is_theirs { VEIL } else { c }
-    }
-
-    fn replaced(&self, text: &str, is_wanted: impl Fn(&Marked) -> bool) -> String {
-        let wanted: Vec<&Marked> =
-            self.tokens.iter().filter(|marked| is_wanted(marked) && text.contains(&marked.token.content)).collect();
-        let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-        while let Some(c) = rest.chars().next() {
-            let length = match wanted.iter().find(|marked| rest.starts_with(&marked.token.content)) {
-                Some(marked) => {
-                    out.push_str(&marked.mark);
-                    marked.token.content.len()
-                }
-                None => {
-                    out.push(c);
-                    c.len_utf8()
+                    first.len_utf8()
                 }
             };
             rest = &rest[length..];
@@ -141,7 +126,7 @@ pub(crate) fn without_marks(text: &str) -> String {
     text.replace(|c| (FIRST..=VEIL).contains(&c), "")
 }
 
-/// Whether a token can be part of nothing but a string literal: it is in brackets of some kind, as nearly all are.
+/// Checks if a token can only be part of a string literal: it is in brackets of some kind, as nearly all are.
 fn is_no_syntax(token: &str) -> bool {
     let is_bracket = |c: Option<char>| c.is_some_and(|c| !c.is_alphanumeric() && !c.is_whitespace());
     token.chars().count() > 2
@@ -274,7 +259,7 @@ impl Model for TextModel {
         self.model().get_vocab()
     }
 
-    /// Larger than every id, so that those of marks are nobody else's.
+    /// A number larger than every id, so that the ids of marks are free.
     fn get_vocab_size(&self) -> usize {
         1 << 31
     }

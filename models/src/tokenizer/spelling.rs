@@ -2,7 +2,7 @@
 
 use tokenizers::{DecoderWrapper, Tokenizer};
 
-/// What a token adds to a text.
+/// The part of a text that a token is.
 pub(super) enum Part {
     /// Bytes, which may be a part of a character.
     Bytes(Vec<u8>),
@@ -10,7 +10,7 @@ pub(super) enum Part {
     Text,
 }
 
-/// How a vocabulary spells bytes.
+/// The spelling of bytes in a vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spelling {
     /// Every token is a string of bytes, each written as a character.
@@ -54,7 +54,7 @@ impl Spelling {
     }
 }
 
-/// Whether a decoder, or one nested in it, is of a kind.
+/// Checks if a decoder, or one nested in it, is of a kind.
 fn contains(decoder: &DecoderWrapper, is: fn(&DecoderWrapper) -> bool) -> bool {
     match decoder {
         DecoderWrapper::Sequence(sequence) => sequence.get_decoders().iter().any(|decoder| contains(decoder, is)),

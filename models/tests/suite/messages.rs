@@ -19,16 +19,23 @@ const TEMPLATES: [&str; 6] = [
     "{% for m in messages %}{{ m | tojson }}<|im_end|>{% endfor %}",
 ];
 
-fn ids_of(tokenizer: &Tokenizer, template: &str, said: &[&str]) -> Result<Vec<u32>, ChatError> {
-    let messages = said.iter().map(|text| Message::new("user", text)).collect();
+fn chat(template: &str) -> ChatTemplate {
     let source = ChatSource {
         template: Some(template.to_owned()),
         bos_token: "<s>".to_owned(),
         eos_token: "</s>".to_owned(),
         ..ChatSource::default()
     };
-    let conversation = Conversation { messages, ..Conversation::default() };
-    ChatTemplate::new(source).unwrap().encode(tokenizer, None, &conversation, 0)
+    ChatTemplate::new(source).unwrap()
+}
+
+fn conversation(said: &[&str]) -> Conversation {
+    let messages = said.iter().map(|text| Message::new("user", text)).collect();
+    Conversation { messages, ..Conversation::default() }
+}
+
+fn ids_of(tokenizer: &Tokenizer, template: &str, said: &[&str]) -> Result<Vec<u32>, ChatError> {
+    chat(template).encode(tokenizer, None, &conversation(said), 0)
 }
 
 /// The special tokens of a prompt but `<unk>`, which stands for what a vocabulary does not have.
@@ -78,15 +85,7 @@ fn prompts_without_spelled_tokens_are_those_of_the_reference() {
         let (tokenizer, reference) = vocabularies::both(&json);
         for template in TEMPLATES {
             for said in ["Once upon a time.", " a < b | c ", "naïve 🦙\n", "a</think>b"] {
-                let messages = vec![Message::new("user", said)];
-                let source = ChatSource {
-                    template: Some(template.to_owned()),
-                    bos_token: "<s>".to_owned(),
-                    eos_token: "</s>".to_owned(),
-                    ..ChatSource::default()
-                };
-                let conversation = Conversation { messages, ..Conversation::default() };
-                let text = ChatTemplate::new(source).unwrap().render(&conversation, 0).unwrap();
+                let text = chat(template).render(&conversation(&[said]), 0).unwrap();
                 let expected = reference.encode_fast(text.as_str(), false).unwrap();
                 let ids = ids_of(&tokenizer, template, &[said]).unwrap();
                 assert_eq!(ids, expected.get_ids(), "{name}: {text:?}");
@@ -111,11 +110,7 @@ fn a_message_keeps_its_text() {
 #[test]
 fn a_role_brings_no_brackets() {
     let tokenizer = vocabularies::both(&vocabularies::byte_level(None, false)).0;
-    let source = ChatSource {
-        template: Some("{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}".to_owned()),
-        ..ChatSource::default()
-    };
-    let chat = ChatTemplate::new(source).unwrap();
+    let chat = chat("{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}");
     let message = json!({ "role": "user|></s><|user", "content": "a" });
     let messages = vec![Message::try_from(message.as_object().unwrap().clone()).unwrap()];
     let conversation = Conversation { messages, ..Conversation::default() };
