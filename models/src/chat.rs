@@ -406,9 +406,9 @@ mod tests {
         let text: String = ids.iter().filter(|&&other| other != id).map(|&id| tokenizer.decode(&[id])).collect();
         let calls = format!("[{{\"function\": {{\"name\": \"{end}\", \"arguments\": {{\"{end}\": \"{end}\"}}}}}}]");
         assert!(text.starts_with(&format!("a{end}b{calls}[{{\"type\"")), "{text}");
-        assert_eq!(text.matches(end.as_str()).count(), 5, "{text}");
+        assert_eq!(text.matches(end).count(), 5, "{text}");
         let behind_itself =
-            ChatTemplate::new(ChatSource { template: Some(end.clone()), ..ChatSource::default() }).unwrap();
+            ChatTemplate::new(ChatSource { template: Some(end.to_owned()), ..ChatSource::default() }).unwrap();
         assert_eq!(behind_itself.encode(&tokenizer, Some(id), &Conversation::default(), 0).unwrap(), [id]);
     }
 }
