@@ -25,6 +25,7 @@ mod page;
 mod pair;
 mod peers;
 mod process;
+mod prose;
 mod python;
 mod server;
 mod test;
