@@ -76,7 +76,7 @@ impl ModelConfig {
             ("context_length", self.context_length),
         ];
         for (key, value) in positive {
-            // The product of any two fits into 64 and 32 bits with room to spare.
+            // The product of any two is at most 2⁴⁸, which cannot overflow in 64 bits.
             if value == 0 || value > LARGEST_DIMENSION {
                 return Err(invalid(key, value, "between 1 and 2²⁴"));
             }
