@@ -19,7 +19,7 @@ pub enum LoadError {
     /// The folder does not hold a complete checkpoint.
     #[error("{path}: no model.safetensors with a config.json; {found}")]
     IncompleteFolder {
-        /// Path of the folder.
+        /// Path of the incomplete folder.
         path: String,
         /// Files found in the folder.
         found: String,
@@ -109,7 +109,7 @@ pub enum LoadError {
     OverLimit {
         /// Name of the quantity.
         what: String,
-        /// Value in the file.
+        /// Value found in the file.
         found: u64,
         /// Largest accepted value.
         limit: u64,
@@ -147,7 +147,7 @@ pub enum LoadError {
     InvalidSetting {
         /// GGUF metadata key or field of `config.json`.
         key: String,
-        /// Value in the file.
+        /// Value found in the file.
         found: String,
         /// Description of accepted values.
         expected: &'static str,
@@ -157,7 +157,7 @@ pub enum LoadError {
     Unsupported {
         /// Name of the feature.
         what: &'static str,
-        /// Value in the file.
+        /// Value found in the file.
         found: String,
     },
     /// The model is an encoder-decoder, which [`Model`](crate::Model) cannot load.
@@ -191,7 +191,7 @@ pub enum LoadError {
     /// A weight's shape differs from the one that the settings imply.
     #[error("tensor {name} has shape {found:?}, expected {expected:?}")]
     TensorShape {
-        /// Name of the tensor.
+        /// Name of the mismatched tensor.
         name: String,
         /// Expected shape, outermost dimension first.
         expected: Vec<usize>,
@@ -201,7 +201,7 @@ pub enum LoadError {
     /// A weight has an element type that is not supported.
     #[error("tensor {name} has element type {dtype}, which is not supported")]
     TensorType {
-        /// Name of the tensor.
+        /// Name of the unsupported tensor.
         name: String,
         /// Element type, by name or by its GGUF code.
         dtype: String,
@@ -209,7 +209,7 @@ pub enum LoadError {
     /// The rows of a quantized weight are not a whole number of blocks.
     #[error("tensor {name}: rows of {columns} elements are not whole blocks of {block}")]
     PartialBlock {
-        /// Name of the tensor.
+        /// Name of the quantized tensor.
         name: String,
         /// Number of elements per row.
         columns: usize,
@@ -219,7 +219,7 @@ pub enum LoadError {
     /// The file has a weight that the implemented architecture does not use. Ignoring it would give wrong logits.
     #[error("tensor {name} is not part of the architecture as implemented")]
     UnexpectedTensor {
-        /// Name of the tensor.
+        /// Name of the unexpected tensor.
         name: String,
     },
     /// The file's vocabulary cannot be turned into a tokenizer.

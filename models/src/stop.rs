@@ -76,7 +76,7 @@ impl TokenTexts {
         self.add(text)
     }
 
-    /// Ends the text. Returns the texts of the tokens held back and the replacement for an incomplete character.
+    /// Ends the text and returns the texts of the tokens held back, and the replacement for an incomplete character.
     pub fn finish(&mut self) -> (Vec<String>, String) {
         let rest = if self.has_stopped { String::new() } else { self.stream.finish() };
         (self.waiting.drain(..).collect(), rest)

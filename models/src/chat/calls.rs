@@ -31,9 +31,9 @@ pub struct Call {
 /// Piece of the model's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// Text, never empty.
+    /// Text outside calls, never empty.
     Text(String),
-    /// Complete tool call.
+    /// Complete call of a tool.
     Call(Call),
 }
 

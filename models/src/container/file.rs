@@ -24,7 +24,7 @@ pub(crate) enum FileHeader<D> {
 }
 
 impl<D: Description> FileHeader<D> {
-    /// Creates a header. `total_bytes` is the file's length, if known.
+    /// Creates a header for a file of `total_bytes`, if its length is known.
     pub(crate) fn new(total_bytes: Option<u64>) -> Self {
         Self::Unknown { beginning: Vec::new(), total_bytes }
     }

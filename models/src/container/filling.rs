@@ -27,7 +27,7 @@ pub(super) struct Filling<B: MatrixBuilder> {
     /// Tensors in file order; those before `next` are done or in progress.
     plan: Vec<Planned>,
     next: usize,
-    /// Tensor in progress. It holds `plan[next - 1]`, and weights before that are columns of the same tensor.
+    /// Tensor being filled. It holds `plan[next - 1]`, and weights before that are columns of the same tensor.
     tensor: Option<Tensor<B>>,
     /// Beginning of a strip that was cut.
     strip: Vec<u8>,

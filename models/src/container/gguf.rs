@@ -49,7 +49,8 @@ const ARRAY: u32 = 9;
 /// Parser for the part of a GGUF file before its tensors.
 pub(crate) struct GgufHeader {
     metadata: Metadata,
-    /// Directory entries. Offsets are relative to the data until the directory is complete, then to the file.
+    /// Entries of the tensor directory. Offsets are relative to the data until the directory is complete, then to the
+    /// file.
     tensors: HashMap<String, Entry>,
     total_bytes: Option<u64>,
     expects: Item,
@@ -86,7 +87,7 @@ struct Array {
 }
 
 impl GgufHeader {
-    /// Creates a parser. `total_bytes` is the file's length, if known.
+    /// Creates a parser for a file of `total_bytes`, if its length is known.
     pub(crate) fn new(total_bytes: Option<u64>) -> Self {
         Self {
             metadata: HashMap::new(),

@@ -12,7 +12,7 @@ pub(super) struct Claim {
     pub(super) what: String,
     /// Offset of the first byte in the file.
     pub(super) offset: u64,
-    /// Number of bytes.
+    /// Length of the range in bytes.
     pub(super) needed: u64,
 }
 

@@ -92,23 +92,23 @@ pub enum HeadsError {
     /// The file has a tensor that is not part of a head.
     #[error("tensor {name} is no part of a head")]
     UnexpectedTensor {
-        /// Name of the tensor.
+        /// Name of the unexpected tensor.
         name: String,
     },
     /// A tensor's shape differs from the one that the metadata imply.
     #[error("tensor {name} has shape {found:?}, expected [{expected}]")]
     TensorShape {
-        /// Name of the tensor.
+        /// Name of the mismatched tensor.
         name: String,
         /// Expected size of its only dimension.
         expected: usize,
-        /// Shape in the file.
+        /// Shape found in the file.
         found: Vec<usize>,
     },
     /// A tensor's element type is not F32.
     #[error("tensor {name} has element type {dtype}, expected F32")]
     TensorType {
-        /// Name of the tensor.
+        /// Name of the mismatched tensor.
         name: String,
         /// Element type in the file.
         dtype: String,
@@ -116,7 +116,7 @@ pub enum HeadsError {
     /// A weight is NaN or infinite.
     #[error("tensor {name} is not finite at {index}")]
     NotFinite {
-        /// Name of the tensor.
+        /// Name of the invalid tensor.
         name: String,
         /// Index of the first such element.
         index: usize,
@@ -130,9 +130,9 @@ pub enum HeadsError {
     /// A metadata key has an invalid value.
     #[error("metadata {key} is {found:?}, expected {expected}")]
     InvalidKey {
-        /// Name of the key.
+        /// Name of the metadata key.
         key: &'static str,
-        /// Value in the file.
+        /// Value found in the file.
         found: String,
         /// Description of accepted values.
         expected: &'static str,

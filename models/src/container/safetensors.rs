@@ -39,7 +39,7 @@ pub(crate) struct SafetensorsHeader<D> {
 }
 
 impl<D: Description> SafetensorsHeader<D> {
-    /// Creates a parser. `total_bytes` is the length of the safetensors file, if known.
+    /// Creates a parser for a safetensors file of `total_bytes`, if its length is known.
     pub(crate) fn new(config_json: &[u8], total_bytes: Option<u64>) -> Result<Self, LoadError> {
         let described = Some(D::of_config_json(config_json)?);
         Ok(Self { described, ..Self::with_settings_within(total_bytes) })

@@ -22,7 +22,7 @@ const STRIP_BYTES: usize = 1 << 20;
 pub struct StoredMatrix {
     /// Element type; rows are whole blocks.
     pub element: ElementType,
-    /// Number of rows.
+    /// Number of rows (outputs).
     pub outputs: usize,
     /// Number of elements per row.
     pub inputs: usize,
@@ -77,7 +77,7 @@ impl StoredModel {
 pub struct StoredLoader(Stream<ModelConfig, FileHeader<ModelConfig>, StoredBuilder>);
 
 impl StoredLoader {
-    /// Creates a loader. `total_bytes` is the length of the file, if known; it bounds what the file may claim.
+    /// Creates an empty loader. `total_bytes` is the length of the file, if known; it bounds what the file may claim.
     #[must_use]
     pub fn new(total_bytes: Option<u64>) -> Self {
         Self(Stream::new(FileHeader::new(total_bytes), total_bytes))

@@ -120,7 +120,7 @@ pub struct Window {
 /// Subset of a model's layers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layers {
-    /// No layer at all.
+    /// Empty set of layers.
     None,
     /// All layers of the model.
     All,

@@ -16,7 +16,7 @@ use crate::error::{LoadError, invalid};
 /// Metadata key of the chat template.
 pub(crate) const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 
-/// Metadata value. Arrays are skipped because no setting used here is an array.
+/// Value of a metadata entry. Arrays are skipped because no setting used here is an array.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Unsigned(u64),

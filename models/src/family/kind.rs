@@ -14,7 +14,7 @@ pub(crate) struct Family {
     pub(super) architecture: Option<&'static str>,
     /// Pairing of rotated elements in GGUF files; checkpoints always pair halves.
     pub(super) gguf_layout: RopeLayout,
-    /// Kind of its norms.
+    /// Kind of the family's norms.
     pub(super) norm: Norm,
     /// Synonyms of settings in `config.json`: Llama's name, and the family's own.
     pub(super) synonyms: &'static [(&'static str, &'static str)],

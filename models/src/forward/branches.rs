@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! the cache's own   | page 0 | page 1 | page 2 |
-//! branch 1                   | page 1'|            leaves in page 1: a copy, and its own rows behind
+//! branch 1                   | page 1'|            starts in page 1: a copy, followed by its own rows
 //! branch 2, of 1             | page 1"| page 2" |
 //! ```
 

@@ -48,7 +48,7 @@ use crate::{
 pub struct ModelLoader(Stream<ModelConfig, FileHeader<ModelConfig>, LinearBuilder>);
 
 impl ModelLoader {
-    /// Creates a loader. `total_bytes` is the length of the file, if known; it bounds what the file may claim.
+    /// Creates an empty loader. `total_bytes` is the length of the file, if known; it bounds what the file may claim.
     #[must_use]
     pub fn new(total_bytes: Option<u64>) -> Self {
         Self(Stream::new(FileHeader::new(total_bytes), total_bytes))

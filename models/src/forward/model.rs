@@ -61,9 +61,9 @@ impl Model {
     /// position have the same bits on every machine, for every grouping of tokens into calls and every batch. For rows
     /// without requested logits, the last block computes only keys and values.
     ///
-    /// `scratch` needs about `4 × tokens × (6 × hidden_size + 2 × intermediate_size)` bytes plus the logits, so long
-    /// prompts should be split into several calls. A forward pass no larger than an earlier one with the same scratch
-    /// allocates nothing except new cache pages.
+    /// `scratch` needs about `4 × tokens × (6 × hidden_size + 2 × intermediate_size)` bytes plus the logits. Split long
+    /// prompts into several calls. A forward pass no larger than an earlier one with the same scratch allocates nothing
+    /// except new cache pages.
     ///
     /// # Errors
     /// [`ModelError`] names the invalid chunk and the cause. The caches are then unchanged.

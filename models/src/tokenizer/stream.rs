@@ -77,8 +77,8 @@ impl TextStream {
 const MOST_BYTES: usize = 4;
 
 impl Tokenizer {
-    /// Decodes `ids`. Special tokens and ids outside the vocabulary have no text; bytes that are not UTF-8 become
-    /// U+FFFD.
+    /// Decodes the tokens `ids` to text. Special tokens and ids outside the vocabulary have no text; bytes that are not
+    /// UTF-8 become U+FFFD.
     #[must_use]
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = TextStream::new();

@@ -21,7 +21,7 @@ pub struct EncoderDecoderConfig {
     pub decoder_layers: usize,
     /// Number of heads, the same for queries, keys and values.
     pub heads: usize,
-    /// Width of a head. `heads × head_dim` need not be `hidden_size`.
+    /// Width of an attention head. `heads × head_dim` need not be `hidden_size`.
     pub head_dim: usize,
     /// Constant ε of the norms, all of which are RMSNorm.
     pub norm_epsilon: f32,

@@ -1,6 +1,7 @@
-//! T5 (Raffel et al. 2020, <https://arxiv.org/abs/1910.10683>): RMSNorm before each part, no biases, unscaled attention
-//! scores, and a learned bias for each head and relative position. T5 1.0 has ReLU and a tied head with scaled input.
-//! T5 1.1 and Flan-T5 have gated GELU (Shazeer 2020, <https://arxiv.org/abs/2002.05202>) and a separate head.
+//! Family of T5 1.0, T5 1.1 and Flan-T5: RMSNorm before each part, no biases, unscaled attention scores, and a learned
+//! bias for each head and relative position (Raffel et al. 2020, <https://arxiv.org/abs/1910.10683>). T5 1.0 has ReLU
+//! and a tied head with scaled input. T5 1.1 and Flan-T5 have gated GELU (Shazeer 2020,
+//! <https://arxiv.org/abs/2002.05202>) and a separate head.
 
 use serde_json::json;
 
