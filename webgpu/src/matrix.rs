@@ -41,7 +41,7 @@ impl Plan {
 
 impl Matrix {
     /// Copies all matrices to the GPU. Consecutive matrices with the same type and row length share a buffer, up to the
-    /// GPU's limit, so that matrices with the same input can be multiplied in one product.
+    /// GPU's limit. Matrices with the same input can then be multiplied in one product.
     pub(crate) fn load(gpu: &Gpu, weights: &ModelWeights<StoredMatrix>) -> Result<ModelWeights<Self>, GpuError> {
         let most = gpu.most_bytes();
         let mut plans: Vec<Plan> = Vec::new();

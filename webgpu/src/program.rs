@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     kernel: Kernel,
-    /// Pipelines for each tile size, compiled on first use.
+    /// Pipelines by tile size, or for attention by `alone`; compiled on first use.
     compiled: [Option<ComputePipeline>; Tile::ALL.len()],
     bound: BindGroup,
     grid: Grid,

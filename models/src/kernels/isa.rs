@@ -1,7 +1,7 @@
-//! Choice of the instruction set, the only place that makes it.
+//! Choice of the instruction set.
 //!
-//! A build for browsers only has the kernels that it can choose: the portable ones alone would be a tenth of the
-//! download. Its tests have all kernels.
+//! No other module makes this choice. A build for browsers only has the kernels that it can choose, because the
+//! portable ones alone would be a tenth of the download. Test builds have all kernels.
 
 use std::sync::OnceLock;
 

@@ -1,10 +1,9 @@
 //! Thread pool that splits a forward pass.
 //!
-//! A forward pass consists of about a hundred steps of 10 to 300 µs, each a product or a loop over heads that divides
-//! into equal units. Splitting a step may cost about a microsecond. A worker that is late, on a machine with more load
-//! than processors (a server next to a browser, parallel tests), must only delay the few units it has claimed.
-//! Therefore:
-//!
+//! A forward pass consists of about a hundred steps of 10 to 300 µs. Each is a product or a loop over heads, and
+//! divides into equal units. Splitting a step must cost no more than about a microsecond. Threads often compete for
+//! processors, for example with a server next to a browser or with parallel tests. A worker that is late must only
+//! delay the few units it has claimed. Therefore:
 //! - During a [`pass`] the workers are awake and poll for units; between passes they sleep.
 //! - The caller and the workers claim units, several adjacent ones at a time and single ones towards the end, so
 //!   weights are read in long runs. The caller only waits for claimed units, and would run all of them if it were
