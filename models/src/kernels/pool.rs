@@ -4,6 +4,7 @@
 //! divides into equal units. Splitting a step must cost no more than about a microsecond. Threads often compete for
 //! processors, for example with a server next to a browser or with parallel tests. A worker that is late must only
 //! delay the few units it has claimed. Therefore:
+//!
 //! - During a [`pass`] the workers are awake and poll for units; between passes they sleep.
 //! - The caller and the workers claim units, several adjacent ones at a time and single ones towards the end, so
 //!   weights are read in long runs. The caller only waits for claimed units, and would run all of them if it were
