@@ -1,4 +1,4 @@
-//! What templates have of Python: its printing, its JSON and its dates.
+//! Python features for chat templates: printing, JSON and dates.
 
 use std::fmt::Write;
 
@@ -9,7 +9,8 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat;
 
-/// What transformers gives to templates. The time is the variable `now`, in seconds since 1970.
+/// Configures an environment with what transformers offers to templates. The time is the variable `now`, in seconds
+/// since 1970.
 pub(super) fn add_to(environment: &mut Environment<'_>) {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
@@ -26,7 +27,7 @@ pub(super) fn add_to(environment: &mut Environment<'_>) {
     environment.add_function("strftime_now", strftime_now);
 }
 
-/// As Python prints: at the top strings are as they are, within lists they are quoted.
+/// Prints a value as Python does: strings are bare at the top level and quoted within lists.
 fn print(out: &mut String, value: &Value, quoted: bool) {
     let mut list = |open: char, close: char, write: &dyn Fn(&mut String, Value)| {
         out.push(open);
@@ -88,13 +89,13 @@ fn float(number: f64) -> String {
     }
 }
 
-/// Python's `json.dumps` with `ensure_ascii=False`, which is transformers' `tojson`: spaces behind commas and colons,
-/// and nothing is escaped for HTML.
+/// Equivalent of transformers' `tojson`, which is Python's `json.dumps` with `ensure_ascii=False`: spaces after commas
+/// and colons, no HTML escapes.
 fn to_json(value: &Value, named: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = named.get("indent")?;
     let separators: Option<Vec<String>> = named.get("separators")?;
     let sorted: Option<bool> = named.get("sort_keys")?;
-    // It is never otherwise.
+    // Accepted and ignored: output is never escaped to ASCII.
     let _: Option<bool> = named.get("ensure_ascii")?;
     named.assert_all_used()?;
     let (item, key) = match separators.as_deref() {
@@ -107,15 +108,15 @@ fn to_json(value: &Value, named: Kwargs) -> Result<String, Error> {
     Ok(json)
 }
 
-/// How JSON is laid out.
+/// Layout of JSON output, as for Python's `json.dumps`.
 struct Layout<'a> {
-    /// Spaces a level; without it all stands on one line.
+    /// Spaces per level of indentation; without it the output is one line.
     indent: Option<usize>,
-    /// Behind a value that another follows.
+    /// Separator between items.
     item: &'a str,
-    /// Between a key and its value.
+    /// Separator between a key and its value.
     key: &'a str,
-    /// Whether keys are sorted.
+    /// True if keys are sorted.
     sorted: bool,
 }
 
@@ -178,13 +179,13 @@ impl Layout<'_> {
     }
 }
 
-/// A string of JSON.
+/// JSON string literal of a value.
 fn text(value: &Value) -> Result<String, Error> {
     let wrong = |error: serde_json::Error| Error::new(ErrorKind::InvalidOperation, error.to_string());
     serde_json::to_string(&value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)).map_err(wrong)
 }
 
-/// The date and time that the conversation is said to be at.
+/// Formats the current date and time, which is the variable `now`.
 fn strftime_now(state: &State<'_, '_>, format: String) -> Result<String, Error> {
     let now = state.lookup("now").and_then(|now| i64::try_from(now).ok()).unwrap_or_default();
     let wrong = || Error::new(ErrorKind::InvalidOperation, format!("{format:?} is no format of a date"));
@@ -201,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// What CPython 3.12 and Jinja 3.1 print, `tojson` being transformers'.
+    /// Expected output is that of CPython 3.12 and Jinja 3.1 with transformers' `tojson`.
     #[test]
     fn values_are_printed_as_python_prints_them() {
         let mut environment = Environment::new();
