@@ -23,7 +23,7 @@
 
 use std::{borrow::Cow, fmt::Write, sync::OnceLock};
 
-use minijinja::{Environment, Error, Value, context};
+use minijinja::{Environment, Error, ErrorKind, Value, context};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -95,10 +95,21 @@ impl ChatTemplate {
     /// Compiles a chat template.
     ///
     /// # Errors
-    /// [`ChatError::Template`] if the template is not valid Jinja.
+    /// [`ChatError::Template`] if the template is not valid Jinja, or needs a method, filter, test or function that is
+    /// not implemented: a short conversation is rendered with and without a tool, so that this is known before the
+    /// first client asks.
     pub fn new(source: ChatSource) -> Result<Self, ChatError> {
         let environment = compiled(&source, |template| template)?;
-        Ok(Self { source, environment, marked: OnceLock::new() })
+        let chat = Self { source, environment, marked: OnceLock::new() };
+        let tool = serde_json::json!({ "type": "function", "function": { "name": "f", "parameters": {} } });
+        let tool: Tool = tool.as_object().cloned().unwrap_or_default();
+        for tools in [Vec::new(), vec![tool]] {
+            let trial = Conversation { messages: vec![Message::new("user", "a")], tools };
+            if let Err(error @ ChatError::Template(_)) = chat.render(&trial, 0) {
+                return Err(error);
+            }
+        }
+        Ok(chat)
     }
 
     /// Compiles a template from the JSON that a server sends.
@@ -221,7 +232,7 @@ fn compiled(source: &ChatSource, change: impl Fn(String) -> String) -> Result<En
     for (name, template) in [(DEFAULT, &source.template), (TOOL_USE, &source.tool_use)] {
         let Some(template) = template else { continue };
         environment
-            .add_template_owned(name, change(without_generation(template)))
+            .add_template_owned(name, change(python::rewritten(&without_generation(template))))
             .map_err(|error| ChatError::Template(error.to_string()))?;
     }
     Ok(environment)
@@ -229,7 +240,13 @@ fn compiled(source: &ChatSource, change: impl Fn(String) -> String) -> Result<En
 
 /// Converts a template's error, preferring its reason over its position in the template.
 fn refused(error: &Error) -> ChatError {
-    ChatError::Refused(error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned))
+    let reason = error.detail().map_or_else(|| error.to_string(), ToOwned::to_owned);
+    match error.kind() {
+        ErrorKind::UnknownMethod | ErrorKind::UnknownFilter | ErrorKind::UnknownTest | ErrorKind::UnknownFunction => {
+            ChatError::Template(reason)
+        }
+        _ => ChatError::Refused(reason),
+    }
 }
 
 fn plain(messages: &[Message]) -> String {
@@ -374,6 +391,14 @@ mod tests {
             let pieces = [reader.push(bare), reader.finish()].concat();
             assert_eq!(matches!(pieces[..], [Piece::Call(_)]), is_call, "{source}");
         }
+    }
+
+    #[test]
+    fn a_template_is_refused_before_its_first_conversation() {
+        for source in ["{{ messages[0].content.encode('utf-8') }}", "{% if tools %}{{ tools | nofilter }}{% endif %}"] {
+            assert!(matches!(chat_of(source), Err(ChatError::Template(_))), "{source}");
+        }
+        assert!(chat_of("{{ raise_exception('system message needed') }}").is_ok());
     }
 
     #[test]
