@@ -2,10 +2,11 @@
 // whatever the engine throws is an `Error` with a string `code`.
 
 import type { EngineKind } from './builds.js';
-import type { NumberOptions, ParameterOptions, Scheme, UnsetOption } from './choices.js';
+import type { NumberOptions, ParameterOptions, UnsetOption } from './choices.js';
 import type { RoundRecord, Statistics } from './statistics.js';
 import type { Choices, Head, PolicyOption } from './tables.js';
 
+export type { AheadWay, ComparedScheme, RoundScheme } from './schemes.js';
 export type { AheadRecord, RoundRecord, Statistics, WayRecord } from './statistics.js';
 
 /** What decides the tokens: drafts checked by the server, or the server alone. */
@@ -98,15 +99,6 @@ export interface SessionInfo {
   fewestPasses: boolean;
   vocabSize: number;
 }
-
-/** No guesses; guesses that nobody waits for; passes that wait for the first guess behind a wrong one; both ends in turn. */
-export type AheadWay = 'alone' | 'at once' | 'patient' | 'in turn';
-
-/** A scheme whose drafts are verified round by round. */
-export type RoundScheme = Exclude<Scheme, 'auto' | 'ahead'>;
-
-/** What the costs of a round are compared for: every scheme of rounds, lattices in the papers' code, K-SQS also in ours. */
-export type ComparedScheme = RoundScheme | 'k-sqs/adaptive';
 
 /** One round: what the server committed with one answer, and the totals when it was told: with several rounds in flight perhaps after later ones. */
 export interface Round {
