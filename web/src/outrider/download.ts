@@ -64,6 +64,10 @@ export async function downloadInto(
       kept = null;
     }
   };
+  const forget = (why: string): never => {
+    [length, unread, validator] = [0, 0, null];
+    throw new Error(why);
+  };
   const readKept = async (): Promise<void> => {
     if (!kept || unread === 0) return;
     await refusing(() => sink.begin(total));
@@ -71,24 +75,22 @@ export async function downloadInto(
       const chunk = new Uint8Array(Math.min(KEPT_CHUNK, unread - at));
       const read = kept.read(at, chunk);
       if (read === 0) {
-        [length, unread, validator] = [0, 0, null];
-        throw new Error('what was kept has gone');
+        forget('the kept part of the file is gone');
       }
       await refusing(() => sink.push(chunk.subarray(0, read)));
       at += read;
       onProgress(at, total);
     }
-    if (!(await kept.isSound())) {
-      [length, unread, validator] = [0, 0, null];
-      throw new Error('what was kept is damaged');
-    }
+    if (!(await kept.isSound())) forget('the kept file is damaged');
     unread = 0;
   };
 
   for (const pause of PAUSES_MS) {
     if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
-    const resuming: boolean = length > 0 && validator !== null && !isCompressed;
-    const whole: boolean = resuming && length === total;
+    // A weak validator names a version, and does not promise equal bytes: it serves for a whole file, not for a part.
+    const isNamed: boolean = length > 0 && validator !== null && !isCompressed;
+    const whole: boolean = isNamed && length === total;
+    const resuming: boolean = isNamed && (whole || !validator?.startsWith('W/'));
     try {
       const response: Response = await request(url, {
         headers: whole
@@ -98,10 +100,7 @@ export async function downloadInto(
             : {},
       });
       if (whole && response.status === 304) return await readKept();
-      if (resuming && !isRest(response, length, validator)) {
-        [length, unread, validator] = [0, 0, null];
-        throw new Error('the rest of what has come is not there any more');
-      }
+      if (resuming && !isRest(response, length, validator)) forget('the rest of the file is no longer there');
       if (!response.ok) {
         throw new OutriderError(
           'download-failed',
@@ -114,22 +113,20 @@ export async function downloadInto(
       } else {
         [length, unread] = [0, 0];
         total = lengthOf(response);
-        // A weak validator does not promise equal bytes.
-        validator = response.headers.get('etag') ?? response.headers.get('last-modified');
-        if (validator?.startsWith('W/')) validator = null;
+        const etag = response.headers.get('etag');
+        validator = etag ?? response.headers.get('last-modified');
         const coding = response.headers.get('content-encoding');
         isCompressed = coding !== null && coding !== 'identity';
-        const etag = response.headers.has('etag') ? validator : null;
         keeping((kept) => kept.begin(etag, total));
         await refusing(() => sink.begin(total));
       }
       onProgress(length, total);
-      await drain(response, async (chunk) => {
+      for await (const chunk of chunksOf(response)) {
         await refusing(() => sink.push(chunk));
         keeping((kept) => kept.append(chunk));
         length += chunk.length;
         onProgress(length, total);
-      });
+      }
       // More arrives where the length is that of a compressed answer, and the server does not let other sites see that.
       if (total === null || length >= total) return;
       cause = new Error(`${length} of ${total} bytes arrived`);
@@ -173,12 +170,11 @@ export async function readInto(
 ): Promise<void> {
   await sink.begin(file.size);
   let length = 0;
-  await drain(new Response(file), (chunk) => {
+  for await (const chunk of chunksOf(new Response(file))) {
     sink.push(chunk);
     length += chunk.length;
     onProgress(length, file.size);
-    return Promise.resolve();
-  });
+  }
 }
 
 /**
@@ -224,19 +220,19 @@ function isRest(response: Response, at: number, validator: string | null): boole
   return (etag === null || etag === validator) && (start === undefined || Number(start) === at);
 }
 
-async function drain(response: Response, onChunk: (chunk: Uint8Array) => Promise<void>): Promise<void> {
+/** Yields the body of a response as it comes. Leaving the loop early cancels the transfer. */
+export async function* chunksOf(response: Response): AsyncGenerator<Uint8Array> {
   const reader = response.body?.getReader();
   if (!reader) return;
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      await onChunk(value);
+      yield value;
     }
-  } catch (error) {
-    // The rest is not wanted; where the transfer itself has failed, there is nothing left to cancel.
+  } finally {
+    // A transfer that has ended or failed has nothing left to cancel.
     reader.cancel().catch(() => {});
-    throw error;
   }
 }
 

@@ -27,7 +27,7 @@
  * | `worker-crashed`, `worker-unresponsive` | the worker died, or did not stop when told to |
  * | `invalid-option` | there is no such option, or it is out of range |
  * | `unsupported-environment` | there is no browser around: Node, or a page that is rendered on a server |
- * | `cache-full` | the draft model cannot be kept for the next visit; told, not thrown |
+ * | `cache-full`, `not-cacheable` | the draft model cannot be kept for the next visit: no space, or no `ETag`; reported to `onCacheFull`, not thrown |
  * | `no-draft` | the draft model could not be loaded, and what was asked for needs it |
  * | `server-error` | the server alone, without a draft, answered with an error that has no code here |
  * | `busy`, `closed` | a generation is already running; the instance was closed |
@@ -65,6 +65,7 @@ export type OutriderErrorCode =
   | 'invalid-option'
   | 'unsupported-environment'
   | 'cache-full'
+  | 'not-cacheable'
   | 'no-draft'
   | 'server-error'
   | 'busy'

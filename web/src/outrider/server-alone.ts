@@ -1,5 +1,7 @@
 // Generations of the server alone, over its OpenAI API: for browsers in which no draft model runs.
 
+import { createParser } from 'eventsource-parser';
+import { chunksOf } from './download.js';
 import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics, Summary } from './edge.js';
 import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
@@ -24,18 +26,10 @@ interface ApiError {
   code?: string | null;
 }
 
-/** What is used of `/v1/info`. */
+/** The fields of `/v1/info` that this package reads. */
 interface Info {
   vocabSize: number;
-  limits: {
-    contextLength: number;
-    maxDraftTokens: number;
-    maxInFlight: number;
-    maxGuesses: number;
-    maxBranches: number;
-    ownDraws: boolean;
-    fewestPasses: boolean;
-  };
+  limits: Omit<SessionInfo, 'vocabSize'>;
 }
 
 /** What keeps a draft model from running in this browser, on this page. */
@@ -76,18 +70,7 @@ export class ServerAlone {
     const request = fetchWith({ ...authorization, ...headers });
     const response = await answered(request(new URL('v1/info', server), signal ? { signal } : {}));
     const { vocabSize, limits } = (await response.json()) as Info;
-    const { contextLength, maxDraftTokens, maxInFlight, maxGuesses, maxBranches } = limits;
-    const { ownDraws, fewestPasses } = limits;
-    return new ServerAlone(server, request, {
-      contextLength,
-      maxDraftTokens,
-      maxInFlight,
-      maxGuesses,
-      maxBranches,
-      ownDraws,
-      fewestPasses,
-      vocabSize,
-    });
+    return new ServerAlone(server, request, { ...limits, vocabSize });
   }
 
   /** What stands for the draft model that there is none of. */
@@ -185,25 +168,20 @@ function count(statistics: Statistics, tokens: number, started: number): void {
   });
 }
 
-/** The data of a response's server-sent events, up to `[DONE]`. */
+/** Yields the data of a response's server-sent events, up to `[DONE]`. */
 async function* events(response: Response, onBytes: (bytes: number) => void): AsyncGenerator<string> {
-  const reader = response.body?.getReader();
   const decoder = new TextDecoder();
-  let waiting = '';
-  for (;;) {
-    const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
-    if (done) throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
-    onBytes(value.length);
-    waiting += decoder.decode(value, { stream: true });
-    const lines = waiting.split(/\r?\n/);
-    waiting = lines.pop() ?? '';
-    for (const line of lines) {
-      if (!line.startsWith('data:')) continue;
-      const data = line.slice('data:'.length).trim();
+  const arrived: string[] = [];
+  const parser = createParser({ onEvent: ({ data }) => arrived.push(data) });
+  for await (const chunk of chunksOf(response)) {
+    onBytes(chunk.length);
+    parser.feed(decoder.decode(chunk, { stream: true }));
+    for (const data of arrived.splice(0)) {
       if (data === '[DONE]') return;
       yield data;
     }
   }
+  throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
 }
 
 /** A response that is none of an error. */

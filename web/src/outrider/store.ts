@@ -21,7 +21,7 @@ interface Head {
 /** What is kept of the file at an address; null where nothing can be kept, or another tab is at it. */
 export async function keptFile(
   url: string,
-  onFull: (error: OutriderError) => void = () => {},
+  onRefused: (error: OutriderError) => void = () => {},
 ): Promise<KeptFile | null> {
   try {
     const root = await navigator.storage.getDirectory();
@@ -29,8 +29,12 @@ export async function keptFile(
     const file = (await folder.getFileHandle(await nameOf(url), {
       create: true,
     })) as FileSystemFileHandle & SyncAccess;
-    return new KeptFile(await file.createSyncAccessHandle(), url, onFull);
-  } catch {
+    return new KeptFile(await file.createSyncAccessHandle(), url, onRefused);
+  } catch (cause) {
+    // Another tab that has the file open keeps it.
+    if (!(cause instanceof DOMException && cause.name === 'NoModificationAllowedError')) {
+      onRefused(new OutriderError('not-cacheable', 'this browser keeps no files for this page', { cause }));
+    }
     return null;
   }
 }
@@ -117,17 +121,17 @@ interface SyncAccess {
 export class KeptFile implements Kept {
   readonly #handle: Handle;
   readonly #url: string;
-  readonly #onFull: (error: OutriderError) => void;
+  readonly #onRefused: (error: OutriderError) => void;
   #head: Head;
   #length: number;
   /** Of the first bytes, as they were read or written. */
   #digest = new BlockDigest();
   #digested = 0;
 
-  constructor(handle: Handle, url: string, onFull: (error: OutriderError) => void = () => {}) {
+  constructor(handle: Handle, url: string, onRefused: (error: OutriderError) => void = () => {}) {
     this.#handle = handle;
     this.#url = url;
-    this.#onFull = onFull;
+    this.#onRefused = onRefused;
     this.#head = readHead(handle);
     this.#length = this.#head.etag === null ? 0 : Math.max(0, handle.getSize() - headBytes);
   }
@@ -155,8 +159,12 @@ export class KeptFile implements Kept {
     this.#length = 0;
     [this.#digest, this.#digested] = [new BlockDigest(), 0];
     this.#head = { url: this.#url, etag, total };
-    // What has no name cannot be told from other versions.
-    if (etag === null) return;
+    if (etag === null) {
+      // Without a name a version cannot be told from the next one.
+      const lack = `${this.#url} is sent without an ETag that this page may read, so that it is downloaded at each visit`;
+      const remedy = 'send an ETag, to other origins with Access-Control-Expose-Headers: ETag';
+      return this.#onRefused(new OutriderError('not-cacheable', `${lack}; ${remedy}`));
+    }
     if (!this.#writeHead()) this.#head = { etag: null, total: null };
   }
 
@@ -213,7 +221,7 @@ export class KeptFile implements Kept {
     const error = new OutriderError('cache-full', 'the disk, or what this origin may keep, is full', {
       cause,
     });
-    this.#onFull(error);
+    this.#onRefused(error);
     return error;
   }
 
