@@ -18,17 +18,33 @@ export interface CompletionOptions {
   top_p?: number | null;
   /** Another each time if not given. */
   seed?: number | null;
-  /** One text. */
+  /** The number of texts, which is 1. */
   n?: 1 | null;
+  /** Accepted with the value that changes nothing, as by the server's API. */
+  presence_penalty?: 0 | null;
+  /** As `presence_penalty`: 0 only. */
+  frequency_penalty?: 0 | null;
+  /** As `presence_penalty`: empty only. */
+  logit_bias?: Record<string, never> | null;
+  /** Accepted and ignored, as it does not change the text. */
+  user?: string | null;
+  /** Accepted and ignored, as it does not change the text. */
+  metadata?: unknown;
+  /** Accepted and ignored, as it does not change the text. */
+  store?: boolean | null;
 }
 
 /** What a conversation is asked for. */
 export interface ChatCompletionParams extends CompletionOptions {
   messages: readonly Message[];
-  /** What the assistant may call. */
-  tools?: readonly Tool[];
-  /** `none` hides the tools. */
-  tool_choice?: 'auto' | 'none';
+  /** The tools that the assistant may call. */
+  tools?: readonly Tool[] | null;
+  /** `none` hides the tools from the model. */
+  tool_choice?: 'auto' | 'none' | null;
+  /** True only, or either value without `tools`. */
+  parallel_tool_calls?: boolean;
+  /** Text only. */
+  response_format?: { type: 'text' } | null;
   /** Most tokens of the answer; as many as there is room for if not given. */
   max_completion_tokens?: number | null;
   /** The older name of `max_completion_tokens`. */

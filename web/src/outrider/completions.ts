@@ -48,12 +48,44 @@ const NO_LOGPROB = -9999;
 /** No seed is larger. */
 const SEEDS = 2 ** 32;
 
+/** Parameters of OpenAI's API that do not change the text; any value is accepted. */
+const withoutEffect = [
+  ...['user', 'metadata', 'store', 'service_tier', 'safety_identifier'],
+  ...['prompt_cache_key', 'prompt_cache_retention'],
+];
+/** Parameters that are accepted only with a value that changes nothing, as by the server's API. */
+const neutral = { presence_penalty: [0], frequency_penalty: [0], logit_bias: [{}] };
+const neutralOfTexts = { ...neutral, best_of: [1], echo: [false], suffix: [''], logprobs: [false] };
+const textFormat = { type: 'text' };
+const neutralOfChats = { ...neutral, functions: [[]], modalities: [['text']], response_format: [textFormat] };
+
 const commonNames = ['model', 'stream', 'stream_options', 'stop', 'temperature', 'top_p', 'seed', 'n'];
 const completionNames = [...commonNames, 'prompt', 'max_tokens'];
 const chatNames = [
   ...[...commonNames, 'messages', 'tools', 'tool_choice', 'max_completion_tokens', 'max_tokens'],
   ...['logprobs', 'top_logprobs'],
 ];
+
+/** The parameters that this package reads; those that are null or undefined count as not given. */
+function read<Params extends object>(
+  params: Params,
+  known: readonly string[],
+  neutral: Readonly<Record<string, readonly unknown[]>>,
+  where: string,
+): { [Name in keyof Params]: Exclude<Params[Name], null> } {
+  const given = Object.entries(params).filter(([name, value]) => {
+    if (value === undefined || withoutEffect.includes(name)) return false;
+    const [, values] = Object.entries(neutral).find(([other]) => other === name) ?? [];
+    if (value === null) return !known.includes(name) && !values;
+    if (!values) return true;
+    const texts = values.map((value) => JSON.stringify(value));
+    if (texts.includes(JSON.stringify(value))) return false;
+    throw new OutriderError('invalid-option', `${name} is not supported other than as ${texts.join(' or ')}`);
+  });
+  const rest = Object.fromEntries(given) as { [Name in keyof Params]: Exclude<Params[Name], null> };
+  refuseUnknown(rest, known, where);
+  return rest;
+}
 
 /** `outrider.completions`. */
 export class Completions {
@@ -78,18 +110,18 @@ export class Completions {
     params: CompletionParams,
     options: RequestOptions = {},
   ): Promise<Completion | CompletionStream<CompletionChunk>> {
-    refuseUnknown(params, completionNames, 'completions.create()');
-    const { prompt, max_tokens } = params;
+    const given = read(params, completionNames, neutralOfTexts, 'completions.create()');
+    const { prompt, max_tokens } = given;
     if (typeof prompt !== 'string') throw new OutriderError('invalid-option', 'prompt must be a text');
     const { controller, signal } = abortion(options);
     const generation = this.#writer.generate(prompt, {
-      ...commonOptions(params, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
+      ...commonOptions(given, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
       signal,
     });
     const head = { id: `cmpl-${identity(24)}`, object: 'text_completion', created: now(), model } as const;
     const choice = { index: 0, logprobs: null } as const;
     const finish = (reason: Finish) => (ends(reason) ? 'stop' : 'length');
-    if (!params.stream) {
+    if (!given.stream) {
       const summary = await generation.summary;
       const { text } = summary;
       const choices = [{ ...choice, text, finish_reason: finish(summary.finish) } as const];
@@ -102,7 +134,7 @@ export class Completions {
       const { finish: reason } = await generation.summary;
       yield { ...head, choices: [{ ...choice, text: '', finish_reason: finish(reason) }] };
     };
-    return streamed(controller, includesUsage(params), generation, chunks, { ...head, choices: [] });
+    return streamed(controller, includesUsage(given), generation, chunks, { ...head, choices: [] });
   }
 }
 
@@ -132,31 +164,34 @@ export class ChatCompletions {
     params: ChatCompletionParams,
     options: RequestOptions = {},
   ): Promise<ChatCompletion | CompletionStream<ChatCompletionChunk>> {
-    refuseUnknown(params, chatNames, 'chat.completions.create()');
-    const { messages, tools = [], tool_choice: choice = 'auto', max_tokens } = params;
+    // Calls one at a time would need a grammar; where there are no tools there are no calls.
+    const calls = params.tools?.length ? [true] : [true, false];
+    const accepted = { ...neutralOfChats, parallel_tool_calls: calls };
+    const given = read(params, chatNames, accepted, 'chat.completions.create()');
+    const { messages, tools = [], tool_choice: choice = 'auto', max_tokens } = given;
     if (!Array.isArray(messages)) throw new OutriderError('invalid-option', 'messages must be a list');
     if (choice !== 'auto' && choice !== 'none') {
       throw new OutriderError('invalid-option', "tool_choice must be 'auto' or 'none'");
     }
-    const likeliest = topLogprobs(params);
+    const likeliest = topLogprobs(given);
     if (likeliest !== null && this.#writer.mode === 'server') {
       throw new OutriderError('no-draft', 'logprobs are told in rounds, and no draft model runs here');
     }
     const { controller, signal } = abortion(options);
     const { ranges } = this.#writer;
-    const most = params.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
+    const most = given.max_completion_tokens ?? max_tokens ?? ranges.maxNewTokens.max;
     const generation = this.#writer.generate(messages, {
-      ...commonOptions(params, most, ranges),
+      ...commonOptions(given, most, ranges),
       ...(choice === 'auto' && { tools }),
       evidence: likeliest !== null,
       signal,
     });
     const id = `chatcmpl-${identity(24)}`;
     const head = { id, created: now(), model };
-    if (!params.stream) return whole(head, generation, likeliest);
+    if (!given.stream) return whole(head, generation, likeliest);
     const chunk = { ...head, object: 'chat.completion.chunk' } as const;
     const chunks = () => chatChunks(chunk, generation, likeliest);
-    return streamed(controller, includesUsage(params), generation, chunks, { ...chunk, choices: [] });
+    return streamed(controller, includesUsage(given), generation, chunks, { ...chunk, choices: [] });
   }
 }
 
@@ -257,8 +292,8 @@ function topLogprobs({ logprobs, top_logprobs: top }: ChatCompletionParams): num
 }
 
 function includesUsage({ stream_options: options }: CompletionOptions): boolean {
-  refuseUnknown(options ?? {}, ['include_usage'], 'stream_options');
-  return options?.include_usage ?? false;
+  const accepted = { include_obfuscation: [false] };
+  return read(options ?? {}, ['include_usage'], accepted, 'stream_options').include_usage ?? false;
 }
 
 function abortion({ signal }: RequestOptions): { controller: AbortController; signal: AbortSignal } {
