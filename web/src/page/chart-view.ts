@@ -1,6 +1,7 @@
 import { lineChart, timeChart } from './chart.js';
 import type { ChartSize, LineChart, Point } from './chart.js';
 import { draw, make } from './elements.js';
+import { Drawing } from './figures.js';
 import { formatNumber } from './format.js';
 import { chartSentence } from './sentences.js';
 
@@ -24,6 +25,7 @@ export class ChartView {
   readonly figure = make('figure', { class: 'chart' });
   readonly #options: ChartOptions;
   readonly #svg = draw('svg', { role: 'img', height: HEIGHT });
+  readonly #drawing: Drawing;
   #chart: (size: ChartSize) => LineChart = (size) => lineChart([], size, true);
   #sentence: string;
 
@@ -40,7 +42,7 @@ export class ChartView {
       });
     }
     this.figure.append(caption, this.#svg);
-    new ResizeObserver(() => this.#draw()).observe(this.figure);
+    this.#drawing = new Drawing(this.figure, (width) => this.#draw(width));
   }
 
   /** @param values a list per line, a value per round; null is a gap */
@@ -48,7 +50,7 @@ export class ChartView {
     const { title, fromZero = true, format } = this.#options;
     this.#chart = (size) => lineChart(values, size, fromZero);
     this.#sentence = chartSentence(title, values[0] ?? [], format);
-    this.#draw();
+    this.#drawing.now();
   }
 
   /** @param series a list per line, over the time since its beginning */
@@ -60,13 +62,10 @@ export class ChartView {
       return `${name} ${last ? `${format(last.value)} after ${formatNumber(last.ms / 1000)} s` : 'nothing yet'}`;
     });
     this.#sentence = `${title}: ${ends.join('; ')}.`;
-    this.#draw();
+    this.#drawing.now();
   }
 
-  #draw(): void {
-    const width = Math.floor(this.figure.clientWidth);
-    // Hidden, or not yet laid out: the observer calls again.
-    if (width === 0) return;
+  #draw(width: number): void {
     const { paths, xTicks, yTicks } = this.#chart({ width, height: HEIGHT, ...margins });
     const bottom = HEIGHT - margins.bottom;
     this.#svg.setAttribute('width', String(width));
