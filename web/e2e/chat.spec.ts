@@ -51,7 +51,7 @@ test('a model without a form for conversations goes on with one story, and the p
   const { page } = demo;
   await expect(page.locator('#chat-note')).toHaveText(/knows no conversations: it continues stories/);
   await demo.run('Send');
-  const first = (await demo.tokens()).map(({ text }) => text).join('');
+  const first = await demo.text();
   await page.getByLabel('What you say').fill('The wolf');
   await demo.run('Send');
   await expect(page.locator('#output .given')).toHaveText(`Once upon a time${first.trimEnd()} The wolf`);

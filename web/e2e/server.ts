@@ -41,6 +41,11 @@ export class Server {
     await exited;
   }
 
+  /** {@link kill}, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.kill();
+  }
+
   /** Starts it again, where it was. */
   async startAgain(): Promise<void> {
     this.#process = (await launch(new URL(this.url).host)).process;

@@ -4,12 +4,12 @@ import { exec, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { Server as FileServer } from 'node:http';
-import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { serve } from '../edge/serve.mjs';
+import { freePort } from '../webdriver.js';
 
 const here = import.meta.dirname;
 const web = path.resolve(here, '../..');
@@ -117,13 +117,4 @@ export async function serving(
     files.closeAllConnections();
     files.close();
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
