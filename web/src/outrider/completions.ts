@@ -15,7 +15,7 @@ import type {
   TopLogprob,
 } from './completions-types.js';
 import type { Finish, Piece, Prompt, Summary, Token } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption, OutriderError } from './errors.js';
 import type { Generation } from './generation.js';
 import type { GenerateOptions } from './options.js';
 import type { NumberOption, Range } from './tables.js';
@@ -80,7 +80,7 @@ function read<Params extends object>(
     if (!values) return true;
     const texts = values.map((value) => JSON.stringify(value));
     if (texts.includes(JSON.stringify(value))) return false;
-    throw new OutriderError('invalid-option', `${name} is not supported other than as ${texts.join(' or ')}`);
+    throw invalidOption(`${name} is not supported other than as ${texts.join(' or ')}`);
   });
   const rest = Object.fromEntries(given) as { [Name in keyof Params]: Exclude<Params[Name], null> };
   refuseUnknown(rest, known, where);
@@ -112,7 +112,7 @@ export class Completions {
   ): Promise<Completion | CompletionStream<CompletionChunk>> {
     const given = read(params, completionNames, neutralOfTexts, 'completions.create()');
     const { prompt, max_tokens } = given;
-    if (typeof prompt !== 'string') throw new OutriderError('invalid-option', 'prompt must be a text');
+    if (typeof prompt !== 'string') throw invalidOption('prompt must be a text');
     const { controller, signal } = abortion(options);
     const generation = this.#writer.generate(prompt, {
       ...commonOptions(given, max_tokens ?? COMPLETION_TOKENS, this.#writer.ranges),
@@ -169,9 +169,9 @@ export class ChatCompletions {
     const accepted = { ...neutralOfChats, parallel_tool_calls: calls };
     const given = read(params, chatNames, accepted, 'chat.completions.create()');
     const { messages, tools = [], tool_choice: choice = 'auto', max_tokens } = given;
-    if (!Array.isArray(messages)) throw new OutriderError('invalid-option', 'messages must be a list');
+    if (!Array.isArray(messages)) throw invalidOption('messages must be a list');
     if (choice !== 'auto' && choice !== 'none') {
-      throw new OutriderError('invalid-option', "tool_choice must be 'auto' or 'none'");
+      throw invalidOption("tool_choice must be 'auto' or 'none'");
     }
     const likeliest = topLogprobs(given);
     if (likeliest !== null && this.#writer.mode === 'server') {
@@ -271,7 +271,7 @@ function streamed<Chunk extends { usage?: CompletionUsage | null }>(
 }
 
 function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer['ranges']): GenerateOptions {
-  if ((params.n ?? 1) !== 1) throw new OutriderError('invalid-option', 'n must be 1');
+  if ((params.n ?? 1) !== 1) throw invalidOption('n must be 1');
   return {
     temperature: params.temperature ?? 1,
     topP: params.top_p ?? 1,
@@ -283,12 +283,12 @@ function commonOptions(params: CompletionOptions, tokens: number, ranges: Writer
 
 function topLogprobs({ logprobs, top_logprobs: top }: ChatCompletionParams): number | null {
   if (!logprobs) {
-    if (top) throw new OutriderError('invalid-option', 'top_logprobs needs logprobs');
+    if (top) throw invalidOption('top_logprobs needs logprobs');
     return null;
   }
   const count = top ?? 0;
   if (Number.isInteger(count) && count >= 0 && count <= MOST_TOP_LOGPROBS) return count;
-  throw new OutriderError('invalid-option', `top_logprobs must be from 0 to ${MOST_TOP_LOGPROBS}`);
+  throw invalidOption(`top_logprobs must be from 0 to ${MOST_TOP_LOGPROBS}`);
 }
 
 function includesUsage({ stream_options: options }: CompletionOptions): boolean {

@@ -4,6 +4,7 @@ import { candidates, hasThreads, lackOf, threadCount } from './builds.js';
 import type { Abilities, Build, EngineInfo, EngineRequest } from './builds.js';
 import type { Engine } from './edge.js';
 import { OutriderError } from './errors.js';
+import { within } from './within.js';
 
 /** What wasm-bindgen generates for each build. */
 export interface EngineModule extends Engine {
@@ -87,14 +88,13 @@ async function start(
   const workers: Worker[] = [];
   const end = (): void => workers.forEach((worker) => worker.terminate());
   try {
-    await within(
-      THREAD_START_MS,
-      Array.from({ length: threads - 1 }, () => {
-        const worker = parts.startThread();
-        workers.push(worker);
-        return join(worker, { type: 'thread', build, module, memory });
-      }),
-    );
+    const joining = Array.from({ length: threads - 1 }, () => {
+      const worker = parts.startThread();
+      workers.push(worker);
+      return join(worker, { type: 'thread', build, module, memory });
+    });
+    const late = new Error(`a thread did not start within ${THREAD_START_MS / 1000} s`);
+    await within(THREAD_START_MS, Promise.all(joining), late);
   } catch (error) {
     end();
     throw error;
@@ -113,18 +113,6 @@ function join(worker: Worker, message: ThreadStart): Promise<void> {
     worker.onerror = (event) => reject(new Error(event.message || 'a thread could not be started'));
     worker.postMessage(message);
   });
-}
-
-async function within(ms: number, tasks: Promise<void>[]): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const tooLate = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`a thread did not start within ${ms / 1000} s`)), ms);
-  });
-  try {
-    await Promise.race([Promise.all(tasks), tooLate]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 /** A thread's side: joins the engine and works for it until the worker is terminated. */

@@ -85,6 +85,11 @@ export class OutriderError extends Error {
   }
 }
 
+/** Makes the error for an option that is unknown or out of range. */
+export function invalidOption(message: string, options?: ErrorOptions): OutriderError {
+  return new OutriderError('invalid-option', message, options);
+}
+
 /** An error as it crosses from the worker: structured cloning would drop the code. */
 export interface PlainError {
   code: OutriderErrorCode;

@@ -18,6 +18,7 @@ import { describe, OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
 import type { Answer, FromWorker, Question, Sources, ToWorker } from './messages.js';
+import { within } from './within.js';
 
 /** What the host needs from the worker around it; tests bring their own. */
 export interface Surroundings {
@@ -217,21 +218,13 @@ export class EdgeHost {
   }
 
   async #connectOnce(edge: Edge): Promise<SessionInfo> {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const tooLate = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        const seconds = this.#connectTimeoutMs / 1000;
-        reject(new OutriderError('connection-failed', `the server did not answer within ${seconds} s`));
-      }, this.#connectTimeoutMs);
-    });
-    try {
-      const session = await Promise.race([edge.connect(this.#sessionUrl, this.#token, this.#claim), tooLate]);
-      this.#connected = true;
-      this.#claim = null;
-      return session;
-    } finally {
-      clearTimeout(timer);
-    }
+    const connecting = edge.connect(this.#sessionUrl, this.#token, this.#claim);
+    const why = `the server did not answer within ${this.#connectTimeoutMs / 1000} s`;
+    const late = new OutriderError('connection-failed', why);
+    const session = await within(this.#connectTimeoutMs, connecting, late);
+    this.#connected = true;
+    this.#claim = null;
+    return session;
   }
 }
 

@@ -1,7 +1,7 @@
 import { builds, engines } from './builds.js';
 import type { Build, EngineInfo, EngineKind, EngineRequest } from './builds.js';
 import type { LineEvent, Link } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption, OutriderError } from './errors.js';
 import { engineAddresses } from './files.js';
 import type { SuspendedGeneration } from './generation.js';
 import type { LoadProgress, Sources } from './messages.js';
@@ -98,29 +98,10 @@ export interface LoadOptions {
 export type ConnectionEvent = Exclude<LineEvent, { state: 'begun' }>;
 
 const known: Record<keyof LoadOptions, true> = {
-  server: true,
-  draft: true,
-  tokenizer: true,
-  heads: true,
-  chat: true,
-  token: true,
-  engine: true,
-  build: true,
-  threads: true,
-  wasmUrl: true,
-  workerUrl: true,
-  link: true,
-  onProgress: true,
-  signal: true,
-  connectTimeoutMs: true,
-  resume: true,
-  reconnectAttempts: true,
-  onConnection: true,
-  headers: true,
-  fallback: true,
-  onFallback: true,
-  persist: true,
-  onCacheFull: true,
+  ...{ server: true, draft: true, tokenizer: true, heads: true, chat: true, token: true, headers: true },
+  ...{ engine: true, build: true, threads: true, wasmUrl: true, workerUrl: true, link: true },
+  ...{ connectTimeoutMs: true, reconnectAttempts: true, resume: true, fallback: true, persist: true },
+  ...{ signal: true, onProgress: true, onConnection: true, onFallback: true, onCacheFull: true },
   onEngine: true,
 };
 
@@ -134,13 +115,13 @@ export function checkLoadOptions(options: LoadOptions): void {
   refuseUnknown(options, Object.keys(known), 'load()');
   const { fallback = 'server', connectTimeoutMs = 1, reconnectAttempts = 0 } = options;
   if (fallback !== 'server' && fallback !== 'none') {
-    throw new OutriderError('invalid-option', `fallback is 'server' or 'none', not '${String(fallback)}'`);
+    throw invalidOption(`fallback is 'server' or 'none', not '${String(fallback)}'`);
   }
   if (!(Number.isFinite(connectTimeoutMs) && connectTimeoutMs > 0)) {
-    throw new OutriderError('invalid-option', 'connectTimeoutMs must be above 0');
+    throw invalidOption('connectTimeoutMs must be above 0');
   }
   if (!(Number.isInteger(reconnectAttempts) && reconnectAttempts >= 0)) {
-    throw new OutriderError('invalid-option', 'reconnectAttempts must be a whole number from 0 on');
+    throw invalidOption('reconnectAttempts must be a whole number from 0 on');
   }
 }
 
@@ -149,16 +130,13 @@ export function engineRequestOf(options: LoadOptions): EngineRequest {
   const { engine = 'auto', build = 'auto' } = options;
   const threads = options.threads ?? null;
   if (engine !== 'auto' && !engines.includes(engine)) {
-    throw new OutriderError('invalid-option', `engine is auto, wasm or webgpu, not ${String(engine)}`);
+    throw invalidOption(`engine is auto, wasm or webgpu, not ${String(engine)}`);
   }
   if (build !== 'auto' && !builds.includes(build)) {
-    throw new OutriderError(
-      'invalid-option',
-      `build is auto or one of ${builds.join(', ')}, not ${String(build)}`,
-    );
+    throw invalidOption(`build is auto or one of ${builds.join(', ')}, not ${String(build)}`);
   }
   if (threads !== null && !(Number.isInteger(threads) && threads >= 1)) {
-    throw new OutriderError('invalid-option', `threads is a whole number from 1 on, not ${threads}`);
+    throw invalidOption(`threads is a whole number from 1 on, not ${threads}`);
   }
   return { engine, build, threads, addresses: engineAddresses(options.wasmUrl) };
 }
@@ -176,7 +154,7 @@ export function headersOf({ headers = {} }: LoadOptions): Record<string, string>
     return Object.fromEntries(new Headers(headers));
   } catch (cause) {
     const { message } = cause as Error;
-    throw new OutriderError('invalid-option', `headers cannot be sent: ${message}`, { cause });
+    throw invalidOption(`headers cannot be sent: ${message}`, { cause });
   }
 }
 
@@ -187,26 +165,21 @@ export function sourcesOf(options: LoadOptions): Sources {
   session.protocol = session.protocol.replace('http', 'ws');
   const { token } = options;
   if (token !== undefined && !/^[\w-]+$/.test(token)) {
-    throw new OutriderError('invalid-option', 'token has letters, digits, - and _ only');
+    throw invalidOption('token has letters, digits, - and _ only');
   }
   // A relative address is below the server, or beside the page if the page gave it.
   const source = (given: string | URL | Blob | undefined, otherwise: string): string | Blob =>
     given instanceof Blob ? given : new URL(given ?? otherwise, given ? location.href : server).href;
   const draft = source(options.draft, 'pair/draft');
   const tokenizer = source(options.tokenizer, 'pair/tokenizer.json');
-  const heads = options.heads
-    ? new URL(options.heads, location.href)
-    : options.draft === undefined && new URL('pair/heads.safetensors', server);
-  const chat = options.chat
-    ? new URL(options.chat, location.href)
-    : typeof tokenizer === 'string'
-      ? new URL('chat.json', tokenizer)
-      : new URL('pair/chat.json', server);
+  const tokenizerUrl = typeof tokenizer === 'string' ? tokenizer : new URL('pair/tokenizer.json', server);
+  const heads =
+    options.heads || (options.draft === undefined ? new URL('pair/heads.safetensors', server) : null);
   return {
     draft,
     tokenizer,
-    heads: heads ? heads.href : null,
-    chat: chat.href,
+    heads: heads && new URL(heads, location.href).href,
+    chat: new URL(options.chat || new URL('chat.json', tokenizerUrl), location.href).href,
     session: session.href,
     ...(token !== undefined && { token }),
     headers: headersOf(options),

@@ -10,7 +10,7 @@ import type {
   SessionInfo,
   Tool,
 } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption } from './errors.js';
 import { policyNamed, reasonAgainstPolicy } from './policies.js';
 import type { Heads } from './policies.js';
 import {
@@ -75,9 +75,7 @@ export function rangesFor(model: ModelInfo, session: SessionInfo): Record<Number
 
 /** The link as it is: nothing added, nothing limited. */
 export const openLink: Readonly<Link> = {
-  uplinkBitsPerSecond: null,
-  downlinkBitsPerSecond: null,
-  roundTripMs: 0,
+  ...{ uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 },
 };
 
 /** Why a value is outside its range, as the end of a sentence that starts with its name; null if it is inside. */
@@ -96,12 +94,7 @@ type OtherOption = Exclude<
   NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions
 >;
 const others: Record<OtherOption, true> = {
-  mode: true,
-  adaptiveMode: true,
-  compareSchemes: true,
-  evidence: true,
-  stop: true,
-  tools: true,
+  ...{ mode: true, adaptiveMode: true, compareSchemes: true, evidence: true, stop: true, tools: true },
   signal: true,
 };
 const known = [
@@ -124,13 +117,12 @@ export function resolveRequest(
   const stop = checkedStops(options.stop ?? []);
   const flag = (option: 'adaptiveMode' | 'compareSchemes' | 'evidence'): boolean => {
     const { [option]: given = false } = options;
-    if (typeof given !== 'boolean')
-      throw new OutriderError('invalid-option', `${option} must be true or false`);
+    if (typeof given !== 'boolean') throw invalidOption(`${option} must be true or false`);
     return given;
   };
   const mode = options.mode ?? 'speculative';
   if (mode !== 'speculative' && mode !== 'cloud-only') {
-    throw new OutriderError('invalid-option', `mode must be 'speculative' or 'cloud-only', not '${mode}'`);
+    throw invalidOption(`mode must be 'speculative' or 'cloud-only', not '${mode}'`);
   }
   const number = (option: NumberOption): number | null => {
     const range = ranges[option];
@@ -139,7 +131,7 @@ export function resolveRequest(
     const otherwise = generationDefaults[option];
     if (given === undefined) return otherwise === null ? null : Math.min(otherwise, range.max);
     const reason = reasonAgainst(given, range);
-    if (reason !== null) throw new OutriderError('invalid-option', `${option} ${reason}`);
+    if (reason !== null) throw invalidOption(`${option} ${reason}`);
     return given;
   };
   const choice = (option: ChoiceOption): string => {
@@ -147,7 +139,7 @@ export function resolveRequest(
     const { entries } = names[option];
     if (!entries.some(({ name }) => name === given)) {
       const list = entries.map(({ name }) => `'${name}'`).join(', ');
-      throw new OutriderError('invalid-option', `${option} must be one of ${list}, not '${given}'`);
+      throw invalidOption(`${option} must be one of ${list}, not '${given}'`);
     }
     return given;
   };
@@ -159,13 +151,13 @@ export function resolveRequest(
     const { name, parameter } = chosen;
     // The server alone drafts nothing; what it does not need may be missing.
     const missing = mode === 'speculative' ? reasonAgainstPolicy(chosen, option, scheme, heads) : null;
-    if (missing !== null) throw new OutriderError('invalid-option', `${option} '${name}' ${missing}`);
+    if (missing !== null) throw invalidOption(`${option} '${name}' ${missing}`);
     if (parameter === null) return { name, parameter };
     const { parameter: parameterOption } = policyOptions[option];
     const given = options[parameterOption] ?? parameter.default;
     const reason = reasonAgainst(given, parameter.range);
     if (reason !== null) {
-      throw new OutriderError('invalid-option', `${parameterOption} of '${name}' ${reason}`);
+      throw invalidOption(`${parameterOption} of '${name}' ${reason}`);
     }
     return { name, parameter: given };
   };
@@ -177,7 +169,7 @@ export function resolveRequest(
     Object.assign(numbers, { [option]: number(option) });
   }
   if (mode === 'speculative' && numbers.maxInFlight > 1 && gate.name !== policyDefaults.gate) {
-    throw new OutriderError('invalid-option', `maxInFlight must be 1 with gate '${gate.name}'`);
+    throw invalidOption(`maxInFlight must be 1 with gate '${gate.name}'`);
   }
   return {
     prompt: resolved,
@@ -203,10 +195,10 @@ export function checkLink(link: Link): void {
   for (const rate of ['uplinkBitsPerSecond', 'downlinkBitsPerSecond'] as const) {
     const value = link[rate];
     if (value !== null && !(Number.isFinite(value) && value > 0)) {
-      throw new OutriderError('invalid-option', `${rate} must be above 0, or null for no limit`);
+      throw invalidOption(`${rate} must be above 0, or null for no limit`);
     }
   }
   if (!(Number.isFinite(link.roundTripMs) && link.roundTripMs >= 0)) {
-    throw new OutriderError('invalid-option', 'roundTripMs must be at least 0');
+    throw invalidOption('roundTripMs must be at least 0');
   }
 }

@@ -2,7 +2,7 @@
 
 import type { Scheme } from './choices.js';
 import type { GenerateRequest, SessionInfo } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption } from './errors.js';
 import { policies as all, policyDefaults, policyOptions } from './tables.js';
 import type { Head, Policy, PolicyOption } from './tables.js';
 
@@ -15,7 +15,7 @@ export function policyNamed(option: PolicyOption, name: string): Policy {
   const found = list.find((policy) => policy.name === name);
   if (!found) {
     const names = list.map((policy) => `'${policy.name}'`).join(', ');
-    throw new OutriderError('invalid-option', `${option} must be one of ${names}, not '${name}'`);
+    throw invalidOption(`${option} must be one of ${names}, not '${name}'`);
   }
   return found;
 }

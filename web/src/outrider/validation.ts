@@ -3,7 +3,7 @@
 import { closest, distance } from 'fastest-levenshtein';
 import * as v from 'valibot';
 import type { Message, Prompt, Tool } from './edge.js';
-import { OutriderError } from './errors.js';
+import { invalidOption } from './errors.js';
 import type { SuspendedGeneration } from './generation.js';
 
 /** So many letters of a name may be wrong for it to be taken for another. */
@@ -16,7 +16,7 @@ export function refuseUnknown(given: object, known: readonly string[], where: st
   const nearest = closest(unknown, known);
   const isTypo = distance(unknown.toLowerCase(), nearest.toLowerCase()) <= MOST_TYPOS;
   const hint = isTypo ? `; did you mean ${nearest}?` : `; there are ${known.join(', ')}`;
-  throw new OutriderError('invalid-option', `${where} has no option ${unknown}${hint}`);
+  throw invalidOption(`${where} has no option ${unknown}${hint}`);
 }
 
 /** What is left of a value in JSON. */
@@ -24,7 +24,7 @@ function inJson(value: unknown): unknown {
   try {
     return JSON.parse(JSON.stringify(value)) as unknown;
   } catch (cause) {
-    throw new OutriderError('invalid-option', 'messages and tools must be JSON', { cause });
+    throw invalidOption('messages and tools must be JSON', { cause });
   }
 }
 
@@ -57,7 +57,7 @@ export function checkedPrompt(prompt: Prompt): Prompt {
   if (v.is(messages, given)) return given as readonly Message[];
   const wanted =
     'a text, or messages with a role (system, user, assistant or tool) and content or tool_calls';
-  throw new OutriderError('invalid-option', `prompt must be ${wanted}`);
+  throw invalidOption(`prompt must be ${wanted}`);
 }
 
 /** Tools, as they cross to the engine. @throws {@link OutriderError} `invalid-option` */
@@ -65,10 +65,10 @@ export function checkedTools(tools: readonly Tool[], prompt: Prompt): readonly T
   const given = inJson(tools);
   if (!v.is(v.array(tool), given)) {
     const wanted = "a list of { type: 'function', function: { name, description, parameters } }";
-    throw new OutriderError('invalid-option', `tools must be ${wanted}`);
+    throw invalidOption(`tools must be ${wanted}`);
   }
   if (given.length > 0 && typeof prompt === 'string') {
-    throw new OutriderError('invalid-option', 'tools need a conversation, not a text');
+    throw invalidOption('tools need a conversation, not a text');
   }
   return given as readonly Tool[];
 }
@@ -84,7 +84,7 @@ export function checkedStops(stop: string | readonly string[]): readonly string[
   const given = typeof stop === 'string' ? [stop] : stop;
   if (v.is(stops, given)) return [...given];
   const wanted = `a text of 1 to ${LONGEST_STOP} characters, or a list of up to ${MOST_STOPS} of them`;
-  throw new OutriderError('invalid-option', `stop must be ${wanted}`);
+  throw invalidOption(`stop must be ${wanted}`);
 }
 
 const id = v.pipe(v.number(), v.integer(), v.minValue(0));
@@ -97,7 +97,7 @@ const suspended = v.looseObject({
 /** A suspended generation, which comes out of some store. @throws {@link OutriderError} `invalid-option` */
 export function checkedState(state: SuspendedGeneration | null | undefined): SuspendedGeneration {
   if (v.is(suspended, state)) return state as SuspendedGeneration;
-  throw new OutriderError('invalid-option', 'this is no generation that was suspended');
+  throw invalidOption('this is no generation that was suspended');
 }
 
 const tokenIds = v.array(v.pipe(id, v.maxValue(0xffff_ffff)));
@@ -105,5 +105,5 @@ const tokenIds = v.array(v.pipe(id, v.maxValue(0xffff_ffff)));
 /** Ids of tokens. @throws {@link OutriderError} `invalid-option` */
 export function checkedIds(ids: readonly number[]): readonly number[] {
   if (v.is(tokenIds, ids)) return ids;
-  throw new OutriderError('invalid-option', 'ids must be a list of whole numbers from 0 on');
+  throw invalidOption('ids must be a list of whole numbers from 0 on');
 }

@@ -1,18 +1,8 @@
 // Runs a generation and shows all of it while it comes.
 
 import { willBeAhead } from '../outrider/index.js';
-import type {
-  Choices,
-  GenerateOptions,
-  Generation,
-  Link,
-  Mode,
-  NumberOption,
-  Outrider,
-  Prompt,
-  Round,
-  Summary,
-} from '../outrider/index.js';
+import type { Choices, GenerateOptions, Generation, Link, Mode } from '../outrider/index.js';
+import type { NumberOption, Outrider, Prompt, Round, Summary } from '../outrider/index.js';
 import { carriedOn } from './carried.js';
 import type { CountersView } from './counters-view.js';
 import type { RunChoices } from './counters.js';
@@ -123,21 +113,25 @@ export class Runner {
     this.#hasText = true;
     const { ownDraws } = outrider.session;
     showGuarantee(element('guarantee', HTMLElement), guaranteeOf(policies, ahead, ownDraws), true);
-    const waiting = new Patience(() => {
-      report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
-    });
+    let impatient: ReturnType<typeof setTimeout> | undefined;
+    const renewPatience = (): void => {
+      clearTimeout(impatient);
+      impatient = setTimeout(() => {
+        report(`No answer from the server for ${PATIENCE_MS / 1000} s. Keep waiting, or press Stop.`);
+      }, PATIENCE_MS);
+    };
     const progress = ahead
       ? 'The server writes, and is drafted ahead of'
       : mode === 'speculative'
         ? 'Drafting and verifying'
         : 'The server decodes alone';
-    const options: GenerateOptions & { evidence?: boolean } = {
+    const options: GenerateOptions = {
       ...values,
       ...task.choices,
       ...(policies && optionsFrom(policies)),
       compareSchemes: task.compares && !ahead,
       mode,
-      ...(task.evidence && { evidence: true }),
+      evidence: task.evidence ?? false,
     };
     const shown: Round[] = [];
     try {
@@ -147,9 +141,9 @@ export class Runner {
       this.#generation = generation;
       setState('generating', true);
       report(progress);
-      waiting.renew();
+      renewPatience();
       for await (const round of generation.rounds()) {
-        waiting.renew();
+        renewPatience();
         report(progress);
         // What a page before this one has counted belongs to the same text; its tokens come first, without statistics.
         const isBefore = before !== null && shown.length === 0;
@@ -177,17 +171,9 @@ export class Runner {
         const choices = { ...task.choices, scheme: ahead ? ('ahead' as const) : task.choices.scheme };
         const { models } = picture;
         const { href: address } = location;
+        const { engine } = outrider;
         runs.add({
-          ...{
-            at,
-            address,
-            prompt: task.prompt,
-            mode,
-            choices,
-            options: { ...options },
-            models,
-            engine: outrider.engine,
-          },
+          ...{ at, address, prompt: task.prompt, mode, choices, options: { ...options }, models, engine },
           ...{ link, isSteady, summary, rounds: shown },
         });
       }
@@ -204,7 +190,7 @@ export class Runner {
       return null;
     } finally {
       forget();
-      waiting.end();
+      clearTimeout(impatient);
       text.end();
       uplink.end();
     }
@@ -225,23 +211,4 @@ function chosenFor(outrider: Outrider, task: Task, before: Kept | null): RunChoi
     maxInFlight,
     isAhead: willBeAhead(before?.generation.request ?? { ...asked, maxInFlight }, outrider.session),
   };
-}
-
-/** Calls back when nothing has renewed it for {@link PATIENCE_MS}. */
-class Patience {
-  readonly #exhausted: () => void;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(exhausted: () => void) {
-    this.#exhausted = exhausted;
-  }
-
-  renew(): void {
-    this.end();
-    this.#timer = setTimeout(this.#exhausted, PATIENCE_MS);
-  }
-
-  end(): void {
-    clearTimeout(this.#timer);
-  }
 }

@@ -3,10 +3,10 @@
 /** What the page is used for: comparing, talking, or trying every setting. */
 export type View = 'race' | 'chat' | 'laboratory';
 
-export const views: readonly { name: View; label: string; title: string }[] = [
-  { name: 'race', label: 'Race', title: 'Race · Outrider' },
-  { name: 'chat', label: 'Chat', title: 'Chat · Outrider' },
-  { name: 'laboratory', label: 'Laboratory', title: 'Laboratory · Outrider' },
+export const views: readonly { name: View; label: string }[] = [
+  { name: 'race', label: 'Race' },
+  { name: 'chat', label: 'Chat' },
+  { name: 'laboratory', label: 'Laboratory' },
 ];
 
 /** What every view goes by; whatever else an address has is set in the laboratory. */
