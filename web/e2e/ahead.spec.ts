@@ -4,7 +4,7 @@ import { expect, test } from './fixtures.js';
 import { startSlowServer } from './grown.js';
 import type { Server } from './server.js';
 
-/** A server whose forward passes take so long that guesses come in time. */
+/** A server with forward passes slow enough for guesses to come in time. */
 let slow: Server;
 
 test.beforeAll(async ({}, info) => {

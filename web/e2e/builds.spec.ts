@@ -15,7 +15,7 @@ test('greedy text is the same in every build and with every number of threads', 
   test.setTimeout(10 * 60_000);
   const prompt = 'Once upon a time';
   const expected = await nativeTokenIds(server, { prompt, maxTokens, seed, ...rounds, cloudOnly: true });
-  /** What was drafted and accepted, too: equal drafts are a sharper test of the engine than equal text. */
+  /** Acceptance rates by build: equal drafts are a sharper test of the engine than equal text. */
   const drafts = new Map<string, number>();
   for (const build of builds) {
     for (const threads of build.endsWith('-threads') ? [1, 2] : [1]) {

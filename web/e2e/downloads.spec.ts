@@ -9,7 +9,7 @@ const root = path.resolve(import.meta.dirname, '../..');
 const draft = path.join(root, 'pair/draft/draft-q8_0.gguf');
 const assets = path.join(root, 'web/dist/assets');
 
-/** How many bytes a file of the page has on its way to Chromium, by its address. */
+/** The compressed size of a file of the page, in bytes, by its address. */
 async function compressedBytes(address: string): Promise<number> {
   return (await stat(path.join(root, 'web/dist', `${address}.br`))).size;
 }

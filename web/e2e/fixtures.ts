@@ -21,7 +21,7 @@ export interface ShownToken {
   text: string;
 }
 
-/** The demo page. */
+/** The demo page under test. */
 export class Demo {
   readonly page: Page;
   readonly main: Locator;
@@ -79,7 +79,7 @@ export class Demo {
     await expect(this.main).toHaveAttribute('data-state', 'finished');
   }
 
-  /** Runs to the end. */
+  /** Runs a text to its end. */
   async run(button: 'Generate' | 'Send' | 'Continue' | 'Cloud only' = 'Generate'): Promise<void> {
     await this.start(button);
     await this.finish();

@@ -5,7 +5,7 @@ import { names } from '../src/outrider/choices.js';
 import { expect, test } from './fixtures.js';
 import type { Choice, Demo } from './fixtures.js';
 
-/** What is chosen, the row that is then marked as sent, and the counters that only it has. */
+/** A configuration: the choices, the row that is marked as sent, and the counters that only it has. */
 const configurations: {
   name: string;
   choices: Partial<Record<Choice, string>>;
@@ -66,7 +66,7 @@ function bars(page: Page) {
   );
 }
 
-/** What the console of a page says that should not be said. */
+/** Collects errors and warnings of a page's console. */
 function complaints(page: Page): string[] {
   const said: string[] = [];
   page.on('console', (message) => {

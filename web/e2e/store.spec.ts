@@ -7,7 +7,7 @@ const target = fileURLToPath(new URL('../../pair/target/target-f16.gguf', import
 
 test('a model that the user picks drafts in place of the server’s', async ({ demo, server }) => {
   await demo.open(server, { scheme: 'k-sqs', temperature: 0, maxNewTokens: 32 });
-  await demo.page.getByLabel('Draft with a model of yours').setInputFiles(target);
+  await demo.page.getByLabel('Draft with your own model').setInputFiles(target);
   await expect(demo.page.locator('#load-text')).toHaveText(/Draft ready: \d\d\.?\d* MB/, { timeout: 60_000 });
   await demo.run();
   // The target drafts for itself, and is right.

@@ -33,7 +33,7 @@ test('a tab that goes on with another’s text has it, and the other one says so
     `${server.url}/?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`,
   );
   await expect(demo.alert).toHaveText(
-    'Another tab goes on with this text. Press Generate to begin a new one in this tab.',
+    'Another tab has taken over this text. Press Generate to begin a new one in this tab.',
     { timeout: 60_000 },
   );
   await expect(demo.main).toHaveAttribute('data-state', 'failed');

@@ -11,9 +11,9 @@ test('a server with tokens says so, and takes the one from the address', async (
   await writeFile(file, `alice ${token}\n`);
   await using server = await Server.start(['--tokens-file', file]);
   await demo.page.goto(server.url);
-  await expect(demo.alert).toHaveText(/those who have a token/, { timeout: 60_000 });
+  await expect(demo.alert).toHaveText(/requires an access token/, { timeout: 60_000 });
   await demo.page.goto(`${server.url}/?token=fedcba9876543210`);
-  await expect(demo.alert).toHaveText(/those who have a token/, { timeout: 60_000 });
+  await expect(demo.alert).toHaveText(/requires an access token/, { timeout: 60_000 });
   await demo.page.goto(`${server.url}/?token=${token}&maxNewTokens=8`);
   await demo.ready();
   expect(demo.page.url()).not.toContain(token);

@@ -16,10 +16,10 @@ export interface Installed {
   capabilities: Record<string, unknown>;
 }
 
-/** Where programs are looked for. */
+/** The folders of programs. */
 const folders = (process.env['PATH'] ?? '').split(path.delimiter);
 
-/** Where a program is; null if it is not installed. */
+/** Finds the path of a program; null if it is not installed. */
 function installed(program: string): string | null {
   return folders.map((folder) => path.join(folder, program)).find((file) => existsSync(file)) ?? null;
 }
@@ -37,7 +37,7 @@ export function find(name: 'Firefox' | 'WebKitGTK'): Installed | { missing: stri
   return { name, driver, capabilities: { 'moz:firefoxOptions': { binary, args: ['-headless'] } } };
 }
 
-/** A browser's window. */
+/** A window of an installed browser. */
 export class Window {
   readonly #session: string;
   readonly #processes: ChildProcess[];
@@ -77,7 +77,7 @@ export class Window {
     await send(`${this.#session}/url`, { url });
   }
 
-  /** What a function body returns in the page. */
+  /** Runs a function body in the page, and returns its result. */
   async evaluate(body: string): Promise<unknown> {
     return send(`${this.#session}/execute/sync`, { script: body, args: [] });
   }
@@ -97,7 +97,7 @@ export class Window {
   }
 }
 
-/** The screen that there is, or one of our own that nobody sees: WebKitGTK does not start without. */
+/** The screen that there is, or a virtual one: WebKitGTK does not start without. */
 async function screenOf(): Promise<{ display: string; server: ChildProcess | null }> {
   const display = process.env['DISPLAY'];
   if (display) return { display, server: null };

@@ -43,7 +43,7 @@ export class Tarball {
     return new Tarball(folder, path.join(folder, 'outrider-0.1.0.tgz'));
   }
 
-  /** What `npm publish` would do with it, told by a dry run, and nothing done. */
+  /** Runs `npm publish` dry, and returns what it would publish. */
   async publishDryRun(): Promise<{ files: { path: string }[]; size: number; unpackedSize: number }> {
     // With provenance, which needs the repository to be named.
     const said = await run(`npm publish --dry-run --provenance --json ${this.file}`, this.folder);
@@ -67,7 +67,7 @@ export class Tarball {
   }
 }
 
-/** How long a development server may take to answer. */
+/** Most time for a development server to answer. */
 const START_MS = 60_000;
 
 /** Runs a development server of the project in `folder` while `use` needs it. */

@@ -28,7 +28,7 @@ const summary: Summary = {
   ...{ uplinkBits: 17, downlinkBits: 80, finish: 'eos' },
 };
 
-/** Whoever writes these rounds and ends so; a signal ends it sooner. */
+/** A writer of these rounds with this summary; a signal ends it sooner. */
 function writer(rounds: Round[], end: Summary = summary) {
   const asked: { prompt: unknown; options: GenerateOptions }[] = [];
   const stop = vi.fn();

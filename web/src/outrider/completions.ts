@@ -21,16 +21,16 @@ import type { GenerateOptions } from './options.js';
 import type { NumberOption, Range } from './tables.js';
 import { refuseUnknown } from './validation.js';
 
-/** Whoever generates. */
+/** The instance that generates. */
 interface Writer {
   generate(prompt: Prompt, options?: GenerateOptions): Generation;
   readonly ranges: Readonly<Record<NumberOption, Range>>;
   readonly mode: 'draft' | 'server';
 }
 
-/** What is handed to OpenAI's client beside the request. */
+/** Options of a call beside the parameters, as in OpenAI's client. */
 export interface RequestOptions {
-  /** Stops the generation. What it has written until then is the answer, and a stream ends. */
+  /** Stops the generation. The text so far is the answer, and a stream ends. */
   signal?: AbortSignal | null;
 }
 
@@ -40,12 +40,12 @@ export interface CompletionStream<Chunk> extends AsyncIterable<Chunk> {
 }
 
 const model = 'outrider';
-/** Tokens of a text if nobody says how many, as with OpenAI. */
+/** Most tokens of a text if `max_tokens` is not given, as with OpenAI. */
 const COMPLETION_TOKENS = 16;
 const MOST_TOP_LOGPROBS = 5;
-/** What OpenAI's API says where a probability is not among those that it knows. */
+/** The log-probability that OpenAI's API gives where a probability is unknown. */
 const NO_LOGPROB = -9999;
-/** No seed is larger. */
+/** The number of seeds: one is below 2³². */
 const SEEDS = 2 ** 32;
 
 /** Parameters of OpenAI's API that do not change the text; any value is accepted. */
@@ -87,7 +87,7 @@ function read<Params extends object>(
   return rest;
 }
 
-/** `outrider.completions`. */
+/** Text completions: `outrider.completions`. */
 export class Completions {
   readonly #writer: Writer;
 
@@ -96,7 +96,10 @@ export class Completions {
     this.#writer = writer;
   }
 
-  /** Goes on with a text. @throws {@link OutriderError} as `generate()`; what is not known is refused by name. */
+  /**
+   * Continues a text with a completion. @throws {@link OutriderError} as `generate()`; unknown parameters are refused
+   * by name.
+   */
   create(
     params: CompletionParams & { stream: true },
     options?: RequestOptions,
@@ -138,7 +141,7 @@ export class Completions {
   }
 }
 
-/** `outrider.chat.completions`. */
+/** Chat completions: `outrider.chat.completions`. */
 export class ChatCompletions {
   readonly #writer: Writer;
 
@@ -147,7 +150,9 @@ export class ChatCompletions {
     this.#writer = writer;
   }
 
-  /** Answers in a conversation. @throws {@link OutriderError} as `generate()`; what is not known is refused by name. */
+  /**
+   * Answers in a conversation. @throws {@link OutriderError} as `generate()`; unknown parameters are refused by name.
+   */
   create(
     params: ChatCompletionParams & { stream: true },
     options?: RequestOptions,
@@ -175,7 +180,7 @@ export class ChatCompletions {
     }
     const likeliest = topLogprobs(given);
     if (likeliest !== null && this.#writer.mode === 'server') {
-      throw new OutriderError('no-draft', 'logprobs are told in rounds, and no draft model runs here');
+      throw new OutriderError('no-draft', 'logprobs need rounds, and no draft model runs here');
     }
     const { controller, signal } = abortion(options);
     const { ranges } = this.#writer;
@@ -253,7 +258,7 @@ async function* chatChunks(
   yield chunk({}, { finish_reason: finishOf(finish, calls) });
 }
 
-/** A stream of chunks; with `usage` as its last, if that is wanted. */
+/** A stream of chunks; `withUsage` adds a last one with `usage`. */
 function streamed<Chunk extends { usage?: CompletionUsage | null }>(
   controller: AbortController,
   withUsage: boolean,
@@ -305,7 +310,7 @@ function abortion({ signal }: RequestOptions): { controller: AbortController; si
 }
 
 function usageOf(summary: Summary): CompletionUsage {
-  // What came behind a stop string is nobody's.
+  // Tokens after a stop string do not count.
   const completion = summary.tokenIds.length || summary.tokens;
   return {
     prompt_tokens: summary.promptTokens,
@@ -323,7 +328,7 @@ function usageOf(summary: Summary): CompletionUsage {
   };
 }
 
-/** Whether a text came to its end, or was stopped at one. */
+/** True for an end of the text or a stop, false for a limit that was reached. */
 function ends(finish: Finish): boolean {
   return finish === 'eos' || finish === 'stop' || finish === 'cancelled';
 }

@@ -1,6 +1,6 @@
 // How the tables of options describe an option. The generated `choices.ts` has these types.
 
-/** The options that are a policy's number. */
+/** The options that hold the number of a policy. */
 export type PolicyParameterOption = 'ruleParameter' | 'gateThreshold' | 'stopThreshold';
 
 /** The parts of the page. */
@@ -17,32 +17,32 @@ export interface Range {
 
 /** An option that is a number. */
 export interface NumberDescription {
-  /** Its name for people. */
+  /** The name that people read. */
   label: string;
   /** The papers' letter; empty if it has none. */
   symbol: string;
-  /** What it is, as a phrase. */
+  /** A phrase that says what the option does. */
   explanation: string;
   group: Group;
-  /** Null where it hangs on other options. */
+  /** The default; null where it depends on other options. */
   default: number | null;
-  /** What is then taken, as a phrase. */
+  /** A phrase for the default where it depends on other options. */
   unset?: string;
   range: Range;
-  /** How far an arrow key moves it. */
+  /** The distance that an arrow key moves the value. */
   step: number;
 }
 
 /** An option that is a name. */
 export interface NameDescription {
   label: string;
-  /** What it decides, as a phrase. */
+  /** A phrase that says what the option decides. */
   explanation: string;
-  /** How a sentence on what is chosen begins; empty if entries have sentences of their own. */
+  /** The beginning of a sentence about the chosen entry; empty if entries have whole sentences. */
   lead: string;
   group: Group;
   default: string;
-  /** The option that is the number of what is chosen; null if there is none. */
+  /** The option for the number of the chosen entry; null if there is none. */
   parameter: { option: PolicyParameterOption; label: string } | null;
   entries: readonly Policy[];
 }
@@ -50,33 +50,33 @@ export interface NameDescription {
 /** A linear head that can be trained on the draft model's hidden states. */
 export type Head = 'gate' | 'stop';
 
-/** One of several named ways to do something. */
+/** One entry of an option that is a name. */
 export interface Policy {
-  /** As options and papers have it. */
+  /** The name in options and papers. */
   name: string;
-  /** Its name for people. */
+  /** The name that people read. */
   label: string;
-  /** One sentence; of schemes, codes and downlinks what travels, to be put behind a colon. */
+  /** One sentence; for schemes, codes and downlinks a phrase that follows a colon. */
   explanation: string;
-  /** Where it was first described. */
+  /** The paper that first described it. */
   source: string;
-  /** The options that it reads, of those that not all of its kind read. */
+  /** Options that this entry reads and others of its kind do not. */
   options: readonly string[];
   /** The number that comes with it; null if none does. */
   parameter: PolicyParameter | null;
-  /** Whether the text may be distributed otherwise than the server's model would have it. */
+  /** True if the text may not be distributed as the server's model's own. */
   lossy: boolean;
-  /** The head that the draft model must have for it; null if none. */
+  /** The trained head that the draft model needs; null if none. */
   head: Head | null;
-  /** Of rules: whether the server adds a token after a round in which all drafts are accepted. */
+  /** For rules: true if the server adds a token after a round in which all drafts are accepted. */
   hasBonus?: boolean;
-  /** Of schemes: whether any rule can judge what is sent; otherwise only the exact one can. */
+  /** For schemes: true if any rule can judge what is sent, not only the exact one. */
   sendsDistributions?: boolean;
 }
 
 /** The number that comes with a policy. */
 export interface PolicyParameter {
-  /** The papers' letter. */
+  /** The letter that the papers use. */
   symbol: string;
   default: number;
   range: Range;

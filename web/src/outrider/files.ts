@@ -1,4 +1,4 @@
-// Where the files of the package are, wherever a bundler has put it: the worker and the modules of the engine.
+// Addresses of the package's files, the worker and the engine's modules, in any bundle.
 
 import { builds } from './builds.js';
 import type { Build } from './builds.js';

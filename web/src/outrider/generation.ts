@@ -1,21 +1,20 @@
 import type { Claim, GenerateRequest, Round, Statistics, Summary, Token } from './edge.js';
 
 /**
- * What a generation can be gone on with after a reload, as plain JSON: `Outrider.load({ resume })`, then
- * `outrider.resume(state)`. Whoever has it can go on with the session: keep it where only this page reads it, as in
+ * The state from which a generation resumes after a reload, as plain JSON: `Outrider.load({ resume })`, then
+ * `outrider.resume(state)`. It contains the session's secret: keep it where only this page reads it, as in
  * `sessionStorage`.
  */
 export interface SuspendedGeneration {
   claim: Claim;
   request: GenerateRequest;
-  /** What was committed so far. */
+  /** The tokens committed so far. */
   tokens: Token[];
 }
 
 /**
- * A generation that runs: iterate it for its tokens, or {@link Generation.rounds} for what each answer of the
- * server brought. It runs whether or not anybody iterates; an iteration that starts late sees everything from
- * the first token. Leaving a loop early (`break`, `return`, a throw) stops the generation.
+ * A running generation: iterate it for its tokens, or {@link Generation.rounds} for the answers of the server. It runs
+ * whether or not it is iterated; an iteration that starts late sees everything from the first token. Leaving a loop early (`break`, `return`, a throw) stops the generation.
  */
 export class Generation implements AsyncIterable<Token> {
   /** The whole text and what it cost. Rejects as the iteration does. */
@@ -27,7 +26,7 @@ export class Generation implements AsyncIterable<Token> {
   #claim: Claim | null = null;
   #ended = false;
   #settle!: { resolve: (summary: Summary) => void; reject: (error: Error) => void };
-  /** Wakes the iterations that wait for something new. */
+  /** Wakes iterations that wait for the next round. */
   #waiting: (() => void)[] = [];
 
   /** @internal */
@@ -35,7 +34,7 @@ export class Generation implements AsyncIterable<Token> {
     this.#request = request;
     this.#stop = stop;
     this.summary = new Promise((resolve, reject) => (this.#settle = { resolve, reject }));
-    // Whoever only iterates learns of a failure there; it is then not also an unhandled rejection.
+    // An iteration reports a failure itself; the summary is then not also an unhandled rejection.
     this.summary.catch(() => {});
   }
 
@@ -44,7 +43,7 @@ export class Generation implements AsyncIterable<Token> {
     return this.#rounds.at(-1)?.statistics ?? null;
   }
 
-  /** Whether the generation is over, in whatever way. */
+  /** True once the generation has ended, for any reason. */
   get ended(): boolean {
     return this.#ended;
   }
@@ -54,7 +53,7 @@ export class Generation implements AsyncIterable<Token> {
     if (!this.#ended) this.#stop();
   }
 
-  /** What the generation can be gone on with after a reload; null before it has begun and after its end. */
+  /** The state to resume from after a reload; null before the start and after the end. */
   suspend(): SuspendedGeneration | null {
     if (this.#ended || !this.#claim) return null;
     return {
@@ -123,7 +122,7 @@ export class Generation implements AsyncIterable<Token> {
   }
 }
 
-/** @internal Of a generation that was stopped before it began. */
+/** @internal The summary of a generation that was stopped before it began. */
 export const emptySummary: Summary = {
   ...{ rule: null, ruleParameter: null, lossy: false, tokens: 0, passed: 0, streamed: 0, rounds: 0 },
   ...{ elapsedMs: 0, firstTokenMs: 0, tokensPerSecond: 0, roundTripMs: 0, draftMs: 0 },

@@ -23,9 +23,12 @@ import {
 import type { ChoiceOption, Choices, NumberOption, PolicyOption, Range } from './tables.js';
 import { checkedPrompt, checkedStops, checkedTools, refuseUnknown } from './validation.js';
 
-/** How to generate. Everything has a default; see {@link generationDefaults} and {@link generationRanges}. */
+/** Options of a generation. Each has a default; see {@link generationDefaults} and {@link generationRanges}. */
 export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOptions {
-  /** `speculative` (default) drafts here and lets the server verify, or write on meanwhile: see `scheme`; `cloud-only` lets the server decode alone. */
+  /**
+   * `speculative` (default) drafts here and lets the server verify, or write on meanwhile: see `scheme`; `cloud-only`
+   * lets the server decode alone.
+   */
   mode?: Mode;
   /** Lets the server write alone as long as that is faster (AS²). */
   adaptiveMode?: boolean;
@@ -35,9 +38,9 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    */
   compareSchemes?: boolean;
   /**
-   * What the assistant may call in a conversation. The model's chat template shows it to the model; one that has no place
-   * for tools is an error. What the model calls is told in `pieces` of rounds and of the summary, and stays in the text in
-   * the model's own form, `<tool_call>…</tool_call>` mostly.
+   * Tools that the assistant may call in a conversation. The model's chat template shows them to the model; a template
+   * without a place for tools is an error. Calls are in `pieces` of rounds and of the summary; the text keeps them in the
+   * model's own form, mostly `<tool_call>…</tool_call>`.
    */
   tools?: readonly Tool[];
   /**
@@ -46,17 +49,17 @@ export interface GenerateOptions extends NameOptions, ParameterOptions, NumberOp
    */
   stop?: string | readonly string[];
   /**
-   * Tells of each token what both models thought of it, in {@link Token.evidence}: log-probabilities and candidates. For
-   * the server's half that needs rounds, and a server that tells (`outrider serve --evidence`, to its own pages unless it
-   * says otherwise): `scheme: 'auto'` is then `k-sqs`. Its whole distribution comes down for each draft. Ahead of the
-   * server there is the draft's half alone, and where the server is alone nothing.
+   * Adds {@link Token.evidence} to each token: log-probabilities and candidates of both models. The server's half needs
+   * rounds, so that `scheme: 'auto'` is then `k-sqs`, and a server that sends it (`outrider serve --evidence`, by default
+   * to its own pages): the whole distribution for each draft. Ahead of the server there is the draft's half only; without
+   * a draft model there is none.
    */
   evidence?: boolean;
   /** Stops the generation; it then ends quietly, with `finish: 'cancelled'`, as after {@link Generation.stop}. */
   signal?: AbortSignal;
 }
 
-/** {@link generationRanges}, narrowed to what this draft and this server can do. */
+/** Narrows {@link generationRanges} to what this draft and this server can do. */
 export function rangesFor(model: ModelInfo, session: SessionInfo): Record<NumberOption, Range> {
   const context = Math.min(model.contextLength, session.contextLength);
   const narrowed = (option: NumberOption, max: number): Range => ({
@@ -73,12 +76,14 @@ export function rangesFor(model: ModelInfo, session: SessionInfo): Record<Number
   };
 }
 
-/** The link as it is: nothing added, nothing limited. */
+/** A link without added delay and without limits. */
 export const openLink: Readonly<Link> = {
   ...{ uplinkBitsPerSecond: null, downlinkBitsPerSecond: null, roundTripMs: 0 },
 };
 
-/** Why a value is outside its range, as the end of a sentence that starts with its name; null if it is inside. */
+/**
+ * Describes why a value is outside its range, as the end of a sentence that starts with its name; null if it is inside.
+ */
 export function reasonAgainst(value: number, range: Range): string | null {
   if (!Number.isFinite(value)) return 'must be a number';
   if (range.integer && !Number.isInteger(value)) return 'must be a whole number';
@@ -88,7 +93,7 @@ export function reasonAgainst(value: number, range: Range): string | null {
   return null;
 }
 
-/** The options that are no numbers and no names. */
+/** Options that are neither numbers nor names. */
 type OtherOption = Exclude<
   keyof GenerateOptions,
   NumberOption | ChoiceOption | PolicyOption | keyof ParameterOptions
@@ -104,7 +109,7 @@ const known = [
   ...Object.keys(others),
 ];
 
-/** Fills the defaults in. @throws {@link OutriderError} `invalid-option` */
+/** Makes a complete request from options and defaults. @throws {@link OutriderError} `invalid-option` */
 export function resolveRequest(
   prompt: Prompt,
   options: GenerateOptions,
@@ -190,7 +195,7 @@ export function resolveRequest(
   };
 }
 
-/** Checks a link. @throws {@link OutriderError} `invalid-option` */
+/** Checks the rates and the round trip of a link. @throws {@link OutriderError} `invalid-option` */
 export function checkLink(link: Link): void {
   for (const rate of ['uplinkBitsPerSecond', 'downlinkBitsPerSecond'] as const) {
     const value = link[rate];

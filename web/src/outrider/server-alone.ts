@@ -10,7 +10,7 @@ import { headersOf, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
 
-/** What is used of a chunk of either kind of completion. */
+/** The fields that are read of a chunk of either kind of completion. */
 interface Chunk {
   choices?: {
     text?: string;
@@ -32,7 +32,7 @@ interface Info {
   limits: Omit<SessionInfo, 'vocabSize'>;
 }
 
-/** What keeps a draft model from running in this browser, on this page. */
+/** Errors of a page on which no draft model can run. */
 const cannotDraft = ['wasm-failed', 'out-of-memory', 'worker-crashed'];
 
 /** A server without a draft model beside it. The text of a seed is the one that `mode: 'cloud-only'` has. */
@@ -47,7 +47,7 @@ export class ServerAlone {
     this.session = session;
   }
 
-  /** The server alone, if that is what an error of loading calls for. @throws `error` otherwise */
+  /** Connects to the server alone if an error of loading calls for it. @throws `error` otherwise */
   static async insteadOf(error: unknown, options: LoadOptions): Promise<ServerAlone> {
     const { fallback = 'server', signal, token } = options;
     const calls = error instanceof OutriderError && cannotDraft.includes(error.code);
@@ -59,7 +59,7 @@ export class ServerAlone {
     });
   }
 
-  /** Asks what the server is. @throws {@link OutriderError} */
+  /** Reads the server's limits. @throws {@link OutriderError} */
   private static async meet(
     server: URL,
     headers: Readonly<Record<string, string>>,
@@ -73,7 +73,7 @@ export class ServerAlone {
     return new ServerAlone(server, request, { ...limits, vocabSize });
   }
 
-  /** What stands for the draft model that there is none of. */
+  /** A description that takes the place of a draft model's. */
   get model(): ModelInfo {
     const { vocabSize, contextLength } = this.session;
     const heads = { gate: false, stop: false };
@@ -144,7 +144,7 @@ export class ServerAlone {
   }
 }
 
-/** The request as the API has it. */
+/** Converts a request for the API. */
 function asked(request: GenerateRequest): { path: string; body: string } {
   const { prompt, tools, stop, temperature, topP, topK, seed, maxNewTokens } = request;
   const common = {
@@ -158,7 +158,7 @@ function asked(request: GenerateRequest): { path: string; body: string } {
   return { path: 'v1/chat/completions', body: JSON.stringify(body) };
 }
 
-/** Each token is a forward pass of the server. */
+/** Counts tokens, each a forward pass of the server. */
 function count(statistics: Statistics, tokens: number, started: number): void {
   const elapsedMs = performance.now() - started;
   if (statistics.tokens === 0) statistics.firstTokenMs = elapsedMs;
@@ -184,7 +184,7 @@ async function* events(response: Response, onBytes: (bytes: number) => void): As
   throw new OutriderError('connection-lost', 'the server stopped in the middle of a text');
 }
 
-/** A response that is none of an error. */
+/** Waits for a successful response. @throws {@link OutriderError} otherwise */
 async function answered(response: Promise<Response>): Promise<Response> {
   const received = await response.catch((cause: unknown) => {
     if (cause instanceof Error && cause.name === 'AbortError') throw cause;

@@ -5,7 +5,7 @@ import type { Handle } from './store.js';
 
 const file = new TextEncoder().encode('the whole file');
 
-/** A file in memory, of so many bytes at most. */
+/** A file in memory, of at most `most` bytes. */
 function disk(most = 10_000): Handle & { bytes: Uint8Array } {
   return {
     bytes: new Uint8Array(0),
@@ -33,7 +33,7 @@ function disk(most = 10_000): Handle & { bytes: Uint8Array } {
   };
 }
 
-/** Answers as servers of files do; the first answer ends after so many bytes. */
+/** Answers as servers of files do; the first answer ends after `breakAfter` bytes. */
 function server(etag: string | null, breakAfter?: number) {
   const asked: Record<string, string>[] = [];
   const request = (_: unknown, init?: RequestInit): Promise<Response> => {

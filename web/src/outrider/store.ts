@@ -1,4 +1,4 @@
-// Keeps a downloaded model in the origin's private file system, so that a page that is opened again need not fetch it.
+// Keeps a downloaded model in the origin's private file system, so that the next visit need not fetch it.
 // Only workers have files that can be read and written at once.
 
 import { BlockDigest, hex } from './digest.js';
@@ -6,19 +6,19 @@ import type { Kept } from './download.js';
 import { OutriderError } from './errors.js';
 
 const folderName = 'outrider';
-/** A file begins with so many bytes of JSON, filled up with spaces; the model follows. */
+/** The bytes of JSON, padded with spaces, at the beginning of a file; the model follows. */
 const headBytes = 512;
 
 interface Head {
-  /** Not there in files of older versions. */
+  /** The address of the model; absent in files of older versions. */
   url?: string;
   etag: string | null;
   total: number | null;
-  /** Of all that follows, once it is all there: {@link BlockDigest}. */
+  /** The {@link BlockDigest} of the model, once it is complete. */
   sum?: string;
 }
 
-/** What is kept of the file at an address; null where nothing can be kept, or another tab is at it. */
+/** Opens the kept copy of the file at an address; null where none can be kept, or another tab has it open. */
 export async function keptFile(
   url: string,
   onRefused: (error: OutriderError) => void = () => {},
@@ -45,17 +45,17 @@ async function nameOf(url: string): Promise<string> {
 
 /** A draft model that is kept in this origin's private file system. */
 export interface KeptModel {
-  /** Where it was fetched from. */
+  /** The address that it was fetched from. */
   url: string;
-  /** What there is of it. */
+  /** The number of kept bytes. */
   bytes: number;
-  /** The length of the file; null where the server did not tell. */
+  /** The length of the file; null if it is unknown. */
   totalBytes: number | null;
-  /** Whether all of it is there. What is not is fetched when it is loaded again. */
+  /** True if the copy is complete; the rest is fetched when the model is loaded again. */
   complete: boolean;
 }
 
-/** The folder of what is kept; null where there is none, or where nothing can be kept. */
+/** The folder of kept files; null where there is none. */
 async function folder(): Promise<FileSystemDirectoryHandle | null> {
   try {
     const root = await navigator.storage.getDirectory();
@@ -65,7 +65,7 @@ async function folder(): Promise<FileSystemDirectoryHandle | null> {
   }
 }
 
-/** The models that are kept. */
+/** Lists the kept models. */
 export async function listFiles(): Promise<KeptModel[]> {
   // The types of a page lack it.
   const kept = (await folder()) as (FileSystemDirectoryHandle & AsyncIterable<[string, unknown]>) | null;
@@ -81,7 +81,7 @@ export async function listFiles(): Promise<KeptModel[]> {
   return models;
 }
 
-/** Forgets the model at an address, if it is kept; whether it was. @throws {@link OutriderError} `busy` */
+/** Deletes the kept model at an address, and returns whether there was one. @throws {@link OutriderError} `busy` */
 export async function deleteFile(url: string): Promise<boolean> {
   try {
     const kept = await folder();
@@ -93,7 +93,7 @@ export async function deleteFile(url: string): Promise<boolean> {
   }
 }
 
-/** Forgets all models that were kept. */
+/** Deletes all kept models. */
 export async function forgetFiles(): Promise<void> {
   try {
     const root = await navigator.storage.getDirectory();
@@ -103,7 +103,7 @@ export async function forgetFiles(): Promise<void> {
   }
 }
 
-/** What is used of a `FileSystemSyncAccessHandle`, which the types of a page lack. */
+/** The used methods of a `FileSystemSyncAccessHandle`, which the types of a page lack. */
 export interface Handle {
   read(into: Uint8Array, options: { at: number }): number;
   write(bytes: Uint8Array, options: { at: number }): number;
@@ -117,14 +117,14 @@ interface SyncAccess {
   createSyncAccessHandle(): Promise<Handle>;
 }
 
-/** A model in a file. Invariant: the bytes behind the head are the first ones of the version that the head names. */
+/** A kept copy in a file. Invariant: the bytes after the head are the first ones of the version that the head names. */
 export class KeptFile implements Kept {
   readonly #handle: Handle;
   readonly #url: string;
   readonly #onRefused: (error: OutriderError) => void;
   #head: Head;
   #length: number;
-  /** Of the first bytes, as they were read or written. */
+  /** The digest of the first `#digested` bytes, as they were read or written. */
   #digest = new BlockDigest();
   #digested = 0;
 
@@ -176,13 +176,13 @@ export class KeptFile implements Kept {
     if (written < chunk.length) throw this.#full();
   }
 
-  /** Whether what was read from begin to end is what was written; what was never sealed cannot be told. */
+  /** Checks that the bytes read are those that were written; true for a file that was never sealed. */
   async isSound(): Promise<boolean> {
     const { sum } = this.#head;
     return sum === undefined || this.#digested < this.#length || (await this.#digest.value()) === sum;
   }
 
-  /** Remembers what is there, once that is all of it and is not known. */
+  /** Stores the digest of a complete file. */
   async seal(): Promise<void> {
     const { etag, total, sum } = this.#head;
     const isWhole = this.#length === total && this.#digested === total;
@@ -197,7 +197,7 @@ export class KeptFile implements Kept {
     this.#digested += bytes.length;
   }
 
-  /** Whether it fits. */
+  /** Writes the head; false if it does not fit. */
   #writeHead(): boolean {
     const head = new TextEncoder().encode(JSON.stringify(this.#head));
     if (head.length > headBytes) return false;
@@ -216,7 +216,7 @@ export class KeptFile implements Kept {
     }
   }
 
-  /** Tells that nothing more can be kept. */
+  /** Reports that no more bytes can be kept. */
   #full(cause?: unknown): OutriderError {
     const error = new OutriderError('cache-full', 'the disk, or what this origin may keep, is full', {
       cause,

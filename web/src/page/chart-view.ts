@@ -5,14 +5,14 @@ import { Drawing } from './figures.js';
 import { formatNumber } from './format.js';
 import { chartSentence } from './sentences.js';
 
-/** What a chart shows and how it reads. */
+/** The title, axes and lines of a chart. */
 export interface ChartOptions {
   title: string;
-  /** What the horizontal axis is. */
+  /** The quantity on the horizontal axis. */
   over: 'by round' | 'over time';
-  /** Names of the lines; the first is the one that the chart is about. */
+  /** Names of the lines; the first is the main one, drawn on top. */
   lines: readonly string[];
-  /** Whether the vertical axis begins at zero; over time it always does. */
+  /** True if the vertical axis begins at zero, as it always does over time. */
   fromZero?: boolean;
   format: (value: number) => string;
 }
@@ -20,7 +20,7 @@ export interface ChartOptions {
 const margins = { left: 52, right: 14, top: 8, bottom: 22 };
 const HEIGHT = 150;
 
-/** A line chart, as wide as its place; for those who do not see it, a sentence. */
+/** A line chart, as wide as its place, with a sentence for screen readers. */
 export class ChartView {
   readonly figure = make('figure', { class: 'chart' });
   readonly #options: ChartOptions;
@@ -77,7 +77,7 @@ export class ChartView {
         draw('text', { x: margins.left - 6, y: at, dy: '0.35em', 'text-anchor': 'end' }, text),
       ]),
       ...xTicks.map(({ at, text }) => draw('text', { x: at, y: bottom + 16, 'text-anchor': 'middle' }, text)),
-      // The line that the chart is about comes last, so that it lies on top.
+      // The main line comes last, so that it lies on top.
       ...paths.map((d, index) => draw('path', { class: 'line', 'data-line': index, d })).reverse(),
     );
   }

@@ -15,14 +15,14 @@ export interface ChartSize {
   bottom: number;
 }
 
-/** A mark on an axis. */
+/** A mark on an axis with its label. */
 export interface Tick {
   /** Along the axis, in pixels of the chart. */
   at: number;
   text: string;
 }
 
-/** A chart, ready to be drawn. */
+/** The geometry of a chart. */
 export interface LineChart {
   /** One path per series, for the `d` of an SVG path. */
   paths: string[];
@@ -44,7 +44,7 @@ export function lineChart(
   return plot(points, size, [1, Math.max(2, rounds)], marks, ticks, (value) => value.toFixed(decimals));
 }
 
-/** A value at a time. */
+/** A value at a point in time. */
 export interface Point {
   ms: number;
   value: number;
@@ -110,7 +110,7 @@ export function axis(values: readonly number[], fromZero: boolean): number[] {
   return Array.from({ length: last - first + 1 }, (_, index) => trimmed((first + index) * step));
 }
 
-/** A share of 0 to 1 on a scale of powers of ten, beyond its ends the ends; NaN for what is not a finite number. */
+/** The position of a value on a logarithmic scale, 0 to 1, clamped to its ends; NaN for a value that is not finite. */
 export function logShare(value: number, [low, high]: readonly [number, number]): number {
   if (!Number.isFinite(value)) return Number.NaN;
   const share = Math.log10(Math.max(value, Number.MIN_VALUE) / low) / Math.log10(high / low);
@@ -138,7 +138,7 @@ function roundStep(least: number): number {
   return mantissa * power;
 }
 
-/** How many decimals a multiple of a {@link roundStep} needs. */
+/** The number of decimals that a multiple of a {@link roundStep} needs. */
 function decimalsOf(step: number): number {
   return Math.min(12, Math.max(0, -Math.floor(Math.log10(step) + EPSILON)));
 }

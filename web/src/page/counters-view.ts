@@ -34,7 +34,9 @@ export class CountersView {
     element('counters', HTMLElement).replaceChildren(...tiles);
   }
 
-  /** Keeps a finished run for the comparison. A run that it cannot be compared with is dropped, and the page says why. */
+  /**
+   * Keeps a finished run for the comparison. A run that it cannot be compared with is dropped, and the page says why.
+   */
   keep(run: Measured, mode: Mode, isAhead: boolean): void {
     if (run.summary.tokens === 0) return;
     if (mode === 'speculative') this.#isAhead = isAhead;

@@ -11,12 +11,12 @@ import {
   formatProbability,
 } from './format.js';
 
-/** What a run was asked for, as far as it decides what there is to count. */
+/** The choices of a run that decide which numbers it has. */
 export type RunChoices = Choices &
   Readonly<Record<PolicyOption, string>> & {
     adaptiveMode: boolean;
     maxInFlight: number;
-    /** Whether the server writes and is drafted ahead of, without rounds. */
+    /** True if the run drafts ahead of the server, without rounds. */
     isAhead: boolean;
   };
 
@@ -27,7 +27,7 @@ export interface Counter {
   /** The name of the number in runs that draft ahead of the server, if it is another. */
   aheadLabel?: string;
   format: (value: number) => string;
-  /** Whether runs of the server alone lack the number: they have no drafts and no round trips. */
+  /** True if runs of the server alone lack the number, as they have no drafts and no round trips. */
   speculativeOnly?: boolean;
   /** Totals that the number is a share or a mean of; while one is 0 there is no value. */
   of?: readonly ('judged' | 'drafted' | 'rounds')[];

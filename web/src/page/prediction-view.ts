@@ -13,11 +13,11 @@ const figures: readonly { name: keyof Prediction; label: string }[] = [
 ];
 
 /**
- * What the closed form predicts of the last speculative run, and what came out. Each number is a cell with
+ * The closed form's prediction of the last speculative run beside the measurement. Each number is a cell with
  * `data-prediction`, `data-kind` (`predicted`, `measured`) and `data-value`, empty while there is none.
  */
 export class PredictionView {
-  /** The last run of the server alone, and the link that it was on. */
+  /** The speed of the last run of the server alone, and its link. */
   #alone: { tokensPerSecond: number; link: Link } | null = null;
   #link: Link;
   #run: (PredictedRun & { isAdaptive: boolean; isAhead: boolean }) | null = null;
@@ -29,7 +29,7 @@ export class PredictionView {
     this.#show();
   }
 
-  /** A speculative run under these policies begins. */
+  /** Begins a speculative run under these policies. */
   begin({ policies, adaptiveMode }: ChosenPolicies, maxInFlight: number, isAhead: boolean): void {
     this.#run = {
       hasBonus: policies.rule.hasBonus ?? false,
@@ -49,14 +49,14 @@ export class PredictionView {
     this.#show();
   }
 
-  /** The server alone has written a text on `link`, all of it. */
+  /** Takes a run of the server alone that was on `link` throughout. */
   compareWith({ tokens, tokensPerSecond }: Summary, link: Link): void {
     if (tokens === 0) return;
     this.#alone = { tokensPerSecond, link: { ...link } };
     this.#show();
   }
 
-  /** The link is another now; what was measured on the old one says nothing of it. */
+  /** Changes the link; measurements on another link are not used. */
   setLink(link: Link): void {
     this.#link = { ...link };
     this.#show();

@@ -37,7 +37,10 @@ const charts: readonly { title: string; points: (track: Track) => Point[]; forma
 /** Size of a distribution's drawing, in CSS pixels. */
 const BARS = { width: 44, height: 26 };
 
-/** The three lanes. Each is an item with `data-lane` and `data-state`: `waiting`, `running`, `done` or `skipped`. */
+/**
+ * The three lanes of the race. Each is an item with `data-lane` and `data-state`: `waiting`, `running`, `done` or
+ * `skipped`.
+ */
 export class RaceView {
   readonly #list = element('lanes', HTMLOListElement);
   readonly #sentence = element('race-sentence', HTMLElement);
@@ -59,7 +62,7 @@ export class RaceView {
     this.#drawing = new Drawing(this.#list, (width) => this.#draw(width));
   }
 
-  /** Empties the lanes for texts of at most so many tokens. */
+  /** Empties the lanes for texts of at most `mostTokens` tokens. */
   begin(mostTokens: number): void {
     this.#mostTokens = mostTokens;
     this.#results = {};
@@ -80,7 +83,7 @@ export class RaceView {
     this.#drawing.now();
   }
 
-  /** A lane is not run. */
+  /** Marks a lane that is not run. */
   skip(name: LaneName, why: string): void {
     const row = this.#row(name);
     row.item.dataset['state'] = 'skipped';
@@ -95,7 +98,7 @@ export class RaceView {
     this.#drawing.soon();
   }
 
-  /** A lane has run to its end. */
+  /** Marks a lane that has run to its end. */
   finish(name: LaneName, summary: Summary): void {
     const row = this.#row(name);
     row.item.dataset['state'] = 'done';
@@ -104,7 +107,7 @@ export class RaceView {
     this.#drawing.now();
   }
 
-  /** Draws the distributions that were sent of drafts; nothing where none are known. */
+  /** Draws the distributions that were sent with drafts; nothing where none are known. */
   showDistributions(name: LaneName, tokens: readonly Token[]): void {
     const { distributions } = this.#row(name);
     const drawn = tokens
@@ -128,7 +131,7 @@ export class RaceView {
     );
   }
 
-  /** The race is over, or was stopped. */
+  /** Ends the race, also one that was stopped. */
   end(linkChanged: boolean, ownDraws: boolean): void {
     const [first, ...rest] = raceSentences(this.#results, linkChanged, ownDraws);
     if (first !== undefined) {

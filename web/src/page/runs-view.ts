@@ -52,8 +52,8 @@ async function share(): Promise<void> {
   const said = element('shared', HTMLElement);
   try {
     await navigator.clipboard.writeText(location.href);
-    said.textContent = 'Copied: whoever opens it has these settings.';
+    said.textContent = 'Copied. The link opens the page with these settings.';
   } catch {
-    said.textContent = `The browser does not allow it. The address is ${location.href}`;
+    said.textContent = `The browser does not allow copying. The address is ${location.href}`;
   }
 }

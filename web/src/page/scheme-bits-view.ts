@@ -6,7 +6,7 @@ import { comparedSchemes, transferMs } from './scheme-bits.js';
 import type { SchemeCost } from './scheme-bits.js';
 
 /**
- * A bar per scheme. Each is a row with `data-scheme`, `data-sent`, `data-bits` (per drafted token) and `data-round-ms`
+ * One bar for each scheme. Each is a row with `data-scheme`, `data-sent`, `data-bits` (per drafted token) and `data-round-ms`
  * (of one round at the uplink's rate; empty while that is not limited).
  */
 export class SchemeBitsView {
@@ -27,7 +27,7 @@ export class SchemeBitsView {
     this.#draw();
   }
 
-  /** The uplink's rate as the slider has it. */
+  /** Sets the uplink's rate from the slider. */
   setUplink(bitsPerSecond: number | null): void {
     this.#uplinkBitsPerSecond = bitsPerSecond;
     this.#draw();

@@ -1,4 +1,4 @@
-// What is known of one token, as lines to read. No DOM.
+// A token's origin, cost and probabilities as lines of text. No DOM.
 
 import type { Candidate, Round, Token } from '../outrider/index.js';
 import { formatBits, formatMilliseconds, formatNumber, formatProbability } from './format.js';
@@ -8,7 +8,7 @@ import { origins } from './origins.js';
 export interface TokenFacts {
   token: Token;
   round: Round;
-  /** Which answer of the server's it was, from 1. */
+  /** The number of the server's answer, from 1. */
   answer: number;
 }
 
