@@ -5,12 +5,10 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { chromium } from 'playwright-core';
-import { chromiumArgs, chromiumPath } from './chromium.mjs';
+import { chromiumArgs, inChromium } from './chromium.mjs';
 
 const [folder, name] = process.argv.slice(2);
-const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
-try {
+await inChromium(chromiumArgs, async (browser) => {
   const page = await browser.newPage();
   const glue = readFileSync(join(folder, `${name}_bench.js`), 'utf8');
   await page.evaluate(`${glue}; globalThis.wasm_bindgen = wasm_bindgen;`);
@@ -26,6 +24,4 @@ try {
     [module, cases],
   );
   process.stdout.write(times);
-} finally {
-  await browser.close();
-}
+});

@@ -5,8 +5,7 @@
 // the paper's links, taking turns. Writes FILE.
 
 import { writeFileSync } from 'node:fs';
-import { chromium } from 'playwright-core';
-import { chromiumArgs, chromiumPath } from '../chromium.mjs';
+import { chromiumArgs, inChromium } from '../chromium.mjs';
 import { generate, openPage, pick, prompts, symmetric } from './page.mjs';
 
 const [file, url, form] = process.argv.slice(2);
@@ -28,8 +27,7 @@ const kept = [
   ...['uplinkBits', 'downlinkBits'],
 ];
 
-const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumArgs });
-try {
+await inChromium(chromiumArgs, async (browser) => {
   const page = await openPage(browser, url);
   const ways = (draftLength) => [
     { name: 'alone', options: { mode: 'cloud-only' } },
@@ -54,6 +52,4 @@ try {
     console.error(`${megabits} Mbit/s, ${ntt} ms, γ = ${draftLength}`);
   }
   writeFileSync(file, `${JSON.stringify({ browser: browser.version(), links }, null, 1)}\n`);
-} finally {
-  await browser.close();
-}
+});
