@@ -6,7 +6,7 @@
 use arbitrary::{Result, Unstructured};
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
-    frame::{Draft, ErrorCode, Frame, Hello, MAX_DRAFT_TOKENS, Prompt, Request, Tokens},
+    frame::{Draft, ErrorCode, Frame, Hello, Limits, MAX_DRAFT_TOKENS, Prompt, Request, Tokens},
     half,
     probabilities::DraftProbability,
     rule::StatisticKind,
@@ -43,13 +43,15 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let target = TargetInfo {
         vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
-        context_length: choose::number(input, 48)?,
-        max_draft_tokens: input.int_in_range(0..=MAX_DRAFT_TOKENS)?,
-        max_in_flight: input.int_in_range(1..=2)?,
-        max_guesses: 0,
-        max_branches: 0,
-        own_draws: false,
-        fewest_passes: false,
+        limits: Limits {
+            context_length: choose::number(input, 48)?,
+            max_draft_tokens: input.int_in_range(0..=MAX_DRAFT_TOKENS)?,
+            max_in_flight: input.int_in_range(1..=2)?,
+            max_guesses: 0,
+            max_branches: 0,
+            own_draws: false,
+            fewest_passes: false,
+        },
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let mut driver = Driver {
@@ -393,7 +395,7 @@ impl Driver {
         } else {
             assert_eq!((end, forward.rows), (whole.len(), needed));
         }
-        assert!(end < self.reference.target.context_length as usize, "beyond the context");
+        assert!(end < self.reference.target.limits.context_length as usize, "beyond the context");
         self.pass = Some((pass, current.request.generation));
     }
 }

@@ -4,7 +4,10 @@ use core::time::Duration;
 use std::{collections::VecDeque, sync::Arc};
 
 use arbitrary::{Result, Unstructured};
-use outrider_codec::{frame::Finish, rule::RuleParameters};
+use outrider_codec::{
+    frame::{Finish, Limits},
+    rule::RuleParameters,
+};
 use outrider_speculation::{
     policy::gate::Gate,
     session::{
@@ -38,13 +41,15 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let info = TargetInfo {
         vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
-        context_length,
-        max_draft_tokens: input.int_in_range(0..=10)?,
-        max_in_flight: 3,
-        max_guesses: 0,
-        max_branches: 0,
-        own_draws: false,
-        fewest_passes: false,
+        limits: Limits {
+            context_length,
+            max_draft_tokens: input.int_in_range(0..=10)?,
+            max_in_flight: 3,
+            max_guesses: 0,
+            max_branches: 0,
+            own_draws: false,
+            fewest_passes: false,
+        },
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let draft_info = DraftInfo {
@@ -198,10 +203,14 @@ impl Pair {
         match self.end.expect("an idle edge has told of the end") {
             EndReason::Finish(Finish::Eos) => assert!(ended_by_eos),
             EndReason::Finish(Finish::Length) => assert_eq!(length, settings.max_new_tokens as usize),
-            EndReason::Finish(Finish::Context) => assert_eq!(prompt.len() + length, info.context_length as usize),
+            EndReason::Finish(Finish::Context) => {
+                assert_eq!(prompt.len() + length, info.limits.context_length as usize)
+            }
             EndReason::Cancelled => {}
         }
-        assert!(length <= settings.max_new_tokens as usize && prompt.len() + length <= info.context_length as usize);
+        assert!(
+            length <= settings.max_new_tokens as usize && prompt.len() + length <= info.limits.context_length as usize
+        );
         let within = &self.tokens[..length.saturating_sub(1)];
         assert!(!within.iter().any(|token| info.eos_ids.contains(&token.0)), "the text goes on after its end");
         self.judge_statistics(settings);

@@ -61,7 +61,7 @@ impl Generation {
         Self {
             prompt_length: prompt.len(),
             text: prompt,
-            limit: most.min(server.context_length as usize),
+            limit: most.min(server.limits.context_length as usize),
             scheme,
             round: 0,
             sent: None,
@@ -116,12 +116,14 @@ impl Generation {
         // Where no token of p's follows a round, a draft more is in the bonus token's place.
         let bonus = u32::from(!self.has_bonus() && speculation.max_in_flight == 1);
         let most = match speculation.stop {
-            StopRule::Fixed => speculation.draft_length.saturating_add(bonus).min(server.max_draft_tokens.into()),
-            StopRule::Bild { .. } => (10 + bonus).min(server.max_draft_tokens.into()),
-            _ => server.max_draft_tokens.into(),
+            StopRule::Fixed => {
+                speculation.draft_length.saturating_add(bonus).min(server.limits.max_draft_tokens.into())
+            }
+            StopRule::Bild { .. } => (10 + bonus).min(server.limits.max_draft_tokens.into()),
+            _ => server.limits.max_draft_tokens.into(),
         };
         assert!(
-            draft.count <= server.max_draft_tokens && u32::from(draft.count) <= most,
+            draft.count <= server.limits.max_draft_tokens && u32::from(draft.count) <= most,
             "{count} drafts, {most} allowed"
         );
         assert!(count + usize::from(self.has_bonus()) <= left, "no room for the cloud's token");

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use arbitrary::{Result, Unstructured};
 use outrider_codec::frame::{
-    Distribution, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Next, TargetDist, Ticket, Tokens, Verdict, Welcome,
+    Distribution, ErrorCode, ErrorFrame, Evidence, Finish, Frame, Limits, Next, TargetDist, Ticket, Tokens, Verdict,
+    Welcome,
 };
 
 use super::Driver;
@@ -15,13 +16,15 @@ impl Driver {
         let mistaken = choose::rarely(input, 32)?;
         let welcome = Welcome {
             vocab_size: self.model.vocab_size + u32::from(mistaken),
-            context_length: choose::number(input, 48)?,
-            max_draft_tokens: input.int_in_range(0..=64)?,
-            max_in_flight: 1,
-            max_guesses: 0,
-            max_branches: 0,
-            own_draws: false,
-            fewest_passes: false,
+            limits: Limits {
+                context_length: choose::number(input, 48)?,
+                max_draft_tokens: input.int_in_range(0..=64)?,
+                max_in_flight: 1,
+                max_guesses: 0,
+                max_branches: 0,
+                own_draws: false,
+                fewest_passes: false,
+            },
             eos_ids: choose::ids(input, 2, self.model.vocab_size)?,
             ticket: Ticket::default(),
             detached_seconds: 120,
@@ -39,7 +42,7 @@ impl Driver {
         let vocab_size = self.model.vocab_size;
         let Some(generation) = &self.generation else { return Ok(()) };
         let number = self.begun;
-        let context = self.server.as_ref().map_or(0, |server| server.context_length as usize);
+        let context = self.server.as_ref().map_or(0, |server| server.limits.context_length as usize);
         let eos_ids = self.server.as_ref().map_or(&[][..], |server| &server.eos_ids);
         // What an honest server says of the end when the text has grown by these.
         let finish = |more: &[u32]| {

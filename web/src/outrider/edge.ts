@@ -3,6 +3,7 @@
 
 import type { EngineKind } from './builds.js';
 import type { NumberOptions, ParameterOptions, Scheme, UnsetOption } from './choices.js';
+import type { Limits } from './limits.js';
 import type { RoundRecord, Statistics } from './statistics.js';
 import type { Choices, Head, PolicyOption } from './tables.js';
 
@@ -83,19 +84,8 @@ export interface ModelInfo {
   heads: Readonly<Record<Head, boolean>>;
 }
 
-/** What the server granted in the handshake. */
-export interface SessionInfo {
-  contextLength: number;
-  maxDraftTokens: number;
-  maxInFlight: number;
-  /** Guesses that it takes ahead of a text that it writes; 0 where it cannot be drafted ahead of. */
-  maxGuesses: number;
-  /** Branches of them that it takes: second candidates for a token, with what follows them. */
-  maxBranches: number;
-  /** Whether the server's draws are its own: a seed does not repeat a text there. */
-  ownDraws: boolean;
-  /** Whether its operator asks for the fewest forward passes that cost no speed. */
-  fewestPasses: boolean;
+/** The server's part of the handshake. */
+export interface SessionInfo extends Limits {
   vocabSize: number;
 }
 

@@ -4,6 +4,7 @@ import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics,
 import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
+import type { Limits } from './limits.js';
 import { headersOf, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
@@ -27,15 +28,7 @@ interface ApiError {
 /** What is used of `/v1/info`. */
 interface Info {
   vocabSize: number;
-  limits: {
-    contextLength: number;
-    maxDraftTokens: number;
-    maxInFlight: number;
-    maxGuesses: number;
-    maxBranches: number;
-    ownDraws: boolean;
-    fewestPasses: boolean;
-  };
+  limits: Limits;
 }
 
 /** What keeps a draft model from running in this browser, on this page. */
@@ -76,18 +69,7 @@ export class ServerAlone {
     const request = fetchWith({ ...authorization, ...headers });
     const response = await answered(request(new URL('v1/info', server), signal ? { signal } : {}));
     const { vocabSize, limits } = (await response.json()) as Info;
-    const { contextLength, maxDraftTokens, maxInFlight, maxGuesses, maxBranches } = limits;
-    const { ownDraws, fewestPasses } = limits;
-    return new ServerAlone(server, request, {
-      contextLength,
-      maxDraftTokens,
-      maxInFlight,
-      maxGuesses,
-      maxBranches,
-      ownDraws,
-      fewestPasses,
-      vocabSize,
-    });
+    return new ServerAlone(server, request, { ...limits, vocabSize });
   }
 
   /** What stands for the draft model that there is none of. */
