@@ -90,7 +90,8 @@ impl Driver {
             }
             2..=5 => {
                 let frame = self.draft(input)?;
-                let bytes = if choose::rarely(input, 8)? { mutated(input, frame.encode())? } else { frame.encode() };
+                let bytes =
+                    if choose::rarely(input, 8)? { choose::mutated(input, frame.encode())? } else { frame.encode() };
                 self.deliver(&bytes);
             }
             6..=9 => self.compute(None)?,
@@ -437,17 +438,4 @@ fn make_certain(drafts: &mut Drafts, parameters: SchemeParameters, place: usize,
         }
         Drafts::Ids(ids) => ids[place] = id,
     }
-}
-
-/// A byte changed, left out or added.
-fn mutated(input: &mut Unstructured<'_>, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let place = input.int_in_range(0..=bytes.len() - 1)?;
-    match input.int_in_range(0..=3u8)? {
-        0 => {
-            bytes.remove(place);
-        }
-        1 => bytes.insert(place, input.arbitrary()?),
-        _ => bytes[place] ^= 1 << input.int_in_range(0..=7)?,
-    }
-    Ok(bytes)
 }

@@ -30,13 +30,13 @@ const ROUNDING: f64 = 1e-3;
 
 /// Both ends, their models and the link.
 pub struct Pair {
-    /// The edge's state machine.
+    /// State machine of the edge.
     pub edge: EdgeSession,
-    /// The cloud's.
+    /// State machine of the cloud.
     pub cloud: CloudSession,
     /// The target's limits.
     pub info: TargetInfo,
-    /// Draft, target.
+    /// Models of the draft and the target.
     pub models: [Toy; 2],
     caches: [Cache; 2],
     /// Frames on their way up, down.
@@ -58,31 +58,31 @@ pub struct Pair {
 
 /// A generation, as the edge's outputs tell it.
 pub struct Run {
-    /// The prompt.
+    /// Token ids of the prompt.
     pub prompt: Vec<u32>,
     /// The edge's settings.
     pub settings: Settings,
-    /// Committed tokens.
+    /// Committed tokens with their origins.
     pub tokens: Vec<(u32, Origin)>,
-    /// The end, once it is told.
+    /// The reason of the end, once the edge gives one.
     pub end: Option<EndReason>,
     /// The text that the cloud's last pass went on from.
     pub cloud_text: Vec<u32>,
     /// The last Draft that was sent.
     pub draft: Option<Draft>,
     drafts: Vec<Draft>,
-    /// Bits up, down.
+    /// Bits sent up and down the link.
     bits: [usize; 2],
     resamples: usize,
-    /// Whether all rows of logits were the model's.
+    /// True if all rows of logits were the model's.
     sound: bool,
-    /// Whether the draft model's engine chooses drafts by itself, where it may, and gives no more logits than are
-    /// enough.
+    /// True if the draft model's engine chooses drafts where it may.
     chooses: bool,
+    /// True if the draft model gives no more logits than are enough.
     cuts: bool,
 }
 
-/// How the edge drafts, if it does.
+/// Settings of the drafts, where the edge drafts.
 pub fn drafting(settings: &Settings) -> Option<&Speculation> {
     if let Mode::Speculative(speculation) = &settings.mode { Some(speculation) } else { None }
 }
@@ -366,10 +366,13 @@ impl Pair {
         true
     }
 
-    /// Each committed token is counted once, by where it came from, and each bit once.
+    /// A text at its limit has ended. Each committed token is counted once, by where it came from, and each bit once.
     fn check_statistics(&self) {
         let Some(run) = &self.run else { return };
         let statistics = self.edge.statistics();
+        let context = self.edge.server().map_or(0, |server| server.limits.context_length as usize);
+        let is_full = run.tokens.len() >= run.settings.max_new_tokens as usize || run.text().len() >= context;
+        assert!(!is_full || run.end.is_some(), "the text goes on past its end");
         let from = |origin: Origin| run.tokens.iter().filter(|token| token.1 == origin).count();
         let alone = from(Origin::Cloud);
         assert_eq!(statistics.tokens, run.tokens.len());
@@ -379,7 +382,10 @@ impl Pair {
         assert_eq!(statistics.resampled, from(Origin::Resampled));
         assert_eq!(statistics.server_passes, statistics.rounds + alone);
         assert_eq!(statistics.follow_ups, run.resamples);
-        assert_eq!([statistics.uplink_bits, statistics.downlink_bits], run.bits);
+        let [up, down] = run.bits;
+        assert_eq!(statistics.uplink_bits, up);
+        // What comes after the end is ignored.
+        assert!(statistics.downlink_bits == down || self.lied && statistics.downlink_bits < down);
         assert!(statistics.first_token <= statistics.elapsed && statistics.elapsed <= self.now);
         if let (Some(mean), Some(bound)) = (statistics.mean_dropped_mass, statistics.dropped_mass_bound) {
             assert!((0.0..=1.0 + 1e-9).contains(&mean) && mean <= bound + 1e-9, "{mean} exceeds {bound}");
