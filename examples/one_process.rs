@@ -8,7 +8,7 @@
 use std::{env, error::Error, fs, path::Path, time::Duration};
 
 use outrider_codec::{
-    frame::SamplingParameters,
+    frame::{Limits, SamplingParameters},
     scheme::{Code, SchemeParameters},
 };
 use outrider_models::{Chunk, KvCache, Logits, Model, Tokenizer};
@@ -47,18 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let (tokenizer_hash, vocab_size) = (tokenizer.fingerprint(), tokenizer.vocab_size() as u32);
     let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length: 512, heads: None });
-    let limits = TargetInfo {
-        vocab_size,
-        tokenizer_hash,
-        context_length: 512,
-        max_draft_tokens: 16,
-        max_in_flight: 1,
-        max_guesses: 0,
-        max_branches: 0,
-        own_draws: false,
-        fewest_passes: false,
-        eos_ids: vec![0],
-    };
+    let limits = TargetInfo { vocab_size, tokenizer_hash, limits: Limits::rounds(512, 16), eos_ids: vec![0] };
     let mut cloud = CloudSession::new(limits, Admission::default());
 
     let prompt = env::args().nth(1).unwrap_or("Once upon a time".to_owned());

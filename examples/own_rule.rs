@@ -14,7 +14,7 @@
 use std::{error::Error, time::Duration};
 
 use outrider_codec::{
-    frame::SamplingParameters,
+    frame::{Limits, SamplingParameters},
     scheme::{Code, Drafts, SchemeParameters},
 };
 use outrider_speculation::{
@@ -75,18 +75,7 @@ fn draw(weights: &[f64], randomness: &mut Randomness) -> u32 {
 fn first_token(seed: u64) -> Result<usize, Box<dyn Error>> {
     let (vocab_size, tokenizer_hash, context_length, now) = (4, [0; 32], 16, Duration::ZERO);
     let mut edge = EdgeSession::new(DraftInfo { vocab_size, tokenizer_hash, context_length, heads: None });
-    let target = TargetInfo {
-        vocab_size,
-        tokenizer_hash,
-        context_length,
-        max_draft_tokens: 1,
-        max_in_flight: 1,
-        max_guesses: 0,
-        max_branches: 0,
-        own_draws: false,
-        fewest_passes: false,
-        eos_ids: vec![],
-    };
+    let target = TargetInfo { vocab_size, tokenizer_hash, limits: Limits::rounds(context_length, 1), eos_ids: vec![] };
     let mut cloud = CloudSession::new(target, Admission::default());
     let settings = Settings {
         mode: Mode::Speculative(Speculation::new(

@@ -98,7 +98,7 @@ async fn chat_completions(State(shared): State<Arc<Shared>>, asked: Asked) -> Re
 async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Result<Response, ApiError> {
     let Task { tokens, common, calls } = task;
     let state = &shared.state;
-    let context = state.target.context_length as usize;
+    let context = state.target.limits.context_length as usize;
     let Some(room) = context.checked_sub(tokens.len()).filter(|&room| room > 0) else {
         let text = format!(
             "The prompt has {} tokens; the model's context holds {context}, at least one of them the answer's.",

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use outrider_codec::frame::MAX_DRAFT_TOKENS;
+use outrider_codec::frame::{Limits, MAX_DRAFT_TOKENS};
 use outrider_models::{
     HeadsError, HeadsFile, LinearHead, LoadError, Model, ModelConfig, StoredModel, Tokenizer, checkpoint_in_one_file,
     gguf_part_names,
@@ -273,13 +273,15 @@ pub fn info_of(config: &ModelConfig, tokenizer: &Tokenizer, max_draft_tokens: u8
     Ok(TargetInfo {
         vocab_size: config.vocab_size as u32,
         tokenizer_hash: tokenizer.fingerprint(),
-        context_length: config.context_length as u32,
-        max_draft_tokens,
-        max_in_flight: MAX_IN_FLIGHT,
-        max_guesses: MAX_DRAFT_TOKENS,
-        max_branches: MAX_BRANCHES,
-        own_draws: false,
-        fewest_passes: false,
+        limits: Limits {
+            context_length: config.context_length as u32,
+            max_draft_tokens,
+            max_in_flight: MAX_IN_FLIGHT,
+            max_guesses: MAX_DRAFT_TOKENS,
+            max_branches: MAX_BRANCHES,
+            own_draws: false,
+            fewest_passes: false,
+        },
         eos_ids: config.eos_token_ids.clone(),
     })
 }

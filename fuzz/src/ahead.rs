@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use arbitrary::{Result, Unstructured};
 use outrider_codec::{
-    frame::{Finish, Frame, Guesses, Tokens},
+    frame::{Finish, Frame, Guesses, Limits, Tokens},
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
@@ -46,13 +46,15 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let info = TargetInfo {
         vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
-        context_length: input.int_in_range(8..=48)?,
-        max_draft_tokens: input.int_in_range(0..=10)?,
-        max_in_flight: 1,
-        max_guesses: input.int_in_range(1..=20)?,
-        max_branches: input.int_in_range(0..=6)?,
-        own_draws: false,
-        fewest_passes: false,
+        limits: Limits {
+            context_length: input.int_in_range(8..=48)?,
+            max_draft_tokens: input.int_in_range(0..=10)?,
+            max_in_flight: 1,
+            max_guesses: input.int_in_range(1..=20)?,
+            max_branches: input.int_in_range(0..=6)?,
+            own_draws: false,
+            fewest_passes: false,
+        },
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let context_length = input.int_in_range(0..=48)?;
@@ -129,7 +131,7 @@ fn settings(input: &mut Unstructured<'_>) -> Result<Settings> {
 /// Prompt and text as the target writes it alone, token by token.
 fn alone(target: &Toy, prompt: &[u32], settings: &Settings, info: &TargetInfo) -> Vec<u32> {
     let (mut text, noise) = (prompt.to_vec(), SharedNoise::new(settings.seed));
-    let limit = (prompt.len() + settings.max_new_tokens as usize).min(info.context_length as usize);
+    let limit = (prompt.len() + settings.max_new_tokens as usize).min(info.limits.context_length as usize);
     while text.len() < limit {
         let p = transform(&target.logits(&text), &settings.sampling).expect("the target's logits are sound");
         let token = noise.choose(text.len(), &p);

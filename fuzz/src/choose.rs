@@ -186,7 +186,7 @@ pub fn settings(input: &mut Unstructured<'_>, vocab_size: u32) -> Result<Setting
     } else {
         let scheme = scheme(input, vocab_size)?;
         let draft_length = number(input, 9)?;
-        let bit_budget = if rarely(input, 4)? { Some(number(input, 2000)?) } else { None };
+        let bit_budget = if rarely(input, 4)? { Some(number(input, 400)?) } else { None };
         let threshold = threshold(input)?;
         let compare = comparison(input, vocab_size)?;
         let RuleParameters { number, parameter } = rule(input)?;
@@ -283,4 +283,17 @@ pub fn fit(drafts: Drafts, scheme: &Scheme) -> Drafts {
         }
         other => other,
     }
+}
+
+/// A byte changed, left out or added.
+pub fn mutated(input: &mut Unstructured<'_>, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let place = input.int_in_range(0..=bytes.len() - 1)?;
+    match input.int_in_range(0..=3u8)? {
+        0 => {
+            bytes.remove(place);
+        }
+        1 => bytes.insert(place, input.arbitrary()?),
+        _ => bytes[place] ^= 1 << input.int_in_range(0..=7)?,
+    }
+    Ok(bytes)
 }

@@ -6,7 +6,7 @@
 use arbitrary::{Result, Unstructured};
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
-    frame::{Draft, ErrorCode, Frame, Hello, MAX_DRAFT_TOKENS, Prompt, Request, Tokens},
+    frame::{Draft, ErrorCode, Frame, Hello, Limits, MAX_DRAFT_TOKENS, Prompt, Request, Tokens},
     half,
     probabilities::DraftProbability,
     rule::StatisticKind,
@@ -43,13 +43,15 @@ fn play(input: &mut Unstructured<'_>) -> Result<()> {
     let target = TargetInfo {
         vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
-        context_length: choose::number(input, 48)?,
-        max_draft_tokens: input.int_in_range(0..=MAX_DRAFT_TOKENS)?,
-        max_in_flight: input.int_in_range(1..=2)?,
-        max_guesses: 0,
-        max_branches: 0,
-        own_draws: false,
-        fewest_passes: false,
+        limits: Limits {
+            context_length: choose::number(input, 48)?,
+            max_draft_tokens: input.int_in_range(0..=MAX_DRAFT_TOKENS)?,
+            max_in_flight: input.int_in_range(1..=2)?,
+            max_guesses: 0,
+            max_branches: 0,
+            own_draws: false,
+            fewest_passes: false,
+        },
         eos_ids: choose::ids(input, 2, vocab_size)?,
     };
     let mut driver = Driver {
@@ -88,7 +90,8 @@ impl Driver {
             }
             2..=5 => {
                 let frame = self.draft(input)?;
-                let bytes = if choose::rarely(input, 8)? { mutated(input, frame.encode())? } else { frame.encode() };
+                let bytes =
+                    if choose::rarely(input, 8)? { choose::mutated(input, frame.encode())? } else { frame.encode() };
                 self.deliver(&bytes);
             }
             6..=9 => self.compute(None)?,
@@ -393,7 +396,7 @@ impl Driver {
         } else {
             assert_eq!((end, forward.rows), (whole.len(), needed));
         }
-        assert!(end < self.reference.target.context_length as usize, "beyond the context");
+        assert!(end < self.reference.target.limits.context_length as usize, "beyond the context");
         self.pass = Some((pass, current.request.generation));
     }
 }
@@ -435,17 +438,4 @@ fn make_certain(drafts: &mut Drafts, parameters: SchemeParameters, place: usize,
         }
         Drafts::Ids(ids) => ids[place] = id,
     }
-}
-
-/// A byte changed, left out or added.
-fn mutated(input: &mut Unstructured<'_>, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
-    let place = input.int_in_range(0..=bytes.len() - 1)?;
-    match input.int_in_range(0..=3u8)? {
-        0 => {
-            bytes.remove(place);
-        }
-        1 => bytes.insert(place, input.arbitrary()?),
-        _ => bytes[place] ^= 1 << input.int_in_range(0..=7)?,
-    }
-    Ok(bytes)
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Inputs of choices, of lengths up to [`LONGEST`].
-const DRAWN: usize = 400;
+const DRAWN: usize = 2000;
 const LONGEST: usize = 512;
 
 /// The frames of tests/golden, which are each a line `"hex":"…"`.

@@ -1,27 +1,50 @@
-//! The frames. This module alone knows their byte layout, and [`crate::format`] describes it for other languages: what
-//! a frame has is in `messages.rs`, its bytes in `encode.rs` and `decode.rs`, the bytes that tell frames apart in
-//! `tags.rs`.
+//! Frames of the protocol. This module alone knows their byte layout, and [`crate::format`] describes it for other languages. Each
+//! message is encoded and decoded in the file of its struct; this file has the bytes that tell frames apart.
 
-mod decode;
-mod encode;
+mod draft;
 mod errors;
-mod messages;
-mod tags;
+mod fields;
+mod guesses;
+mod handshake;
+mod limits;
+mod request;
+mod target;
+mod tokens;
+mod verdict;
 
-pub use errors::{ErrorCode, ErrorFrame};
-pub use messages::{
-    Distribution, Draft, Evidence, Finish, Guesses, Hello, Next, Prompt, Request, Resume, SamplingParameters,
-    TargetDist, Ticket, Tokens, Verdict, Welcome,
+use self::fields::take_generation;
+use crate::{
+    error::DecodeError,
+    wire::{ByteReader, put_varint},
 };
 
-/// The protocol version that this crate speaks.
-pub const PROTOCOL_VERSION: u16 = 7;
-/// The longest frame in bytes. Six dense distributions over 151 936 tokens fit, or a prompt of half a million tokens.
-pub const MAX_FRAME_BYTES: usize = 2 * 1024 * 1024;
-/// The longest text of an [`ErrorFrame`] in bytes; longer ones are cut.
-pub const MAX_ERROR_TEXT: usize = 512;
-/// The most tokens a [`Draft`] carries, and a frame of [`Guesses`].
-pub const MAX_DRAFT_TOKENS: u8 = 64;
+pub use self::{
+    draft::Draft,
+    errors::{ErrorCode, ErrorFrame},
+    guesses::Guesses,
+    handshake::{Hello, PROTOCOL_VERSION, Resume, Ticket, Welcome},
+    limits::{Limits, MAX_DRAFT_TOKENS, MAX_ERROR_TEXT, MAX_FRAME_BYTES},
+    request::{Prompt, Request, SamplingParameters},
+    target::{Distribution, Evidence, TargetDist},
+    tokens::{Finish, Tokens},
+    verdict::{Next, Verdict},
+};
+
+// The first byte of a frame. A Draft has several, in its own file.
+const HELLO: u8 = 0x01;
+const PROMPT: u8 = 0x02;
+const GENERATE: u8 = 0x03;
+const CANCEL: u8 = 0x05;
+const RESAMPLE: u8 = 0x06;
+const RESUME: u8 = 0x08;
+const GUESSES: u8 = 0x09;
+const BYE: u8 = 0x0f;
+const WELCOME: u8 = 0x81;
+const VERDICT: u8 = 0x84;
+const DISTRIBUTION: u8 = 0x85;
+const TOKENS: u8 = 0x86;
+const EVIDENCE: u8 = 0x87;
+const ERROR: u8 = 0x8e;
 
 /// One binary WebSocket message.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +65,7 @@ pub enum Frame {
     Guesses(Guesses),
     /// Edge → cloud: ends a generation.
     Cancel {
-        /// Which one.
+        /// Number of the generation.
         generation: u32,
     },
     /// Edge → cloud: no sample of the verdict survived; asks for the distribution (DSSD).
@@ -56,9 +79,9 @@ pub enum Frame {
     Verdict(Verdict),
     /// Cloud → edge: the answer to a [`Frame::Resample`].
     Distribution(Distribution),
-    /// Cloud → edge: what a draft was judged by.
+    /// Cloud → edge: the basis of a draft's judgement.
     Evidence(Evidence),
-    /// Cloud → edge: what one forward pass has added to a text that the target writes.
+    /// Cloud → edge: the tokens that one forward pass has added to a text that the target writes.
     Tokens(Tokens),
     /// Cloud → edge: something is wrong.
     Error(ErrorFrame),
@@ -67,24 +90,88 @@ pub enum Frame {
 }
 
 impl Frame {
+    /// Decodes one binary message.
+    ///
+    /// # Errors
+    /// If the bytes are no frame. Any bytes give a frame or a named error.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() > MAX_FRAME_BYTES {
+            return Err(DecodeError::TooLong { length: bytes.len(), limit: MAX_FRAME_BYTES });
+        }
+        let mut reader = ByteReader::new(bytes);
+        let input = &mut reader;
+        let frame = match input.u8("frame kind")? {
+            HELLO => Frame::Hello(Hello::decode(input)?),
+            RESUME => Frame::Resume(Resume::decode(input)?),
+            WELCOME => Frame::Welcome(Welcome::decode(input)?),
+            PROMPT => Frame::Prompt(Prompt::decode(input)?),
+            GENERATE => Frame::Generate(Request::decode(input)?),
+            kind if Draft::has_kind(kind) => Frame::Draft(Draft::decode(kind, input)?),
+            GUESSES => Frame::Guesses(Guesses::decode(input)?),
+            RESAMPLE => Frame::Resample { generation: take_generation(input)?, round: input.varint("round")? },
+            CANCEL => Frame::Cancel { generation: take_generation(input)? },
+            VERDICT => Frame::Verdict(Verdict::decode(input)?),
+            DISTRIBUTION => Frame::Distribution(Distribution::decode(input)?),
+            EVIDENCE => Frame::Evidence(Evidence::decode(input)?),
+            TOKENS => Frame::Tokens(Tokens::decode(input)?),
+            ERROR => Frame::Error(ErrorFrame::decode(input)?),
+            BYE => Frame::Bye,
+            kind => return Err(DecodeError::UnknownKind { kind }),
+        };
+        reader.finish()?;
+        Ok(frame)
+    }
+
+    /// Encodes the frame as one binary message.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![self.head().0];
+        let out = &mut bytes;
+        match self {
+            Frame::Hello(hello) => hello.encode(out),
+            Frame::Resume(resume) => resume.encode(out),
+            Frame::Welcome(welcome) => welcome.encode(out),
+            Frame::Prompt(prompt) => prompt.encode(out),
+            Frame::Generate(request) => request.encode(out),
+            Frame::Draft(draft) => draft.encode(out),
+            Frame::Guesses(guesses) => guesses.encode(out),
+            Frame::Cancel { generation } => put_varint(out, *generation),
+            Frame::Resample { generation, round } => {
+                put_varint(out, *generation);
+                put_varint(out, *round);
+            }
+            Frame::Verdict(verdict) => verdict.encode(out),
+            Frame::Distribution(distribution) => distribution.encode(out),
+            Frame::Evidence(evidence) => evidence.encode(out),
+            Frame::Tokens(tokens) => tokens.encode(out),
+            Frame::Error(error) => error.encode(out),
+            Frame::Bye => {}
+        }
+        bytes
+    }
+
     /// The word used in logs and errors.
     pub fn name(&self) -> &'static str {
+        self.head().1
+    }
+
+    /// The first byte, and the word used in logs and errors.
+    fn head(&self) -> (u8, &'static str) {
         match self {
-            Frame::Hello(_) => "Hello",
-            Frame::Resume(_) => "Resume",
-            Frame::Welcome(_) => "Welcome",
-            Frame::Prompt(_) => "Prompt",
-            Frame::Generate(_) => "Generate",
-            Frame::Guesses(_) => "Guesses",
-            Frame::Draft(_) => "Draft",
-            Frame::Cancel { .. } => "Cancel",
-            Frame::Resample { .. } => "Resample",
-            Frame::Verdict(_) => "Verdict",
-            Frame::Distribution(_) => "Distribution",
-            Frame::Evidence(_) => "Evidence",
-            Frame::Tokens(_) => "Tokens",
-            Frame::Error(_) => "Error",
-            Frame::Bye => "Bye",
+            Frame::Hello(_) => (HELLO, "Hello"),
+            Frame::Resume(_) => (RESUME, "Resume"),
+            Frame::Welcome(_) => (WELCOME, "Welcome"),
+            Frame::Prompt(_) => (PROMPT, "Prompt"),
+            Frame::Generate(_) => (GENERATE, "Generate"),
+            Frame::Guesses(_) => (GUESSES, "Guesses"),
+            Frame::Draft(draft) => (draft.kind(), "Draft"),
+            Frame::Cancel { .. } => (CANCEL, "Cancel"),
+            Frame::Resample { .. } => (RESAMPLE, "Resample"),
+            Frame::Verdict(_) => (VERDICT, "Verdict"),
+            Frame::Distribution(_) => (DISTRIBUTION, "Distribution"),
+            Frame::Evidence(_) => (EVIDENCE, "Evidence"),
+            Frame::Tokens(_) => (TOKENS, "Tokens"),
+            Frame::Error(_) => (ERROR, "Error"),
+            Frame::Bye => (BYE, "Bye"),
         }
     }
 }

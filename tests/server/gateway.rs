@@ -40,10 +40,10 @@ async fn pair(options: EngineArgs) -> (MockEngine, Server) {
     let pair = PairPaths::default();
     let (target, tokenizer) = (pair.target().unwrap(), pair.tokenizer().unwrap());
     let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS).unwrap();
-    let context_length = info.context_length;
+    let context_length = info.limits.context_length;
     let engine = MockEngine::start(of_model(target), pair.tokenizer().unwrap(), context_length).await;
     let (gateway, info) = options.connect((Way::Asked, &engine.address), &tokenizer, info, 4).await.unwrap();
-    assert_eq!(info.context_length, context_length);
+    assert_eq!(info.limits.context_length, context_length);
     let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
     (engine, server)
 }

@@ -7,6 +7,7 @@ use outrider_cloud::{
     session::Limits,
     target::engine::{Engine, GuessPolicy, OwnDraftPolicy},
 };
+use outrider_codec::frame;
 use outrider_models::{Model, StoredModel};
 use outrider_speculation::session::{cloud::TargetInfo, edge::DraftInfo};
 
@@ -71,13 +72,15 @@ pub fn target_info() -> TargetInfo {
     TargetInfo {
         vocab_size: draft.vocab_size,
         tokenizer_hash: TOKENIZER_HASH,
-        context_length: draft.context_length,
-        max_draft_tokens: 16,
-        max_in_flight: 8,
-        max_guesses: 64,
-        max_branches: 16,
-        own_draws: false,
-        fewest_passes: false,
+        limits: frame::Limits {
+            context_length: draft.context_length,
+            max_draft_tokens: 16,
+            max_in_flight: 8,
+            max_guesses: 64,
+            max_branches: 16,
+            own_draws: false,
+            fewest_passes: false,
+        },
         eos_ids: vec![],
     }
 }

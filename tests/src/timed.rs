@@ -10,7 +10,7 @@ use outrider_speculation::{
     judge::{NextToken, Round},
     policy::goodput::{Prices, RowCosts},
     session::{
-        cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
+        cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass},
         edge::{Committed, EdgeOutput, EdgeSession, Event, Settings},
     },
 };
@@ -82,7 +82,8 @@ pub fn session(
     tamper: Tamper,
 ) -> Vec<Timed> {
     let draft = texts[0].0.clone();
-    let info = TargetInfo { max_draft_tokens: MAX_DRAFT_TOKENS, ..target.target_info(CONTEXT, &[]) };
+    let mut info = target.target_info(CONTEXT, &[]);
+    info.limits.max_draft_tokens = MAX_DRAFT_TOKENS;
     let mut cloud = CloudSession::new(info, Admission::default());
     let share = |time: Duration| time.as_secs_f64() / times.pass.as_secs_f64();
     cloud.set_prices(Prices { rows: RowCosts::each(share(times.row)), own_draft: times.own_draft.map(share) });

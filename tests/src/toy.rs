@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outrider_codec::frame::SamplingParameters;
+use outrider_codec::frame::{Limits, SamplingParameters};
 use outrider_speculation::{
     Forward,
     judge::Judgement,
@@ -48,13 +48,15 @@ impl ToyModel {
         TargetInfo {
             vocab_size,
             tokenizer_hash,
-            context_length,
-            max_draft_tokens: 16,
-            max_in_flight: 8,
-            max_guesses: 64,
-            max_branches: 16,
-            own_draws: false,
-            fewest_passes: false,
+            limits: Limits {
+                context_length,
+                max_draft_tokens: 16,
+                max_in_flight: 8,
+                max_guesses: 64,
+                max_branches: 16,
+                own_draws: false,
+                fewest_passes: false,
+            },
             eos_ids,
         }
     }

@@ -1,6 +1,6 @@
 //! Plain objects exchanged with JavaScript; `web/src/outrider/edge.ts` declares them there.
 
-use outrider_codec::frame::{SamplingParameters, Ticket, Welcome};
+use outrider_codec::frame::{Limits, SamplingParameters, Ticket, Welcome};
 use outrider_models::{Conversation, Message, StopStrings, Tool};
 use outrider_speculation::{
     policy::heads::Heads,
@@ -236,27 +236,13 @@ impl From<&Heads> for HeadsInfo {
 #[serde(rename_all = "camelCase")]
 pub struct ServerInfo {
     vocab_size: u32,
-    context_length: u32,
-    max_draft_tokens: u8,
-    max_in_flight: u8,
-    max_guesses: u8,
-    max_branches: u8,
-    own_draws: bool,
-    fewest_passes: bool,
+    #[serde(flatten)]
+    limits: Limits,
 }
 
 impl From<&Welcome> for ServerInfo {
     fn from(welcome: &Welcome) -> Self {
-        Self {
-            vocab_size: welcome.vocab_size,
-            context_length: welcome.context_length,
-            max_draft_tokens: welcome.max_draft_tokens,
-            max_in_flight: welcome.max_in_flight,
-            max_guesses: welcome.max_guesses,
-            max_branches: welcome.max_branches,
-            own_draws: welcome.own_draws,
-            fewest_passes: welcome.fewest_passes,
-        }
+        Self { vocab_size: welcome.vocab_size, limits: welcome.limits }
     }
 }
 

@@ -13,7 +13,7 @@ use axum::{
 };
 use outrider_codec::{
     choice::Choice,
-    frame::{MAX_FRAME_BYTES, PROTOCOL_VERSION},
+    frame::{Limits, MAX_FRAME_BYTES, PROTOCOL_VERSION},
     scheme::SchemeName,
 };
 use outrider_speculation::judge::rules::Rule;
@@ -126,13 +126,8 @@ struct Models {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InfoLimits {
-    context_length: u32,
-    max_draft_tokens: u8,
-    max_in_flight: u8,
-    max_guesses: u8,
-    max_branches: u8,
-    own_draws: bool,
-    fewest_passes: bool,
+    #[serde(flatten)]
+    session: Limits,
     max_frame_bytes: usize,
     sessions: usize,
     sessions_per_address: usize,
@@ -154,13 +149,7 @@ pub(super) async fn info(State(shared): State<Arc<Shared>>) -> Json<Info> {
         schemes: SchemeName::ALL.iter().map(|scheme| scheme.name()).collect(),
         rules: Rule::all().iter().map(|rule| rule.name).collect(),
         limits: InfoLimits {
-            context_length: state.target.context_length,
-            max_draft_tokens: state.target.max_draft_tokens,
-            max_in_flight: state.target.max_in_flight,
-            max_guesses: state.target.max_guesses,
-            max_branches: state.target.max_branches,
-            own_draws: state.target.own_draws,
-            fewest_passes: state.target.fewest_passes,
+            session: state.target.limits,
             max_frame_bytes: MAX_FRAME_BYTES,
             sessions: state.engine.load().session_limit,
             sessions_per_address: state.caps.sessions_per_address,

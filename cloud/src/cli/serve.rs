@@ -179,10 +179,10 @@ impl Serve {
         let draft_file = PairFile::weights(self.pair.draft_file()?.into_owned());
         let draft = self.pair.draft_with(&tokenizer)?;
         let (target, mut info, config) = self.target(&tokenizer, draft).await?;
-        info.max_in_flight = self.max_in_flight;
-        info.fewest_passes = self.goal == Goal::Passes;
+        info.limits.max_in_flight = self.max_in_flight;
+        info.limits.fewest_passes = self.goal == Goal::Passes;
         if let Some(most) = self.caps.max_context {
-            info.context_length = info.context_length.min(most);
+            info.limits.context_length = info.limits.context_length.min(most);
         }
         let template = chat::find(self.chat_template.as_deref(), self.pair.target.as_deref(), &config, &tokenizer)?;
         let served = Served {
@@ -335,9 +335,9 @@ impl Serve {
         let engine = self.with_own_draft(engine.judging(self.guesses), draft, settings)?;
         let mut info = pair::info_of(&config, tokenizer, self.max_draft_tokens)?;
         if !engine.reads_branches() {
-            info.max_branches = 0;
+            info.limits.max_branches = 0;
         }
-        let (context, longest) = (info.context_length, engine.longest_text() as u32);
+        let (context, longest) = (info.limits.context_length, engine.longest_text() as u32);
         if longest < LEAST_TEXT {
             return Err(
                 format!("--kv-memory {} does not hold {LEAST_TEXT} tokens of the target", self.kv_memory).into()
@@ -345,7 +345,7 @@ impl Serve {
         }
         if longest < context {
             tracing::warn!(context, longest, "--kv-memory does not hold one text as long as the target's context");
-            info.context_length = longest;
+            info.limits.context_length = longest;
         }
         Ok((engine.into(), info, config))
     }

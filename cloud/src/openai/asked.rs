@@ -100,7 +100,7 @@ impl Asked {
         shared: &Shared,
         read: impl FnOnce(&[u8], &Served, usize) -> Result<Task, ApiError>,
     ) -> Result<Task, ApiError> {
-        let context = shared.state.target.context_length as usize;
+        let context = shared.state.target.limits.context_length as usize;
         let read = || {
             check_size(&self.body, context)?;
             read(&self.body, &shared.state.served, context)

@@ -123,7 +123,7 @@ impl Reference {
         let refuse = |code| Reaction::Error(number, code);
         let drafting = match prompt {
             None => None,
-            Some(prompt) if prompt.max_in_flight > self.target.max_in_flight => {
+            Some(prompt) if prompt.max_in_flight > self.target.limits.max_in_flight => {
                 return refuse(ErrorCode::InvalidParameters);
             }
             Some(&Prompt { scheme: parameters, rule, evidence, max_in_flight, .. }) => {
@@ -155,7 +155,7 @@ impl Reference {
         if request.tokens.iter().any(|&id| id >= self.target.vocab_size) {
             return refuse(ErrorCode::InvalidParameters);
         }
-        if request.tokens.len() + 1 > self.target.context_length as usize {
+        if request.tokens.len() + 1 > self.target.limits.context_length as usize {
             return refuse(ErrorCode::PromptTooLong);
         }
         self.generation = Some(Generation { text: request.tokens.clone(), request, drafting });
@@ -197,7 +197,7 @@ impl Reference {
             return Reaction::Nothing;
         }
         let places = usize::from(draft.count) + usize::from(rules::has_bonus(drafting.rule) && !draft.continued);
-        if draft.count > self.target.max_draft_tokens || text.len() + places > limit {
+        if draft.count > self.target.limits.max_draft_tokens || text.len() + places > limit {
             return fatal(ErrorCode::InvalidDraft);
         }
         match drafting.read(&draft.payload, draft.count) {
@@ -249,7 +249,7 @@ impl Reference {
     pub(super) fn room(&self, length: usize, drafting: &Drafting) -> usize {
         let limit = self.generation.as_ref().map_or(0, |current| current.limit(&self.target));
         let places = length + usize::from(rules::has_bonus(drafting.rule));
-        limit.saturating_sub(places).min(self.target.max_draft_tokens.into())
+        limit.saturating_sub(places).min(self.target.limits.max_draft_tokens.into())
     }
 }
 
@@ -257,7 +257,7 @@ impl Generation {
     /// Where the text ends at the latest.
     pub(super) fn limit(&self, target: &TargetInfo) -> usize {
         let most = self.request.tokens.len().saturating_add(self.request.max_new_tokens as usize);
-        most.min(target.context_length as usize)
+        most.min(target.limits.context_length as usize)
     }
 
     /// Why the generation is over.
@@ -268,7 +268,7 @@ impl Generation {
         } else if length - self.request.tokens.len() >= self.request.max_new_tokens as usize {
             Some(Finish::Length)
         } else {
-            (length >= target.context_length as usize).then_some(Finish::Context)
+            (length >= target.limits.context_length as usize).then_some(Finish::Context)
         }
     }
 

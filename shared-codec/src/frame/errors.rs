@@ -1,18 +1,47 @@
 //! Errors as the ends tell them to each other.
 
-/// Something is wrong.
+use super::limits::MAX_ERROR_TEXT;
+use crate::{
+    error::DecodeError,
+    wire::{ByteReader, put_varint},
+};
+
+/// An error, and the generation or connection that it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ErrorFrame {
     /// The generation that ends; 0 if the connection does.
     pub generation: u32,
-    /// What.
+    /// The kind of error, and by it whose fault it is.
     pub code: ErrorCode,
     /// One sentence for a person.
     pub text: String,
 }
 
-/// What went wrong, and by the high byte whose fault it is.
+impl ErrorFrame {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.generation);
+        out.extend(self.code.number().to_le_bytes());
+        let text = &self.text[..self.text.floor_char_boundary(MAX_ERROR_TEXT)];
+        put_varint(out, text.len() as u32);
+        out.extend(text.as_bytes());
+    }
+
+    pub(super) fn decode(input: &mut ByteReader<'_>) -> Result<Self, DecodeError> {
+        let generation = input.varint("generation")?;
+        let code = ErrorCode::from_number(input.u16("error code")?);
+        let length = input.count("error text")?;
+        if length > MAX_ERROR_TEXT {
+            return Err(DecodeError::Value { field: "error text length", value: length as u64 });
+        }
+        let text = std::str::from_utf8(input.bytes(length, "error text")?)
+            .map_err(|_| DecodeError::Utf8 { field: "error text" })?;
+        Ok(Self { generation, code, text: text.to_owned() })
+    }
+}
+
+/// The kind of an error; the high byte says whose fault it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ErrorCode {
     /// 0x0101: the bytes are no frame or no payload.
     Malformed,
@@ -50,7 +79,7 @@ pub enum ErrorCode {
     Other(u16),
 }
 
-pub(super) const ERROR_CODES: [(ErrorCode, u16, &str); 16] = [
+const ERROR_CODES: [(ErrorCode, u16, &str); 16] = [
     (ErrorCode::Malformed, 0x0101, "malformed"),
     (ErrorCode::OutOfOrder, 0x0201, "out-of-order"),
     (ErrorCode::InvalidDraft, 0x0202, "invalid-draft"),
@@ -86,5 +115,32 @@ impl ErrorCode {
     /// A stable word for programs: `malformed`, `server-full`, ….
     pub fn name(self) -> &'static str {
         ERROR_CODES.iter().find(|row| row.0 == self).map_or("unknown", |row| row.2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+    #[cfg(target_arch = "wasm32")]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn a_long_error_text_is_cut_between_characters() {
+        let error = ErrorFrame { generation: 0, code: ErrorCode::Internal, text: "ü".repeat(MAX_ERROR_TEXT) };
+        match Frame::decode(&Frame::Error(error).encode()) {
+            Ok(Frame::Error(error)) => assert_eq!(error.text, "ü".repeat(MAX_ERROR_TEXT / 2)),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(Frame::decode(b"\x8e\x00\x01\x01\x01\xff"), Err(DecodeError::Utf8 { field: "error text" }));
+    }
+
+    #[test]
+    fn error_codes_are_distinct_and_unknown_ones_survive() {
+        for (code, number, name) in ERROR_CODES {
+            assert_eq!((ErrorCode::from_number(number), code.number(), code.name()), (code, number, name));
+        }
+        assert_eq!(ErrorCode::from_number(0x04ff), ErrorCode::Other(0x04ff));
+        assert_eq!(ErrorCode::Other(0x04ff).number(), 0x04ff);
     }
 }

@@ -382,13 +382,7 @@ impl CloudSession {
         let Admission { ticket, detached_seconds } = self.admission;
         let welcome = Welcome {
             vocab_size: self.target.vocab_size,
-            context_length: self.target.context_length,
-            max_draft_tokens: self.target.max_draft_tokens,
-            max_in_flight: self.target.max_in_flight,
-            max_guesses: self.target.max_guesses,
-            max_branches: self.target.max_branches,
-            own_draws: self.target.own_draws,
-            fewest_passes: self.target.fewest_passes,
+            limits: self.target.limits,
             eos_ids: self.target.eos_ids.clone(),
             ticket,
             detached_seconds,
@@ -433,7 +427,7 @@ impl CloudSession {
                 format!("Prompt token {id} is outside the vocabulary of {}.", self.target.vocab_size),
             ));
         }
-        let context = self.target.context_length as usize;
+        let context = self.target.limits.context_length as usize;
         if request.tokens.len() + 1 > context {
             return Err(Failure::generation(
                 number,
@@ -458,7 +452,7 @@ impl CloudSession {
         let Some(generation) = self.generation.as_mut() else { return late(guesses.generation, self.last_generation) };
         let Some(admitted) = generation.guess(guesses, &self.target)? else { return Ok(()) };
         self.events.push(admitted.event);
-        let offer = admitted.offer.filter(|_| self.target.own_draws);
+        let offer = admitted.offer.filter(|_| self.target.limits.own_draws);
         self.outputs.extend(offer.map(CloudOutput::Offer));
         Ok(())
     }

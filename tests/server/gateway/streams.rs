@@ -89,14 +89,15 @@ async fn gateway(engine: &MockEngine, options: EngineArgs, info: TargetInfo) -> 
     let workers = options.guesses_to.len() as i64;
     let connected = options.connect((Way::Streamed, &engine.address), &tokenizer(), info, 2 * AT_A_TIME).await;
     let (gateway, info) = connected.unwrap();
-    assert!(info.own_draws && info.max_guesses > 0);
+    assert!(info.limits.own_draws && info.limits.max_guesses > 0);
     let server = Server::start_for(Target::Gateway(gateway), info, Limits::default()).await;
     until(|| counts(&server).connected == workers).await;
     server
 }
 
-fn guessing(info: TargetInfo) -> TargetInfo {
-    TargetInfo { max_guesses: 16, max_branches: 4, ..info }
+fn guessing(mut info: TargetInfo) -> TargetInfo {
+    (info.limits.max_guesses, info.limits.max_branches) = (16, 4);
+    info
 }
 
 fn counts(server: &Server) -> WorkerCounts {
@@ -298,7 +299,7 @@ async fn pages_and_the_api_get_the_engines_text_for_one_request() {
     let pair = PairPaths::default();
     let (target, tokenizer) = (pair.target().unwrap(), pair.tokenizer().unwrap());
     let info = target_info(&target, &tokenizer, MAX_DRAFT_TOKENS).unwrap();
-    let engine = MockEngine::start(of_model(target), pair.tokenizer().unwrap(), info.context_length).await;
+    let engine = MockEngine::start(of_model(target), pair.tokenizer().unwrap(), info.limits.context_length).await;
     let proposer = socket(Manner::default());
     let guesses = Some(proposer.store.clone());
     engine.stream(Streaming { step: Duration::from_millis(5), guesses, ..Streaming::default() });

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::target::gateway::GatewayError;
+use outrider_codec::frame::Limits;
 use outrider_models::Tokenizer;
 use outrider_speculation::{
     session::{
@@ -38,13 +39,7 @@ pub fn info(eos_ids: Vec<u32>) -> TargetInfo {
     TargetInfo {
         vocab_size: 4,
         tokenizer_hash: tokenizer().fingerprint(),
-        context_length: 0,
-        max_draft_tokens: 16,
-        max_in_flight: 8,
-        max_guesses: 0,
-        max_branches: 0,
-        own_draws: false,
-        fewest_passes: false,
+        limits: Limits { max_in_flight: 8, ..Limits::rounds(0, 16) },
         eos_ids,
     }
 }

@@ -2,7 +2,8 @@
 // whatever the engine throws is an `Error` with a string `code`.
 
 import type { EngineKind } from './builds.js';
-import type { NumberOptions, ParameterOptions, UnsetOption } from './choices.js';
+import type { NumberOptions, ParameterOptions, Scheme, UnsetOption } from './choices.js';
+import type { Limits } from './limits.js';
 import type { RoundRecord, Statistics } from './statistics.js';
 import type { Choices, Head, PolicyOption } from './tables.js';
 
@@ -87,19 +88,8 @@ export interface ModelInfo {
   heads: Readonly<Record<Head, boolean>>;
 }
 
-/** Limits that the server granted in the handshake. */
-export interface SessionInfo {
-  contextLength: number;
-  maxDraftTokens: number;
-  maxInFlight: number;
-  /** Most guesses that the server takes ahead of its text; 0 where it takes none. */
-  maxGuesses: number;
-  /** Most branches of guesses: second candidates for a token, with their continuations. */
-  maxBranches: number;
-  /** True if the server makes its own random draws, so that a seed does not repeat a text. */
-  ownDraws: boolean;
-  /** True if the operator asks for the fewest forward passes that cost no speed. */
-  fewestPasses: boolean;
+/** Limits that the server granted in the handshake, and the size of its vocabulary. */
+export interface SessionInfo extends Limits {
   vocabSize: number;
 }
 

@@ -35,6 +35,7 @@ export type {
   ToolCall,
   WayRecord,
 } from './edge.js';
+export type { Limits } from './limits.js';
 export { OutriderError } from './errors.js';
 export type { OutriderErrorCode } from './errors.js';
 export type { Generation, SuspendedGeneration } from './generation.js';

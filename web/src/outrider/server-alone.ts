@@ -6,6 +6,7 @@ import type { GenerateRequest, ModelInfo, Piece, Round, SessionInfo, Statistics,
 import { OutriderError } from './errors.js';
 import type { OutriderErrorCode } from './errors.js';
 import { emptySummary } from './generation.js';
+import type { Limits } from './limits.js';
 import { headersOf, serverOf } from './load-options.js';
 import type { LoadOptions } from './load-options.js';
 import { fetchWith } from './requests.js';
@@ -29,7 +30,7 @@ interface ApiError {
 /** The fields of `/v1/info` that this package reads. */
 interface Info {
   vocabSize: number;
-  limits: Omit<SessionInfo, 'vocabSize'>;
+  limits: Limits;
 }
 
 /** Errors of a page on which no draft model can run. */

@@ -12,6 +12,7 @@ use std::{
 };
 
 use bytesize::ByteSize;
+use outrider_codec::frame::Limits;
 use outrider_models::Tokenizer;
 use outrider_speculation::session::cloud::TargetInfo;
 
@@ -114,10 +115,11 @@ impl EngineArgs {
         }
         tracing::info!(address, ?way, model = client.model, context_length, "the target is an engine");
         // An engine elsewhere has draws of its own. One that is asked cannot be told what its text may be.
-        let info = match way {
-            Way::Asked => TargetInfo { context_length, max_guesses: 0, max_branches: 0, ..info },
-            Way::Streamed => TargetInfo { context_length, own_draws: true, ..info },
+        let limits = match way {
+            Way::Asked => Limits { context_length, max_guesses: 0, max_branches: 0, ..info.limits },
+            Way::Streamed => Limits { context_length, own_draws: true, ..info.limits },
         };
+        let info = TargetInfo { limits, ..info };
         let settings = EngineSettings { sessions: slots, kv_memory: ByteSize(0), ..EngineSettings::default() };
         let metrics = Metrics::new(&settings, outrider_models::instruction_set(), "approximate");
         let streaming = (way == Way::Streamed).then(|| Streaming {

@@ -78,8 +78,8 @@ impl Writer {
     pub(super) fn both(prompt: &Prompt, target: &TargetInfo) -> Result<Self, Failure> {
         let Prompt { request, scheme: parameters, rule, evidence, max_in_flight } = prompt;
         let refuse = |text| Failure::generation(request.generation, ErrorCode::InvalidParameters, text);
-        if *max_in_flight > target.max_in_flight {
-            let most = target.max_in_flight;
+        if *max_in_flight > target.limits.max_in_flight {
+            let most = target.limits.max_in_flight;
             return Err(refuse(format!("{max_in_flight} rounds in flight are more than the {most} allowed here.")));
         }
         let mut scheme = Scheme::new(*parameters, target.vocab_size)
@@ -105,7 +105,7 @@ impl Writer {
     /// A target that writes, as fast as it can.
     /// Guesses at its last text were right as often as `rates` say.
     pub(super) fn target(request: &Request, target: &TargetInfo, rates: CandidateRates) -> Result<Self, Failure> {
-        let queue = (target.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size, rates)).transpose();
+        let queue = (target.limits.max_guesses > 0).then(|| GuessQueue::new(target.vocab_size, rates)).transpose();
         queue.map(|queue| Self::Target(queue.map(Box::new))).map_err(|error| {
             let text = format!("Nothing can be guessed: {error}.");
             Failure::generation(request.generation, ErrorCode::InvalidParameters, text)
@@ -173,7 +173,7 @@ impl Generation {
     pub(super) fn begin_round(&mut self, target: &TargetInfo) -> Result<(), Failure> {
         let Writer::Both(verification) = &mut self.writer else { return Ok(()) };
         let Some(draft) = verification.flight.begin() else { return Ok(()) };
-        let context = target.context_length as usize;
+        let context = target.limits.context_length as usize;
         let limit = self.length_limit.min(context);
         match (draft.resampled, verification.edge_resamples.take()) {
             (None, None) => {}
@@ -199,8 +199,8 @@ impl Generation {
         }
         let room = limit - self.committed.len() - usize::from(verification.rule.has_bonus() && !draft.continued);
         let count = usize::from(draft.count);
-        if draft.count > target.max_draft_tokens || count > room {
-            let allowed = room.min(target.max_draft_tokens.into());
+        if draft.count > target.limits.max_draft_tokens || count > room {
+            let allowed = room.min(target.limits.max_draft_tokens.into());
             return Err(Failure::invalid_draft(&format!("{count} drafts are more than the {allowed} allowed here")));
         }
         let (statistics, payload) = verification.statistics.decode(&draft.payload, draft.count)?;
@@ -243,7 +243,8 @@ impl Generation {
         }
         match &mut self.writer {
             Writer::Target(Some(queue)) if guesses.generation == self.number => {
-                let limits = Limits { guesses: target.max_guesses.into(), branches: target.max_branches.into() };
+                let limits =
+                    Limits { guesses: target.limits.max_guesses.into(), branches: target.limits.max_branches.into() };
                 queue.admit(guesses, &self.committed, limits)
             }
             _ => Err(Failure::out_of_order("Guesses came where nothing is to be guessed")),
@@ -282,12 +283,12 @@ impl Generation {
 
     /// The most tokens that the text may still grow by.
     fn left(&self, target: &TargetInfo) -> usize {
-        self.length_limit.min(target.context_length as usize) - self.committed.len()
+        self.length_limit.min(target.limits.context_length as usize) - self.committed.len()
     }
 
     /// The most guesses that a pass may judge. Behind the last one the target writes a token of its own.
     fn room(&self, target: &TargetInfo) -> usize {
-        (self.left(target) - 1).min(target.max_draft_tokens.into())
+        (self.left(target) - 1).min(target.limits.max_draft_tokens.into())
     }
 
     /// How long the next pass is to be held for a guess, if it is; asked once a pass.
@@ -295,7 +296,7 @@ impl Generation {
         match &mut self.writer {
             // The first pass reads the prompt: nothing that could come would spare it. What writes on by itself cannot
             // be held.
-            Writer::Target(Some(queue)) if self.cached > 0 && !target.own_draws => queue.begin_hold(),
+            Writer::Target(Some(queue)) if self.cached > 0 && !target.limits.own_draws => queue.begin_hold(),
             _ => None,
         }
     }
@@ -377,7 +378,7 @@ impl Generation {
         }
         let accepted = judgement.accepted.min(ids.len());
         // Whose text comes by itself judges guesses as far as it has come.
-        let judged = if target.own_draws { round.guesses_at(ids.len()) } else { round.guesses() };
+        let judged = if target.limits.own_draws { round.guesses_at(ids.len()) } else { round.guesses() };
         let (heard, own, branched) = match &mut self.writer {
             Writer::Both(verification) => {
                 verification.write(&ids);
@@ -451,7 +452,7 @@ impl Generation {
             Some(Finish::Eos)
         } else if self.committed.len() >= self.length_limit {
             Some(Finish::Length)
-        } else if self.committed.len() >= target.context_length as usize {
+        } else if self.committed.len() >= target.limits.context_length as usize {
             Some(Finish::Context)
         } else {
             None

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outrider_codec::frame::SamplingParameters;
+use outrider_codec::frame::{Limits, SamplingParameters};
 
 use crate::{
     Forward,
@@ -17,20 +17,8 @@ pub struct TargetInfo {
     pub vocab_size: u32,
     /// SHA-256 of the vocabulary; FORMAT.md says of what exactly.
     pub tokenizer_hash: [u8; 32],
-    /// The most tokens a generation may have, prompt included.
-    pub context_length: u32,
-    /// The most drafts a round may carry.
-    pub max_draft_tokens: u8,
-    /// The most rounds of a session that may await their verdict at a time, at least 1. Each may be as long as a frame.
-    pub max_in_flight: u8,
-    /// The most guesses that may lie ahead of a text; 0 where it takes none.
-    pub max_guesses: u8,
-    /// The most branches of them: chains that are alive besides one. 0 where a pass cannot judge several.
-    pub max_branches: u8,
-    /// Whether the target chooses tokens by draws of its own, and not by the shared noise.
-    pub own_draws: bool,
-    /// Whether edges are asked for the fewest forward passes that cost no speed.
-    pub fewest_passes: bool,
+    /// Limits of its sessions, for the Welcome.
+    pub limits: Limits,
     /// Tokens that end a text.
     pub eos_ids: Vec<u32>,
 }

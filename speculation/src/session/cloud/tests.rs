@@ -1,6 +1,6 @@
 use outrider_codec::{
     distribution::{DraftDist, DraftToken},
-    frame::{Finish, Next, Prompt, SamplingParameters, Tokens, Verdict},
+    frame::{Finish, Limits, Next, Prompt, SamplingParameters, Tokens, Verdict},
     half,
     probabilities::DraftProbability,
     rule::RuleParameters,
@@ -27,19 +27,22 @@ const ADMISSION: Admission = Admission { ticket: Ticket { id: [1; 16], secret: [
 const SCHEME: SchemeParameters =
     SchemeParameters::KSqs { support_size: 2, lattice_resolution: 10, code: Code::Enumerative };
 
+const LIMITS: Limits = Limits {
+    context_length: 16,
+    max_draft_tokens: 4,
+    max_in_flight: 3,
+    max_guesses: 8,
+    max_branches: 4,
+    own_draws: false,
+    fewest_passes: false,
+};
+
 fn target() -> TargetInfo {
-    TargetInfo {
-        vocab_size: V,
-        tokenizer_hash: [1; 32],
-        context_length: 16,
-        max_draft_tokens: 4,
-        max_in_flight: 3,
-        max_guesses: 8,
-        max_branches: 4,
-        own_draws: false,
-        fewest_passes: false,
-        eos_ids: vec![7],
-    }
+    limited(LIMITS)
+}
+
+fn limited(limits: Limits) -> TargetInfo {
+    TargetInfo { vocab_size: V, tokenizer_hash: [1; 32], limits, eos_ids: vec![7] }
 }
 
 fn hello() -> Vec<u8> {

@@ -4,7 +4,7 @@ use core::task::{Context, Waker};
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
 use outrider_codec::{
-    frame::{ErrorCode, Finish, Frame, Next, SamplingParameters, Ticket, Tokens, Verdict, Welcome},
+    frame::{ErrorCode, Finish, Frame, Limits, Next, SamplingParameters, Ticket, Tokens, Verdict, Welcome},
     scheme::{Code, SchemeParameters},
 };
 
@@ -106,13 +106,15 @@ impl World {
     fn welcome(&mut self) {
         self.send(&Frame::Welcome(Welcome {
             vocab_size: V,
-            context_length: 64,
-            max_draft_tokens: 4,
-            max_in_flight: 3,
-            max_guesses: 8,
-            max_branches: 4,
-            own_draws: false,
-            fewest_passes: false,
+            limits: Limits {
+                context_length: 64,
+                max_draft_tokens: 4,
+                max_in_flight: 3,
+                max_guesses: 8,
+                max_branches: 4,
+                own_draws: false,
+                fewest_passes: false,
+            },
             eos_ids: vec![7],
             ticket: TICKET,
             detached_seconds: 120,

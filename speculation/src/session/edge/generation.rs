@@ -80,7 +80,7 @@ impl Generation {
         };
         let drafter = Drafter::new(speculation, settings, ends.draft.vocab_size, text.ids(), &lessons.thresholds)?;
         let learned = Learned::new(speculation, sampling, ends.server, lessons.rounds.take());
-        let max_in_flight = speculation.max_in_flight.min(ends.server.max_in_flight);
+        let max_in_flight = speculation.max_in_flight.min(ends.server.limits.max_in_flight);
         let planner = Planner::new(speculation, ends, learned);
         let writer = Writer::Rounds(Box::new(Drafting::new(number, drafter, planner, max_in_flight)));
         let rule = RuleParameters { number: speculation.rule.number(), parameter: speculation.rule.parameter() as f32 };

@@ -124,16 +124,16 @@ impl Guessing {
         if let Some(handshake) = lessons.handshake.take() {
             pace.connected(handshake);
         }
-        let goal = if ends.server.fewest_passes { Goal::Passes } else { ahead.goal };
-        pace.next_generation(ahead.fixed, goal, !ends.server.own_draws);
+        let goal = if ends.server.limits.fewest_passes { Goal::Passes } else { ahead.goal };
+        pace.next_generation(ahead.fixed, goal, !ends.server.limits.own_draws);
         Ok(Self {
             generation,
             sampling: settings.draft_sampling(),
-            noise: (!ends.server.own_draws).then(|| SharedNoise::new(settings.seed)),
+            noise: (!ends.server.limits.own_draws).then(|| SharedNoise::new(settings.seed)),
             scheme,
-            most: ends.server.max_guesses.min(ends.server.max_draft_tokens).into(),
+            most: ends.server.limits.max_guesses.min(ends.server.limits.max_draft_tokens).into(),
             context: ends.draft.context_length as usize,
-            branches: ends.server.max_branches.into(),
+            branches: ends.server.limits.max_branches.into(),
             wants_branches: ahead.branches,
             pace,
             candidates: Candidates::default(),

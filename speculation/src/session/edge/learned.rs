@@ -79,7 +79,7 @@ impl Circumstances {
         let control = ControlParameters {
             stop: speculation.stop,
             draft_length: speculation.draft_length,
-            longest: server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
+            longest: server.limits.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
             adaptive_mode: speculation.adaptive_mode,
             bonus: match speculation.max_in_flight {
                 1 if speculation.rule.has_bonus() => Bonus::Target,

@@ -51,7 +51,7 @@ impl Planner {
             heads: heads.clone(),
             learned,
             has_bonus: speculation.rule.has_bonus(),
-            longest: ends.server.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
+            longest: ends.server.limits.max_draft_tokens.min(MAX_DRAFT_TOKENS).into(),
             draft_context: *context_length as usize,
             budget: speculation.bit_budget.map_or(MAX_PAYLOAD_BITS, |bits| bits as usize).min(MAX_PAYLOAD_BITS),
         }

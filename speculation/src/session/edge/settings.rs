@@ -193,7 +193,7 @@ impl Mode {
     /// What [`Mode::Auto`] is at a server; others are what they are.
     pub(super) fn at(&self, server: &Welcome) -> Self {
         match self {
-            Self::Auto(speculation) if server.max_guesses > 0 && speculation.wants_the_targets_text() => {
+            Self::Auto(speculation) if server.limits.max_guesses > 0 && speculation.wants_the_targets_text() => {
                 let &Speculation { goal, draft_temperature, .. } = speculation;
                 Self::Ahead(Ahead { goal, draft_temperature, ..Ahead::default() })
             }
@@ -210,7 +210,7 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
     if prompt.is_empty() {
         return Err(StartError::EmptyPrompt);
     }
-    let limit = (server.context_length as usize).saturating_sub(1);
+    let limit = (server.limits.context_length as usize).saturating_sub(1);
     if prompt.len() > limit {
         return Err(StartError::PromptTooLong { tokens: prompt.len(), limit });
     }
@@ -234,7 +234,7 @@ pub(super) fn check(prompt: &[u32], settings: &Settings, ends: Ends<'_>) -> Resu
     let speculation = match &settings.mode {
         // It has been resolved.
         Mode::Auto(_) | Mode::CloudOnly => return Ok(()),
-        Mode::Ahead(_) if server.max_guesses == 0 => return Err(StartError::NoGuesses),
+        Mode::Ahead(_) if server.limits.max_guesses == 0 => return Err(StartError::NoGuesses),
         Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), .. }) => {
             let is_right = *group > 0 && *lead > 0 && patience.is_finite() && *patience >= 0.0;
             let range = "at least 1, with a patience of at least 0 and a lead of at least 1";

@@ -1,6 +1,7 @@
 use outrider_codec::{
     frame::{
-        Distribution, Draft, Evidence, Finish, Next, Resume, SamplingParameters, TargetDist, Ticket, Tokens, Verdict,
+        Distribution, Draft, Evidence, Finish, Limits, Next, Resume, SamplingParameters, TargetDist, Ticket, Tokens,
+        Verdict,
     },
     scheme::{Code, Downlink, SchemeParameters},
 };
@@ -35,20 +36,22 @@ fn settings(max_new_tokens: u32) -> Settings {
 
 const TICKET: Ticket = Ticket { id: [1; 16], secret: [2; 16] };
 
+const LIMITS: Limits = Limits {
+    context_length: 16,
+    max_draft_tokens: 4,
+    max_in_flight: 3,
+    max_guesses: 8,
+    max_branches: 4,
+    own_draws: false,
+    fewest_passes: false,
+};
+
 fn welcome(context_length: u32) -> Welcome {
-    Welcome {
-        vocab_size: V,
-        context_length,
-        max_draft_tokens: 4,
-        max_in_flight: 3,
-        max_guesses: 8,
-        max_branches: 4,
-        own_draws: false,
-        fewest_passes: false,
-        eos_ids: vec![7],
-        ticket: TICKET,
-        detached_seconds: 120,
-    }
+    granted(Limits { context_length, ..LIMITS })
+}
+
+fn granted(limits: Limits) -> Welcome {
+    Welcome { vocab_size: V, limits, eos_ids: vec![7], ticket: TICKET, detached_seconds: 120 }
 }
 
 fn connected(context_length: u32) -> EdgeSession {

@@ -19,7 +19,7 @@ impl Text {
     /// A prompt that may be followed by so many tokens, as far as the target's context goes.
     pub(super) fn new(prompt: Vec<u32>, max_new_tokens: u32, server: &Welcome) -> Self {
         let wanted = prompt.len().saturating_add(max_new_tokens as usize);
-        let context = server.context_length as usize;
+        let context = server.limits.context_length as usize;
         Self {
             ids: prompt,
             eos_ids: server.eos_ids.clone(),

@@ -130,9 +130,11 @@ fn what_no_edge_could_branch_ends_the_connection() {
         frames.iter().for_each(|frame| session.handle_frame(frame));
         assert_eq!(error(&mut session), (0, code, true), "{frames:?}");
     }
-    let mut session = CloudSession::new(TargetInfo { max_branches: 0, ..target() }, ADMISSION);
+    let mut session = CloudSession::new(limited(Limits { max_branches: 0, ..LIMITS }), ADMISSION);
     session.handle_frame(&hello());
-    let Frame::Welcome(Welcome { max_branches: 0, .. }) = sent(&mut session) else { panic!("it says so") };
+    let Frame::Welcome(Welcome { limits: Limits { max_branches: 0, .. }, .. }) = sent(&mut session) else {
+        panic!("it says so")
+    };
     session.handle_frame(&Frame::Generate(request(1, &[0])).encode());
     session.handle_frame(&guesses(1, 1, 0, &[3]));
     session.handle_frame(&branch(2, 1, 1, 0, &[4]));

@@ -168,7 +168,7 @@ fn what_no_edge_could_guess_ends_the_connection() {
     session.handle_frame(&prompt(1, &[PROMPT]));
     session.handle_frame(&guesses(1, 1, 0, &[3]));
     assert!(matches!(session.poll(), Some(CloudOutput::Send(_))));
-    let mut session = CloudSession::new(TargetInfo { max_guesses: 0, ..target() }, ADMISSION);
+    let mut session = CloudSession::new(limited(Limits { max_guesses: 0, ..LIMITS }), ADMISSION);
     session.handle_frame(&hello());
     sent(&mut session);
     session.handle_frame(&Frame::Generate(request(1, &[PROMPT])).encode());
@@ -242,7 +242,7 @@ fn the_server_drafts_now_and_then_whatever_it_costs() {
 }
 
 fn begun_with_own_draws() -> CloudSession {
-    let mut session = CloudSession::new(TargetInfo { own_draws: true, ..target() }, ADMISSION);
+    let mut session = CloudSession::new(limited(Limits { own_draws: true, ..LIMITS }), ADMISSION);
     session.handle_frame(&hello());
     sent(&mut session);
     session.handle_frame(&Frame::Generate(request(1, &[PROMPT])).encode());
@@ -273,7 +273,7 @@ fn a_target_with_draws_of_its_own_is_offered_guesses_when_they_come() {
     session.handle_frame(&guesses(4, 1, 0, &[5, 6]));
     assert_eq!(session.poll(), None);
     // A tail has sixteen tokens at most; the text behind the edge's guesses has more.
-    let mut session = CloudSession::new(TargetInfo { own_draws: true, context_length: 99, ..target() }, ADMISSION);
+    let mut session = CloudSession::new(limited(Limits { own_draws: true, context_length: 99, ..LIMITS }), ADMISSION);
     session.handle_frame(&hello());
     sent(&mut session);
     let long: Vec<u32> = (0..20).map(|id| id % 7).collect();

@@ -97,7 +97,7 @@ fn the_lines_groups_come_first() {
             EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
         session
             .handle_frame(
-                &Frame::Welcome(Welcome { max_guesses: 16, max_draft_tokens: 16, ..welcome(16) }).encode(),
+                &Frame::Welcome(granted(Limits { max_guesses: 16, max_draft_tokens: 16, ..LIMITS })).encode(),
                 NOW,
             )
             .unwrap();
@@ -163,7 +163,7 @@ fn without_branches_it_is_one_chain() {
     }
     let mut session =
         EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
-    session.handle_frame(&Frame::Welcome(Welcome { max_branches: 0, ..welcome(16) }).encode(), NOW).unwrap();
+    session.handle_frame(&Frame::Welcome(granted(Limits { max_branches: 0, ..LIMITS })).encode(), NOW).unwrap();
     let mode = Mode::Ahead(Ahead { fixed: Some(PLAN), branches: Some(true), ..Ahead::default() });
     session.start(vec![0, 1], &Settings { mode, ..settings(9) }, NOW).unwrap();
     assert!(told(&mut session).0.iter().all(|told| told.1 == 0));
@@ -176,7 +176,7 @@ fn where_draws_are_the_targets_own_the_likeliest_is_guessed() {
     let first_two = |own_draws, seed, temperature| {
         let mut session =
             EdgeSession::new(DraftInfo { vocab_size: V, tokenizer_hash: [1; 32], context_length: 16, heads: None });
-        session.handle_frame(&Frame::Welcome(Welcome { own_draws, ..welcome(16) }).encode(), NOW).unwrap();
+        session.handle_frame(&Frame::Welcome(granted(Limits { own_draws, ..LIMITS })).encode(), NOW).unwrap();
         let mode = Mode::Ahead(Ahead { fixed: Some(PLAN), branches: Some(true), ..Ahead::default() });
         let sampling = SamplingParameters { temperature, top_k: 0, top_p: 1.0 };
         session.start(vec![0, 1], &Settings { mode, seed, sampling, ..settings(9) }, NOW).unwrap();

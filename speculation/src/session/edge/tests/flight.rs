@@ -151,7 +151,7 @@ fn a_server_that_knows_nothing_drafts_anew_from_what_is_committed() {
     give(&mut session, refusal(ErrorCode::UnknownSession)).unwrap();
     assert!(session.disconnected());
     session.reconnected();
-    give(&mut session, Frame::Welcome(Welcome { max_in_flight: 2, ..welcome(16) })).unwrap();
+    give(&mut session, Frame::Welcome(granted(Limits { max_in_flight: 2, ..LIMITS }))).unwrap();
     let (frames, _) = polled(&mut session);
     let [.., Frame::Prompt(prompt), Frame::Draft(first), Frame::Draft(second)] = &frames[..] else {
         panic!("{frames:?}")
