@@ -3,15 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use families::{Golden, goldens};
 use outrider_device::{Device, DeviceCache, DeviceModel};
 use outrider_models::{Chunk, StoredModel};
-
-#[path = "../../models/tests/container/mod.rs"]
-#[allow(dead_code, reason = "the crate of the models uses the rest")]
-mod container;
-#[path = "../../models/tests/families/mod.rs"]
-mod families;
+use outrider_testing::{
+    families::goldens,
+    golden::Golden,
+    logits::{argmax, compare},
+};
 
 /// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
 const TOLERANCE: f32 = 1e-4;
@@ -30,12 +28,6 @@ fn rows(model: &DeviceModel, cache: &mut DeviceCache, tokens: &[u32]) -> Vec<Vec
     model.forward(&mut [Chunk { cache, tokens, positions: &positions }]).unwrap().rows(0).unwrap()
 }
 
-fn error(actual: &[f32], expected: &[f32]) -> f32 {
-    assert!(actual.len() == expected.len() && actual.iter().all(|x| x.is_finite()));
-    let scale = expected.iter().fold(0f32, |scale, x| scale.max(x.abs()));
-    actual.iter().zip(expected).fold(0f32, |most, (a, b)| most.max((a - b).abs())) / scale
-}
-
 /// The table of the greatest errors; `cargo test -p outrider-device --test families -- --nocapture` prints it.
 #[test]
 fn every_family_has_the_logits_of_transformers() {
@@ -44,8 +36,8 @@ fn every_family_has_the_logits_of_transformers() {
         for (container, model) in containers(golden) {
             let actual = rows(&model, &mut model.new_cache(), &golden.tokens);
             for (row, expected) in golden.rows.iter().zip(&golden.logits) {
-                let error = error(&actual[*row], expected);
-                assert!(error <= TOLERANCE, "{} {index} {container} row {row}: {error}", golden.family);
+                let error = compare(&actual[*row], expected, TOLERANCE);
+                let error = error.unwrap_or_else(|e| panic!("{} {index} {container} row {row}: {e}", golden.family));
                 let greatest = table.entry((golden.family.clone(), container)).or_default();
                 *greatest = greatest.max(error);
             }
@@ -68,9 +60,9 @@ fn greedy_texts_are_those_of_transformers() {
                 let last = [next.len() - 1];
                 let chunk = Chunk { cache: &mut cache, tokens: &next, positions: &last };
                 let row = model.forward(&mut [chunk]).unwrap().rows(0).unwrap().remove(0);
-                let best = (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap();
-                assert_eq!(best as u32, *expected, "{} {index} {container} after {}", golden.family, cache.len());
-                next = vec![best as u32];
+                let best = argmax(&row) as u32;
+                assert_eq!(best, *expected, "{} {index} {container} after {}", golden.family, cache.len());
+                next = vec![best];
             }
         }
     }

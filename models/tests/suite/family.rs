@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use outrider_models::{Chunk, LoadError, Model};
+use outrider_testing::{
+    families::goldens,
+    golden::Golden,
+    logits::{argmax, compare, logits_at_all},
+};
 use serde_json::json;
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
-
-use crate::{
-    families::{Golden, goldens},
-    fixture::logits_at_all,
-    tolerance::{argmax, compare},
-};
 
 /// Largest |a − b| / max |b| of a row: sums of f32 in another order, through a few layers.
 const TOLERANCE: f32 = 1e-4;
