@@ -1,16 +1,68 @@
 //! Small models of every family (`models/tests/golden/make_families.py`), and the GGUF file that llama.cpp's converter
 //! makes of each.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::{
     gguf::{Gguf, bytes},
     golden::{Golden, Weight},
+    logits::{argmax, compare},
 };
 
 /// The models, some of each family.
 pub fn goldens() -> Vec<Golden> {
     serde_json::from_str(include_str!("../../models/tests/golden/families.json")).unwrap()
+}
+
+/// Models that an engine makes of the containers of a golden model, each with the container's name.
+type Containers<'c, M> = &'c dyn Fn(&Golden) -> Vec<(&'static str, M)>;
+
+/// Fails unless an engine has the logits of transformers for every family and container. `rows` gives the logits after
+/// every token of a text. Prints the table of the greatest errors.
+pub fn assert_logits_of_transformers<M>(
+    containers: Containers<'_, M>,
+    tolerance: f32,
+    rows: impl Fn(&M, &[u32]) -> Vec<Vec<f32>>,
+) {
+    let mut table: BTreeMap<(String, &str), (usize, f32)> = BTreeMap::new();
+    for (index, golden) in goldens().iter().enumerate() {
+        for (container, model) in containers(golden) {
+            let rows = rows(&model, &golden.tokens);
+            for (row, expected) in golden.rows.iter().zip(&golden.logits) {
+                let error = compare(&rows[*row], expected, tolerance);
+                let error = error.unwrap_or_else(|e| panic!("{} {index} {container} row {row}: {e}", golden.family));
+                let (count, greatest) = table.entry((golden.family.clone(), container)).or_default();
+                (*count, *greatest) = (*count + 1, greatest.max(error));
+            }
+        }
+    }
+    println!("| family | container | rows | greatest relative error |\n|---|---|--:|--:|");
+    for ((family, container), (count, error)) in &table {
+        println!("| {family} | {container} | {count} | {error:.1e} |");
+    }
+    let with_gguf = table.keys().filter(|(_, container)| *container == "GGUF").count();
+    assert_eq!((table.len() - with_gguf, with_gguf), (15, 13), "families in safetensors and in GGUF");
+}
+
+/// Fails unless an engine writes the greedy texts of transformers. `begin` makes a cache, and `last` reads tokens into
+/// it and gives the logits after the last one.
+pub fn assert_greedy_texts_of_transformers<M, C>(
+    containers: Containers<'_, M>,
+    begin: impl Fn(&M) -> C,
+    last: impl Fn(&M, &mut C, &[u32]) -> Vec<f32>,
+) {
+    for (index, golden) in goldens().iter().enumerate() {
+        for (container, model) in containers(golden) {
+            let (mut cache, mut next) = (begin(&model), golden.tokens.clone());
+            for (place, expected) in golden.greedy.iter().enumerate() {
+                let token = argmax(&last(&model, &mut cache, &next)) as u32;
+                assert_eq!(token, *expected, "{} {index} {container}, token {place}", golden.family);
+                next = vec![token];
+            }
+        }
+    }
 }
 
 impl Golden {

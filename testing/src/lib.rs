@@ -23,6 +23,7 @@
 //! | `texts` | the distribution of short texts, and texts of sessions and of loops of rounds |
 //! | `schemes`, `samplings` | every uplink scheme; sampling parameters |
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![expect(clippy::print_stdout, reason = "tables of errors are for readers")]
 #![cfg_attr(feature = "sessions", expect(clippy::expect_used, reason = "a failed step is a failed test"))]
 
 #[cfg(feature = "sessions")]

@@ -62,41 +62,38 @@ fn bits(model: &Model) -> Vec<Vec<u32>> {
     logits::bits(rows.iter().map(Vec::as_slice))
 }
 
+/// Fails unless a file makes the expected model however it is cut, with and without a known length.
+fn assert_every_split<P: Push>(file: &[u8], expected: &Model, loader: impl Fn(Option<u64>) -> P) {
+    for total in [None, Some(file.len() as u64)] {
+        cuts(file, |piece| {
+            let model = load(loader(total), file, piece).unwrap();
+            assert_eq!(model.config(), expected.config());
+            assert!(bits(&model) == bits(expected), "logits differ");
+        });
+    }
+}
+
 #[test]
 fn every_split_gives_the_same_model() {
     let mut files: Vec<Vec<u8>> = BLOCKS.iter().map(|(_, bytes)| bytes.to_vec()).collect();
-    files.push(DRAFT.to_vec());
-    files.push(TINY.gguf(F32).finish());
+    files.extend([DRAFT.to_vec(), TINY.gguf(F32).finish()]);
     files.extend(wide_files().into_iter().take(2));
     for file in files {
-        let expected = gguf(&file);
-        for total in [None, Some(file.len() as u64)] {
-            cuts(&file, |piece| {
-                let model = load(ModelLoader::new(total), &file, piece).unwrap();
-                assert_eq!(model.config(), expected.config());
-                assert!(bits(&model) == bits(&expected), "logits differ");
-            });
-        }
+        assert_every_split(&file, &gguf(&file), ModelLoader::new);
     }
 }
 
 #[test]
 fn every_split_of_a_checkpoint_gives_the_same_model() {
     let (config, weights) = TINY.safetensors("F32");
-    let grouped = include_bytes!("../golden/grouped.safetensors").to_vec();
-    let llama3 = include_bytes!("../golden/llama3_rope.safetensors").to_vec();
-    for (config, file) in [
-        (config, weights),
-        (include_bytes!("../golden/grouped.config.json").to_vec(), grouped),
-        (include_bytes!("../golden/llama3_rope.config.json").to_vec(), llama3),
-    ] {
-        let expected = Model::from_safetensors(&config, &file).unwrap();
-        for total in [None, Some(file.len() as u64)] {
-            cuts(&file, |piece| {
-                let model = load(SafetensorsLoader::new(&config, total).unwrap(), &file, piece).unwrap();
-                assert!(bits(&model) == bits(&expected), "logits differ");
-            });
-        }
+    let checkpoints: [(&[u8], &[u8]); 3] = [
+        (&config, &weights),
+        (include_bytes!("../golden/grouped.config.json"), include_bytes!("../golden/grouped.safetensors")),
+        (include_bytes!("../golden/llama3_rope.config.json"), include_bytes!("../golden/llama3_rope.safetensors")),
+    ];
+    for (config, file) in checkpoints {
+        let expected = Model::from_safetensors(config, file).unwrap();
+        assert_every_split(file, &expected, |total| SafetensorsLoader::new(config, total).unwrap());
     }
 }
 
@@ -104,16 +101,10 @@ fn every_split_of_a_checkpoint_gives_the_same_model() {
 #[test]
 fn every_split_of_one_file_gives_the_same_model() {
     let (config, weights) = TINY.safetensors("F32");
-    let expected = Model::from_safetensors(&config, &weights).unwrap();
     let file = with_settings(&config, &weights);
-    for total in [None, Some(file.len() as u64)] {
-        cuts(&file, |piece| {
-            let model = load(ModelLoader::new(total), &file, piece).unwrap();
-            assert!(bits(&model) == bits(&expected), "logits differ");
-        });
-        let error = load(ModelLoader::new(None), &weights, || 1000).err().unwrap();
-        assert!(matches!(error, LoadError::NoSettings), "{error}");
-    }
+    assert_every_split(&file, &Model::from_safetensors(&config, &weights).unwrap(), ModelLoader::new);
+    let error = load(ModelLoader::new(None), &weights, || 1000).err().unwrap();
+    assert!(matches!(error, LoadError::NoSettings), "{error}");
     for len in 0..20 {
         let error = load(ModelLoader::new(None), &file[..len], || 3).err().unwrap();
         assert!(matches!(error, LoadError::Truncated { .. } | LoadError::NotGguf { .. }), "{len} bytes: {error}");
@@ -153,11 +144,7 @@ fn with_everything() -> Vec<u8> {
 fn what_is_skipped_may_be_cut_anywhere() {
     let file = with_everything();
     let expected = gguf(&file);
-    cuts(&file, |piece| {
-        let model = load(ModelLoader::new(Some(file.len() as u64)), &file, piece).unwrap();
-        assert_eq!(model.config(), expected.config());
-        assert!(bits(&model) == bits(&expected), "logits differ");
-    });
+    assert_every_split(&file, &expected, ModelLoader::new);
     let factors = RopeScaling::PerFrequency { factors: vec![1.0, 2.0, 1.5, 4.0] };
     let Position::Rotary { global, .. } = &expected.config().block.position else { panic!("it turns") };
     assert_eq!(global.scaling, factors);
