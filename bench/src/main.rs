@@ -11,7 +11,6 @@ mod decoder;
 mod dssd;
 mod edge;
 mod fleet;
-mod gguf_writer;
 mod grow;
 mod hostile;
 mod link;

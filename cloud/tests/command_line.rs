@@ -1,14 +1,14 @@
 //! The `outrider` command as its users run it: what it prints, and how it fails.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-#[expect(dead_code, reason = "other tests stop servers and start them again")]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod process;
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf};
 
 use outrider_codec::{choice::Choice, scheme::SchemeName};
 use outrider_speculation::judge::rules::Rule;
-use process::{complaint, outrider, stdout};
+use process::{command, complaint, outrider, stdout};
 use serde_json::Value;
 
 const PROMPT: &str = "Once upon a time";
@@ -375,12 +375,8 @@ fn a_setting_is_what_the_flag_says_or_else_the_environment_the_file_the_default(
     let file = scratch("order.toml", b"max-sessions = 7\nidle-timeout = 70\nevidence = \"never\"\n");
     let file = file.to_str().unwrap();
     let shown = |flags: &[&str], variables: &[(&str, &str)]| -> Vec<String> {
-        let output = Command::new(env!("CARGO_BIN_EXE_outrider"))
-            .args(["serve", "--print-config"])
-            .args(flags)
-            .envs(variables.iter().copied())
-            .output()
-            .unwrap();
+        let output =
+            command().args(["serve", "--print-config"]).args(flags).envs(variables.iter().copied()).output().unwrap();
         let lines = stdout(&output);
         let of =
             |key: &str| lines.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = ")).unwrap().to_owned();
@@ -393,7 +389,7 @@ fn a_setting_is_what_the_flag_says_or_else_the_environment_the_file_the_default(
     assert_eq!(shown(&[], &variables), ["8", "80", "\"never\"", "16"]);
     assert_eq!(shown(&["--max-sessions", "9"], &variables), ["9", "80", "\"never\"", "16"]);
     let lists = [("OUTRIDER_ALLOW_ORIGIN", "https://a.example,http://b.example:8")];
-    let output = Command::new(env!("CARGO_BIN_EXE_outrider")).args(["serve", "--print-config"]).envs(lists).output();
+    let output = command().args(["serve", "--print-config"]).envs(lists).output();
     let expected = "allow-origin = [\"https://a.example\", \"http://b.example:8\"]";
     assert!(stdout(&output.unwrap()).contains(expected));
 }
@@ -425,9 +421,8 @@ fn settings_that_cannot_be_get_a_sentence() {
         let line = complaint(&["generate", "--local", "--chat", "--tools", tools.to_str().unwrap(), PROMPT]);
         assert!(line.contains(part), "{line}");
     }
-    for command in [&["serve"][..], &["generate", "--local", PROMPT]] {
-        let output =
-            Command::new(env!("CARGO_BIN_EXE_outrider")).args(command).env("OUTRIDER_ISA", "sse9").output().unwrap();
+    for arguments in [&["serve"][..], &["generate", "--local", PROMPT]] {
+        let output = command().args(arguments).env("OUTRIDER_ISA", "sse9").output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains("\"sse9\"") && text.contains("portable"), "{text}");
     }

@@ -23,8 +23,8 @@ use outrider_speculation::{
         edge::{Mode, Settings, Speculation},
     },
 };
+use outrider_testing::padded::padded;
 use outrider_tests::{
-    padded::padded,
     samplings::at,
     schemes,
     server::{Edge, Server, generate},

@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 mod circles;
-mod conformal;
 mod deployment;
 mod documents;
 mod files;

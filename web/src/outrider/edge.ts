@@ -2,7 +2,7 @@
 // whatever the engine throws is an `Error` with a string `code`.
 
 import type { EngineKind } from './builds.js';
-import type { NumberOptions, ParameterOptions, Scheme, UnsetOption } from './choices.js';
+import type { NumberOptions, ParameterOptions, UnsetOption } from './choices.js';
 import type { Limits } from './limits.js';
 import type { RoundRecord, Statistics } from './statistics.js';
 import type { Choices, Head, PolicyOption } from './tables.js';

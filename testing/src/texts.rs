@@ -103,7 +103,12 @@ impl Texts {
         Self::new(ToyModel::target(3, 299), 2.0, scheme, sampling)
     }
 
-    /// What the edge is told.
+    /// A session between the two models, with a context of 64 tokens.
+    pub fn connect(&self) -> InProcess {
+        InProcess::connect(self.draft.clone(), self.target.clone(), 64, &[])
+    }
+
+    /// Settings of the edge.
     pub fn speculation(&self) -> Speculation {
         let speculation = Speculation::new(self.scheme, self.draft_length as u32).with_rule(self.rule);
         Speculation { threshold: self.threshold, draft_temperature: self.draft_temperature, ..speculation }

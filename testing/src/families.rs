@@ -1,87 +1,71 @@
-//! Small models of every family, with what transformers computes of them (`golden/make_families.py`), as a checkpoint
-//! and as the GGUF file that llama.cpp's converter makes of it.
+//! Small models of every family (`models/tests/golden/make_families.py`), and the GGUF file that llama.cpp's converter
+//! makes of each.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::container::Gguf;
+use crate::{
+    gguf::{Gguf, bytes},
+    golden::{Golden, Weight},
+    logits::{argmax, compare},
+};
 
-/// A model, tokens, and what transformers gives for them.
-#[derive(serde::Deserialize)]
-pub struct Golden {
-    pub family: String,
-    config: Value,
-    /// Names as in a checkpoint, outermost dimension first.
-    tensors: Vec<(String, Vec<usize>)>,
-    pub tokens: Vec<u32>,
-    /// Which rows of logits there are.
-    pub rows: Vec<usize>,
-    pub logits: Vec<Vec<f32>>,
-    /// The text of greedy decoding behind the tokens.
-    pub greedy: Vec<u32>,
-}
-
-/// All of them.
+/// The models, some of each family.
 pub fn goldens() -> Vec<Golden> {
-    serde_json::from_str(include_str!("../golden/families.json")).unwrap()
+    serde_json::from_str(include_str!("../../models/tests/golden/families.json")).unwrap()
 }
 
-/// The weights of a name, as `draw` of the script makes them.
-pub fn draw(name: &str, count: usize, dimensions: usize) -> Vec<f32> {
-    let seed = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |seed, byte| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let value = |index: u64| {
-        let z = seed.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let unit = ((z ^ (z >> 31)) >> 40) as f64 / f64::from(1 << 23) - 1.0;
-        let value = match () {
-            () if name.ends_with("bias") => unit / 4.0,
-            () if dimensions == 1 => 1.0 + unit / 2.0,
-            () => unit / 2.0,
-        };
-        value as f32
-    };
-    (0..count as u64).map(value).collect()
+/// Models that an engine makes of the containers of a golden model, each with the container's name.
+type Containers<'c, M> = &'c dyn Fn(&Golden) -> Vec<(&'static str, M)>;
+
+/// Fails unless an engine has the logits of transformers for every family and container. `rows` gives the logits after
+/// every token of a text. Prints the table of the greatest errors.
+pub fn assert_logits_of_transformers<M>(
+    containers: Containers<'_, M>,
+    tolerance: f32,
+    rows: impl Fn(&M, &[u32]) -> Vec<Vec<f32>>,
+) {
+    let mut table: BTreeMap<(String, &str), (usize, f32)> = BTreeMap::new();
+    for (index, golden) in goldens().iter().enumerate() {
+        for (container, model) in containers(golden) {
+            let rows = rows(&model, &golden.tokens);
+            for (row, expected) in golden.rows.iter().zip(&golden.logits) {
+                let error = compare(&rows[*row], expected, tolerance);
+                let error = error.unwrap_or_else(|e| panic!("{} {index} {container} row {row}: {e}", golden.family));
+                let (count, greatest) = table.entry((golden.family.clone(), container)).or_default();
+                (*count, *greatest) = (*count + 1, greatest.max(error));
+            }
+        }
+    }
+    println!("| family | container | rows | greatest relative error |\n|---|---|--:|--:|");
+    for ((family, container), (count, error)) in &table {
+        println!("| {family} | {container} | {count} | {error:.1e} |");
+    }
+    let with_gguf = table.keys().filter(|(_, container)| *container == "GGUF").count();
+    assert_eq!((table.len() - with_gguf, with_gguf), (15, 13), "families in safetensors and in GGUF");
 }
 
-/// A weight.
-struct Weight {
-    name: String,
-    shape: Vec<usize>,
-    values: Vec<f32>,
+/// Fails unless an engine writes the greedy texts of transformers. `begin` makes a cache, and `last` reads tokens into
+/// it and gives the logits after the last one.
+pub fn assert_greedy_texts_of_transformers<M, C>(
+    containers: Containers<'_, M>,
+    begin: impl Fn(&M) -> C,
+    last: impl Fn(&M, &mut C, &[u32]) -> Vec<f32>,
+) {
+    for (index, golden) in goldens().iter().enumerate() {
+        for (container, model) in containers(golden) {
+            let (mut cache, mut next) = (begin(&model), golden.tokens.clone());
+            for (place, expected) in golden.greedy.iter().enumerate() {
+                let token = argmax(&last(&model, &mut cache, &next)) as u32;
+                assert_eq!(token, *expected, "{} {index} {container}, token {place}", golden.family);
+                next = vec![token];
+            }
+        }
+    }
 }
 
 impl Golden {
-    fn weights(&self) -> impl Iterator<Item = Weight> {
-        self.tensors.iter().map(|(name, shape)| {
-            let values = draw(name, shape.iter().product(), shape.len());
-            Weight { name: name.clone(), shape: shape.clone(), values }
-        })
-    }
-
-    /// `config.json`, with some settings replaced or added.
-    pub fn config_with(&self, changes: &[(&str, Value)]) -> Vec<u8> {
-        let mut config = self.config.clone();
-        for (key, value) in changes {
-            config[*key] = value.clone();
-        }
-        serde_json::to_vec(&config).unwrap()
-    }
-
-    /// `config.json` and `model.safetensors`.
-    pub fn checkpoint(&self) -> (Vec<u8>, Vec<u8>) {
-        let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-        for Weight { name, shape, values } in self.weights() {
-            let start = data.len();
-            data.extend(values.iter().flat_map(|x| x.to_le_bytes()));
-            let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]});
-            header.insert(name, entry);
-        }
-        let header = serde_json::to_vec(&header).unwrap();
-        (self.config_with(&[]), [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat())
-    }
-
     /// Said in the config, or what the family has where nothing is said.
     fn number(&self, key: &str, otherwise: f64) -> f64 {
         self.config[key].as_f64().unwrap_or(otherwise)
@@ -135,7 +119,7 @@ impl Golden {
             return None;
         }
         let key = |key: &str| format!("{architecture}.{key}");
-        let mut file = Gguf::new();
+        let mut file = Gguf::default();
         let inner = self.size(&["intermediate_size", "n_inner"]).unwrap_or(4 * hidden);
         file.text("general.architecture", architecture)
             .u32(&key("embedding_length"), hidden)
@@ -222,8 +206,7 @@ impl Golden {
             }
             _ => {}
         }
-        for Weight { name, shape, mut values } in self.weights() {
-            let mut shape = shape;
+        for Weight { name, mut shape, mut values } in self.weights() {
             // Llama's halves are brought side by side.
             if matches!(&*self.family, "llama" | "mistral" | "granite" | "smollm3") {
                 for (part, count) in [("q_proj", heads), ("k_proj", kv_heads)] {
@@ -297,8 +280,7 @@ impl Golden {
 
 fn tensor(file: &mut Gguf, name: &str, shape: &[usize], values: &[f32]) {
     let shape: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
-    let data: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-    file.tensor(name, &shape, 0, &data);
+    file.tensor(name, &shape, 0, &bytes(values));
 }
 
 /// Rows (or elements) of each head with its halves interleaved.

@@ -1,45 +1,23 @@
-//! Element types of GGUF files, from `ggml-common.h` and `ggml-quants.c`: an oracle for what a block stands for, and
-//! files of random blocks. It shares no code with the crate, needs no files, and runs in wasm too.
+//! Element types of GGUF files, from `ggml-common.h` and `ggml-quants.c`: an oracle for the weights of a block, and
+//! files of random blocks. It shares no code with the crate that it tests.
 
 use half::{bf16, f16};
 use outrider_models::ElementType;
 
-use crate::container::{F32, Gguf, random};
+use crate::{
+    gguf::{F32, bytes, row},
+    llama::{Shape, random},
+};
 
 /// Inputs of every matrix: whole blocks of each type.
 pub const WIDTH: usize = 256;
-
-/// A type with its code in GGUF files, and elements and bytes of a block.
-pub type Row = (ElementType, u32, usize, usize);
-
-/// All types that are read, as `enum ggml_type` numbers them.
-pub const TYPES: [Row; 16] = [
-    (ElementType::F32, 0, 1, 4),
-    (ElementType::F16, 1, 1, 2),
-    (ElementType::BF16, 30, 1, 2),
-    (ElementType::Q4_0, 2, 32, 18),
-    (ElementType::Q4_1, 3, 32, 20),
-    (ElementType::Q5_0, 6, 32, 22),
-    (ElementType::Q5_1, 7, 32, 24),
-    (ElementType::Q8_0, 8, 32, 34),
-    (ElementType::Q2_K, 10, 256, 84),
-    (ElementType::Q3_K, 11, 256, 110),
-    (ElementType::Q4_K, 12, 256, 144),
-    (ElementType::Q5_K, 13, 256, 176),
-    (ElementType::Q6_K, 14, 256, 210),
-    (ElementType::IQ4_NL, 20, 32, 18),
-    (ElementType::IQ4_XS, 23, 256, 136),
-    (ElementType::MXFP4, 39, 32, 17),
-];
+/// The models of [`files`]: heads of 64, and a context of 64 tokens.
+const SHAPE: Shape = Shape { vocab: 70, hidden: WIDTH as u64, inner: WIDTH as u64, layers: 1, heads: 4 };
 
 /// The values of IQ4 types, `kvalues_iq4nl`.
 const IQ4: [f32; 16] = [-127., -104., -83., -65., -49., -35., -22., -10., 1., 13., 25., 38., 53., 69., 89., 113.];
 /// E2M1: sign, two bits of exponent, one of fraction.
 const E2M1: [f32; 16] = [0., 0.5, 1., 1.5, 2., 3., 4., 6., -0., -0.5, -1., -1.5, -2., -3., -4., -6.];
-
-fn row(element: ElementType) -> Row {
-    *TYPES.iter().find(|row| row.0 == element).unwrap()
-}
 
 /// The weights that blocks stand for.
 pub fn widened(element: ElementType, blocks: &[u8]) -> Vec<f32> {
@@ -172,44 +150,19 @@ fn drawn(element: ElementType, weights: usize, seed: &mut u64) -> Vec<u8> {
 }
 
 /// A GGUF file of a small random model whose matrices are of this type, and the same with its weights as F32: 256 wide,
-/// 1 layer, 4 heads of 64, 2 of them of keys, 70 tokens, context 64.
+/// 1 layer, 4 heads of 64, 2 of them of keys, 70 tokens, context 64. All norms are 1.
 pub fn files(element: ElementType) -> [Vec<u8>; 2] {
-    let (_, own_code, ..) = row(element);
     [false, true].map(|is_widened| {
-        let mut file = Gguf::new();
-        file.text("general.architecture", "llama")
-            .u32("llama.embedding_length", WIDTH as u32)
-            .u32("llama.feed_forward_length", WIDTH as u32)
-            .u32("llama.block_count", 1)
-            .u32("llama.attention.head_count", 4)
-            .u32("llama.attention.head_count_kv", 2)
-            .u32("llama.context_length", 64)
-            .f32("llama.attention.layer_norm_rms_epsilon", 1e-5);
-        let mut seed = 5;
-        for (name, rows) in [
-            ("token_embd", 70),
-            ("blk.0.attn_q", WIDTH),
-            ("blk.0.attn_k", WIDTH / 2),
-            ("blk.0.attn_v", WIDTH / 2),
-            ("blk.0.attn_output", WIDTH),
-            ("blk.0.ffn_gate", WIDTH),
-            ("blk.0.ffn_up", WIDTH),
-            ("blk.0.ffn_down", WIDTH),
-        ] {
-            let drawn = drawn(element, rows * WIDTH, &mut seed);
-            let (code, data) = match is_widened {
-                false => (own_code, drawn),
-                true => (F32.0, floats(widened(element, &drawn))),
+        let (mut file, mut seed) = (SHAPE.settings(), 5);
+        for (name, shape) in SHAPE.tensors() {
+            let (code, data) = if shape.len() == 1 {
+                (F32.1, bytes(&[1.0; WIDTH]))
+            } else {
+                let drawn = drawn(element, shape.iter().product::<u64>() as usize, &mut seed);
+                if is_widened { (F32.1, bytes(&widened(element, &drawn))) } else { (row(element).1, drawn) }
             };
-            file.tensor(&format!("{name}.weight"), &[rows as u64, WIDTH as u64], code, &data);
-        }
-        for name in ["output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"] {
-            file.tensor(&format!("{name}.weight"), &[WIDTH as u64], F32.0, &floats([1.0; WIDTH]));
+            file.tensor(&name, &shape, code, &data);
         }
         file.finish()
     })
-}
-
-fn floats(values: impl IntoIterator<Item = f32>) -> Vec<u8> {
-    values.into_iter().flat_map(f32::to_le_bytes).collect()
 }
