@@ -9,7 +9,7 @@
 //! Rates are drafted tokens per second, of `judge` judged rows per second.
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed measurement")]
 
-use std::hint::black_box;
+use std::{hint::black_box, time::Duration};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use outrider_codec::{
@@ -42,7 +42,9 @@ const LEARNED: usize = 16;
 const THRESHOLD: f64 = 0.002;
 
 fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
+    // Short, since there are two hundred of them.
+    let criterion = Criterion::default().warm_up_time(Duration::from_millis(300)).sample_size(50);
+    let mut criterion = criterion.measurement_time(Duration::from_secs(1)).configure_from_args();
     codec(&mut criterion);
     sampling(&mut criterion);
     criterion.final_summary();

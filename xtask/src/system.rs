@@ -48,7 +48,9 @@ impl Program {
     pub fn find_or_install(&self) -> Result<PathBuf> {
         if let Some(named) = std::env::var_os(self.variable) {
             let path = PathBuf::from(&named);
-            let found = if path.is_file() { Some(path) } else { named.to_str().and_then(process::find_on_path) };
+            // Arguments may follow the program, as in `clang++ -stdlib=libc++`.
+            let program = || named.to_str()?.split(' ').next().and_then(process::find_on_path);
+            let found = if path.is_file() { Some(path) } else { program() };
             return found.with_context(|| format!("{} names {named:?}, which is no program", self.variable));
         }
         let on_path = || self.names.iter().find_map(|name| process::find_on_path(name));
