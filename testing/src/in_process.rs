@@ -139,7 +139,8 @@ impl InProcess {
     /// Joins a draft and a target that take their time, also for the handshake. The edge reads frames while it drafts,
     /// and the cloud knows its prices.
     pub fn timed(draft: ToyModel, target: ToyModel, times: Times) -> Self {
-        let info = TargetInfo { max_draft_tokens: MAX_DRAFT_TOKENS, ..target.target_info(CONTEXT, &[]) };
+        let mut info = target.target_info(CONTEXT, &[]);
+        info.limits.max_draft_tokens = MAX_DRAFT_TOKENS;
         let mut pair = Self::new(draft, &target, info, None);
         let share = |time: Duration| time.as_secs_f64() / times.pass.as_secs_f64();
         pair.cloud.set_prices(Prices { rows: RowCosts::each(share(times.row)), own_draft: times.own_draft.map(share) });

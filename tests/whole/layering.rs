@@ -1,4 +1,4 @@
-//! The dependency order of the workspace, and where unsafe code may stand, read from the repository itself.
+//! The dependency order of the workspace, as cargo reads it from the manifests.
 //!
 //! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;
 //! {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
@@ -7,8 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
 
@@ -59,11 +58,6 @@ const UPWARDS_IN_TESTS: [(&str, &str); 2] =
 const PURE: [&str; 2] = ["outrider-codec", "outrider-speculation"];
 const IMPURE: [&str; 4] = ["candle-core", "candle-nn", "tokio", "web-sys"];
 
-/// The only folder whose files may contain the keyword of [`keyword`].
-const KERNELS: &str = "models/src/kernels";
-/// The only other file: allocations cannot be counted without it.
-const ALLOCATIONS: &str = "models/tests/memory.rs";
-
 /// `from` depends on `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Edge {
@@ -102,32 +96,6 @@ fn bytes_and_decisions_reach_no_tensor_socket_or_browser() -> Outcome {
         let reached = reachable(&edges, pure);
         let impure: Vec<&str> = IMPURE.into_iter().filter(|name| reached.contains(*name)).collect();
         assert!(impure.is_empty(), "{pure} depends on {impure:?}");
-    }
-    Ok(())
-}
-
-#[test]
-fn the_byte_crate_forbids_unsafe_code() -> Outcome {
-    let root = metadata()?.workspace_root.into_std_path_buf();
-    let crate_root = fs::read_to_string(root.join("shared-codec/src/lib.rs"))?;
-    assert!(crate_root.lines().any(|line| line == "#![forbid(unsafe_code)]"));
-    Ok(())
-}
-
-#[test]
-fn unsafe_code_stands_in_kernels_only() -> Outcome {
-    let metadata = metadata()?;
-    let root = metadata.workspace_root.as_std_path();
-    let mut files = Vec::new();
-    rust_files(root, metadata.target_directory.as_std_path(), &mut files)?;
-    let here = root.join(file!());
-    assert!(files.contains(&here), "this file itself was not found: {}", here.display());
-    for file in files {
-        if file.starts_with(root.join(KERNELS)) || file == root.join(ALLOCATIONS) {
-            continue;
-        }
-        let source = fs::read_to_string(&file)?;
-        assert_eq!(line_with_keyword(&source), None, "{}", file.display());
     }
     Ok(())
 }
@@ -176,28 +144,7 @@ fn what_is_reached_through_others_is_caught() {
     assert!(reachable(&edges, "d").contains("tokio"));
 }
 
-#[test]
-fn the_keyword_is_told_from_names_and_prose() {
-    let keyword = keyword();
-    for code in [
-        format!("{keyword} {{ read() }}"),
-        format!("    pub {keyword} fn read() {{}}"),
-        format!("#[{keyword}(no_mangle)]"),
-        format!("let a = 1;\nlet b = {keyword}{{ 2 }};"),
-    ] {
-        assert!(line_with_keyword(&code).is_some(), "{code}");
-    }
-    for code in [
-        format!("#![forbid({keyword}_code)]"),
-        format!("//! No {keyword} code here."),
-        format!("    /// The {keyword} half lies elsewhere."),
-        format!("let {keyword}ly = not_{keyword};"),
-    ] {
-        assert_eq!(line_with_keyword(&code), None, "{code}");
-    }
-}
-
-/// What cargo knows of the workspace.
+/// Reads the workspace as cargo does.
 pub fn metadata() -> Result<Metadata, cargo_metadata::Error> {
     MetadataCommand::new()
         .manifest_path(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
@@ -252,38 +199,4 @@ fn resolved_edges(metadata: &Metadata) -> Result<Vec<Edge>, Box<dyn Error>> {
         }
     }
     Ok(edges)
-}
-
-/// Collects the Rust files under `folder`, leaving out what was built or fetched.
-fn rust_files(folder: &Path, target: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let path = entry.path();
-        let name = entry.file_name();
-        if entry.file_type()?.is_dir() {
-            let foreign = name == "node_modules"
-                || name.as_encoded_bytes().starts_with(b".")
-                || path == target
-                || path.join("CACHEDIR.TAG").exists();
-            if !foreign {
-                rust_files(&path, target, files)?;
-            }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
-/// The word looked for, put together so that this file does not contain it.
-fn keyword() -> String {
-    ["un", "safe"].concat()
-}
-
-/// The first line of `source` with the keyword in it, unless the whole line is a comment.
-fn line_with_keyword(source: &str) -> Option<&str> {
-    let keyword = keyword();
-    source.lines().filter(|line| !line.trim_start().starts_with("//")).find(|line| {
-        line.split(|character: char| !character.is_alphanumeric() && character != '_').any(|word| word == keyword)
-    })
 }

@@ -67,14 +67,6 @@ const TABLE_3: [Row; 6] = [
     line(20.0, 100.0, 8, [0.93, 1.04]),
 ];
 
-/// What the paper prints of DSD and DSSD for a link and a draft length: the table's number and both speed-ups.
-pub fn printed(ntt: f64, megabits: f64, gamma: u32) -> Vec<(u32, [f64; 2])> {
-    let tables = [(2, &TABLE_2), (3, &TABLE_3)];
-    let rows = tables.into_iter().flat_map(|(number, rows)| rows.iter().map(move |row| (number, row)));
-    let same = rows.filter(|(_, row)| row.ntt == ntt && row.megabits == megabits && row.gamma == gamma);
-    same.map(|(number, row)| (number, row.printed)).collect()
-}
-
 pub(super) fn table1() -> Report {
     let cell = |gamma: u32, rate: f64| {
         let rejection = dssd::rejection_probability(rate, gamma);
