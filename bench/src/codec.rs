@@ -11,7 +11,7 @@ use outrider_codec::{
     scheme::{Scheme, SchemeParameters},
 };
 use outrider_models::Chunk;
-use outrider_report::chart::{self, Chart};
+use outrider_papers::report::chart::{self, Chart};
 use outrider_speculation::{
     draft,
     sample::{Distribution, End, Randomness},
@@ -23,8 +23,8 @@ use crate::{
     measure::{Case, DRAFT_LENGTH, Failure, Times},
     report as files,
 };
-use outrider_cloud::pair::PairPaths;
-use outrider_cloud::reproduce::sessions::{DEFAULT_SAMPLING, Pair};
+use outrider_cloud::{both_ends, pair::PairPaths};
+use outrider_papers::reproduce::sessions::DEFAULT_SAMPLING;
 
 /// The pair's own vocabulary first.
 const VOCABULARIES: [u32; 3] = [4096, 50257, 151_936];
@@ -47,7 +47,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
 
 /// Makes every case, from the draft's distributions after each token of the tale.
 fn prepare(folder: &Path) -> Result<(), Failure> {
-    let pair = Pair::open(&PairPaths::default())?;
+    let pair = both_ends::open(&PairPaths::default())?;
     let mut rows: Vec<Vec<f32>> = Vec::new();
     for paragraph in pair.paragraphs()? {
         let positions: Vec<usize> = (0..paragraph.len()).collect();
@@ -211,7 +211,7 @@ fn log2_binomial(n: u32, k: u32) -> f64 {
 
 /// K, the formula's bits and the adaptive code's, per drafted token of real sessions.
 fn sessions() -> Result<Vec<(u32, f64, f64)>, Failure> {
-    let pair = Pair::open(&PairPaths::default())?;
+    let pair = both_ends::open(&PairPaths::default())?;
     let prompts = pair.prompts(SESSIONS)?;
     let runtime = tokio::runtime::Runtime::new()?;
     let mut rows = Vec::new();

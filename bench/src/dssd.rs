@@ -7,8 +7,8 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use outrider_cloud::reproduce::dssd::printed;
-use outrider_report::estimate::Estimate;
+use outrider_papers::report::estimate::Estimate;
+use outrider_papers::reproduce::dssd::printed;
 use serde_json::Value;
 
 use crate::{passes::Failure, report, samples::array};

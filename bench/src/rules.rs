@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-use outrider_report::estimate::Estimate;
+use outrider_papers::report::estimate::Estimate;
 use serde_json::{Value, json};
 
 use crate::{
@@ -28,8 +28,7 @@ use crate::{
         sweep::{Point, SAMPLINGS, TARGET_ALONE},
     },
 };
-use outrider_cloud::pair::PairPaths;
-use outrider_cloud::reproduce::sessions::Pair;
+use outrider_cloud::{both_ends, pair::PairPaths};
 
 const SESSIONS: usize = 16;
 /// Tokens of a session: short, so that the two models do not yet lead to texts of different kinds.
@@ -64,7 +63,7 @@ pub fn run(arguments: &[&str]) -> Result<(), Failure> {
 fn measure(points: &[Point]) -> Result<Vec<Quality>, Failure> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![None; points.len()]));
     let work = || -> Result<(), Failure> {
-        let pair = Pair::open(&PairPaths::default())?;
+        let pair = both_ends::open(&PairPaths::default())?;
         let judges = Judges::open()?;
         let prompts = pair.prompts(SESSIONS)?;
         let runtime = tokio::runtime::Runtime::new()?;

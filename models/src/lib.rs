@@ -18,6 +18,7 @@
 //! | `container` | files with weights, read as streams |
 //! | `chat` | conversations to prompts |
 //! | `forward` | KV caches, the blocks, logits |
+//! | [`shapes`] | models of real shapes with random weights, to time passes of |
 //! | `kernels` | products, attention and norms on vectors; threads |
 //!
 //! An [`EncoderDecoder`] is a model that first reads a [`Source`], with chunks, caches and logits like a [`Model`]'s.
@@ -54,6 +55,7 @@ mod error;
 mod family;
 mod forward;
 mod kernels;
+pub mod shapes;
 mod stop;
 pub mod threads;
 mod tokenizer;

@@ -1,7 +1,7 @@
 //! The dependency order of the workspace, and where unsafe code may stand, read from the repository itself.
 //!
-//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;
-//! {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
+//! `codec` ← `speculation` ← {`edge`, `cloud`, `papers`};  `models` ← {`edge`, `cloud`, `papers`};  `papers` ← `cloud`,
+//! by a feature;  all three ← `device` ← `cloud`;  {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
 //! sees the first two, `tests`, `bench` and `xtask` see everything.
 
 use std::collections::BTreeSet;
@@ -21,10 +21,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-device", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-webgpu", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-edge", &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-webgpu"]),
-    ("outrider-report", &[]),
+    ("outrider-papers", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     (
         "outrider-cloud",
-        &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device", "outrider-report"],
+        &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device", "outrider-papers"],
     ),
     ("outrider-tests", EVERY_LIBRARY),
     ("outrider-bench", EVERY_LIBRARY),
@@ -41,7 +41,7 @@ const EVERY_LIBRARY: &[&str] = &[
     "outrider-webgpu",
     "outrider-edge",
     "outrider-cloud",
-    "outrider-report",
+    "outrider-papers",
 ];
 
 /// Dev-dependencies that point upwards: candle stays out of the workspace's tests, so that the device's tests of whole
@@ -145,6 +145,8 @@ fn a_violating_graph_is_caught() {
         edge("outrider-cloud", "outrider-edge"),
         edge("outrider-cloud", "outrider-tests"),
         edge("outrider-cloud", "xtask"),
+        edge("outrider-papers", "outrider-cloud"),
+        edge("outrider-speculation", "outrider-papers"),
     ] {
         let mut edges = sound.to_vec();
         edges.push(bad.clone());

@@ -4,7 +4,7 @@ use crate::{
     rules::quality::Quality,
     rules::sweep::{BILD_WITH_FALLBACK, DRAFT_ALONE, EXACT, Point, SAMPLINGS, SEQUENCE_CASCADE, TOKEN_CASCADE},
 };
-use outrider_report::{
+use outrider_papers::report::{
     curves::{self, Bounds, Curve, Mark, Panel},
     estimate::Estimate,
 };

@@ -3,10 +3,10 @@
 use outrider_cloud::pair::PairPaths;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, Model};
-use outrider_report::estimate::Estimate;
+use outrider_papers::report::estimate::Estimate;
 use outrider_speculation::{sample, session::edge::Origin, theory};
 
-use outrider_cloud::reproduce::sessions::Session;
+use outrider_papers::reproduce::sessions::Session;
 
 use crate::passes::Failure;
 

@@ -9,7 +9,7 @@ use outrider_speculation::{
     },
 };
 
-use outrider_cloud::reproduce::sessions::DEFAULT_SAMPLING;
+use outrider_papers::reproduce::sessions::DEFAULT_SAMPLING;
 
 /// Names and values of S(·).
 pub const SAMPLINGS: [(&str, SamplingParameters); 2] = [
