@@ -20,3 +20,8 @@ pub mod training;
 
 #[cfg(test)]
 mod built_in;
+
+/// The example of the README, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
