@@ -79,10 +79,6 @@ impl Reproduce {
                     print(&format!("{title}\n  cannot be had: {why}.\n\n"));
                     continue;
                 }
-                State::Open => {
-                    print(&format!("{title}\n  has no experiment yet.\n\n"));
-                    continue;
-                }
             };
             report.text = format!("# {title}\n\n{}", report.text);
             report.numbers = json!({ "settings": settings, "measured": report.numbers });

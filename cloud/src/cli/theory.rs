@@ -43,8 +43,8 @@ pub struct Theory {
 
 impl Theory {
     pub(super) fn run(self) -> Result<(), CommandError> {
-        let tables = Tables::new();
-        print(&if self.json { format!("{}\n", serde_json::to_string(&tables)?) } else { tables.text() });
+        let Tables { text, json } = Tables::compute();
+        print(&if self.json { format!("{json}\n") } else { text });
         Ok(())
     }
 }

@@ -31,6 +31,11 @@ pub fn svg(charts: &[Chart]) -> String {
     document(HEIGHT * charts.len() as f64, &out)
 }
 
+/// One picture of one chart.
+pub fn single(title: &str, series: &[&'static str], groups: Vec<(String, Vec<f64>)>) -> String {
+    svg(&[Chart { title: title.to_owned(), series: series.to_vec(), groups }])
+}
+
 /// A picture of [`WIDTH`] by `height`.
 pub fn document(height: f64, content: &str) -> String {
     format!(

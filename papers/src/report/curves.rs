@@ -1,4 +1,4 @@
-//! Curves as SVG, beside the bars of [`chart`](crate::chart): small panels with each name written at its curve.
+//! Curves as SVG, beside the bars of [`chart`](super::chart): small panels with each name written at its curve.
 
 use std::fmt::Write;
 

@@ -118,8 +118,7 @@ fn report(laboratory: &Laboratory, table: &[Row], cost: f64, said: &str) -> Resu
             found.push((gamma, sessions(laboratory, gamma)?));
         }
         let Some((_, sessions)) = found.iter().find(|(length, _)| *length == gamma) else { continue };
-        let clock =
-            Clock { draft: cost * PASS, pass: PASS, row: 0.0, bits_per_second: Some(megabits * 1e6), delay: ntt / 2e3 };
+        let clock = clock(cost, ntt, megabits);
         let [dsd, dssd] = [false, true].map(|split| Speed::of(sessions, &clock, split));
         let acceptance = acceptance(sessions);
         rows.push(row(
@@ -144,23 +143,13 @@ fn report(laboratory: &Laboratory, table: &[Row], cost: f64, said: &str) -> Resu
         }));
     }
     let last = table.last().ok_or("a table has rows")?;
-    let clock = Clock {
-        draft: cost * PASS,
-        pass: PASS,
-        row: 0.0,
-        bits_per_second: Some(last.megabits * 1e6),
-        delay: last.ntt / 2e3,
-    };
-    let real = laboratory.for_real(&options(last.gamma), SAMPLING, TOKENS, clock)?;
+    let link = clock(cost, last.ntt, last.megabits);
+    let real = laboratory.for_real(&options(last.gamma), SAMPLING, TOKENS, link)?;
     let head = row(
         "NTT, ms",
         ["Mbit/s", "γ", "α", "DSD: link, s", "speed-up", "printed", "DSSD: link, s", "speed-up", "printed"],
     );
-    let chart = Chart {
-        title: "speed-up over the target alone".to_owned(),
-        series: vec!["DSD", "DSD, printed", "DSSD", "DSSD, printed"],
-        groups: bars,
-    };
+    let series = ["DSD", "DSD, printed", "DSSD", "DSSD, printed"];
     Ok(Report {
         text: format!(
             "Rounds, drafts and rejections of our pair (T = 1, top-k 10, {TOKENS} tokens a text); seconds by the paper's \
@@ -170,8 +159,13 @@ fn report(laboratory: &Laboratory, table: &[Row], cost: f64, said: &str) -> Resu
         ) + &markdown(&head, &rows)
             + &real.told("the last row's link, with distributions of this pair's vocabulary in 32 bits"),
         numbers: json!({ "rows": numbers, "inRealTime": real.numbers() }),
-        svg: Some(chart::svg(&[chart])),
+        svg: Some(chart::single("speed-up over the target alone", &series, bars)),
     })
+}
+
+/// The clock of a link, with drafts that take a share `cost` of a pass.
+fn clock(cost: f64, ntt: f64, megabits: f64) -> Clock {
+    Clock { draft: cost * PASS, pass: PASS, row: 0.0, bits_per_second: Some(megabits * 1e6), delay: ntt / 2e3 }
 }
 
 fn options(gamma: u32) -> DraftingOptions {

@@ -25,8 +25,6 @@ pub enum State {
     Measured(fn(&mut Laboratory) -> Result<Report, Failure>),
     /// Not to be had offline, and why.
     Absent(&'static str),
-    /// It could be had, and no experiment gives it yet.
-    Open,
 }
 
 impl State {
@@ -36,7 +34,6 @@ impl State {
             Self::Exact(_) => "exact",
             Self::Measured(_) => "on our models",
             Self::Absent(_) => "not offline",
-            Self::Open => "not yet",
         }
     }
 }

@@ -58,6 +58,14 @@ pub struct Times {
     pub large: PassTimes,
 }
 
+impl Times {
+    /// The clock of a small draft model and a large target, with a link of this rate if there is one.
+    pub fn clock(&self, bits_per_second: Option<f64>) -> Clock {
+        let Self { small, large } = self;
+        Clock { draft: small.pass, pass: large.pass, row: large.row, bits_per_second, delay: 0.0 }
+    }
+}
+
 /// A pair, and where it is told how far an experiment is.
 pub struct Laboratory {
     pub(super) pair: Pair,

@@ -92,14 +92,7 @@ fn all() -> Vec<Setting> {
 }
 
 fn report(laboratory: &mut Laboratory, settings: &[Setting], resampling: bool) -> Result<Report, Failure> {
-    let times = laboratory.times()?;
-    let clock = Clock {
-        draft: times.small.pass,
-        pass: times.large.pass,
-        row: times.large.row,
-        bits_per_second: Some(BITS_PER_SECOND),
-        delay: 0.0,
-    };
+    let clock = laboratory.times()?.clock(Some(BITS_PER_SECOND));
     let mut points = Vec::new();
     for Setting { name, options, .. } in settings {
         let mut line = Vec::new();

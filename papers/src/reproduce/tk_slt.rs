@@ -12,7 +12,7 @@ use super::{
     table::{markdown, row},
 };
 use crate::report::{
-    chart::{self, Chart},
+    chart,
     curves::{self, Bounds, Curve, Mark, Panel},
     estimate::Estimate,
     files::Report,
@@ -83,18 +83,14 @@ pub fn table1() -> Report {
         json!({ "alpha": alpha, "costRatio": ratio, "draftLength": gamma, "speculates": speculates(alpha, ratio) })
     });
     let lengths = |ratio| ALPHAS.map(|alpha| f64::from(optimal_draft_length(alpha, ratio, u32::MAX))).to_vec();
-    let chart = Chart {
-        title: "γ*".to_owned(),
-        series: vec!["α = 0.4", "0.6", "0.8"],
-        groups: COST_RATIOS.map(|ratio| (format!("L = {ratio}"), lengths(ratio))).into(),
-    };
+    let groups = COST_RATIOS.map(|ratio| (format!("L = {ratio}"), lengths(ratio))).into();
     Report {
         text: "γ* by ODLD; * where AS² has the target alone. Where α = L, S_inf is 1; the paper, by rounding, stars \
                (0.6, 0.6) and not (0.4, 0.4).\n\n"
             .to_owned()
             + &markdown(&row("α \\ L", COST_RATIOS), &rows),
         numbers: numbers.collect(),
-        svg: Some(chart::svg(&[chart])),
+        svg: Some(chart::single("γ*", &["α = 0.4", "0.6", "0.8"], groups)),
     }
 }
 
@@ -213,11 +209,7 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         let [at_zero, at_one] = [TABLE_2[1][i], TABLE_2[2][i]].map(parsed);
         (format!("K = {}", SUPPORT_SIZES[i]), vec![f64::from(greedy[i]), at_zero, f64::from(sampled[i]), at_one])
     });
-    let chart = Chart {
-        title: "γ*".to_owned(),
-        series: vec!["T = 0", "T = 0, printed", "T = 1", "T = 1, printed"],
-        groups: groups.collect(),
-    };
+    let series = ["T = 0", "T = 0, printed", "T = 1", "T = 1, printed"];
     Ok(Report {
         text: format!(
             "L = c + b·K/V with c = {DRAFT_COST}, b = {TRANSMISSION_COST}, V = {VOCABULARY_SIZE}; the paper's text swaps b \
@@ -226,7 +218,7 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
             laboratory.vocabulary()
         ) + &markdown(&row("K", SUPPORT_SIZES), &rows),
         numbers: json!({ "supportSizes": SUPPORT_SIZES, "costRatios": ratios, "greedy": greedy, "sampled": sampled }),
-        svg: Some(chart::svg(&[chart])),
+        svg: Some(chart::single("γ*", &series, groups.collect())),
     })
 }
 

@@ -65,6 +65,13 @@ pub struct TokenCosts {
 }
 
 impl TokenCosts {
+    /// The costs of a pair of models and a linear gate, in 10⁹: a twentieth of a forward pass over 20 tokens (A.8).
+    pub fn counted(draft: &Shape, target: &Shape) -> Self {
+        let per_token = |shape: &Shape| shape.forward(20) / 1e9 / 20.0;
+        let gate = f64::from(2 * draft.width + 1) / 1e9;
+        Self { draft: per_token(draft), gate, target: per_token(target) }
+    }
+
     /// SD-Flops(γ) = γ·F_d + γ·F_t (eq. 5): γ drafts, each verified.
     pub fn speculative(&self, draft_length: u32) -> f64 {
         f64::from(draft_length) * (self.draft + self.target)

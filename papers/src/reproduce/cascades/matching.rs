@@ -7,11 +7,7 @@ use super::{
     sweep::{Method, Summary, Sweep},
     tasks::TASKS,
 };
-use crate::report::{
-    chart::{self, Chart},
-    estimate::Estimate,
-    files::Report,
-};
+use crate::report::{chart, estimate::Estimate, files::Report};
 use crate::reproduce::{
     sessions::Failure,
     table::{markdown, row},
@@ -112,12 +108,11 @@ impl Table<'_> {
             markdown(&head, &speeds),
             markdown(&head, &qualities),
         ));
-        let series = match self.series {
+        let series: Vec<_> = match self.series {
             [] => std::iter::once("all tasks").chain(TASKS).collect(),
             several => several.to_vec(),
         };
-        let title = "times faster than the target at its quality".to_owned();
-        let svg = chart::svg(&[Chart { title, series, groups: bars }]);
+        let svg = chart::single("times faster than the target at its quality", &series, bars);
         Ok(Report { text, numbers: numbers.into(), svg: Some(svg) })
     }
 }

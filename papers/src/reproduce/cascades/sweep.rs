@@ -184,14 +184,7 @@ pub fn of(laboratory: &mut Laboratory) -> Result<&mut Sweep, Failure> {
 impl Sweep {
     /// With nothing measured yet.
     pub fn new(tasks: Tasks, times: Times, runtime: Handle, say: fn(&str)) -> Self {
-        let clock = Clock {
-            draft: times.small.pass,
-            pass: times.large.pass,
-            row: times.large.row,
-            bits_per_second: None,
-            delay: 0.0,
-        };
-        Self { tasks, clock, runtime, say, found: BTreeMap::new() }
+        Self { tasks, clock: times.clock(None), runtime, say, found: BTreeMap::new() }
     }
 
     /// What its seconds are made of.

@@ -22,7 +22,7 @@ use super::{
     texts::{CONTINUATION, Kind, Use, Window},
 };
 use crate::report::estimate::Estimate;
-use crate::theory::flops::{self, TokenCosts};
+use crate::theory::flops::{FIGURE_10, TokenCosts};
 
 /// γ of speculative decoding and of mentored decoding; the paper does not say its own.
 pub const DRAFT_LENGTH: u32 = 4;
@@ -176,16 +176,10 @@ impl Shapes {
         Ok(times)
     }
 
-    /// Operations of a token, in 10⁹: a twentieth of those of 20 (A.8), and 2·width + 1 for the gate.
+    /// Operations of a token, in 10⁹.
     pub fn costs(self) -> TokenCosts {
-        let [draft, target] = match self {
-            Self::GptNeo => [0, 1],
-            Self::Gpt2 => [2, 3],
-        }
-        .map(|index: usize| flops::FIGURE_10[index].shape);
-        let per_token = |shape: flops::Shape| shape.forward(20) / 20.0 / 1e9;
-        let gate = (2.0 * f64::from(draft.width) + 1.0) / 1e9;
-        TokenCosts { draft: per_token(draft), gate, target: per_token(target) }
+        let at = if self == Self::GptNeo { 0 } else { 2 };
+        TokenCosts::counted(&FIGURE_10[at].shape, &FIGURE_10[at + 1].shape)
     }
 }
 

@@ -12,11 +12,7 @@ use super::{
     methods::{self, DRAFT_LENGTH, Method, PairTimes, Quality, Run, Sample, Shapes},
     texts::{CONTINUATION, Kind},
 };
-use crate::report::{
-    chart::{self, Chart},
-    estimate::Estimate,
-    files::Report,
-};
+use crate::report::{chart, estimate::Estimate, files::Report};
 
 /// A line of Table 2: accepted tokens, milliseconds and speed-up, on Wiki-Summary and on LM1B.
 type Line = [[f64; 3]; 2];
@@ -82,13 +78,8 @@ pub fn table1(laboratory: &mut Laboratory) -> Result<Report, Failure> {
              one standard error over prompts.\n\n"
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),
-        svg: Some(bar_chart("texts that the target finds likelier than SD's, per cent", &["likelier"], bars)),
+        svg: Some(chart::single("texts that the target finds likelier than SD's, per cent", &["likelier"], bars)),
     })
-}
-
-/// A chart of one kind of bars.
-fn bar_chart(title: &str, series: &[&'static str], groups: Vec<(String, Vec<f64>)>) -> String {
-    chart::svg(&[Chart { title: title.to_owned(), series: series.to_vec(), groups }])
 }
 
 pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
@@ -154,7 +145,7 @@ pub fn table2(laboratory: &mut Laboratory) -> Result<Report, Failure> {
         text.push_str(&format!("\n{}", markdown(&head, &rows)));
     }
     text.push_str("\nPrinted: accepted tokens; ms; speed-up.\n");
-    let svg = bar_chart("speed-up over SD", &["GPT-Neo's shapes", "GPT2's"], bars);
+    let svg = chart::single("speed-up over SD", &["GPT-Neo's shapes", "GPT2's"], bars);
     Ok(Report { text, numbers: Value::Array(numbers), svg: Some(svg) })
 }
 
@@ -215,7 +206,7 @@ pub fn table4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
             said(&[times]),
         ) + &markdown(&head, &rows),
         numbers: Value::Array(numbers),
-        svg: Some(bar_chart("AU-ROC", &["AU-ROC"], bars)),
+        svg: Some(chart::single("AU-ROC", &["AU-ROC"], bars)),
     })
 }
 

@@ -150,11 +150,7 @@ pub fn figure10() -> Report {
         .iter()
         .map(|model| json!({ "model": model.name, "counted": counted(model, 20), "printed": model.printed }));
     let bars = |model: &Counted| (model.name.to_owned(), vec![counted(model, 20), model.printed]);
-    let chart = Chart {
-        title: "GFLOPs of 20 tokens".to_owned(),
-        series: vec!["counted", "printed"],
-        groups: FIGURE_10.iter().map(bars).collect(),
-    };
+    let svg = chart::single("GFLOPs of 20 tokens", &["counted", "printed"], FIGURE_10.iter().map(bars).collect());
     Report {
         text: String::from(
             "10⁹ operations of 20 tokens with nothing cached, a multiplication and an addition being two (Hoffmann et \
@@ -163,7 +159,7 @@ pub fn figure10() -> Report {
             + "\nThe ratio that Figure 1a calls 8X is F_t/F_d; equations 5 and 6 give less for γ = 20.\n\n"
             + &markdown(&row("pair", ["F_t/F_d", "SD, eq. 5", "SPRINTER, eq. 6", "ratio"]), &pairs),
         numbers: numbers.collect(),
-        svg: Some(chart::svg(&[chart])),
+        svg: Some(svg),
     }
 }
 
