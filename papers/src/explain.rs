@@ -66,13 +66,13 @@ struct Speedup {
     costs: Option<Costs>,
 }
 
-/// What a draft costs, in passes of the target.
+/// Cost of a draft, in passes of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Costs {
-    /// c: drafting it.
+    /// Drafting cost c.
     drafting: f64,
-    /// b: what it adds to the round trip, and to the target's pass.
+    /// Transmission cost b: time added to the round trip and to the target's pass.
     transmission: f64,
 }
 
@@ -82,7 +82,7 @@ struct Costs {
 struct Resampling {
     predicted: f64,
     measured: f64,
-    /// What Theorem 1 of SQS bounds it by: under the exact rule, where drafts do not share noise with the target.
+    /// Bound of Theorem 1 of SQS, under the exact rule and where drafts do not share noise with the target.
     bound: Option<Bound>,
 }
 
@@ -91,9 +91,9 @@ struct Resampling {
 #[serde(rename_all = "camelCase")]
 struct Passed {
     /// E\[N\] of Theorem 3.3 rises with r, how many tokens in a row are acceptable, or falls, depending on the gate.
-    /// Nobody judges passed tokens, so r is not known: here it is 0.
+    /// Passed tokens are not judged, so r is not known: this is the expectation at r = 0.
     without_acceptable: f64,
-    /// And here beyond all bounds.
+    /// The expectation as r grows without bound.
     all_acceptable: f64,
     measured: f64,
 }
@@ -107,7 +107,7 @@ struct Bound {
     distortion: f64,
 }
 
-/// What is known of the gate that passes tokens, if one does, with the threshold that it was trained for.
+/// Rates of the trained gate that passes tokens; `None` without one, or at another threshold than that of its training.
 pub fn gate_rates(speculation: &Speculation, heads: Option<&HeadsFile>) -> Option<GateRates> {
     let metadata = &heads?.metadata;
     match speculation.gate {
@@ -182,7 +182,7 @@ impl Explained {
         }
     }
 
-    /// A table for people.
+    /// The comparison as a table in plain text.
     pub fn text(&self) -> String {
         let mut rows = vec![["", "predicted", "measured", ""].map(str::to_owned)];
         let mut row = |name: &str, predicted: String, measured: String, note: String| {
@@ -248,19 +248,19 @@ impl Costs {
         })
     }
 
-    /// L = b + c.
+    /// Cost ratio L = b + c.
     fn ratio(&self) -> f64 {
         self.drafting + self.transmission
     }
 }
 
-/// What a pass of the target takes, from a text it wrote alone; the first token has the prompt in it.
+/// Time of a pass of the target, from a text that it wrote alone. The first token is left out: it includes the prompt.
 fn pass_time(alone: &Statistics) -> Option<Duration> {
     let further = u32::try_from(alone.tokens.checked_sub(1)?).ok().filter(|&further| further > 0)?;
     Some(alone.elapsed.saturating_sub(alone.first_token) / further).filter(|time| !time.is_zero())
 }
 
-/// Tokens that a round of so many drafts is expected to commit. Without a token from p there is one less where all are
+/// Expected tokens of a round of `drafts` drafts. Without a bonus token there is one less where all are
 /// accepted: the last draft is then in the bonus token's place.
 fn expected_tokens(has_bonus: bool, acceptance_rate: f64, drafts: usize) -> f64 {
     let length = if has_bonus { drafts } else { drafts.saturating_sub(1) };

@@ -1,9 +1,9 @@
 //! The papers' tables and figures, each by its own experiment: `outrider reproduce`.
 //!
 //! What follows from a formula is computed. What was measured on models is measured on ours: acceptance and bits are
-//! those of real sessions of a trained pair with real codes, seconds are those of a [virtual clock](clock) that is told
-//! what passes of models of the papers' shapes take here and what the papers' links are. What cannot be had so says
-//! why not.
+//! those of real sessions of a trained pair with real codes. Seconds are those of a [virtual clock](clock) that knows
+//! the times of passes of models of the papers' shapes here, and the papers' links. Items without an experiment say
+//! why.
 //!
 //! | module | what it has |
 //! |---|---|

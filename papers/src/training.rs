@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`examples`] | texts of four kinds, and at each position a token of the draft that both models judge |
 //! | [`logistic`] | fits σ(w·h + b) to labels |
-//! | [`roc`] | says how well it tells them apart |
+//! | [`roc`] | measures how well scores separate labels |
 //!
 //! Prompts, not positions, are divided into those for training, for stopping early and for the figures: four texts
 //! with one beginning are no independent evidence.
@@ -53,20 +53,20 @@ pub use settings::Settings;
 /// Heads, and how they did.
 #[derive(Debug, Clone)]
 pub struct Trained {
-    /// To be written to a file.
+    /// Heads, to be written to a file.
     pub heads: HeadsFile,
-    /// To be shown.
+    /// Figures of the heads.
     pub report: Report,
 }
 
-/// How far training is.
+/// Progress of the training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// Name of the current stage.
     pub stage: &'static str,
-    /// Of how many things.
+    /// Number of steps of the stage.
     pub total: usize,
-    /// So many are done.
+    /// Number of finished steps.
     pub done: usize,
 }
 
@@ -83,7 +83,7 @@ struct Prompt {
     tokens: Vec<u32>,
     /// Tokens of the beginning.
     beginning: usize,
-    /// Whether `tokens` is a whole text.
+    /// True if `tokens` is a whole text.
     whole: bool,
 }
 
@@ -131,7 +131,7 @@ pub fn train(
     Ok(Trained { heads, report })
 }
 
-/// How a gate does on texts whose beginnings the target makes up: AU-ROC, and what is passed at τ. The texts of a
+/// Evaluates a gate on texts whose beginnings the target makes up: AU-ROC, and the rates at τ. The texts of a
 /// seed that the gate was not trained with are new to it.
 pub fn evaluate(
     draft: &Model,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use outrider_speculation::study::statistics::{AheadRecord, Statistics};
 use serde::Serialize;
 
-/// What the edge went by, and what it gained.
+/// The edge's last measurements and choices, and the gain.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainedAhead {
@@ -19,14 +19,14 @@ pub struct ExplainedAhead {
 }
 
 impl ExplainedAhead {
-    /// Of a generation, with one of the target `alone`; `None` if the generation had not one token.
+    /// Compares a generation with one of the target `alone`; `None` if the edge did not draft ahead.
     pub fn new(statistics: &Statistics, alone: &Statistics) -> Option<Self> {
         let speedup = statistics.tokens_per_second() / alone.tokens_per_second();
         let Statistics { in_time, branched, .. } = *statistics;
         Some(Self { record: statistics.ahead.clone()?, in_time, branched, speedup })
     }
 
-    /// As a table; its first columns are those of the other tables.
+    /// The comparison as a table, with the first columns of the other tables.
     pub fn text(&self) -> String {
         let AheadRecord {
             way,

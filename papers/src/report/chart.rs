@@ -5,15 +5,15 @@ use std::fmt::Write;
 /// Groups of bars, one bar a series.
 #[derive(Debug)]
 pub struct Chart {
-    /// What is shown, with its unit.
+    /// Title of the chart, with the unit.
     pub title: String,
-    /// Names of the bars.
+    /// Names of the bars of a group.
     pub series: Vec<&'static str>,
     /// Names of the groups with their values.
     pub groups: Vec<(String, Vec<f64>)>,
 }
 
-/// Of every picture.
+/// Width of every picture.
 pub const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 10.0;

@@ -4,47 +4,47 @@ use std::fmt::Write;
 
 use super::chart::{COLOURS, WIDTH, document, text};
 
-/// One pair of axes.
+/// A pair of axes with its curves.
 #[derive(Debug)]
 pub struct Panel {
-    /// What is shown.
+    /// Title above the panel.
     pub title: String,
-    /// Below the horizontal axis.
+    /// Label below the horizontal axis.
     pub across: &'static str,
-    /// Above the vertical axis, with its unit.
+    /// Label above the vertical axis, with the unit.
     pub up: &'static str,
-    /// From where to where the axes reach.
+    /// Range of both axes.
     pub bounds: Bounds,
     /// In the order of their colours; the first is grey and dashed: what the others are to be compared with.
     pub curves: Vec<Curve>,
 }
 
-/// Ends of axes.
+/// Ranges of the two axes of a panel.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Of the horizontal axis.
+    /// Range of the horizontal axis.
     pub x: (f64, f64),
-    /// Of the vertical one.
+    /// Range of the vertical axis.
     pub y: (f64, f64),
 }
 
 /// Points joined by lines.
 #[derive(Debug)]
 pub struct Curve {
-    /// Written beside it.
+    /// Name written beside the curve.
     pub name: String,
-    /// From left to right.
+    /// Points from left to right.
     pub points: Vec<Mark>,
 }
 
 /// A point, with the standard error of its height.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
-    /// Across.
+    /// Horizontal position.
     pub x: f64,
-    /// Up.
+    /// Height of the point.
     pub y: f64,
-    /// Of y.
+    /// Standard error of the height.
     pub error: f64,
 }
 
@@ -55,7 +55,7 @@ const RIGHT: f64 = 12.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 38.0;
 const TICKS: u8 = 5;
-/// Of a letter.
+/// Width and height of a letter.
 const LETTER: (f64, f64) = (5.8, 11.0);
 
 /// One picture of all panels, two a row.
@@ -79,7 +79,7 @@ pub fn svg(panels: &[Panel]) -> String {
     document(HEIGHT * panels.len().div_ceil(COLUMNS) as f64, &out)
 }
 
-/// Where a panel lies in the picture.
+/// Position of a panel in the picture.
 struct Frame {
     left: f64,
     top: f64,
@@ -95,7 +95,7 @@ impl Frame {
         (self.left + self.width * share(x, bounds.x), self.top + self.height * (1.0 - share(y, bounds.y)))
     }
 
-    /// Whether a box around a place lies inside.
+    /// Returns true if a box around a place lies inside.
     fn holds(&self, (x, y): (f64, f64), (width, height): (f64, f64)) -> bool {
         x - width / 2.0 >= self.left
             && x + width / 2.0 <= self.left + self.width

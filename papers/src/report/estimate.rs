@@ -7,20 +7,20 @@ use serde::Serialize;
 /// Σ a / Σ b over texts, with its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The ratio.
+    /// The estimated ratio.
     pub value: f64,
-    /// Texts are independent, tokens of one are not: so it is taken over texts, linearised.
+    /// Standard error over texts, linearised: texts are independent, tokens of one text are not.
     pub error: f64,
 }
 
 impl Estimate {
-    /// In a unit of which it is so many.
+    /// The same number in another unit: value and error times `count`.
     #[must_use]
     pub fn times(self, count: f64) -> Self {
         Self { value: count * self.value, error: count * self.error }
     }
 
-    /// Of (a, b) for each text.
+    /// The ratio of two sums, from (a, b) of each text.
     pub fn of(pairs: &[(f64, f64)]) -> Self {
         let (a, b) = pairs.iter().fold((0.0, 0.0), |(a, b), pair| (a + pair.0, b + pair.1));
         let (value, count) = (a / b, pairs.len() as f64);
@@ -29,7 +29,7 @@ impl Estimate {
     }
 }
 
-/// How many times faster than the best of some rivals, and its error over texts: for each text the one that was the
+/// Speed-up over the best of some rivals, and its error over texts. The rival of a text is the one that was the
 /// fastest over the *other* texts. The fastest over the same ones is known from these alone, and is fast by luck, too.
 /// Times by text; rivals that were given up have fewer, and do not count.
 #[must_use]

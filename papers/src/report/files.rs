@@ -4,14 +4,14 @@ use std::{error::Error, fs, path::Path, process::Command};
 
 use serde_json::{Value, json};
 
-/// What is written of a measurement.
+/// A measurement as text, numbers and charts.
 #[derive(Debug)]
 pub struct Report {
-    /// Markdown.
+    /// The report in Markdown.
     pub text: String,
-    /// What the tables are made of.
+    /// The numbers of the tables.
     pub numbers: Value,
-    /// The charts.
+    /// The charts as one picture.
     pub svg: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Report {
     }
 }
 
-/// What a program says, or that it is unknown.
+/// Output of a program, or "unknown".
 fn output(program: &str, arguments: &[&str]) -> String {
     let said = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     let said = said.ok().filter(|output| output.status.success());

@@ -1,6 +1,6 @@
-//! What measurements leave behind: a table that is read, a picture, and the numbers with their errors.
+//! Reports of measurements: a table, a picture, and the numbers with their errors.
 //!
-//! | module | what it makes |
+//! | module | result |
 //! |---|---|
 //! | [`estimate`] | a ratio over texts, with its standard error |
 //! | [`chart`], [`curves`] | pictures as SVG: bars, and panels of curves |

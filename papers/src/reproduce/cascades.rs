@@ -27,7 +27,7 @@ use crate::report::files::Report;
 
 /// γ unless a figure varies it (§6, F.1).
 const GAMMA: u32 = 5;
-/// Of the Gemma models (F.1).
+/// γ of the Gemma models (F.1).
 const GEMMA: u32 = 1;
 
 /// A view at T and γ over all tasks.

@@ -1,4 +1,4 @@
-//! What rounds take over a link, where the times of its parts are known: the papers' accounting, on a virtual clock.
+//! Time of rounds over a link on a virtual clock, from the times of their parts: the papers' accounting.
 
 use core::time::Duration;
 
@@ -7,42 +7,42 @@ use outrider_speculation::study::{link::Link, statistics::RoundRecord};
 /// Times of an edge's and a target's passes, and the link between them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clock {
-    /// Seconds of a draft.
+    /// Time of a draft, in seconds.
     pub draft: f64,
-    /// Seconds of a pass of the target that judges nothing.
+    /// Time of a pass of the target that judges nothing, in seconds.
     pub pass: f64,
-    /// Seconds that each judged draft adds to it.
+    /// Time that each judged draft adds to a pass, in seconds.
     pub row: f64,
-    /// Bits per second, in either direction; `None`: what is sent is there at once.
+    /// Rate of the link in either direction, in bits per second; `None`: no transmission time.
     pub bits_per_second: Option<f64>,
-    /// Seconds from an end to the other.
+    /// Propagation delay between the ends, in seconds.
     pub delay: f64,
 }
 
-/// What a round sends: payloads only, as the papers count.
+/// Payloads of a round, which is what the papers count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// Tokens drafted.
+    /// Number of drafted tokens.
     pub drafts: usize,
-    /// Bits of their payload.
+    /// Uplink payload, in bits.
     pub up: usize,
-    /// Bits of the answer.
+    /// Downlink payload, in bits.
     pub down: usize,
 }
 
-/// Where the time of some rounds went, in seconds.
+/// Time of rounds by its parts, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Spent {
-    /// Drafting.
+    /// Time of the draft model's passes.
     pub drafting: f64,
-    /// On the link.
+    /// Transmission and propagation time.
     pub link: f64,
-    /// In passes of the target.
+    /// Time of the target's passes.
     pub judging: f64,
 }
 
 impl Spent {
-    /// All of it.
+    /// Sum of the three parts.
     pub fn total(&self) -> f64 {
         self.drafting + self.link + self.judging
     }
@@ -66,7 +66,7 @@ impl Clock {
         spent
     }
 
-    /// Seconds of so many tokens that the target writes alone.
+    /// Time of `tokens` tokens that the target writes alone, in seconds.
     pub fn alone(&self, tokens: usize) -> f64 {
         self.pass * tokens as f64
     }

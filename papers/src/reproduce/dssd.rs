@@ -25,7 +25,7 @@ use crate::theory::{
     tables::{DISTRIBUTION_MS, DSSD_LENGTHS as DRAFT_LENGTHS, DSSD_RATES as RATES, OVERHEAD_MS},
 };
 
-/// Of OPT.
+/// Vocabulary size of OPT.
 const VOCABULARY_SIZE: usize = 50_272;
 const BITS: usize = 16;
 const TOKENS: u32 = 128;
@@ -188,7 +188,7 @@ fn acceptance(sessions: &[Session]) -> Estimate {
     Estimate::of(&sessions.iter().map(pair).collect::<Vec<_>>())
 }
 
-/// What a way to send is worth.
+/// Link time and speed-up of a way to send.
 struct Speed {
     /// Seconds on the link, of a text.
     link: Estimate,

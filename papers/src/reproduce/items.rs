@@ -1,4 +1,4 @@
-//! Every table and figure of the papers that shows a number, and where it stands.
+//! Every table and figure of the papers that shows a number, and its state here.
 
 use super::{cascades, dssd, laboratory::Laboratory, sessions::Failure, sprinter, sqs, tk_slt};
 use crate::report::files::Report;
@@ -8,27 +8,27 @@ use crate::report::files::Report;
 pub struct Item {
     /// The paper, as commands name it: `sqs`, `tk-slt`, `dssd`, `sprinter` or `cascades`.
     pub paper: &'static str,
-    /// `table-1`, `figure-2`, ….
+    /// Name of the item: `table-1`, `figure-2`, ….
     pub name: &'static str,
-    /// What it shows.
+    /// Description of the content, in a few words.
     pub shows: &'static str,
-    /// How it is had here.
+    /// How this item is reproduced.
     pub state: State,
 }
 
-/// How an item is had.
+/// A way to reproduce an item.
 #[derive(Debug, Clone, Copy)]
 pub enum State {
     /// Computed: it follows from a formula.
     Exact(fn() -> Report),
     /// Measured on a pair of ours, or on another that is given.
     Measured(fn(&mut Laboratory) -> Result<Report, Failure>),
-    /// Not to be had offline, and why.
+    /// Not reproducible offline, with the reason.
     Absent(&'static str),
 }
 
 impl State {
-    /// In a word or two.
+    /// Name of the state, in a word or two.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Exact(_) => "exact",

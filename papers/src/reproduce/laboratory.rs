@@ -1,4 +1,4 @@
-//! What the experiments share: a pair, its prompts, and what passes of models of the papers' shapes take here.
+//! State that the experiments share: a pair, its prompts, and times of passes of models of the papers' shapes.
 
 use std::{
     any::{Any, TypeId},
@@ -36,25 +36,25 @@ const REPEATS: usize = 9;
 const ROWS: usize = 9;
 /// Texts that are written in real time.
 const REAL_TEXTS: usize = 4;
-/// How often each is.
+/// Repetitions of each of these texts.
 const REAL_TURNS: usize = 3;
 
-/// Seconds of passes of a model.
+/// Time of a model's passes, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct PassTimes {
-    /// Of one row.
+    /// Time of a pass with one row.
     pub pass: f64,
-    /// That a further row adds.
+    /// Time that each further row adds.
     pub row: f64,
 }
 
-/// What passes of models of the papers' sizes take on this processor: random weights in Q8_0, since time depends on the
+/// Times of passes of models of the papers' sizes on this processor: random weights in Q8_0, since time depends on the
 /// shape alone.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// Of 135 million weights, as the papers' drafts have.
+    /// A model of 135 million weights, as the papers' drafts.
     pub small: PassTimes,
-    /// Of 1.1 billion, as their smaller targets have.
+    /// A model of 1.1 billion weights, as their smaller targets.
     pub large: PassTimes,
 }
 
@@ -66,20 +66,20 @@ impl Times {
     }
 }
 
-/// A pair, and where it is told how far an experiment is.
+/// A pair of models with what the experiments have measured of it, and a place to report progress.
 pub struct Laboratory {
     pub(super) pair: Pair,
     pub(super) target: Model,
     pub(super) runtime: Handle,
-    /// How many prompts each setting is tried with.
+    /// Number of prompts of each setting.
     pub(super) prompts: usize,
     pub(super) say: fn(&str),
     times: Option<Times>,
     /// Starts sessions of other pairs.
     pub(super) start: Start,
-    /// Whether the pair is the one that comes with the program: others are tried with the tasks, too.
+    /// True if the pair is the one that comes with the program. Another pair is also used for the tasks.
     pub(super) is_built_in: bool,
-    /// What one item has measured and others show too, by its type: which types there are the experiments know.
+    /// Measurements that several items show, by their types.
     kept: HashMap<TypeId, Box<dyn Any>>,
 }
 
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Laboratory {
 pub struct Rows {
     /// Logits of the draft model.
     pub draft: Vec<f32>,
-    /// Of the target.
+    /// Logits of the target.
     pub target: Vec<f32>,
 }
 
@@ -106,12 +106,12 @@ impl Laboratory {
         Self { pair, target, runtime, prompts, say, times: None, start, is_built_in, kept: HashMap::new() }
     }
 
-    /// Tells how far it is.
+    /// Reports progress.
     pub fn say(&self, text: &str) {
         (self.say)(text);
     }
 
-    /// V.
+    /// Vocabulary size V.
     pub fn vocabulary(&self) -> usize {
         self.target.config().vocab_size
     }
@@ -145,8 +145,8 @@ impl Laboratory {
         task::block_in_place(|| self.runtime.block_on(sessions))
     }
 
-    /// Some of the same in real time, over the link of a clock, over one twice as long and over none, beside what the
-    /// clock says of them if it is told what passes of this pair take.
+    /// Runs some of the sessions in real time, over the link of a clock, over one that takes twice the time and over
+    /// none, and compares them with the clock's times for passes of this pair.
     ///
     /// # Errors
     /// If options are out of range, or a session fails.
@@ -185,7 +185,7 @@ impl Laboratory {
         ForReal::of(&near, &far, &farther, clock)
     }
 
-    /// What passes of a model of this shape take, with random weights in Q8_0.
+    /// Times passes of a model of this shape with random weights in Q8_0.
     ///
     /// # Errors
     /// If there is no memory for the model.
@@ -193,7 +193,7 @@ impl Laboratory {
         time(&random(shape)?)
     }
 
-    /// What both models say of each position of each paragraph of a text that neither wrote.
+    /// Logits of both models at each position of each paragraph of a text that neither wrote.
     ///
     /// # Errors
     /// If a model fails.
@@ -214,7 +214,7 @@ impl Laboratory {
         Ok(both.map(|(draft, target)| Rows { draft, target }).collect())
     }
 
-    /// What an experiment keeps for others; empty at first.
+    /// Measurements of one type, which experiments share; empty at first.
     ///
     /// # Errors
     /// Never: each type has a place of its own.
@@ -223,7 +223,7 @@ impl Laboratory {
         place.downcast_mut().ok_or_else(|| "another type is kept in its place".into())
     }
 
-    /// What passes take, measured once.
+    /// Times of passes, measured once.
     ///
     /// # Errors
     /// If there is no memory for the models.
@@ -238,25 +238,25 @@ impl Laboratory {
     }
 }
 
-/// Texts that were written in real time, and what the clock says of them.
+/// Texts that were written in real time, compared with the virtual clock.
 #[derive(Debug, Clone, Copy)]
 pub struct ForReal {
     texts: usize,
     /// Seconds of all rounds but the first, in which both models read the prompt.
     seconds: f64,
-    /// What twice the link makes of them, over what they take and the clock says of a link more. Both wait in each
-    /// round, and whoever has waited is slow at first: idle processors and cold caches are no part of a link.
+    /// Time over twice the link, as a multiple of the time over the link plus the clock's time of a second link. Both
+    /// include waiting, after which idle processors and cold caches cost time that is no part of a link.
     link: Estimate,
-    /// Seconds that a round takes beyond one without a link and what the clock says of the link.
+    /// Time of a round beyond one without a link and the clock's time of the link, in seconds.
     waking: Estimate,
-    /// Seconds without a link over what the clock says of passes: the rest is sampling, coding, and waking the other
+    /// Time without a link over the clock's time of passes: the rest is sampling, coding, and waking the other
     /// end.
     computing: Estimate,
     clock: Clock,
 }
 
 impl ForReal {
-    /// Of the same texts without the link, with it, and with twice as much of it.
+    /// Compares the same texts without the link, with it, and with twice the link.
     fn of(near: &[Session], far: &[Session], farther: &[Session], clock: Clock) -> Result<Self, Failure> {
         let rounds = |session: &Session| session.rounds.get(1..).unwrap_or_default().to_vec();
         let seconds = |rounds: &[RoundRecord]| -> f64 {
@@ -284,7 +284,7 @@ impl ForReal {
         Ok(Self { texts: far.len(), seconds: total, link, waking, computing, clock })
     }
 
-    /// In a few sentences.
+    /// The comparison in a few sentences.
     pub fn told(&self, setting: &str) -> String {
         let Self { texts, seconds, link, waking, computing, clock } = self;
         format!(
@@ -302,7 +302,7 @@ impl ForReal {
         )
     }
 
-    /// For JSON.
+    /// The comparison as numbers.
     pub fn numbers(&self) -> Value {
         let Self { texts, seconds, link, waking, computing, .. } = self;
         json!({

@@ -21,7 +21,7 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// A short tale, written for this.
 const TALE: &str = include_str!("../../../pair/tale.txt");
 
-/// What users have if they change nothing.
+/// Sampling parameters that users have by default.
 pub const DEFAULT_SAMPLING: SamplingParameters = SamplingParameters { temperature: 0.7, top_k: 0, top_p: 0.95 };
 /// Tokens of a session.
 const TOKENS: u32 = 128;
@@ -52,7 +52,7 @@ pub type Start = fn(Model, &Tokenizer) -> Result<Rc<dyn Ends>, Failure>;
 /// A draft, and sessions of it with a target.
 #[derive(Clone)]
 pub struct Pair {
-    /// The draft model.
+    /// Draft model of the pair.
     pub draft: Arc<Model>,
     /// The tokenizer of both models.
     pub tokenizer: Arc<Tokenizer>,
@@ -62,18 +62,18 @@ pub struct Pair {
     pub ends: Rc<dyn Ends>,
 }
 
-/// One generation.
+/// Record of one generation.
 #[derive(Debug)]
 pub struct Session {
-    /// Ids.
+    /// Token ids of the prompt.
     pub prompt: Vec<u32>,
-    /// Ids behind the prompt.
+    /// Token ids after the prompt.
     pub tokens: Vec<u32>,
-    /// Where each token came from.
+    /// Origin of each token.
     pub origins: Vec<Origin>,
-    /// In their order.
+    /// Rounds in their order.
     pub rounds: Vec<RoundRecord>,
-    /// Of the whole generation.
+    /// Statistics of the whole generation.
     pub statistics: Statistics,
 }
 
@@ -153,7 +153,7 @@ impl Pair {
         self.ends.session(self, None, &texts).await
     }
 
-    /// Ids of a text, behind the token that begins every text.
+    /// Token ids of a text, after the token that begins every text.
     ///
     /// # Errors
     /// If the tokenizer refuses it.
@@ -162,7 +162,7 @@ impl Pair {
     }
 }
 
-/// So many words from each word of the tale on.
+/// Excerpts of `words` words, one from each word of the tale on.
 pub fn excerpts(words: usize) -> Vec<String> {
     let all: Vec<&str> = TALE.split_whitespace().collect();
     all.windows(words).map(|words| words.join(" ")).collect()

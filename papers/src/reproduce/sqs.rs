@@ -23,17 +23,17 @@ use crate::report::{
 const TEMPERATURES: [f32; 5] = [0.2, 0.4, 0.6, 0.8, 1.0];
 const SUPPORT_SIZES: [u32; 4] = [4, 16, 64, 256];
 const THRESHOLDS: [f64; 4] = [0.0001, 0.001, 0.01, 0.1];
-/// Of Figure 2.
+/// K and β₁ of Figure 2.
 const SUPPORT_SIZE: u32 = 32;
 const THRESHOLD: f64 = 0.01;
 const STEP_SIZE: f64 = 0.001;
 const BITS_PER_SECOND: f64 = 1e6;
 const TOKENS: u32 = 64;
 const MOST_CURVES: usize = 4;
-/// Of what is run in real time.
+/// Temperature of the sessions in real time.
 const REAL_TEMPERATURE: f32 = 0.6;
 
-/// What is swept over temperature.
+/// A scheme with its options, swept over temperature.
 struct Setting {
     scheme: &'static str,
     name: String,
@@ -42,7 +42,7 @@ struct Setting {
 
 /// A setting at a temperature.
 struct Point {
-    /// Seconds of a text.
+    /// Time of a text, in seconds.
     latency: Estimate,
     /// Rejected and resampled tokens per round (§4 (b)).
     resampling: Estimate,
@@ -59,7 +59,7 @@ fn c_sqs(initial_threshold: f64, step_size: f64) -> Setting {
     Setting { scheme, name: format!("β₁ = {initial_threshold}{fixed}"), options }
 }
 
-/// As long as 5000 bits last.
+/// Options of batches of 5000 bits.
 fn batches() -> DraftingOptions {
     DraftingOptions {
         bit_budget: 5000,

@@ -1,4 +1,4 @@
-//! Tables in Markdown.
+//! Writer of tables in Markdown.
 
 /// A table with one head, whose cells are aligned to the right but for the first of each row.
 pub fn markdown(head: &[String], rows: &[Vec<String>]) -> String {

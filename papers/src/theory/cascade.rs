@@ -17,7 +17,7 @@
 pub enum Loss {
     /// 1 where v is not m's most likely token; of equally likely ones, the one with the smallest id.
     ZeroOne,
-    /// −ln m(v), in nats.
+    /// Log loss −ln m(v), in nats.
     Log,
 }
 
@@ -37,7 +37,7 @@ impl Loss {
         self.expected(model, model)
     }
 
-    /// How far the estimate is from the expected loss at most: max|P − m| (Lemma 5, eqs 21 and 22), or B·Σ|P − m| with
+    /// Bound of the estimate's error: max|P − m| (Lemma 5, eqs 21 and 22), or B·Σ|P − m| with
     /// B = max|ln m| (Lemma 9). 0 where m is P; infinite for the log loss where m differs from P and lacks a token.
     pub fn estimate_error(self, data: &[f64], model: &[f64]) -> f64 {
         let distances = data.iter().zip(model).map(|(data, model)| (data - model).abs());
@@ -48,14 +48,14 @@ impl Loss {
     }
 }
 
-/// What deferral trades at one position. Losses may be infinite, the cost may not.
+/// Losses and cost of deferral at one position. Losses may be infinite, the cost may not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Deferral {
     /// E ℓ(v, q), or its estimate.
     pub draft_loss: f64,
     /// E ℓ(v, p), or its estimate; 0 for Chow's rule.
     pub target_loss: f64,
-    /// α, or α·TV(p, q).
+    /// Cost of deferral: α, or α·TV(p, q).
     pub cost: f64,
 }
 
@@ -65,7 +65,7 @@ impl Deferral {
         weighted(1.0 - deferral, self.draft_loss) + weighted(deferral, self.target_loss + self.cost)
     }
 
-    /// Whether L(1) < L(0): the optimal rule (Lemmas 1, 4, 8); from estimates it is Diff, OPT or Chow, or its -log
+    /// Returns true if L(1) < L(0): the optimal rule (Lemmas 1, 4, 8); from estimates Diff, OPT or Chow, or its -log
     /// (eqs 5, 10, 2, 26 to 28).
     pub fn pays(&self) -> bool {
         self.draft_loss > self.target_loss + self.cost
@@ -78,19 +78,19 @@ impl Deferral {
     }
 }
 
-/// What a rule loses at most by deciding from estimates: the sum of what those of q and p are off (Lemmas 5, 9).
+/// Bound of a rule's regret from estimates: the sum of the error bounds of those of q and p (Lemmas 5, 9).
 ///
 /// The same for every cost. Lemma 5's is reached. Half of Lemma 9's suffices: Σ(P − m) = 0, and ln m spans at most B.
 pub fn regret_bound(loss: Loss, data: &[f64], q: &[f64], p: &[f64]) -> f64 {
     loss.estimate_error(data, q) + loss.estimate_error(data, p)
 }
 
-/// Of equally likely tokens the first.
+/// The likeliest token; the first of equally likely ones.
 fn likeliest(model: &[f64]) -> usize {
     model.iter().enumerate().fold(0, |best, (id, m)| if *m > model[best] { id } else { best })
 }
 
-/// Nothing of an infinite loss is nothing.
+/// A weighted loss; 0 at weight 0, of an infinite loss too.
 fn weighted(weight: f64, loss: f64) -> f64 {
     if weight == 0.0 { 0.0 } else { weight * loss }
 }

@@ -12,7 +12,7 @@ pub struct Shape {
     pub heads: u32,
     /// Width of the residual stream.
     pub width: u32,
-    /// |V|.
+    /// Vocabulary size |V|.
     pub vocabulary: u32,
 }
 
@@ -36,15 +36,15 @@ impl Shape {
 /// A model of Figure 10.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Counted {
-    /// Its name.
+    /// Name of the model.
     pub name: &'static str,
     /// Its sizes, as it is published.
     pub shape: Shape,
-    /// What 20 tokens take by print, in 10⁹.
+    /// Printed operations of 20 tokens, in 10⁹.
     pub printed: f64,
 }
 
-/// Figure 10.
+/// The models of Figure 10.
 pub const FIGURE_10: [Counted; 4] = [
     Counted { name: "GPT-Neo-125M", shape: SMALL, printed: 8.01 },
     Counted { name: "GPT-Neo-1.3B", shape: Shape { layers: 24, heads: 16, width: 2048, ..SMALL }, printed: 64.66 },
@@ -53,14 +53,14 @@ pub const FIGURE_10: [Counted; 4] = [
 ];
 const SMALL: Shape = Shape { layers: 12, heads: 12, width: 768, vocabulary: 50257 };
 
-/// What one token takes, in any one unit.
+/// Costs of one token, all in one unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenCosts {
     /// F_d, in the draft model.
     pub draft: f64,
     /// F_v, in the gate: 2·width + 1 for a linear layer and its sum with a bias.
     pub gate: f64,
-    /// F_t, in the target.
+    /// F_t, of the target model.
     pub target: f64,
 }
 
@@ -85,7 +85,7 @@ impl TokenCosts {
         f64::from(draft_length) * (self.draft + self.gate) + self.target
     }
 
-    /// What SPRINTER takes if the target reads every token of the text once, as keys and values need: γ·(F_d + F_v +
+    /// Operations of SPRINTER if the target reads every token of the text once, as keys and values need: γ·(F_d + F_v +
     /// F_t), which is γ·F_v more than eq. 5. Its savings are forward passes, and drafts that SD verifies and discards.
     pub fn sprinter_read(&self, draft_length: u32) -> f64 {
         f64::from(draft_length) * (self.draft + self.gate + self.target)
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(saved(7.25, 71.78, 768.0), ["79.03", "10.84", "7.29"]);
     }
 
-    /// The mean over all that a gate may do with each of so many drafts: pass or stop, of which the acceptable come
+    /// The mean over all that a gate may do with each of `drafts` drafts: pass or stop, of which the acceptable come
     /// first. What is left at the end is passed, so that the probabilities add up to 1.
     fn enumerated(costs: &TokenCosts, gate: &GateRates, acceptable: u32, drafts: u32) -> f64 {
         fn walk(costs: &TokenCosts, gate: &GateRates, acceptable: u32, left: u32, spent: f64) -> f64 {

@@ -8,7 +8,7 @@
 
 use super::geometric_sum;
 
-/// What is known of a gate.
+/// Error rates of a gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GateRates {
     /// η_TP: how often it passes an acceptable token.
@@ -18,7 +18,7 @@ pub struct GateRates {
 }
 
 impl GateRates {
-    /// How far the distribution of the committed token, (1 − η_FP)·p + η_FP·q, is from p: η_FP·TV(p, q) (Theorem
+    /// Distance of the committed token's distribution (1 − η_FP)·p + η_FP·q from p: η_FP·TV(p, q) (Theorem
     /// 3.1). It is p at η_FP = 0 and q at 1; η_TP is of no influence.
     pub fn output_distance(&self, total_variation: f64) -> f64 {
         self.false_positive * total_variation
@@ -32,7 +32,7 @@ impl GateRates {
         self.true_positive * geometric_sum(self.true_positive, acceptable) + self.expected_unacceptable(acceptable)
     }
 
-    /// How many of those are not acceptable, η_TP^r·η_FP/(1 − η_FP): the "gap" of Figure 5. At most 1 where η_FP ≤ ½;
+    /// Expected unacceptable ones among those, η_TP^r·η_FP/(1 − η_FP): the "gap" of Figure 5. At most 1 if η_FP ≤ ½;
     /// infinite at η_FP = 1 unless η_TP^r = 0.
     pub fn expected_unacceptable(&self, acceptable: u32) -> f64 {
         let reached = power(self.true_positive, acceptable);
@@ -48,7 +48,7 @@ impl GateRates {
         if draft_time == 0.0 { 0.0 } else { (self.expected_passed(acceptable) + 1.0) * draft_time }
     }
 
-    /// How often a draft is accepted, passed or verified: 1 − (1 − η_FP)·TV(p, q) (Theorem A.4). At η_FP = 0 as often
+    /// Rate of accepted drafts, passed or verified: 1 − (1 − η_FP)·TV(p, q) (Theorem A.4). At η_FP = 0 as often
     /// as in speculative decoding, at η_FP = 1 always.
     pub fn acceptance_rate(&self, total_variation: f64) -> f64 {
         1.0 - (1.0 - self.false_positive) * total_variation
@@ -71,7 +71,7 @@ mod tests {
         (rate(), rate()).prop_map(|(true_positive, false_positive)| GateRates { true_positive, false_positive })
     }
 
-    /// A mean of so many draws is five standard deviations off once in two million runs; the seed is fixed.
+    /// A mean of this number of draws is five standard deviations off once in two million runs; the seed is fixed.
     const DRAWS: u32 = 100_000;
 
     fn agrees(mean: f64, deviation: f64, expected: f64) -> bool {
@@ -150,7 +150,7 @@ mod tests {
         assert!(!agrees(mean, 0.5, 1.0 - distance), "speculative decoding's rate is another");
     }
 
-    /// P(N = `passed`): the probability that so many tokens are passed before the first that is not (Theorem 3.3).
+    /// P(N = `passed`): the probability that `passed` tokens pass before the first that does not (Theorem 3.3).
     fn passed_probability(gate: GateRates, acceptable: u32, passed: u32) -> f64 {
         let GateRates { true_positive, false_positive } = gate;
         if passed < acceptable {

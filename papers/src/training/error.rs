@@ -6,7 +6,7 @@ use outrider_speculation::sample::LogitsError;
 /// Why there are no heads.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainingError {
-    /// A model failed.
+    /// A forward pass of a model failed.
     #[error("a model failed: {0}")]
     Model(#[from] ModelError),
     /// A model gave logits that cannot be sampled from.
@@ -18,7 +18,7 @@ pub enum TrainingError {
     /// Texts cannot be longer than both models' context.
     #[error("texts of {length} tokens: between {least} and {most} are possible")]
     Length {
-        /// As asked for.
+        /// Requested length of a text.
         length: usize,
         /// Beginning and a token.
         least: usize,
@@ -28,9 +28,9 @@ pub enum TrainingError {
     /// Models of different vocabularies have no ratio.
     #[error("the draft has {draft} tokens, the target {target}: they do not belong together")]
     Vocabulary {
-        /// The draft's.
+        /// Vocabulary size of the draft.
         draft: usize,
-        /// The target's.
+        /// Vocabulary size of the target.
         target: usize,
     },
     /// The target does not say how texts begin, and prompts are to be generated.
@@ -41,15 +41,15 @@ pub enum TrainingError {
     TooFew {
         /// Prompts that can be used.
         found: usize,
-        /// Smallest number.
+        /// Smallest number of prompts.
         needed: usize,
     },
     /// All labels are the same, so there is nothing to tell apart.
     #[error("at lambda {lambda} {what} tokens are acceptable: there is nothing to learn")]
     OneClass {
-        /// λ.
+        /// Ratio λ of acceptable tokens.
         lambda: f64,
-        /// "all" or "no".
+        /// Acceptable tokens: "all" or "no".
         what: &'static str,
     },
 }

@@ -19,30 +19,30 @@ use serde::Serialize;
 use super::error::TrainingError;
 use crate::theory::total_variation;
 
-/// Who wrote a text after its beginning.
+/// The author of a text after its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// Its author. Where there is none, the target without top-k and top-p at temperature 1, which is as near as can
     /// be had to what the pair was trained on.
     Original,
-    /// The draft.
+    /// The draft model writes.
     Draft,
-    /// The target.
+    /// The target writes.
     Target,
     /// Either, by a fair draw for every token.
     Mixed,
 }
 
 impl Kind {
-    /// All four.
+    /// All four kinds of author.
     pub const ALL: [Self; 4] = [Self::Original, Self::Draft, Self::Target, Self::Mixed];
 }
 
-/// A text to go along.
+/// A text for both models to follow.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
-    /// Who goes on.
+    /// The author after the beginning.
     pub kind: Kind,
     /// Tokens that are there; at least one.
     pub beginning: &'a [u32],
@@ -50,14 +50,14 @@ pub struct Job<'a> {
     pub original: Option<&'a [u32]>,
     /// Tokens at which the text ends, if not before.
     pub length: usize,
-    /// Seeds its draws.
+    /// Seed of the random draws.
     pub seed: u64,
 }
 
-/// What became of one.
+/// A finished text with its examples.
 #[derive(Debug, Clone)]
 pub struct Text {
-    /// Who wrote it.
+    /// The author of the text.
     pub kind: Kind,
     /// All of it, the beginning included.
     pub tokens: Vec<u32>,
@@ -65,14 +65,14 @@ pub struct Text {
     pub examples: Vec<Example>,
 }
 
-/// One position.
+/// One position of a text.
 #[derive(Debug, Clone)]
 pub struct Example {
     /// The draft's hidden state before the token.
     pub hidden: Vec<f32>,
-    /// What a gate may see of the draft's token.
+    /// Features of the draft's token that a gate may see.
     pub seen: TokenFeatures,
-    /// What became of the draft's token.
+    /// Probabilities of the draft's token.
     pub drawn: Drawn,
     /// TV(p, q) of all tokens.
     pub total_variation: f64,
@@ -81,9 +81,9 @@ pub struct Example {
 /// A token that the draft drew, in both models' eyes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drawn {
-    /// q(x) > 0.
+    /// Probability under the draft, q(x) > 0.
     pub draft: f64,
-    /// p(x).
+    /// Probability under the target, p(x).
     pub target: f64,
 }
 
@@ -104,16 +104,16 @@ impl Drawn {
 pub struct Pair<'a> {
     /// Draws the tokens that are judged.
     pub draft: &'a Model,
-    /// Judges them.
+    /// The target, which judges the drafts.
     pub target: &'a Model,
-    /// S.
+    /// Sampling parameters S of both models.
     pub sampling: SamplingParameters,
 }
 
 /// Texts that go through the models together.
 const LANES: usize = 32;
 
-/// As the corpus was written.
+/// Sampling of the pair's training corpus.
 const PLAIN: SamplingParameters = SamplingParameters { temperature: 1.0, top_k: 0, top_p: 1.0 };
 
 impl Pair<'_> {
@@ -193,9 +193,9 @@ fn run<'a>(
     Ok(model.forward(&mut batch)?)
 }
 
-/// A text on its way.
+/// A text that is being written.
 struct Lane<'a> {
-    /// Which job it is.
+    /// Index of the job.
     index: usize,
     job: &'a Job<'a>,
     text: Text,
@@ -216,7 +216,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Whether there is nothing more to draw. The first token may end texts too: some pairs begin with it.
+    /// Returns true at the end of the text. The first token may end texts too: some pairs begin with it.
     fn ended(&self, pair: &Pair<'_>) -> bool {
         let tokens = &self.text.tokens;
         let ends = |token: &u32| pair.target.config().eos_token_ids.contains(token);
@@ -290,7 +290,7 @@ mod tests {
         };
         let expected = 1.0 - mean(&|example| example.total_variation);
         assert!(examples.len() > 1000);
-        // Four standard deviations of a mean of so many numbers in [0, 1].
+        // Four standard deviations of a mean of this number of values in [0, 1].
         let tolerance = 2.0 / (examples.len() as f64).sqrt();
         let found = mean(&|example| example.drawn.acceptance());
         assert!((found - expected).abs() < tolerance, "{found} and {expected}");

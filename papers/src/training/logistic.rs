@@ -17,16 +17,16 @@ use outrider_speculation::sample::Randomness;
 pub struct Samples {
     /// shape: [labels, width]
     pub features: Vec<f32>,
-    /// In [0, 1].
+    /// Labels in [0, 1], one a sample.
     pub labels: Vec<f64>,
 }
 
 /// When to stop, and how to step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Schedule {
-    /// Adam's step size.
+    /// Step size of Adam.
     pub step: f64,
-    /// Samples of a step.
+    /// Number of samples of a step.
     pub batch: usize,
     /// Passes over the samples at most.
     pub epochs: usize,
@@ -41,7 +41,7 @@ pub struct Fit {
     pub head: LinearHead,
     /// Epochs until the validation loss was lowest; 0 is the base rate for every sample.
     pub best_epoch: usize,
-    /// Epochs run.
+    /// Number of epochs run.
     pub epochs: usize,
     /// Mean binary cross-entropy on the validation samples at the best epoch, in nats.
     pub validation_loss: f64,
@@ -208,7 +208,7 @@ mod tests {
     use outrider_speculation::{policy::heads::Head, sample::End};
 
     const WIDTH: usize = 12;
-    /// What separates the samples; features 3 and 7 are of no influence.
+    /// Direction that separates the samples; features 3 and 7 have no influence.
     const DIRECTION: [f64; WIDTH] = [2.0, -1.0, 0.5, 0.0, 3.0, -2.0, 1.0, 0.0, -0.5, 1.5, -1.5, 1.0];
 
     /// Features of very different scales and offsets; labels are draws of σ(4·DIRECTION·z + 1).

@@ -14,7 +14,7 @@ pub(super) struct Parts {
     pub(super) test: Vec<Text>,
 }
 
-/// Features and labels of the texts' examples: hidden states, and behind each what is seen of the token if a head
+/// Features and labels of the texts' examples: hidden states, each followed by the token's features if a head
 /// `sees` it.
 pub(crate) fn samples(texts: &[Text], sees: bool, label: &dyn Fn(&Example) -> f64) -> Samples {
     let examples = || texts.iter().flat_map(|text| &text.examples);
@@ -30,7 +30,7 @@ pub(crate) fn scores(head: &LinearHead, features: &[f32]) -> Vec<f64> {
     let (hidden, width) = (head.weights.len(), (head.weights.len() + head.token.len()).max(1));
     match outrider_speculation::policy::heads::Head::seeing(head.weights.clone(), head.bias, head.token.clone()) {
         Ok(head) => features.chunks_exact(width).map(|row| head.score_of(&row[..hidden], &row[hidden..])).collect(),
-        // A head that is not finite tells nothing apart.
+        // A head that is not finite separates nothing.
         Err(_) => features.chunks_exact(width).map(|_| 0.0).collect(),
     }
 }

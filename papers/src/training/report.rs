@@ -1,4 +1,4 @@
-//! How trained heads do on texts that they were not trained on.
+//! Figures of trained heads on texts that they were not trained on.
 
 use serde::Serialize;
 
@@ -15,23 +15,23 @@ use crate::theory::sprinter::GateRates;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Temperature of S.
+    /// Temperature of the sampling S.
     pub temperature: f32,
-    /// top-k of S.
+    /// Top-k of the sampling S.
     pub top_k: u32,
-    /// top-p of S.
+    /// Top-p of the sampling S.
     pub top_p: f32,
-    /// λ.
+    /// Ratio λ of acceptable tokens.
     pub lambda: f64,
     /// Positions for training, for stopping early and held out.
     pub positions: usize,
-    /// Positions held out.
+    /// Number of held-out positions.
     pub test_positions: usize,
-    /// Texts held out.
+    /// Number of held-out texts.
     pub test_texts: usize,
     /// Epochs until the gate was best.
     pub epochs: usize,
-    /// How many tokens are acceptable at λ.
+    /// Share of tokens that are acceptable at λ.
     pub base_rate: f64,
     /// Area under the ROC curve.
     pub au_roc: f64,
@@ -41,7 +41,7 @@ pub struct Report {
     pub at_threshold: roc::Rates,
     /// The same where acceptable is q ≤ p, as in the paper's theorems.
     pub at_threshold_exact: roc::Rates,
-    /// Each kind of text by itself.
+    /// Figures of each kind of text.
     pub kinds: Vec<KindReport>,
     /// 1 − TV(p, q): how often a draft is accepted if all are verified.
     pub acceptance_verified: f64,
@@ -49,9 +49,9 @@ pub struct Report {
     pub acceptance_theory: f64,
     /// η_FP·TV(p, q) (Theorem 3.1): how far it expects the text to be from the target's.
     pub distance_theory: f64,
-    /// What the gate does.
+    /// Measured behaviour of the gate.
     pub measured: Measured,
-    /// SpecDec++'s head.
+    /// Figures of SpecDec++'s head.
     pub stop: StopReport,
 }
 
@@ -59,36 +59,36 @@ pub struct Report {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// How many tokens the gate passes.
+    /// Share of tokens that the gate passes.
     pub passed: f64,
-    /// How many are accepted: of those that skip verification all, of the others those that the target accepts.
+    /// Share of accepted tokens: all that skip verification, and those of the others that the target accepts.
     pub acceptance: f64,
     /// TV between the committed token and the target's, where q̂ is q: Σ V(x)·max(0, q(x) − p(x)) with V(x) = 1 for the
     /// tokens that the gate passes; TV(p, q) where it passes all, nothing where it passes none.
     pub distance: f64,
 }
 
-/// One kind of text.
+/// Figures of one kind of text.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KindReport {
-    /// Which.
+    /// The kind of text.
     pub kind: Kind,
     /// Its positions among those held out.
     pub positions: usize,
-    /// How many tokens are acceptable.
+    /// Share of acceptable tokens.
     pub base_rate: f64,
-    /// Of the one gate, among these; none if all labels are the same.
+    /// AU-ROC of the gate among these; `None` if all labels are the same.
     pub au_roc: Option<f64>,
 }
 
-/// How SpecDec++'s head does.
+/// Figures of SpecDec++'s head on held-out positions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StopReport {
     /// Epochs until it was best.
     pub epochs: usize,
-    /// Of its soft labels.
+    /// AU-ROC for its soft labels.
     pub au_roc: f64,
     /// Mean of the probability that a draft is accepted, and of the head's scores.
     pub mean_label: f64,
@@ -182,7 +182,7 @@ fn of_kind(kind: Kind, settings: &Settings, parts: &Parts, gate: &Fit) -> KindRe
     }
 }
 
-/// 0 of nothing.
+/// The mean; 0 of no values.
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = values.len().max(1) as f64;
     values.sum::<f64>() / count

@@ -1,4 +1,4 @@
-//! How well scores tell acceptable tokens from others: the receiver operating characteristic.
+//! The receiver operating characteristic: how well scores separate acceptable tokens from others.
 //!
 //! With a threshold τ, samples of score τ and above are passed. η_TP(τ) is the part of the positive samples that is
 //! passed, η_FP(τ) that of the negative ones (SPRINTER, §3.1); the curve is (η_FP, η_TP) over all τ, and the area
@@ -11,7 +11,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rates {
-    /// τ.
+    /// The threshold τ.
     pub threshold: f64,
     /// η_TP: positive samples that are passed.
     pub true_positive: f64,
@@ -35,7 +35,7 @@ pub fn area(scores: &[f64], labels: &[f64]) -> Option<f64> {
     (positive > 0.0 && negative > 0.0).then(|| above / (positive * negative))
 }
 
-/// What is passed at `threshold`; a rate of samples that there are none of is 0.
+/// Rates of passed samples at `threshold`; 0 for a class without samples.
 pub fn rates(scores: &[f64], labels: &[f64], threshold: f64) -> Rates {
     let (mut passed, mut all) = ([0.0; 2], [0.0; 2]);
     for (&score, &label) in scores.iter().zip(labels) {
@@ -103,7 +103,7 @@ mod tests {
             }
         }
 
-        /// A soft label is so many hard ones.
+        /// A soft label counts as the same share of hard ones.
         #[test]
         fn soft_labels_are_shares(samples in prop::collection::vec((0u8..6, 0u8..=4), 1..20)) {
             let scores: Vec<f64> = samples.iter().map(|&(score, _)| f64::from(score)).collect();

@@ -1,28 +1,28 @@
-//! What training is asked for.
+//! Settings of a training.
 
 use outrider_codec::frame::SamplingParameters;
 
-/// What training is asked for.
+/// Settings of a training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Texts of all kinds together; four for every prompt.
     pub texts: usize,
     /// Tokens of a text at most, its beginning included.
     pub length: usize,
-    /// S, of both models.
+    /// Sampling parameters S of both models.
     pub sampling: SamplingParameters,
     /// λ: a token is acceptable if q ≤ λ·p.
     pub lambda: f64,
     /// τ: the gate passes a token at this score and above.
     pub threshold: f64,
-    /// Whether the heads see the token that they judge.
+    /// True if the heads see the token that they judge.
     pub sees_token: bool,
     /// Decides everything that is drawn.
     pub seed: u64,
 }
 
 impl Default for Settings {
-    /// For what sessions sample with if nothing else is said.
+    /// Settings for the sampling that sessions have by default.
     fn default() -> Self {
         Self {
             texts: 600,

@@ -36,12 +36,12 @@ const RANGES: [(&str, [f64; 6]); 14] = [
 const ROLLBACKS: [f64; 6] = [0.1, 0.5, 1.0, 2.0, 4.0, 7.0];
 const TOKEN_CASCADE: &str = "token-cascade";
 const SEQUENCE_CASCADE: &str = "sequence-cascade";
-/// With what follows, α_f.
+/// Beginning of the names of BiLD with its fallback; α_f follows.
 const BILD: &str = "bild, α_f = ";
 /// Beside the target alone.
 const MOST_CURVES: usize = 4;
 
-/// What lies across.
+/// Quantity on the horizontal axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Across {
     /// Seconds, in those of the target alone.
@@ -55,25 +55,25 @@ pub enum Across {
 /// A panel of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct View {
-    /// T.
+    /// Temperature of both models.
     pub temperature: f32,
-    /// Top-P.
+    /// Nucleus probability, top-P.
     pub top_p: f32,
-    /// γ.
+    /// Draft length γ.
     pub gamma: u32,
     /// Index into [`TASKS`]; `None` for all of them.
     pub task: Option<usize>,
 }
 
-/// A figure.
+/// A figure of the paper.
 pub struct Figure {
     /// The horizontal axis.
     pub across: Across,
-    /// The panels.
+    /// Panels of the figure.
     pub views: Vec<View>,
-    /// The curves of each.
+    /// Methods with a curve in each panel.
     pub methods: &'static [&'static str],
-    /// What the paper says of its figure.
+    /// Statements of the paper about its figure.
     pub said: &'static str,
 }
 
@@ -99,12 +99,12 @@ pub fn methods(name: &'static str) -> Vec<Method> {
 }
 
 impl View {
-    /// Of a method.
+    /// The point of a method in this view.
     pub fn point(&self, method: Method) -> Point {
         Point { method, temperature: self.temperature, top_p: self.top_p, gamma: self.gamma }
     }
 
-    /// What a method is worth.
+    /// Quality and costs of a method in this view.
     pub fn summary(&self, sweep: &mut Sweep, method: Method) -> Result<Summary, Failure> {
         // Neither drafts: γ is nothing to them.
         let alone = sweep.answers(&View { gamma: 1, ..*self }.point(Method::TargetAlone))?;
@@ -112,7 +112,7 @@ impl View {
         Ok(Summary::of(&answers, &alone, self.task))
     }
 
-    /// What it shows, in words.
+    /// Title of the view: task, temperature, top-P and γ.
     pub fn title(&self) -> String {
         let top_p = if self.top_p < 1.0 { format!(", P = {}", self.top_p) } else { String::new() };
         let task = self.task.map_or("all tasks", |task| TASKS[task]);
@@ -226,7 +226,7 @@ impl Line {
     }
 }
 
-/// What all tables say first.
+/// Introduction of all tables.
 pub fn preface(sweep: &Sweep) -> String {
     let clock = sweep.clock();
     let pair = if sweep.is_built_in() { "the task pair" } else { "the pair that was given" };
@@ -242,7 +242,7 @@ pub fn preface(sweep: &Sweep) -> String {
     )
 }
 
-/// Of a table: quality, its difference to the target's, similarity, latency and rejections.
+/// Cells of a table: quality, its difference to the target's, similarity, latency and rejections.
 fn cells(summary: &Summary) -> [String; 5] {
     let Summary { exact, similarity, latency, rejected, gain } = summary;
     let number = |estimate: &Estimate| format!("{estimate:.3}");

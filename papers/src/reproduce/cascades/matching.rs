@@ -13,7 +13,7 @@ use crate::reproduce::{
     table::{markdown, row},
 };
 
-/// What the paper prints of a method.
+/// Printed numbers of a method.
 #[derive(Debug, Clone, Copy)]
 pub struct Printed {
     /// Reduction in latency at the target's quality.
@@ -22,17 +22,17 @@ pub struct Printed {
     pub qualities: [f64; 3],
 }
 
-/// A table of both.
+/// A table of speeds and qualities.
 pub struct Table<'a> {
     /// One, which is then shown task by task, or several.
     pub views: Vec<View>,
     /// Methods, with what is printed of them.
     pub rows: &'a [(&'static str, Option<Printed>)],
-    /// What they are called in a chart, if there are several.
+    /// Names of the views in a chart, if there are several.
     pub series: &'static [&'static str],
-    /// What the printed columns are of.
+    /// Data sets of the printed columns.
     pub columns: [&'static str; 3],
-    /// What is to be said of them.
+    /// Remarks above the table.
     pub said: &'static str,
 }
 

@@ -24,7 +24,7 @@ use crate::reproduce::{
     sessions::{Failure, Session},
 };
 
-/// Who writes an answer.
+/// A method to write an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Method {
     /// The target, a token a pass.
@@ -36,18 +36,18 @@ pub enum Method {
     /// BiLD with its fallback (Kim et al. 2023): at most ten drafts a round, which ends before a token of which the
     /// draft model is not sure, max q < 1 − α_f; drafts are rejected where D(q, p) > α.
     Bild {
-        /// α_f.
+        /// Threshold of the fallback, α_f.
         fallback: f64,
-        /// α, in nats.
+        /// Divergence at which a draft is rejected, α, in nats.
         alpha: f64,
     },
     /// Algorithm 2 with Chow's rule, eq. 2.
     TokenCascade(f64),
-    /// Eq. 1, by the geometric mean.
+    /// Sequence-level deferral, eq. 1, by the geometric mean.
     SequenceCascade(f64),
 }
 
-/// How often the target alone answers each question: everything is compared with it.
+/// Answers of the target alone to each question, which every method is compared with.
 pub const TIMES: usize = 4;
 /// Drafts of a round of BiLD's.
 const LONGEST_BILD: usize = 10;
@@ -55,13 +55,13 @@ const LONGEST_BILD: usize = 10;
 /// A method at some sampling and γ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Who writes.
+    /// The method that writes.
     pub method: Method,
-    /// T.
+    /// Temperature of both models.
     pub temperature: f32,
-    /// Top-P.
+    /// Nucleus probability, top-P.
     pub top_p: f32,
-    /// γ.
+    /// Draft length γ.
     pub gamma: u32,
 }
 
@@ -70,17 +70,17 @@ pub struct Point {
 pub struct Answer {
     /// Index into [`TASKS`].
     pub task: usize,
-    /// Its quality.
+    /// Quality of the answer.
     pub worth: Worth,
     /// On the virtual clock.
     pub seconds: f64,
     /// Drafts that were judged.
     pub judged: usize,
-    /// Of these, rejected.
+    /// Rejected drafts among these.
     pub rejected: usize,
-    /// Tokens.
+    /// Tokens of the answer.
     pub tokens: usize,
-    /// Of these, neither the draft model's nor drafted: the target wrote them.
+    /// Tokens among these that the target wrote, not the draft model.
     pub deferred: usize,
 }
 
@@ -103,7 +103,7 @@ pub fn options(gamma: u32) -> DraftingOptions {
 }
 
 impl Method {
-    /// As sessions are told.
+    /// The mode of a session that uses this method.
     ///
     /// # Errors
     /// If a parameter is out of its range.
@@ -126,7 +126,7 @@ impl Method {
         }
     }
 
-    /// Whether a token of the target's follows a round that is accepted whole.
+    /// Returns true if a token of the target follows a round that is accepted whole.
     fn has_bonus(self) -> bool {
         match self {
             Self::Rule(name, value) => Rule::new(name, value).is_ok_and(|rule| rule.has_bonus()),
@@ -134,7 +134,7 @@ impl Method {
         }
     }
 
-    /// Its parameter.
+    /// Parameter of the method, if it has one.
     pub fn parameter(self) -> Option<f64> {
         match self {
             Self::TargetAlone | Self::DraftAlone => None,
@@ -167,7 +167,7 @@ impl Answer {
     }
 }
 
-/// What cascades are measured with, with all that was measured so far.
+/// The sweep of a laboratory, with all points that were measured so far.
 ///
 /// # Errors
 /// If the task pair cannot be loaded.
@@ -187,17 +187,17 @@ impl Sweep {
         Self { tasks, clock: times.clock(None), runtime, say, found: BTreeMap::new() }
     }
 
-    /// What its seconds are made of.
+    /// The virtual clock of the sweep.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// How many questions there are.
+    /// Number of questions.
     pub fn questions(&self) -> usize {
         self.tasks.questions.len()
     }
 
-    /// Whether the pair is that of the tasks.
+    /// Returns true if the pair is the one that was trained on the tasks.
     pub fn is_built_in(&self) -> bool {
         self.tasks.is_built_in
     }
@@ -247,12 +247,12 @@ impl Sweep {
     }
 }
 
-/// What an answer takes, `written` being the tokens of a draft model's text that may have been given up.
+/// Seconds of an answer; `written` is the length of a draft model's text that may have been discarded.
 fn seconds(session: &Session, method: Method, written: usize, clock: &Clock) -> f64 {
     let drafted: usize = session.rounds.iter().map(|round| round.drafted.len()).sum();
     let is_passed = |origin: &Origin| *origin == Origin::Passed;
     let passed = session.origins.iter().filter(|origin| is_passed(origin)).count();
-    // A pass reads the tokens that passed before it; those behind the last pass are read by none.
+    // A pass reads the tokens that passed before it; those after the last pass are not read.
     let unread = session.origins.iter().rev().take_while(|origin| is_passed(origin)).count();
     // Nor is the last draft of a round, where no token of the target's is to follow it: it is judged in the row of the
     // one before.
@@ -271,10 +271,10 @@ fn seconds(session: &Session, method: Method, written: usize, clock: &Clock) -> 
     clock.draft * drafts as f64 + clock.pass * session.statistics.server_passes as f64 + clock.row * rows as f64
 }
 
-/// What a point is worth, over the answers of one task or of all.
+/// Quality and costs of a point, over the answers of one task or of all.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Summary {
-    /// Exact matches.
+    /// Share of exact matches.
     pub exact: Estimate,
     /// Similarity to the right answers.
     pub similarity: Estimate,
@@ -287,7 +287,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of `answers`, where the target alone gave `alone`; of one task, or all.
+    /// Summarises `answers` beside those of the target `alone`, of one task or of all.
     pub fn of(answers: &[Answer], alone: &[Answer], task: Option<usize>) -> Self {
         let chosen = || answers.iter().zip(alone).filter(|(answer, _)| task.is_none_or(|task| answer.task == task));
         let estimate = |pair: fn(&Answer, &Answer) -> (f64, f64)| {
@@ -350,7 +350,7 @@ mod tests {
         let rounds = session(&[3, 3], &[Accepted; 6], 2);
         assert_eq!(seconds(&rounds, Method::Rule("exact", 0.0), 0), 6.0 + 200.0 + 60.0);
         assert_eq!(seconds(&rounds, Method::Rule("opt", 0.5), 0), 6.0 + 200.0 + 40.0);
-        // The draft model was not sure behind three drafts, twice.
+        // The draft model was not sure after three drafts, twice.
         assert_eq!(seconds(&rounds, Method::Bild { fallback: 0.5, alpha: 1.0 }, 0), 8.0 + 200.0 + 60.0);
         // Two tokens pass, the target writes one, one more passes: no pass reads that.
         let cascade = session(&[0], &[Passed, Passed, Resampled, Passed], 1);

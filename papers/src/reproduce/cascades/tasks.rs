@@ -25,27 +25,27 @@ pub const LONGEST: u32 = 48;
 /// A prompt with its answer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Question {
-    /// Of [`TASKS`].
+    /// Name of the task, one of [`TASKS`].
     pub task: String,
-    /// What the models are given.
+    /// Text that the models continue.
     pub prompt: String,
-    /// What is right.
+    /// The right answer.
     pub answer: String,
 }
 
 /// A pair and the questions that it is asked.
 pub struct Tasks {
-    /// Draft and target.
+    /// Draft model, and sessions with the target.
     pub pair: Pair,
     /// Held out of training, the tasks in turn.
     pub questions: Vec<Question>,
     /// Ids of their prompts.
     pub prompts: Vec<Vec<u32>>,
-    /// Whether it is the pair that was trained on these tasks.
+    /// True if the pair was trained on these tasks.
     pub is_built_in: bool,
 }
 
-/// What an answer is worth, both from 0 to 1.
+/// Quality of an answer, both numbers from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Worth {
     /// 1 if it is right to the letter.
@@ -55,7 +55,7 @@ pub struct Worth {
 }
 
 impl Tasks {
-    /// The task pair of the binary, or the laboratory's own if it is another than the built-in one, with so many
+    /// Loads the task pair, or takes the laboratory's pair if that is not the built-in one, with `PROMPTS`
     /// questions for each of its prompts.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Tasks {
         Ok(Self { pair, questions, prompts, is_built_in })
     }
 
-    /// What the answer of a session to a question is worth.
+    /// Quality of a session's answer to a question.
     pub fn worth(&self, question: &Question, session: &Session) -> Worth {
         Worth::of(&self.pair.tokenizer.decode(&session.tokens), &question.answer)
     }

@@ -1,7 +1,7 @@
 //! Figures 3, 12 and 13: what gates tell apart, and the gates of Table 4.
 //!
 //! A gate is trained on all texts of a kind that are for training, four kinds of author each (§3.2), and tried on those
-//! held out. The last fifth of the former tells it when to stop. Errors of AU-ROC are jackknife's over prompts:
+//! held out. Training stops by the loss on the last fifth of the former. Errors of AU-ROC are jackknife's over prompts:
 //! positions of one text are not independent.
 
 use std::sync::Arc;
@@ -38,22 +38,22 @@ pub const RATIOS: [f64; 3] = [1.0, 1.2, 1.5];
 /// λ that the paper settled on, and τ (Table 5).
 pub const RATIO: f64 = 1.2;
 const THRESHOLD: f64 = 0.5;
-/// How often each text for training is gone along by each author, with other draws.
+/// Passes of each author along each text for training, with other draws.
 const TRAINING_REPEATS: u64 = 3;
 const HELD_OUT_REPEATS: u64 = 2;
 
-/// Where a gate comes from.
+/// Origin of a gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Origin {
-    /// The pair's own.
+    /// The gate that comes with the pair.
     Pair,
-    /// Trained here.
+    /// A gate that was trained here.
     Trained {
-        /// On this kind of text.
+        /// Kind of text that it was trained on.
         kind: Kind,
-        /// λ.
+        /// Ratio λ of acceptable tokens.
         ratio: f64,
-        /// Whether it sees the token.
+        /// True if the gate sees the token.
         sees: bool,
     },
 }
@@ -61,19 +61,19 @@ pub enum Origin {
 /// A gate on a kind of text that it was not trained on, or on other texts of that kind.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// Which gate.
+    /// Origin of the gate.
     pub origin: Origin,
-    /// The gate.
+    /// The gate that was tried.
     pub gate: Head,
-    /// What it was tried on.
+    /// Kind of text that it was tried on.
     pub kind: Kind,
-    /// AU-ROC.
+    /// Area under the ROC curve.
     pub area: Estimate,
-    /// What passes at thresholds from 0 to 1.
+    /// Rates at thresholds from 0 to 1.
     curve: Vec<Rates>,
-    /// What passes at τ.
+    /// Rates at the threshold τ.
     at_threshold: Rates,
-    /// How many tokens are acceptable.
+    /// Share of acceptable tokens.
     base_rate: f64,
 }
 
@@ -300,7 +300,7 @@ fn jackknife(without: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Of a mean it is the usual error: of 1, 2, 3, 4 that is √(5/3)/2.
+    /// The jackknife of a mean is the usual error: of 1, 2, 3, 4 that is √(5/3)/2.
     #[test]
     fn the_jackknife_of_a_mean_is_its_error() {
         let samples = [1.0, 2.0, 3.0, 4.0];

@@ -44,7 +44,7 @@ pub enum Method {
     AdaEdl,
     /// Mentored decoding (Tran-Thien 2024), D = 0.1 nats.
     Mentored,
-    /// SPRINTER, τ = 0.5.
+    /// SPRINTER with a threshold τ = 0.5.
     Sprinter,
 }
 
@@ -53,7 +53,7 @@ impl Method {
     pub const ALL: [Self; 7] =
         [Self::Target, Self::Draft, Self::Speculative, Self::SpecDec, Self::AdaEdl, Self::Mentored, Self::Sprinter];
 
-    /// As the paper names it.
+    /// Name of the method in the paper.
     pub fn name(self) -> &'static str {
         match self {
             Self::Target => "target alone",
@@ -87,7 +87,7 @@ impl Method {
     }
 }
 
-/// What one session gave and took.
+/// Text and costs of one session.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
     /// Tokens of the continuation: [`CONTINUATION`], or fewer where the text ended.
@@ -104,20 +104,20 @@ pub struct Sample {
     pub read: usize,
     /// ln p of the continuation under the target at T = 1, in nats.
     pub log_likelihood: f64,
-    /// What tokens that the target itself draws at the same positions would be expected to have, in nats.
+    /// Expected ln p of tokens that the target itself draws at the same positions, in nats.
     pub expected: f64,
-    /// Beside the text's own continuation.
+    /// ROUGE beside the text's own continuation.
     pub rouge: Rouge,
 }
 
 /// Sessions of a method on a kind of text.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// What was continued.
+    /// Kind of the continued text.
     pub kind: Kind,
-    /// How.
+    /// Method of the sessions.
     pub method: Method,
-    /// By prompt; those of a prompt by seed.
+    /// Samples by prompt; those of a prompt by seed.
     pub samples: Vec<Vec<Sample>>,
 }
 
@@ -130,20 +130,20 @@ pub enum Shapes {
     Gpt2,
 }
 
-/// What forward passes of both models of a pair take.
+/// Times of forward passes of both models of a pair.
 #[derive(Debug, Clone, Copy)]
 pub struct PairTimes {
-    /// Of the draft model.
+    /// Times of the draft model.
     pub draft: PassTimes,
-    /// Of the target.
+    /// Times of the target.
     pub target: PassTimes,
 }
 
 impl Shapes {
-    /// Both.
+    /// Both pairs of the paper.
     pub const ALL: [Self; 2] = [Self::GptNeo, Self::Gpt2];
 
-    /// Of the models.
+    /// Name of the models' family.
     pub fn name(self) -> &'static str {
         match self {
             Self::GptNeo => "GPT-Neo",
@@ -151,7 +151,7 @@ impl Shapes {
         }
     }
 
-    /// What passes of models of these shapes take here: random weights in Q8_0, since time depends on the shape alone.
+    /// Times of passes of models of these shapes: random weights in Q8_0, since time depends on the shape alone.
     ///
     /// # Errors
     /// If there is no memory for them.
@@ -217,7 +217,7 @@ impl Sample {
         let drafted: usize = session.rounds.iter().map(|round| round.drafted.len()).sum();
         // A gated round of no drafts is one whose token was looked at and left to the target.
         let declined = session.rounds.iter().filter(|round| is_gated && round.drafted.is_empty()).count();
-        // What passes at the end of a text nobody reads.
+        // Tokens that pass at the end of a text are not read.
         let unread = session.origins.iter().rev().take_while(|origin| **origin == Origin::Passed).count();
         let (log_likelihood, expected) = likelihood(laboratory, session)?;
         Ok(Self {
@@ -248,12 +248,12 @@ impl Run {
         self.ratio(|sample| (of(sample), 1.0))
     }
 
-    /// What each token takes.
+    /// Mean of a quantity per token.
     pub fn per_token(&self, of: impl Fn(&Sample) -> f64) -> Estimate {
         self.ratio(|sample| (of(sample), sample.tokens as f64))
     }
 
-    /// How much more of something a token of `other` takes, prompt by prompt.
+    /// Ratio of a quantity per token of `other` to that of this run, prompt by prompt.
     pub fn saving(&self, other: &Self, of: impl Fn(&Sample) -> f64) -> Estimate {
         let mean = |samples: &[Sample]| {
             let tokens: usize = samples.iter().map(|sample| sample.tokens).sum();
@@ -273,19 +273,19 @@ impl Run {
     }
 }
 
-/// A number with its error.
+/// Quality of a run beside another, with errors.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Quality {
     /// Log-likelihood under the target at T = 1 less that of the other text, in nats a token.
     pub difference: Estimate,
     /// The same, each less what the target's own tokens would be expected to have at the same positions.
     pub excess: Estimate,
-    /// How often the text is the likelier one, ties counting half, in per cent.
+    /// Share of texts that are likelier than the other, ties counting half, in per cent.
     pub wins: Estimate,
 }
 
 impl Quality {
-    /// Of a run beside another.
+    /// Compares a run with another.
     pub fn of(run: &Run, other: &Run) -> Self {
         let mean = |sample: &Sample| sample.log_likelihood / sample.tokens.max(1) as f64;
         let beyond = |sample: &Sample| (sample.log_likelihood - sample.expected) / sample.tokens.max(1) as f64;

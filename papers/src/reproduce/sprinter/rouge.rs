@@ -20,7 +20,7 @@ pub struct Rouge {
 }
 
 impl Rouge {
-    /// Of a candidate beside a reference.
+    /// Scores a candidate beside a reference.
     pub fn of(candidate: &str, reference: &str) -> Self {
         let (candidate, reference) = (words(candidate), words(reference));
         Self {

@@ -1,4 +1,4 @@
-//! Tables 1, 2 and 4.
+//! Tables 1, 2 and 4 of SPRINTER.
 
 use serde_json::{Value, json};
 
@@ -210,12 +210,12 @@ pub fn table4(laboratory: &mut Laboratory) -> Result<Report, Failure> {
     })
 }
 
-/// ROUGE-1, -2 and -L.
+/// ROUGE-1, ROUGE-2 and ROUGE-L of a run.
 pub fn rouge(run: &Run) -> [Estimate; 3] {
     [0, 1, 2].map(|index: usize| run.mean(|sample| sample.rouge.scores()[index]))
 }
 
-/// What passes take.
+/// Times of passes as a sentence.
 pub fn said(times: &[PairTimes]) -> String {
     let one = |(PairTimes { draft, target }, shapes): (&PairTimes, Shapes)| {
         format!(

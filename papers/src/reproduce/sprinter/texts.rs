@@ -7,7 +7,7 @@ pub const LENGTH: usize = 64;
 /// Tokens that a prefix is continued by (§4).
 pub const CONTINUATION: usize = 20;
 
-/// A kind of text.
+/// A kind of text, by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Two tales: one to train gates on, the other held out.
@@ -16,7 +16,7 @@ pub enum Kind {
     Notes,
 }
 
-/// What texts are for.
+/// Purpose of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Gates are trained on them.
@@ -25,12 +25,12 @@ pub enum Use {
     HeldOut,
 }
 
-/// A text, as ids.
+/// A text as token ids.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
     /// [`LENGTH`] tokens, the one that begins every text first.
     pub tokens: Vec<u32>,
-    /// How many of them are the prefix.
+    /// Number of tokens of the prefix.
     pub prefix: usize,
 }
 
@@ -39,10 +39,10 @@ const HELD_OUT_TALE: &str = include_str!("story.txt");
 const NOTES: &str = include_str!("notes.txt");
 
 impl Kind {
-    /// Both.
+    /// Both kinds of text.
     pub const ALL: [Self; 2] = [Self::Tales, Self::Notes];
 
-    /// In a word.
+    /// Name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tales => "tales",
@@ -97,7 +97,7 @@ impl Kind {
 }
 
 impl Window {
-    /// What the prefix is continued by in the text itself.
+    /// Continuation of the prefix in the text itself.
     pub fn continuation(&self) -> &[u32] {
         &self.tokens[self.prefix..(self.prefix + CONTINUATION).min(self.tokens.len())]
     }

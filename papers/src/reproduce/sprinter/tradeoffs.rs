@@ -19,7 +19,7 @@ use crate::report::{
 };
 use crate::theory::flops::{Counted, FIGURE_10, TokenCosts};
 
-/// SD and SPRINTER.
+/// The two methods compared: SD and SPRINTER.
 const BOTH: [Method; 2] = [Method::Speculative, Method::Sprinter];
 const NAMES: [&str; 3] = ["ROUGE-1", "ROUGE-2", "ROUGE-L"];
 
