@@ -28,7 +28,7 @@ use candle_core::{
     Device, Tensor as Matrix,
     quantized::{GgmlDType, QTensor, gguf_file::Content},
 };
-use outrider_cloud::pair::PairPaths;
+use outrider_cloud::{both_ends, pair::PairPaths};
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, ElementType, Model};
 use outrider_speculation::sample::{Distribution, SharedNoise};
@@ -38,7 +38,6 @@ use crate::{
     decoder::Decoder,
     passes::{self, Failure},
 };
-use outrider_cloud::reproduce::sessions::Pair;
 
 /// A size that a model can grow to.
 struct Size {
@@ -276,7 +275,7 @@ fn check(folder: &Path, role: &str, size: &str, element: &str) -> Result<(), Fai
     let open = |filling| -> Result<Model, Failure> { Ok(Model::open(&write(folder, role, size, element, filling)?)?) };
     let (small, grown) = (open(Filling::Small)?, open(Filling::Grown)?);
     let (mut same, mut ties, mut seeded, mut tokens) = (0, 0, 0, 0);
-    for prompt in Pair::open(&PairPaths::default())?.prompts(TEXTS)? {
+    for prompt in both_ends::open(&PairPaths::default())?.prompts(TEXTS)? {
         let mut text = prompt.clone();
         let expected = greedy(&small, &mut text)?;
         // Behind the same text, so that one near-tie does not decide all that follows.

@@ -51,6 +51,7 @@ mod error;
 mod family;
 mod forward;
 mod kernels;
+pub mod shapes;
 mod stop;
 pub mod threads;
 mod tokenizer;

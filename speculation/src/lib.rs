@@ -9,7 +9,7 @@
 //! | [`judge`] | drafts to a verdict: acceptance rules, DSSD, coupled drafting |
 //! | [`policy`] | whether to draft, and how much: gates, stop rules, control |
 //! | [`session`] | the two state machines, and the options of a generation |
-//! | [`theory`] | the papers' closed forms: what all this should cost and gain |
+//! | [`theory`] | closed forms that a session chooses by or reports |
 //! | [`study`] | what a generation cost, and what it would have cost otherwise |
 //!
 //! Nothing here sees a tensor, a socket or a clock: logits come as `&[f32]`, time as a [`Duration`] since any

@@ -1,7 +1,7 @@
 //! The dependency order of the workspace, as cargo reads it from the manifests.
 //!
-//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;
-//! {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
+//! `codec` ← `speculation` ← {`edge`, `cloud`, `papers`};  `models` ← {`edge`, `cloud`, `papers`};  `papers` ← `cloud`,
+//! by a feature;  all three ← `device` ← `cloud`;  {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
 //! sees the first two, `tests`, `bench` and `xtask` see everything. `testing` sees the first three, and tests of every
 //! crate see it.
 
@@ -21,10 +21,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-device", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-webgpu", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-edge", &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-webgpu"]),
-    ("outrider-report", &[]),
+    ("outrider-papers", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     (
         "outrider-cloud",
-        &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device", "outrider-report"],
+        &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device", "outrider-papers"],
     ),
     (TESTING, &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-tests", EVERY_LIBRARY),
@@ -42,8 +42,8 @@ const EVERY_LIBRARY: &[&str] = &[
     "outrider-webgpu",
     "outrider-edge",
     "outrider-cloud",
-    "outrider-report",
     TESTING,
+    "outrider-papers",
 ];
 
 /// The crate of toys and writers, on which every crate may have a dev-dependency.
@@ -121,6 +121,8 @@ fn a_violating_graph_is_caught() {
         edge("outrider-cloud", "outrider-testing"),
         edge("outrider-testing", "outrider-cloud"),
         edge("outrider-cloud", "xtask"),
+        edge("outrider-papers", "outrider-cloud"),
+        edge("outrider-speculation", "outrider-papers"),
     ] {
         let mut edges = sound.to_vec();
         edges.push(bad.clone());

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use outrider_report::chart::{self, Chart};
+use outrider_papers::report::chart::{self, Chart};
 use serde_json::Value;
 
 use crate::{

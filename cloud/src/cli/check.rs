@@ -63,7 +63,7 @@ pub struct Check {
 }
 
 /// The text that is read if no other is given.
-const TALE: &str = include_str!("../reproduce/tale.txt");
+const TALE: &str = include_str!("../../../pair/tale.txt");
 /// Of which something can be said.
 const LEAST_TOKENS: usize = 8;
 /// Tokens that a model reads at a time.

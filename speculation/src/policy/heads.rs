@@ -6,7 +6,7 @@
 //! - SPRINTER's **gate** (Zhong et al., "Speeding up Speculative Decoding via Sequential Approximate Verification",
 //!   §3.2): will the token be acceptable, q(x) ≤ λ·p(x)? It may see the token, which §3.2 allows. At a score of τ and
 //!   above it passes without the target's verification. What that does to the text is in
-//!   [`theory::sprinter`](crate::theory::sprinter); the text is then not the target's any more.
+//!   `theory::sprinter` of `outrider-papers`; the text is then not the target's any more.
 //! - SpecDec++'s **stop** head (Huang et al., "SpecDec++: Boosting Speculative Decoding via Adaptive Candidate
 //!   Lengths"): with which probability, min(1, p(x)/q(x)) on average, will the target accept the token? A round ends
 //!   where the product of the scores says that some draft is likely to be rejected. It may see the token too, which is

@@ -1,22 +1,14 @@
-//! The closed forms of the papers: what a session should cost and gain, to choose by and to compare with.
+//! Closed forms of the papers that a session chooses by or reports. The others are in `outrider-papers`.
 //!
-//! | module | paper | what it gives |
+//! | module | paper | result |
 //! |---|---|---|
 //! | [`tk_slt`] | Zheng & Yang | tokens per round, speed-up, best draft length (ODLD), whether to draft at all (AS²) |
-//! | [`dssd`] | Ning et al. | communication and inference time of a round, speed-up |
-//! | [`sprinter`] | Zhong et al. | output, passed tokens, stopping time and acceptance rate of a gate |
-//! | [`flops`] | Zhong et al. | operations of a forward pass and of a round |
 //! | [`sqs`] | Bhattacharjee et al. | bounds on resampled tokens and on dropped mass |
-//! | [`cascade`] | Narasimhan et al. | rejection rate of a deferral rule, the best rule, what its estimate loses |
 //!
 //! Probabilities and rates lie in [0, 1], costs and times are at least 0 and finite, and distributions over one
 //! vocabulary have one length. Within these domains no function panics or returns NaN; each says what it gives at the
 //! edge. The functions do not look for arguments outside of them.
 
-pub mod cascade;
-pub mod dssd;
-pub mod flops;
-pub mod sprinter;
 pub mod sqs;
 pub mod tk_slt;
 
@@ -29,7 +21,7 @@ pub fn total_variation(p: &[f64], q: &[f64]) -> f64 {
 }
 
 /// Σ of ratio^k for k from 0 to `terms` − 1, that is (1 − ratio^terms)/(1 − ratio); `terms` at ratio 1.
-fn geometric_sum(ratio: f64, terms: u32) -> f64 {
+pub fn geometric_sum(ratio: f64, terms: u32) -> f64 {
     if terms == 0 || ratio == 1.0 {
         return f64::from(terms);
     }
