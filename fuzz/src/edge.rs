@@ -7,7 +7,7 @@ use arbitrary::{Result, Unstructured};
 use outrider_codec::frame::{Frame, Welcome};
 use outrider_speculation::{
     Forward,
-    policy::gate::Gate,
+    draft::gate::Gate,
     session::edge::{DraftInfo, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Mode},
     study::{
         explanation::Explanation,

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 use arbitrary::{Result, Unstructured};
 use outrider_codec::{frame::Finish, rule::RuleParameters};
 use outrider_speculation::{
-    policy::gate::Gate,
+    draft::gate::Gate,
     session::{
         cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
         edge::{DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},
@@ -156,12 +156,12 @@ impl Pair {
             None => return false,
             Some(EdgeOutput::Send(bytes)) => self.queues[0].push_back(bytes),
             Some(EdgeOutput::Forward(forward)) => {
-                if let Some(choice) = self.edge.choice().filter(|_| self.chooses) {
+                if let Some(choice) = forward.chosen.filter(|_| self.chooses) {
                     let chosen = self.caches[0].choose(forward, &self.models[0], choice);
                     self.edge.handle_chosen(&chosen, self.now).expect("they are tokens");
                     return true;
                 }
-                let enough = self.edge.top_k().filter(|_| self.cuts);
+                let enough = forward.top_k.filter(|_| self.cuts);
                 for mut row in self.caches[0].forward(&forward, &self.models[0]) {
                     if let Some(top_k) = enough {
                         toy::cut(&mut row.logits, top_k);

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 
 use outrider_codec::frame::Frame;
 use outrider_speculation::{
-    policy::{control::Estimates, heads::Heads},
+    control::rounds::Estimates,
+    draft::heads::Heads,
     session::{
         cloud::{Admission, CloudOutput, CloudSession},
         edge::{Committed, EdgeOutput, EdgeSession, EndReason, Event, Settings},

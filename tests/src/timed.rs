@@ -7,8 +7,8 @@ use std::{collections::VecDeque, sync::Arc};
 use outrider_codec::frame::{Frame, Guesses, MAX_DRAFT_TOKENS};
 use outrider_speculation::{
     Forward,
+    control::goodput::{Prices, RowCosts},
     judge::{NextToken, Round},
-    policy::goodput::{Prices, RowCosts},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
         edge::{Committed, EdgeOutput, EdgeSession, Event, Settings},
@@ -192,7 +192,7 @@ pub fn session(
 fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<u32> {
     let mut text = wanted.text.clone();
     for _ in 0..wanted.count {
-        let forward = Forward { keep: 0, tokens: text.clone(), rows: 1 };
+        let forward = Forward::new(0, text.clone(), 1);
         let round = Arc::new(Round::ahead(wanted.sampling, wanted.seed, text.len(), Vec::new()));
         match model.judge(&Pass { forward, round, left: 1 }).next {
             NextToken::Token(token) => text.push(token),

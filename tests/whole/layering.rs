@@ -1,8 +1,8 @@
 //! The dependency order of the workspace, and where unsafe code may stand, read from the repository itself.
 //!
-//! `codec` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;
+//! `codec` ← `control` ← `speculation` ← {`edge`, `cloud`};  `models` ← {`edge`, `cloud`};  all three ← `device` ← `cloud`;
 //! {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
-//! sees the first two, `tests`, `bench` and `xtask` see everything.
+//! sees the first three, `tests`, `bench` and `xtask` see everything.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -16,7 +16,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// For every crate of the workspace, the crates of the workspace that it may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-codec", &[]),
-    ("outrider-speculation", &["outrider-codec"]),
+    ("outrider-control", &["outrider-codec"]),
+    ("outrider-speculation", &["outrider-codec", "outrider-control"]),
     ("outrider-models", &[]),
     ("outrider-device", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-webgpu", &["outrider-codec", "outrider-speculation", "outrider-models"]),
@@ -24,7 +25,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-report", &[]),
     (
         "outrider-cloud",
-        &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device", "outrider-report"],
+        &[
+            "outrider-codec",
+            "outrider-control",
+            "outrider-speculation",
+            "outrider-models",
+            "outrider-device",
+            "outrider-report",
+        ],
     ),
     ("outrider-tests", EVERY_LIBRARY),
     ("outrider-bench", EVERY_LIBRARY),
@@ -35,6 +43,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 const EVERY_LIBRARY: &[&str] = &[
     "outrider-codec",
+    "outrider-control",
     "outrider-speculation",
     "outrider-models",
     "outrider-device",
@@ -50,7 +59,7 @@ const UPWARDS_IN_TESTS: [(&str, &str); 2] =
     [("outrider-device", "outrider-tests"), ("outrider-device", "outrider-cloud")];
 
 /// Bytes and decisions know neither tensors nor sockets nor the browser, not even through others.
-const PURE: [&str; 2] = ["outrider-codec", "outrider-speculation"];
+const PURE: [&str; 3] = ["outrider-codec", "outrider-control", "outrider-speculation"];
 const IMPURE: [&str; 4] = ["candle-core", "candle-nn", "tokio", "web-sys"];
 
 /// The only folder whose files may contain the keyword of [`keyword`].
@@ -137,6 +146,7 @@ fn a_violating_graph_is_caught() {
     assert_eq!(violations(&members, &sound), Vec::<String>::new());
     for bad in [
         edge("outrider-codec", "outrider-speculation"),
+        edge("outrider-control", "outrider-speculation"),
         edge("outrider-speculation", "outrider-models"),
         edge("outrider-models", "outrider-codec"),
         edge("outrider-edge", "outrider-cloud"),

@@ -219,11 +219,11 @@ impl DraftModel for CachedDraft {
     type Error = ModelError;
 
     /// A GPU gives what is enough; for the processor all rows are where they are wanted.
-    async fn forward(&mut self, forward: &Forward, enough: Option<TopK>) -> Result<Vec<DraftRow<'_>>, ModelError> {
+    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, ModelError> {
         let reused = forward.reusable(&self.held);
         let (mut keep, mut tokens) = (forward.keep + reused, forward.tokens[reused..].to_vec());
         self.held.truncate(keep);
-        let pass = async |gpu: &mut GpuDraft| match enough {
+        let pass = async |gpu: &mut GpuDraft| match forward.top_k {
             Some(top_k) => gpu.forward_top_k(&tokens, forward.rows, top_k).await,
             None => gpu.forward(&tokens, forward.rows).await,
         };
@@ -247,7 +247,8 @@ impl DraftModel for CachedDraft {
     }
 
     /// A GPU does; for the processor a row is where it is wanted.
-    async fn choose(&mut self, forward: &Forward, choice: &Choice) -> Result<Vec<Chosen>, ModelError> {
+    async fn choose(&mut self, forward: &Forward) -> Result<Vec<Chosen>, ModelError> {
+        let Some(choice) = &forward.chosen else { return Ok(Vec::new()) };
         let reused = forward.reusable(&self.held);
         let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
         self.held.truncate(keep);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outrider_codec::frame::{MAX_DRAFT_TOKENS, SamplingParameters};
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
-    policy::heads::Heads,
+    draft::heads::Heads,
     session::{
         cloud::TargetInfo,
         edge::{DraftInfo, Mode, Origin, Settings, Speculation},

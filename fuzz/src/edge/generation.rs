@@ -7,7 +7,8 @@ use outrider_codec::{
     scheme::{Drafts, Scheme, SchemeParameters},
 };
 use outrider_speculation::{
-    policy::{control::StopRule, gate::Gate},
+    control::stop::StopRule,
+    draft::gate::Gate,
     session::edge::{Committed, Mode, Origin, Settings, Speculation},
     study::statistics::{RoundRecord, Statistics},
 };

@@ -19,10 +19,9 @@ mod softmax;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use distribution::{Distribution, transform};
 pub(crate) use distribution::Weighed;
-pub use distribution::{Distribution, Rest, transform};
 pub use error::LogitsError;
 pub(crate) use random::at;
 pub use random::{End, Randomness};
 pub use shared_noise::SharedNoise;
-pub use softmax::Softmax;

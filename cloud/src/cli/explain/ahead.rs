@@ -70,13 +70,13 @@ impl ExplainedAhead {
 mod tests {
     use core::time::Duration;
 
-    use outrider_speculation::policy::ahead::Pace;
+    use outrider_speculation::control::ahead::AheadController;
 
     use super::*;
 
     #[test]
     fn what_is_not_known_is_a_dash() {
-        let ahead = Some(Pace::new(None).record());
+        let ahead = Some((&AheadController::new(None)).into());
         let run = |seconds| Statistics { tokens: 40, elapsed: Duration::from_secs(seconds), ..Statistics::default() };
         let explained = ExplainedAhead::new(&Statistics { ahead, ..run(2) }, &run(4)).unwrap();
         let text = explained.text();

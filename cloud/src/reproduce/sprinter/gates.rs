@@ -12,7 +12,7 @@ use outrider_report::{
     files::Report,
 };
 use outrider_speculation::{
-    policy::heads::{Head, Heads},
+    draft::heads::{Head, Heads},
     sample::{End, Randomness},
 };
 use serde_json::{Value, json};

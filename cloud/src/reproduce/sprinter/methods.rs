@@ -5,7 +5,7 @@ use std::sync::Arc;
 use outrider_models::Chunk;
 use outrider_report::estimate::Estimate;
 use outrider_speculation::{
-    policy::heads::Heads,
+    draft::heads::Heads,
     sample,
     session::{
         edge::{Mode, Origin},
