@@ -19,8 +19,8 @@ mod softmax;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use distribution::{Distribution, transform};
 pub(crate) use distribution::Weighed;
+pub use distribution::{Distribution, transform};
 pub use error::LogitsError;
 pub(crate) use random::at;
 pub use random::{End, Randomness};
