@@ -110,10 +110,12 @@ fn bytes_and_decisions_reach_no_tensor_socket_or_browser() -> Outcome {
 }
 
 #[test]
-fn the_byte_crate_forbids_unsafe_code() -> Outcome {
+fn bytes_and_decisions_forbid_unsafe_code() -> Outcome {
     let root = metadata()?.workspace_root.into_std_path_buf();
-    let crate_root = fs::read_to_string(root.join("shared-codec/src/lib.rs"))?;
-    assert!(crate_root.lines().any(|line| line == "#![forbid(unsafe_code)]"));
+    for folder in ["shared-codec", "control", "speculation"] {
+        let crate_root = fs::read_to_string(root.join(folder).join("src/lib.rs"))?;
+        assert!(crate_root.lines().any(|line| line == "#![forbid(unsafe_code)]"), "{folder}");
+    }
     Ok(())
 }
 
