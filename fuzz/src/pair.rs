@@ -10,7 +10,8 @@ use outrider_codec::{
     rule::RuleParameters,
 };
 use outrider_speculation::{
-    policy::{control::StopRule, gate::Gate},
+    control::stop::StopRule,
+    draft::gate::Gate,
     session::{
         cloud::{Admission, CloudOutput, CloudSession, Pass, TargetInfo},
         edge::{Committed, DraftInfo, EdgeOutput, EdgeSession, EndReason, Event, Mode, Origin, Settings, Speculation},

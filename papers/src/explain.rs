@@ -11,7 +11,7 @@ use core::time::Duration;
 use outrider_codec::scheme::Sends;
 use outrider_models::HeadsFile;
 use outrider_speculation::{
-    policy::gate::Gate,
+    draft::gate::Gate,
     session::edge::Speculation,
     study::{
         explanation::Explanation,

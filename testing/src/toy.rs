@@ -5,8 +5,8 @@ use std::sync::Arc;
 use outrider_codec::frame::{Limits, SamplingParameters};
 use outrider_speculation::{
     Forward,
+    draft::heads::Heads,
     judge::Judgement,
-    policy::heads::Heads,
     sample,
     session::{
         cloud::{Pass, TargetInfo},

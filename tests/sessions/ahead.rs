@@ -5,7 +5,7 @@ use core::time::Duration;
 use outrider_codec::frame::{Guesses, SamplingParameters};
 use outrider_codec::scheme::SchemeParameters;
 use outrider_speculation::{
-    policy::ahead::{Goal, Plan},
+    control::{ahead::Goal, plan::Schedule},
     session::edge::{Ahead, Mode, Origin, Settings, Speculation},
 };
 use outrider_tests::{
@@ -23,11 +23,11 @@ fn settings(mode: Mode, temperature: f32, seed: u64) -> Settings {
 }
 
 fn fixed(group: usize, patience: f64) -> Mode {
-    Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead: 64 }), ..Ahead::default() })
+    Mode::Ahead(Ahead { fixed: Some(Schedule { group, patience, lead: 64 }), ..Ahead::default() })
 }
 
 fn branching(group: usize, patience: f64) -> Mode {
-    let plan = Plan { group, patience, lead: 64 };
+    let plan = Schedule { group, patience, lead: 64 };
     Mode::Ahead(Ahead { fixed: Some(plan), branches: Some(true), ..Ahead::default() })
 }
 
@@ -173,7 +173,7 @@ fn fewer_passes_cost_no_speed() {
 fn second_candidates_pay_where_drafts_are_fast() {
     let pair = pair(0.6);
     let run = |branches, draft_time, delay| {
-        let ahead = Ahead { fixed: Some(Plan::AT_ONCE), branches, ..Ahead::default() };
+        let ahead = Ahead { fixed: Some(Schedule::AT_ONCE), branches, ..Ahead::default() };
         let runs = (0..8).map(|seed| {
             let settings = settings(Mode::Ahead(ahead), 0.7, seed);
             run(&pair, &settings, times(draft_time, 40, delay))
@@ -199,7 +199,7 @@ fn second_candidates_pay_where_drafts_are_fast() {
 #[test]
 fn a_first_text_is_nearly_as_fast_as_by_the_best_plan() {
     let plan = |group, patience: f64, lead| {
-        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), ..Ahead::default() })
+        Mode::Ahead(Ahead { fixed: Some(Schedule { group, patience, lead }), ..Ahead::default() })
     };
     let plans =
         [plan(1, 0.0, 64), plan(2, 0.3, 64), plan(4, 0.3, 64), plan(2, 0.3, 2), plan(4, 0.3, 4), Mode::CloudOnly];
@@ -232,7 +232,7 @@ fn what_texts_are_like_is_not_what_ways_are_like() {
     const ORDERS: [[f64; 4]; 3] = [[0.8, 0.7, 0.3, 0.5], [0.3, 0.8, 0.5, 0.7], [0.5, 0.3, 0.8, 0.3]];
     let target = ToyModel::target(V, 5);
     let plan = |group, patience: f64, lead| {
-        Mode::Ahead(Ahead { fixed: Some(Plan { group, patience, lead }), ..Ahead::default() })
+        Mode::Ahead(Ahead { fixed: Some(Schedule { group, patience, lead }), ..Ahead::default() })
     };
     let plans = [plan(1, 0.0, 64), plan(4, 0.3, 64), plan(4, 0.3, 4), Mode::CloudOnly];
     let mut ratios = Vec::new();

@@ -8,9 +8,9 @@ use outrider_codec::{
     scheme::{Code, Downlink, SchemeParameters},
 };
 use outrider_speculation::{
+    control::stop::StopRule,
     draft::{conformal::ThresholdParameters, sparsify},
     judge::rules::Rule,
-    policy::control::StopRule,
     sample::Distribution,
     session::edge::{EndReason, Mode, Origin, Settings, Speculation, StartError},
 };

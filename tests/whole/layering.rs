@@ -1,8 +1,8 @@
 //! The dependency order of the workspace, as cargo reads it from the manifests.
 //!
-//! `codec` ← `speculation` ← {`edge`, `cloud`, `papers`};  `models` ← {`edge`, `cloud`, `papers`};  `papers` ← `cloud`,
+//! `codec` ← `control` ← `speculation` ← {`edge`, `cloud`, `papers`};  `models` ← {`edge`, `cloud`, `papers`};  `papers` ← `cloud`,
 //! by a feature;  all three ← `device` ← `cloud`;  {`models`, `speculation`} ← `webgpu` ← `edge`;  `fuzz`
-//! sees the first two, `tests`, `bench` and `xtask` see everything. `testing` sees the first three, and tests of every
+//! sees the first three, `tests`, `bench` and `xtask` see everything. `testing` sees the libraries before `cloud`, and tests of every
 //! crate see it.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// For every crate of the workspace, the crates of the workspace that it may depend on.
 const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-codec", &[]),
-    ("outrider-speculation", &["outrider-codec"]),
+    ("outrider-control", &["outrider-codec"]),
+    ("outrider-speculation", &["outrider-codec", "outrider-control"]),
     ("outrider-models", &[]),
     ("outrider-device", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-webgpu", &["outrider-codec", "outrider-speculation", "outrider-models"]),
@@ -24,7 +25,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("outrider-papers", &["outrider-codec", "outrider-speculation", "outrider-models"]),
     (
         "outrider-cloud",
-        &["outrider-codec", "outrider-speculation", "outrider-models", "outrider-device", "outrider-papers"],
+        &[
+            "outrider-codec",
+            "outrider-control",
+            "outrider-speculation",
+            "outrider-models",
+            "outrider-device",
+            "outrider-papers",
+        ],
     ),
     (TESTING, &["outrider-codec", "outrider-speculation", "outrider-models"]),
     ("outrider-tests", EVERY_LIBRARY),
@@ -36,6 +44,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 const EVERY_LIBRARY: &[&str] = &[
     "outrider-codec",
+    "outrider-control",
     "outrider-speculation",
     "outrider-models",
     "outrider-device",
@@ -55,7 +64,7 @@ const UPWARDS_IN_TESTS: [(&str, &str); 2] =
     [("outrider-device", "outrider-tests"), ("outrider-device", "outrider-cloud")];
 
 /// Bytes and decisions know neither tensors nor sockets nor the browser, not even through others.
-const PURE: [&str; 2] = ["outrider-codec", "outrider-speculation"];
+const PURE: [&str; 3] = ["outrider-codec", "outrider-control", "outrider-speculation"];
 const IMPURE: [&str; 4] = ["candle-core", "candle-nn", "tokio", "web-sys"];
 
 /// `from` depends on `to`.
@@ -111,6 +120,7 @@ fn a_violating_graph_is_caught() {
     assert_eq!(violations(&members, &sound), Vec::<String>::new());
     for bad in [
         edge("outrider-codec", "outrider-speculation"),
+        edge("outrider-control", "outrider-speculation"),
         edge("outrider-speculation", "outrider-models"),
         edge("outrider-models", "outrider-codec"),
         edge("outrider-edge", "outrider-cloud"),

@@ -220,13 +220,12 @@ impl CachedDraft {
 impl DraftModel for CachedDraft {
     type Error = ModelError;
 
-    /// Uses the GPU if possible, which then returns only as many logits as `enough` requires. The CPU returns full
-    /// rows.
-    async fn forward(&mut self, forward: &Forward, enough: Option<TopK>) -> Result<Vec<DraftRow<'_>>, ModelError> {
+    /// Uses the GPU if possible, which then returns only as many logits as `top_k` requires. The CPU returns full rows.
+    async fn forward(&mut self, forward: &Forward) -> Result<Vec<DraftRow<'_>>, ModelError> {
         let reused = forward.reusable(&self.held);
         let (mut keep, mut tokens) = (forward.keep + reused, forward.tokens[reused..].to_vec());
         self.held.truncate(keep);
-        let pass = async |gpu: &mut GpuDraft| match enough {
+        let pass = async |gpu: &mut GpuDraft| match forward.top_k {
             Some(top_k) => gpu.forward_top_k(&tokens, forward.rows, top_k).await,
             None => gpu.forward(&tokens, forward.rows).await,
         };
@@ -250,7 +249,8 @@ impl DraftModel for CachedDraft {
     }
 
     /// Chooses guesses on the GPU. Returns none on the CPU, where the caller chooses from rows.
-    async fn choose(&mut self, forward: &Forward, choice: &Choice) -> Result<Vec<Chosen>, ModelError> {
+    async fn choose(&mut self, forward: &Forward) -> Result<Vec<Chosen>, ModelError> {
+        let Some(choice) = &forward.chosen else { return Ok(Vec::new()) };
         let reused = forward.reusable(&self.held);
         let (keep, tokens) = (forward.keep + reused, &forward.tokens[reused..]);
         self.held.truncate(keep);

@@ -6,7 +6,7 @@ use futures_channel::oneshot;
 use futures_util::FutureExt;
 use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
-    policy::heads::Heads,
+    draft::heads::Heads,
     session::{
         driver::{DriveError, Notice, Retry},
         edge::{DraftInfo, EdgeSession},

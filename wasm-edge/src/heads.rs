@@ -1,7 +1,7 @@
 //! Trained heads for the draft model: from their file to the session's decisions.
 
 use outrider_models::{HeadsError, HeadsFile, LinearHead, ModelConfig, Tokenizer};
-use outrider_speculation::policy::heads::{Head, HeadError, Heads};
+use outrider_speculation::draft::heads::{Head, HeadError, Heads};
 
 use crate::error::Failure;
 

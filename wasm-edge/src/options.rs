@@ -3,7 +3,7 @@
 use outrider_codec::frame::{Limits, SamplingParameters, Ticket, Welcome};
 use outrider_models::{Conversation, Message, StopStrings, Tool};
 use outrider_speculation::{
-    policy::heads::Heads,
+    draft::heads::Heads,
     session::{
         edge::{Mode, SavedSession, Settings},
         options::DraftingOptions,

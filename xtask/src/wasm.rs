@@ -40,8 +40,9 @@ enum Host {
 const KERNELS: BrowserCrate = BrowserCrate { folder: "models", package: "outrider-models", host: Host::Node };
 
 /// Every crate that has to work in a browser; clippy and the wasm tests go through this list.
-pub const BROWSER_CRATES: [BrowserCrate; 5] = [
+pub const BROWSER_CRATES: [BrowserCrate; 6] = [
     BrowserCrate { folder: "shared-codec", package: "outrider-codec", host: Host::Node },
+    BrowserCrate { folder: "control", package: "outrider-control", host: Host::Node },
     BrowserCrate { folder: "speculation", package: "outrider-speculation", host: Host::Node },
     KERNELS,
     BrowserCrate { folder: "webgpu", package: "outrider-webgpu", host: Host::Chromium },

@@ -8,10 +8,8 @@ use clap::Args;
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{HeadsFile, Model, TextStream, Tokenizer};
 use outrider_speculation::{
-    policy::{
-        control::StopRule,
-        gate::{Confidence, Gate},
-    },
+    control::stop::StopRule,
+    draft::gate::{Confidence, Gate},
     session::{
         edge::{Mode, Settings, Speculation},
         options::{

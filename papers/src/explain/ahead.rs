@@ -70,26 +70,13 @@ impl ExplainedAhead {
 mod tests {
     use core::time::Duration;
 
-    use outrider_speculation::study::statistics::WayRecord;
+    use outrider_speculation::control::ahead::AheadController;
 
     use super::*;
 
     #[test]
     fn what_is_not_known_is_a_dash() {
-        let way = WayRecord { name: "at once", promised: None, tokens_per_second: None, measured: 0 };
-        let record = AheadRecord {
-            way: way.name,
-            group: 1,
-            patience_ms: 0.0,
-            lead: 4,
-            pass_ms: None,
-            draft_ms: None,
-            round_trip_ms: None,
-            acceptance_rate: 0.5,
-            branches: false,
-            second_rate: 0.0,
-            ways: vec![way; 4],
-        };
+        let ahead = Some((&AheadController::new(None)).into());
         let run = |seconds| Statistics { tokens: 40, elapsed: Duration::from_secs(seconds), ..Statistics::default() };
         let explained = ExplainedAhead::new(&Statistics { ahead: Some(record), ..run(2) }, &run(4)).unwrap();
         let text = explained.text();

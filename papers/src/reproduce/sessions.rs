@@ -7,7 +7,7 @@ use std::{pin::Pin, rc::Rc, sync::Arc};
 use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Model, Tokenizer};
 use outrider_speculation::{
-    policy::heads::Heads,
+    draft::heads::Heads,
     session::edge::{Mode, Origin, Settings, Speculation},
     study::{
         link::Link,

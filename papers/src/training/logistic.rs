@@ -205,7 +205,7 @@ fn loss(parameters: &[f64], samples: &Samples) -> f64 {
 mod tests {
     use super::*;
     use crate::training::roc;
-    use outrider_speculation::{policy::heads::Head, sample::End};
+    use outrider_speculation::{draft::heads::Head, sample::End};
 
     const WIDTH: usize = 12;
     /// Direction that separates the samples; features 3 and 7 have no influence.

@@ -28,7 +28,7 @@ pub(crate) fn samples(texts: &[Text], sees: bool, label: &dyn Fn(&Example) -> f6
 /// The head's scores of rows of features, by the code that sessions run.
 pub(crate) fn scores(head: &LinearHead, features: &[f32]) -> Vec<f64> {
     let (hidden, width) = (head.weights.len(), (head.weights.len() + head.token.len()).max(1));
-    match outrider_speculation::policy::heads::Head::seeing(head.weights.clone(), head.bias, head.token.clone()) {
+    match outrider_speculation::draft::heads::Head::seeing(head.weights.clone(), head.bias, head.token.clone()) {
         Ok(head) => features.chunks_exact(width).map(|row| head.score_of(&row[..hidden], &row[hidden..])).collect(),
         // A head that is not finite separates nothing.
         Err(_) => features.chunks_exact(width).map(|_| 0.0).collect(),

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use outrider_speculation::policy::heads::TokenFeatures;
+use outrider_speculation::draft::heads::TokenFeatures;
 
 use super::*;
 use crate::built_in;

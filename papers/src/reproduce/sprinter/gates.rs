@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use outrider_speculation::{
-    policy::heads::{Head, Heads},
+    draft::heads::{Head, Heads},
     sample::{End, Randomness},
 };
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use outrider_models::{Chunk, shapes};
 use outrider_speculation::{
-    policy::heads::Heads,
+    draft::heads::Heads,
     sample,
     session::{
         edge::{Mode, Origin},

@@ -11,17 +11,19 @@
 //! Rows are not all as dear: kernels take some at a time, so that a ninth may cost what four before it did. Therefore
 //! [costs](RowCosts) are of so many rows, and so many are judged as leave the most tokens above their price.
 
+use crate::measure::Mean;
+
 /// What a judged draft commonly adds to a pass, as a share of a pass without any; where it is not measured.
 pub const ROW_COST: f64 = 0.06;
 
 /// Weight of the last draft in the running acceptance rate.
 const WEIGHT: f64 = 0.05;
-/// What is assumed before anything was judged.
-const PRIOR: f64 = 0.7;
+/// Assumed acceptance rate before anything was judged.
+pub(crate) const ACCEPTANCE_PRIOR: f64 = 0.7;
 /// The same of second candidates: with the built-in pair 0.15 at temperatures 0 and 0.7.
 const SECOND_PRIOR: f64 = 0.15;
-/// What almost no draft reaches is not worth its bytes.
-pub(crate) const LEAST: f64 = 0.02;
+/// Probability of acceptance below which a draft is not worth its bytes.
+pub const LEAST: f64 = 0.02;
 
 /// So many guesses have costs of their own.
 const PRICED: usize = 16;
@@ -82,39 +84,47 @@ impl RowCosts {
         }
         worth
     }
-}
 
-/// The share of drafts that are accepted, lately.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct AcceptanceRate(f64);
+    /// The number of drafts of a chain, at most `most`, that are [worth](Self::worth) their prices.
+    pub fn paid(&self, acceptance: f64, besides: f64, most: usize) -> usize {
+        self.worth(chain(acceptance).take(most), besides)
+    }
 
-impl Default for AcceptanceRate {
-    fn default() -> Self {
-        Self(PRIOR)
+    /// The number of drafts of a chain, at most `most`, whose judgement in one pass gives the most tokens per second;
+    /// costs are shares of a pass without drafts.
+    pub fn fastest(&self, acceptance: f64, most: usize) -> usize {
+        let (mut tokens, mut worth, mut best) = (1.0, 0, 1.0);
+        for (count, path) in (1..=most).zip(chain(acceptance).take_while(|path| *path > LEAST)) {
+            tokens += path;
+            let goodput = tokens / (1.0 + self.all(count));
+            if goodput > best {
+                (worth, best) = (count, goodput);
+            }
+        }
+        worth
     }
 }
 
-/// How often guesses behind right ones were right lately, by which candidate for their position they were.
+/// Shares of guesses after right ones that were right, by their rank among the candidates for their position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CandidateRates {
-    /// Of the first.
-    pub first: AcceptanceRate,
-    /// Of the second, whatever became of the first.
-    pub second: AcceptanceRate,
+    /// The rate of first candidates.
+    pub first: Mean,
+    /// The rate of second candidates, whether the first was right or not.
+    pub second: Mean,
 }
 
 impl Default for CandidateRates {
     fn default() -> Self {
-        Self { first: AcceptanceRate::default(), second: AcceptanceRate(SECOND_PRIOR) }
+        Self { first: Mean::exponential(ACCEPTANCE_PRIOR, WEIGHT), second: Mean::exponential(SECOND_PRIOR, WEIGHT) }
     }
 }
 
 impl CandidateRates {
-    /// Of so many candidates for a position this one was right, if any was.
+    /// Counts the candidates for a position; `right` is the rank of the right one, if any was.
     pub fn observe(&mut self, candidates: usize, right: Option<usize>) {
         for (rate, which) in [&mut self.first, &mut self.second].into_iter().zip(0..candidates) {
-            let is_right = right == Some(which);
-            rate.observe(usize::from(is_right), !is_right);
+            rate.observe(f64::from(u8::from(right == Some(which))));
         }
     }
 
@@ -125,48 +135,9 @@ impl CandidateRates {
     }
 }
 
-impl AcceptanceRate {
-    /// A rate from 0 to 1 that was measured otherwise.
-    pub fn of(rate: f64) -> Self {
-        Self(rate.clamp(0.0, 1.0))
-    }
-
-    /// So many drafts were accepted one after the other, and perhaps one rejected behind them.
-    pub fn observe(&mut self, accepted: usize, rejected: bool) {
-        for outcome in core::iter::repeat_n(1.0, accepted).chain(rejected.then_some(0.0)) {
-            self.0 += WEIGHT * (outcome - self.0);
-        }
-    }
-
-    /// α.
-    pub fn get(self) -> f64 {
-        self.0
-    }
-
-    /// The number of drafts, at most `most`, whose judgement in one pass gives the most tokens per second, where so
-    /// many add that share of a pass without drafts to it.
-    /// What almost none reaches is not, as under [prices](RowCosts::worth).
-    pub fn drafts_worth(self, costs: &RowCosts, most: usize) -> usize {
-        let (mut tokens, mut path) = (1.0, 1.0);
-        let (mut worth, mut best) = (0, 1.0);
-        for count in 1..=most {
-            path *= self.0;
-            if path <= LEAST {
-                break;
-            }
-            tokens += path;
-            let goodput = tokens / (1.0 + costs.all(count));
-            if goodput > best {
-                (worth, best) = (count, goodput);
-            }
-        }
-        worth
-    }
-
-    /// The number of drafts, at most `most`, that are [worth](RowCosts::worth) their prices.
-    pub fn drafts_paid(self, rows: &RowCosts, besides: f64, most: usize) -> usize {
-        rows.worth(core::iter::successors(Some(self.0), |path| Some(path * self.0)).take(most), besides)
-    }
+/// Probabilities that the first, second, … draft of a chain is accepted, where each is with probability α.
+fn chain(acceptance: f64) -> impl Iterator<Item = f64> {
+    core::iter::successors(Some(acceptance), move |path| Some(path * acceptance))
 }
 
 #[cfg(test)]
@@ -185,35 +156,41 @@ mod tests {
                 tokens / (1.0 + row_cost * n as f64)
             };
             let best = (0..=64).max_by(|&a, &b| goodput(a).total_cmp(&goodput(b))).unwrap();
-            assert_eq!(
-                AcceptanceRate(alpha).drafts_worth(&RowCosts::each(row_cost), 64),
-                best,
-                "α = {alpha}, c = {row_cost}"
-            );
-            assert_eq!(AcceptanceRate(alpha).drafts_worth(&RowCosts::each(row_cost), 1), best.min(1));
+            assert_eq!(RowCosts::each(row_cost).fastest(alpha, 64), best, "α = {alpha}, c = {row_cost}");
+            assert_eq!(RowCosts::each(row_cost).fastest(alpha, 1), best.min(1));
         }
     }
 
-    /// Where λ is what the allocation gives, drafts that pay are those of the best allocation: sessions of different α
-    /// in one run, against all allocations.
+    /// The allocation that pays by its own λ. `seconds` is the time of a pass by the number of guesses that it judges.
+    fn allocation(requests: usize, offers: &[(f64, usize)], seconds: impl Fn(usize) -> f64) -> (Vec<usize>, f64) {
+        let (mut lambda, mut drafts) = (0.0, Vec::new());
+        for _ in 0..20 {
+            let prices = RowCosts::of(|count| lambda * (seconds(count) - seconds(0)));
+            drafts = offers.iter().map(|&(rate, most)| prices.paid(rate, 0.0, most)).collect();
+            let accepted: f64 =
+                offers.iter().zip(&drafts).map(|(&(rate, _), &n)| chain(rate).take(n).sum::<f64>()).sum();
+            lambda = (requests as f64 + accepted) / seconds(drafts.iter().sum());
+        }
+        (drafts, lambda)
+    }
+
+    /// The same choices as vLLM's proposer makes, which has these vectors too: sessions of different α in one pass,
+    /// against all allocations.
     #[test]
     fn what_pays_is_the_best_of_all_allocations() {
-        let (fixed, row, most) = (1.0, 0.15, 6);
-        let tokens = |alpha: f64, n: usize| (0..=n).map(|i| f64::powi(alpha, i as i32)).sum::<f64>();
-        for rates in [[0.9, 0.4], [0.7, 0.7], [0.99, 0.05]] {
-            let goodput = |drafts: [usize; 2]| {
-                let written: f64 = rates.iter().zip(drafts).map(|(&alpha, n)| tokens(alpha, n)).sum();
-                written / (fixed + row * (drafts[0] + drafts[1] + 2) as f64)
-            };
-            let all = (0..=most).flat_map(|a| (0..=most).map(move |b| [a, b]));
-            let best = all.map(goodput).fold(0.0, f64::max);
-            let (mut lambda, mut drafts) = (0.0, [0; 2]);
-            for _ in 0..20 {
-                drafts = rates.map(|alpha| AcceptanceRate(alpha).drafts_paid(&RowCosts::each(lambda * row), 0.0, most));
-                lambda = goodput(drafts);
-            }
-            assert!((lambda / best - 1.0).abs() < 1e-9, "{lambda} in place of {best} with {drafts:?}");
+        let vectors: serde_json::Value = serde_json::from_str(include_str!("../vectors/allocation.json")).unwrap();
+        let number = |value: &serde_json::Value| value.as_f64().unwrap();
+        let cases = vectors["cases"].as_array().unwrap();
+        for case in cases {
+            let offer = |offer: &serde_json::Value| (number(&offer[0]), number(&offer[1]) as usize);
+            let offers: Vec<(f64, usize)> = case["offers"].as_array().unwrap().iter().map(offer).collect();
+            let seconds = |count: usize| (number(&case["base"]) + number(&case["row"]) * count as f64) / 1e3;
+            let (drafts, speed) = allocation(number(&case["requests"]) as usize, &offers, seconds);
+            let expected: Vec<usize> = case["depths"].as_array().unwrap().iter().map(|n| number(n) as usize).collect();
+            assert_eq!(drafts, expected, "{case}");
+            assert!((speed / number(&case["tokensPerSecond"]) - 1.0).abs() < 1e-6, "{speed} in {case}");
         }
+        assert!(cases.len() >= 40);
     }
 
     /// By trying all: a run of up to four rows costs the same, of up to eight half as much again, and so on, as with
@@ -221,22 +198,15 @@ mod tests {
     /// does not pay.
     #[test]
     fn rows_that_kernels_take_together_are_judged_together() {
-        let seconds = |rows: usize| 1.0 + 0.5 * ((rows - 1) / 4) as f64;
+        let seconds = |guesses: usize| 1.0 + 0.5 * (guesses / 4) as f64;
         let mut found = std::collections::BTreeSet::new();
         for alpha in [0.3, 0.6, 0.75, 0.85, 0.9, 0.95] {
-            let tokens = |n: usize| (0..=n).map(|i| f64::powi(alpha, i as i32)).sum::<f64>();
-            let goodput = |n: usize| tokens(n) / seconds(n + 1);
+            let goodput = |n: usize| (1.0 + chain(alpha).take(n).sum::<f64>()) / seconds(n);
             let best = (0..=15).map(goodput).fold(0.0, f64::max);
-            let mut lambda = 1.0;
-            let mut drafts = 0;
-            for _ in 0..20 {
-                let prices = RowCosts::of(|count| lambda * (seconds(count + 1) - seconds(1)));
-                drafts = AcceptanceRate(alpha).drafts_paid(&prices, 0.0, 15);
-                lambda = goodput(drafts);
-            }
-            let is_last = drafts % 4 == 3 || f64::powi(alpha, drafts as i32 + 1) <= LEAST;
-            assert!(is_last && lambda > 0.98 * best, "{drafts} at α = {alpha}: {lambda} of {best}");
-            found.insert(drafts);
+            let (drafts, speed) = allocation(1, &[(alpha, 15)], seconds);
+            let is_last = drafts[0] % 4 == 3 || f64::powi(alpha, drafts[0] as i32 + 1) <= LEAST;
+            assert!(is_last && speed > 0.98 * best, "{drafts:?} at α = {alpha}: {speed} of {best}");
+            found.insert(drafts[0]);
         }
         assert!(found.len() > 2, "{found:?}");
     }
@@ -250,12 +220,11 @@ mod tests {
         assert_eq!(prices.worth([0.05, 0.04, 0.02, 0.9], 0.0), 0);
     }
 
+    /// A rate that has fallen to nothing makes no draft worth its row.
     #[test]
-    fn the_rate_follows_what_is_judged() {
-        let mut rate = AcceptanceRate::default();
-        (0..400).for_each(|_| rate.observe(3, true));
-        assert!((rate.get() - 0.75).abs() < 0.1, "{rate:?}");
-        (0..400).for_each(|_| rate.observe(0, true));
-        assert!(rate.get() < 1e-6 && rate.drafts_worth(&RowCosts::each(0.06), 64) == 0);
+    fn drafts_that_are_never_right_are_not_judged() {
+        let mut rates = CandidateRates::default();
+        (0..400).for_each(|_| rates.observe(1, None));
+        assert!(rates.first.get() < 1e-6 && RowCosts::each(0.06).fastest(rates.first.get(), 64) == 0);
     }
 }

@@ -38,6 +38,7 @@ impl TokenFeatures {
 
 /// Why numbers do not make a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HeadError {
     /// No weights.
     #[error("a head needs weights")]
@@ -142,12 +143,12 @@ impl Head {
 
 impl Heads {
     /// Whether the gate sees the token.
-    pub fn gate_sees_token(&self) -> bool {
+    pub(crate) fn gate_sees_token(&self) -> bool {
         self.gate.as_ref().is_some_and(Head::sees_token)
     }
 
     /// Whether the stop head sees the token.
-    pub fn stop_sees_token(&self) -> bool {
+    pub(crate) fn stop_sees_token(&self) -> bool {
         self.stop.as_ref().is_some_and(Head::sees_token)
     }
 
@@ -157,7 +158,7 @@ impl Heads {
     ///
     /// # Panics
     /// As [`Head::score`].
-    pub fn passes(&self, hidden: &[f32], token: Option<&TokenFeatures>, threshold: Option<f64>) -> bool {
+    pub(crate) fn passes(&self, hidden: &[f32], token: Option<&TokenFeatures>, threshold: Option<f64>) -> bool {
         let threshold = threshold.unwrap_or(self.threshold);
         let token = token.map(TokenFeatures::numbers);
         self.gate.as_ref().is_some_and(|gate| {
@@ -166,7 +167,7 @@ impl Heads {
     }
 
     /// Checks that the heads are for hidden states of so many numbers.
-    pub fn check_width(&self, hidden: usize) -> Result<(), HeadError> {
+    pub(crate) fn check_width(&self, hidden: usize) -> Result<(), HeadError> {
         match self.gate.iter().chain(&self.stop).map(Head::width).find(|&head| head != hidden) {
             Some(head) => Err(HeadError::Width { head, hidden }),
             None => Ok(()),

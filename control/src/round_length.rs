@@ -23,8 +23,6 @@
 
 use lambert_w::lambert_wm1;
 
-use super::geometric_sum;
-
 /// L: what drafting and sending one token costs, in passes of the target (eqs 5, 6; Table II).
 ///
 /// `draft_cost` is c = T_SLM/T_LLM. `transmission_cost` is b = T_V/T_LLM for the whole distribution, of which the K
@@ -99,6 +97,15 @@ pub fn optimal_draft_length(acceptance_rate: f64, cost_ratio: f64, longest: u32)
 /// leave ties to rounding.
 pub fn speculates(acceptance_rate: f64, cost_ratio: f64) -> bool {
     acceptance_rate > cost_ratio
+}
+
+/// Σ of ratio^k for k from 0 to `terms` − 1, that is (1 − ratio^terms)/(1 − ratio); `terms` at ratio 1.
+pub fn geometric_sum(ratio: f64, terms: u32) -> f64 {
+    if terms == 0 || ratio == 1.0 {
+        return f64::from(terms);
+    }
+    // exp_m1 keeps the digits that 1 − ratio^terms loses near ratio 1.
+    -(f64::from(terms) * ratio.ln()).exp_m1() / (1.0 - ratio)
 }
 
 #[cfg(test)]
@@ -182,6 +189,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_geometric_sum_is_the_sum(
+            ratio in prop_oneof![Just(0.0), Just(1.0), 0.0f64..1.0, 1.0 - 1e-9..1.0], terms in 0u32..200,
+        ) {
+            let sum: f64 = (0..terms).map(|k| ratio.powf(f64::from(k))).sum();
+            prop_assert!((geometric_sum(ratio, terms) - sum).abs() <= 1e-11 * sum);
+        }
+
         /// Below γ₀ = 1 as well: the paper's rule then takes the smallest length, and S_inf falls from there.
         #[test]
         fn no_draft_length_is_better_than_odld_s(acceptance_rate in unit(), cost_ratio in unit()) {

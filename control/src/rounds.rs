@@ -3,11 +3,11 @@
 //! A round of n drafts takes n·t_d to draft and F + n·t_n for its round trip, and gives 1 + α + … + α^n tokens in the
 //! mean. F is what a round costs however short it is: propagation and the target's forward pass. t_n is a further
 //! draft's part of the link and of that forward pass. With L = (t_d + t_n)/F and F as the unit of time, this is Zheng &
-//! Yang's eq. 7; without propagation L is their b + c. So what [`theory::tk_slt`](crate::theory::tk_slt) says of α and
+//! Yang's eq. 7; without propagation L is their b + c. So what [`round_length`](crate::round_length) says of α and
 //! L holds of estimates of them, which are kept as rounds go by:
 //!
-//! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be told
-//!   apart; so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one draft
+//! - **ODLD**: the next round drafts γ*(α, L) tokens. Where rounds were all of one length, F and t_n cannot be
+//!   separated; so a round now and then, and more of them while times drift, is a quarter longer or shorter, by one draft
 //!   at least. From one round to the next γ* at most doubles, so that a bad guess costs little.
 //! - **AS²**: the target alone takes T_alone for a token. Where a round's tokens times T_alone is no more than the
 //!   round's time, the target writes alone for a while, and drafting is tried again later.
@@ -17,22 +17,21 @@
 //! Nothing here sees a draw before it is made. A rule that did would favour some tokens over others, and what is
 //! drafted would no longer follow the distribution that is sent.
 
-use core::time::Duration;
-
 mod estimate;
 mod selection;
-mod stop;
 #[cfg(test)]
 mod tests;
 
-use estimate::{Acceptance, Pace, RoundTrips};
-use selection::{Prospect, Selection};
-use stop::{Survival, Threshold};
+use estimate::{Acceptance, DraftTime, RoundTrips};
+use selection::{Move, Prospect, Selection};
 
-pub use selection::Move;
-pub use stop::{StopName, StopRule, acceptance_bound};
-
-use crate::theory::tk_slt::{optimal_draft_length, speculates, tokens_per_round};
+use crate::{
+    goodput::ACCEPTANCE_PRIOR,
+    observation::{Observation, RoundTimes},
+    plan::{Mode, Plan},
+    round_length::{optimal_draft_length, speculates, tokens_per_round},
+    stop::{self, StopRule, Survival, Threshold, acceptance_bound},
+};
 
 /// How a session drafts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -83,25 +82,6 @@ pub enum Advice {
     Decline,
 }
 
-/// A round and its times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RoundTimes {
-    /// Tokens that were drafted.
-    pub drafted: usize,
-    /// Of these, judged: those accepted and, if any was rejected, the first that was.
-    pub judged: usize,
-    /// Of these, accepted.
-    pub accepted: usize,
-    /// Tokens that the verdict committed: the accepted ones and the one after them, if any.
-    pub committed: usize,
-    /// Tokens that passed before the round's drafts without being sent; drafting them took its time.
-    pub passed: usize,
-    /// From asking for the first forward pass to sending the frame.
-    pub drafting: Duration,
-    /// From sending the frame to the verdict.
-    pub round_trip: Duration,
-}
-
 /// What is thought of a session; each is `None` until it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimates {
@@ -117,14 +97,14 @@ pub struct Estimates {
 
 /// Decides for one generation, or for those of a session one after the other.
 ///
-/// For each round: [`next_move`](Self::next_move); where it says `Draft`, as long as [`wants`](Self::wants): a forward
-/// pass, [`consider`](Self::consider), and the draw if so advised; then [`round_done`](Self::round_done). Where it says
-/// `Stream`, [`token_streamed`](Self::token_streamed) for each token.
+/// For each round: [`next_plan`](Self::next_plan). In mode [`Rounds`](Mode::Rounds), as long as [`wants`](Self::wants):
+/// a forward pass, [`consider`](Self::consider), and the draw if so advised; then the observation
+/// [`Round`](Observation::Round). In mode [`Alone`](Mode::Alone), [`Streamed`](Observation::Streamed) for each token.
 #[derive(Debug, Clone)]
-pub struct Controller {
+pub struct RoundController {
     parameters: ControlParameters,
     acceptance: Acceptance,
-    pace: Pace,
+    draft_time: DraftTime,
     round_trips: RoundTrips,
     selection: Selection,
     /// AdaEDL's.
@@ -158,7 +138,7 @@ impl Bonus {
     }
 }
 
-impl Controller {
+impl RoundController {
     /// At the start of a session. Lengths below 1 count as 1, and γ is at most the longest.
     pub fn new(parameters: ControlParameters) -> Self {
         let longest = parameters.longest.max(1);
@@ -167,7 +147,7 @@ impl Controller {
         Self {
             parameters: ControlParameters { draft_length, longest, ..parameters },
             acceptance: Acceptance::default(),
-            pace: Pace::new(),
+            draft_time: DraftTime::new(),
             round_trips: RoundTrips::new(),
             selection: Selection::new(),
             threshold: Threshold::new(threshold),
@@ -187,6 +167,11 @@ impl Controller {
 
     /// Whether the round may have a further token after so many; the first always. Asked before its forward pass.
     pub fn wants(&self, drafted: usize) -> bool {
+        drafted < self.most()
+    }
+
+    /// The most drafts of a round.
+    fn most(&self) -> usize {
         let ControlParameters { stop, draft_length, longest, bonus, .. } = self.parameters;
         let most = match stop {
             StopRule::Fixed => draft_length,
@@ -194,7 +179,7 @@ impl Controller {
             StopRule::AdaEdl { .. } | StopRule::SpecDec { .. } => longest,
             StopRule::Bild { .. } => longest.min(stop::LONGEST_BILD + bonus.drafts()),
         };
-        drafted < most as usize
+        most as usize
     }
 
     /// Whether [`consider`](Self::consider) looks at the outlook. Working one out takes a walk over the logits; where
@@ -231,8 +216,27 @@ impl Controller {
         if ends { Advice::DraftAndStop } else { Advice::Draft }
     }
 
-    /// Who writes next. Asked once at the start of each round and after each stream.
-    pub fn next_move(&mut self) -> Move {
+    /// The plan of the next round or stream. Asked once at the start of each round and after each stream.
+    pub fn next_plan(&mut self) -> Plan {
+        let (mode, stream) = match self.next_move() {
+            Move::Draft => (Mode::Rounds, 0),
+            Move::Stream { tokens } => (Mode::Alone, tokens),
+        };
+        let group = self.most();
+        let rates = [self.acceptance.rate().unwrap_or(ACCEPTANCE_PRIOR), 0.0];
+        Plan { mode, group, patience: f64::INFINITY, lead: group, stream, branches: false, rates, tries_group: false }
+    }
+
+    /// Takes an observation.
+    pub fn observe(&mut self, observation: Observation) {
+        match observation {
+            Observation::Round(round) => self.round_done(&round),
+            Observation::Streamed(since_last) => self.selection.token_streamed(since_last),
+            _ => {}
+        }
+    }
+
+    fn next_move(&mut self) -> Move {
         if !self.parameters.adaptive_mode {
             return Move::Draft;
         }
@@ -249,8 +253,8 @@ impl Controller {
         next
     }
 
-    /// A round is over. What could not be (more judged than drafted, more accepted than judged) is cut to what can.
-    pub fn round_done(&mut self, round: &RoundTimes) {
+    /// Counts a settled round. What could not be (more judged than drafted, more accepted than judged) is cut to what can.
+    fn round_done(&mut self, round: &RoundTimes) {
         let drafted = round.drafted.min(self.parameters.longest as usize);
         let judged = round.judged.min(drafted);
         let accepted = round.accepted.min(judged);
@@ -259,7 +263,7 @@ impl Controller {
             self.round_trips.observe(drafted, round.round_trip);
         }
         if self.reading == Reading::Nothing {
-            self.pace.observe(drafted.saturating_add(round.passed), round.drafting);
+            self.draft_time.observe(drafted.saturating_add(round.passed), round.drafting);
         }
         self.reading = Reading::Nothing;
         // Of a drafted bonus token λ is not told: the rule had ended the round before it.
@@ -270,12 +274,6 @@ impl Controller {
             self.chosen = Some(length.min(self.length().saturating_mul(2)));
         }
         self.planned = self.trial().unwrap_or(self.length());
-    }
-
-    /// The target alone wrote a token, so long after the one before; `None` for the first of a stream, whose wait has
-    /// the round trip in it.
-    pub fn token_streamed(&mut self, since_last: Option<Duration>) {
-        self.selection.token_streamed(since_last);
     }
 
     /// What is thought of the session now.
@@ -296,7 +294,7 @@ impl Controller {
     /// L.
     fn cost_ratio(&self) -> Option<f64> {
         let fit = self.round_trips.fit()?;
-        Some((self.pace.per_token()? + fit.per_draft) / fit.fixed)
+        Some((self.draft_time.per_token()? + fit.per_draft) / fit.fixed)
     }
 
     /// γ*.
@@ -356,11 +354,11 @@ impl Controller {
     /// Seconds of a round as [`speedup`](Self::speedup) counts it.
     fn seconds_per_round(&self) -> Option<f64> {
         if let (StopRule::Odld, Some(fit)) = (self.parameters.stop, self.round_trips.fit()) {
-            let per_token = self.pace.per_token()?;
+            let per_token = self.draft_time.per_token()?;
             let unverified = self.acceptance.passed_per_round() * per_token;
             return Some(fit.fixed + f64::from(self.length()) * (per_token + fit.per_draft) + unverified);
         }
         let (_, round_trip) = self.round_trips.mean()?;
-        Some(round_trip + self.pace.per_round()?)
+        Some(round_trip + self.draft_time.per_round()?)
     }
 }

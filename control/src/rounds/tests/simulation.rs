@@ -6,10 +6,7 @@ use core::time::Duration;
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
 use super::{super::*, LONGEST, ms, times};
-use crate::{
-    sample::{End, Randomness},
-    study::link::Link,
-};
+use crate::tests::Randomness;
 
 /// What is true of a session; times in milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +62,7 @@ enum Draw {
 
 impl Draw {
     fn seeded(seed: u64) -> Self {
-        Self::Seeded(Box::new(Randomness::new(seed, End::Edge)))
+        Self::Seeded(Box::new(Randomness::edge(seed)))
     }
 
     fn accepts(&mut self, rate: f64) -> bool {
@@ -82,13 +79,14 @@ impl Draw {
 }
 
 struct Session {
-    controller: Controller,
+    controller: RoundController,
     world: World,
     draw: Draw,
     /// Times vary by a factor between 1 ± this.
     jitter: f64,
     noise: Randomness,
-    uplink: Link,
+    /// When the last bit handed to the uplink has left.
+    uplink_free_at: Duration,
     now: Duration,
     tokens: usize,
 }
@@ -97,9 +95,9 @@ impl Session {
     fn new(stop: StopRule, adaptive_mode: bool, world: World, draw: Draw) -> Self {
         let parameters =
             ControlParameters { stop, draft_length: 4, longest: LONGEST, adaptive_mode, bonus: Bonus::Target };
-        let noise = Randomness::new(11, End::Cloud);
-        let controller = Controller::new(parameters);
-        Self { controller, world, draw, jitter: 0.0, noise, uplink: Link::unlimited(), now: ms(0.0), tokens: 0 }
+        let noise = Randomness::cloud(11);
+        let controller = RoundController::new(parameters);
+        Self { controller, world, draw, jitter: 0.0, noise, uplink_free_at: ms(0.0), now: ms(0.0), tokens: 0 }
     }
 
     fn varied(&mut self, time: f64) -> Duration {
@@ -119,8 +117,8 @@ impl Session {
         let drafting = self.varied(self.world.draft * drafted as f64);
         let sent = self.now + drafting;
         let bytes = HEADER_BYTES + (self.world.token_bits / 8.0) as usize * drafted;
-        self.uplink.configure(Some(self.world.rate * 1e3), ms(self.world.delay));
-        let arrived = self.uplink.arrival(sent, bytes) - sent;
+        self.uplink_free_at = self.uplink_free_at.max(sent) + ms(bytes as f64 * 8.0 / self.world.rate);
+        let arrived = self.uplink_free_at + ms(self.world.delay) - sent;
         let rest = self.world.pass + self.world.delay;
         let round_trip = self.varied(arrived.as_secs_f64() * 1e3 + rest);
         self.now = sent + round_trip;
@@ -140,7 +138,7 @@ impl Session {
             let gap = self.varied(self.world.alone + if token == 0 { 2.0 * self.world.delay } else { 0.0 });
             self.now += gap;
             self.tokens += 1;
-            self.controller.token_streamed((token > 0).then_some(gap));
+            self.controller.observe(Observation::Streamed((token > 0).then_some(gap)));
         }
         tokens
     }
@@ -386,7 +384,7 @@ fn reading_is_not_part_of_a_round_s_times() {
     while session.controller.next_move() == Move::Draft {
         session.round();
     }
-    let before = session.controller.pace.per_token();
+    let before = session.controller.draft_time.per_token();
     session.controller.round_done(&reading);
-    assert_eq!(session.controller.pace.per_token(), before);
+    assert_eq!(session.controller.draft_time.per_token(), before);
 }

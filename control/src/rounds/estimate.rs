@@ -1,188 +1,108 @@
-//! What rounds cost and how many drafts are accepted, from what was seen, the recent before the old.
+//! Estimates of what rounds cost and how many drafts are accepted. Recent rounds count more than old ones.
 //!
 //! | quantity | from | memory |
 //! |---|---|---|
 //! | [`Acceptance`] | accepted of judged drafts | about 33 rounds |
-//! | [`Pace`] | time spent drafting | about 10 rounds |
+//! | [`DraftTime`] | time spent drafting | about 10 rounds |
 //! | [`RoundTrips`] | round trips against numbers of drafts, by least squares | level: about 7 rounds; slope: about 7 changes of length |
 //!
-//! Times can be wrong without anything having changed: a tab in the background stalls, a packet is lost. So times pass
-//! a [`Watch`] first. It compares each with what was expected, as a ratio. One that is far off is put aside and does
-//! not count. If the next is far off in the same direction, the world has changed: all before is forgotten, and the new
-//! one begins the estimate. So one outlier decides nothing, and a leap of the link is known after two rounds. What is
-//! not far off counts fully, and drifts are followed by forgetting.
-//!
-//! "Far off" is four times the mean deviation seen, and 5 % at least. A time that was put aside widens this a little,
-//! so that on a link that leaps often its leaps become what is expected. Where times lie to one side of what was
-//! expected, though not far off, they drift; then rounds vary more in length, to learn which of the two parts drifts.
+//! Times pass a [`Watch`] first. One that it suspects does not count; where it sees a change, all before is forgotten
+//! and the new one begins the estimate. So one outlier decides nothing, and a leap of the link is known after two
+//! rounds. What is not far off counts fully, and drifts are followed by forgetting; while times drift, rounds vary more
+//! in length, to learn which of the two parts drifts.
 
 use core::time::Duration;
 
-/// What a round leaves of the weight of those before it: in [`Acceptance`], [`Pace`], and in the slope and level of
-/// [`RoundTrips`].
+use crate::measure::{Ratio, Sighting, Watch, seconds};
+
+/// Weight that a round leaves to those before it: in [`Acceptance`], [`DraftTime`], and in the slope and level
+/// of [`RoundTrips`].
 const ACCEPTANCE_MEMORY: f64 = 0.97;
-const PACE_MEMORY: f64 = 0.9;
+const DRAFT_MEMORY: f64 = 0.9;
 const SLOPE_MEMORY: f64 = 0.85;
 const LEVEL_MEMORY: f64 = 0.85;
-
-/// The part of the mean deviation that each new one makes up.
-const DEVIATION_STEP: f64 = 0.2;
-/// The mean deviation before any is known, as the logarithm of a ratio.
-const FIRST_DEVIATION: f64 = 0.15;
-/// Far off: so many mean deviations.
-const FAR: f64 = 4.0;
-/// What is never far off, as the logarithm of a ratio.
-const NEVER_FAR: f64 = 0.05;
 
 /// Σ Δn² from which on the slope of a [`RoundTrips`] is known.
 const SPREAD_FOR_SLOPE: f64 = 1.0;
 /// A line wants rounds to vary after so many of one length.
 const EQUAL_ROUNDS: u32 = 8;
 
-/// A drift: the mean deviation with its sign is so much of that without, and more than what never is one.
-const ONE_SIDED: f64 = 0.8;
-const NEVER_DRIFT: f64 = 0.005;
-
-/// A duration in seconds, from a microsecond to an hour: so that logarithms and squares stay finite.
-pub(super) fn seconds(duration: Duration) -> f64 {
-    duration.as_secs_f64().clamp(1e-6, 3600.0)
-}
-
-/// How an observation compares with what was expected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sighting {
-    /// It counts.
-    InLine,
-    /// It is put aside.
-    Suspect,
-    /// It is the second in a row that is far off to the same side: what came before no longer holds.
-    Change,
-}
-
-/// Tells outliers from changes.
-#[derive(Debug, Clone)]
-struct Watch {
-    /// Mean |ln(observed/expected)|.
-    deviation: f64,
-    /// Mean ln(observed/expected): off zero where what is expected lags behind.
-    drift: f64,
-    /// The last observation was put aside; whether it was above what was expected.
-    suspect: Option<bool>,
-}
-
-impl Watch {
-    fn new() -> Self {
-        Self { deviation: FIRST_DEVIATION, drift: 0.0, suspect: None }
-    }
-
-    /// Compares an observation with the range that it was expected in; all above zero.
-    fn sight(&mut self, observed: f64, low: f64, high: f64) -> Sighting {
-        let off = if observed > high { (observed / high).ln() } else { (observed / low).ln().min(0.0) };
-        let limit = (FAR * self.deviation).max(NEVER_FAR);
-        // A range says nothing of how far off its observations are.
-        if low == high || off.abs() > limit {
-            self.deviation += DEVIATION_STEP * (off.abs().min(limit) - self.deviation);
-            self.drift += DEVIATION_STEP * (off.clamp(-limit, limit) - self.drift);
-        }
-        let above = off > 0.0;
-        if off.abs() <= limit {
-            self.suspect = None;
-            Sighting::InLine
-        } else if self.suspect == Some(above) {
-            self.suspect = None;
-            Sighting::Change
-        } else {
-            self.suspect = Some(above);
-            Sighting::Suspect
-        }
-    }
-
-    /// Whether observations lie to one side of what was expected.
-    fn drifts(&self) -> bool {
-        self.drift.abs() > (ONE_SIDED * self.deviation).max(NEVER_DRIFT)
-    }
-}
-
-/// α, the rate at which drafts are accepted, and what rounds give.
+/// α, the rate at which drafts are accepted, and the tokens that rounds give.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Acceptance {
-    rounds: f64,
-    judged: f64,
-    accepted: f64,
-    committed: f64,
-    passed: f64,
+    /// Accepted of judged drafts.
+    rate: Ratio,
+    /// Committed and passed tokens a round.
+    committed: Ratio,
+    passed: Ratio,
 }
 
 impl Acceptance {
-    /// Each judged draft is one observation; those behind a rejected one were not judged and say nothing.
+    /// Counts a judged round. Each judged draft is one observation; those after a rejected one were not judged.
     ///
     /// Weights fall from round to round and are equal within one. Were they to fall from draft to draft, a round's
     /// rejection, which is always its last, would weigh more than what was accepted before it.
     pub(super) fn observe(&mut self, judged: usize, accepted: usize, committed: usize, passed: usize) {
-        self.committed = ACCEPTANCE_MEMORY * self.committed + committed as f64;
-        self.passed = ACCEPTANCE_MEMORY * self.passed + passed as f64;
-        self.rounds = ACCEPTANCE_MEMORY * self.rounds + 1.0;
-        self.judged = ACCEPTANCE_MEMORY * self.judged + judged as f64;
-        self.accepted = ACCEPTANCE_MEMORY * self.accepted + accepted as f64;
+        self.rate.observe(ACCEPTANCE_MEMORY, accepted as f64, judged as f64);
+        self.committed.observe(ACCEPTANCE_MEMORY, committed as f64, 1.0);
+        self.passed.observe(ACCEPTANCE_MEMORY, passed as f64, 1.0);
     }
 
     /// α, from 0 to 1; `None` before any draft was judged.
     pub(super) fn rate(&self) -> Option<f64> {
-        (self.judged > 0.0).then(|| (self.accepted / self.judged).min(1.0))
+        self.rate.get().map(|rate| rate.min(1.0))
     }
 
     /// Mean number of tokens that a verdict commits; zero before any.
     pub(super) fn committed_per_round(&self) -> f64 {
-        if self.rounds > 0.0 { self.committed / self.rounds } else { 0.0 }
+        self.committed.get().unwrap_or(0.0)
     }
 
     /// Mean number of tokens that pass before a round's drafts; zero before any.
     pub(super) fn passed_per_round(&self) -> f64 {
-        if self.rounds > 0.0 { self.passed / self.rounds } else { 0.0 }
+        self.passed.get().unwrap_or(0.0)
     }
 }
 
-/// The time that drafting takes.
+/// The time that drafting takes, in seconds.
 #[derive(Debug, Clone)]
-pub(super) struct Pace {
+pub(super) struct DraftTime {
     watch: Watch,
-    rounds: f64,
-    drafted: f64,
-    seconds: f64,
+    by_token: Ratio,
+    by_round: Ratio,
 }
 
-impl Pace {
+impl DraftTime {
     pub(super) fn new() -> Self {
-        Self { watch: Watch::new(), rounds: 0.0, drafted: 0.0, seconds: 0.0 }
+        Self { watch: Watch::new(), by_token: Ratio::default(), by_round: Ratio::default() }
     }
 
-    /// A round's drafts and the time they took. A forward pass whose token was declined is part of the time.
+    /// Counts a round's drafts and their time. A forward pass whose token was declined is part of the time.
     pub(super) fn observe(&mut self, drafted: usize, drafting: Duration) {
         let drafted = drafted as f64;
         let seconds = seconds(drafting);
-        if self.rounds > 0.0 {
-            let forward_passes = |drafted: f64, rounds: f64| drafted.max(rounds);
-            let expected = self.seconds / forward_passes(self.drafted, self.rounds);
-            match self.watch.sight(seconds / forward_passes(drafted, 1.0), expected, expected) {
+        if let Some(per_round) = self.by_round.get() {
+            let passes = self.by_token.whole.max(self.by_round.whole) / self.by_round.whole;
+            let expected = per_round / passes;
+            match self.watch.sight(seconds / drafted.max(1.0), expected, expected) {
                 Sighting::InLine => {}
                 Sighting::Suspect => return,
-                Sighting::Change => (self.rounds, self.drafted, self.seconds) = (0.0, 0.0, 0.0),
+                Sighting::Change => (self.by_token, self.by_round) = Default::default(),
             }
         }
-        self.rounds = PACE_MEMORY * self.rounds + 1.0;
-        self.drafted = PACE_MEMORY * self.drafted + drafted;
-        self.seconds = PACE_MEMORY * self.seconds + seconds;
+        self.by_token.observe(DRAFT_MEMORY, seconds, drafted);
+        self.by_round.observe(DRAFT_MEMORY, seconds, 1.0);
     }
 
     /// Seconds per drafted token; `None` before any.
     pub(super) fn per_token(&self) -> Option<f64> {
         // What is left of a token after a hundred rounds without one is no basis.
-        (self.drafted > 1e-4).then(|| self.seconds / self.drafted)
+        self.by_token.get().filter(|_| self.by_token.whole > 1e-4)
     }
 
     /// Seconds per round; `None` before any.
     pub(super) fn per_round(&self) -> Option<f64> {
-        (self.rounds > 0.0).then(|| self.seconds / self.rounds)
+        self.by_round.get()
     }
 }
 
@@ -208,13 +128,11 @@ pub(super) struct RoundTrips {
     last: Option<(f64, f64)>,
     /// Rounds since the last of another length.
     equal_rounds: u32,
-    /// Σ Δn² and Σ Δn·Δy over changes of length, weighted.
-    squares: f64,
-    products: f64,
-    /// Weighted sums over rounds: of one, n, and y.
-    weight: f64,
-    drafted: f64,
-    seconds: f64,
+    /// Σ Δn·Δy / Σ Δn² over changes of length.
+    slope: Ratio,
+    /// Means of n and y over rounds.
+    drafted: Ratio,
+    seconds: Ratio,
 }
 
 impl RoundTrips {
@@ -227,11 +145,9 @@ impl RoundTrips {
             watch,
             last: None,
             equal_rounds: 0,
-            squares: 0.0,
-            products: 0.0,
-            weight: 0.0,
-            drafted: 0.0,
-            seconds: 0.0,
+            slope: Ratio::default(),
+            drafted: Ratio::default(),
+            seconds: Ratio::default(),
         }
     }
 
@@ -252,13 +168,11 @@ impl RoundTrips {
                 self.equal_rounds = self.equal_rounds.saturating_add(1);
             } else {
                 self.equal_rounds = 0;
-                self.squares = SLOPE_MEMORY * self.squares + step * step;
-                self.products = SLOPE_MEMORY * self.products + step * (seconds - last_seconds);
+                self.slope.observe(SLOPE_MEMORY, step * (seconds - last_seconds), step * step);
             }
         }
-        self.weight = LEVEL_MEMORY * self.weight + 1.0;
-        self.drafted = LEVEL_MEMORY * self.drafted + drafted;
-        self.seconds = LEVEL_MEMORY * self.seconds + seconds;
+        self.drafted.observe(LEVEL_MEMORY, drafted, 1.0);
+        self.seconds.observe(LEVEL_MEMORY, seconds, 1.0);
     }
 
     /// The range that a round trip of so many drafts is expected in; `None` before any. Where the slope is not known it
@@ -276,7 +190,7 @@ impl RoundTrips {
     /// Whether a round of another length would tell much: the slope is not known, is old, or the times drift and it may
     /// be the cause.
     pub(super) fn wants_another_length(&self) -> bool {
-        self.squares < SPREAD_FOR_SLOPE || self.equal_rounds >= EQUAL_ROUNDS || self.watch.drifts()
+        self.slope.whole < SPREAD_FOR_SLOPE || self.equal_rounds >= EQUAL_ROUNDS || self.watch.drifts()
     }
 
     /// The drafts of the last round that counted.
@@ -286,7 +200,7 @@ impl RoundTrips {
 
     /// Mean number of drafts and mean seconds; `None` before any round.
     pub(super) fn mean(&self) -> Option<(f64, f64)> {
-        (self.weight > 0.0).then(|| (self.drafted / self.weight, self.seconds / self.weight))
+        self.drafted.get().zip(self.seconds.get())
     }
 
     /// F and t_n; `None` while the number of drafts has varied too little to tell them apart.
@@ -294,10 +208,8 @@ impl RoundTrips {
     /// The line goes through the mean. Its slope is kept where t_n ≥ 0 and F is at least a hundredth of the mean.
     pub(super) fn fit(&self) -> Option<Fit> {
         let (mean_drafted, mean_seconds) = self.mean()?;
-        if self.squares < SPREAD_FOR_SLOPE {
-            return None;
-        }
-        let per_draft = (self.products / self.squares).min(0.99 * mean_seconds / mean_drafted).max(0.0);
+        let slope = self.slope.get().filter(|_| self.slope.whole >= SPREAD_FOR_SLOPE)?;
+        let per_draft = slope.min(0.99 * mean_seconds / mean_drafted).max(0.0);
         Some(Fit { fixed: mean_seconds - per_draft * mean_drafted, per_draft })
     }
 }
@@ -397,27 +309,27 @@ mod tests {
     }
 
     #[test]
-    fn a_pace_counts_declined_forward_passes_and_survives_a_stall() {
-        let mut pace = Pace::new();
+    fn a_draft_time_counts_declined_forward_passes_and_survives_a_stall() {
+        let mut time = DraftTime::new();
         for drafted in [3, 0, 1].into_iter().cycle().take(300) {
-            pace.observe(drafted, ms(20.0 * (drafted + 1) as f64));
+            time.observe(drafted, ms(20.0 * (drafted + 1) as f64));
         }
         // 7 forward passes in 3 rounds for 4 tokens.
-        let before = (pace.per_token().unwrap(), pace.per_round().unwrap());
+        let before = (time.per_token().unwrap(), time.per_round().unwrap());
         assert!((before.0 * 1e3 / 35.0 - 1.0).abs() < 0.15 && (before.1 * 1e3 / 46.7 - 1.0).abs() < 0.15, "{before:?}");
-        pace.observe(2, Duration::from_secs(30));
-        assert_eq!((pace.per_token().unwrap(), pace.per_round().unwrap()), before);
+        time.observe(2, Duration::from_secs(30));
+        assert_eq!((time.per_token().unwrap(), time.per_round().unwrap()), before);
     }
 
     #[test]
-    fn an_old_pace_is_forgotten_without_an_outlier() {
-        let mut pace = Pace::new();
+    fn an_old_draft_time_is_forgotten_without_an_outlier() {
+        let mut time = DraftTime::new();
         for round in 0..350 {
             let slower = if round < 300 { 1.0 } else { 1.2 };
             let noise = if round % 2 == 0 { 0.8 } else { 1.2 };
-            pace.observe(4, ms(40.0 * slower * noise));
+            time.observe(4, ms(40.0 * slower * noise));
         }
-        assert!((pace.per_token().unwrap() * 1e3 / 12.0 - 1.0).abs() < 0.03, "{pace:?}");
+        assert!((time.per_token().unwrap() * 1e3 / 12.0 - 1.0).abs() < 0.03, "{time:?}");
     }
 
     #[test]

@@ -13,10 +13,8 @@
 
 use outrider_codec::choices;
 
-use crate::policy::{
-    heads::{Heads, TokenFeatures},
-    info::PolicyInfo,
-};
+use super::heads::{Heads, TokenFeatures};
+use crate::control::policy_info::PolicyInfo;
 
 /// α of a cascade, if none is given.
 const ALPHA: f64 = 0.5;
@@ -128,7 +126,7 @@ pub enum Confidence {
 
 /// What is to become of a token. It is decided before the token is drawn, but where the gate sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doubt {
+pub(crate) enum Doubt {
     /// It passes.
     None,
     /// It is drafted, and verified.
@@ -149,13 +147,13 @@ impl Gate {
     }
 
     /// Whether it decides by the token that is drawn, and not by what comes before it alone.
-    pub fn sees_token(&self, heads: Option<&Heads>) -> bool {
+    pub(crate) fn sees_token(&self, heads: Option<&Heads>) -> bool {
         matches!(self, Gate::Sprinter { .. }) && heads.is_some_and(Heads::gate_sees_token)
     }
 
     /// What becomes of a token from its hidden state, from what is seen of it where the gate
     /// [sees it](Self::sees_token), and from `peak`, max q.
-    pub fn doubt(
+    pub(crate) fn doubt(
         &self,
         heads: Option<&Heads>,
         hidden: &[f32],
@@ -176,7 +174,7 @@ impl Gate {
 
 /// What a sequence cascade has written and not yet shown.
 #[derive(Debug, Clone, Default)]
-pub struct Held {
+pub(crate) struct Held {
     /// Tokens, as a count.
     pub tokens: usize,
     log_probability: f64,
@@ -184,13 +182,13 @@ pub struct Held {
 
 impl Held {
     /// A token was written, of which ln q(x) is this.
-    pub fn add(&mut self, log_probability: f64) {
+    pub(crate) fn add(&mut self, log_probability: f64) {
         self.tokens += 1;
         self.log_probability += log_probability;
     }
 
     /// The geometric mean of the probabilities or their product; 1 without tokens.
-    pub fn confidence(&self, confidence: Confidence) -> f64 {
+    pub(crate) fn confidence(&self, confidence: Confidence) -> f64 {
         match confidence {
             Confidence::Mean => (self.log_probability / self.tokens.max(1) as f64).exp(),
             Confidence::Product => self.log_probability.exp(),
@@ -201,7 +199,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::heads::Head;
+    use crate::draft::heads::Head;
 
     #[test]
     fn each_policy_has_its_own_doubts() {

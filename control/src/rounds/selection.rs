@@ -15,7 +15,7 @@
 
 use core::time::Duration;
 
-use super::estimate::seconds;
+use crate::measure::{Ratio, seconds};
 
 /// Tokens that the target writes to show how long it takes.
 const LESSON: u32 = 6;
@@ -41,9 +41,9 @@ const GAPS_TO_BOUND: u32 = 4;
 /// By so many times the mean of the others.
 const LONGEST_GAP: f64 = 4.0;
 
-/// Who writes next.
+/// The end that writes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Move {
+pub(super) enum Move {
     /// The draft model, for a round.
     Draft,
     /// The target alone.
@@ -72,8 +72,8 @@ pub(super) struct Selection {
     next_stream: u32,
     rounds_since_lesson: u32,
     stream: Stream,
-    /// Seconds and number of the gaps between streamed tokens.
-    gaps: (f64, f64),
+    /// Seconds per gap between streamed tokens.
+    gaps: Ratio,
 }
 
 /// The stream under way.
@@ -95,13 +95,13 @@ impl Selection {
             next_stream: SHORTEST_STREAM,
             rounds_since_lesson: 0,
             stream: Stream::default(),
-            gaps: (0.0, 0.0),
+            gaps: Ratio::default(),
         }
     }
 
     /// Seconds that the target alone takes for a token; `None` before any lesson.
     pub(super) fn seconds_alone(&self) -> Option<f64> {
-        (self.gaps.1 > 0.0).then(|| self.gaps.0 / self.gaps.1)
+        self.gaps.get()
     }
 
     pub(super) fn round_done(&mut self) {
@@ -135,8 +135,7 @@ impl Selection {
         }
         let rest = seconds - longest;
         let bound = if gaps < GAPS_TO_BOUND { longest } else { LONGEST_GAP * rest / f64::from(gaps - 1) };
-        self.gaps.0 = STREAM_MEMORY * self.gaps.0 + rest + longest.min(bound);
-        self.gaps.1 = STREAM_MEMORY * self.gaps.1 + f64::from(gaps);
+        self.gaps.observe(STREAM_MEMORY, rest + longest.min(bound), f64::from(gaps));
     }
 
     /// What to do next. The stream before has [ended](Self::end_stream), so that the prospect knows of it.

@@ -5,10 +5,8 @@
 //! run would leave out a part of the sessions, though one run of all costs little more. So the thread waits a little,
 //! but only for those that came back at once the last time.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::{Duration, Instant},
-};
+use core::time::Duration;
+use std::collections::{HashMap, HashSet};
 
 /// The wait is at most this part of the last run, and at most so long.
 const SHARE: u32 = 8;
@@ -17,10 +15,10 @@ const LONGEST: Duration = Duration::from_millis(4);
 /// little.
 const LATE: u32 = 2;
 
-/// Slots that were answered and have not come back.
+/// Slots that were answered and have not come back. Times count from any fixed moment.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
-    answered: HashMap<u64, Instant>,
+pub struct Gathering {
+    answered: HashMap<u64, Duration>,
     /// Those of the last run: of a thousand idle sessions none is looked at.
     last: Vec<u64>,
     /// Those that came back at once the last time.
@@ -29,39 +27,39 @@ pub(super) struct Gathering {
 }
 
 impl Gathering {
-    /// A run that took so long is over.
-    pub(super) fn ran(&mut self, took: Duration) {
+    /// Counts a run that is over.
+    pub fn ran(&mut self, took: Duration) {
         self.wait = (took / SHARE).min(LONGEST);
         self.last.clear();
     }
 
     /// A slot was answered and asks for nothing at the moment.
-    pub(super) fn answered(&mut self, slot: u64, now: Instant) {
+    pub fn answered(&mut self, slot: u64, now: Duration) {
         self.answered.insert(slot, now);
         self.last.push(slot);
     }
 
     /// A slot has asked for a pass at this time.
-    pub(super) fn came(&mut self, slot: u64, asked: Instant) {
+    pub fn came(&mut self, slot: u64, asked: Duration) {
         let Some(answered) = self.answered.remove(&slot) else { return };
-        if asked.saturating_duration_since(answered) <= LATE * self.wait {
+        if asked.saturating_sub(answered) <= LATE * self.wait {
             self.prompt.insert(slot);
         } else {
             self.prompt.remove(&slot);
         }
     }
 
-    /// A slot is given up.
-    pub(super) fn left(&mut self, slot: u64) {
+    /// Forgets a slot that is given up.
+    pub fn left(&mut self, slot: u64) {
         self.answered.remove(&slot);
         self.prompt.remove(&slot);
     }
 
-    /// How long from now somebody is expected to come; `None` if nobody is.
-    pub(super) fn expected(&self, now: Instant) -> Option<Duration> {
+    /// Time until the last expected slot should have come; `None` if no slot is expected.
+    pub fn expected(&self, now: Duration) -> Option<Duration> {
         let prompt = self.last.iter().filter(|slot| self.prompt.contains(slot));
         let until = prompt.filter_map(|slot| self.answered.get(slot)).max().map(|&answered| answered + self.wait)?;
-        Some(until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+        Some(until.saturating_sub(now)).filter(|wait| !wait.is_zero())
     }
 }
 
@@ -73,7 +71,7 @@ mod tests {
 
     #[test]
     fn who_came_back_at_once_is_waited_for_and_nobody_else() {
-        let (mut gathering, start) = (Gathering::default(), Instant::now());
+        let (mut gathering, start) = (Gathering::default(), Duration::ZERO);
         assert_eq!(gathering.expected(start), None);
         gathering.ran(16 * MS);
         for slot in [1, 2, 3] {
@@ -99,7 +97,7 @@ mod tests {
 
     #[test]
     fn who_left_is_not_waited_for_and_a_long_run_not_for_long() {
-        let (mut gathering, start) = (Gathering::default(), Instant::now());
+        let (mut gathering, start) = (Gathering::default(), Duration::ZERO);
         gathering.ran(1000 * MS);
         for _ in 0..2 {
             gathering.answered(7, start);

@@ -9,11 +9,11 @@
 //! - **BiLD** (Kim et al. 2023; Narasimhan et al., appendix F.5): the round ends before the first token of which the
 //!   draft model is not sure, max q < 1 − α_f, or with ten drafts.
 //!
-//! Here are the table and the formulas; where they are asked, draft by draft, is `control.rs` (`wants`, `consider`).
+//! Here are the table and the formulas; where they are asked, draft by draft, is `rounds.rs` (`wants`, `consider`).
 
 use outrider_codec::choices;
 
-use crate::policy::info::PolicyInfo;
+use crate::policy_info::PolicyInfo;
 
 /// The rule that ends a round. A bit budget is apart from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -120,7 +120,7 @@ const THRESHOLD_MEMORY: f64 = 0.9;
 const ACCEPTANCE_TARGET: f64 = 0.9;
 
 /// The most drafts of a BiLD round (Narasimhan et al., appendix F.5).
-pub(super) const LONGEST_BILD: u32 = 10;
+pub(crate) const LONGEST_BILD: u32 = 10;
 
 /// 1 − √(scale·H), AdaEDL's bound on the acceptance of a draft, for H ≥ 0 in nats.
 ///
@@ -131,7 +131,7 @@ pub fn acceptance_bound(scale: f64, entropy: f64) -> f64 {
 
 /// AdaEDL's λ.
 #[derive(Debug, Clone)]
-pub(super) struct Threshold {
+pub(crate) struct Threshold {
     /// λ, in [0, 1].
     value: f64,
     /// The running acceptance rate; `None` before the first round.
@@ -139,17 +139,17 @@ pub(super) struct Threshold {
 }
 
 impl Threshold {
-    pub(super) fn new(initial: f64) -> Self {
+    pub(crate) fn new(initial: f64) -> Self {
         Self { value: initial.clamp(0.0, 1.0), rate: None }
     }
 
-    pub(super) fn value(&self) -> f64 {
+    pub(crate) fn value(&self) -> f64 {
         self.value
     }
 
-    /// What became of a round. Here the rate is of drafted tokens, not of judged ones: it must fall as rounds grow too
+    /// Counts a settled round. Here the rate is of drafted tokens, not of judged ones: it must fall as rounds grow too
     /// long, or λ could not shorten them.
-    pub(super) fn round_done(&mut self, drafted: usize, accepted: usize) {
+    pub(crate) fn round_done(&mut self, drafted: usize, accepted: usize) {
         if drafted == 0 {
             return;
         }
@@ -163,33 +163,33 @@ impl Threshold {
 
 /// SpecDec++'s Π P(accept) over the drafts of a round.
 #[derive(Debug, Clone)]
-pub(super) struct Survival(f64);
+pub(crate) struct Survival(f64);
 
 impl Survival {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(1.0)
     }
 
     /// Counts a draft that is accepted with such a probability; one of which nothing is known as one that is accepted.
-    pub(super) fn add(&mut self, stop_score: Option<f64>) {
+    pub(crate) fn add(&mut self, stop_score: Option<f64>) {
         self.0 *= stop_score.filter(|score| !score.is_nan()).unwrap_or(1.0).clamp(0.0, 1.0);
     }
 
     /// The probability that any of the drafts is rejected.
-    pub(super) fn any_rejected(&self) -> f64 {
+    pub(crate) fn any_rejected(&self) -> f64 {
         1.0 - self.0
     }
 }
 
 /// BiLD's fallback: whether the target should write a token of which the draft model is so sure.
-pub(super) fn falls_back(peak: f64, fallback: f64) -> bool {
+pub(crate) fn falls_back(peak: f64, fallback: f64) -> bool {
     peak < 1.0 - fallback
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{End, Randomness};
+    use crate::tests::Randomness;
     use proptest::prelude::*;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn lambda_holds_the_running_rate_at_its_target() {
         for initial in [0.0, 1.0] {
-            let mut randomness = Randomness::new(3, End::Edge);
+            let mut randomness = Randomness::edge(3);
             let mut threshold = Threshold::new(initial);
             let mut above = 0;
             for round in 0..20_000 {

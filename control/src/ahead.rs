@@ -1,21 +1,24 @@
-//! How an edge drafts ahead of a text that the target writes: how long it has the target wait, and for how many
-//! guesses.
+//! Guesses ahead of a text that the target writes: their groups, and how long the target waits for them.
 //!
-//! With *patience* 0 nobody waits: guesses that come in time are judged, others are not. With much patience, and
+//! With *patience* 0 neither end waits: guesses that come in time are judged, others are not. With much patience, and
 //! guesses sent in groups of γ, the target waits after each wrong guess for the next group, which is a round. In
 //! between lies what a link of some round trip wants. There is no closed form; so the edge
-//! [simulates](Conditions::outcome) some plans with what it has measured. Those that promise much are [tried](Pace),
-//! and the fastest is kept.
+//! [simulates](Conditions::outcome) some plans with what it has measured. Those that promise much are
+//! [tried](AheadController), and the fastest is kept.
 
+mod controller;
 mod goal;
 mod measured;
-mod pace;
+mod trip;
 
+pub use controller::AheadController;
 pub use goal::{Goal, Outcome};
-pub use measured::Answer;
-pub use pace::Pace;
+pub use measured::ModeScore;
 
-use super::goodput::{AcceptanceRate, RowCosts};
+use crate::{
+    goodput::RowCosts,
+    plan::{Mode, Schedule},
+};
 
 /// Guesses of a chain in the simulation.
 const LONGEST_CHAIN: usize = 64;
@@ -36,17 +39,6 @@ const PROMPT: f64 = 0.1;
 /// Sizes of a group that are thought of, ascending.
 const GROUPS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
-/// How the edge sends guesses, and what the target does where none has come.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plan {
-    /// Guesses in a frame.
-    pub group: usize,
-    /// How long a pass is held for them, in seconds.
-    pub patience: f64,
-    /// How many guesses lie ahead of the text at most.
-    pub lead: usize,
-}
-
 /// Times in seconds, as they decide what a plan is worth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Conditions {
@@ -61,8 +53,8 @@ pub struct Conditions {
     pub reaction: f64,
     /// From an end to the other and back.
     pub round_trip: f64,
-    /// α: the probability that a guess behind right ones is right.
-    pub acceptance: AcceptanceRate,
+    /// α: the probability that a guess after right ones is right.
+    pub acceptance: f64,
     /// What judged guesses add to a pass, as a share of one that judges nothing.
     pub rows: RowCosts,
 }
@@ -82,8 +74,8 @@ impl Conditions {
     ///
     /// A text of `length` tokens is simulated; whether a guess is right depends on its position alone, so that plans
     /// are compared on the same text.
-    pub fn outcome(&self, plan: Plan, length: usize) -> Outcome {
-        if plan.is_rounds() {
+    pub fn outcome(&self, plan: Schedule, length: usize) -> Outcome {
+        if plan.mode() == Mode::Rounds {
             return self.outcome_of_rounds(plan.group);
         }
         let Self { pass, round_trip, acceptance, rows, .. } = *self;
@@ -102,7 +94,7 @@ impl Conditions {
                 now = arrival.clamp(now, now + plan.patience);
             }
             let at_hand = come_by(now + 1e-9).saturating_sub(written);
-            let judged = acceptance.drafts_worth(&rows, at_hand.min(LONGEST_CHAIN));
+            let judged = rows.fastest(acceptance, at_hand.min(LONGEST_CHAIN));
             now += pass * (1.0 + rows.all(judged));
             passes += 1;
             written += judged.min(chain.wrong - written) + 1;
@@ -124,7 +116,7 @@ impl Conditions {
         let is_right = |position: &usize| {
             let mixed = (*position as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            ((mixed ^ mixed >> 32) >> 11) as f64 / (1u64 << 53) as f64 <= self.acceptance.get()
+            ((mixed ^ mixed >> 32) >> 11) as f64 / (1u64 << 53) as f64 <= self.acceptance
         };
         let wrong = first + (first..first + LONGEST_CHAIN).take_while(is_right).count();
         Chain { began, first, wrong }
@@ -134,13 +126,13 @@ impl Conditions {
     /// trip and a pass (Leviathan et al. 2023, Theorem 3.8, with a round trip).
     fn outcome_of_rounds(&self, gamma: usize) -> Outcome {
         let Self { pass, reaction, round_trip, acceptance, rows, .. } = *self;
-        let tokens: f64 = (0..=gamma).map(|n| acceptance.get().powi(n as i32)).sum();
+        let tokens: f64 = (0..=gamma).map(|n| acceptance.powi(n as i32)).sum();
         let judged = pass * (1.0 + rows.all(gamma));
         Outcome { speed: tokens * pass / (reaction + self.drafts(gamma) + round_trip + judged), passes: 1.0 / tokens }
     }
 
     /// The best of some plans, or nearly.
-    fn best(&self, goal: Goal, plan: impl Fn(usize, f64) -> Plan) -> (Plan, Outcome) {
+    fn best(&self, goal: Goal, plan: impl Fn(usize, f64) -> Schedule) -> (Schedule, Outcome) {
         let plans = GROUPS.map(|group| {
             // So long takes the first group behind a wrong guess, with room for a link that is not even.
             let patience = 1.25 * self.round_trip + 1.5 * self.drafts(group) + 2.0 * self.reaction + TIMER;
@@ -148,48 +140,33 @@ impl Conditions {
             let plan = plan(group, patience.max(least));
             (plan, self.outcome(plan, SIMULATED))
         });
-        let merit = |(_, given): &(Plan, Outcome)| goal.merit(*given);
+        let merit = |(_, given): &(Schedule, Outcome)| goal.merit(*given);
         let best = plans.iter().map(merit).fold(0.0, f64::max);
         let enough = if goal == Goal::Speed { NEARLY_AS_FAST * best } else { best };
-        plans.into_iter().find(|plan| merit(plan) >= enough).unwrap_or((Plan::AT_ONCE, Outcome::ALONE))
+        plans.into_iter().find(|plan| merit(plan) >= enough).unwrap_or((Schedule::AT_ONCE, Outcome::ALONE))
     }
 
-    /// The plan by which nobody waits, and what it gives: with the largest groups that are nearly as fast as the
+    /// The plan by which neither end waits, and its outcome: with the largest groups that are nearly as fast as the
     /// fastest, and soon drafted. A frame costs both ends more than a draft may, and a slow link its bits.
-    pub fn at_once(&self) -> (Plan, Outcome) {
+    pub fn at_once(&self) -> (Schedule, Outcome) {
         let plans = GROUPS.map(|group| {
-            let plan = Plan { group, ..Plan::AT_ONCE };
+            let plan = Schedule { group, ..Schedule::AT_ONCE };
             (plan, self.outcome(plan, SIMULATED))
         });
         let best = plans.iter().map(|(_, given)| given.speed).fold(0.0, f64::max);
-        let is_prompt = |plan: &Plan| plan.group == 1 || self.drafts(plan.group) <= PROMPT * self.pass;
-        let is_enough = |(plan, given): &(Plan, Outcome)| is_prompt(plan) && given.speed >= NEARLY_AS_FAST * best;
-        plans.into_iter().rev().find(is_enough).unwrap_or((Plan::AT_ONCE, Outcome::ALONE))
+        let is_prompt = |plan: &Schedule| plan.group == 1 || self.drafts(plan.group) <= PROMPT * self.pass;
+        let is_enough = |(plan, given): &(Schedule, Outcome)| is_prompt(plan) && given.speed >= NEARLY_AS_FAST * best;
+        plans.into_iter().rev().find(is_enough).unwrap_or((Schedule::AT_ONCE, Outcome::ALONE))
     }
 
     /// The best plan by which the target waits while the edge drafts on as far as pays, and what it gives.
-    pub fn patient(&self, goal: Goal) -> (Plan, Outcome) {
-        self.best(goal, |group, patience| Plan { group, patience, lead: usize::MAX })
+    pub fn patient(&self, goal: Goal) -> (Schedule, Outcome) {
+        self.best(goal, |group, patience| Schedule { group, patience, lead: usize::MAX })
     }
 
     /// The best plan by which both ends take turns, and what it gives.
-    pub fn rounds(&self, goal: Goal) -> (Plan, Outcome) {
-        self.best(goal, |group, patience| Plan { group, patience, lead: group })
-    }
-}
-
-impl Plan {
-    /// Nobody waits, and each guess is sent by itself.
-    pub const AT_ONCE: Self = Self { group: 1, patience: 0.0, lead: usize::MAX };
-
-    /// Whether both ends take turns: nothing is drafted while the target judges.
-    fn is_rounds(&self) -> bool {
-        self.patience > 0.0 && self.lead <= self.group
-    }
-
-    /// The patience as frames say it, in tenths of a millisecond.
-    pub fn patience_on_the_wire(&self) -> u32 {
-        (self.patience * 1e4).round() as u32
+    pub fn rounds(&self, goal: Goal) -> (Schedule, Outcome) {
+        self.best(goal, |group, patience| Schedule { group, patience, lead: group })
     }
 }
 
@@ -199,25 +176,11 @@ mod tests {
     use wasm_bindgen_test::wasm_bindgen_test as test;
 
     use super::*;
-    use crate::policy::goodput::ROW_COST;
+    use crate::goodput::ROW_COST;
 
-    fn link(pass: f64, draft: f64, round_trip: f64, alpha: f64) -> Conditions {
-        let mut acceptance = AcceptanceRate::default();
-        // Long enough for the running mean to be there, in the right shares.
-        for i in 0..20_000u32 {
-            acceptance.observe(0, false);
-            let right = f64::from(i.wrapping_mul(2_654_435_769)) / f64::from(u32::MAX) < alpha;
-            acceptance.observe(usize::from(right), !right);
-        }
-        Conditions {
-            pass,
-            draft,
-            further: draft,
-            reaction: 0.0,
-            round_trip,
-            acceptance,
-            rows: RowCosts::each(ROW_COST),
-        }
+    fn link(pass: f64, draft: f64, round_trip: f64, acceptance: f64) -> Conditions {
+        let rows = RowCosts::each(ROW_COST);
+        Conditions { pass, draft, further: draft, reaction: 0.0, round_trip, acceptance, rows }
     }
 
     #[test]
@@ -225,7 +188,7 @@ mod tests {
         for (pass, draft) in [(0.041, 0.001), (0.041, 0.01), (0.0073, 0.0003), (0.01, 0.02)] {
             for round_trip in [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4] {
                 let link = link(pass, draft, round_trip, 0.7);
-                let speed = link.outcome(Plan::AT_ONCE, SIMULATED).speed;
+                let speed = link.outcome(Schedule::AT_ONCE, SIMULATED).speed;
                 assert!(speed > 0.99, "{speed} at {link:?}");
                 let (patient, promised) = link.patient(Goal::Speed);
                 assert_eq!(link.outcome(patient, SIMULATED), promised, "{patient:?} at {link:?}");
@@ -239,7 +202,7 @@ mod tests {
     fn who_does_not_wait_sends_no_more_frames_than_it_has_to() {
         let group = |pass, draft, round_trip| {
             let link = link(pass, draft, round_trip, 0.7);
-            let ((plan, given), singly) = (link.at_once(), link.outcome(Plan::AT_ONCE, SIMULATED));
+            let ((plan, given), singly) = (link.at_once(), link.outcome(Schedule::AT_ONCE, SIMULATED));
             assert!(plan.patience == 0.0 && given.speed >= NEARLY_AS_FAST * singly.speed, "{plan:?} at {link:?}");
             plan.group
         };
@@ -255,7 +218,7 @@ mod tests {
     fn the_ends_of_the_scale_are_as_they_should_be() {
         let near = link(0.04, 1e-6, 0.0, 0.8);
         let best = (0..16).map(|n| {
-            let alpha = near.acceptance.get();
+            let alpha = near.acceptance;
             (0..=n).map(|i| f64::powi(alpha, i)).sum::<f64>() / (1.0 + ROW_COST * f64::from(n))
         });
         let best = best.fold(0.0, f64::max);
@@ -266,7 +229,7 @@ mod tests {
         let far = link(0.001, 0.0001, 0.4, 0.7);
         let slow = [far.patient(Goal::Speed).1.speed, far.rounds(Goal::Speed).1.speed];
         assert!(
-            far.outcome(Plan::AT_ONCE, SIMULATED).speed < 1.01 && slow.iter().all(|speed| *speed < 0.1),
+            far.outcome(Schedule::AT_ONCE, SIMULATED).speed < 1.01 && slow.iter().all(|speed| *speed < 0.1),
             "{slow:?}"
         );
     }
@@ -276,7 +239,7 @@ mod tests {
     fn drafts_that_are_cheap_together_make_groups() {
         let apart = link(0.04, 0.01, 0.005, 0.8);
         let together = Conditions { further: 0.001, ..apart };
-        assert_eq!(apart.outcome(Plan::AT_ONCE, SIMULATED), together.outcome(Plan::AT_ONCE, SIMULATED));
+        assert_eq!(apart.outcome(Schedule::AT_ONCE, SIMULATED), together.outcome(Schedule::AT_ONCE, SIMULATED));
         let waiting = |link: Conditions| [link.patient(Goal::Speed), link.rounds(Goal::Speed)];
         for ((plan, given), (_, alone)) in waiting(together).into_iter().zip(waiting(apart)) {
             assert!(plan.group >= 3 && given.speed > 1.1 * alone.speed, "{plan:?} gives {given:?}, for {alone:?}");
@@ -305,7 +268,7 @@ mod tests {
     fn the_fewest_passes_cost_no_speed() {
         for (draft, round_trip) in [(0.001, 0.002), (0.001, 0.05), (0.01, 0.02)] {
             let link = link(0.041, draft, round_trip, 0.7);
-            let alpha = link.acceptance.get();
+            let alpha = link.acceptance;
             let rounds = GROUPS.map(|n| {
                 let tokens: f64 = (0..=n).map(|i| f64::powi(alpha, i as i32)).sum();
                 (tokens * 0.041 / (n as f64 * draft + round_trip + 0.041 * (1.0 + ROW_COST * n as f64)), 1.0 / tokens)

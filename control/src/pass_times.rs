@@ -4,6 +4,8 @@
 //! costs nothing or much. One core with weights of eight bits takes 10.3, 10.7, 14.3 and 20.2 ms for 1, 4, 8 and 9 rows
 //! of a model of 135 million parameters.
 
+use crate::measure::{Line, Mean};
+
 /// Passes are timed apart up to so many rows.
 const SIZES: usize = 17;
 /// Weight of the last pass in the line.
@@ -21,63 +23,42 @@ const KEPT: f64 = 0.998;
 pub struct PassTimes {
     /// What a row is thought to add before that was measured, as a share of a pass of one.
     assumed: f64,
-    /// Of rows and seconds of a pass: means, variance and covariance.
-    rows: f64,
-    seconds: f64,
-    variance: f64,
-    covariance: f64,
-    /// By how many rows they had, less one.
-    by_size: [Timed; SIZES],
-}
-
-/// Seconds of a pass in the mean, over so many.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Timed {
-    seconds: f64,
-    count: f64,
+    /// Seconds of a pass by its rows.
+    line: Line,
+    /// Mean seconds by the number of rows, less one.
+    by_size: [Mean; SIZES],
 }
 
 impl PassTimes {
     /// Nothing was timed; a row is thought to add that share of a pass of one row.
     pub fn new(assumed: f64) -> Self {
-        let by_size = [Timed::default(); SIZES];
-        Self { assumed, rows: 0.0, seconds: 0.0, variance: 0.0, covariance: 0.0, by_size }
+        Self { assumed, line: Line::default(), by_size: [Mean::new(0.0, 0.0, MOST); SIZES] }
     }
 
     /// A pass of so many rows, which began with the first of a session.
     pub fn observe(&mut self, rows: usize, seconds: f64) {
         self.observe_shared(rows, seconds);
-        self.by_size.iter_mut().for_each(|timed| timed.count *= KEPT);
+        self.by_size.iter_mut().for_each(|timed| timed.fade(KEPT));
         if let Some(timed) = rows.checked_sub(1).and_then(|more| self.by_size.get_mut(more)) {
-            timed.count = (timed.count + 1.0).min(MOST);
-            timed.seconds += (seconds - timed.seconds) / timed.count;
+            timed.observe(seconds);
         }
     }
 
     /// A pass of so many rows of several sessions: those of each begin anywhere.
     pub fn observe_shared(&mut self, rows: usize, seconds: f64) {
-        let count = rows as f64;
-        if self.seconds == 0.0 {
-            (self.rows, self.seconds) = (count, seconds);
-        }
-        let (rows_off, seconds_off) = (count - self.rows, seconds - self.seconds);
-        self.rows += WEIGHT * rows_off;
-        self.seconds += WEIGHT * seconds_off;
-        self.variance = (1.0 - WEIGHT) * (self.variance + WEIGHT * rows_off * rows_off);
-        self.covariance = (1.0 - WEIGHT) * (self.covariance + WEIGHT * rows_off * seconds_off);
+        self.line.observe(WEIGHT, rows as f64, seconds);
     }
 
     /// Seconds that one row more adds to a pass, by the line.
     pub fn row(&self) -> f64 {
-        let one = self.seconds / (1.0 + self.assumed * (self.rows - 1.0).max(0.0));
-        let slope = (self.covariance + PRIOR * self.assumed * one) / (self.variance + PRIOR);
-        slope.clamp(0.0, one)
+        let one = self.line.y / (1.0 + self.assumed * (self.line.x - 1.0).max(0.0));
+        self.line.slope(self.assumed * one, PRIOR).clamp(0.0, one)
     }
 
     /// Seconds of a pass of one row, by the line.
     pub fn one(&self) -> f64 {
         let row = self.row();
-        (self.seconds - row * (self.rows - 1.0)).max(row)
+        (self.line.y - row * (self.line.x - 1.0)).max(row)
     }
 
     /// Seconds that so many guesses add to a pass that judges none, for 0 to `SIZES − 1`.
@@ -85,9 +66,9 @@ impl PassTimes {
         let (one, row, mut longest) = (self.one(), self.row(), 0.0);
         let steps = self.by_size.map({
             let mut line = one - row;
-            move |Timed { seconds, count }| {
+            move |timed: Mean| {
                 line += row;
-                longest = f64::max(longest, (LINE * line + count * seconds) / (LINE + count));
+                longest = f64::max(longest, (LINE * line + timed.weight() * timed.get()) / (LINE + timed.weight()));
                 longest
             }
         });

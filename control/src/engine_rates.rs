@@ -1,11 +1,13 @@
 //! What runs of a model cost, and what they gave, lately: the prices by which sessions share it.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
-};
+use core::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use outrider_speculation::policy::{goodput::ROW_COST, pass_times::PassTimes};
+use crate::{
+    goodput::{ROW_COST, RowCosts},
+    measure::{Mean, Ratio},
+    pass_times::PassTimes,
+};
 
 /// Weight of the last run.
 const WEIGHT: f64 = 0.03;
@@ -14,92 +16,99 @@ const SHARED: f64 = 1.5;
 
 /// Running means over the runs of a model.
 #[derive(Debug, Default)]
-pub(crate) struct Rates {
+pub struct EngineRates {
     measured: Mutex<Measured>,
     /// Those of the target that this model drafts for: its tokens wait for both.
-    target: OnceLock<Arc<Rates>>,
+    target: OnceLock<Arc<EngineRates>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Measured {
-    /// Of runs, by how many rows they have.
+    /// Seconds of runs by their number of rows.
     times: PassTimes,
-    /// Sessions of a run, in the mean.
-    sessions: f64,
-    /// Seconds in which the machine was busy with tokens to come, and the tokens that came; old ones count less.
-    busy: f64,
-    tokens: f64,
-    /// From a short pass being asked for to its judgement: what one session waits.
-    wait: f64,
+    /// Mean number of sessions of a run.
+    sessions: Mean,
+    /// λ: tokens per second in which the machine was busy with tokens to come.
+    goodput: Ratio,
+    /// Seconds from a request for a short pass to its judgement: the wait of one session.
+    wait: Option<Mean>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Self { times: PassTimes::new(ROW_COST), sessions: 1.0, busy: 0.0, tokens: 0.0, wait: 0.0 }
+        Self {
+            times: PassTimes::new(ROW_COST),
+            sessions: Mean::exponential(1.0, WEIGHT),
+            goodput: Ratio::default(),
+            wait: None,
+        }
     }
 }
 
-impl Rates {
+impl EngineRates {
     fn measured(&self) -> MutexGuard<'_, Measured> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The model drafts for a target: its runs, which all its sessions share, count once.
-    pub(crate) fn draft_for(&self, target: Arc<Rates>) {
+    pub fn draft_for(&self, target: Arc<EngineRates>) {
         // A model drafts for one target from its start.
         let _ = self.target.set(target);
     }
 
-    /// A run of so many rows of so many sessions; `silent` of them have no logits that anybody waits for.
-    pub(crate) fn ran(&self, sessions: usize, rows: usize, silent: usize, took: Duration) {
+    /// Counts a run of rows of several sessions; `silent` rows have no logits that anybody waits for.
+    pub fn ran(&self, sessions: usize, rows: usize, silent: usize, took: Duration) {
         let seconds = took.as_secs_f64();
         let wanted = rows.saturating_sub(silent) as f64 / rows.max(1) as f64;
         if let Some(target) = self.target.get() {
-            target.measured().busy += seconds * wanted;
+            target.measured().goodput.observe(1.0, 0.0, seconds * wanted);
         }
         let mut measured = self.measured();
-        (measured.busy, measured.tokens) = (measured.busy * (1.0 - WEIGHT), measured.tokens * (1.0 - WEIGHT));
-        measured.busy += seconds * wanted;
+        measured.goodput.observe(1.0 - WEIGHT, 0.0, seconds * wanted);
         // A prompt says little of what a row more or less costs.
         if silent > 0 {
             return;
         }
-        measured.sessions += WEIGHT * (sessions as f64 - measured.sessions);
+        measured.sessions.observe(sessions as f64);
         match sessions {
             1 => measured.times.observe(rows, seconds),
             _ => measured.times.observe_shared(rows, seconds),
         }
     }
 
-    /// Runs gave so many tokens.
-    pub(crate) fn wrote(&self, tokens: usize) {
-        self.measured().tokens += tokens as f64;
+    /// Counts tokens that runs gave.
+    pub fn wrote(&self, tokens: usize) {
+        self.measured().goodput.observe(1.0, tokens as f64, 0.0);
     }
 
-    /// So long a pass of one row took, from when it was asked for.
-    pub(crate) fn answered(&self, after: Duration) {
-        let mut measured = self.measured();
-        let before = if measured.wait == 0.0 { after.as_secs_f64() } else { measured.wait };
-        measured.wait = before + WEIGHT * (after.as_secs_f64() - before);
+    /// Counts the time of a pass of one row, from its request.
+    pub fn answered(&self, after: Duration) {
+        let seconds = after.as_secs_f64();
+        self.measured().wait.get_or_insert(Mean::exponential(seconds, WEIGHT)).observe(seconds);
     }
 
     /// Seconds of such a pass, or of a run if that is longer.
-    pub(crate) fn wait(&self) -> f64 {
-        let wait = self.measured().wait;
-        wait.max(self.measured().times.one())
+    pub fn wait(&self) -> f64 {
+        let Measured { wait, times, .. } = *self.measured();
+        wait.map_or(0.0, |wait| wait.get()).max(times.one())
     }
 
-    /// Seconds that so many guesses of a session add to a run.
-    pub(crate) fn added(&self) -> impl Fn(usize) -> f64 + use<> {
+    /// Seconds that a number of guesses of a session add to a run.
+    fn added(&self) -> impl Fn(usize) -> f64 + use<> {
         let Measured { times, sessions, .. } = *self.measured();
         let (row, added) = (times.row(), times.added());
-        move |guesses| if sessions > SHARED { row * guesses as f64 } else { added(guesses) }
+        move |guesses| if sessions.get() > SHARED { row * guesses as f64 } else { added(guesses) }
     }
 
     /// λ: tokens per second of busy time; 0 if nothing is known.
-    pub(crate) fn goodput(&self) -> f64 {
-        let Measured { busy, tokens, .. } = *self.measured();
-        if busy > 0.0 { tokens / busy } else { 0.0 }
+    pub fn goodput(&self) -> f64 {
+        self.measured().goodput.get().unwrap_or(0.0)
+    }
+
+    /// Prices of a session's guesses in a run: the tokens that all sessions would write meanwhile.
+    pub fn row_prices(&self) -> RowCosts {
+        let (goodput, added) = (self.goodput(), self.added());
+        RowCosts::of(|guesses| goodput * added(guesses))
     }
 }
 
@@ -115,7 +124,7 @@ mod tests {
     fn rows_are_priced_by_who_makes_the_runs() {
         let took = |rows: usize| MS * if rows > 4 { 60 } else { 40 };
         for sessions in [1, 3] {
-            let rates = Rates::default();
+            let rates = EngineRates::default();
             assert_eq!((rates.added()(3), rates.wait(), rates.goodput()), (0.0, 0.0, 0.0));
             for rows in (1..=8).cycle().take(800) {
                 rates.ran(sessions, rows, 0, took(rows));
@@ -136,7 +145,7 @@ mod tests {
     /// A target that gives two tokens in 40 ms, behind drafts of 10 ms: 40 tokens per second.
     #[test]
     fn runs_of_the_draft_model_count_once() {
-        let (target, draft) = (Arc::new(Rates::default()), Rates::default());
+        let (target, draft) = (Arc::new(EngineRates::default()), EngineRates::default());
         draft.draft_for(Arc::clone(&target));
         for _ in 0..400 {
             draft.ran(1, 1, 0, MS * 10);

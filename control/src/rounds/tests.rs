@@ -24,8 +24,8 @@ const PARAMETERS: ControlParameters = ControlParameters {
     bonus: Bonus::Target,
 };
 
-fn controller(stop: StopRule) -> Controller {
-    Controller::new(ControlParameters { stop, ..PARAMETERS })
+fn controller(stop: StopRule) -> RoundController {
+    RoundController::new(ControlParameters { stop, ..PARAMETERS })
 }
 
 /// A round by its numbers of drafted, judged, accepted and committed tokens.
@@ -65,11 +65,12 @@ fn odld_lengthens_rounds_step_by_step() {
 fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
     let settled = |bonus, stop, rate: f64| {
         let parameters = ControlParameters { stop, adaptive_mode: true, draft_length: 1, bonus, ..PARAMETERS };
-        let mut controller = Controller::new(parameters);
+        let mut controller = RoundController::new(parameters);
         let mut sum = 0.0;
         for round in 0..400 {
             if let Move::Stream { tokens } = controller.next_move() {
-                (0..tokens).for_each(|token| controller.token_streamed((token > 0).then_some(ms(10.0))));
+                (0..tokens)
+                    .for_each(|token| controller.observe(Observation::Streamed((token > 0).then_some(ms(10.0)))));
                 continue;
             }
             let mut drafted = 0;
@@ -104,7 +105,7 @@ fn without_a_bonus_token_rounds_are_longer_or_not_worth_it() {
 #[test]
 fn a_drafted_bonus_token_is_one_draft_more() {
     let lengths = |stop, bonus| {
-        let mut controller = Controller::new(ControlParameters { stop, bonus, ..PARAMETERS });
+        let mut controller = RoundController::new(ControlParameters { stop, bonus, ..PARAMETERS });
         // Twice: nothing of the first round is left in the second.
         [0, 1].map(|_| {
             let mut drafted = 0;
@@ -143,10 +144,10 @@ fn a_drafted_bonus_token_is_one_draft_more() {
 /// Tokens that pass take the draft model's time and are part of what a round gives.
 #[test]
 fn passed_tokens_count_for_their_time_and_their_worth() {
-    let mut controller = Controller::new(ControlParameters { adaptive_mode: true, ..PARAMETERS });
+    let mut controller = RoundController::new(ControlParameters { adaptive_mode: true, ..PARAMETERS });
     for _ in 0..100 {
         if let Move::Stream { tokens } = controller.next_move() {
-            (0..tokens).for_each(|token| controller.token_streamed((token > 0).then_some(ms(10.0))));
+            (0..tokens).for_each(|token| controller.observe(Observation::Streamed((token > 0).then_some(ms(10.0)))));
             continue;
         }
         controller.round_done(&RoundTimes { passed: 8, ..times([4, 4, 3, 4], ms(12.0), ms(10.0)) });
@@ -154,7 +155,7 @@ fn passed_tokens_count_for_their_time_and_their_worth() {
     // 12 tokens in 22 ms, against one in 10 ms.
     let speedup = controller.estimates().speedup.unwrap();
     assert!((speedup - 12.0 * 10.0 / 22.0).abs() < 0.1, "{speedup}");
-    assert!((controller.pace.per_token().unwrap() - 0.001).abs() < 1e-5);
+    assert!((controller.draft_time.per_token().unwrap() - 0.001).abs() < 1e-5);
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn bild_declines_and_drafts_ten_at_most() {
     assert!(controller.wants(9) && !controller.wants(10));
     assert_eq!(controller.consider(0, &outlook(0.59, 1.0)), Advice::Decline);
     assert_eq!(controller.consider(5, &outlook(0.61, 1.0)), Advice::Draft);
-    let short = Controller::new(ControlParameters { longest: 3, ..controller.parameters });
+    let short = RoundController::new(ControlParameters { longest: 3, ..controller.parameters });
     assert!(short.wants(2) && !short.wants(3));
 }
 
@@ -196,7 +197,7 @@ fn bild_declines_and_drafts_ten_at_most() {
 #[test]
 fn as2_streams_where_every_token_is_declined() {
     let stop = StopRule::Bild { fallback: 0.1 };
-    let mut controller = Controller::new(ControlParameters { stop, adaptive_mode: true, ..PARAMETERS });
+    let mut controller = RoundController::new(ControlParameters { stop, adaptive_mode: true, ..PARAMETERS });
     let mut streamed = 0;
     for _ in 0..40 {
         match controller.next_move() {
@@ -206,7 +207,8 @@ fn as2_streams_where_every_token_is_declined() {
             }
             Move::Stream { tokens } => {
                 streamed += tokens;
-                (0..tokens).for_each(|token| controller.token_streamed((token > 0).then_some(ms(50.0))));
+                (0..tokens)
+                    .for_each(|token| controller.observe(Observation::Streamed((token > 0).then_some(ms(50.0)))));
             }
         }
     }
@@ -271,7 +273,7 @@ proptest! {
         calls in prop::collection::vec(any_call(), 0..200),
     ) {
         let parameters = ControlParameters { stop, draft_length, longest, adaptive_mode, bonus: Bonus::Target };
-        let mut controller = Controller::new(parameters);
+        let mut controller = RoundController::new(parameters);
         for call in calls {
             match call {
                 Call::Consider(drafted, outlook) => {
@@ -284,7 +286,7 @@ proptest! {
                     prop_assert!(next != Move::Stream { tokens: 0 }, "nothing to stream");
                 }
                 Call::RoundDone(round) => controller.round_done(&round),
-                Call::TokenStreamed(since_last) => controller.token_streamed(since_last),
+                Call::TokenStreamed(since_last) => controller.observe(Observation::Streamed(since_last)),
                 Call::NextGeneration => controller.next_generation(),
             }
             prop_assert!(controller.wants(0));

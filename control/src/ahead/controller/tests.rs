@@ -1,4 +1,4 @@
-//! Ways to write a text, tried in virtual time.
+//! Modes of writing a text, tried in virtual time.
 
 #[cfg(target_arch = "wasm32")]
 use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -7,24 +7,44 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
+/// Places in counts by mode.
+const ALONE: usize = Mode::Alone as usize;
+const AT_ONCE: usize = Mode::AtOnce as usize;
+const PATIENT: usize = Mode::Patient as usize;
+const ROUNDS: usize = Mode::Rounds as usize;
+
+impl AheadController {
+    fn drafted(&mut self, took: Duration, count: usize) {
+        self.observe(Observation::Drafted { took, count });
+    }
+
+    fn compared(&mut self, candidates: usize, right: Option<usize>) {
+        self.observe(Observation::Compared { candidates, right });
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        self.observe(Observation::Answered(answer));
+    }
+}
+
 /// Tokens of a text, the link's round trip, and what each takes by the way that it is written.
 type Part = (usize, Duration, [Duration; 4]);
 
 /// A text in one part; how many tokens were written in each way.
-fn text(pace: &mut Pace, tokens: usize, round_trip: Duration, takes: [Duration; 4]) -> [usize; 4] {
+fn text(pace: &mut AheadController, tokens: usize, round_trip: Duration, takes: [Duration; 4]) -> [usize; 4] {
     text_of([(tokens, round_trip, takes)], pace)[0]
 }
 
 /// A text whose link and costs become others; for each part how many tokens were written in each way.
-fn text_of<const PARTS: usize>(parts: [Part; PARTS], pace: &mut Pace) -> [[usize; 4]; PARTS] {
+fn text_of<const PARTS: usize>(parts: [Part; PARTS], pace: &mut AheadController) -> [[usize; 4]; PARTS] {
     let mut now = Duration::ZERO;
     pace.next_generation(None, pace.goal, pace.holds);
-    pace.began(parts[0].1 + 10 * MS, 10 * MS);
+    pace.observe(Observation::FirstToken { after: parts[0].1 + 10 * MS, pass: 10 * MS });
     parts.map(|(tokens, round_trip, takes)| {
         let mut counts = [0; 4];
         for _ in 0..tokens {
-            now += takes[pace.current];
-            counts[pace.current] += 1;
+            now += takes[pace.current as usize];
+            counts[pace.current as usize] += 1;
             pace.drafted(MS, 1);
             pace.passed(10 * MS, 0, None);
             answered(pace, round_trip + 10 * MS, 10 * MS);
@@ -34,9 +54,9 @@ fn text_of<const PARTS: usize>(parts: [Part; PARTS], pace: &mut Pace) -> [[usize
     })
 }
 
-/// Tokens came so long after guesses were sent, of a pass that took so long: one that was held for them if the target
-/// has so much patience, else one after another that began before they came.
-fn answered(pace: &mut Pace, after: Duration, pass: Duration) {
+/// Tokens came this time after guesses were sent, of a pass that took `pass`: one that was held for them if the
+/// patience is long enough, else one after another that began before they came.
+fn answered(pace: &mut AheadController, after: Duration, pass: Duration) {
     let (trip, patience) = (after.saturating_sub(pass), Duration::from_secs_f64(pace.plan().patience));
     let awaited = patience > trip;
     let least = if awaited { Duration::ZERO } else { trip.saturating_sub(pass).max(patience) };
@@ -46,7 +66,7 @@ fn answered(pace: &mut Pace, after: Duration, pass: Duration) {
 /// Guesses that slow the target down, though link and times promise much.
 #[test]
 fn what_is_slower_rests_and_is_tried_again() {
-    let mut pace = Pace::new(None);
+    let mut pace = AheadController::new(None);
     let counts = text(&mut pace, 4000, MS, [10, 14, 15, 14].map(|ms| ms * MS));
     assert!(counts[ALONE] > 3600 && counts[1..].iter().sum::<usize>() >= 60, "{counts:?}");
 }
@@ -57,7 +77,7 @@ fn the_fastest_way_is_found_and_kept() {
     for fastest in 0..4 {
         let mut takes = [14 * MS; 4];
         (takes[ALONE], takes[fastest]) = (13 * MS, 7 * MS);
-        let mut pace = Pace::new(None);
+        let mut pace = AheadController::new(None);
         let counts = text(&mut pace, 400, MS, takes);
         assert!(counts[fastest] > 200, "{counts:?} of 400, {fastest}");
         let counts = text(&mut pace, 4000, MS, takes);
@@ -68,17 +88,17 @@ fn the_fastest_way_is_found_and_kept() {
 /// Where nobody waits a short trip looks as long as a pass, at which waiting promises little.
 #[test]
 fn a_trip_that_passes_hide_is_looked_for() {
-    let mut pace = Pace::new(None);
+    let mut pace = AheadController::new(None);
     let takes = [40, 36, 24, 24].map(|ms| ms * MS);
     let (mut now, mut waited) = (Duration::ZERO, 0);
     for token in 0..2000 {
-        now += takes[pace.current];
+        now += takes[pace.current as usize];
         pace.drafted(10 * MS, 1);
         pace.passed(40 * MS, 0, None);
         pace.compared(1, (token % 10 < 6).then_some(0));
         let trip = if pace.plan().patience > 0.0 { 2 * MS } else { 40 * MS };
         answered(&mut pace, trip + 40 * MS, 40 * MS);
-        waited += usize::from(pace.current == PATIENT || pace.current == ROUNDS);
+        waited += usize::from(HOLDING.contains(&pace.current));
         pace.written(1, now);
     }
     assert!(waited > 1500, "{waited} of 2000");
@@ -89,13 +109,13 @@ fn a_trip_that_passes_hide_is_looked_for() {
 #[test]
 fn a_handshake_shows_a_link_that_passes_hide() {
     for (handshake, shown) in [(9 * MS, 9.0), (12 * MS, 10.0)] {
-        let mut pace = Pace::new(None);
-        pace.connected(handshake);
+        let mut pace = AheadController::new(None);
+        pace.observe(Observation::Handshake(handshake));
         pace.next_generation(None, Goal::Speed, true);
         pace.drafted(MS, 1);
         pace.passed(40 * MS, 0, None);
-        pace.began(50 * MS, 40 * MS);
-        assert_eq!(pace.record().round_trip_ms, Some(shown));
+        pace.observe(Observation::FirstToken { after: 50 * MS, pass: 40 * MS });
+        assert_eq!(pace.round_trip().map(|trip| trip * 1e3), Some(shown));
     }
 }
 
@@ -111,10 +131,10 @@ fn the_fewest_passes_are_found_where_they_cost_no_speed() {
         ([5, 2, 3, 4], [50, 12, 20, 32], ALONE),
     ];
     for (tokens, takes, best) in cases {
-        let (mut pace, mut now, mut counts) = (Pace::new(None), Duration::ZERO, [0; 4]);
+        let (mut pace, mut now, mut counts) = (AheadController::new(None), Duration::ZERO, [0; 4]);
         pace.next_generation(None, Goal::Passes, true);
         for _ in 0..4000 {
-            let way = pace.current;
+            let way = pace.current as usize;
             now += takes[way] * MS;
             counts[way] += 1;
             pace.drafted(MS, 1);
@@ -129,16 +149,16 @@ fn the_fewest_passes_are_found_where_they_cost_no_speed() {
 /// An engine that writes by itself: however much waiting promises, there is nobody to wait.
 #[test]
 fn nobody_is_asked_to_hold_who_does_not() {
-    let (mut pace, mut now, mut guided) = (Pace::new(None), Duration::ZERO, 0);
+    let (mut pace, mut now, mut guided) = (AheadController::new(None), Duration::ZERO, 0);
     // A target before did hold them, and waiting was best.
     text(&mut pace, 2000, MS, [10, 9, 1, 1].map(|ms| ms * MS));
-    assert!(pace.current == PATIENT || pace.current == ROUNDS);
+    assert!(HOLDING.contains(&pace.current));
     for goal in [Goal::Speed, Goal::Passes] {
         pace.next_generation(None, goal, false);
         for _ in 0..2000 {
-            now += [10, 9, 1, 1].map(|ms| ms * MS)[pace.current];
-            assert!(pace.current == ALONE || pace.current == AT_ONCE, "{}", NAMES[pace.current]);
-            guided += usize::from(pace.current == AT_ONCE);
+            now += [10, 9, 1, 1].map(|ms| ms * MS)[pace.current as usize];
+            assert!(!HOLDING.contains(&pace.current), "{}", pace.current.name());
+            guided += usize::from(pace.current == Mode::AtOnce);
             pace.drafted(MS, 1);
             pace.passed(10 * MS, 0, None);
             answered(&mut pace, 11 * MS, 10 * MS);
@@ -151,34 +171,34 @@ fn nobody_is_asked_to_hold_who_does_not() {
 /// A tree is thirty guesses, and its frames have to be over in a tenth of a pass.
 #[test]
 fn second_candidates_are_for_who_has_time_for_them() {
-    let mut pace = Pace::new(Some(Plan::AT_ONCE));
-    assert!(!pace.branches(), "nothing is measured");
+    let mut pace = AheadController::new(Some(Schedule::AT_ONCE));
+    assert!(!pace.plan().branches, "nothing is measured");
     pace.drafted(MS / 4, 1);
     pace.passed(20 * MS, 0, None);
-    assert!(pace.branches());
-    pace.told(MS / 4 + MS / 20, 1);
-    assert!(pace.branches(), "1.5 ms of 20");
-    let mut pace = Pace::new(Some(Plan::AT_ONCE));
+    assert!(pace.plan().branches);
+    pace.observe(Observation::Framed { took: MS / 4 + MS / 20, drafts: 1 });
+    assert!(pace.plan().branches, "1.5 ms of 20");
+    let mut pace = AheadController::new(Some(Schedule::AT_ONCE));
     pace.drafted(MS / 4, 1);
-    pace.told(MS / 4 * 3 + MS / 8, 3);
+    pace.observe(Observation::Framed { took: MS / 4 * 3 + MS / 8, drafts: 3 });
     for (pass, has_time) in [(20, false), (37, false), (38, true), (110, true)] {
         (0..8).for_each(|_| pace.passed(pass * MS, 0, None));
-        assert_eq!(pace.branches(), has_time, "{pass} ms");
+        assert_eq!(pace.plan().branches, has_time, "{pass} ms");
     }
     // Drafts themselves are too slow.
     (0..8).for_each(|_| pace.drafted(12 * MS, 1));
-    assert!(!pace.branches());
+    assert!(!pace.plan().branches);
 }
 
 /// Drafts in a group cost less than one by itself, as on a GPU; until that is known a group is asked for.
 #[test]
 fn what_drafts_take_together_is_learned_apart() {
-    let mut pace = Pace::new(None);
-    assert!(pace.wants_a_group() && pace.drafts.get().is_none());
+    let mut pace = AheadController::new(None);
+    assert!(pace.plan().tries_group && pace.drafts.get().is_none());
     pace.drafted(400 * MS, 4);
-    assert!(pace.wants_a_group(), "it may have compiled");
+    assert!(pace.plan().tries_group, "it may have compiled");
     pace.drafted(12 * MS, 4);
-    assert!(!pace.wants_a_group());
+    assert!(!pace.plan().tries_group);
     assert_eq!(pace.drafts.get(), Some((0.003, 0.003)), "all in all");
     pace.drafted(9 * MS, 1);
     let (draft, further) = pace.drafts.get().unwrap();
@@ -192,14 +212,14 @@ fn what_drafts_take_together_is_learned_apart() {
 /// What does not promise anything is not tried: a round on a far link would be felt.
 #[test]
 fn nobody_waits_on_a_far_link() {
-    let counts = text(&mut Pace::new(None), 2000, 400 * MS, [10, 10, 400, 400].map(|ms| ms * MS));
+    let counts = text(&mut AheadController::new(None), 2000, 400 * MS, [10, 10, 400, 400].map(|ms| ms * MS));
     assert!(counts[PATIENT] + counts[ROUNDS] == 0, "{counts:?}");
 }
 
 /// As behind an engine with many sessions: they come too late for every pass, and cost no speed that shows.
 #[test]
 fn guesses_that_save_nothing_rest() {
-    let mut pace = Pace::new(None);
+    let mut pace = AheadController::new(None);
     pace.next_generation(None, Goal::Speed, false);
     let counts = text(&mut pace, 8000, 100 * MS, [10, 10, 200, 200].map(|ms| ms * MS));
     assert!(counts[AT_ONCE] > 0 && counts[AT_ONCE] < 1600, "{counts:?}");
@@ -208,7 +228,7 @@ fn guesses_that_save_nothing_rest() {
 /// The link becomes another: at once everything is tried anew, however long it was to rest.
 #[test]
 fn another_link_is_another_race() {
-    let mut pace = Pace::new(None);
+    let mut pace = AheadController::new(None);
     text(&mut pace, 8000, 100 * MS, [10, 11, 200, 200].map(|ms| ms * MS));
     let counts = text(&mut pace, 1000, MS, [10, 11, 7, 7].map(|ms| ms * MS));
     assert!(counts[PATIENT] + counts[ROUNDS] > 700, "{counts:?}");
@@ -217,7 +237,7 @@ fn another_link_is_another_race() {
 /// A link that has become longer: the first token of the next text shows it, and nobody waits over it.
 #[test]
 fn a_link_that_became_long_is_noticed_by_the_first_token() {
-    let mut pace = Pace::new(None);
+    let mut pace = AheadController::new(None);
     let counts = text(&mut pace, 1000, MS, [10, 11, 7, 7].map(|ms| ms * MS));
     assert!(counts[PATIENT] + counts[ROUNDS] > 700, "{counts:?}");
     for (round_trip, takes) in [(20, [10, 8, 30, 30]), (400, [10, 10, 400, 400])] {
@@ -231,37 +251,37 @@ fn a_link_that_became_long_is_noticed_by_the_first_token() {
 fn a_link_that_becomes_long_within_a_text_is_noticed() {
     let near = (1000, MS, [10, 11, 7, 7].map(|ms| ms * MS));
     let far = (200, 100 * MS, [10, 8, 100, 100].map(|ms| ms * MS));
-    let mut pace = Pace::new(None);
+    let mut pace = AheadController::new(None);
     let [before, after] = text_of([near, far], &mut pace);
     assert!(before[PATIENT] + before[ROUNDS] > 700, "{before:?}");
     assert!(after[PATIENT] + after[ROUNDS] <= 16, "{after:?}");
-    assert_eq!(pace.record().round_trip_ms, Some(100.0));
+    assert_eq!(pace.round_trip(), Some(0.1));
 }
 
 /// The link is the same, and nobody waits: answers are late by what is left of a pass, and once by a slow draft. No way
 /// is tried anew for that.
 #[test]
 fn what_is_left_of_a_pass_is_no_other_link() {
-    let mut pace = Pace::new(None);
+    let mut pace = AheadController::new(None);
     // And on, should another way be looked at just then.
     for length in [1000].into_iter().chain([8; 9]) {
-        if pace.current != AT_ONCE || length > 8 {
+        if pace.current != Mode::AtOnce || length > 8 {
             text(&mut pace, length, 2 * MS, [10, 7, 11, 11].map(|ms| ms * MS));
         }
     }
-    let measured = pace.ways[AT_ONCE].measured;
+    let measured = pace.score(Mode::AtOnce).measured();
     pace.next_generation(None, Goal::Speed, true);
     for token in 0..6 {
-        answered(&mut pace, if token < ANSWERS as u32 { 23 * MS } else { 20 * MS }, 10 * MS);
+        answered(&mut pace, if token < 3 { 23 * MS } else { 20 * MS }, 10 * MS);
         pace.written(1, token * 7 * MS);
     }
-    assert!(pace.current == AT_ONCE && pace.ways[AT_ONCE].measured == measured, "{pace:?}");
+    assert!(pace.current == Mode::AtOnce && pace.score(Mode::AtOnce).measured() == measured, "{pace:?}");
 }
 
 /// Who does not wait may send late, on a browser's only core: that is no longer link, as long as it is no other one.
 #[test]
 fn what_is_not_awaited_makes_the_link_no_longer() {
-    let mut pace = Pace::new(None);
+    let mut pace = AheadController::new(None);
     pace.drafted(MS, 1);
     pace.passed(10 * MS, 0, None);
     let mut trip = |least: u32, most: u32, awaited| {
@@ -281,8 +301,8 @@ fn what_is_not_awaited_makes_the_link_no_longer() {
 /// left of its pass. However many such answers come in a row, the link is the same.
 #[test]
 fn guesses_that_were_all_right_are_no_other_link() {
-    let (mut pace, mut now) = (Pace::new(None), Duration::ZERO);
-    pace.connected(3 * MS);
+    let (mut pace, mut now) = (AheadController::new(None), Duration::ZERO);
+    pace.observe(Observation::Handshake(3 * MS));
     pace.next_generation(None, Goal::Speed, true);
     for pass in 0..400 {
         now += 70 * MS;
@@ -293,8 +313,8 @@ fn guesses_that_were_all_right_are_no_other_link() {
         pace.answered(Answer { least: Duration::ZERO, most, awaited });
         pace.passed(60 * MS, 0, None);
         pace.written(if pace.plan().patience > 0.0 { 3 } else { 2 }, now);
-        let waits = &pace.ways[PATIENT..];
-        assert!(pass < 40 || waits.iter().any(|way| way.measured > 40.0), "they are tried anew: {pace:?}");
+        let waits = HOLDING.map(|mode| pace.score(mode).measured());
+        assert!(pass < 40 || waits.iter().any(|measured| *measured > 40.0), "they are tried anew: {pace:?}");
     }
     // One or two are late by anything, whichever they are.
     for late_by in [[90, 0, 0], [0, 90, 70], [70, 0, 90]] {
@@ -304,7 +324,7 @@ fn guesses_that_were_all_right_are_no_other_link() {
             late.answered(Answer { least: Duration::ZERO, most: (3 + by) * MS, awaited: true });
             late.written(1, now + token * MS);
         }
-        assert_eq!(late.ways, pace.ways, "late by {late_by:?} ms");
+        assert_eq!(late.modes, pace.modes, "late by {late_by:?} ms");
     }
 }
 
@@ -312,8 +332,8 @@ fn guesses_that_were_all_right_are_no_other_link() {
 /// noticed. Then it waits long enough, or nobody does.
 #[test]
 fn a_link_that_outgrows_the_patience_is_noticed() {
-    let mut pace = Pace::new(None);
-    pace.connected(3 * MS);
+    let mut pace = AheadController::new(None);
+    pace.observe(Observation::Handshake(3 * MS));
     let mut now = Duration::ZERO;
     for (trip, passes) in [(3, 60), (40, 60)] {
         let mut wasted = 0;
@@ -321,7 +341,7 @@ fn a_link_that_outgrows_the_patience_is_noticed() {
             let patience = Duration::from_secs_f64(pace.plan().patience);
             let waits = patience > Duration::ZERO && patience <= trip * MS;
             wasted += u32::from(waits);
-            now += 60 * MS + if pace.rests() { Duration::ZERO } else { patience.min(trip * MS) };
+            now += 60 * MS + if pace.plan().mode == Mode::Alone { Duration::ZERO } else { patience.min(trip * MS) };
             pace.drafted(MS, 1);
             pace.passed(60 * MS, 0, None);
             for right in [true, true, true, pass % 2 > 0] {
@@ -332,20 +352,20 @@ fn a_link_that_outgrows_the_patience_is_noticed() {
         }
         assert!(wasted <= 12, "{wasted} passes waited for nothing over {trip} ms");
     }
-    assert_eq!(pace.record().round_trip_ms, Some(40.0));
+    assert_eq!(pace.round_trip(), Some(0.04));
 }
 
 /// What a row costs is the target's affair, and so is the group that pays: with rows at a fifth of a pass it is small.
 #[test]
 fn groups_are_as_large_as_rows_are_cheap() {
     let groups = [0.02, 0.2].map(|row_cost| {
-        let (mut pace, mut now) = (Pace::new(None), Duration::ZERO);
+        let (mut pace, mut now) = (AheadController::new(None), Duration::ZERO);
         for token in 0..600usize {
             let plan = pace.plan();
             let accepted = if plan.patience > 0.0 { (token % 4).min(plan.group) } else { 0 };
             let at_hand = if accepted > 0 { plan.group } else { 0 };
             let pass = (40 * MS).mul_f64(1.0 + row_cost * at_hand as f64);
-            now += if pace.rests() { 40 * MS } else { 25 * MS };
+            now += if pace.plan().mode == Mode::Alone { 40 * MS } else { 25 * MS };
             pace.drafted(MS, 1);
             pace.passed(pass, accepted, Some(at_hand));
             pace.compared(1, (token % 10 < 8).then_some(0));
@@ -366,9 +386,9 @@ fn groups_are_as_large_as_rows_are_cheap() {
 #[test]
 fn what_the_edge_has_to_do_besides_is_waited_for_too() {
     let promised = [0, 4].map(|beside| {
-        let mut pace = Pace::new(None);
+        let mut pace = AheadController::new(None);
         pace.drafted(MS, 1);
-        (0..80).for_each(|_| pace.reacted((beside + 3) * MS, 3));
+        (0..80).for_each(|_| pace.observe(Observation::Corrected { after: (beside + 3) * MS, drafts: 3 }));
         pace.passed(10 * MS, 0, Some(0));
         answered(&mut pace, 12 * MS, 10 * MS);
         let conditions = pace.conditions().unwrap();
@@ -384,7 +404,7 @@ fn what_the_edge_has_to_do_besides_is_waited_for_too() {
 #[test]
 fn what_gains_much_is_seldom_interrupted() {
     let alone = [6, 9].map(|takes| {
-        let mut pace = Pace::new(None);
+        let mut pace = AheadController::new(None);
         text(&mut pace, 2000, MS, [10, 11, takes, takes].map(|ms| ms * MS));
         text(&mut pace, 4000, MS, [10, 11, takes, takes].map(|ms| ms * MS))[ALONE]
     });
@@ -394,16 +414,16 @@ fn what_gains_much_is_seldom_interrupted() {
 /// The server drafts as well, on the processor that the edge's drafts need: three short texts are enough to see that.
 #[test]
 fn guesses_that_cost_the_targets_own_drafts_rest_soon() {
-    let (mut pace, mut now, mut alone) = (Pace::new(None), Duration::ZERO, 0);
+    let (mut pace, mut now, mut alone) = (AheadController::new(None), Duration::ZERO, 0);
     for _ in 0..3 {
         pace.next_generation(None, Goal::Speed, true);
-        pace.began(42 * MS, 40 * MS);
+        pace.observe(Observation::FirstToken { after: 42 * MS, pass: 40 * MS });
         for _ in 0..32 {
             // Two tokens a pass.
-            now += [40, 54, 54, 54][pace.current] * MS;
-            alone += usize::from(pace.rests());
+            now += [40, 54, 54, 54][pace.current as usize] * MS;
+            alone += usize::from(pace.plan().mode == Mode::Alone);
             pace.drafted(MS, 1);
-            pace.passed_by_itself(now.min(40 * MS));
+            pace.observe(Observation::PassedAlone(now.min(40 * MS)));
             answered(&mut pace, 42 * MS, 40 * MS);
             pace.written(2, now);
         }
@@ -414,13 +434,13 @@ fn guesses_that_cost_the_targets_own_drafts_rest_soon() {
 /// A target that says that its passes take no time: what is thought of ways stays a number.
 #[test]
 fn passes_that_take_no_time_are_no_way_out_of_numbers() {
-    let (mut pace, mut now) = (Pace::new(None), Duration::ZERO);
+    let (mut pace, mut now) = (AheadController::new(None), Duration::ZERO);
     for pass in [0; 200].into_iter().chain([10; 200]) {
         now += 10 * MS;
         pace.drafted(MS, 1);
         pace.passed(pass * MS, 0, None);
         answered(&mut pace, (pass + 1) * MS, pass * MS);
         pace.written(1, now);
-        assert!((AT_ONCE..pace.ways.len()).all(|way| pace.expected(way, PRIOR).speed.is_finite()), "{pace:?}");
+        assert!(GUIDED.into_iter().all(|mode| pace.expected(mode, PRIOR).speed.is_finite()), "{pace:?}");
     }
 }
