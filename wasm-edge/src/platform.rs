@@ -1,12 +1,12 @@
 //! What the driver of a session needs of the browser: a way to the server, and its clock.
-//! The driver itself, which connects again and again, is `speculation/src/session/driver.rs`; the socket is in
+//! The driver itself, which connects again and again, is `speculation/src/session/edge_driver.rs`; the socket is in
 //! `link.rs`.
 
 use std::time::Duration;
 
 use gloo_timers::future::TimeoutFuture;
 use outrider_models::ModelError;
-use outrider_speculation::session::driver::{DriveError, Driver, Platform};
+use outrider_speculation::session::edge_driver::{DriveError, Driver, Platform};
 
 use crate::{
     draft::CachedDraft,

@@ -20,7 +20,7 @@
 //! With several rounds in flight the draft model has work while verdicts are under way. A driver that hands in what has
 //! arrived before each pass, as [`is_ahead`](EdgeSession::is_ahead) says, does not draft on from what was rejected.
 //!
-//! [`driver`](super::driver) does all this over any socket and clock.
+//! [`edge_driver`](super::driver) does all this over any socket and clock.
 //!
 //! | file | what it is |
 //! |---|---|

@@ -14,7 +14,7 @@
 //! | `thread` | owns the model, does what the others say |
 //! | `rates` | what runs cost and what they gave: the prices by which sessions share it |
 //! | `own_draft` | the server's own draft model, an engine of its own |
-//! | `told` | the target's log-probabilities of tokens, for who asks |
+//! | `logprobs` | log-probabilities of the committed tokens under the target |
 //! | `handle` | the way to the thread; judges where the backend gives rows |
 //!
 //! A session holds a [`ModelSlot`]. It costs a few hundred bytes and its tokens while it is idle: caches are parked.
@@ -23,21 +23,21 @@ mod backend;
 mod error;
 mod gather;
 mod handle;
+mod logprobs;
 mod memory;
 mod own_draft;
 mod rates;
 mod schedule;
 mod settings;
 mod thread;
-mod told;
 
 pub use backend::{Answer, Backend};
 pub use error::EngineError;
 pub use handle::{Engine, Load, ModelSlot};
+pub(crate) use logprobs::LogprobSink;
+pub use logprobs::TokenProbability;
 pub use own_draft::Drafter;
 pub use settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy};
-pub(crate) use told::Teller;
-pub use told::TokenProbability;
 
 #[cfg(test)]
 mod tests;
