@@ -33,30 +33,20 @@ use tower_http::{
     timeout::RequestBodyTimeoutLayer,
 };
 
-use crate::openai;
+use crate::{
+    http::{Shared, admission},
+    openai,
+};
 
-mod access;
-mod admit;
-mod client;
 mod listen;
-mod origin;
 mod page;
-mod pair_file;
 mod probes;
-mod shared;
 mod socket;
 pub mod tls;
-mod token;
 
-pub(crate) use self::{access::Caller, shared::Shared};
-pub use self::{
-    access::{Access, EvidencePolicy},
-    client::Proxies,
-    listen::{Connections, serve},
-    origin::{Origin, OriginError, Origins},
-    pair_file::PairFile,
-    shared::{AppState, Caps},
-    token::{Tokens, TokensError},
+pub use self::listen::{Connections, serve};
+pub use crate::http::{
+    Access, AppState, Caps, EvidencePolicy, Origin, OriginError, Origins, PairFile, Proxies, Tokens, TokensError,
 };
 
 /// The routes; `page` is the folder of the built page.
@@ -69,7 +59,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
         SetResponseHeaderLayer::if_not_present(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
     let others = if access.origins.are_same_only() { "same-origin" } else { "cross-origin" };
-    let admit = || middleware::from_fn_with_state(Arc::clone(&shared), admit::admit);
+    let admit = || middleware::from_fn_with_state(Arc::clone(&shared), admission::admit);
 
     let model = Router::new()
         .route("/pair/draft", get(draft))
@@ -80,7 +70,7 @@ pub fn app(state: AppState, page: PathBuf) -> Router {
     let api = openai::routes()
         .route("/v1/info", get(probes::info))
         .route("/metrics", get(probes::metrics))
-        .layer(middleware::from_fn_with_state(Arc::clone(&shared), admit::demand_token))
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), admission::demand_token))
         .layer(RequestBodyTimeoutLayer::new(caps.body_read))
         .layer(DefaultBodyLimit::max(caps.body_bytes))
         // These alone are compressed while they are sent, at the level that takes the least time of a worker.

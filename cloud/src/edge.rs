@@ -14,8 +14,8 @@ use outrider_speculation::{
     Forward,
     session::{
         cloud::TargetInfo,
-        driver::{DraftModel, DraftRow, DriveError, Driver, Notice, Platform, Socket},
         edge::{Committed, DraftInfo, EdgeError, EdgeSession, EndReason, Settings, StartError},
+        edge_driver::{DraftModel, DraftRow, DriveError, Driver, Notice, Platform, Socket},
     },
     study::{link::Link, statistics::Statistics},
 };
@@ -34,7 +34,7 @@ use crate::{
     wire::Wire,
 };
 
-pub use outrider_speculation::session::driver::Retry;
+pub use outrider_speculation::session::edge_driver::Retry;
 
 /// What the runtime's timers may be late by.
 const TIMER: Duration = Duration::from_millis(2);

@@ -10,7 +10,10 @@
 //! | [`session`] | drives one session: state machine, target, time limits |
 //! | [`sessions`] | the sessions, by name and by address; which of them give way |
 //! | [`wire`] | a connection as two streams of bytes |
-//! | [`app`] | the axum routes: page, draft model, WebSocket, probes; who may use them, and how much |
+//! | [`http`] | what the routes share: state, errors, admission, access |
+//! | `address_limits` | how many sessions and connections one address may hold |
+//! | `blocking` | work that would block the runtime: in turns, one client after another |
+//! | [`app`] | the axum routes: page, draft model, WebSocket, probes |
 //! | [`openai`] | the target alone, as OpenAI's API |
 //! | [`edge`] | drafts natively and speaks to a server, or to a session in the same process |
 //! | `both_ends` | sessions in this process for the experiments of `outrider-papers`, with the feature `papers` |
@@ -20,20 +23,21 @@
 //! `outrider-speculation`, takes the pass it asks for to the [`target`], where it waits for the passes of other
 //! sessions to share one run of the target, and sends what the state machine makes of the judgement.
 
+mod address_limits;
 pub mod app;
+mod blocking;
 #[cfg(feature = "papers")]
 pub mod both_ends;
 pub mod chat;
 pub mod cli;
 pub mod edge;
-mod heavy;
+pub mod http;
 pub mod hub;
 mod log_limits;
 mod log_writer;
 pub mod metrics;
 pub mod openai;
 pub mod pair;
-mod places;
 mod rotation;
 pub mod session;
 pub mod sessions;

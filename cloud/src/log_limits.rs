@@ -13,7 +13,7 @@ use std::{
 
 use tracing::Level;
 
-use crate::places::household;
+use crate::address_limits::subnet;
 
 /// The time in which the lines of an address are counted.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ pub(crate) fn admit(address: IpAddr, level: Level, kind: &'static str) -> bool {
         let mut counts = COUNTS.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let left_out = counts.end_window(now);
-        (counts.admit(household(address), most, kind), left_out)
+        (counts.admit(subnet(address), most, kind), left_out)
     };
     for (kind, LeftOut { lines, addresses, loudest: (_, address) }) in left_out {
         tracing::warn!(kind, lines, addresses, %address, "left out lines of clients that caused too many");

@@ -19,7 +19,7 @@ use prometheus_client::{
     registry::{Metric, Registry, Unit},
 };
 
-use crate::{log_writer, target::engine::EngineSettings};
+use crate::log_writer;
 
 mod meter;
 
@@ -35,6 +35,16 @@ pub struct Metrics {
     pub(crate) engine: EngineMetrics,
     pub(crate) sessions: SessionMetrics,
     pub(crate) gateway: GatewayMetrics,
+}
+
+/// Limits of an engine, exported beside what it uses of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct EngineLimits {
+    pub(crate) sessions: usize,
+    /// Rows of one run of the model.
+    pub(crate) run_rows: usize,
+    /// Bytes of KV caches.
+    pub(crate) kv_bytes: u64,
 }
 
 /// What comes and goes between a gateway and an engine that streams. Clones share it.
@@ -102,7 +112,7 @@ pub(crate) struct SessionMetrics {
 
 impl Metrics {
     /// `multiplies` names what computes, `batching` what sharing a run does to a row.
-    pub(crate) fn new(settings: &EngineSettings, multiplies: &'static str, batching: &'static str) -> Self {
+    pub(crate) fn new(limits: EngineLimits, multiplies: &'static str, batching: &'static str) -> Self {
         let mut registry = Registry::with_prefix("outrider");
         let build = [("version", env!("CARGO_PKG_VERSION")), ("instruction_set", multiplies), ("batching", batching)];
         // A gauge, since not everything that reads Prometheus's text knows OpenMetrics' infos.
@@ -110,9 +120,9 @@ impl Metrics {
         what_runs.get_or_create(&build).set(1);
         registry.register("build_info", "What runs here", what_runs);
         for (name, help, value) in [
-            ("sessions_limit", "Sessions there may be", settings.sessions as u64),
-            ("run_rows_limit", "Rows a run of the model may have", settings.batch_rows as u64),
-            ("kv_limit_bytes", "Bytes of KV caches there may be", settings.kv_memory.as_u64()),
+            ("sessions_limit", "Sessions there may be", limits.sessions as u64),
+            ("run_rows_limit", "Rows a run of the model may have", limits.run_rows as u64),
+            ("kv_limit_bytes", "Bytes of KV caches there may be", limits.kv_bytes),
         ] {
             let gauge: Gauge = Gauge::default();
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -293,7 +303,8 @@ mod tests {
 
     #[test]
     fn names_are_as_prometheus_wants_them() {
-        let metrics = Metrics::new(&EngineSettings::default(), "portable", "bit-identical");
+        let limits = EngineLimits { kv_bytes: 1 << 30, ..EngineLimits::default() };
+        let metrics = Metrics::new(limits, "portable", "bit-identical");
         metrics.refused(ErrorCode::ServerFull);
         metrics.engine.run(5, Duration::from_millis(3));
         let text = metrics.text();

@@ -1,60 +1,52 @@
 //! The target alone, as OpenAI's API: `/v1/models`, `/v1/completions`, `/v1/chat/completions`.
 //!
-//! A request is a session of its own, in this process, that asks for cloud-only generations, one for each text: the
-//! tokens come from the same state machine, engine and limits as a browser's. What is written goes out as one object or
-//! as server-sent events, by the [API's reference](https://platform.openai.com/docs/api-reference). Parameters that
-//! change the text and that are not implemented are refused by name, so that nobody gets another text than was asked
-//! for.
+//! Each text of a request is written by a session in this process, side by side with the others: the tokens come from
+//! the same state machine, engine and limits as a browser's. They go out as one object or as server-sent events, by the
+//! [API's reference](https://platform.openai.com/docs/api-reference). Parameters that would change the text and are not
+//! implemented are refused by name.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `asked` | a place for a request, its body, and what that means |
+//! | `admitted_request` | a session for a request, its body, and the prompt in it |
 //! | `request` | reads a request and refuses what it cannot do |
 //! | `conversation` | reads messages and tools |
 //! | `fields` | parameters by their names |
-//! | `generation` | generations, token by token: text and calls of tools |
-//! | `text` | text of tokens, up to a stop sequence |
+//! | `token_stream` | the texts of a request side by side, token by token: text and calls of tools |
 //! | `answer` | the objects and chunks that are answered |
-//! | `served` | the target, as the API needs to know it |
-//! | `error` | what is wrong, in the API's shape |
 
-use std::{collections::VecDeque, convert::Infallible, mem, sync::Arc};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 
 use axum::{
     Json, Router,
     extract::State,
+    http::{Method, StatusCode, Uri},
     response::{
         IntoResponse, Response,
         sse::{Event, KeepAlive, Sse},
     },
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use futures_util::{Stream, stream};
 use outrider_codec::frame::Request;
 use serde_json::{Value, json};
 
 use self::{
-    answer::{Answer, Shape},
-    asked::{Asked, Task, check_model, now, too_long},
-    generation::{Order, Writing, Written},
+    admitted_request::{AdmittedRequest, Prompt, check_model, now, too_long},
+    answer::{Answer, Endpoint},
     request::Common,
+    token_stream::{Delta, GenerationParams, TokenStream},
 };
-use crate::{app::Shared, heavy};
+use crate::{
+    blocking,
+    http::{ApiError, Served, Shared},
+};
 
+mod admitted_request;
 mod answer;
-mod asked;
 mod conversation;
-mod error;
 mod fields;
-mod generation;
 mod request;
-mod served;
-mod text;
-
-pub use self::{
-    error::ApiError,
-    served::{Elsewhere, Served},
-};
+mod token_stream;
 
 /// Tokens that a completion has if the request does not say, as with OpenAI.
 const COMPLETION_TOKENS: u32 = 16;
@@ -66,6 +58,18 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/v1/models/{model}", get(model))
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat_completions))
+        .route("/v1/{*path}", any(unknown))
+        .method_not_allowed_fallback(wrong_method)
+}
+
+async fn unknown(method: Method, uri: Uri) -> ApiError {
+    let text = format!("There is no {method} {} on this server; README.md lists the endpoints.", uri.path());
+    ApiError::new(StatusCode::NOT_FOUND, "invalid_request_error", text).code("unknown_url")
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+    let text = format!("{} does not take {method}.", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", text).code("method_not_allowed")
 }
 
 async fn models(State(shared): State<Arc<Shared>>) -> Json<Value> {
@@ -84,19 +88,24 @@ fn model_object(served: &Served) -> Value {
     json!({ "id": served.name, "object": "model", "created": 0, "owned_by": "outrider" })
 }
 
-async fn completions(State(shared): State<Arc<Shared>>, asked: Asked) -> Result<Response, ApiError> {
-    let task = asked.completion(&shared).await?;
-    answer(&shared, asked, Shape::Completion, task).await
+async fn completions(State(shared): State<Arc<Shared>>, request: AdmittedRequest) -> Result<Response, ApiError> {
+    let prompt = request.completion(&shared).await?;
+    answer(&shared, request, Endpoint::Completion, prompt).await
 }
 
-async fn chat_completions(State(shared): State<Arc<Shared>>, asked: Asked) -> Result<Response, ApiError> {
-    let task = asked.chat(&shared).await?;
-    answer(&shared, asked, Shape::Chat, task).await
+async fn chat_completions(State(shared): State<Arc<Shared>>, request: AdmittedRequest) -> Result<Response, ApiError> {
+    let prompt = request.chat(&shared).await?;
+    answer(&shared, request, Endpoint::Chat, prompt).await
 }
 
 /// Generates, and answers in one piece or in many.
-async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Result<Response, ApiError> {
-    let Task { tokens, common, calls } = task;
+async fn answer(
+    shared: &Shared,
+    admitted: AdmittedRequest,
+    endpoint: Endpoint,
+    prompt: Prompt,
+) -> Result<Response, ApiError> {
+    let Prompt { tokens, common, calls } = prompt;
     let state = &shared.state;
     let context = state.target.limits.context_length as usize;
     let Some(room) = context.checked_sub(tokens.len()).filter(|&room| room > 0) else {
@@ -104,10 +113,10 @@ async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Resu
             "The prompt has {} tokens; the model's context holds {context}, at least one of them the answer's.",
             tokens.len()
         );
-        return Err(too_long(text).param(shape.prompt()));
+        return Err(too_long(text).param(endpoint.prompt()));
     };
     let room = u32::try_from(room).unwrap_or(u32::MAX);
-    let default = if shape == Shape::Completion { COMPLETION_TOKENS } else { room };
+    let default = if endpoint == Endpoint::Completion { COMPLETION_TOKENS } else { room };
     let random = || getrandom::u64().map_err(|error| ApiError::internal(format!("There is no randomness: {error}.")));
     let seed = common.seed.map_or_else(random, Ok)?;
     let prompt_tokens = tokens.len();
@@ -123,54 +132,52 @@ async fn answer(shared: &Shared, asked: Asked, shape: Shape, task: Task) -> Resu
     let Common { choices, log_probabilities, stop, stream, include_usage, .. } = common;
     let model = state.served.name.clone();
     let has_log_probabilities = log_probabilities.is_some();
-    let answer = Answer { shape, id, created, model, prompt_tokens, include_usage, has_log_probabilities };
-    let order = Order { request, choices, log_probabilities, stop, calls };
-    let client = asked.caller.address;
-    let mut writing = Writing::begin(shared, asked, order).await?;
+    let answer = Answer { endpoint, id, created, model, prompt_tokens, include_usage, has_log_probabilities };
+    let params = GenerationParams { request, choices, log_probabilities, stop, calls };
+    let client = admitted.caller.address;
+    let mut deltas = TokenStream::begin(shared, admitted, params).await?;
     Ok(if stream {
-        Sse::new(events(answer, writing, choices)).keep_alive(KeepAlive::default()).into_response()
+        Sse::new(events(answer, deltas, choices)).keep_alive(KeepAlive::default()).into_response()
     } else {
-        let (mut texts, mut text) = (Vec::new(), Written::default());
-        while let Some(Written { choice, pieces, told, finish }) = writing.next().await? {
+        let mut texts: Vec<Delta> = (0..choices).map(|choice| Delta { choice, ..Delta::default() }).collect();
+        while let Some(Delta { choice, pieces, logprobs, finish }) = deltas.next().await? {
+            let text = &mut texts[choice as usize];
             text.pieces.extend(pieces);
-            text.told.extend(told);
-            if finish.is_some() {
-                texts.push(Written { choice, finish, ..mem::take(&mut text) });
-            }
+            text.logprobs.extend(logprobs);
+            text.finish = finish;
         }
-        let tokens = writing.tokens();
+        let tokens = deltas.tokens();
         let whole = || Json(answer.whole(texts, tokens)).into_response();
-        // Of each token there may be a hundred times its text.
-        if has_log_probabilities { heavy::run(client, whole).await } else { whole() }
+        // Log-probabilities may be a hundred times as long as the text.
+        if has_log_probabilities { blocking::run(client, whole).await } else { whole() }
     })
 }
 
 /// The server-sent events of an answer.
-fn events(answer: Answer, writing: Writing, choices: u32) -> impl Stream<Item = Result<Event, Infallible>> + Send {
+fn events(answer: Answer, deltas: TokenStream, choices: u32) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let event = |value: &Value| Event::default().data(value.to_string());
     let waiting: VecDeque<Event> = answer.opening(choices).iter().map(event).collect();
-    let state = (answer, Some(writing), waiting, 0);
-    stream::unfold(state, move |(answer, mut writing, mut waiting, mut calls)| async move {
+    // Calls of each text so far.
+    let calls = vec![0; choices as usize];
+    let state = (answer, Some(deltas), waiting, calls);
+    stream::unfold(state, move |(answer, mut deltas, mut waiting, mut calls)| async move {
         loop {
             if let Some(event) = waiting.pop_front() {
-                return Some((Ok(event), (answer, writing, waiting, calls)));
+                return Some((Ok(event), (answer, deltas, waiting, calls)));
             }
-            let writer = writing.as_mut()?;
-            match writer.next().await {
-                Ok(Some(written)) => waiting.extend(answer.chunks(written, &mut calls).iter().map(event)),
-                Ok(None) => {
-                    if answer.include_usage {
-                        waiting.push_back(event(&answer.usage_chunk(writer.tokens())));
-                    }
-                    waiting.push_back(Event::default().data("[DONE]"));
-                    writing = None;
+            let texts = deltas.as_mut()?;
+            let last = match texts.next().await {
+                Ok(Some(delta)) => {
+                    let calls = &mut calls[delta.choice as usize];
+                    waiting.extend(answer.chunks(delta, calls).iter().map(event));
+                    continue;
                 }
-                Err(error) => {
-                    waiting.push_back(event(&error.body()));
-                    waiting.push_back(Event::default().data("[DONE]"));
-                    writing = None;
-                }
-            }
+                Ok(None) => answer.include_usage.then(|| answer.usage_chunk(texts.tokens())),
+                Err(error) => Some(error.body()),
+            };
+            waiting.extend(last.iter().map(event));
+            waiting.push_back(Event::default().data("[DONE]"));
+            deltas = None;
         }
     })
 }

@@ -12,13 +12,15 @@ use tokio::{sync::watch, time};
 use tracing::{Instrument, Span};
 
 use crate::{
-    heavy::Habit,
+    blocking::Habit,
     log_limits::client_event,
     metrics::SessionMeter,
     sessions::{Entry, NoSession, Sessions, UNKNOWN, Visit},
     target::{Target, TargetError, TargetSlot, engine::Drafter},
     wire::Wire,
 };
+
+pub(crate) mod in_process;
 
 /// Bounds on a session.
 #[derive(Debug, Clone, Copy)]
@@ -69,14 +71,14 @@ enum Done {
     Drafted(Option<Drafter>, Vec<u32>),
 }
 
-/// Has the server's own draft model guess.
-async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -> Done {
-    let Some(mut drafter) = drafter.or_else(|| slot.drafter()) else { return Done::Drafted(None, Vec::new()) };
+/// Has the server's own draft model guess. Returns the model unless it failed or has no free slot.
+async fn draft(drafter: Option<Drafter>, slot: &TargetSlot, wanted: OwnDrafts) -> (Option<Drafter>, Vec<u32>) {
+    let Some(mut drafter) = drafter.or_else(|| slot.drafter()) else { return (None, Vec::new()) };
     match drafter.draft(&wanted).await {
-        Ok(ids) => Done::Drafted(Some(drafter), ids),
+        Ok(ids) => (Some(drafter), ids),
         Err(error) => {
             tracing::warn!(%error, "the server's own draft model failed");
-            Done::Drafted(None, Vec::new())
+            (None, Vec::new())
         }
     }
 }
@@ -159,11 +161,11 @@ impl Host {
     }
 }
 
-const STOPPING: &str = "The server is stopping; come back.";
+pub(crate) const STOPPING: &str = "The server is stopping; come back.";
 const SILENT: &str = "Nothing was heard for too long.";
 const FULL: &str = "The server has no place for another session; try again in a minute.";
 const TAKEN_OVER: &str = "Another connection goes on with the session.";
-const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
+pub(crate) const EXPIRED: &str = "The session is as old as one may get; begin a new one.";
 
 /// Runs a session until it closes, nobody comes back to it, or `stopping` becomes true.
 ///
@@ -232,7 +234,11 @@ pub async fn run(
                 }
                 Some(CloudOutput::Offer(offer)) => slot.offer(&offer),
                 Some(CloudOutput::Draft(wanted)) => {
-                    work = Some(Box::pin(draft(drafter.take(), &slot, wanted)));
+                    let drafted = draft(drafter.take(), &slot, wanted);
+                    work = Some(Box::pin(async {
+                        let (drafter, ids) = drafted.await;
+                        Done::Drafted(drafter, ids)
+                    }));
                 }
                 Some(CloudOutput::Close) => {
                     let _ = connected.outgoing.close().await;
@@ -349,6 +355,6 @@ async fn held(hold: Option<(time::Instant, time::Instant)>) {
 }
 
 /// Until the server stops.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use crate::{
-    places::{Place, Places, household},
+    address_limits::{AddressLimits, AddressPermit, subnet},
     wire::Wire,
 };
 
@@ -43,7 +43,7 @@ pub struct Sessions {
 struct Shared {
     /// How many of them may be detached.
     most_detached: usize,
-    places: Places,
+    limits: AddressLimits,
     doors: Mutex<HashMap<[u8; 16], Door>>,
     /// Told when a session ends.
     left: Notify,
@@ -92,7 +92,7 @@ pub enum Visit {
 pub struct Entry {
     sessions: Sessions,
     /// There until dropped.
-    place: Option<Place>,
+    permit: Option<AddressPermit>,
     address: IpAddr,
     ticket: Ticket,
     visits: mpsc::Receiver<Visit>,
@@ -111,7 +111,7 @@ impl Sessions {
     pub fn new(seats: usize, per_address: usize) -> Self {
         let shared = Shared {
             most_detached: seats.div_ceil(2),
-            places: Places::new(per_address),
+            limits: AddressLimits::new(per_address),
             doors: Mutex::default(),
             left: Notify::new(),
         };
@@ -121,11 +121,11 @@ impl Sessions {
     /// An entry under a new ticket; a detached session of the same address gives way to it if need be.
     ///
     /// # Errors
-    /// [`NoSession`] if there is no place, or no randomness.
+    /// [`NoSession`] if the address has no permit, or no randomness.
     pub async fn open(&self, address: IpAddr) -> Result<Entry, NoSession> {
         match self.open_now(address) {
             Err(NoSession::Address(_)) => {
-                let own = household(address);
+                let own = subnet(address);
                 self.make_room(|door| door.address == own).await;
                 self.open_now(address)
             }
@@ -138,15 +138,15 @@ impl Sessions {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_now(&self, address: IpAddr) -> Result<Entry, NoSession> {
-        let places = &self.shared.places;
-        let place = places.take(address).ok_or(NoSession::Address(places.limit()))?;
+        let limits = &self.shared.limits;
+        let permit = limits.take(address).ok_or(NoSession::Address(limits.limit()))?;
         let mut ticket = Ticket::default();
         getrandom::fill(&mut ticket.id)?;
         getrandom::fill(&mut ticket.secret)?;
         let (sender, visits) = mpsc::channel(VISITS);
-        let address = place.address();
+        let address = permit.address();
         self.doors().insert(ticket.id, Door { secret: ticket.secret, visits: sender, address, detached: None });
-        Ok(Entry { sessions: self.clone(), place: Some(place), address, ticket, visits })
+        Ok(Entry { sessions: self.clone(), permit: Some(permit), address, ticket, visits })
     }
 
     /// Takes a connection to its session. If there is none of this name, or the secret is another's, the connection
@@ -193,7 +193,7 @@ fn dismiss(doors: &HashMap<[u8; 16], Door>, of: impl Fn(&Door) -> bool) -> bool 
 }
 
 impl Entry {
-    /// Whose session it is, as places are counted.
+    /// Address of the client, as limits count it.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
@@ -237,7 +237,7 @@ impl Drop for Entry {
     fn drop(&mut self) {
         self.sessions.doors().remove(&self.ticket.id);
         // Before anyone is told that there is one.
-        self.place = None;
+        self.permit = None;
         self.sessions.shared.left.notify_waiters();
         // Who has come to the door and was not let in before the session ended.
         while let Ok(visit) = self.visits.try_recv() {

@@ -18,6 +18,7 @@
 //! | `container` | weight files, read as streams |
 //! | `chat` | chat templates, from conversation to prompt |
 //! | `forward` | KV caches, transformer blocks, logits |
+//! | [`shapes`] | models of published shapes with random weights, for timing |
 //! | `kernels` | vectorized products, attention and norms; thread pool |
 //!
 //! An [`EncoderDecoder`] first encodes a [`Source`]; its chunks, caches and logits are like those of a [`Model`]. A

@@ -9,12 +9,12 @@ use std::{collections::VecDeque, sync::Arc};
 use outrider_codec::frame::{Frame, Guesses, MAX_DRAFT_TOKENS};
 use outrider_speculation::{
     Forward,
-    judge::{NextToken, Round},
-    policy::{
-        control::Estimates,
+    control::{
         goodput::{Prices, RowCosts},
-        heads::Heads,
+        rounds::Estimates,
     },
+    draft::heads::Heads,
+    judge::{NextToken, Round},
     session::{
         cloud::{Admission, CloudOutput, CloudSession, OwnDrafts, Pass, TargetInfo},
         edge::{Committed, EdgeOutput, EdgeSession, EndReason, Event, Settings},
@@ -153,7 +153,7 @@ impl InProcess {
     }
 
     fn new(draft: ToyModel, target: &ToyModel, info: TargetInfo, heads: Option<Heads>) -> Self {
-        let edge = EdgeSession::new(draft.draft_info(info.context_length, heads));
+        let edge = EdgeSession::new(draft.draft_info(info.limits.context_length, heads));
         Self {
             edge,
             cloud: CloudSession::new(info, Admission::default()),
@@ -346,7 +346,7 @@ impl InProcess {
 fn drafts(model: &mut CachedToy, wanted: &OwnDrafts) -> Vec<u32> {
     let mut text = wanted.text.clone();
     for _ in 0..wanted.count {
-        let forward = Forward { keep: 0, tokens: text.clone(), rows: 1 };
+        let forward = Forward::new(0, text.clone(), 1);
         let round = Arc::new(Round::ahead(wanted.sampling, wanted.seed, text.len(), Vec::new()));
         match model.judge(&Pass { forward, round, left: 1 }).next {
             NextToken::Token(token) => text.push(token),

@@ -9,7 +9,7 @@ use std::{
 
 use outrider_cloud::{
     app::{Access, Caps, EvidencePolicy, Origins, Proxies, Tokens, tls},
-    openai::Elsewhere,
+    http::Elsewhere,
     session::Limits,
 };
 use outrider_codec::{

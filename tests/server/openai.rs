@@ -164,6 +164,32 @@ async fn several_texts_have_the_seeds_that_follow() {
     assert_eq!(openings.len(), 2);
 }
 
+/// Choices share the engine's runs as far as slots are free, and their texts are those of single requests.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_texts_are_written_side_by_side() {
+    let server = Server::start_as(Options::default()).await;
+    let body = |seed, n| json!({ "prompt": PROMPT, "max_tokens": 32, "temperature": 1, "seed": seed, "n": n });
+    let mut runs = Vec::new();
+    let mut texts = Vec::new();
+    for (seed, n) in [(7, 1), (8, 1), (9, 1), (10, 1), (7, 4)] {
+        let before = server.engine.load().runs;
+        let whole = answer(&server, COMPLETIONS, body(seed, n)).await;
+        server.is_empty().await;
+        runs.push(server.engine.load().runs - before);
+        texts
+            .push(whole["choices"].as_array().unwrap().iter().map(|choice| choice["text"].clone()).collect::<Vec<_>>());
+    }
+    println!("runs: {runs:?}");
+    let four = texts.pop().unwrap();
+    assert_eq!(four, texts.concat());
+    assert!(runs[4] < 2 * runs[..4].iter().max().unwrap(), "{runs:?}");
+    // With a single slot they follow one another.
+    let only = Server::start_as(Options { sessions: 1, ..Options::default() }).await;
+    let whole = answer(&only, COMPLETIONS, body(7, 3)).await;
+    let found: Vec<&Value> = whole["choices"].as_array().unwrap().iter().map(|choice| &choice["text"]).collect();
+    assert_eq!(found, four[..3].iter().collect::<Vec<_>>());
+}
+
 /// The model in this process is the oracle: its softmax at each place of the text that was written. The server drafts
 /// itself, so that some of the tokens are guesses that were right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -282,6 +308,20 @@ async fn what_cannot_be_done_is_refused_in_the_apis_shape() {
     assert_eq!((answer.status, answer.header("retry-after")), (503, Some("5")), "{}", answer.body);
     drop(only);
     assert_eq!(ask(&server, COMPLETIONS, json!({ "prompt": "a" })).await.status, 200);
+    for (method, path, status) in [
+        ("POST", "/v1/embeddings", 404),
+        ("GET", "/v1/nothing/at/all", 404),
+        ("POST", "/v1/completions/", 404),
+        ("GET", COMPLETIONS, 405),
+        ("POST", "/v1/models", 405),
+    ] {
+        let answer = match method {
+            "GET" => http::get(server.address(), path, &[]).await,
+            _ => http::post(server.address(), path, &[], "{}").await,
+        };
+        let body: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        assert_eq!((answer.status, body["error"]["message"].is_string()), (status, true), "{method} {path}");
+    }
     let models: Value = serde_json::from_str(&http::get(server.address(), "/v1/models", &[]).await.body).unwrap();
     assert_eq!(models["data"][0]["id"], "pair");
     assert_eq!(http::get(server.address(), "/v1/models/pair", &[]).await.status, 200);

@@ -11,7 +11,7 @@ use futures_util::{SinkExt, StreamExt};
 use outrider_cloud::{
     app::{self, Access, AppState, Caps, Connections, PairFile},
     edge::{Generated, NativeEdge, Transport},
-    openai::Served,
+    http::Served,
     pair::{PairPaths, draft_info, target_info},
     session::Limits,
     sessions::Sessions,

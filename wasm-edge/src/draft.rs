@@ -9,7 +9,7 @@ use outrider_codec::frame::SamplingParameters;
 use outrider_models::{Chunk, KvCache, Model, ModelConfig, ModelError, Scratch, StoredModel};
 use outrider_speculation::{
     Choice, Chosen, Forward, TopK,
-    session::driver::{DraftModel, DraftRow},
+    session::edge_driver::{DraftModel, DraftRow},
 };
 use outrider_webgpu::{Gpu, GpuDraft, GpuError, Rows};
 use wasm_bindgen::prelude::*;

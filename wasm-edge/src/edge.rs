@@ -8,7 +8,7 @@ use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
     draft::heads::Heads,
     session::{
-        driver::{DriveError, Notice, Retry},
+        edge_driver::{DriveError, Notice, Retry},
         edge::{DraftInfo, EdgeSession},
     },
 };

@@ -1,11 +1,11 @@
 //! Browser services for the driver of a session: connecting to the server, and the clock. The driver itself, which also
-//! reconnects, is `speculation/src/session/driver.rs`; the socket is in `link.rs`.
+//! reconnects, is `speculation/src/session/edge_driver.rs`; the socket is in `link.rs`.
 
 use std::time::Duration;
 
 use gloo_timers::future::TimeoutFuture;
 use outrider_models::ModelError;
-use outrider_speculation::session::driver::{DriveError, Driver, Platform};
+use outrider_speculation::session::edge_driver::{DriveError, Driver, Platform};
 
 use crate::{
     draft::CachedDraft,

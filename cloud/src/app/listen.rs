@@ -25,10 +25,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-use super::Proxies;
 use crate::{
+    address_limits::{AddressLimits, AddressPermit},
+    http::Proxies,
     log_limits::client_event,
-    places::{Place, Places},
 };
 
 /// Bounds on connections.
@@ -62,7 +62,7 @@ pub fn serve(
     mut closing: watch::Receiver<bool>,
 ) -> io::Result<impl Future<Output = ()> + Send> {
     let listener = TcpListener::from_std(listener)?;
-    let places = Places::new(connections.per_address);
+    let limits = AddressLimits::new(connections.per_address);
     let tls = connections.tls.map(TlsAcceptor::from);
     Ok(async move {
         let (under_way, mut all_over) = mpsc::channel::<Infallible>(1);
@@ -84,16 +84,16 @@ pub fn serve(
                 },
                 () = closed(&mut closing) => break,
             };
-            let place = if connections.proxies.include(peer.ip()) {
+            let permit = if connections.proxies.include(peer.ip()) {
                 None
-            } else if let Some(place) = places.take(peer.ip()) {
-                Some(place)
+            } else if let Some(permit) = limits.take(peer.ip()) {
+                Some(permit)
             } else {
                 client_event!(DEBUG, peer.ip(), "refused a connection: its address has enough", %peer);
                 continue;
             };
             let (app, tls, under_way) = (app.clone(), tls.clone(), under_way.clone());
-            let connection = Connection { peer, head: connections.head, closing: closing.clone(), _place: place };
+            let connection = Connection { peer, head: connections.head, closing: closing.clone(), _permit: permit };
             tokio::spawn(async move {
                 connection.begin(stream, app, tls).await;
                 drop(under_way);
@@ -119,7 +119,7 @@ struct Connection {
     peer: SocketAddr,
     head: Duration,
     closing: watch::Receiver<bool>,
-    _place: Option<Place>,
+    _permit: Option<AddressPermit>,
 }
 
 impl Connection {

@@ -20,10 +20,9 @@ use outrider_speculation::judge::rules::Rule;
 use serde::Serialize;
 use tokio::time;
 
-use super::{AppState, Shared};
 use crate::{
+    http::{AppState, Elsewhere, Shared},
     metrics,
-    openai::Elsewhere,
     target::{engine::Load, gateway::WorkerCounts},
 };
 

@@ -1,6 +1,6 @@
 //! The WebSocket, as a stream and a sink of frames.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use axum::{
     Extension,
@@ -17,12 +17,16 @@ use futures_util::{
 };
 use outrider_codec::frame::{ErrorCode, MAX_FRAME_BYTES};
 use tokio::time::{self, Instant};
+use tokio_tungstenite::tungstenite::{self, error::CapacityError};
 
-use super::{
-    Caller, Shared,
-    token::{self, PROTOCOL},
+use crate::{
+    http::{
+        Caller, Shared,
+        token::{self, PROTOCOL},
+    },
+    log_limits::client_event,
+    wire::Wire,
 };
-use crate::{log_limits::client_event, wire::Wire};
 
 /// What a connection reads at a time, and holds while it is idle. Most frames are shorter.
 const READ_BUFFER: usize = 4096;
@@ -105,10 +109,6 @@ fn wire<S: Stream<Item = Heard> + Send + 'static>(
     Wire::new(with(incoming.boxed()).filter_map(future::ready), outgoing)
 }
 
-/// What tungstenite says of a message that is longer than it may be. axum's is of another version than ours, so that
-/// its errors have no types here; `tests/hostile` would see other words.
-const TOO_LONG: &str = "Message too long";
-
 /// The frame of a message, or none if it is not for the session; an error if the connection has ended.
 fn frame(message: Result<Message, axum::Error>) -> Result<Heard, axum::Error> {
     match message {
@@ -116,10 +116,16 @@ fn frame(message: Result<Message, axum::Error>) -> Result<Heard, axum::Error> {
         // No frame is text: as none at all it is refused by the session.
         Ok(Message::Text(_)) => Ok(Some(Vec::new())),
         Ok(_) => Ok(None),
-        // What is too long is not read; a frame that is too long has the session say so.
-        Err(error) if error.to_string().contains(TOO_LONG) => Ok(Some(vec![0; MAX_FRAME_BYTES + 1])),
+        // A message that is too long is not read; a frame that is too long has the session say so.
+        Err(error) if is_too_long(&error) => Ok(Some(vec![0; MAX_FRAME_BYTES + 1])),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a message was longer than [`LONGEST_MESSAGE`].
+fn is_too_long(error: &axum::Error) -> bool {
+    let error = error.source().and_then(|error| error.downcast_ref::<tungstenite::Error>());
+    matches!(error, Some(tungstenite::Error::Capacity(CapacityError::MessageTooLong { .. })))
 }
 
 /// Lets `rate` messages pass at once and then as many a second. The next is not taken before: it waits with its sender.

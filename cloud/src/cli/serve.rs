@@ -28,7 +28,7 @@ use super::{
 use crate::{
     app::{self, AppState, Connections, PairFile},
     chat,
-    openai::{Elsewhere, Served},
+    http::{Elsewhere, Served},
     pair::{self, PairPaths},
     session::Limits,
     sessions::Sessions,

@@ -179,11 +179,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::target::engine::EngineSettings;
+    use crate::metrics::EngineLimits;
 
     #[test]
     fn a_generation_is_counted_under_its_scheme() {
-        let metrics = Metrics::new(&EngineSettings::default(), "portable", "bit-identical");
+        let metrics = Metrics::new(EngineLimits::default(), "portable", "bit-identical");
         let mut meter = SessionMeter::new(&metrics, Ipv4Addr::LOCALHOST.into());
         meter.received(50, &[]);
         meter.received(100, &[CloudEvent::Started { scheme: Some(SchemeParameters::Coupled) }]);

@@ -1,18 +1,18 @@
 //! The objects and chunks that are answered.
 
 use outrider_models::{Call, Piece};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::generation::{ToldToken, Written};
+use super::token_stream::{Delta, TokenLogprob};
 
-/// Which of the two is asked for.
+/// The endpoint that a request came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum Endpoint {
     Completion,
     Chat,
 }
 
-impl Shape {
+impl Endpoint {
     /// The parameter that the prompt comes in.
     pub(super) fn prompt(self) -> &'static str {
         match self {
@@ -22,10 +22,10 @@ impl Shape {
     }
 }
 
-/// What all parts of an answer have in common.
+/// The fields that all parts of an answer share.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) shape: Shape,
+    pub(super) endpoint: Endpoint,
     pub(super) id: u64,
     /// Seconds since 1970.
     pub(super) created: u64,
@@ -33,20 +33,20 @@ pub(super) struct Answer {
     pub(super) prompt_tokens: usize,
     /// Whether a stream ends with the tokens that were counted; then all of its chunks say something of them.
     pub(super) include_usage: bool,
-    /// Whether log-probabilities of its tokens are told.
+    /// True if it has log-probabilities of its tokens.
     pub(super) has_log_probabilities: bool,
 }
 
 impl Answer {
     /// The answer in one piece, of whole texts.
-    pub(super) fn whole(&self, texts: Vec<Written>, tokens: u32) -> Value {
+    pub(super) fn whole(&self, texts: Vec<Delta>, tokens: u32) -> Value {
         let choices: Vec<Value> = texts.into_iter().map(|text| self.choice(text)).collect();
         let mut whole = self.object("chat.completion", &choices);
         whole["usage"] = self.usage(tokens);
         whole
     }
 
-    fn choice(&self, Written { choice: index, pieces, told, finish }: Written) -> Value {
+    fn choice(&self, Delta { choice: index, pieces, logprobs, finish }: Delta) -> Value {
         let (mut text, mut calls) = (String::new(), Vec::new());
         for piece in pieces {
             match piece {
@@ -54,43 +54,43 @@ impl Answer {
                 Piece::Call(call) => calls.push(self.call(index, calls.len(), &call)),
             }
         }
-        let told = self.told(&told);
-        match self.shape {
-            Shape::Completion => choice(index, "text", &json!(text), &told, finish),
-            Shape::Chat => {
+        let logprobs = self.logprobs(&logprobs);
+        match self.endpoint {
+            Endpoint::Completion => choice(index, "text", &json!(text), &logprobs, finish),
+            Endpoint::Chat => {
                 let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
                 let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
                 if !calls.is_empty() {
                     message["tool_calls"] = Value::Array(calls);
                 }
-                choice(index, "message", &message, &told, finish)
+                choice(index, "message", &message, &logprobs, finish)
             }
         }
     }
 
     /// The chunks before so many texts: whose they are.
     pub(super) fn opening(&self, choices: u32) -> Vec<Value> {
-        match self.shape {
-            Shape::Completion => Vec::new(),
-            Shape::Chat => {
+        match self.endpoint {
+            Endpoint::Completion => Vec::new(),
+            Endpoint::Chat => {
                 let delta = json!({ "role": "assistant", "content": "" });
                 (0..choices).map(|index| self.part(choice(index, "delta", &delta, &Value::Null, None))).collect()
             }
         }
     }
 
-    /// The chunks of what was written, of a text that has had so many calls; these are counted on.
-    pub(super) fn chunks(&self, written: Written, calls: &mut usize) -> Vec<Value> {
-        let Written { choice: index, pieces, told, finish } = written;
-        let what = if self.shape == Shape::Completion { "text" } else { "delta" };
-        // The first has what is told of the tokens of all.
-        let mut told = if told.is_empty() { Value::Null } else { self.told(&told) };
+    /// The chunks of a delta. `calls` counts the calls of its text.
+    pub(super) fn chunks(&self, delta: Delta, calls: &mut usize) -> Vec<Value> {
+        let Delta { choice: index, pieces, logprobs, finish } = delta;
+        let what = if self.endpoint == Endpoint::Completion { "text" } else { "delta" };
+        // The first chunk has the log-probabilities of all.
+        let mut logprobs = if logprobs.is_empty() { Value::Null } else { self.logprobs(&logprobs) };
         let mut part =
-            |content: &Value, finish| self.part(choice(index, what, content, &std::mem::take(&mut told), finish));
+            |content: &Value, finish| self.part(choice(index, what, content, &std::mem::take(&mut logprobs), finish));
         let mut chunks = Vec::new();
         for piece in pieces {
             let content = match piece {
-                Piece::Text(text) if self.shape == Shape::Completion => json!(text),
+                Piece::Text(text) if self.endpoint == Endpoint::Completion => json!(text),
                 Piece::Text(text) => json!({ "content": text }),
                 Piece::Call(call) => {
                     let mut call = self.call(index, *calls, &call);
@@ -102,39 +102,43 @@ impl Answer {
             chunks.push(part(&content, None));
         }
         if finish.is_some() {
-            *calls = 0;
-            let nothing = if self.shape == Shape::Completion { json!("") } else { json!({}) };
+            let nothing = if self.endpoint == Endpoint::Completion { json!("") } else { json!({}) };
             chunks.push(part(&nothing, finish));
         }
         chunks
     }
 
-    /// What the target says of tokens, in the form of either.
-    fn told(&self, told: &[ToldToken]) -> Value {
+    /// Log-probabilities of tokens, in the form of the endpoint.
+    fn logprobs(&self, tokens: &[TokenLogprob]) -> Value {
         let token = |text: &str, log_probability: f64| {
             // Bytes that are no text by themselves are not known any more.
             let bytes = (!text.contains(char::REPLACEMENT_CHARACTER)).then_some(text.as_bytes());
             json!({ "token": text, "logprob": log_probability, "bytes": bytes })
         };
-        match self.shape {
+        match self.endpoint {
             _ if !self.has_log_probabilities => Value::Null,
-            Shape::Chat => {
-                let content = told.iter().map(|told| {
-                    let mut of = token(&told.text, told.log_probability);
-                    of["top_logprobs"] = told.likeliest.iter().map(|(text, p)| token(text, *p)).collect();
+            Endpoint::Chat => {
+                let content = tokens.iter().map(|own| {
+                    let mut of = token(&own.text, own.log_probability);
+                    of["top_logprobs"] = own.likeliest.iter().map(|(text, p)| token(text, *p)).collect();
                     of
                 });
                 json!({ "content": content.collect::<Vec<_>>(), "refusal": null })
             }
-            Shape::Completion => {
-                let likeliest = |told: &ToldToken| {
-                    Value::Object(told.likeliest.iter().map(|(text, p)| (text.clone(), json!(p))).collect())
+            Endpoint::Completion => {
+                let likeliest = |own: &TokenLogprob| {
+                    let mut top = Map::new();
+                    for (text, p) in &own.likeliest {
+                        // Of tokens with the same text, the likeliest, which comes first.
+                        top.entry(text.as_str()).or_insert_with(|| json!(p));
+                    }
+                    Value::Object(top)
                 };
                 json!({
-                    "tokens": told.iter().map(|told| &told.text).collect::<Vec<_>>(),
-                    "token_logprobs": told.iter().map(|told| told.log_probability).collect::<Vec<_>>(),
-                    "top_logprobs": told.iter().map(likeliest).collect::<Vec<_>>(),
-                    "text_offset": told.iter().map(|told| told.offset).collect::<Vec<_>>(),
+                    "tokens": tokens.iter().map(|own| &own.text).collect::<Vec<_>>(),
+                    "token_logprobs": tokens.iter().map(|own| own.log_probability).collect::<Vec<_>>(),
+                    "top_logprobs": tokens.iter().map(likeliest).collect::<Vec<_>>(),
+                    "text_offset": tokens.iter().map(|own| own.offset).collect::<Vec<_>>(),
                 })
             }
         }
@@ -171,9 +175,9 @@ impl Answer {
 
     /// `chat` is what a conversation's is called.
     fn object(&self, chat: &str, choices: &[Value]) -> Value {
-        let (prefix, object) = match self.shape {
-            Shape::Completion => ("cmpl", "text_completion"),
-            Shape::Chat => ("chatcmpl", chat),
+        let (prefix, object) = match self.endpoint {
+            Endpoint::Completion => ("cmpl", "text_completion"),
+            Endpoint::Chat => ("chatcmpl", chat),
         };
         json!({
             "id": format!("{prefix}-{:016x}", self.id),
@@ -193,6 +197,6 @@ impl Answer {
     }
 }
 
-fn choice(index: u32, what: &str, content: &Value, told: &Value, finish: Option<&str>) -> Value {
-    json!({ "index": index, what: content, "logprobs": told, "finish_reason": finish })
+fn choice(index: u32, what: &str, content: &Value, logprobs: &Value, finish: Option<&str>) -> Value {
+    json!({ "index": index, what: content, "logprobs": logprobs, "finish_reason": finish })
 }

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use outrider_models::{Conversation, Message, Tool};
 use serde_json::{Map, Value, json};
 
-use super::{
-    error::{ApiError, sentence},
-    fields::{Fields, wrong},
-};
+use super::fields::{Fields, wrong};
+use crate::http::{ApiError, sentence};
 
 /// The longest name of a tool, as with OpenAI.
 const LONGEST_NAME: usize = 64;

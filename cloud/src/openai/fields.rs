@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
+use crate::http::ApiError;
 
 /// The parameters that have not been read yet. `null` is as good as nothing.
 pub(super) struct Fields {
@@ -68,9 +68,8 @@ impl Fields {
     pub(super) fn number(&mut self, name: &str, range: RangeInclusive<f64>) -> Result<Option<f64>, ApiError> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let number = value.as_f64().filter(|number| range.contains(number));
-        // All of them begin at zero, some without it.
-        let start = if *range.start() > 0.0 { "above 0" } else { "from 0" };
-        number.map(Some).ok_or_else(|| wrong(name, &format!("a number {start} up to {}", range.end())))
+        let expected = || format!("a number from {} up to {}", range.start(), range.end());
+        number.map(Some).ok_or_else(|| wrong(name, &expected()))
     }
 
     pub(super) fn integer(&mut self, name: &str, range: RangeInclusive<u64>) -> Result<Option<u64>, ApiError> {
@@ -106,8 +105,17 @@ impl Fields {
 
 /// A whole number.
 pub(super) fn read_integer(name: &str, value: &Value, range: RangeInclusive<u64>) -> Result<u64, ApiError> {
-    let number = value.as_u64().filter(|number| range.contains(number));
-    number.ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
+    number_of(value)
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| wrong(name, &format!("a whole number from {} to {}", range.start(), range.end())))
+}
+
+/// A whole number from 0, which may be written 1.0.
+pub(super) fn number_of(value: &Value) -> Option<u64> {
+    /// Up to here every whole number is an f64 of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let whole = |number: &f64| number.fract() == 0.0 && (0.0..=EXACT).contains(number);
+    value.as_u64().or_else(|| value.as_f64().filter(whole).map(|number| number as u64))
 }
 
 /// A parameter is something else than it must be.

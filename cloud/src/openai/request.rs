@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{
     conversation,
-    error::ApiError,
-    fields::{Fields, read_integer, wrong},
+    fields::{Fields, number_of, read_integer, wrong},
 };
+use crate::http::ApiError;
 
 /// The most stop sequences, as with OpenAI.
 const MOST_STOPS: usize = 4;
@@ -26,7 +26,7 @@ const WITHOUT_EFFECT: [&str; 7] =
 /// A request for `/v1/completions`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Completion {
-    pub(super) prompt: Prompt,
+    pub(super) prompt: PromptInput,
     pub(super) common: Common,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Chat {
     pub(super) common: Common,
 }
 
-/// What the text begins with.
+/// The prompt of a completion, as it is sent.
 #[derive(Debug, PartialEq)]
-pub(super) enum Prompt {
+pub(super) enum PromptInput {
     Text(String),
     /// Ids, taken as they are.
     Tokens(Vec<u32>),
@@ -106,14 +106,14 @@ impl Common {
         let model = fields.text("model")?;
         let sampling = SamplingParameters {
             temperature: fields.number("temperature", 0.0..=2.0)?.unwrap_or(1.0) as f32,
-            // Not OpenAI's, but other servers have it by this name.
-            top_k: fields.integer("top_k", 0..=u32::MAX.into())?.unwrap_or(0) as u32,
-            top_p: fields.number("top_p", f64::from(f32::MIN_POSITIVE)..=1.0)?.unwrap_or(1.0) as f32,
+            top_k: top_k(&mut fields)?,
+            // 0 keeps the likeliest token, as any share does that is small enough.
+            top_p: (fields.number("top_p", 0.0..=1.0)?.unwrap_or(1.0) as f32).max(f32::MIN_POSITIVE),
         };
         let seed = match fields.take("seed") {
             None => None,
             Some(seed) => {
-                let whole = seed.as_u64().or(seed.as_i64().map(i64::cast_unsigned));
+                let whole = number_of(&seed).or(seed.as_i64().map(i64::cast_unsigned));
                 Some(whole.ok_or_else(|| wrong("seed", "a whole number"))?)
             }
         };
@@ -125,15 +125,23 @@ impl Common {
             Some(Value::Object(options)) => {
                 let mut options = Fields { map: options, within: "stream_options." };
                 let include = options.truth("include_usage")?;
-                options.neutral("include_obfuscation", &[json!(false)])?;
+                // Padding of the chunks against who counts their bytes; the text is the same.
+                options.truth("include_obfuscation")?;
                 options.finish()?;
                 include
             }
             Some(_) => return Err(wrong("stream_options", "an object")),
         };
-        for (name, neutral) in
-            [("presence_penalty", json!(0.0)), ("frequency_penalty", json!(0.0)), ("logit_bias", json!({}))]
-        {
+        for (name, neutral) in [
+            ("presence_penalty", json!(0.0)),
+            ("frequency_penalty", json!(0.0)),
+            ("logit_bias", json!({})),
+            // Parameters of other servers that clients send along.
+            ("min_p", json!(0.0)),
+            ("repetition_penalty", json!(1.0)),
+            ("ignore_eos", json!(false)),
+            ("skip_special_tokens", json!(true)),
+        ] {
             fields.neutral(name, &[neutral])?;
         }
         for name in WITHOUT_EFFECT {
@@ -146,12 +154,20 @@ impl Common {
     }
 }
 
-fn prompt(value: Option<Value>) -> Result<Prompt, ApiError> {
+/// Top-k sampling, which OpenAI's API does not have. Other servers call it by this name, and −1 or 0 is all tokens.
+fn top_k(fields: &mut Fields) -> Result<u32, ApiError> {
+    if fields.map.get("top_k").and_then(Value::as_i64) == Some(-1) {
+        fields.map.remove("top_k");
+    }
+    Ok(fields.integer("top_k", 0..=u32::MAX.into())?.unwrap_or(0) as u32)
+}
+
+fn prompt(value: Option<Value>) -> Result<PromptInput, ApiError> {
     let expected = "a text, or a list of token ids; one prompt a request";
     match value {
-        Some(Value::String(text)) => Ok(Prompt::Text(text)),
+        Some(Value::String(text)) => Ok(PromptInput::Text(text)),
         Some(Value::Array(mut list)) => match &mut list[..] {
-            [Value::String(text)] => Ok(Prompt::Text(std::mem::take(text))),
+            [Value::String(text)] => Ok(PromptInput::Text(std::mem::take(text))),
             [Value::Array(ids)] => ids_of(ids),
             [] => Err(wrong("prompt", expected)),
             ids => ids_of(ids),
@@ -160,11 +176,11 @@ fn prompt(value: Option<Value>) -> Result<Prompt, ApiError> {
     }
 }
 
-fn ids_of(list: &[Value]) -> Result<Prompt, ApiError> {
+fn ids_of(list: &[Value]) -> Result<PromptInput, ApiError> {
     let ids = list.iter().map(|id| id.as_u64().and_then(|id| u32::try_from(id).ok()));
     let ids: Option<Vec<u32>> = ids.collect();
     let ids = ids.filter(|ids| !ids.is_empty());
-    ids.map(Prompt::Tokens).ok_or_else(|| wrong("prompt", "a text, or a list of token ids; one prompt a request"))
+    ids.map(PromptInput::Tokens).ok_or_else(|| wrong("prompt", "a text, or a list of token ids; one prompt a request"))
 }
 
 fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
@@ -208,12 +224,24 @@ mod tests {
         assert_eq!((sampling.temperature, sampling.top_p, seed, max_tokens), (0.0, 0.5, Some(u64::MAX), Some(7)));
         assert!(stop == ["a", "b"] && stream && include_usage);
         for (prompt, read) in [
-            (json!(["Once"]), Prompt::Text("Once".to_owned())),
-            (json!([1, 2]), Prompt::Tokens(vec![1, 2])),
-            (json!([[1, 2]]), Prompt::Tokens(vec![1, 2])),
+            (json!(["Once"]), PromptInput::Text("Once".to_owned())),
+            (json!([1, 2]), PromptInput::Tokens(vec![1, 2])),
+            (json!([[1, 2]]), PromptInput::Tokens(vec![1, 2])),
         ] {
             assert_eq!(completion(json!({ "prompt": prompt })).unwrap().prompt, read);
         }
+    }
+
+    #[test]
+    fn values_that_change_nothing_are_accepted() {
+        let Common { sampling, seed, max_tokens, choices, .. } = completion(json!({
+            "min_p": 0, "repetition_penalty": 1, "top_k": -1, "ignore_eos": false, "skip_special_tokens": true,
+            "max_tokens": 2.0, "seed": 1.0, "n": 1.0, "top_p": 0, "stream_options": { "include_obfuscation": true },
+        }))
+        .unwrap()
+        .common;
+        assert_eq!((seed, max_tokens, choices, sampling.top_k), (Some(1), Some(2), 1, 0));
+        assert!(sampling.top_p > 0.0 && sampling.top_p < 1e-30);
     }
 
     #[test]
@@ -233,8 +261,11 @@ mod tests {
             ("min_p", json!(0.1)),
             ("temperature", json!(2.5)),
             ("temperature", json!("hot")),
-            ("top_p", json!(0)),
+            ("top_p", json!(-0.1)),
+            ("top_k", json!(-2)),
+            ("repetition_penalty", json!(1.1)),
             ("max_tokens", json!(0)),
+            ("max_tokens", json!(2.5)),
             ("seed", json!(1.5)),
             ("stop", json!(["a", "b", "c", "d", "e"])),
             ("stop", json!("")),

@@ -53,6 +53,10 @@ impl Backend for CpuTarget {
         self.model.new_cache()
     }
 
+    fn copy(&self, cache: &KvCache, len: usize) -> Option<KvCache> {
+        cache.prefix(len).ok()
+    }
+
     fn run(&mut self, chunks: &mut [Chunk<'_>], _rounds: &[Option<&Round>]) -> Result<Vec<Answer>, String> {
         let logits = self.model.forward_with(chunks, &mut self.scratch).map_err(|error| error.to_string())?;
         Ok(logits.iter().map(|rows| Answer::Rows(rows.iter().map(<[f32]>::to_vec).collect())).collect())

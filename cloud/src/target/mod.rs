@@ -123,6 +123,14 @@ impl TargetSlot {
         }
     }
 
+    /// This slot for a text that begins as another slot's does.
+    pub(crate) fn copying(self, sibling: u64) -> Self {
+        match self {
+            Self::Model(slot) => Self::Model(slot.copying(sibling)),
+            Self::Gateway(slot) => Self::Gateway(slot),
+        }
+    }
+
     /// Tells sessions apart in the log: counts from 1.
     pub fn id(&self) -> u64 {
         match self {

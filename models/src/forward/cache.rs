@@ -285,6 +285,18 @@ impl HostPages {
 }
 
 impl KvCache {
+    /// A copy of the first `len` tokens, or of all if there are fewer.
+    ///
+    /// # Errors
+    /// [`ModelError::OutOfMemory`] if there is no memory for the pages.
+    pub fn prefix(&self, len: usize) -> Result<Self, ModelError> {
+        let mut copy = Self::new(self.source.clone());
+        copy.len = self.len.min(len);
+        copy.source.extend(&mut copy.pages, copy.len.div_ceil(PAGE_TOKENS))?;
+        copy.pages.iter_mut().zip(&self.pages).for_each(|(to, from)| to.copy_from_slice(from));
+        Ok(copy)
+    }
+
     /// Writes `keys` and `values`, each `[new, kv_heads, head_dim]`, after the tokens of `layer`. The pages must be
     /// allocated. The rows only count once the forward pass has succeeded.
     pub(crate) fn stage(&mut self, layer: usize, keys: &[f32], values: &[f32]) {

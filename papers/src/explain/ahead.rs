@@ -78,7 +78,7 @@ mod tests {
     fn what_is_not_known_is_a_dash() {
         let ahead = Some((&AheadController::new(None)).into());
         let run = |seconds| Statistics { tokens: 40, elapsed: Duration::from_secs(seconds), ..Statistics::default() };
-        let explained = ExplainedAhead::new(&Statistics { ahead: Some(record), ..run(2) }, &run(4)).unwrap();
+        let explained = ExplainedAhead::new(&Statistics { ahead, ..run(2) }, &run(4)).unwrap();
         let text = explained.text();
         assert!(text.contains("at once: groups of 1, a pass waits 0 ms") && text.contains("-, -, - ms"), "{text}");
         assert!(text.contains("speed-up over the target alone 2.00\n"), "{text}");

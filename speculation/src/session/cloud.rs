@@ -17,7 +17,7 @@ use outrider_codec::frame::{Draft, ErrorCode, ErrorFrame, Frame, Guesses, Hello,
 
 use crate::{
     control::goodput::{CandidateRates, Prices},
-    judge::{Judgement, JudgementError, Round},
+    judge::{Judgement, JudgementError},
 };
 
 mod chains;
@@ -26,6 +26,7 @@ mod failure;
 mod flight;
 mod generation;
 mod guesses;
+mod in_process;
 mod kept;
 mod target;
 
@@ -34,6 +35,7 @@ use failure::Failure;
 use generation::{Generation, Writer};
 pub use guesses::MAX_PATIENCE;
 use kept::{KeptFrames, NO_ROUND};
+use target::InFlight;
 pub use target::{OFFER_TAIL, Offer, OwnDrafts, Pass, TargetInfo};
 
 /// What a session can be resumed with, and how long.
@@ -60,16 +62,6 @@ pub enum CloudOutput {
     Offer(Offer),
     /// Close the connection.
     Close,
-}
-
-/// The pass under way, as its judgement will be read.
-#[derive(Debug)]
-struct InFlight {
-    /// The generation that it belongs to.
-    generation: u32,
-    /// Tokens of the text that the cache holds after a pass that only reads; `None` if the pass judges.
-    reads: Option<usize>,
-    round: Arc<Round>,
 }
 
 /// The cloud's end of a session, over one connection after another.
@@ -100,6 +92,8 @@ pub struct CloudSession {
     evidence: bool,
     admission: Admission,
     kept: KeptFrames,
+    /// Frames for a caller in the same process; `None` if the edge is reached over a connection.
+    frames: Option<VecDeque<Frame>>,
     /// Number of the last Resume.
     attempt: u32,
     greeted: bool,
@@ -127,6 +121,7 @@ impl CloudSession {
             evidence: true,
             admission,
             kept: KeptFrames::default(),
+            frames: None,
             attempt: 0,
             greeted: false,
             closed: false,
@@ -258,7 +253,7 @@ impl CloudSession {
                 self.generation = None;
             }
             for frame in progress.frames {
-                self.say(&frame, round_number, length);
+                self.say(frame, round_number, length);
             }
         }
         if let Err(failure) = self.begin_round() {
@@ -337,10 +332,7 @@ impl CloudSession {
                 };
                 self.start(prompt.request, writer)
             }
-            (Frame::Generate(request), true) => {
-                let writer = Writer::target(&request, &self.target, self.rates);
-                self.start(request, writer)
-            }
+            (Frame::Generate(request), true) => self.start_alone(request),
             (Frame::Guesses(guesses), true) => self.guess(&guesses),
             (Frame::Draft(draft), true) => self.draft(draft),
             (Frame::Resample { generation, round }, true) => self.resample(generation, round),
@@ -404,9 +396,16 @@ impl CloudSession {
     }
 
     /// Sends a frame, and keeps it until the edge shows that it has come. `length`: of the text that it is about.
-    fn say(&mut self, frame: &Frame, round: u32, length: usize) {
-        let bytes = self.kept.keep(frame, round, length);
-        self.outputs.push_back(CloudOutput::Send(bytes));
+    fn say(&mut self, frame: Frame, round: u32, length: usize) {
+        match &mut self.frames {
+            Some(frames) => frames.push_back(frame),
+            None => self.outputs.push_back(CloudOutput::Send(self.kept.keep(&frame, round, length))),
+        }
+    }
+
+    fn start_alone(&mut self, request: Request) -> Result<(), Failure> {
+        let writer = Writer::target(&request, &self.target, self.rates);
+        self.start(request, writer)
     }
 
     fn start(&mut self, request: Request, writer: Result<Writer, Failure>) -> Result<(), Failure> {
@@ -441,7 +440,9 @@ impl CloudSession {
     }
 
     fn draft(&mut self, draft: Draft) -> Result<(), Failure> {
-        let Some(generation) = self.generation.as_mut() else { return late(draft.generation, self.last_generation) };
+        let Some(generation) = self.generation.as_mut() else {
+            return Failure::unless_late(draft.generation, self.last_generation);
+        };
         if let Some(round) = generation.draft(draft)? {
             self.kept.forget_before(round);
         }
@@ -449,7 +450,9 @@ impl CloudSession {
     }
 
     fn guess(&mut self, guesses: &Guesses) -> Result<(), Failure> {
-        let Some(generation) = self.generation.as_mut() else { return late(guesses.generation, self.last_generation) };
+        let Some(generation) = self.generation.as_mut() else {
+            return Failure::unless_late(guesses.generation, self.last_generation);
+        };
         let Some(admitted) = generation.guess(guesses, &self.target)? else { return Ok(()) };
         self.events.push(admitted.event);
         let offer = admitted.offer.filter(|_| self.target.limits.own_draws);
@@ -462,11 +465,11 @@ impl CloudSession {
     }
 
     fn resample(&mut self, number: u32, round: u32) -> Result<(), Failure> {
-        let Some(generation) = &self.generation else { return late(number, self.last_generation) };
+        let Some(generation) = &self.generation else { return Failure::unless_late(number, self.last_generation) };
         let length = generation.length();
         if let Some(frame) = generation.resample(number, round)? {
             self.kept.clear();
-            self.say(&frame, round, length);
+            self.say(frame, round, length);
         }
         Ok(())
     }
@@ -475,19 +478,15 @@ impl CloudSession {
         self.generation = None;
         self.events.push(CloudEvent::Failed(failure.code));
         let frame = Frame::Error(ErrorFrame { generation: failure.generation, code: failure.code, text: failure.text });
-        if failure.generation == 0 {
-            self.closed = true;
+        let ends = failure.generation == 0;
+        self.closed |= ends;
+        if ends && self.frames.is_none() {
             self.outputs.extend([CloudOutput::Send(frame.encode()), CloudOutput::Close]);
         } else {
             // However long the edge's text is, it does not know that it ends.
-            self.say(&frame, NO_ROUND, usize::MAX);
+            self.say(frame, NO_ROUND, usize::MAX);
         }
     }
-}
-
-/// A frame about a generation that is over: it may have ended with an error that the edge had not read yet.
-fn late(number: u32, last_generation: u32) -> Result<(), Failure> {
-    if number <= last_generation { Ok(()) } else { Err(Failure::out_of_order("a round came before Prompt")) }
 }
 
 #[cfg(test)]

@@ -20,6 +20,11 @@ pub trait Backend: Send + 'static {
     /// An empty cache for a session.
     fn new_cache(&self) -> KvCache<Self::Pages>;
 
+    /// A copy of the first `len` tokens of a cache; `None` where a backend reads them again instead.
+    fn copy(&self, _cache: &KvCache<Self::Pages>, _len: usize) -> Option<KvCache<Self::Pages>> {
+        None
+    }
+
     /// Runs the model once; gives an answer for each chunk. `rounds` has what the chunks' rows judge, `None` for one
     /// that ends no pass.
     ///

@@ -21,11 +21,11 @@ use tokio::sync::oneshot;
 use super::{
     backend::{Answer, Backend},
     error::EngineError,
+    logprobs::LogprobSink,
     settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy},
     thread::{Job, Thread},
-    told::Teller,
 };
-use crate::{heavy, metrics::Metrics, places::household};
+use crate::{address_limits::subnet, blocking, metrics::Metrics};
 
 /// Logits from which on judging them takes long: a row of the largest vocabularies and a half.
 const LONG_JUDGEMENT: usize = 1 << 18;
@@ -60,7 +60,8 @@ pub struct ModelSlot {
     id: u64,
     client: IpAddr,
     engine: Engine,
-    teller: Option<Teller>,
+    sibling: Option<u64>,
+    logprobs: Option<LogprobSink>,
     has_connection: AtomicBool,
 }
 
@@ -97,7 +98,7 @@ impl Engine {
     /// If the system gives no thread.
     pub fn start_with<B: Backend>(backend: B, settings: EngineSettings) -> std::io::Result<Self> {
         let settings = EngineSettings { batch_rows: settings.batch_rows.max(LEAST_BATCH_ROWS), ..settings };
-        let metrics = Arc::new(Metrics::new(&settings, backend.name(), backend.batching()));
+        let metrics = Arc::new(Metrics::new(settings.limits(), backend.name(), backend.batching()));
         let (jobs, queue) = mpsc::channel();
         let context = backend.config().context_length;
         let rates = Arc::new(EngineRates::default());
@@ -139,7 +140,8 @@ impl Engine {
             id,
             client: NOBODY,
             engine: self.clone(),
-            teller: None,
+            sibling: None,
+            logprobs: None,
             has_connection: AtomicBool::new(true),
         })
     }
@@ -168,13 +170,20 @@ impl ModelSlot {
     /// This slot, whose prompts take turns with those of other clients as one of this client's.
     #[must_use]
     pub(crate) fn of(mut self, client: IpAddr) -> Self {
-        self.client = household(client);
+        self.client = subnet(client);
         self
     }
 
     /// Whose it is.
     pub(crate) fn client(&self) -> IpAddr {
         self.client
+    }
+
+    /// This slot, which copies from another one's cache what its text has in common with that one's.
+    #[must_use]
+    pub(crate) fn copying(mut self, sibling: u64) -> Self {
+        self.sibling = Some(sibling);
+        self
     }
 
     /// Tells sessions apart in the log: counts from 1.
@@ -192,10 +201,10 @@ impl ModelSlot {
         &self.engine.metrics
     }
 
-    /// Has somebody told what the target says of each token, before the token itself is heard of; nothing, where the
+    /// Sends the log-probability of each token before the judgement that commits it is returned; nothing where the
     /// backend gives no rows of logits.
-    pub(crate) fn tell(&mut self, teller: Teller) {
-        self.teller = Some(teller);
+    pub(crate) fn send_logprobs(&mut self, logprobs: LogprobSink) {
+        self.logprobs = Some(logprobs);
     }
 
     /// Runs a pass on this slot's cache, after those that were asked for before, and judges its round.
@@ -212,12 +221,12 @@ impl ModelSlot {
                 let is_long = rows.iter().map(|row| row.len()).sum::<usize>() > LONG_JUDGEMENT;
                 let judge = || -> Result<Judgement, EngineError> {
                     let judgement = judge(&round, &rows)?;
-                    if let Some(teller) = &self.teller {
-                        teller.tell(&round, &judgement, &rows);
+                    if let Some(logprobs) = &self.logprobs {
+                        logprobs.send(&round, &judgement, &rows);
                     }
                     Ok(judgement)
                 };
-                if is_long { heavy::in_place(judge) } else { judge() }?
+                if is_long { blocking::in_place(judge) } else { judge() }?
             }
         };
         self.engine.rates.wrote(judgement.accepted + usize::from(judgement.next != NextToken::Nothing));
@@ -248,6 +257,7 @@ impl ModelSlot {
         let _ = self.engine.jobs.send(Job::Pass {
             slot: self.id,
             client: self.client,
+            sibling: self.sibling,
             pass,
             asked: Instant::now(),
             answer,

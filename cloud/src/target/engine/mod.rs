@@ -12,7 +12,7 @@
 //! | `backend` | what a model has to do, wherever it runs |
 //! | `thread` | owns the model, does what the others say |
 //! | `own_draft` | the server's own draft model, an engine of its own |
-//! | `told` | the target's log-probabilities of tokens, for who asks |
+//! | `logprobs` | log-probabilities of the committed tokens under the target |
 //! | `handle` | the way to the thread; judges where the backend gives rows |
 //!
 //! Prices of rows and the wait for sessions that are about to ask again are `outrider-control`'s.
@@ -22,20 +22,20 @@
 mod backend;
 mod error;
 mod handle;
+mod logprobs;
 mod memory;
 mod own_draft;
 mod schedule;
 mod settings;
 mod thread;
-mod told;
 
 pub use backend::{Answer, Backend};
 pub use error::EngineError;
 pub use handle::{Engine, Load, ModelSlot};
+pub(crate) use logprobs::LogprobSink;
+pub use logprobs::TokenProbability;
 pub use own_draft::Drafter;
 pub use settings::{EngineSettings, GuessPolicy, LEAST_BATCH_ROWS, OwnDraftPolicy};
-pub(crate) use told::Teller;
-pub use told::TokenProbability;
 
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
+use crate::metrics::EngineLimits;
+
 /// The fewest rows of a run that leave room for the longest round beside a chunk of a prompt.
 pub const LEAST_BATCH_ROWS: usize = 128;
 
@@ -21,6 +23,13 @@ pub struct EngineSettings {
     /// Where these bytes are short, how long a session that has begun keeps its cache before one without gets its
     /// memory.
     pub turn: Duration,
+}
+
+impl EngineSettings {
+    /// The limits that `/metrics` exports.
+    pub(crate) fn limits(&self) -> EngineLimits {
+        EngineLimits { sessions: self.sessions, run_rows: self.batch_rows, kv_bytes: self.kv_memory.as_u64() }
+    }
 }
 
 impl Default for EngineSettings {

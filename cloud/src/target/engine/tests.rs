@@ -109,6 +109,30 @@ async fn what_an_earlier_text_had_in_common_is_not_read_again() {
     assert_eq!(fed(), 190 + 8);
 }
 
+/// Slots of one request copy the prompt, and get the bits that they would get alone.
+#[tokio::test]
+async fn what_a_sibling_has_read_is_copied() {
+    let (model, engine) = (target(), engine(3));
+    let fed = || engine.metrics().engine.tokens.get();
+    let first = engine.slot().unwrap();
+    let second = engine.slot().unwrap().copying(first.id());
+    let text = text(0, 120);
+    first.logits(pass(0, &text, 1)).await.unwrap();
+    let rows = second.logits(pass(0, &text, 1)).await.unwrap();
+    assert_same_bits(&rows, &alone(&model, &text, 1));
+    assert_eq!(fed(), 120 + 1);
+    // Each goes on by itself, also after the other has gone.
+    drop(first);
+    let longer = [&text[..], &[7, 8, 9]].concat();
+    let rows = second.logits(pass(120, &[7, 8, 9], 2)).await.unwrap();
+    assert_same_bits(&rows, &alone(&model, &longer, 2));
+    let third = engine.slot().unwrap().copying(second.id());
+    let other = [&text[..50], &[1; 20]].concat();
+    let rows = third.logits(pass(0, &other, 3)).await.unwrap();
+    assert_same_bits(&rows, &alone(&model, &other, 3));
+    assert_eq!(fed(), 121 + 3 + 20);
+}
+
 /// Rounds of many sessions, each rolled back to another length: what anybody gets is what it would get alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_get_what_they_would_get_alone() {

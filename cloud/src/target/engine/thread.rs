@@ -39,6 +39,8 @@ pub(super) enum Job {
     Pass {
         slot: u64,
         client: IpAddr,
+        /// A slot that may have read the beginning of the text.
+        sibling: Option<u64>,
         pass: Pass,
         asked: Instant,
         answer: oneshot::Sender<Result<Answer>>,
@@ -97,6 +99,7 @@ struct Sequence<P: PageSource> {
 struct Waiting {
     pass: Pass,
     client: IpAddr,
+    sibling: Option<u64>,
     asked: Instant,
     /// Whether a run has taken something of it.
     ran: bool,
@@ -265,7 +268,7 @@ impl<B: Backend> Thread<B> {
                     self.memory.wait(slot);
                 }
             }
-            Job::Pass { slot, client, pass, asked, answer } => {
+            Job::Pass { slot, client, sibling, pass, asked, answer } => {
                 if let Err(error) = self.check(&pass.forward) {
                     // The session may have gone meanwhile.
                     let _ = answer.send(Err(error));
@@ -275,7 +278,8 @@ impl<B: Backend> Thread<B> {
                 self.gathering.came(slot, asked.saturating_duration_since(self.started));
                 let sequence = self.sequences.entry(slot).or_default();
                 sequence.client = Some(client);
-                sequence.passes.push_back(Waiting { pass, client, asked, ran: false, has_branches: false, answer });
+                let (ran, has_branches) = (false, false);
+                sequence.passes.push_back(Waiting { pass, client, sibling, asked, ran, has_branches, answer });
                 if sequence.passes.len() == 1 && !sequence.is_away {
                     self.line.push_back(slot);
                     self.memory.wait(slot);

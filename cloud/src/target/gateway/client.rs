@@ -11,14 +11,14 @@ use std::{
     time::Duration,
 };
 
-use axum::body::Bytes;
-use reqwest::{RequestBuilder, Response, StatusCode};
+use reqwest::{RequestBuilder, Response, StatusCode, header::CONTENT_TYPE};
 use serde::Deserialize;
 use tokio::time;
 
 use super::{
     completion::{self, Choice, Continuation, Prompt, Question},
     error::GatewayError,
+    events::{Broken, Events},
 };
 
 /// How long to wait before asking again, each time.
@@ -89,8 +89,8 @@ impl Client {
         completion::read(&bytes, prompts * question.samples)
     }
 
-    /// The answer to a request for a text as it is written. Who asks bounds the wait.
-    pub(super) async fn stream(&self, continuation: &Continuation<'_>) -> Result<StreamedAnswer, GatewayError> {
+    /// The answer to a request for a text as it is written, whose prompt has so many tokens. The caller bounds the wait.
+    pub(super) async fn stream(&self, continuation: &Continuation<'_>, prompt: usize) -> Result<Events, GatewayError> {
         let request = self.http.post(format!("{}/completions", self.base)).json(&continuation.body(&self.model));
         let mut response = self.with_key(request).send().await.map_err(|error| self.failure(&error))?;
         if !response.status().is_success() {
@@ -98,7 +98,11 @@ impl Client {
             return Err(self.refusal(&response, &bytes));
         }
         self.answered.fetch_add(1, Ordering::Relaxed);
-        Ok(StreamedAnswer(response))
+        let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        if !media_type.is_some_and(|media_type| media_type.starts_with("text/event-stream")) {
+            return Err(completion::lacks("it is no stream of events".to_owned()));
+        }
+        Ok(Events::new(response, prompt))
     }
 
     async fn send(&self, request: impl Fn() -> RequestBuilder) -> Result<Vec<u8>, GatewayError> {
@@ -167,7 +171,15 @@ impl Client {
         GatewayError::Status { address: self.base.clone(), status, message }
     }
 
-    pub(super) fn failure(&self, error: &reqwest::Error) -> GatewayError {
+    /// The error of a stream that gives no event.
+    pub(super) fn broken(&self, broken: Broken<reqwest::Error>) -> GatewayError {
+        match broken {
+            Broken::Connection(error) => self.failure(&error),
+            Broken::Answer(error) => error,
+        }
+    }
+
+    fn failure(&self, error: &reqwest::Error) -> GatewayError {
         let address = self.base.clone();
         if error.is_timeout() {
             return self.slow();
@@ -192,20 +204,9 @@ impl Client {
     }
 }
 
-/// A text that is being written.
-#[derive(Debug)]
-pub(super) struct StreamedAnswer(Response);
-
-impl StreamedAnswer {
-    /// The next bytes; `None` behind the last.
-    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, reqwest::Error> {
-        self.0.chunk().await
-    }
-
-    /// Nothing of it is wanted any more, and it is at its end.
-    pub(super) fn finish(mut self) {
-        tokio::spawn(time::timeout(LAST_BYTES, async move { while let Ok(Some(_)) = self.0.chunk().await {} }));
-    }
+/// Reads a streamed answer to its end, of which nothing more is wanted, so that its connection can be used again.
+pub(super) fn finish(mut answer: Events) {
+    tokio::spawn(time::timeout(LAST_BYTES, async move { while let Some(Ok(_)) = answer.next().await {} }));
 }
 
 /// Whether asking again may help.

@@ -1,6 +1,6 @@
 //! A streamed answer of `/v1/completions`, from bytes to tokens.
 //!
-//! The engine sends server-sent events, one to a line, each with the tokens that it has written since the last:
+//! The engine sends server-sent events, each with the tokens that it has written since the last:
 //!
 //! ```text
 //! data: {"choices": [{"index": 0, "text": " a", "token_ids": [17], "finish_reason": null}]}
@@ -8,26 +8,26 @@
 //! data: [DONE]
 //! ```
 //!
-//! Whoever is on the other side, a line has an end: what is longer than its text allows is no answer.
+//! The memory of an event is bounded: what is longer than its text allows is no answer.
 
+use std::{fmt, future::ready, pin::Pin};
+
+use eventsource_stream::{EventStreamError, Eventsource};
+use futures_util::{Stream, StreamExt};
 use serde::Deserialize;
 
 use super::{completion::lacks, error::GatewayError};
 
-/// The longest line, but for what a prompt's tokens take in it.
-const MAX_LINE_BYTES: usize = 64 * 1024;
-/// What an id of the prompt may take in the first line, which has them all.
+/// The longest event, but for what a prompt's tokens take in it.
+const MAX_EVENT_BYTES: usize = 64 * 1024;
+/// Bytes that an id of the prompt may take in the first event, which has them all.
 const BYTES_PER_PROMPT_TOKEN: usize = 16;
-/// What a line with tokens begins with.
-const DATA: &[u8] = b"data:";
-/// The last line.
-const DONE: &[u8] = b"[DONE]";
+/// The data of the last event.
+const DONE: &str = "[DONE]";
 /// Reasons to finish by which a text has not ended.
 const GIVEN_UP: [&str; 2] = ["abort", "error"];
-/// Other lines that an event may have, which say nothing here.
-const OTHER_LINES: [&[u8]; 4] = [b":", b"event:", b"id:", b"retry:"];
 
-/// A line that says something.
+/// An event with a meaning.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// What was written since the last one.
@@ -82,58 +82,87 @@ struct RawError {
     code: Option<u16>,
 }
 
-/// Bytes that have come and make no line yet, at most one line's.
+/// Why a stream gives no event. `E` is the connection's error.
 #[derive(Debug)]
-pub(super) struct Lines {
-    bytes: Vec<u8>,
-    /// How many of them are known to have no end of a line.
-    seen: usize,
-    longest: usize,
+pub(super) enum Broken<E> {
+    Connection(E),
+    Answer(GatewayError),
 }
 
-impl Lines {
-    /// For the answer to a prompt of so many tokens.
-    pub(super) fn new(prompt: usize) -> Self {
-        let longest = MAX_LINE_BYTES + BYTES_PER_PROMPT_TOKEN * prompt;
-        Self { bytes: Vec::new(), seen: 0, longest }
+/// The events of an answer. Nothing is lost if a wait for the next is given up.
+pub(super) struct Events(Pin<Box<dyn Stream<Item = Result<Event, Broken<reqwest::Error>>> + Send>>);
+
+impl Events {
+    /// The events of a response to a prompt of `prompt` tokens.
+    pub(super) fn new(response: reqwest::Response, prompt: usize) -> Self {
+        let chunks = futures_util::stream::unfold(response, |mut response| async {
+            response.chunk().await.transpose().map(|chunk| (chunk, response))
+        });
+        Self(Box::pin(events(chunks, prompt)))
     }
 
-    /// Whether what has come of a line may be the beginning of one that says something.
-    pub(super) fn may_go_on(&self) -> bool {
-        let agrees = |begin: &[u8]| begin.iter().zip(&self.bytes).all(|(a, b)| a == b);
-        agrees(DATA) || OTHER_LINES.into_iter().any(agrees)
-    }
-
-    /// Bytes have come. Gives what they say.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<Event>, GatewayError> {
-        self.bytes.extend_from_slice(bytes);
-        let mut events = Vec::new();
-        let mut begin = 0;
-        while let Some(length) = self.bytes[self.seen..].iter().position(|&byte| byte == b'\n') {
-            let end = self.seen + length;
-            events.extend(event(&self.bytes[begin..end])?);
-            (begin, self.seen) = (end + 1, end + 1);
-        }
-        self.bytes.drain(..begin);
-        self.seen = self.bytes.len();
-        if self.seen > self.longest {
-            return Err(lacks(format!("a line of it is longer than {} bytes", self.longest)));
-        }
-        Ok(events)
+    /// The next event; `None` at the end of the response.
+    pub(super) async fn next(&mut self) -> Option<Result<Event, Broken<reqwest::Error>>> {
+        self.0.next().await
     }
 }
 
-/// What a line says, if anything.
-fn event(line: &[u8]) -> Result<Option<Event>, GatewayError> {
-    let line = line.trim_ascii();
-    let Some(data) = line.strip_prefix(DATA).map(<[u8]>::trim_ascii) else {
-        let says_nothing = line.is_empty() || OTHER_LINES.iter().any(|begin| line.starts_with(begin));
-        return if says_nothing { Ok(None) } else { Err(lacks("a line of it is no server-sent event".to_owned())) };
-    };
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Events")
+    }
+}
+
+/// The events in chunks of bytes.
+fn events<B: AsRef<[u8]>, E>(
+    chunks: impl Stream<Item = Result<B, E>>,
+    prompt: usize,
+) -> impl Stream<Item = Result<Event, Broken<E>>> {
+    let longest = MAX_EVENT_BYTES + BYTES_PER_PROMPT_TOKEN * prompt;
+    let bounded = chunks.scan(Length::default(), move |length, chunk| {
+        ready(Some(chunk.map_err(Broken::Connection).and_then(|bytes| {
+            bytes.as_ref().iter().for_each(|&byte| length.add(byte));
+            let is_too_long = length.event > longest;
+            let text = || format!("an event of it is longer than {longest} bytes");
+            if is_too_long { Err(Broken::Answer(lacks(text()))) } else { Ok(bytes) }
+        })))
+    });
+    bounded.eventsource().filter_map(|event| {
+        ready(match event {
+            Ok(event) => read(event.data.trim()).map_err(Broken::Answer).transpose(),
+            Err(EventStreamError::Transport(broken)) => Some(Err(broken)),
+            Err(EventStreamError::Utf8(_) | EventStreamError::Parser(_)) => {
+                Some(Err(Broken::Answer(lacks("a line of it is no server-sent event".to_owned()))))
+            }
+        })
+    })
+}
+
+/// Bytes of an event so far. An empty line ends it.
+#[derive(Debug, Default)]
+struct Length {
+    event: usize,
+    line: usize,
+}
+
+impl Length {
+    fn add(&mut self, byte: u8) {
+        self.event += 1;
+        match byte {
+            b'\n' if self.line == 0 => *self = Self::default(),
+            b'\n' => self.line = 0,
+            b'\r' => {}
+            _ => self.line += 1,
+        }
+    }
+}
+
+/// Reads the data of an event; `None` if it has no meaning here.
+fn read(data: &str) -> Result<Option<Event>, GatewayError> {
     if data == DONE {
         return Ok(Some(Event::Done));
     }
-    let raw: RawEvent = serde_json::from_slice(data).map_err(|error| lacks(format!("an event of it: {error}")))?;
+    let raw: RawEvent = serde_json::from_str(data).map_err(|error| lacks(format!("an event of it: {error}")))?;
     if let Some(RawError { mut message, code }) = raw.error {
         // Shown on one line.
         message.retain(|c| !c.is_control());
@@ -156,6 +185,8 @@ fn event(line: &[u8]) -> Result<Option<Event>, GatewayError> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     const ANSWER: &[u8] = b": a comment\n\
@@ -164,6 +195,12 @@ mod tests {
         data: {\"choices\": [], \"usage\": {\"total_tokens\": 5}}\n\n\
         data: {\"error\": {\"message\": \"out\\nof luck\", \"code\": 503}}\n\n\
         data: [DONE]\n\n";
+
+    /// The events in chunks of bytes, up to the first error.
+    fn all(chunks: &[&[u8]], prompt: usize) -> Result<Vec<Event>, Broken<()>> {
+        let chunks = futures_util::stream::iter(chunks.iter().map(Ok::<_, ()>));
+        events(chunks, prompt).collect::<Vec<_>>().now_or_never().unwrap().into_iter().collect()
+    }
 
     #[test]
     fn an_answer_is_read_wherever_it_is_cut() {
@@ -174,41 +211,34 @@ mod tests {
             Event::Done,
         ];
         for size in 1..ANSWER.len() {
-            let mut lines = Lines::new(2);
-            let events: Vec<Event> = ANSWER.chunks(size).flat_map(|bytes| lines.push(bytes).unwrap()).collect();
-            assert_eq!(events, expected, "{size}");
+            assert_eq!(all(&ANSWER.chunks(size).collect::<Vec<_>>(), 2).unwrap(), expected, "{size}");
         }
-        assert_eq!(Lines::new(0).push(b"data: {\"choices\": [{\"token_ids\": [1]}]}").unwrap(), [], "no end yet");
+        assert_eq!(all(&[b"data: {\"choices\": [{\"token_ids\": [1]}]}\n"], 0).unwrap(), [], "no end yet");
     }
 
     #[test]
     fn what_is_no_answer_is_refused() {
         for bad in [
-            "<html>\n",
-            "data: {}\n",
-            "data: {\"choices\": [{\"text\": \" a\"}]}\n",
-            "data: {\"choices\": [{\"token_ids\": [-1]}]}\n",
-            "data: {\"choices\": [{\"token_ids\": [4294967296]}]}\n",
-            "data: {\"choices\": [{\"token_ids\": [1]}, {\"token_ids\": [1]}]}\n",
-            "data: nothing\n",
+            "data: {}\n\n",
+            "data: {\"choices\": [{\"text\": \" a\"}]}\n\n",
+            "data: {\"choices\": [{\"token_ids\": [-1]}]}\n\n",
+            "data: {\"choices\": [{\"token_ids\": [4294967296]}]}\n\n",
+            "data: {\"choices\": [{\"token_ids\": [1]}, {\"token_ids\": [1]}]}\n\n",
+            "data: nothing\n\n",
         ] {
-            assert!(matches!(Lines::new(2).push(bad.as_bytes()), Err(GatewayError::Answer { .. })), "{bad}");
+            let read = all(&[bad.as_bytes()], 2);
+            assert!(matches!(read, Err(Broken::Answer(GatewayError::Answer { .. }))), "{bad}");
         }
+        assert!(matches!(all(&[b"data: \xff\n\n"], 0), Err(Broken::Answer(_))));
     }
 
     #[test]
-    fn the_beginning_of_an_event_is_told_from_a_page() {
-        for (begun, may_go_on) in [("", true), ("da", true), ("data: {\"cho", true), (": x", true), ("<html>", false)] {
-            let mut lines = Lines::new(0);
-            lines.push(begun.as_bytes()).unwrap();
-            assert_eq!(lines.may_go_on(), may_go_on, "{begun}");
+    fn an_event_without_an_end_is_given_up() {
+        for endless in ["x", "data: x\n", "x\r\n:\n"] {
+            let chunks = vec![endless.as_bytes(); MAX_EVENT_BYTES + 1];
+            assert!(matches!(all(&chunks, 0), Err(Broken::Answer(_))), "{endless:?}");
         }
-    }
-
-    #[test]
-    fn a_line_without_an_end_is_given_up() {
-        let mut lines = Lines::new(0);
-        let pushed = (0..).map(|_| lines.push(&[b'x'; 1000])).take_while(Result::is_ok).count();
-        assert_eq!(pushed, MAX_LINE_BYTES / 1000);
+        let comments = vec![&b": alive\n\n"[..]; MAX_EVENT_BYTES];
+        assert_eq!(all(&comments, 0).unwrap(), []);
     }
 }

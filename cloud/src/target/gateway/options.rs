@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use bytesize::ByteSize;
 use outrider_codec::frame::Limits;
 use outrider_models::Tokenizer;
 use outrider_speculation::session::cloud::TargetInfo;
@@ -25,7 +24,10 @@ use super::{
     shared::{Shared, Streaming},
     stream,
 };
-use crate::{metrics::Metrics, target::engine::EngineSettings};
+use crate::{
+    metrics::{EngineLimits, Metrics},
+    target::engine::EngineSettings,
+};
 
 /// Where the key may be, besides a file.
 const KEY_VARIABLE: &str = "OUTRIDER_TARGET_KEY";
@@ -120,8 +122,8 @@ impl EngineArgs {
             Way::Streamed => Limits { context_length, own_draws: true, ..info.limits },
         };
         let info = TargetInfo { limits, ..info };
-        let settings = EngineSettings { sessions: slots, kv_memory: ByteSize(0), ..EngineSettings::default() };
-        let metrics = Metrics::new(&settings, outrider_models::instruction_set(), "approximate");
+        let limits = EngineLimits { sessions: slots, kv_bytes: 0, ..EngineSettings::default().limits() };
+        let metrics = Metrics::new(limits, outrider_models::instruction_set(), "approximate");
         let streaming = (way == Way::Streamed).then(|| Streaming {
             eos_ids: info.eos_ids.clone(),
             workers: Workers::connect(&self.guesses_to, token, info.vocab_size, &metrics.gateway),

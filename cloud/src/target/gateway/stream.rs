@@ -10,10 +10,10 @@ use outrider_codec::frame::SamplingParameters;
 use tokio::time::{self, Instant};
 
 use super::{
-    client::{Client, StreamedAnswer},
+    client::{self, Client},
     completion::{Continuation, NEUTRAL, Prompt, lacks},
     error::GatewayError,
-    events::{Chunk, End, Event, Lines},
+    events::{Chunk, End, Event, Events},
 };
 use crate::metrics::GatewayMetrics;
 
@@ -48,8 +48,7 @@ pub(super) struct Stream {
 /// An answer that is being read.
 #[derive(Debug)]
 struct Connection {
-    answer: StreamedAnswer,
-    lines: Lines,
+    answer: Events,
     /// The prompt, until the engine has said that it has read that.
     asked: Option<Vec<u32>>,
     /// Tokens that may come.
@@ -135,54 +134,43 @@ impl Stream {
         let prompt = [&self.text[..], &self.waiting].concat();
         let (sampling, eos_ids) = (self.sampling, source.eos_ids);
         let continuation = Continuation { prompt: Prompt::Tokens(&prompt), max_tokens: most, sampling, eos_ids };
-        let answer = source.client.stream(&continuation).await?;
-        let lines = Lines::new(prompt.len());
+        let answer = source.client.stream(&continuation, prompt.len()).await?;
         self.came = 0;
-        self.connection = Some(Connection { answer, lines, asked: Some(prompt), most });
+        self.connection = Some(Connection { answer, asked: Some(prompt), most });
         Ok(())
     }
 
-    /// Reads the next bytes of the answer. Nothing is lost if this is dropped before it is ready.
+    /// Reads the next event of the answer. Nothing is lost if this is dropped before it is ready.
     async fn read(&mut self, source: Source<'_>) -> Result<(), GatewayError> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        let Some(bytes) = connection.answer.chunk().await.map_err(|error| source.client.failure(&error))? else {
-            let is_stream = connection.lines.may_go_on();
-            return Err(if is_stream { source.client.cut() } else { lacks("it is no stream of events".to_owned()) });
+        let Some(event) = connection.answer.next().await else { return Err(source.client.cut()) };
+        let chunk = match event.map_err(|broken| source.client.broken(broken))? {
+            Event::Tokens(chunk) => chunk,
+            Event::Failed { status, message } => return Err(source.client.failed(status, message)),
+            Event::Done => return self.end(),
         };
-        for event in connection.lines.push(&bytes)? {
-            let chunk = match event {
-                Event::Tokens(chunk) => chunk,
-                Event::Failed { status, message } => return Err(source.client.failed(status, message)),
-                Event::Done => return self.end(),
-            };
-            if let (Some(read), Some(asked)) = (chunk.prompt, connection.asked.take())
-                && read != asked
-            {
-                return Err(lacks(format!(
-                    "it goes on from {} tokens, of {} that were asked",
-                    read.len(),
-                    asked.len()
-                )));
-            }
-            if let Some(id) = chunk.ids.iter().find(|id| **id >= source.vocab_size) {
-                return Err(lacks(format!("token {id} is outside the vocabulary of {}", source.vocab_size)));
-            }
-            self.came += chunk.ids.len();
-            if self.came > connection.most {
-                let (came, most) = (self.came, connection.most);
-                return Err(lacks(format!("{came} tokens are more than the {most} that were asked for")));
-            }
-            if !chunk.ids.is_empty() {
-                source.metrics.chunk_tokens.observe(chunk.ids.len() as f64);
-            }
-            self.waiting.extend(chunk.ids);
-            match chunk.end {
-                None => {}
-                Some(End::OfText) => return self.end(),
-                Some(End::GivenUp) => return Err(source.client.cut()),
-            }
+        if let (Some(read), Some(asked)) = (chunk.prompt, connection.asked.take())
+            && read != asked
+        {
+            return Err(lacks(format!("it goes on from {} tokens, of {} that were asked", read.len(), asked.len())));
         }
-        Ok(())
+        if let Some(id) = chunk.ids.iter().find(|id| **id >= source.vocab_size) {
+            return Err(lacks(format!("token {id} is outside the vocabulary of {}", source.vocab_size)));
+        }
+        self.came += chunk.ids.len();
+        if self.came > connection.most {
+            let (came, most) = (self.came, connection.most);
+            return Err(lacks(format!("{came} tokens are more than the {most} that were asked for")));
+        }
+        if !chunk.ids.is_empty() {
+            source.metrics.chunk_tokens.observe(chunk.ids.len() as f64);
+        }
+        self.waiting.extend(chunk.ids);
+        match chunk.end {
+            None => Ok(()),
+            Some(End::OfText) => self.end(),
+            Some(End::GivenUp) => Err(source.client.cut()),
+        }
     }
 
     /// The answer is complete.
@@ -190,7 +178,7 @@ impl Stream {
         let Some(connection) = self.connection.take().filter(|_| self.came > 0) else {
             return Err(lacks("it ended without a token".to_owned()));
         };
-        connection.answer.finish();
+        client::finish(connection.answer);
         Ok(())
     }
 }
@@ -199,14 +187,11 @@ impl Stream {
 pub(super) async fn ids_of(client: &Client, text: &str) -> Result<Vec<u32>, GatewayError> {
     let asked = Continuation { prompt: Prompt::Text(text), max_tokens: 1, sampling: NEUTRAL, eos_ids: &[] };
     let reads = async {
-        let mut answer = client.stream(&asked).await?;
-        let mut lines = Lines::new(text.len());
-        while let Some(bytes) = answer.chunk().await.map_err(|error| client.failure(&error))? {
-            for event in lines.push(&bytes)? {
-                if let Event::Tokens(Chunk { prompt: Some(ids), .. }) = event {
-                    answer.finish();
-                    return Ok(ids);
-                }
+        let mut answer = client.stream(&asked, text.len()).await?;
+        while let Some(event) = answer.next().await {
+            if let Event::Tokens(Chunk { prompt: Some(ids), .. }) = event.map_err(|broken| client.broken(broken))? {
+                client::finish(answer);
+                return Ok(ids);
             }
         }
         Err(lacks("no prompt_token_ids".to_owned()))

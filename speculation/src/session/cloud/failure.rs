@@ -23,6 +23,11 @@ impl Failure {
         Self::connection(ErrorCode::OutOfOrder, format!("Out of order: {what}."))
     }
 
+    /// Accepts a frame about a generation that is over: it may have ended with an error that the edge had not read yet.
+    pub(super) fn unless_late(number: u32, last_generation: u32) -> Result<(), Self> {
+        if number <= last_generation { Ok(()) } else { Err(Self::out_of_order("a round came before Prompt")) }
+    }
+
     pub(super) fn invalid_draft(what: &str) -> Self {
         Self::connection(ErrorCode::InvalidDraft, format!("Invalid draft: {what}."))
     }

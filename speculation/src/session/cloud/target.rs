@@ -41,6 +41,16 @@ pub struct Pass {
     pub left: usize,
 }
 
+/// The pass under way, as its judgement will be read.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    /// The generation that it belongs to.
+    pub(super) generation: u32,
+    /// Tokens of the text that the cache holds after a pass that only reads; `None` if the pass judges.
+    pub(super) reads: Option<usize>,
+    pub(super) round: Arc<Round>,
+}
+
 /// The most tokens of the text before guesses that an [`Offer`] tells.
 pub const OFFER_TAIL: usize = 16;
 

@@ -16,6 +16,7 @@ use crate::{
 mod branches;
 mod flight;
 mod guesses;
+mod in_process;
 mod judgement;
 mod resume;
 

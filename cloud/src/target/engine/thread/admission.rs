@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use outrider_models::PageSource;
+use outrider_models::{KvCache, PageSource};
 use outrider_speculation::{Forward, judge::Branch, session::cloud::Pass};
 
 use super::{Sequence, Thread, Waiting};
@@ -102,6 +102,17 @@ impl<B: Backend> Thread<B> {
         }
     }
 
+    /// A cache for a slot that has none, with as much of its text as its sibling has read.
+    fn copy_of_sibling(&self, slot: u64, forward: &Forward) -> Option<KvCache<B::Pages>> {
+        let sequence = self.sequences.get(&slot).filter(|sequence| sequence.cache.is_none())?;
+        let sibling = self.sequences.get(&sequence.passes.front()?.sibling?)?;
+        let cache = sibling.cache.as_ref()?;
+        let text = sequence.tokens[..forward.keep].iter().chain(&forward.tokens);
+        let same = sibling.tokens[..cache.len()].iter().zip(text).take_while(|(read, token)| read == token).count();
+        let most = forward.keep + forward.tokens.len().saturating_sub(forward.rows.max(1));
+        self.backend.copy(cache, same.min(most))
+    }
+
     /// Begins a slot's pass, or ends it if it cannot be; `false` if there is no memory for it yet.
     fn begin_pass(&mut self, slot: u64, now: Instant) -> bool {
         let Some(sequence) = self.sequences.get_mut(&slot) else { return true };
@@ -127,6 +138,14 @@ impl<B: Backend> Thread<B> {
         }
         let Pass { forward, round, .. } = pass.clone();
         sequence.follow(&forward);
+        let copied = self.copy_of_sibling(slot, &forward);
+        let Some(sequence) = self.sequences.get_mut(&slot) else { return true };
+        if let Some(cache) = copied {
+            let read = sequence.tokens.len().min(forward.keep);
+            sequence.tokens.truncate(read);
+            sequence.tokens.extend(&forward.tokens[..cache.len().saturating_sub(read)]);
+            sequence.cache = Some(cache);
+        }
         let Forward { keep, tokens, rows, .. } = &forward;
         let reused = forward.reusable(&sequence.tokens);
         let (keep, tokens) = (keep + reused, &tokens[reused..]);

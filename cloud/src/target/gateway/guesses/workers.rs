@@ -128,7 +128,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{metrics::Metrics, target::engine::EngineSettings};
+    use crate::metrics::{EngineLimits, Metrics};
 
     /// A worker that reads nothing costs those who guess no time, and memory for the messages that wait.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("outrider-{}-unread.sock", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).unwrap();
-        let metrics = Metrics::new(&EngineSettings::default(), "none", "none");
+        let metrics = Metrics::new(EngineLimits::default(), "none", "none");
         let address = format!("unix:{}", path.display()).parse().unwrap();
         let workers = Workers::connect(&[address], b"unused".to_vec(), 100, &metrics.gateway);
         let (mut stream, _) = listener.accept().await.unwrap();

@@ -124,7 +124,7 @@ fn what_is_too_much_to_keep_cannot_be_resumed() {
     session.handle_frame(&prompt(1, &[0]));
     let error = Frame::Error(ErrorFrame { generation: 1, code: ErrorCode::Internal, text: "x".repeat(400) });
     while session.is_worth_keeping() {
-        session.say(&error, 0, 0);
+        session.say(error.clone(), 0, 0);
     }
     session.handle_frame(&draft(1, 0, &[1]));
     session.outputs.clear();

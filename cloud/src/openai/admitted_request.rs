@@ -1,4 +1,4 @@
-//! A request as it comes in: first a place for it, then its bytes, then what they mean.
+//! A request as it is admitted: first a session of its address, then its bytes, then the prompt that they mean.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -11,65 +11,63 @@ use outrider_models::{CallReader, ChatError, EncodeError};
 use tokio::time;
 
 use super::{
-    error::{ApiError, sentence},
     fields::check_size,
-    request::{Chat, Common, Completion, Prompt},
-    served::Served,
+    request::{Chat, Common, Completion, PromptInput},
 };
 use crate::{
-    app::{Caller, Shared},
-    heavy,
+    blocking,
+    http::{ApiError, Caller, Served, Shared, sentence},
     sessions::Entry,
 };
 
 /// All of a body may take so many times as long as a pause in it.
 const PAUSES: u32 = 6;
 
-/// The body of a request whose client has a place: of others none is read.
-pub(super) struct Asked {
+/// A request whose address may have another session. Of others no body is read.
+pub(super) struct AdmittedRequest {
     pub(super) caller: Caller,
     pub(super) entry: Entry,
     body: Bytes,
 }
 
-impl FromRequest<Arc<Shared>> for Asked {
+impl FromRequest<Arc<Shared>> for AdmittedRequest {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, ApiError> {
         let caller = request.extensions().get::<Caller>().copied();
-        let caller = caller.ok_or_else(|| ApiError::internal("Nobody has asked."))?;
+        let caller = caller.ok_or_else(|| ApiError::internal("The client's address is unknown."))?;
         let entry = shared.state.sessions.open(caller.address).await?;
         let body = time::timeout(PAUSES * shared.state.caps.body_read, Bytes::from_request(request, &())).await;
         Ok(Self { caller, entry, body: body.map_err(|_| ApiError::body_timeout())?? })
     }
 }
 
-/// What a request asks for.
-pub(super) struct Task {
-    /// What the text begins with.
+/// The prompt of a request, and how to go on from it.
+pub(super) struct Prompt {
+    /// The text so far.
     pub(super) tokens: Vec<u32>,
     pub(super) common: Common,
     /// Finds calls of tools in what is written, where there are tools.
     pub(super) calls: Option<CallReader>,
 }
 
-impl Asked {
+impl AdmittedRequest {
     /// Reads a request for `/v1/completions`.
-    pub(super) async fn completion(&self, shared: &Shared) -> Result<Task, ApiError> {
+    pub(super) async fn completion(&self, shared: &Shared) -> Result<Prompt, ApiError> {
         self.read(shared, |body, served, context| {
             let Completion { prompt, common } = Completion::parse(body)?;
             check_model(served, common.model.as_deref())?;
             let tokens = match prompt {
-                Prompt::Tokens(tokens) => tokens,
-                Prompt::Text(text) => encode(served, context, &text)?,
+                PromptInput::Tokens(tokens) => tokens,
+                PromptInput::Text(text) => encode(served, context, &text)?,
             };
-            Ok(Task { tokens, common, calls: None })
+            Ok(Prompt { tokens, common, calls: None })
         })
         .await
     }
 
     /// Reads a request for `/v1/chat/completions`.
-    pub(super) async fn chat(&self, shared: &Shared) -> Result<Task, ApiError> {
+    pub(super) async fn chat(&self, shared: &Shared) -> Result<Prompt, ApiError> {
         self.read(shared, |body, served, context| {
             let Chat { conversation, common } = Chat::parse(body)?;
             check_model(served, common.model.as_deref())?;
@@ -89,7 +87,7 @@ impl Asked {
                     let param = if matches!(error, ChatError::Tools) { "tools" } else { "messages" };
                     ApiError::invalid(sentence(&error)).param(param)
                 })?;
-            Ok(Task { tokens, common, calls })
+            Ok(Prompt { tokens, common, calls })
         })
         .await
     }
@@ -98,14 +96,14 @@ impl Asked {
     async fn read(
         &self,
         shared: &Shared,
-        read: impl FnOnce(&[u8], &Served, usize) -> Result<Task, ApiError>,
-    ) -> Result<Task, ApiError> {
+        read: impl FnOnce(&[u8], &Served, usize) -> Result<Prompt, ApiError>,
+    ) -> Result<Prompt, ApiError> {
         let context = shared.state.target.limits.context_length as usize;
         let read = || {
             check_size(&self.body, context)?;
             read(&self.body, &shared.state.served, context)
         };
-        heavy::run(self.caller.address, read).await
+        blocking::run(self.caller.address, read).await
     }
 }
 

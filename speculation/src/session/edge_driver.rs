@@ -3,7 +3,7 @@
 //! It is written once, over four small traits: a [`Socket`], the [`Platform`] that opens sockets and keeps time, and a
 //! [`DraftModel`]. The browser has its own, the native edge has others, and the tests have a virtual clock.
 //!
-//! When a connection is lost the first attempt to open another comes at once. Pauses follow as [`Retry`] says.
+//! A lost connection is opened again: the first attempt comes at once, and pauses follow as [`Retry`] says.
 
 use core::{
     future::{Future, pending, poll_fn},
@@ -17,8 +17,11 @@ use outrider_codec::frame::ErrorFrame;
 use super::edge::{Committed, EdgeError, EdgeOutput, EdgeSession, EndReason, Event, Settings, StartError};
 use crate::{Chosen, Forward};
 
+mod reconnect;
 #[cfg(test)]
 mod tests;
+
+pub use self::reconnect::Retry;
 
 /// Both directions of one connection.
 pub trait Socket {
@@ -84,38 +87,6 @@ pub struct DraftRow<'d> {
     pub logits: &'d [f32],
     /// The hidden state that they are made of; may be empty where no heads read it. shape: `[hidden_size]`
     pub hidden: &'d [f32],
-}
-
-/// The attempts to connect again when a connection is lost, and the pauses between them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retry {
-    /// Attempts one after the other without success; 0 gives up at once.
-    pub attempts: u32,
-    /// The pause before the second; it doubles with each, and up to half of it is left to chance. The first comes at
-    /// once.
-    pub pause: Duration,
-    /// The longest pause.
-    pub longest: Duration,
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self { attempts: 12, pause: Duration::from_millis(100), longest: Duration::from_secs(5) }
-    }
-}
-
-impl Retry {
-    /// One connection, and no other after it.
-    pub const NEVER: Self = Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO };
-
-    /// The pause after so many attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
-    pub fn pause_after(&self, failed: u32, chance: u8) -> Duration {
-        if failed == 0 {
-            return Duration::ZERO;
-        }
-        let pause = self.pause.saturating_mul(1 << (failed - 1).min(20)).min(self.longest);
-        pause / 2 + pause / 2 * u32::from(chance) / 255
-    }
 }
 
 /// Why a driver has failed. `C` is the platform's reason, `M` the draft model's.

@@ -1,4 +1,4 @@
-//! Who may use the server, asked before a request reaches its route.
+//! Checks before a request reaches its route: the page's origin and the client's token.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -13,17 +13,19 @@ use axum::{
 };
 
 use super::{
-    Caller, Shared,
+    access::Caller,
+    error::ApiError,
     origin::Relation,
+    state::Shared,
     token::{self, bearer},
 };
-use crate::{log_limits::client_event, openai::ApiError};
+use crate::log_limits::client_event;
 
 /// Bytes of an origin that the log shows.
 const SHOWN_ORIGIN: usize = 256;
 
-/// Refuses pages of other sites; tells the route who asks.
-pub(super) async fn admit(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
+/// Refuses pages of other sites, and gives the route the [`Caller`].
+pub(crate) async fn admit(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let access = &shared.state.access;
     let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
     // Without a socket there is no address: a test.
@@ -44,7 +46,7 @@ pub(super) async fn admit(State(shared): State<Arc<Shared>>, mut request: Reques
 }
 
 /// Refuses requests without a token that the server knows, if it knows any.
-pub(super) async fn demand_token(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+pub(crate) async fn demand_token(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let shown = bearer(request.headers());
     match token::check(shared.state.access.tokens.as_ref(), shown) {
         Ok(name) => {

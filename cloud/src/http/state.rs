@@ -1,4 +1,4 @@
-//! What the routes share.
+//! State shared by all routes.
 
 use std::{
     net::IpAddr,
@@ -11,16 +11,16 @@ use tokio::sync::{Mutex, watch};
 use super::{
     access::{Access, Caller},
     pair_file::PairFile,
+    served::Served,
 };
 use crate::{
-    openai::Served,
-    places::Places,
+    address_limits::AddressLimits,
     session::{Full, Host, Limits},
     sessions::Sessions,
     target::{Target, TargetSlot},
 };
 
-/// What the server is made of.
+/// Settings and handles of a server.
 #[derive(Debug, Clone)]
 pub struct AppState {
     /// The target.
@@ -79,21 +79,21 @@ impl Default for Caps {
     }
 }
 
-/// What the routes share.
+/// State shared by all routes.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) state: AppState,
     /// How the target is spoken to.
-    pub(super) chat_json: PairFile,
+    pub(crate) chat_json: PairFile,
     /// Connections for sessions that have not said Hello.
-    pub(super) newcomers: Places,
+    pub(crate) newcomers: AddressLimits,
     /// When the engine was last asked whether it runs, and what came of it.
-    pub(super) probed: Mutex<Option<(Instant, &'static str)>>,
+    pub(crate) probed: Mutex<Option<(Instant, &'static str)>>,
 }
 
 impl Shared {
-    pub(super) fn new(state: AppState) -> Self {
-        let newcomers = Places::new(state.caps.connections_per_address);
+    pub(crate) fn new(state: AppState) -> Self {
+        let newcomers = AddressLimits::new(state.caps.connections_per_address);
         // Texts and nothing else: they have a form in JSON.
         let chat = serde_json::to_vec(state.served.template.source()).unwrap_or_default();
         Self { state, chat_json: PairFile::json(chat), newcomers, probed: Mutex::default() }

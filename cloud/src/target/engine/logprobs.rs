@@ -1,4 +1,4 @@
-//! What the target says of each token of a text: log-probabilities, for who asks for them.
+//! Log-probabilities of the committed tokens under the target, for requests that ask for them.
 //!
 //! They are those of the model's own softmax, before temperature, top-k and top-p, so that they say the same however a
 //! text is sampled.
@@ -6,7 +6,7 @@
 use outrider_speculation::judge::{Judgement, NextToken, Round};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// What the target says of a token that was committed.
+/// The log-probability of a token that was committed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenProbability {
     /// Where it stands in the text; the prompt's first token is at 0.
@@ -19,16 +19,16 @@ pub struct TokenProbability {
     pub likeliest: Vec<(u32, f64)>,
 }
 
-/// Who is told, and how many of the likeliest tokens.
+/// A receiver of log-probabilities, and how many of the likeliest tokens it gets with each.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct LogprobSink {
     pub(crate) count: usize,
     pub(crate) to: UnboundedSender<TokenProbability>,
 }
 
-impl Teller {
-    /// Tells of all tokens that a judgement by these rows of logits commits.
-    pub(super) fn tell(&self, round: &Round, judgement: &Judgement, rows: &[&[f32]]) {
+impl LogprobSink {
+    /// Sends those of all tokens that a judgement by these rows of logits commits.
+    pub(super) fn send(&self, round: &Round, judgement: &Judgement, rows: &[&[f32]]) {
         let accepted = round.line(judgement.branch).into_iter().take(judgement.accepted);
         let next = match judgement.next {
             NextToken::Token(id) => Some(id),
@@ -37,7 +37,7 @@ impl Teller {
         for (id, behind) in accepted.chain(next).zip(0..) {
             let (row, position) = (rows[round.row(judgement.branch, behind)], round.position + behind);
             let (log_probability, likeliest) = log_probabilities(row, id, self.count);
-            // The session may outlive who asked.
+            // The session may outlive the receiver.
             let _ = self.to.send(TokenProbability { position, id, log_probability, likeliest });
         }
     }

@@ -1,4 +1,4 @@
-//! Work that takes long enough for others to notice.
+//! Work that would block the runtime's threads for long.
 //!
 //! The runtime has a thread for each processor, and whatever runs long on one keeps every session waiting that it
 //! serves. So long work has its thread replaced meanwhile; and what strangers can make long without the target taking
@@ -18,7 +18,7 @@ use tokio::{
     task,
 };
 
-use crate::{places::household, rotation::Rotation};
+use crate::{address_limits::subnet, rotation::Rotation};
 
 /// The turns of this process: its processors are what is scarce.
 static TURNS: LazyLock<Turns> =
@@ -28,7 +28,7 @@ const LONG: Duration = Duration::from_millis(1);
 
 /// Does long work of a client when its turn comes.
 pub(crate) async fn run<T>(client: IpAddr, work: impl FnOnce() -> T) -> T {
-    let _turn = TURNS.take(household(client)).await;
+    let _turn = TURNS.take(subnet(client)).await;
     in_place(work)
 }
 

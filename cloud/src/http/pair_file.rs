@@ -66,7 +66,7 @@ impl PairFile {
     }
 
     /// All of it, the one range that is asked for, or that the client has it (RFC 9110, sections 13 and 14).
-    pub(super) fn answer(&self, asked: &HeaderMap) -> Response {
+    pub(crate) fn answer(&self, asked: &HeaderMap) -> Response {
         let mut answer = self.negotiated(asked).answer(self.content_type, asked);
         let headers = answer.headers_mut();
         headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));

@@ -2,7 +2,11 @@
 
 use std::{net::IpAddr, str::FromStr};
 
-use super::{Origins, Proxies, Tokens, origin::Relation};
+use super::{
+    client_address::Proxies,
+    origin::{Origins, Relation},
+    token::Tokens,
+};
 
 /// Who may use the server.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +43,7 @@ impl EvidencePolicy {
         }
     }
 
-    pub(super) fn allows(self, relation: Relation) -> bool {
+    pub(crate) fn allows(self, relation: Relation) -> bool {
         match self {
             Self::Never => false,
             Self::SameOrigin => matches!(relation, Relation::Program | Relation::Same),

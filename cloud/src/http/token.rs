@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 /// The subprotocol of a session.
-pub(super) const PROTOCOL: &str = "outrider";
+pub(crate) const PROTOCOL: &str = "outrider";
 /// What a token begins with that is offered as a subprotocol.
 const PROTOCOL_PREFIX: &str = "outrider.bearer.";
 /// The shortest token, in characters.
@@ -90,7 +90,7 @@ impl fmt::Debug for Tokens {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     #[error("This server wants a token, and none was shown.")]
     Missing,
     #[error("This server does not know the token that was shown.")]
@@ -98,7 +98,7 @@ pub(super) enum Refusal {
 }
 
 /// The name of whoever has the token; none where no token is wanted.
-pub(super) fn check(tokens: Option<&Tokens>, shown: Option<&str>) -> Result<Option<Arc<str>>, Refusal> {
+pub(crate) fn check(tokens: Option<&Tokens>, shown: Option<&str>) -> Result<Option<Arc<str>>, Refusal> {
     match (tokens, shown) {
         (None, _) => Ok(None),
         (Some(_), None) => Err(Refusal::Missing),
@@ -107,13 +107,13 @@ pub(super) fn check(tokens: Option<&Tokens>, shown: Option<&str>) -> Result<Opti
 }
 
 /// The token in the header that is for it.
-pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// The token among subprotocols that are offered.
-pub(super) fn offered<'a>(protocols: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn offered<'a>(protocols: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     protocols.filter_map(|protocol| protocol.strip_prefix(PROTOCOL_PREFIX)).next()
 }
 

@@ -41,7 +41,7 @@ impl ApiError {
     }
 
     /// The body is too slow.
-    pub(super) fn body_timeout() -> Self {
+    pub(crate) fn body_timeout() -> Self {
         let text = "The body did not arrive in time.";
         Self::new(StatusCode::REQUEST_TIMEOUT, "invalid_request_error", text).code("body_timeout")
     }
@@ -61,7 +61,7 @@ impl ApiError {
     }
 
     /// The object that is answered.
-    pub(super) fn body(&self) -> Value {
+    pub(crate) fn body(&self) -> Value {
         let Self { kind, message, param, code, .. } = self;
         json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
     }
@@ -118,7 +118,7 @@ impl From<ErrorFrame> for ApiError {
 }
 
 /// An error as a sentence.
-pub(super) fn sentence(error: &impl ToString) -> String {
+pub(crate) fn sentence(error: &impl ToString) -> String {
     let text = error.to_string();
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();

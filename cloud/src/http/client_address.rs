@@ -22,12 +22,12 @@ impl Proxies {
     }
 
     /// Whether an address is one of theirs.
-    pub(super) fn include(&self, address: IpAddr) -> bool {
+    pub(crate) fn include(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
     /// The address of whoever has sent a request with these headers through `peer`.
-    pub(super) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer.to_canonical();
         let lists: Vec<&str> = headers.get_all(&FORWARDED).iter().filter_map(|list| list.to_str().ok()).collect();
         for address in lists.iter().rev().flat_map(|list| list.rsplit(',')) {

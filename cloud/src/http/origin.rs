@@ -75,11 +75,11 @@ impl Origins {
     }
 
     /// Whether pages of the server's own are the only ones.
-    pub(super) fn are_same_only(&self) -> bool {
+    pub(crate) fn are_same_only(&self) -> bool {
         !self.any && self.listed.is_empty()
     }
 
-    pub(super) fn relation(&self, headers: &HeaderMap) -> Relation {
+    pub(crate) fn relation(&self, headers: &HeaderMap) -> Relation {
         let Some(origin) = headers.get(header::ORIGIN) else { return Relation::Program };
         // The scheme is not compared: behind a proxy that speaks TLS the server does not know its own.
         let site = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, site)| site);
@@ -94,7 +94,7 @@ impl Origins {
     }
 
     /// Tells browsers which pages may read what is answered.
-    pub(super) fn cors(&self) -> CorsLayer {
+    pub(crate) fn cors(&self) -> CorsLayer {
         if self.are_same_only() {
             return CorsLayer::new();
         }

@@ -1,0 +1,38 @@
+//! What all HTTP routes share: state, errors, and who is admitted. Routes are in [`app`](crate::app) and
+//! [`openai`](crate::openai), which build on this module.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `state` | settings and handles that all routes read |
+//! | `error` | errors in the shape of OpenAI's API |
+//! | `admission` | the checks before a request reaches its route |
+//! | `access` | the policy of these checks: origins, tokens, proxies, evidence |
+//! | `origin` | sites whose pages may use the server |
+//! | `token` | bearer tokens |
+//! | `client_address` | the client's address, through trusted proxies |
+//! | `served` | names, tokenizer and chat template of the served target |
+//! | `pair_file` | files for browsers, with ranges and compressed forms |
+//!
+//! Limits per address are in `address_limits`, beside this module: sessions and connections count by them too.
+
+mod access;
+pub(crate) mod admission;
+mod client_address;
+mod error;
+mod origin;
+mod pair_file;
+mod served;
+mod state;
+pub(crate) mod token;
+
+pub(crate) use self::{access::Caller, error::sentence, state::Shared};
+pub use self::{
+    access::{Access, EvidencePolicy},
+    client_address::Proxies,
+    error::ApiError,
+    origin::{Origin, OriginError, Origins},
+    pair_file::PairFile,
+    served::{Elsewhere, Served},
+    state::{AppState, Caps},
+    token::{Tokens, TokensError},
+};

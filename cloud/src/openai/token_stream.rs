@@ -1,0 +1,357 @@
+//! The texts of one request, token by token.
+//!
+//! The choices of a request are written side by side: each lane is a session of its own on a slot of its own, so that
+//! the engine reads their tokens in the same runs. A request has one slot at least, and more as far as slots are free
+//! and its address may have further sessions; a lane that has finished a choice goes on with the next. The first lane
+//! reads the prompt; the others copy it from there.
+//!
+//! ```text
+//! lane 0: choice 0, choice 2 ──┐
+//! lane 1: choice 1, choice 3 ──┴─▶ deltas ──▶ TokenStream ──▶ one object, or server-sent events
+//! ```
+
+use std::{
+    mem,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use outrider_codec::frame::{ErrorCode, ErrorFrame, Finish, Request, Tokens};
+use outrider_models::{CallReader, Piece, StopStrings, TextStream, TokenTexts, Tokenizer};
+use outrider_speculation::session::cloud::TargetInfo;
+use tokio::{
+    sync::{
+        mpsc::{self, UnboundedReceiver, unbounded_channel},
+        watch,
+    },
+    task::JoinSet,
+    time::{self, Instant},
+};
+use tracing::Instrument;
+
+use super::admitted_request::AdmittedRequest;
+use crate::{
+    http::{ApiError, Shared},
+    session::{self, EXPIRED, Limits, STOPPING, in_process::InProcessSession},
+    sessions::Entry,
+    target::{
+        TargetSlot,
+        engine::{LogprobSink, TokenProbability},
+    },
+};
+
+/// Deltas of each lane that wait for a slow reader. Further ones keep the lane waiting, up to its time limit for
+/// writing.
+const WAITING_DELTAS: usize = 4;
+
+/// Parameters of the texts that a request asks for.
+pub(super) struct GenerationParams {
+    /// The request of the first text; the others have the seeds that follow.
+    pub(super) request: Request,
+    /// Number of texts, at least one.
+    pub(super) choices: u32,
+    /// How many of the likeliest tokens are listed at each position; `None` without log-probabilities.
+    pub(super) log_probabilities: Option<usize>,
+    /// Strings that end a text. A special token, which has no text, ends it where a string is its spelling.
+    pub(super) stop: Vec<String>,
+    /// Finds calls in a text, if there are tools to call.
+    pub(super) calls: Option<CallReader>,
+}
+
+/// What one token adds to a text.
+#[derive(Default)]
+pub(super) struct Delta {
+    /// Index of the text.
+    pub(super) choice: u32,
+    /// Text and calls; may be empty.
+    pub(super) pieces: Vec<Piece>,
+    /// The tokens of these pieces and any before them, where log-probabilities are wanted; without a token that ends
+    /// the text.
+    pub(super) logprobs: Vec<TokenLogprob>,
+    /// Why the text ends here, if it does.
+    pub(super) finish: Option<&'static str>,
+}
+
+/// A token as text, with its log-probability under the target.
+#[derive(Debug, Clone)]
+pub(super) struct TokenLogprob {
+    pub(super) text: String,
+    pub(super) log_probability: f64,
+    /// The likeliest tokens at this position, the likeliest first.
+    pub(super) likeliest: Vec<(String, f64)>,
+    /// Characters of the tokens of its text before it.
+    pub(super) offset: usize,
+}
+
+/// The deltas of all texts of a request, those of each text in order. Dropped, it ends them.
+pub(super) struct TokenStream {
+    deltas: mpsc::Receiver<Result<Delta, ApiError>>,
+    /// Texts that are not complete.
+    unfinished: u32,
+    tokens: u32,
+    _lanes: JoinSet<()>,
+}
+
+impl TokenStream {
+    /// Takes slots and begins to write.
+    ///
+    /// # Errors
+    /// If no slot is free, or the target gives no log-probabilities.
+    pub(super) async fn begin(
+        shared: &Shared,
+        admitted: AdmittedRequest,
+        params: GenerationParams,
+    ) -> Result<Self, ApiError> {
+        let AdmittedRequest { caller, entry, .. } = admitted;
+        let (state, client) = (&shared.state, caller.address);
+        let choices = params.choices;
+        let mut seats = vec![(entry, shared.slot(client).await?)];
+        let first = seats[0].1.id();
+        while seats.len() < choices as usize {
+            let Ok(entry) = state.sessions.open_now(client) else { break };
+            let Some(slot) = state.engine.slot() else { break };
+            seats.push((entry, slot.of(client).copying(first)));
+        }
+        let (sender, deltas) = mpsc::channel(WAITING_DELTAS * seats.len());
+        let (params, next) = (Arc::new(params), Arc::new(AtomicU32::new(0)));
+        let (has_read, prompt_read) = watch::channel(false);
+        let mut has_read = Some(has_read);
+        let mut lanes = JoinSet::new();
+        for (entry, mut slot) in seats {
+            let probabilities = match (params.log_probabilities, &mut slot) {
+                (None, _) => None,
+                (Some(count), TargetSlot::Model(slot)) => {
+                    let (to, probabilities) = unbounded_channel();
+                    slot.send_logprobs(LogprobSink { count, to });
+                    Some(probabilities)
+                }
+                (Some(_), TargetSlot::Gateway(_)) => return Err(no_probabilities()),
+            };
+            let span = session::span(&slot, client);
+            let lane = Lane {
+                slot,
+                _entry: entry,
+                client,
+                target: state.target.clone(),
+                tokenizer: Arc::clone(&state.served.tokenizer),
+                params: Arc::clone(&params),
+                next: Arc::clone(&next),
+                has_read: has_read.take(),
+                prompt_read: prompt_read.clone(),
+                probabilities,
+                deltas: sender.clone(),
+                limits: state.limits,
+                closing: state.closing.clone(),
+            };
+            lanes.spawn(lane.run().instrument(span));
+        }
+        Ok(Self { deltas, unfinished: choices, tokens: 0, _lanes: lanes })
+    }
+
+    /// Tokens so far, the end-of-text tokens included.
+    pub(super) fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// What the next token adds; `None` if all texts are complete.
+    ///
+    /// # Errors
+    /// What ends all of them early.
+    pub(super) async fn next(&mut self) -> Result<Option<Delta>, ApiError> {
+        if self.unfinished == 0 {
+            return Ok(None);
+        }
+        let lost = || Err(ApiError::internal("The generation is lost."));
+        let delta = self.deltas.recv().await.unwrap_or_else(lost)?;
+        self.tokens += 1;
+        self.unfinished -= u32::from(delta.finish.is_some());
+        Ok(Some(delta))
+    }
+}
+
+/// One slot of the target and the texts that are written on it, one after another.
+///
+/// The slot is dropped before the entry: who waits for an entry to go wants the slot.
+struct Lane {
+    slot: TargetSlot,
+    _entry: Entry,
+    client: IpAddr,
+    target: TargetInfo,
+    tokenizer: Arc<Tokenizer>,
+    params: Arc<GenerationParams>,
+    /// Index of the next text of the request that is not begun.
+    next: Arc<AtomicU32>,
+    /// Becomes true when the first lane has read the prompt, from which the others copy it. The first has the sender.
+    has_read: Option<watch::Sender<bool>>,
+    prompt_read: watch::Receiver<bool>,
+    /// Log-probabilities of each token, which come before the token does.
+    probabilities: Option<UnboundedReceiver<TokenProbability>>,
+    deltas: mpsc::Sender<Result<Delta, ApiError>>,
+    limits: Limits,
+    closing: watch::Receiver<bool>,
+}
+
+impl Lane {
+    async fn run(mut self) {
+        let expiry = Instant::now() + self.limits.lifetime;
+        let mut session = InProcessSession::new(&self.slot, self.target.clone(), self.client);
+        let GenerationParams { request, choices, stop, calls, .. } = &*self.params;
+        let texts =
+            TokenTexts::new(StopStrings::new(stop.clone()), TextStream::after(&self.tokenizer, &request.tokens));
+        let has_no_text = |id: &u32| TextStream::new().text_of(&self.tokenizer, *id).is_empty();
+        let special = stop.iter().filter_map(|stop| self.tokenizer.token_id(stop).filter(has_no_text)).collect();
+        let calls = calls.clone();
+        let empty = Text { texts, stop_ids: special, calls, has_called: false, length: 0, logprobs: Vec::new() };
+        if self.has_read.is_none() {
+            // A first lane that ends early does not keep the others.
+            let _ = self.prompt_read.wait_for(|has_read| *has_read).await;
+        }
+        loop {
+            let choice = self.next.fetch_add(1, Ordering::Relaxed);
+            if choice >= *choices {
+                return;
+            }
+            // Those of a text that was ended by a stop string may be left.
+            while self.probabilities.as_mut().is_some_and(|probabilities| probabilities.try_recv().is_ok()) {}
+            session.generate(Request { seed: request.seed.wrapping_add(choice.into()), ..request.clone() });
+            let mut text = empty.clone();
+            let mut is_complete = false;
+            while !is_complete {
+                let tokens = tokio::select! {
+                    tokens = session.next() => tokens,
+                    () = session::stopped(&mut self.closing) => Err(session.close(ErrorCode::ShuttingDown, STOPPING)),
+                    () = time::sleep_until(expiry) => Err(session.close(ErrorCode::SessionExpired, EXPIRED)),
+                };
+                if let Some(has_read) = self.has_read.as_ref().filter(|has_read| !*has_read.borrow()) {
+                    has_read.send_replace(true);
+                }
+                let deltas = text.deltas(&self.tokenizer, choice, tokens, self.probabilities.as_mut());
+                for delta in deltas {
+                    is_complete |= delta.as_ref().map_or(true, |delta| delta.finish.is_some());
+                    let has_failed = delta.is_err();
+                    let sent = time::timeout(self.limits.write, self.deltas.send(delta)).await;
+                    if has_failed || !matches!(sent, Ok(Ok(()))) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A text that is being written.
+#[derive(Clone)]
+struct Text {
+    texts: TokenTexts,
+    /// Special tokens that end it.
+    stop_ids: Vec<u32>,
+    calls: Option<CallReader>,
+    has_called: bool,
+    /// Characters of its tokens.
+    length: usize,
+    /// Tokens of which nothing has been written yet.
+    logprobs: Vec<TokenLogprob>,
+}
+
+impl Text {
+    /// What tokens that came together add, up to the end of the text.
+    fn deltas(
+        &mut self,
+        tokenizer: &Tokenizer,
+        choice: u32,
+        tokens: Result<Tokens, ErrorFrame>,
+        mut probabilities: Option<&mut UnboundedReceiver<TokenProbability>>,
+    ) -> Vec<Result<Delta, ApiError>> {
+        let Tokens { position, ids, finish: end, .. } = match tokens {
+            Ok(tokens) => tokens,
+            Err(error) => return vec![Err(error.into())],
+        };
+        let mut deltas = Vec::with_capacity(ids.len());
+        let count = ids.len();
+        for (index, id) in ids.into_iter().enumerate() {
+            let is_stop = self.stop_ids.contains(&id);
+            let end = if is_stop { Some(Finish::Eos) } else { end.filter(|_| index + 1 == count) };
+            if let Some(probabilities) = probabilities.as_deref_mut() {
+                match probability(probabilities, position as usize + index, id) {
+                    Ok(_) if end == Some(Finish::Eos) => {}
+                    Ok(probability) => self.add_logprob(tokenizer, probability),
+                    Err(error) => {
+                        deltas.push(Err(error));
+                        return deltas;
+                    }
+                }
+            }
+            let (pieces, finish) = self.push(tokenizer, id, end);
+            let has_news = !pieces.is_empty() || finish.is_some();
+            let logprobs = if has_news { mem::take(&mut self.logprobs) } else { Vec::new() };
+            deltas.push(Ok(Delta { choice, pieces, logprobs, finish }));
+            if finish.is_some() {
+                break;
+            }
+        }
+        deltas
+    }
+
+    fn add_logprob(&mut self, tokenizer: &Tokenizer, probability: TokenProbability) {
+        let TokenProbability { id, log_probability, likeliest, .. } = probability;
+        let text_of = |id| self.texts.text_of(tokenizer, id);
+        let (text, offset) = (text_of(id), self.length);
+        let likeliest = likeliest.into_iter().map(|(id, p)| (text_of(id), p)).collect();
+        self.length += text.chars().count();
+        self.logprobs.push(TokenLogprob { text, log_probability, likeliest, offset });
+    }
+
+    /// What a token adds, and why the text ends with it, if it does; `end` is the reason of the model or of a limit.
+    fn push(&mut self, tokenizer: &Tokenizer, token: u32, end: Option<Finish>) -> (Vec<Piece>, Option<&'static str>) {
+        let mut text = self.texts.push(tokenizer, token).concat();
+        let stopped = self.texts.has_stopped();
+        if end.is_some() && !stopped {
+            let (waiting, rest) = self.texts.finish();
+            text.extend(waiting);
+            text.push_str(&rest);
+        }
+        let reason = match end {
+            _ if stopped => Some("stop"),
+            Some(Finish::Eos) => Some("stop"),
+            Some(Finish::Length | Finish::Context) => Some("length"),
+            None => None,
+        };
+        let pieces = match &mut self.calls {
+            Some(calls) => {
+                let mut pieces = calls.push(&text);
+                if reason.is_some() {
+                    pieces.extend(calls.finish());
+                }
+                pieces
+            }
+            None if text.is_empty() => Vec::new(),
+            None => vec![Piece::Text(text)],
+        };
+        self.has_called |= pieces.iter().any(|piece| matches!(piece, Piece::Call(_)));
+        let reason = reason.map(|reason| if self.has_called && reason == "stop" { "tool_calls" } else { reason });
+        (pieces, reason)
+    }
+}
+
+/// The log-probability of a token, which came before the token did.
+fn probability(
+    probabilities: &mut UnboundedReceiver<TokenProbability>,
+    position: usize,
+    id: u32,
+) -> Result<TokenProbability, ApiError> {
+    while let Ok(probability) = probabilities.try_recv() {
+        if (probability.position, probability.id) == (position, id) {
+            return Ok(probability);
+        }
+    }
+    Err(no_probabilities())
+}
+
+/// The error of a target that gives its choice alone.
+fn no_probabilities() -> ApiError {
+    let text = "logprobs cannot be had of this server: its target's logits are elsewhere, on a device or in an engine.";
+    ApiError::invalid(text).param("logprobs").code("unsupported_parameter")
+}

@@ -1,0 +1,35 @@
+//! The policy by which a lost connection is opened again; the edge driver's `reconnect` follows it.
+
+use core::time::Duration;
+
+/// The attempts to connect again when a connection is lost, and the pauses between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts one after the other without success; 0 gives up at once.
+    pub attempts: u32,
+    /// The pause before the second; it doubles with each, and up to half of it is left to chance. The first comes at
+    /// once.
+    pub pause: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts: 12, pause: Duration::from_millis(100), longest: Duration::from_secs(5) }
+    }
+}
+
+impl Retry {
+    /// One connection, and no other after it.
+    pub const NEVER: Self = Self { attempts: 0, pause: Duration::ZERO, longest: Duration::ZERO };
+
+    /// The pause after so many attempts. `chance`, from 0 to 255, spreads those that have lost the same server.
+    pub fn pause_after(&self, failed: u32, chance: u8) -> Duration {
+        if failed == 0 {
+            return Duration::ZERO;
+        }
+        let pause = self.pause.saturating_mul(1 << (failed - 1).min(20)).min(self.longest);
+        pause / 2 + pause / 2 * u32::from(chance) / 255
+    }
+}
