@@ -8,8 +8,8 @@ use outrider_models::{ChatTemplate, Tokenizer};
 use outrider_speculation::{
     draft::heads::Heads,
     session::{
-        edge_driver::{DriveError, Notice, Retry},
         edge::{DraftInfo, EdgeSession},
+        edge_driver::{DriveError, Notice, Retry},
     },
 };
 use wasm_bindgen::prelude::*;
