@@ -69,6 +69,7 @@ pub struct ChatTemplate {
 
 /// Why a conversation makes no prompt.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChatError {
     /// The template is no Jinja, or uses what there is not.
     #[error("the chat template cannot be used: {0}")]

@@ -1,8 +1,4 @@
-//! Logits: language models with rollback, and their tokenizers.
-//!
-//! Outrider runs this code twice, as the draft model in a browser worker (wasm32) and as the target model
-//! in a server. Both need what general model code does not give: logits for *every* position of a short run of
-//! tokens, a KV cache that can be rolled back to any length, and many sequences in one forward pass.
+#![doc = include_str!("../README.md")]
 //!
 //! # How a token becomes logits
 //!
@@ -48,16 +44,20 @@
 //! - Big-endian machines.
 //! - Speed with long contexts: caches are f32.
 
+#[cfg(feature = "chat")]
 mod chat;
 mod container;
 mod error;
 mod family;
 mod forward;
 mod kernels;
+#[cfg(feature = "tokenizers")]
 mod stop;
 pub mod threads;
+#[cfg(feature = "tokenizers")]
 mod tokenizer;
 
+#[cfg(feature = "chat")]
 pub use chat::{
     Call, CallReader, ChatError, ChatSource, ChatTemplate, Conversation, Message, MessageError, Piece, Tool,
 };
@@ -87,7 +87,9 @@ pub use forward::{
     scratch::Scratch,
 };
 pub use kernels::{head_page::PAGE_TOKENS, pages::Page};
+#[cfg(feature = "tokenizers")]
 pub use stop::{Reach, StopStrings, TokenTexts};
+#[cfg(feature = "tokenizers")]
 pub use tokenizer::{TextStream, Tokenizer};
 
 /// The instruction set that this process multiplies with, such as `avx512` or `portable`: the fastest that the

@@ -33,6 +33,7 @@ pub struct Message {
 
 /// Why an object is no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MessageError {
     /// Nobody says it.
     #[error("a message must have a role")]

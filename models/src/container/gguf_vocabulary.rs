@@ -7,7 +7,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::{error::LoadError, tokenizer::Tokenizer};
+use crate::error::LoadError;
+#[cfg(feature = "tokenizers")]
+use crate::tokenizer::Tokenizer;
 
 /// Most entries of an array, and the longest text among them, that any real vocabulary has.
 const MOST_ENTRIES: u64 = 1 << 21;
@@ -200,6 +202,7 @@ impl GgufVocabulary {
     /// The first id that means another token in a tokenizer: the id, the file's token and the tokenizer's. Ids that the
     /// tokenizer does not have are passed over. llama.cpp's converter writes the `▁` of tokens that users have defined
     /// as a space, which is no difference.
+    #[cfg(feature = "tokenizers")]
     #[must_use]
     pub fn differs_from(&self, tokenizer: &Tokenizer) -> Option<(u32, String, String)> {
         self.known().find_map(|(id, here)| {
@@ -211,6 +214,7 @@ impl GgufVocabulary {
 
     /// The first token that a tokenizer does not have, with its id. Tokens that users have defined may be absent:
     /// converters have filled tables up with them.
+    #[cfg(feature = "tokenizers")]
     #[must_use]
     pub fn missing_in(&self, tokenizer: &Tokenizer) -> Option<(u32, &str)> {
         let mut own = self.known().filter(|(id, _)| self.kind(*id as usize) != USER_DEFINED);

@@ -14,12 +14,13 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt::{Display, Write},
+    fmt::Write,
     str::FromStr,
 };
 
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
+#[cfg(feature = "tokenizers")]
 use crate::{family::config::ModelConfig, tokenizer::Tokenizer};
 
 /// The numbers of σ(w·h + b).
@@ -199,9 +200,10 @@ impl HeadsFile {
     ///
     /// # Errors
     /// [`HeadsError::OtherDraft`] says what differs. Two drafts that differ in their weights only are not told apart.
+    #[cfg(feature = "tokenizers")]
     pub fn check_draft(&self, config: &ModelConfig, tokenizer: &Tokenizer) -> Result<(), HeadsError> {
         let metadata = &self.metadata;
-        let differs = |what, heads: &dyn Display, draft: &dyn Display| {
+        let differs = |what, heads: &dyn std::fmt::Display, draft: &dyn std::fmt::Display| {
             Err(HeadsError::OtherDraft { what, heads: heads.to_string(), draft: draft.to_string() })
         };
         if metadata.hidden_size != config.hidden_size {
